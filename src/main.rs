@@ -1,0 +1,3 @@
+//! The `kosmos-csi` command.
+
+fn main() {}

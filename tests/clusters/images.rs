@@ -35,6 +35,10 @@ struct Image {
 
 /// The archives to import into a node's containerd, packed when they are not in the cache yet.
 pub fn images(tools: &Tools) -> Result<Vec<PathBuf>> {
+    images_in(tools, &cache_folder()?.join("images"))
+}
+
+pub fn images_in(tools: &Tools, folder: &Path) -> Result<Vec<PathBuf>> {
     let pause = Image {
         name: "pause",
         reference: PAUSE,
@@ -52,11 +56,10 @@ pub fn images(tools: &Tools) -> Result<Vec<PathBuf>> {
         command: Some("sh"),
         fill: fill_busybox,
     };
-    let folder = cache_folder()?.join("images");
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     [pause, busybox]
         .iter()
-        .map(|image| archive(image, &folder))
+        .map(|image| archive(image, folder))
         .collect()
 }
 

@@ -1,5 +1,4 @@
 //! The `clusters` command: prepares this machine for the tests that need real clusters.
-#![expect(clippy::print_stdout, reason = "it speaks to a person")]
 
 use clap::{Parser, Subcommand};
 

@@ -1,5 +1,6 @@
 //! What the test clusters need of the machine: Go, root, and programs of the distribution. Says all that is
 //! missing at once, each with the command that brings it, and installs the packages where apt-get can.
+#![expect(clippy::print_stdout, reason = "it speaks to a person")]
 
 use std::env;
 use std::fmt::Write as _;

@@ -1,5 +1,6 @@
 //! Runs a command that takes minutes and lets a person see that it lives: on a terminal one line that counts the
 //! seconds, elsewhere a line every half minute. What the command says goes to a log, shown when it fails.
+#![expect(clippy::print_stdout, reason = "it speaks to a person")]
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};

@@ -2,6 +2,7 @@
 //!
 //! A build happens under a temporary name and gets its own in one rename, so a killed one leaves nothing that
 //! could be taken for a tool. A lock lets one process build at a time.
+#![expect(clippy::print_stdout, reason = "it speaks to a person")]
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};

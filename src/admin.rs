@@ -25,25 +25,17 @@ pub async fn serve(
         .route("/readyz", get(readyz))
         .route("/metrics", get(text))
         .with_state(Admin { ready, metrics });
-    axum::serve(listener, routes)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await
+    axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, &'static str) {
     if *admin.ready.borrow() {
         (StatusCode::OK, "ready\n")
     } else {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: starting or stopping\n",
-        )
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or stopping\n")
     }
 }
 
 async fn text(State(admin): State<Admin>) -> Result<String, StatusCode> {
-    admin
-        .metrics
-        .text()
-        .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+    admin.metrics.text().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -23,7 +23,7 @@ pub enum Role {
 /// What every role that serves a socket has.
 #[derive(Debug, clap::Args)]
 pub struct Common {
-    /// Where to serve: unix:///path/to/csi.sock. CSI_ENDPOINT is read as well.
+    /// The socket to serve, such as `unix:///csi/csi.sock`; CSI_ENDPOINT is read as well
     #[arg(long, env = "KOSMOS_CSI_ENDPOINT", value_parser = socket_path, value_name = "unix:///PATH")]
     pub endpoint: Option<PathBuf>,
 
@@ -40,12 +40,7 @@ pub struct Common {
     pub shutdown_grace: Duration,
 
     /// How log lines are written
-    #[arg(
-        long,
-        env = "KOSMOS_CSI_LOG_FORMAT",
-        value_enum,
-        default_value = "text"
-    )]
+    #[arg(long, env = "KOSMOS_CSI_LOG_FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,
 }
 
@@ -70,14 +65,9 @@ pub struct Controller {
 
 /// A socket's path; the kernel takes at most 107 bytes.
 pub fn socket_path(text: &str) -> Result<PathBuf, String> {
-    let path = text
-        .strip_prefix("unix://")
-        .or_else(|| text.strip_prefix("unix:"))
-        .unwrap_or(text);
+    let path = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")).unwrap_or(text);
     if !path.starts_with('/') {
-        return Err(
-            "it must be unix:// and an absolute path, such as unix:///csi/csi.sock".to_owned(),
-        );
+        return Err("it must be unix:// and an absolute path, such as unix:///csi/csi.sock".to_owned());
     }
     if path.len() > 107 {
         return Err(format!(
@@ -108,21 +98,9 @@ mod tests {
 
     #[test]
     fn socket_is_an_absolute_path_short_enough_for_the_kernel() {
-        assert_eq!(
-            socket_path("unix:///csi/csi.sock").unwrap(),
-            PathBuf::from("/csi/csi.sock")
-        );
-        assert_eq!(
-            socket_path("/csi/csi.sock").unwrap(),
-            PathBuf::from("/csi/csi.sock")
-        );
-        for text in [
-            "",
-            "csi.sock",
-            "unix://csi.sock",
-            "tcp://127.0.0.1:1",
-            &format!("/{}", "a".repeat(107)),
-        ] {
+        assert_eq!(socket_path("unix:///csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
+        assert_eq!(socket_path("/csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
+        for text in ["", "csi.sock", "unix://csi.sock", "tcp://127.0.0.1:1", &format!("/{}", "a".repeat(107))] {
             assert!(socket_path(text).is_err(), "{text}");
         }
     }
@@ -131,14 +109,8 @@ mod tests {
     fn every_flag_has_a_twin_in_the_environment() {
         let command = Arguments::command();
         let controller = command.find_subcommand("controller").unwrap();
-        for flag in controller
-            .get_arguments()
-            .filter(|flag| flag.get_long().is_some_and(|long| long != "help"))
-        {
-            let twin = format!(
-                "KOSMOS_CSI_{}",
-                flag.get_long().unwrap().to_uppercase().replace('-', "_")
-            );
+        for flag in controller.get_arguments().filter(|flag| flag.get_long().is_some_and(|long| long != "help")) {
+            let twin = format!("KOSMOS_CSI_{}", flag.get_long().unwrap().to_uppercase().replace('-', "_"));
             assert_eq!(flag.get_env().unwrap().to_str().unwrap(), twin);
         }
     }

@@ -26,11 +26,7 @@ const SILENCE: Duration = Duration::from_secs(310);
 const UNDER_WAY: usize = 32;
 
 /// A client for one cluster, and the breaker that knows whether it answers.
-pub fn build(
-    cluster: &str,
-    mut config: Config,
-    metrics: &Metrics,
-) -> Result<(Client, Breaker), kube::Error> {
+pub fn build(cluster: &str, mut config: Config, metrics: &Metrics) -> Result<(Client, Breaker), kube::Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
@@ -42,10 +38,7 @@ pub fn build(
         places: Arc::new(Semaphore::new(UNDER_WAY)),
         metrics: metrics.clone(),
     };
-    Ok((
-        ClientBuilder::try_from(config)?.with_layer(&bounds).build(),
-        breaker,
-    ))
+    Ok((ClientBuilder::try_from(config)?.with_layer(&bounds).build(), breaker))
 }
 
 /// Opens when a cluster does not answer; while open, requests fail without being sent.
@@ -66,10 +59,7 @@ impl Breaker {
     /// Why the cluster is not asked now.
     pub fn open(&self) -> Option<String> {
         let state = self.lock();
-        state
-            .closed_until_retry
-            .is_some_and(|until| Instant::now() < until)
-            .then(|| state.reason.clone())
+        state.closed_until_retry.is_some_and(|until| Instant::now() < until).then(|| state.reason.clone())
     }
 
     /// Why the last request failed, also when the next one would be let through to try.
@@ -115,10 +105,7 @@ impl<S> Layer<S> for Bounds {
     type Service = Bounded<S>;
 
     fn layer(&self, inner: S) -> Bounded<S> {
-        Bounded {
-            inner: Arc::new(tokio::sync::Mutex::new(inner)),
-            bounds: self.clone(),
-        }
+        Bounded { inner: Arc::new(tokio::sync::Mutex::new(inner)), bounds: self.clone() }
     }
 }
 
@@ -165,32 +152,15 @@ impl Bounds {
         if let Some(reason) = self.breaker.open() {
             return Err(reason.into());
         }
-        let (verb, kind) = (
-            request.method().clone(),
-            kind_of(request.uri().path()).to_owned(),
-        );
+        let (verb, kind) = (request.method().clone(), kind_of(request.uri().path()).to_owned());
         let started = Instant::now();
         let answer = tokio::time::timeout(ANSWER, async {
             let _place = self.places.acquire().await.map_err(BoxError::from)?;
-            let answering = inner
-                .lock()
-                .await
-                .ready()
-                .await
-                .map_err(Into::into)?
-                .call(request);
+            let answering = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
             answering.await.map_err(Into::into)
         });
-        let answer = answer
-            .await
-            .unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
-        self.metrics.request(
-            &self.cluster,
-            verb.as_str(),
-            &kind,
-            started.elapsed(),
-            answer.is_ok(),
-        );
+        let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
+        self.metrics.request(&self.cluster, verb.as_str(), &kind, started.elapsed(), answer.is_ok());
         match &answer {
             Ok(_) => self.breaker.succeeded(),
             Err(error) => self.breaker.failed(&with_causes(error.as_ref())),
@@ -231,10 +201,7 @@ mod tests {
     #[test]
     fn kind_is_read_from_the_path() {
         for (path, kind) in [
-            (
-                "/api/v1/namespaces/x/persistentvolumeclaims/y",
-                "persistentvolumeclaims",
-            ),
+            ("/api/v1/namespaces/x/persistentvolumeclaims/y", "persistentvolumeclaims"),
             ("/api/v1/persistentvolumes", "persistentvolumes"),
             ("/api/v1/namespaces/x", "namespaces"),
             ("/apis/storage.k8s.io/v1/storageclasses", "storageclasses"),

@@ -49,10 +49,7 @@ pub enum Error {
 impl Error {
     /// Whether the sidecar may be told this only once nothing is left behind.
     pub fn is_final(&self) -> bool {
-        !matches!(
-            self,
-            Self::InProgress(_) | Self::Unreachable { .. } | Self::HostUnreachable(_)
-        )
+        !matches!(self, Self::InProgress(_) | Self::Unreachable { .. } | Self::HostUnreachable(_))
     }
 }
 

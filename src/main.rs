@@ -18,11 +18,7 @@ async fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() {
-                MISUSE.into()
-            } else {
-                ExitCode::SUCCESS
-            };
+            return if error.use_stderr() { MISUSE.into() } else { ExitCode::SUCCESS };
         }
     };
     // Two providers may be compiled in by dependencies; without a choice the first TLS connection would panic.
@@ -33,11 +29,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
-            if error.is::<Misuse>() {
-                MISUSE.into()
-            } else {
-                ExitCode::FAILURE
-            }
+            if error.is::<Misuse>() { MISUSE.into() } else { ExitCode::FAILURE }
         }
     }
 }

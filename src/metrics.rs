@@ -58,30 +58,13 @@ impl Metrics {
             rpc_handled.clone(),
         );
         let rpc_seconds = Histograms::new_with_constructor(rpc_buckets as fn() -> Histogram);
-        registry.register(
-            "rpc_seconds",
-            "Time from an RPC to its answer",
-            rpc_seconds.clone(),
-        );
-        let request_seconds =
-            Histograms::new_with_constructor(request_buckets as fn() -> Histogram);
-        registry.register(
-            "member_request_seconds",
-            "Time to the head of a cluster's answer",
-            request_seconds.clone(),
-        );
+        registry.register("rpc_seconds", "Time from an RPC to its answer", rpc_seconds.clone());
+        let request_seconds = Histograms::new_with_constructor(request_buckets as fn() -> Histogram);
+        registry.register("member_request_seconds", "Time to the head of a cluster's answer", request_seconds.clone());
         let request_errors = Family::default();
-        registry.register(
-            "member_request_errors",
-            "Requests that got no answer",
-            request_errors.clone(),
-        );
+        registry.register("member_request_errors", "Requests that got no answer", request_errors.clone());
         let member_up = Family::default();
-        registry.register(
-            "member_up",
-            "1 while a member answers and is the cluster it should be",
-            member_up.clone(),
-        );
+        registry.register("member_up", "1 while a member answers and is the cluster it should be", member_up.clone());
         Self {
             registry: Arc::new(registry),
             rpc_started,
@@ -94,50 +77,25 @@ impl Metrics {
     }
 
     pub fn rpc_started(&self, method: &str) {
-        self.rpc_started
-            .get_or_create(&Method {
-                method: method.to_owned(),
-            })
-            .inc();
+        self.rpc_started.get_or_create(&Method { method: method.to_owned() }).inc();
     }
 
     pub fn rpc_handled(&self, method: &str, code: &str, took: Duration) {
-        let labels = MethodAndCode {
-            method: method.to_owned(),
-            code: code.to_owned(),
-        };
+        let labels = MethodAndCode { method: method.to_owned(), code: code.to_owned() };
         self.rpc_handled.get_or_create(&labels).inc();
-        self.rpc_seconds
-            .get_or_create(&Method {
-                method: method.to_owned(),
-            })
-            .observe(took.as_secs_f64());
+        self.rpc_seconds.get_or_create(&Method { method: method.to_owned() }).observe(took.as_secs_f64());
     }
 
     pub fn request(&self, member: &str, verb: &str, kind: &str, took: Duration, answered: bool) {
-        let labels = MemberRequest {
-            member: member.to_owned(),
-            verb: verb.to_owned(),
-            kind: kind.to_owned(),
-        };
-        self.request_seconds
-            .get_or_create(&labels)
-            .observe(took.as_secs_f64());
+        let labels = MemberRequest { member: member.to_owned(), verb: verb.to_owned(), kind: kind.to_owned() };
+        self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
         if !answered {
-            self.request_errors
-                .get_or_create(&OfMember {
-                    member: member.to_owned(),
-                })
-                .inc();
+            self.request_errors.get_or_create(&OfMember { member: member.to_owned() }).inc();
         }
     }
 
     pub fn member_up(&self, member: &str, up: bool) {
-        self.member_up
-            .get_or_create(&OfMember {
-                member: member.to_owned(),
-            })
-            .set(up.into());
+        self.member_up.get_or_create(&OfMember { member: member.to_owned() }).set(up.into());
     }
 
     /// The text of `/metrics`.

@@ -12,8 +12,7 @@ pub enum LogFormat {
 
 /// `RUST_LOG` decides what is written, this driver's own lines from `info` up where it is unset.
 pub fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("warn,kosmos_csi=info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,kosmos_csi=info"));
     let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => lines.with_ansi(false).with_target(false).init(),

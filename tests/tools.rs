@@ -43,18 +43,9 @@ fn a_key_changes_with_the_version_and_with_go() {
 
 #[test]
 fn all_that_is_missing_is_listed_with_its_remedy() {
-    let item = |what, remedy: &str| packages::Lacking {
-        what,
-        remedy: remedy.to_owned(),
-    };
-    let text = packages::list(&[
-        item("go", "install it"),
-        item("runc", "apt-get install runc"),
-    ]);
-    assert_eq!(
-        text,
-        "missing on this machine:\n  go    install it\n  runc  apt-get install runc"
-    );
+    let item = |what, remedy: &str| packages::Lacking { what, remedy: remedy.to_owned() };
+    let text = packages::list(&[item("go", "install it"), item("runc", "apt-get install runc")]);
+    assert_eq!(text, "missing on this machine:\n  go    install it\n  runc  apt-get install runc");
 }
 
 #[test]
@@ -71,10 +62,6 @@ fn an_image_packed_again_has_the_same_bytes() {
     let second = images::images_in(&tools, other.path()).unwrap();
     for (first, second) in first.iter().zip(&second) {
         assert_eq!(first.file_name(), second.file_name());
-        assert!(
-            fs::read(first).unwrap() == fs::read(second).unwrap(),
-            "{}",
-            first.display()
-        );
+        assert!(fs::read(first).unwrap() == fs::read(second).unwrap(), "{}", first.display());
     }
 }

@@ -25,11 +25,7 @@ fn deadline<T>(request: &Request<T>) -> Instant {
 }
 
 fn required(field: &str, value: &str) -> Result<(), Status> {
-    if value.is_empty() {
-        Err(Error::Invalid(format!("{field} is missing")).into())
-    } else {
-        Ok(())
-    }
+    if value.is_empty() { Err(Error::Invalid(format!("{field} is missing")).into()) } else { Ok(()) }
 }
 
 #[tonic::async_trait]
@@ -38,12 +34,8 @@ impl controller_server::Controller for Controller {
         &self,
         _: Request<v1::ControllerGetCapabilitiesRequest>,
     ) -> Result<Response<v1::ControllerGetCapabilitiesResponse>, Status> {
-        let capabilities = [Type::CreateDeleteVolume, Type::SingleNodeMultiWriter]
-            .map(Into::into)
-            .into();
-        Ok(Response::new(v1::ControllerGetCapabilitiesResponse {
-            capabilities,
-        }))
+        let capabilities = [Type::CreateDeleteVolume, Type::SingleNodeMultiWriter].map(Into::into).into();
+        Ok(Response::new(v1::ControllerGetCapabilitiesResponse { capabilities }))
     }
 
     async fn create_volume(
@@ -60,9 +52,7 @@ impl controller_server::Controller for Controller {
         let _place = self.in_flight.enter(&spec.name)?;
         let volume = self.provisioner.create(&spec, deadline).await?;
         span.record("volume.id", volume.id.to_string());
-        Ok(Response::new(v1::CreateVolumeResponse {
-            volume: Some(convert::volume(volume)),
-        }))
+        Ok(Response::new(v1::CreateVolumeResponse { volume: Some(convert::volume(volume)) }))
     }
 
     async fn delete_volume(
@@ -87,16 +77,13 @@ impl controller_server::Controller for Controller {
         Span::current().record("volume.id", &request.volume_id);
         let uses = convert::uses(&request.volume_capabilities)?;
         let obstacle = self.provisioner.obstacle(&request.volume_id, &uses).await?;
-        let confirmed = obstacle.is_none().then(|| Confirmed {
+        let confirmed = obstacle.is_none().then_some(Confirmed {
             volume_context: request.volume_context,
             volume_capabilities: request.volume_capabilities,
             parameters: request.parameters,
             mutable_parameters: request.mutable_parameters,
         });
         let message = obstacle.unwrap_or_default();
-        Ok(Response::new(v1::ValidateVolumeCapabilitiesResponse {
-            confirmed,
-            message,
-        }))
+        Ok(Response::new(v1::ValidateVolumeCapabilitiesResponse { confirmed, message }))
     }
 }

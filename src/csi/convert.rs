@@ -23,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     let name = checked_name(request.name)?;
-    refuse_what_is_not_offered(&request.volume_content_source, &request.mutable_parameters)?;
+    refuse_what_is_not_offered(request.volume_content_source.as_ref(), &request.mutable_parameters)?;
     let uses = uses(&request.volume_capabilities)?;
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
@@ -33,13 +33,7 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     access.dedup();
     Ok(VolumeSpec {
         name,
-        request: Request {
-            required,
-            limit,
-            access,
-            mode: one_mode(&uses)?,
-            parameters: VolumeSpec::comparable(&raw),
-        },
+        request: Request { required, limit, access, mode: one_mode(&uses)?, parameters: VolumeSpec::comparable(&raw) },
         parameters: Parameters::parse(&raw)?,
         claim: claim(&raw),
         preferred: members(&requirement.preferred),
@@ -48,33 +42,24 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
 }
 
 fn checked_name(name: String) -> Result<String> {
-    let control =
-        |character: char| character.is_control() && !matches!(character, '\t' | '\n' | '\r');
+    let control = |character: char| character.is_control() && !matches!(character, '\t' | '\n' | '\r');
     match name.as_str() {
         "" => Err(Error::Invalid("name is missing".to_owned())),
-        long if long.len() > LONGEST_NAME => Err(Error::Invalid(format!(
-            "name is longer than {LONGEST_NAME} bytes"
-        ))),
-        odd if odd.chars().any(control) => {
-            Err(Error::Invalid("name holds a control character".to_owned()))
-        }
+        long if long.len() > LONGEST_NAME => Err(Error::Invalid(format!("name is longer than {LONGEST_NAME} bytes"))),
+        odd if odd.chars().any(control) => Err(Error::Invalid("name holds a control character".to_owned())),
         _ => Ok(name),
     }
 }
 
 fn refuse_what_is_not_offered(
-    source: &Option<v1::VolumeContentSource>,
+    source: Option<&v1::VolumeContentSource>,
     mutable: &HashMap<String, String>,
 ) -> Result<()> {
     if source.is_some() {
-        return Err(Error::Invalid(
-            "volume_content_source: snapshots and clones are not offered".to_owned(),
-        ));
+        return Err(Error::Invalid("volume_content_source: snapshots and clones are not offered".to_owned()));
     }
     match mutable.keys().next() {
-        Some(key) => Err(Error::Invalid(format!(
-            "mutable_parameters: {key:?} is not offered"
-        ))),
+        Some(key) => Err(Error::Invalid(format!("mutable_parameters: {key:?} is not offered"))),
         None => Ok(()),
     }
 }
@@ -92,16 +77,10 @@ fn one_use(capability: &VolumeCapability) -> Result<(AccessMode, VolumeMode)> {
         Some(AccessType::Mount(_)) => VolumeMode::Filesystem,
         Some(AccessType::Block(_)) => VolumeMode::Block,
         None => {
-            return Err(Error::Invalid(
-                "volume_capabilities: access_type is missing".to_owned(),
-            ));
+            return Err(Error::Invalid("volume_capabilities: access_type is missing".to_owned()));
         }
     };
-    let access = match capability
-        .access_mode
-        .as_ref()
-        .map(v1::volume_capability::AccessMode::mode)
-    {
+    let access = match capability.access_mode.as_ref().map(v1::volume_capability::AccessMode::mode) {
         Some(Mode::SingleNodeSingleWriter) => AccessMode::ReadWriteOncePod,
         Some(Mode::SingleNodeWriter | Mode::SingleNodeMultiWriter | Mode::SingleNodeReaderOnly) => {
             AccessMode::ReadWriteOnce
@@ -109,9 +88,7 @@ fn one_use(capability: &VolumeCapability) -> Result<(AccessMode, VolumeMode)> {
         Some(Mode::MultiNodeReaderOnly) => AccessMode::ReadOnlyMany,
         Some(Mode::MultiNodeSingleWriter | Mode::MultiNodeMultiWriter) => AccessMode::ReadWriteMany,
         Some(Mode::Unknown) | None => {
-            return Err(Error::Invalid(
-                "volume_capabilities: access_mode is missing or unknown".to_owned(),
-            ));
+            return Err(Error::Invalid("volume_capabilities: access_mode is missing or unknown".to_owned()));
         }
     };
     Ok((access, mode))
@@ -122,9 +99,7 @@ fn one_mode(uses: &[(AccessMode, VolumeMode)]) -> Result<VolumeMode> {
     match block {
         0 => Ok(VolumeMode::Filesystem),
         all if all == uses.len() => Ok(VolumeMode::Block),
-        _ => Err(Error::Invalid(
-            "volume_capabilities: block and mount cannot be had at once".to_owned(),
-        )),
+        _ => Err(Error::Invalid("volume_capabilities: block and mount cannot be had at once".to_owned())),
     }
 }
 
@@ -133,17 +108,11 @@ fn sizes(range: Option<&CapacityRange>) -> Result<(u64, u64)> {
         return Ok((0, 0));
     };
     let positive = |what: &str, bytes: i64| {
-        u64::try_from(bytes)
-            .map_err(|_| Error::OutOfRange(format!("capacity_range.{what} is negative")))
+        u64::try_from(bytes).map_err(|_| Error::OutOfRange(format!("capacity_range.{what} is negative")))
     };
-    let sizes = (
-        positive("required_bytes", range.required_bytes)?,
-        positive("limit_bytes", range.limit_bytes)?,
-    );
+    let sizes = (positive("required_bytes", range.required_bytes)?, positive("limit_bytes", range.limit_bytes)?);
     if sizes.1 > 0 && sizes.1 < sizes.0 {
-        return Err(Error::OutOfRange(
-            "capacity_range: limit_bytes is less than required_bytes".to_owned(),
-        ));
+        return Err(Error::OutOfRange("capacity_range: limit_bytes is less than required_bytes".to_owned()));
     }
     Ok(sizes)
 }
@@ -157,11 +126,7 @@ fn claim(parameters: &BTreeMap<String, String>) -> Option<Claim> {
 }
 
 fn members(topologies: &[Topology]) -> Vec<String> {
-    topologies
-        .iter()
-        .filter_map(|topology| topology.segments.get(MEMBER_KEY))
-        .cloned()
-        .collect()
+    topologies.iter().filter_map(|topology| topology.segments.get(MEMBER_KEY)).cloned().collect()
 }
 
 pub fn volume(volume: Volume) -> v1::Volume {
@@ -177,9 +142,7 @@ pub fn volume(volume: Volume) -> v1::Volume {
 
 /// How long a call may wait: until shortly before its own deadline, so that the answer still arrives.
 pub fn patience(metadata: &MetadataMap) -> Duration {
-    let given = metadata
-        .get("grpc-timeout")
-        .and_then(|value| timeout(value.to_str().ok()?));
+    let given = metadata.get("grpc-timeout").and_then(|value| timeout(value.to_str().ok()?));
     given.map_or(LONGEST_WAIT, |given| {
         let reserve = (given / 10).clamp(Duration::from_millis(200), Duration::from_secs(3));
         given.saturating_sub(reserve).min(LONGEST_WAIT)

@@ -25,22 +25,12 @@ impl identity_server::Identity for Identity {
         &self,
         _: Request<v1::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
-        let capabilities = [
-            Type::ControllerService,
-            Type::VolumeAccessibilityConstraints,
-        ]
-        .map(Into::into)
-        .into();
-        Ok(Response::new(v1::GetPluginCapabilitiesResponse {
-            capabilities,
-        }))
+        let capabilities = [Type::ControllerService, Type::VolumeAccessibilityConstraints].map(Into::into).into();
+        Ok(Response::new(v1::GetPluginCapabilitiesResponse { capabilities }))
     }
 
     /// About this process alone: a member's outage is no reason to restart it.
-    async fn probe(
-        &self,
-        _: Request<v1::ProbeRequest>,
-    ) -> Result<Response<v1::ProbeResponse>, Status> {
+    async fn probe(&self, _: Request<v1::ProbeRequest>) -> Result<Response<v1::ProbeResponse>, Status> {
         Ok(Response::new(v1::ProbeResponse { ready: Some(true) }))
     }
 }

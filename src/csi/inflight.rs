@@ -19,30 +19,17 @@ pub struct Place {
 
 impl InFlight {
     pub fn enter(&self, key: &str) -> Result<Place> {
-        let entered = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key.to_owned());
+        let entered = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
         if entered {
-            return Ok(Place {
-                calls: self.clone(),
-                key: key.to_owned(),
-            });
+            return Ok(Place { calls: self.clone(), key: key.to_owned() });
         }
-        Err(Error::InProgress(format!(
-            "another call for volume {key} is under way"
-        )))
+        Err(Error::InProgress(format!("another call for volume {key} is under way")))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.calls
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.key);
+        self.calls.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
 

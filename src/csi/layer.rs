@@ -20,10 +20,7 @@ impl<S> Layer<S> for Watched {
     type Service = WatchedService<S>;
 
     fn layer(&self, inner: S) -> WatchedService<S> {
-        WatchedService {
-            inner,
-            metrics: self.0.clone(),
-        }
+        WatchedService { inner, metrics: self.0.clone() }
     }
 }
 
@@ -47,20 +44,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let method = request
-            .uri()
-            .path()
-            .rsplit('/')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        let span = tracing::info_span!(
-            "rpc",
-            method,
-            volume.name = Empty,
-            volume.id = Empty,
-            pvc = Empty
-        );
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let span = tracing::info_span!("rpc", method, volume.name = Empty, volume.id = Empty, pvc = Empty);
         let call = Call::begin(method, self.metrics.clone(), span.clone());
         let answering = span.in_scope(|| self.inner.call(request));
         let watched = async move {
@@ -86,13 +71,7 @@ struct Call {
 impl Call {
     fn begin(method: String, metrics: Metrics, span: Span) -> Self {
         metrics.rpc_started(&method);
-        Self {
-            method,
-            metrics,
-            span,
-            begun: Instant::now(),
-            ended: false,
-        }
+        Self { method, metrics, span, begun: Instant::now(), ended: false }
     }
 
     fn end(mut self, headers: &http::HeaderMap) {

@@ -22,23 +22,15 @@ pub mod v1 {
 
     impl From<controller_service_capability::rpc::Type> for ControllerServiceCapability {
         fn from(kind: controller_service_capability::rpc::Type) -> Self {
-            let rpc = controller_service_capability::Rpc {
-                r#type: kind.into(),
-            };
-            Self {
-                r#type: Some(controller_service_capability::Type::Rpc(rpc)),
-            }
+            let rpc = controller_service_capability::Rpc { r#type: kind.into() };
+            Self { r#type: Some(controller_service_capability::Type::Rpc(rpc)) }
         }
     }
 
     impl From<plugin_capability::service::Type> for PluginCapability {
         fn from(kind: plugin_capability::service::Type) -> Self {
-            let service = plugin_capability::Service {
-                r#type: kind.into(),
-            };
-            Self {
-                r#type: Some(plugin_capability::Type::Service(service)),
-            }
+            let service = plugin_capability::Service { r#type: kind.into() };
+            Self { r#type: Some(plugin_capability::Type::Service(service)) }
         }
     }
 }

@@ -28,15 +28,11 @@ impl Socket {
     pub async fn bind(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         if !path.parent().is_some_and(Path::is_dir) {
-            return Err(format!(
-                "the folder of the socket {shown} does not exist: make it first"
-            ));
+            return Err(format!("the folder of the socket {shown} does not exist: make it first"));
         }
         if let Ok(there) = std::fs::symlink_metadata(path) {
             if !there.file_type().is_socket() {
-                return Err(format!(
-                    "{shown} exists and is not a socket: it is left as it is; choose another path"
-                ));
+                return Err(format!("{shown} exists and is not a socket: it is left as it is; choose another path"));
             }
             if UnixStream::connect(path).await.is_ok() {
                 return Err(format!("another process serves the socket {shown}"));
@@ -44,14 +40,11 @@ impl Socket {
             std::fs::remove_file(path)
                 .map_err(|error| format!("the stale socket {shown} cannot be removed: {error}"))?;
         }
-        let listener = UnixListener::bind(path)
-            .map_err(|error| format!("the socket {shown} cannot be made: {error}"))?;
+        let listener =
+            UnixListener::bind(path).map_err(|error| format!("the socket {shown} cannot be made: {error}"))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .map_err(|error| format!("the socket {shown} cannot be made private: {error}"))?;
-        Ok(Self {
-            listener: Some(listener),
-            path: path.to_owned(),
-        })
+        Ok(Self { listener: Some(listener), path: path.to_owned() })
     }
 }
 
@@ -73,10 +66,7 @@ pub async fn serve(
     let Some(listener) = socket.listener.take() else {
         return Ok(());
     };
-    let controller = Controller {
-        provisioner,
-        in_flight: InFlight::default(),
-    };
+    let controller = Controller { provisioner, in_flight: InFlight::default() };
     Server::builder()
         .layer(Watched(metrics))
         .add_service(IdentityServer::new(Identity))

@@ -54,13 +54,7 @@ mod tests {
             (Error::NoPlace(text()), Code::ResourceExhausted),
             (Error::Refused(text()), Code::FailedPrecondition),
             (Error::Denied(text()), Code::PermissionDenied),
-            (
-                Error::Unreachable {
-                    member: text(),
-                    reason: text(),
-                },
-                Code::Unavailable,
-            ),
+            (Error::Unreachable { member: text(), reason: text() }, Code::Unavailable),
             (Error::HostUnreachable(text()), Code::Unavailable),
         ]
     }
@@ -75,10 +69,8 @@ mod tests {
     #[test]
     fn code_keeps_the_provisioner_calling_exactly_while_the_outcome_is_open() {
         for (error, code) in every_outcome() {
-            let keeps_calling = matches!(
-                code,
-                Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted
-            );
+            let keeps_calling =
+                matches!(code, Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted);
             assert_eq!(keeps_calling, !error.is_final(), "{error:?}");
         }
     }

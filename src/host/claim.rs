@@ -29,15 +29,10 @@ pub struct HostClaim {
 
 impl HostClaim {
     fn new(claim: &PersistentVolumeClaim) -> Self {
-        let requests = claim
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+        let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
         Self {
             uid: claim.uid().unwrap_or_default(),
-            size: requests
-                .and_then(|requests| requests.get("storage"))
-                .map(|size| size.0.clone()),
+            size: requests.and_then(|requests| requests.get("storage")).map(|size| size.0.clone()),
             node_selected: claim.annotations().contains_key(SELECTED_NODE),
             member: claim.annotations().get(CHOSEN_MEMBER).cloned(),
         }
@@ -55,29 +50,18 @@ impl Host {
     /// The claim as it is now; none when it is gone or another one has taken its name.
     pub async fn read_claim(&self, claim: &Claim, volume_name: &str) -> Result<Option<HostClaim>> {
         let doing = format!("get claim {}/{}", claim.namespace, claim.name);
-        let claims =
-            Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
-        let found = claims
-            .get_opt(&claim.name)
-            .await
-            .map_err(|error| outcome(&doing, &error))?;
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
+        let found = claims.get_opt(&claim.name).await.map_err(|error| outcome(&doing, &error))?;
         let found = found.as_ref().map(HostClaim::new);
         Ok(found.filter(|claim| uid_in_name(volume_name).is_none_or(|uid| uid == claim.uid)))
     }
 
     /// Writes down the choice before anything is made, so that no later call can choose another member.
     pub async fn record_member(&self, claim: &Claim, uid: &str, member: &str) -> Result<()> {
-        let doing = format!(
-            "record member {member} on claim {}/{}",
-            claim.namespace, claim.name
-        );
+        let doing = format!("record member {member} on claim {}/{}", claim.namespace, claim.name);
         let change = json!({"metadata": {"uid": uid, "annotations": {CHOSEN_MEMBER: member}}});
-        let claims =
-            Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
-        match claims
-            .patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change))
-            .await
-        {
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
+        match claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
             Ok(_) => Ok(()),
             Err(error) => Err(match outcome(&doing, &error) {
                 Error::NotFound(reason) => Error::InProgress(reason),
@@ -95,12 +79,7 @@ mod tests {
     fn uid_is_read_only_from_names_that_carry_one() {
         let uid = "ad86ef86-23c1-407e-a8e7-0b3e44d36254";
         assert_eq!(uid_in_name(&format!("pvc-{uid}")), Some(uid));
-        for name in [
-            "pvc-",
-            "pvc-1",
-            "ad86ef86-23c1-407e-a8e7-0b3e44d36254",
-            "sanity-controller-x",
-        ] {
+        for name in ["pvc-", "pvc-1", "ad86ef86-23c1-407e-a8e7-0b3e44d36254", "sanity-controller-x"] {
             assert_eq!(uid_in_name(name), None, "{name}");
         }
     }

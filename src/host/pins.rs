@@ -41,10 +41,7 @@ impl Host {
     pub async fn pin(&self, name: &str, identity: &str) -> Result<Pin> {
         let map = self.read_pins().await?;
         let none = BTreeMap::new();
-        let pins = map
-            .as_ref()
-            .and_then(|map| map.data.as_ref())
-            .unwrap_or(&none);
+        let pins = map.as_ref().and_then(|map| map.data.as_ref()).unwrap_or(&none);
         if let Some(pin) = compare(pins, name, identity) {
             return Ok(pin);
         }
@@ -57,12 +54,7 @@ impl Host {
 
     async fn read_pins(&self) -> Result<Option<ConfigMap>> {
         let found = self.config_maps().get_opt(CONFIG_MAP).await;
-        found.map_err(|error| {
-            outcome(
-                &format!("get config map {}/{CONFIG_MAP}", self.namespace),
-                &error,
-            )
-        })
+        found.map_err(|error| outcome(&format!("get config map {}/{CONFIG_MAP}", self.namespace), &error))
     }
 
     /// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.
@@ -71,43 +63,25 @@ impl Host {
             "metadata": {"resourceVersion": map.metadata.resource_version},
             "data": {name: identity},
         });
-        let patched = self
-            .config_maps()
-            .patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change))
-            .await;
-        patched
-            .map(drop)
-            .map_err(|error| outcome(&format!("pin member {name}"), &error))
+        let patched = self.config_maps().patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
+        patched.map(drop).map_err(|error| outcome(&format!("pin member {name}"), &error))
     }
 
     async fn create_pins(&self, name: &str, identity: &str) -> Result<()> {
         let map = ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(CONFIG_MAP.to_owned()),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
             data: Some(BTreeMap::from([(name.to_owned(), identity.to_owned())])),
             ..ConfigMap::default()
         };
-        let made = self
-            .config_maps()
-            .create(&PostParams::default(), &map)
-            .await;
-        made.map(drop).map_err(|error| {
-            outcome(
-                &format!("create config map {}/{CONFIG_MAP}", self.namespace),
-                &error,
-            )
-        })
+        let made = self.config_maps().create(&PostParams::default(), &map).await;
+        made.map(drop).map_err(|error| outcome(&format!("create config map {}/{CONFIG_MAP}", self.namespace), &error))
     }
 }
 
 fn compare(pins: &BTreeMap<String, String>, name: &str, identity: &str) -> Option<Pin> {
     match pins.get(name) {
         Some(pinned) if pinned == identity => Some(Pin::Held),
-        Some(pinned) => Some(Pin::Moved {
-            pinned: pinned.clone(),
-        }),
+        Some(pinned) => Some(Pin::Moved { pinned: pinned.clone() }),
         None => {
             let other = pins.iter().find(|(_, pinned)| *pinned == identity);
             other.map(|(name, _)| Pin::SameAs { name: name.clone() })
@@ -123,18 +97,8 @@ mod tests {
     fn identity_is_compared_with_what_was_pinned() {
         let pins = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
         assert_eq!(compare(&pins, "a", "1"), Some(Pin::Held));
-        assert_eq!(
-            compare(&pins, "a", "2"),
-            Some(Pin::Moved {
-                pinned: "1".to_owned()
-            })
-        );
-        assert_eq!(
-            compare(&pins, "b", "1"),
-            Some(Pin::SameAs {
-                name: "a".to_owned()
-            })
-        );
+        assert_eq!(compare(&pins, "a", "2"), Some(Pin::Moved { pinned: "1".to_owned() }));
+        assert_eq!(compare(&pins, "b", "1"), Some(Pin::SameAs { name: "a".to_owned() }));
         assert_eq!(compare(&pins, "b", "2"), None);
     }
 }

@@ -18,25 +18,17 @@ impl Host {
     pub async fn pod_of(&self, claim: &Claim) -> Result<Option<HostPod>> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &claim.namespace);
         let doing = format!("list pods in {}", claim.namespace);
-        let pods = pods
-            .list(&ListParams::default())
-            .await
-            .map_err(|error| outcome(&doing, &error))?;
+        let pods = pods.list(&ListParams::default()).await.map_err(|error| outcome(&doing, &error))?;
         Ok(choose(pods.items, &claim.name))
     }
 }
 
 fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
-    let living = pods
-        .into_iter()
-        .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let living = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let mut users: Vec<HostPod> = living
         .filter_map(|pod| {
             let claims = claims_of(&pod);
-            Some(HostPod {
-                spec: pod.spec?,
-                claims,
-            })
+            Some(HostPod { spec: pod.spec?, claims })
         })
         .filter(|pod| pod.claims.iter().any(|used| used == claim))
         .collect();
@@ -46,18 +38,12 @@ fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
 
 /// Claims by name, and those made for the pod itself, which are called after it.
 fn claims_of(pod: &Pod) -> Vec<String> {
-    let volumes = pod
-        .spec
-        .iter()
-        .flat_map(|spec| spec.volumes.iter().flatten());
-    let claims =
-        volumes.filter_map(
-            |volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-                (Some(source), _) => Some(source.claim_name.clone()),
-                (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
-                (None, None) => None,
-            },
-        );
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let claims = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(source), _) => Some(source.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
+        (None, None) => None,
+    });
     claims.collect()
 }
 
@@ -76,11 +62,7 @@ mod tests {
             ]}}))
             .unwrap()
         };
-        let pods = vec![
-            pod("old", Some("n"), "data"),
-            pod("new", None, "data"),
-            pod("other", None, "else"),
-        ];
+        let pods = vec![pod("old", Some("n"), "data"), pod("new", None, "data"), pod("other", None, "else")];
         let chosen = choose(pods, "data").unwrap();
         assert_eq!(chosen.claims, ["data", "new-b"]);
         assert!(choose(Vec::new(), "data").is_none());

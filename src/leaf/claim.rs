@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{
-        Namespace, PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
-    },
+    api::core::v1::{Namespace, PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{
@@ -46,11 +44,7 @@ pub enum Made {
 impl Wanted<'_> {
     /// The leaf claim in full. Nothing of the host claim's own metadata is copied.
     fn manifest(&self, host: &HostId) -> PersistentVolumeClaim {
-        let access = self
-            .access
-            .iter()
-            .map(|mode| mode.as_str().to_owned())
-            .collect();
+        let access = self.access.iter().map(|mode| mode.as_str().to_owned()).collect();
         PersistentVolumeClaim {
             metadata: ObjectMeta {
                 name: Some(self.place.claim.clone()),
@@ -65,10 +59,7 @@ impl Wanted<'_> {
                 volume_mode: Some(self.mode.as_str().to_owned()),
                 storage_class_name: Some(self.class.to_owned()),
                 resources: Some(VolumeResourceRequirements {
-                    requests: Some(BTreeMap::from([(
-                        "storage".to_owned(),
-                        Quantity(self.size.clone()),
-                    )])),
+                    requests: Some(BTreeMap::from([("storage".to_owned(), Quantity(self.size.clone()))])),
                     limits: None,
                 }),
                 ..PersistentVolumeClaimSpec::default()
@@ -84,10 +75,7 @@ impl Wanted<'_> {
             (ownership::REQUEST.to_owned(), request),
         ]);
         if let Some(claim) = &self.spec.claim {
-            annotations.insert(
-                ownership::CLAIM.to_owned(),
-                format!("{}/{}", claim.namespace, claim.name),
-            );
+            annotations.insert(ownership::CLAIM.to_owned(), format!("{}/{}", claim.namespace, claim.name));
         }
         if let Some(uid) = self.claim_uid {
             annotations.insert(ownership::CLAIM_UID.to_owned(), uid.to_owned());
@@ -103,15 +91,9 @@ impl Cluster {
 
     /// POST first: a name that is free costs one request.
     pub async fn create_claim(&self, wanted: &Wanted<'_>) -> Result<Made> {
-        let doing = format!(
-            "create claim {}/{}",
-            wanted.place.namespace, wanted.place.claim
-        );
+        let doing = format!("create claim {}/{}", wanted.place.namespace, wanted.place.claim);
         let manifest = wanted.manifest(&self.host);
-        let made = self
-            .claims(&wanted.place.namespace)
-            .create(&PostParams::default(), &manifest)
-            .await;
+        let made = self.claims(&wanted.place.namespace).create(&PostParams::default(), &manifest).await;
         match made.map_err(|error| self.outcome(&doing, &error)) {
             Ok(claim) => {
                 self.rows.put_claim(&claim);
@@ -129,13 +111,8 @@ impl Cluster {
             labels: Some(ownership::host_labels(&self.host)),
             ..ObjectMeta::default()
         };
-        let namespace = Namespace {
-            metadata,
-            ..Namespace::default()
-        };
-        let made = Api::all(self.client.clone())
-            .create(&PostParams::default(), &namespace)
-            .await;
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
         match made.map_err(|error| self.outcome(&format!("create namespace {name}"), &error)) {
             Ok(_) | Err(Error::Exists(_)) => Ok(()),
             Err(error) => Err(error),
@@ -156,17 +133,11 @@ impl Cluster {
     /// Deletes the claim with this UID and no other.
     pub async fn delete_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
         let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(row.uid.to_string()),
-                resource_version: None,
-            }),
+            preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: None }),
             ..DeleteParams::default()
         };
         let doing = format!("delete claim {}/{}", row.namespace, row.name);
-        let deleted = self
-            .claims(&row.namespace)
-            .delete(&row.name, &parameters)
-            .await;
+        let deleted = self.claims(&row.namespace).delete(&row.name, &parameters).await;
         match deleted.map_err(|error| self.outcome(&doing, &error)) {
             Ok(answer) => {
                 if let Some(claim) = answer.left() {
@@ -191,16 +162,9 @@ impl Cluster {
         ]);
         let patch = serde_json::from_value(patch)
             .map(Patch::Json::<()>)
-            .map_err(|error| {
-                Error::Refused(format!(
-                    "the patch that releases a claim cannot be written: {error}"
-                ))
-            })?;
+            .map_err(|error| Error::Refused(format!("the patch that releases a claim cannot be written: {error}")))?;
         let doing = format!("release claim {}/{}", row.namespace, row.name);
-        let patched = self
-            .claims(&row.namespace)
-            .patch(&row.name, &PatchParams::default(), &patch)
-            .await;
+        let patched = self.claims(&row.namespace).patch(&row.name, &PatchParams::default(), &patch).await;
         match patched.map_err(|error| self.outcome(&doing, &error)) {
             Ok(claim) if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
                 self.rows.drop_claim(hash, &row.uid);

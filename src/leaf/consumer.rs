@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::core::v1::{
         Affinity, Capabilities, Container, NodeSelectorRequirement, NodeSelectorTerm,
-        PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements,
-        SeccompProfile, SecurityContext, Toleration, Volume, VolumeDevice, VolumeMount,
+        PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile,
+        SecurityContext, Toleration, Volume, VolumeDevice, VolumeMount,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -27,12 +27,8 @@ const IMAGE: &str = "kosmos.csi.io/consumer";
 const NOBODY: i64 = 65532;
 /// What only the host means: its virtual nodes' taint, labels and names.
 const HOST_TAINT: &str = "kosmos.io/node";
-const HOST_KEYS: [&str; 4] = [
-    "kubernetes.io/hostname",
-    "kosmos.io/node",
-    "topology.kosmos.csi.io/member",
-    "topology.kosmos.csi.io/node",
-];
+const HOST_KEYS: [&str; 4] =
+    ["kubernetes.io/hostname", "kosmos.io/node", "topology.kosmos.csi.io/member", "topology.kosmos.csi.io/node"];
 
 /// What the host pod demands of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,18 +49,11 @@ pub struct Consumed {
 impl Constraints {
     /// The host pod's demands without those that name the virtual node.
     pub fn of(pod: &PodSpec) -> Self {
-        let sidecars = pod
-            .init_containers
-            .iter()
-            .flatten()
-            .filter(|init| init.restart_policy.is_some());
+        let sidecars = pod.init_containers.iter().flatten().filter(|init| init.restart_policy.is_some());
         let containers = pod.containers.iter().chain(sidecars);
         let names_the_host = |key: &str| HOST_KEYS.contains(&key);
         Self {
-            resources: containers
-                .filter_map(|container| container.resources.clone())
-                .map(schedulable)
-                .collect(),
+            resources: containers.filter_map(|container| container.resources.clone()).map(schedulable).collect(),
             node_selector: pod
                 .node_selector
                 .iter()
@@ -101,9 +90,9 @@ fn without_host_terms(mut affinity: Affinity) -> Affinity {
             }
         }
         if let Some(preferred) = &mut node.preferred_during_scheduling_ignored_during_execution {
-            preferred
-                .iter_mut()
-                .for_each(|term| strip(&mut term.preference));
+            for term in preferred.iter_mut() {
+                strip(&mut term.preference);
+            }
             preferred.retain(|term| !is_empty(&term.preference));
         }
     }
@@ -113,15 +102,12 @@ fn without_host_terms(mut affinity: Affinity) -> Affinity {
 fn strip(term: &mut NodeSelectorTerm) {
     term.match_fields = None;
     if let Some(expressions) = &mut term.match_expressions {
-        expressions.retain(|expression: &NodeSelectorRequirement| {
-            !HOST_KEYS.contains(&expression.key.as_str())
-        });
+        expressions.retain(|expression: &NodeSelectorRequirement| !HOST_KEYS.contains(&expression.key.as_str()));
     }
 }
 
 fn is_empty(term: &NodeSelectorTerm) -> bool {
-    term.match_expressions.as_ref().is_none_or(Vec::is_empty)
-        && term.match_fields.as_ref().is_none_or(Vec::is_empty)
+    term.match_expressions.as_ref().is_none_or(Vec::is_empty) && term.match_fields.as_ref().is_none_or(Vec::is_empty)
 }
 
 fn pod_name(hash: VolumeHash) -> String {
@@ -136,27 +122,17 @@ fn manifest(
     claims: &[Consumed],
     wishes: &Constraints,
 ) -> Pod {
-    let (block, files): (Vec<_>, Vec<_>) = claims
-        .iter()
-        .enumerate()
-        .partition(|(_, claim)| claim.block);
+    let (block, files): (Vec<_>, Vec<_>) = claims.iter().enumerate().partition(|(_, claim)| claim.block);
     let volume_name = |index: usize| format!("claim-{index}");
-    let devices = block.iter().map(|(index, _)| VolumeDevice {
-        device_path: format!("/claims/{index}"),
-        name: volume_name(*index),
-    });
+    let devices = block
+        .iter()
+        .map(|(index, _)| VolumeDevice { device_path: format!("/claims/{index}"), name: volume_name(*index) });
     let mounts = files.iter().map(|(index, _)| VolumeMount {
         mount_path: format!("/claims/{index}"),
         name: volume_name(*index),
         ..VolumeMount::default()
     });
-    let mut containers: Vec<Container> = wishes
-        .resources
-        .iter()
-        .cloned()
-        .map(Some)
-        .map(container)
-        .collect();
+    let mut containers: Vec<Container> = wishes.resources.iter().cloned().map(Some).map(container).collect();
     if containers.is_empty() {
         containers.push(container(None));
     }
@@ -174,13 +150,7 @@ fn manifest(
         },
         spec: Some(PodSpec {
             containers,
-            volumes: Some(
-                claims
-                    .iter()
-                    .enumerate()
-                    .map(|(index, claim)| volume(volume_name(index), claim))
-                    .collect(),
-            ),
+            volumes: Some(claims.iter().enumerate().map(|(index, claim)| volume(volume_name(index), claim)).collect()),
             node_selector: Some(wishes.node_selector.clone()),
             affinity: wishes.affinity.clone(),
             tolerations: Some(wishes.tolerations.clone()),
@@ -191,10 +161,7 @@ fn manifest(
             security_context: Some(PodSecurityContext {
                 run_as_non_root: Some(true),
                 run_as_user: Some(NOBODY),
-                seccomp_profile: Some(SeccompProfile {
-                    type_: "RuntimeDefault".to_owned(),
-                    localhost_profile: None,
-                }),
+                seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
                 ..PodSecurityContext::default()
             }),
             ..PodSpec::default()
@@ -210,10 +177,7 @@ fn container(resources: Option<ResourceRequirements>) -> Container {
         resources,
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                add: None,
-                drop: Some(vec!["ALL".to_owned()]),
-            }),
+            capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
             ..SecurityContext::default()
         }),
         ..Container::default()
@@ -221,15 +185,8 @@ fn container(resources: Option<ResourceRequirements>) -> Container {
 }
 
 fn volume(name: String, claim: &Consumed) -> Volume {
-    let source = PersistentVolumeClaimVolumeSource {
-        claim_name: claim.claim.clone(),
-        read_only: None,
-    };
-    Volume {
-        name,
-        persistent_volume_claim: Some(source),
-        ..Volume::default()
-    }
+    let source = PersistentVolumeClaimVolumeSource { claim_name: claim.claim.clone(), read_only: None };
+    Volume { name, persistent_volume_claim: Some(source), ..Volume::default() }
 }
 
 impl Cluster {
@@ -249,11 +206,7 @@ impl Cluster {
         let doing = format!("create consumer pod {namespace}/{name}");
         let labels = ownership::labels(&self.host, hash);
         let pod = manifest(namespace, labels, name, claims, wishes);
-        match self
-            .pods(namespace)
-            .create(&PostParams::default(), &pod)
-            .await
-        {
+        match self.pods(namespace).create(&PostParams::default(), &pod).await {
             Ok(pod) => {
                 self.rows.set_consumer(hash, pod.uid().as_deref());
                 Ok(())
@@ -273,12 +226,9 @@ impl Cluster {
     async fn find_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<String>> {
         let name = pod_name(hash);
         let found = self.pods(namespace).get_opt(&name).await;
-        let found = found.map_err(|error| {
-            self.outcome(&format!("get consumer pod {namespace}/{name}"), &error)
-        })?;
-        let ours = found
-            .filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash))
-            .and_then(|pod| pod.uid());
+        let found = found.map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
+        let ours =
+            found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash)).and_then(|pod| pod.uid());
         self.rows.set_consumer(hash, ours.as_deref());
         Ok(ours)
     }
@@ -295,16 +245,11 @@ impl Cluster {
         };
         let name = pod_name(hash);
         let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(uid),
-                resource_version: None,
-            }),
+            preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
             ..DeleteParams::default()
         };
         let deleted = self.pods(namespace).delete(&name, &parameters).await;
-        match deleted.map_err(|error| {
-            self.outcome(&format!("delete consumer pod {namespace}/{name}"), &error)
-        }) {
+        match deleted.map_err(|error| self.outcome(&format!("delete consumer pod {namespace}/{name}"), &error)) {
             // A conflict is another pod of that name: not the one we made.
             Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => {
                 self.rows.set_consumer(hash, None);

@@ -9,9 +9,7 @@ impl Cluster {
     /// The newest warning about an object, if there is one and the member can be asked.
     pub async fn newest_warning(&self, namespace: &str, uid: &str) -> Option<String> {
         let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
-        let events = Api::<Event>::namespaced(self.client.clone(), namespace)
-            .list(&about)
-            .await;
+        let events = Api::<Event>::namespaced(self.client.clone(), namespace).list(&about).await;
         let events = events.inspect_err(|error| {
             tracing::debug!(member = %self.member, %error, "events cannot be read");
         });
@@ -21,24 +19,14 @@ impl Cluster {
 
 fn newest(events: Vec<Event>) -> Option<String> {
     let event = events.into_iter().max_by_key(time)?;
-    let (reason, message) = (
-        event.reason.unwrap_or_default(),
-        event.message.unwrap_or_default(),
-    );
+    let (reason, message) = (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
     Some(format!("{reason}: {message}"))
 }
 
 fn time(event: &Event) -> Option<Time> {
-    let series = event
-        .series
-        .as_ref()
-        .and_then(|series| series.last_observed_time.as_ref());
-    let precise = series
-        .or(event.event_time.as_ref())
-        .map(|time| Time(time.0));
-    precise
-        .or_else(|| event.last_timestamp.clone())
-        .or_else(|| event.metadata.creation_timestamp.clone())
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let precise = series.or(event.event_time.as_ref()).map(|time| Time(time.0));
+    precise.or_else(|| event.last_timestamp.clone()).or_else(|| event.metadata.creation_timestamp.clone())
 }
 
 #[cfg(test)]

@@ -27,9 +27,7 @@ pub struct Cluster {
 
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Cluster")
-            .field("member", &self.member)
-            .finish_non_exhaustive()
+        out.debug_struct("Cluster").field("member", &self.member).finish_non_exhaustive()
     }
 }
 
@@ -38,25 +36,19 @@ impl Cluster {
     fn outcome(&self, doing: &str, error: &kube::Error) -> Error {
         match error {
             kube::Error::Api(status) => self.refusal(doing, status),
-            other => Error::Unreachable {
-                member: self.member.clone(),
-                reason: format!("{doing}: {}", with_causes(other)),
-            },
+            other => {
+                Error::Unreachable { member: self.member.clone(), reason: format!("{doing}: {}", with_causes(other)) }
+            }
         }
     }
 
     fn refusal(&self, doing: &str, status: &Status) -> Error {
         let said = &status.message;
         let text = format!("member {}: {doing}: {said}", self.member);
-        let unreachable = |reason: String| Error::Unreachable {
-            member: self.member.clone(),
-            reason,
-        };
+        let unreachable = |reason: String| Error::Unreachable { member: self.member.clone(), reason };
         match status.code {
             400 | 422 => Error::Refused(text),
-            401 => unreachable(format!(
-                "{doing}: it refuses the credentials of its kubeconfig (expired or revoked?)"
-            )),
+            401 => unreachable(format!("{doing}: it refuses the credentials of its kubeconfig (expired or revoked?)")),
             403 if said.contains("exceeded quota") => Error::NoPlace(text),
             403 if said.contains("being terminated") => Error::InProgress(text),
             403 => Error::Denied(text),

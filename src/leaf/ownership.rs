@@ -21,10 +21,7 @@ pub const FINALIZER: &str = "kosmos.csi.io/protect";
 
 /// The labels of everything made in a member for this host.
 pub fn host_labels(host: &HostId) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        (MANAGED_BY.to_owned(), DRIVER.to_owned()),
-        (HOST.to_owned(), host.0.clone()),
-    ])
+    BTreeMap::from([(MANAGED_BY.to_owned(), DRIVER.to_owned()), (HOST.to_owned(), host.0.clone())])
 }
 
 /// The labels of everything made in a member for one volume.
@@ -54,14 +51,8 @@ pub fn whose(metadata: &ObjectMeta, host: &HostId) -> String {
             format!("it belongs to another host cluster ({other})")
         }
         (Some(_), _) => {
-            let name = metadata
-                .annotations
-                .as_ref()
-                .and_then(|annotations| annotations.get(NAME));
-            format!(
-                "it belongs to another volume of this host ({})",
-                name.map_or("unnamed", String::as_str)
-            )
+            let name = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
+            format!("it belongs to another volume of this host ({})", name.map_or("unnamed", String::as_str))
         }
         (None, Some(manager)) => format!("it is managed by {manager}"),
         (None, None) => match first_writer(metadata) {
@@ -73,10 +64,7 @@ pub fn whose(metadata: &ObjectMeta, host: &HostId) -> String {
 
 fn first_writer(metadata: &ObjectMeta) -> Option<&str> {
     let writers = metadata.managed_fields.as_ref()?;
-    writers
-        .iter()
-        .filter(|entry| entry.subresource.is_none())
-        .find_map(|entry| entry.manager.as_deref())
+    writers.iter().filter(|entry| entry.subresource.is_none()).find_map(|entry| entry.manager.as_deref())
 }
 
 #[cfg(test)]
@@ -94,18 +82,12 @@ mod tests {
     }
 
     fn object(labels: BTreeMap<String, String>) -> ObjectMeta {
-        ObjectMeta {
-            labels: Some(labels),
-            ..ObjectMeta::default()
-        }
+        ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }
     }
 
     #[test]
     fn object_with_all_three_labels_is_ours() {
-        assert_eq!(
-            volume_of(&object(labels(&host(), hash())), &host()),
-            Some(hash())
-        );
+        assert_eq!(volume_of(&object(labels(&host(), hash())), &host()), Some(hash()));
     }
 
     #[test]
@@ -117,32 +99,19 @@ mod tests {
             let mut changed = labels(&host(), hash());
             changed.insert(key.to_owned(), "other".to_owned());
             assert_eq!(volume_of(&object(missing), &host()), None, "without {key}");
-            assert_eq!(
-                volume_of(&object(changed), &host()),
-                None,
-                "with another {key}"
-            );
+            assert_eq!(volume_of(&object(changed), &host()), None, "with another {key}");
         }
     }
 
     #[test]
     fn the_user_is_told_whose_it_is() {
         let other = HostId("other".to_owned());
-        assert!(
-            whose(&object(labels(&other, hash())), &host())
-                .contains("another host cluster (other)")
-        );
+        assert!(whose(&object(labels(&other, hash())), &host()).contains("another host cluster (other)"));
         assert!(whose(&object(labels(&host(), hash())), &host()).contains("another volume"));
         let helm = BTreeMap::from([(MANAGED_BY.to_owned(), "Helm".to_owned())]);
         assert!(whose(&object(helm), &host()).contains("managed by Helm"));
-        let entry = ManagedFieldsEntry {
-            manager: Some("kubectl-create".to_owned()),
-            ..ManagedFieldsEntry::default()
-        };
-        let by_hand = ObjectMeta {
-            managed_fields: Some(vec![entry]),
-            ..ObjectMeta::default()
-        };
+        let entry = ManagedFieldsEntry { manager: Some("kubectl-create".to_owned()), ..ManagedFieldsEntry::default() };
+        let by_hand = ObjectMeta { managed_fields: Some(vec![entry]), ..ObjectMeta::default() };
         assert!(whose(&by_hand, &host()).contains("kubectl-create"));
     }
 }

@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::ownership::{self, FINALIZER, HAD_VOLUME, REQUEST};
 use crate::volume::{
-    AccessMode, HostId, LeafName, VolumeHash, VolumeId,
+    AccessMode, HostId, LeafName, VolumeHash, VolumeId, VolumeMode,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
     spec::LeafPlace,
@@ -32,7 +32,7 @@ pub struct ClaimRow {
     pub uid: Box<str>,
     pub class: Box<str>,
     pub access: Box<[AccessMode]>,
-    pub block: bool,
+    pub mode: VolumeMode,
     /// Seen with a host volume: never to be removed on the word of a stale caller.
     pub had_volume: bool,
     phase: Phase,
@@ -101,11 +101,7 @@ pub struct Rows {
 
 impl Rows {
     pub fn new(host: HostId) -> Self {
-        Self {
-            host,
-            table: Mutex::default(),
-            changed: watch::Sender::new(()),
-        }
+        Self { host, table: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
     /// Whether everything has been listed once.
@@ -120,19 +116,12 @@ impl Rows {
     /// The row a handle stands for. A readable handle must also name the claim that is there.
     pub fn find(&self, id: &VolumeId) -> Option<(VolumeHash, Row)> {
         let table = self.lock();
-        let mut found =
-            table
-                .rows
-                .range(id.hashes())
-                .filter(|(_, row)| match (&id.leaf, &row.claim) {
-                    (
-                        LeafName::Readable {
-                            namespace, claim, ..
-                        },
-                        Some(there),
-                    ) => *there.namespace == **namespace && *there.name == **claim,
-                    _ => true,
-                });
+        let mut found = table.rows.range(id.hashes()).filter(|(_, row)| match (&id.leaf, &row.claim) {
+            (LeafName::Readable { namespace, claim, .. }, Some(there)) => {
+                *there.namespace == **namespace && *there.name == **claim
+            }
+            _ => true,
+        });
         found.next().map(|(hash, row)| (*hash, row.clone()))
     }
 
@@ -147,13 +136,8 @@ impl Rows {
     /// The member's default class: the newest of those that say they are, as Kubernetes itself decides.
     pub fn default_class(&self) -> Option<String> {
         let table = self.lock();
-        let defaults = table
-            .classes
-            .iter()
-            .filter_map(|(name, class)| Some((class.default_since.as_ref()?, name)));
-        defaults
-            .max_by(|left, right| left.0.cmp(right.0).then(right.1.cmp(left.1)))
-            .map(|(_, name)| name.clone())
+        let defaults = table.classes.iter().filter_map(|(name, class)| Some((class.default_since.as_ref()?, name)));
+        defaults.max_by(|left, right| left.0.cmp(right.0).then(right.1.cmp(left.1))).map(|(_, name)| name.clone())
     }
 
     pub fn set_consumer(&self, hash: VolumeHash, uid: Option<&str>) {
@@ -205,11 +189,7 @@ impl Rows {
             let round = table.volume_round;
             let row = table.rows.entry(hash).or_default();
             row.volume_round = round;
-            if !row
-                .volume
-                .as_ref()
-                .is_some_and(|known| known.uid == new.uid && known.version > new.version)
-            {
+            if !row.volume.as_ref().is_some_and(|known| known.uid == new.uid && known.version > new.version) {
                 row.volume = Some(new);
             }
         });
@@ -226,11 +206,7 @@ impl Rows {
 
     pub fn put_class(&self, class: &StorageClass, listing: bool) {
         self.write(|table| {
-            let classes = if listing {
-                &mut table.listing
-            } else {
-                &mut table.classes
-            };
+            let classes = if listing { &mut table.listing } else { &mut table.classes };
             classes.insert(class.name_any(), ClassRow::new(class));
         });
     }
@@ -252,16 +228,12 @@ impl Rows {
         self.write(|table| {
             let (claims, volumes) = (table.claim_round, table.volume_round);
             match kind {
-                Kind::Claims => table
-                    .rows
-                    .values_mut()
-                    .filter(|row| row.claim_round != claims)
-                    .for_each(|row| row.claim = None),
-                Kind::Volumes => table
-                    .rows
-                    .values_mut()
-                    .filter(|row| row.volume_round != volumes)
-                    .for_each(|row| row.volume = None),
+                Kind::Claims => {
+                    table.rows.values_mut().filter(|row| row.claim_round != claims).for_each(|row| row.claim = None);
+                }
+                Kind::Volumes => {
+                    table.rows.values_mut().filter(|row| row.volume_round != volumes).for_each(|row| row.volume = None);
+                }
                 Kind::Classes => table.classes = std::mem::take(&mut table.listing),
             }
             table.rows.retain(|_, row| !row.is_empty());
@@ -277,10 +249,7 @@ impl Rows {
             if holds(self) {
                 return true;
             }
-            if !matches!(
-                tokio::time::timeout_at(deadline, changes.changed()).await,
-                Ok(Ok(()))
-            ) {
+            if !matches!(tokio::time::timeout_at(deadline, changes.changed()).await, Ok(Ok(()))) {
                 return holds(self);
             }
         }
@@ -322,22 +291,17 @@ impl ClaimRow {
     pub fn new(claim: &PersistentVolumeClaim) -> Self {
         let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
         let annotation = |key: &str| claim.annotations().get(key);
-        let modes = spec
-            .and_then(|spec| spec.access_modes.as_deref())
-            .unwrap_or_default();
+        let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
         Self {
             namespace: claim.namespace().unwrap_or_default().into(),
             name: claim.name_any().into(),
             uid: claim.uid().unwrap_or_default().into(),
-            class: spec
-                .and_then(|spec| spec.storage_class_name.as_deref())
-                .unwrap_or_default()
-                .into(),
-            access: modes
-                .iter()
-                .filter_map(|mode| AccessMode::parse(mode))
-                .collect(),
-            block: spec.and_then(|spec| spec.volume_mode.as_deref()) == Some("Block"),
+            class: spec.and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default().into(),
+            access: modes.iter().filter_map(|mode| AccessMode::parse(mode)).collect(),
+            mode: match spec.and_then(|spec| spec.volume_mode.as_deref()) {
+                Some("Block") => VolumeMode::Block,
+                _ => VolumeMode::Filesystem,
+            },
             had_volume: annotation(HAD_VOLUME).is_some(),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Bound") => Phase::Bound,
@@ -345,14 +309,8 @@ impl ClaimRow {
                 _ => Phase::Pending,
             },
             terminating: claim.metadata.deletion_timestamp.is_some(),
-            protected: claim
-                .finalizers()
-                .iter()
-                .any(|finalizer| finalizer == FINALIZER),
-            volume: spec
-                .and_then(|spec| spec.volume_name.as_deref())
-                .filter(|name| !name.is_empty())
-                .map(Into::into),
+            protected: claim.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+            volume: spec.and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty()).map(Into::into),
             capacity: status
                 .and_then(|status| status.capacity.as_ref()?.get("storage"))
                 .and_then(|size| quantity::parse(&size.0))
@@ -363,10 +321,7 @@ impl ClaimRow {
     }
 
     pub fn place(&self) -> LeafPlace {
-        LeafPlace {
-            namespace: self.namespace.to_string(),
-            claim: self.name.to_string(),
-        }
+        LeafPlace { namespace: self.namespace.to_string(), claim: self.name.to_string() }
     }
 
     pub fn observed(&self) -> ObservedClaim {
@@ -377,20 +332,14 @@ impl ClaimRow {
             protected: self.protected,
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
-            request: self
-                .request
-                .as_deref()
-                .and_then(|request| serde_json::from_str(request).ok()),
+            request: self.request.as_deref().and_then(|request| serde_json::from_str(request).ok()),
         }
     }
 }
 
 impl VolumeRow {
     fn new(volume: &PersistentVolume) -> Self {
-        let policy = volume
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+        let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
         Self {
             name: volume.name_any().into(),
             uid: volume.uid().unwrap_or_default().into(),
@@ -402,23 +351,11 @@ impl VolumeRow {
 
 impl ClassRow {
     fn new(class: &StorageClass) -> Self {
-        let is_default = [
-            "storageclass.kubernetes.io/is-default-class",
-            "storageclass.beta.kubernetes.io/is-default-class",
-        ]
-        .iter()
-        .any(|key| {
-            class
-                .annotations()
-                .get(*key)
-                .is_some_and(|value| value == "true")
-        });
-        let made = class
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map(|time| time.0.to_string())
-            .unwrap_or_default();
+        let is_default =
+            ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
+                .iter()
+                .any(|key| class.annotations().get(*key).is_some_and(|value| value == "true"));
+        let made = class.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
             default_since: is_default.then_some(made),
@@ -428,10 +365,7 @@ impl ClassRow {
 
 /// Versions of one object can be compared as numbers.
 fn version(object: &impl ResourceExt) -> u64 {
-    object
-        .resource_version()
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default()
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

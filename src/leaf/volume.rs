@@ -28,20 +28,10 @@ impl Cluster {
     }
 
     /// Puts our labels on the volume that is bound to this claim, and reads it in the same request.
-    pub async fn label_volume(
-        &self,
-        name: &str,
-        hash: VolumeHash,
-        claim_uid: &str,
-    ) -> Result<LeafVolume> {
+    pub async fn label_volume(&self, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<LeafVolume> {
         let labels = ownership::labels(&self.host, hash);
-        let volume = self
-            .patch_volume(name, &json!({"metadata": {"labels": labels}}), "label")
-            .await?;
-        let bound_to = volume
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
+        let volume = self.patch_volume(name, &json!({"metadata": {"labels": labels}}), "label").await?;
+        let bound_to = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
         if bound_to != Some(claim_uid) {
             return Err(Error::InProgress(format!(
                 "member {}: leaf volume {name} is not bound to the leaf claim yet",
@@ -58,8 +48,7 @@ impl Cluster {
 
     /// The host deletes, so the leaf volume must not outlive its claim.
     pub async fn make_deletable(&self, name: &str, uid: &str) -> Result<()> {
-        let change =
-            json!({"metadata": {"uid": uid}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}});
+        let change = json!({"metadata": {"uid": uid}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}});
         match self.patch_volume(name, &change, "make deletable").await {
             Ok(_) | Err(Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
@@ -73,18 +62,9 @@ impl Cluster {
         Ok(found.is_none_or(|volume| uid.is_some() && volume.metadata.uid.as_deref() != uid))
     }
 
-    async fn patch_volume(
-        &self,
-        name: &str,
-        change: &Value,
-        what: &str,
-    ) -> Result<PersistentVolume> {
-        let patched = self
-            .volumes()
-            .patch(name, &PatchParams::default(), &Patch::Merge(change))
-            .await;
-        let volume =
-            patched.map_err(|error| self.outcome(&format!("{what} volume {name}"), &error))?;
+    async fn patch_volume(&self, name: &str, change: &Value, what: &str) -> Result<PersistentVolume> {
+        let patched = self.volumes().patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
+        let volume = patched.map_err(|error| self.outcome(&format!("{what} volume {name}"), &error))?;
         self.rows.put_volume(&volume);
         Ok(volume)
     }

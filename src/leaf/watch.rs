@@ -25,38 +25,19 @@ use crate::cluster::with_causes;
 pub async fn keep(cluster: &Cluster) {
     let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
     let rows = &cluster.rows;
-    let claims = follow(
-        cluster,
-        Kind::Claims,
-        ours.clone(),
-        |change: Change<PersistentVolumeClaim>| match change {
-            Change::Put { object, .. } => rows.put_claim(&object),
-            Change::Drop(object) => {
-                drop_row(cluster, &object, |hash, uid| rows.drop_claim(hash, uid))
-            }
-        },
-    );
-    let volumes = follow(
-        cluster,
-        Kind::Volumes,
-        ours,
-        |change: Change<PersistentVolume>| match change {
-            Change::Put { object, .. } => rows.put_volume(&object),
-            Change::Drop(object) => {
-                drop_row(cluster, &object, |hash, uid| rows.drop_volume(hash, uid))
-            }
-        },
-    );
+    let claims = follow(cluster, Kind::Claims, ours.clone(), |change: Change<PersistentVolumeClaim>| match change {
+        Change::Put { object, .. } => rows.put_claim(&object),
+        Change::Drop(object) => drop_row(cluster, &object, |hash, uid| rows.drop_claim(hash, uid)),
+    });
+    let volumes = follow(cluster, Kind::Volumes, ours, |change: Change<PersistentVolume>| match change {
+        Change::Put { object, .. } => rows.put_volume(&object),
+        Change::Drop(object) => drop_row(cluster, &object, |hash, uid| rows.drop_volume(hash, uid)),
+    });
     let all = watcher::Config::default();
-    let classes = follow(
-        cluster,
-        Kind::Classes,
-        all,
-        |change: Change<StorageClass>| match change {
-            Change::Put { object, listing } => rows.put_class(&object, listing),
-            Change::Drop(object) => rows.drop_class(&object.name_any()),
-        },
-    );
+    let classes = follow(cluster, Kind::Classes, all, |change: Change<StorageClass>| match change {
+        Change::Put { object, listing } => rows.put_class(&object, listing),
+        Change::Drop(object) => rows.drop_class(&object.name_any()),
+    });
     join3(claims, volumes, classes).await;
 }
 
@@ -65,12 +46,8 @@ enum Change<K> {
     Drop(K),
 }
 
-async fn follow<K>(
-    cluster: &Cluster,
-    kind: Kind,
-    config: watcher::Config,
-    mut take: impl FnMut(Change<K>),
-) where
+async fn follow<K>(cluster: &Cluster, kind: Kind, config: watcher::Config, mut take: impl FnMut(Change<K>))
+where
     K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let backoff = ExponentialBuilder::default()
@@ -86,15 +63,9 @@ async fn follow<K>(
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => cluster.rows.begin(kind),
-            Ok(Event::InitApply(object)) => take(Change::Put {
-                object,
-                listing: true,
-            }),
+            Ok(Event::InitApply(object)) => take(Change::Put { object, listing: true }),
             Ok(Event::InitDone) => cluster.rows.complete(kind),
-            Ok(Event::Apply(object)) => take(Change::Put {
-                object,
-                listing: false,
-            }),
+            Ok(Event::Apply(object)) => take(Change::Put { object, listing: false }),
             Ok(Event::Delete(object)) => take(Change::Drop(object)),
             Err(_) => {}
         }
@@ -102,15 +73,8 @@ async fn follow<K>(
 }
 
 /// The last state of an object that left the watch still carries the labels by which it was ours.
-fn drop_row<K: ResourceExt>(
-    cluster: &Cluster,
-    object: &K,
-    remove: impl FnOnce(crate::volume::VolumeHash, &str),
-) {
-    if let (Some(hash), Some(uid)) = (
-        ownership::volume_of(object.meta(), &cluster.host),
-        object.uid(),
-    ) {
+fn drop_row<K: ResourceExt>(cluster: &Cluster, object: &K, remove: impl FnOnce(crate::volume::VolumeHash, &str)) {
+    if let (Some(hash), Some(uid)) = (ownership::volume_of(object.meta(), &cluster.host), object.uid()) {
         remove(hash, &uid);
     }
 }

@@ -48,14 +48,9 @@ enum Trust {
 impl Member {
     /// The member's leaves; an error at once where it cannot be asked now.
     pub fn leaf(&self) -> Result<&Cluster> {
-        let closed = |reason: String| Error::Unreachable {
-            member: self.name.clone(),
-            reason,
-        };
+        let closed = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
         match &self.link {
-            Ok(link) => link
-                .trouble()
-                .map_or(Ok(&link.leaf), |reason| Err(closed(reason))),
+            Ok(link) => link.trouble().map_or(Ok(&link.leaf), |reason| Err(closed(reason))),
             Err(reason) => Err(closed(reason.clone())),
         }
     }
@@ -71,10 +66,7 @@ impl Member {
             _ if self.cordoned.load(Ordering::Relaxed) => Standing::Cordoned,
             _ => Standing::Open,
         };
-        Candidate {
-            name: self.name.clone(),
-            standing,
-        }
+        Candidate { name: self.name.clone(), standing }
     }
 
     fn set_cordoned(&self, cordoned: bool) {
@@ -91,8 +83,7 @@ impl Link {
         if let Some(reason) = self.breaker.open() {
             return Some(reason);
         }
-        (!self.leaf.rows.synced())
-            .then(|| "its claims and volumes are still being listed".to_owned())
+        (!self.leaf.rows.synced()).then(|| "its claims and volumes are still being listed".to_owned())
     }
 
     fn set(&self, trust: Trust) {

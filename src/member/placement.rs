@@ -51,34 +51,16 @@ pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
     let possible = possible(wish, members);
     if let Some(earlier) = wish.earlier {
         let fits = possible.iter().any(|name| name == earlier);
-        return Ok(if fits {
-            Choice::Stay(earlier.to_owned())
-        } else {
-            Choice::Leave(earlier.to_owned())
-        });
+        return Ok(if fits { Choice::Stay(earlier.to_owned()) } else { Choice::Leave(earlier.to_owned()) });
     }
     if possible.is_empty() {
         return Err(Error::NoPlace(no_place(wish)));
     }
-    let tried = if wish.node_selected {
-        &possible[..1]
-    } else {
-        &possible[..]
-    };
-    let standing = |name: &String| {
-        members
-            .iter()
-            .find(|candidate| candidate.name == *name)
-            .map(|candidate| &candidate.standing)
-    };
-    if let Some(member) = tried
-        .iter()
-        .find(|name| standing(name) == Some(&Standing::Open))
-    {
-        return Ok(Choice::New {
-            member: member.clone(),
-            only_one: possible.len() == 1,
-        });
+    let tried = if wish.node_selected { &possible[..1] } else { &possible[..] };
+    let standing =
+        |name: &String| members.iter().find(|candidate| candidate.name == *name).map(|candidate| &candidate.standing);
+    if let Some(member) = tried.iter().find(|name| standing(name) == Some(&Standing::Open)) {
+        return Ok(Choice::New { member: member.clone(), only_one: possible.len() == 1 });
     }
     Err(none_open(tried, standing))
 }
@@ -95,11 +77,7 @@ fn possible(wish: &Wish<'_>, members: &[Candidate]) -> Vec<String> {
         names.rotate_left(shift);
         names
     };
-    let ordered = if required.is_empty() {
-        anywhere()
-    } else {
-        required
-    };
+    let ordered = if required.is_empty() { anywhere() } else { required };
     let mut seen = BTreeSet::new();
     ordered
         .into_iter()
@@ -112,12 +90,7 @@ fn no_place(wish: &Wish<'_>) -> String {
     let Some(member) = wish.parameter else {
         return "no member has joined".to_owned();
     };
-    let required: BTreeSet<&str> = wish
-        .preferred
-        .iter()
-        .chain(wish.requisite)
-        .map(String::as_str)
-        .collect();
+    let required: BTreeSet<&str> = wish.preferred.iter().chain(wish.requisite).map(String::as_str).collect();
     let required = required.into_iter().collect::<Vec<_>>().join(", ");
     format!("the class names member {member}, but the volume must be reachable from {required}")
 }
@@ -130,16 +103,10 @@ fn none_open<'a>(tried: &[String], standing: impl Fn(&String) -> Option<&'a Stan
         Some(Standing::Open) => "open".to_owned(),
         None => "has not joined".to_owned(),
     };
-    if tried
-        .iter()
-        .all(|name| standing(name) == Some(&Standing::Cordoned))
-    {
+    if tried.iter().all(|name| standing(name) == Some(&Standing::Cordoned)) {
         return Error::NoPlace(format!("cordoned for new volumes: {}", tried.join(", ")));
     }
-    Error::Unreachable {
-        member: tried.join(", "),
-        reason: tried.iter().map(reason).collect::<Vec<_>>().join("; "),
-    }
+    Error::Unreachable { member: tried.join(", "), reason: tried.iter().map(reason).collect::<Vec<_>>().join("; ") }
 }
 
 #[cfg(test)]
@@ -155,97 +122,52 @@ mod tests {
             .into_iter()
             .map(|name| {
                 let closed = down.contains(&name.as_str());
-                Candidate {
-                    standing: if closed {
-                        Standing::Closed("down".to_owned())
-                    } else {
-                        Standing::Open
-                    },
-                    name,
-                }
+                Candidate { standing: if closed { Standing::Closed("down".to_owned()) } else { Standing::Open }, name }
             })
             .collect()
     }
 
-    fn new(member: &str, only_one: bool) -> Result<Choice> {
-        Ok(Choice::New {
-            member: member.to_owned(),
-            only_one,
-        })
+    fn new(member: &str, only_one: bool) -> Choice {
+        Choice::New { member: member.to_owned(), only_one }
     }
 
     #[test]
     fn preferred_goes_before_requisite() {
         let (preferred, requisite) = (names(&["b"]), names(&["a", "b"]));
-        let wish = Wish {
-            preferred: &preferred,
-            requisite: &requisite,
-            ..Wish::default()
-        };
-        assert_eq!(choose(&wish, &members(&[])), new("b", false));
+        let wish = Wish { preferred: &preferred, requisite: &requisite, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("b", false)));
     }
 
     #[test]
     fn volume_with_a_selected_node_goes_to_that_nodes_member_or_nowhere() {
         let preferred = names(&["b", "a"]);
-        let wish = Wish {
-            preferred: &preferred,
-            node_selected: true,
-            ..Wish::default()
-        };
-        assert_eq!(choose(&wish, &members(&[])), new("b", false));
-        assert!(
-            matches!(choose(&wish, &members(&["b"])), Err(Error::Unreachable { member, .. }) if member == "b")
-        );
+        let wish = Wish { preferred: &preferred, node_selected: true, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("b", false)));
+        assert!(matches!(choose(&wish, &members(&["b"])), Err(Error::Unreachable { member, .. }) if member == "b"));
     }
 
     #[test]
     fn immediate_volume_walks_the_preferred_members() {
         let preferred = names(&["b", "a"]);
-        let wish = Wish {
-            preferred: &preferred,
-            ..Wish::default()
-        };
-        assert_eq!(choose(&wish, &members(&["b"])), new("a", false));
-        assert!(matches!(
-            choose(&wish, &members(&["a", "b"])),
-            Err(Error::Unreachable { .. })
-        ));
+        let wish = Wish { preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&["b"])), Ok(new("a", false)));
+        assert!(matches!(choose(&wish, &members(&["a", "b"])), Err(Error::Unreachable { .. })));
     }
 
     #[test]
     fn parameter_narrows_the_requirement() {
         let preferred = names(&["b", "a"]);
         let (a, c) = ("a".to_owned(), "c".to_owned());
-        let wish = Wish {
-            preferred: &preferred,
-            parameter: Some(&a),
-            ..Wish::default()
-        };
-        assert_eq!(choose(&wish, &members(&[])), new("a", true));
-        let wish = Wish {
-            parameter: Some(&c),
-            ..wish
-        };
-        assert!(matches!(
-            choose(&wish, &members(&[])),
-            Err(Error::NoPlace(_))
-        ));
+        let wish = Wish { preferred: &preferred, parameter: Some(&a), ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("a", true)));
+        let wish = Wish { parameter: Some(&c), ..wish };
+        assert!(matches!(choose(&wish, &members(&[])), Err(Error::NoPlace(_))));
     }
 
     #[test]
     fn without_requirement_volumes_spread_over_the_open_members() {
         let chosen: BTreeSet<_> = (0..9)
-            .map(|seed| {
-                choose(
-                    &Wish {
-                        seed,
-                        ..Wish::default()
-                    },
-                    &members(&["c"]),
-                )
-                .unwrap()
-            })
+            .map(|seed| choose(&Wish { seed, ..Wish::default() }, &members(&["c"])).unwrap())
             .map(|choice| format!("{choice:?}"))
             .collect();
         assert_eq!(chosen.len(), 2);
@@ -254,66 +176,32 @@ mod tests {
     #[test]
     fn choice_of_before_holds_also_while_that_member_is_down() {
         let preferred = names(&["a", "b"]);
-        let wish = Wish {
-            earlier: Some("b"),
-            preferred: &preferred,
-            ..Wish::default()
-        };
-        assert_eq!(
-            choose(&wish, &members(&["b"])),
-            Ok(Choice::Stay("b".to_owned()))
-        );
+        let wish = Wish { earlier: Some("b"), preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&["b"])), Ok(Choice::Stay("b".to_owned())));
     }
 
     #[test]
     fn member_of_before_that_no_longer_fits_is_cleared_first() {
         let preferred = names(&["a"]);
-        let wish = Wish {
-            earlier: Some("b"),
-            preferred: &preferred,
-            ..Wish::default()
-        };
-        assert_eq!(
-            choose(&wish, &members(&[])),
-            Ok(Choice::Leave("b".to_owned()))
-        );
+        let wish = Wish { earlier: Some("b"), preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(Choice::Leave("b".to_owned())));
     }
 
     #[test]
     fn cordoned_member_gets_no_new_volume_but_keeps_its_own() {
-        let cordoned = vec![Candidate {
-            name: "a".to_owned(),
-            standing: Standing::Cordoned,
-        }];
-        assert!(matches!(
-            choose(&Wish::default(), &cordoned),
-            Err(Error::NoPlace(_))
-        ));
-        let wish = Wish {
-            earlier: Some("a"),
-            ..Wish::default()
-        };
+        let cordoned = vec![Candidate { name: "a".to_owned(), standing: Standing::Cordoned }];
+        assert!(matches!(choose(&Wish::default(), &cordoned), Err(Error::NoPlace(_))));
+        let wish = Wish { earlier: Some("a"), ..Wish::default() };
         assert_eq!(choose(&wish, &cordoned), Ok(Choice::Stay("a".to_owned())));
     }
 
     #[test]
     fn member_that_has_not_joined_yet_is_waited_for() {
         let preferred = names(&["z"]);
-        let wish = Wish {
-            preferred: &preferred,
-            ..Wish::default()
-        };
-        assert!(matches!(
-            choose(&wish, &members(&[])),
-            Err(Error::Unreachable { .. })
-        ));
+        let wish = Wish { preferred: &preferred, ..Wish::default() };
+        assert!(matches!(choose(&wish, &members(&[])), Err(Error::Unreachable { .. })));
         let named = "z".to_owned();
-        let wish = Wish {
-            parameter: Some(&named),
-            ..Wish::default()
-        };
-        assert!(
-            matches!(choose(&wish, &members(&[])), Err(Error::Unreachable { member, .. }) if member == "z")
-        );
+        let wish = Wish { parameter: Some(&named), ..Wish::default() };
+        assert!(matches!(choose(&wish, &members(&[])), Err(Error::Unreachable { member, .. }) if member == "z"));
     }
 }

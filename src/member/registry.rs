@@ -44,8 +44,7 @@ impl Registry {
         if self.host.knows_member(name).await? {
             return Err(Error::Unreachable {
                 member: name.to_owned(),
-                reason: "it has left and nothing of it is forgotten: give its kubeconfig back"
-                    .to_owned(),
+                reason: "it has left and nothing of it is forgotten: give its kubeconfig back".to_owned(),
             });
         }
         Err(Error::NotFound(format!("no member was ever called {name}")))
@@ -53,10 +52,7 @@ impl Registry {
 
     /// A registry over fixed members, without sources.
     pub fn fixed(host: Host, members: BTreeMap<String, Arc<Member>>) -> Self {
-        Self {
-            members: watch::channel(Arc::new(members)).1,
-            host,
-        }
+        Self { members: watch::channel(Arc::new(members)).1, host }
     }
 }
 
@@ -74,10 +70,7 @@ pub struct Keeper {
 impl Keeper {
     pub fn new(host: Host, metrics: Metrics) -> (Self, Registry) {
         let (sender, receiver) = watch::channel(Snapshot::default());
-        let registry = Registry {
-            members: receiver,
-            host: host.clone(),
-        };
+        let registry = Registry { members: receiver, host: host.clone() };
         let keeper = Self {
             host,
             metrics,
@@ -90,27 +83,18 @@ impl Keeper {
     }
 
     /// Follows the sources; tells `ready` once each has been read.
-    pub async fn run(
-        mut self,
-        mut sources: Vec<News>,
-        ready: watch::Sender<bool>,
-        stop: CancellationToken,
-    ) {
+    pub async fn run(mut self, mut sources: Vec<News>, ready: watch::Sender<bool>, stop: CancellationToken) {
         loop {
-            let told: Vec<Option<Definitions>> = sources
-                .iter_mut()
-                .map(|news| news.borrow_and_update().clone())
-                .collect();
+            let told: Vec<Option<Definitions>> =
+                sources.iter_mut().map(|news| news.borrow_and_update().clone()).collect();
             self.apply(merge(&told)).await;
-            ready.send_if_modified(|ready| {
-                !std::mem::replace(ready, told.iter().all(Option::is_some))
-            });
-            let changes = sources.iter_mut().map(|news| Box::pin(news.changed()));
+            ready.send_if_modified(|ready| !std::mem::replace(ready, told.iter().all(Option::is_some)));
+            let waits = sources.iter_mut().map(|news| Box::pin(news.changed()));
             let changed = async {
-                if changes.len() == 0 {
+                if waits.len() == 0 {
                     std::future::pending::<()>().await;
                 }
-                let _ = select_all(changes).await;
+                let _ = select_all(waits).await;
             };
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -131,21 +115,13 @@ impl Keeper {
         }
         for (name, definition) in &wanted {
             match known.get(name) {
-                Some(before)
-                    if before.kubeconfig == definition.kubeconfig
-                        && before.trust == definition.trust =>
-                {
+                Some(before) if before.kubeconfig == definition.kubeconfig && before.trust == definition.trust => {
                     if let Some(member) = members.get(name) {
                         member.set_cordoned(definition.cordoned);
                     }
                 }
                 before => {
-                    tracing::info!(
-                        member = name,
-                        origin = definition.origin,
-                        changed = before.is_some(),
-                        "joins"
-                    );
+                    tracing::info!(member = name, origin = definition.origin, changed = before.is_some(), "joins");
                     self.stop(name);
                     members.insert(name.clone(), self.start(name, definition).await);
                 }
@@ -165,26 +141,15 @@ impl Keeper {
     async fn start(&mut self, name: &str, definition: &Definition) -> Arc<Member> {
         let link = self.link(name, definition).await;
         if let Err(reason) = &link {
-            tracing::warn!(
-                member = name,
-                origin = definition.origin,
-                reason,
-                "cannot be used"
-            );
+            tracing::warn!(member = name, origin = definition.origin, reason, "cannot be used");
         }
-        let member = Arc::new(Member {
-            name: name.to_owned(),
-            cordoned: definition.cordoned.into(),
-            link,
-        });
+        let member = Arc::new(Member { name: name.to_owned(), cordoned: definition.cordoned.into(), link });
         if member.link.is_ok() {
             let stop = CancellationToken::new();
             self.stops.insert(name.to_owned(), stop.clone());
-            let (member, host, metrics) =
-                (Arc::clone(&member), self.host.clone(), self.metrics.clone());
+            let (member, host, metrics) = (Arc::clone(&member), self.host.clone(), self.metrics.clone());
             self.sessions.spawn(async move {
-                stop.run_until_cancelled(session::run(&member, &host, &metrics))
-                    .await;
+                stop.run_until_cancelled(Box::pin(session::run(&member, &host, &metrics))).await;
             });
         }
         member
@@ -192,21 +157,12 @@ impl Keeper {
 
     async fn link(&self, name: &str, definition: &Definition) -> Result<Link, String> {
         let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
-        let (client, breaker) = cluster::build(name, config, &self.metrics).map_err(|error| {
-            format!(
-                "the kubeconfig cannot be used: {}",
-                cluster::with_causes(&error)
-            )
-        })?;
+        let (client, breaker) = cluster::build(name, config, &self.metrics)
+            .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         let host = self.host.id.clone();
         let rows = Arc::new(Rows::new(host.clone()));
         Ok(Link {
-            leaf: Cluster {
-                member: name.to_owned(),
-                host,
-                client,
-                rows,
-            },
+            leaf: Cluster { member: name.to_owned(), host, client, rows },
             breaker,
             trust: Mutex::new(Trust::Unproven("it is being connected to".to_owned())),
         })
@@ -217,16 +173,9 @@ impl Keeper {
 fn merge(sources: &[Option<Definitions>]) -> Definitions {
     let mut merged = Definitions::new();
     for (name, definition) in sources.iter().flatten().flatten() {
-        let first = merged
-            .entry(name.clone())
-            .or_insert_with(|| definition.clone());
+        let first = merged.entry(name.clone()).or_insert_with(|| definition.clone());
         if first.origin != definition.origin {
-            tracing::warn!(
-                member = name,
-                used = first.origin,
-                ignored = definition.origin,
-                "named twice"
-            );
+            tracing::warn!(member = name, used = first.origin, ignored = definition.origin, "named twice");
         }
     }
     merged

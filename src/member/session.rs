@@ -46,11 +46,7 @@ async fn prove(member: &Member, link: &Link, host: &Host) -> String {
         if let Trust::Unproven(reason) | Trust::Quarantined(reason) = &trust
             && *reason != told
         {
-            tracing::warn!(
-                member = member.name,
-                reason,
-                "cannot be used; it is tried again"
-            );
+            tracing::warn!(member = member.name, reason, "cannot be used; it is tried again");
             told.clone_from(reason);
         }
         link.set(trust);
@@ -62,11 +58,7 @@ async fn prove(member: &Member, link: &Link, host: &Host) -> String {
 async fn watch_over(member: &Member, link: &Link, identity: &str, metrics: &Metrics) {
     loop {
         link.breaker.failure().await;
-        tracing::warn!(
-            member = member.name,
-            reason = link.breaker.failing(),
-            "does not answer"
-        );
+        tracing::warn!(member = member.name, reason = link.breaker.failing(), "does not answer");
         metrics.member_up(&member.name, false);
         let mut pauses = pauses();
         loop {

@@ -50,14 +50,7 @@ impl Provisioner {
         let member = self.place(spec, owner.as_ref(), hash, deadline).await?;
         let leaf = member.leaf()?;
         let place = spec.place(&member.name, &self.host.id, &self.leaf_namespace)?;
-        let job = Job {
-            spec,
-            owner: owner.as_ref(),
-            hash,
-            leaf,
-            place,
-            deadline,
-        };
+        let job = Job { spec, owner: owner.as_ref(), hash, leaf, place, deadline };
         self.settle(&job).await
     }
 
@@ -70,10 +63,7 @@ impl Provisioner {
         deadline: Instant,
     ) -> Result<std::sync::Arc<Member>> {
         let members = self.members.all();
-        let holder = members
-            .values()
-            .find(|member| holds(member, hash))
-            .map(|member| member.name.as_str());
+        let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.as_str());
         let recorded = owner.and_then(|owner| owner.member.as_deref());
         let candidates: Vec<_> = members.values().map(|member| member.candidate()).collect();
         let mut wish = Wish {
@@ -96,9 +86,7 @@ impl Provisioner {
             Choice::New { member, only_one } => (member, !only_one || recorded.is_some()),
         };
         match (&spec.claim, owner) {
-            (Some(claim), Some(owner)) if record => {
-                self.host.record_member(claim, &owner.uid, &name).await?
-            }
+            (Some(claim), Some(owner)) if record => self.host.record_member(claim, &owner.uid, &name).await?,
             (None, _) if record => all_listed(members.values())?,
             _ => {}
         }
@@ -117,9 +105,7 @@ impl Provisioner {
                     self.consume(job, &row).await?;
                     job.wait(&Creation::Consume, waits).await?;
                 }
-                (step @ (Creation::Await | Creation::AwaitRemoval), _) => {
-                    job.wait(&step, waits).await?
-                }
+                (step @ (Creation::Await | Creation::AwaitRemoval), _) => job.wait(&step, waits).await?,
                 (Creation::Ready { volume }, Some(row)) => {
                     return job.finish(&row, &volume, waits).await;
                 }
@@ -131,8 +117,7 @@ impl Provisioner {
                 }
                 (Creation::TooLarge, Some(row)) => {
                     let size = quantity::print(row.observed().capacity);
-                    self.remove(job.leaf, job.hash, &row.place(), job.deadline)
-                        .await?;
+                    self.remove(job.leaf, job.hash, &row.place(), job.deadline).await?;
                     return Err(Error::OutOfRange(format!(
                         "member {} makes it {size}, and at most {} were allowed",
                         job.leaf.member,
@@ -146,47 +131,26 @@ impl Provisioner {
 
     /// A pod for the claim, with the other claims of the same host pod that live here, so that they land on one node.
     async fn consume(&self, job: &Job<'_>, row: &ClaimRow) -> Result<()> {
-        if job
-            .leaf
-            .rows
-            .row(job.hash)
-            .is_some_and(|row| row.consumer.is_some())
-        {
+        if job.leaf.rows.row(job.hash).is_some_and(|row| row.consumer.is_some()) {
             return Ok(());
         }
         let pod = match &job.spec.claim {
             Some(claim) => self.host.pod_of(claim).await?,
             None => None,
         };
-        let wishes = pod
-            .as_ref()
-            .map(|pod| Constraints::of(&pod.spec))
-            .unwrap_or_default();
-        let mut claims = vec![Consumed {
-            claim: row.name.to_string(),
-            block: row.block,
-        }];
+        let wishes = pod.as_ref().map(|pod| Constraints::of(&pod.spec)).unwrap_or_default();
+        let mut claims = vec![Consumed { claim: row.name.to_string(), block: row.mode.is_block() }];
         if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
             for name in pod.claims.iter().filter(|name| **name != claim.name) {
-                let sibling = Claim {
-                    namespace: claim.namespace.clone(),
-                    name: name.clone(),
-                };
+                let sibling = Claim { namespace: claim.namespace.clone(), name: name.clone() };
                 claims.extend(self.leaf_of(job, &sibling, &row.namespace).await?);
             }
         }
-        job.leaf
-            .ensure_consumer(&row.namespace, job.hash, &claims, &wishes)
-            .await
+        job.leaf.ensure_consumer(&row.namespace, job.hash, &claims, &wishes).await
     }
 
     /// The leaf claim of another host claim, where it has one beside this.
-    async fn leaf_of(
-        &self,
-        job: &Job<'_>,
-        claim: &Claim,
-        namespace: &str,
-    ) -> Result<Option<Consumed>> {
+    async fn leaf_of(&self, job: &Job<'_>, claim: &Claim, namespace: &str) -> Result<Option<Consumed>> {
         let Some(found) = self.host.read_claim(claim, "").await? else {
             return Ok(None);
         };
@@ -194,51 +158,26 @@ impl Provisioner {
         let row = job.leaf.rows.row(hash).and_then(|row| row.claim);
         Ok(row
             .filter(|row| *row.namespace == *namespace)
-            .map(|row| Consumed {
-                claim: row.name.to_string(),
-                block: row.block,
-            }))
+            .map(|row| Consumed { claim: row.name.to_string(), block: row.mode.is_block() }))
     }
 
     /// The host claim is gone: what was made for it goes as well, unless it has become a volume of the host.
-    async fn withdraw(
-        &self,
-        spec: &VolumeSpec,
-        claim: &Claim,
-        hash: VolumeHash,
-        deadline: Instant,
-    ) -> Error {
+    async fn withdraw(&self, spec: &VolumeSpec, claim: &Claim, hash: VolumeHash, deadline: Instant) -> Error {
         let claim = format!("claim {}/{}", claim.namespace, claim.name);
         match self.try_withdraw(spec, hash, deadline).await {
-            Ok(true) => Error::Gone(format!(
-                "{claim} is gone; nothing is left of what was made for it"
-            )),
-            Ok(false) => Error::Gone(format!(
-                "{claim} is gone, but it has had a volume: that is left untouched"
-            )),
+            Ok(true) => Error::Gone(format!("{claim} is gone; nothing is left of what was made for it")),
+            Ok(false) => Error::Gone(format!("{claim} is gone, but it has had a volume: that is left untouched")),
             Err(error) => error,
         }
     }
 
-    async fn try_withdraw(
-        &self,
-        spec: &VolumeSpec,
-        hash: VolumeHash,
-        deadline: Instant,
-    ) -> Result<bool> {
+    async fn try_withdraw(&self, spec: &VolumeSpec, hash: VolumeHash, deadline: Instant) -> Result<bool> {
         if self.host.has_volume(&spec.name).await? {
             return Ok(false);
         }
-        for member in self
-            .members
-            .all()
-            .values()
-            .filter(|member| may_hold(member, spec, hash))
-        {
-            let had_volume = member
-                .last_known()
-                .and_then(|leaf| leaf.rows.row(hash)?.claim)
-                .is_some_and(|claim| claim.had_volume);
+        for member in self.members.all().values().filter(|member| may_hold(member, spec, hash)) {
+            let had_volume =
+                member.last_known().and_then(|leaf| leaf.rows.row(hash)?.claim).is_some_and(|claim| claim.had_volume);
             if had_volume {
                 return Ok(false);
             }
@@ -248,13 +187,7 @@ impl Provisioner {
     }
 
     /// Removes whatever this volume has in a member, and proves it gone.
-    async fn clear(
-        &self,
-        member: &Member,
-        spec: &VolumeSpec,
-        hash: VolumeHash,
-        deadline: Instant,
-    ) -> Result<()> {
+    async fn clear(&self, member: &Member, spec: &VolumeSpec, hash: VolumeHash, deadline: Instant) -> Result<()> {
         let leaf = member.leaf()?;
         let place = match leaf.rows.row(hash).and_then(|row| row.claim) {
             Some(claim) => claim.place(),
@@ -271,10 +204,7 @@ impl Job<'_> {
 
     fn class(&self) -> Result<String> {
         let named = self.spec.parameters.leaf_class.at(&self.leaf.member);
-        named
-            .cloned()
-            .or_else(|| self.leaf.rows.default_class())
-            .ok_or_else(|| self.no_class("a default StorageClass"))
+        named.cloned().or_else(|| self.leaf.rows.default_class()).ok_or_else(|| self.no_class("a default StorageClass"))
     }
 
     /// Whether the leaf claim stays unbound until a pod uses it.
@@ -296,11 +226,8 @@ impl Job<'_> {
     /// Never final: a class may still come.
     fn no_class(&self, what: &str) -> Error {
         let classes = self.leaf.rows.class_names();
-        let there = if classes.is_empty() {
-            "it has none".to_owned()
-        } else {
-            format!("it has {}", classes.join(", "))
-        };
+        let there =
+            if classes.is_empty() { "it has none".to_owned() } else { format!("it has {}", classes.join(", ")) };
         Error::InProgress(format!(
             "member {} lacks {what}; {there}. Make it there, or name another with the parameter leafStorageClass.{}",
             self.leaf.member, self.leaf.member
@@ -352,11 +279,7 @@ impl Job<'_> {
     /// The member refused. That is final only once a read has shown that no leaf of ours is there.
     async fn refuse(&self, error: Error) -> Result<()> {
         match self.leaf.read_claim(&self.place).await {
-            Ok(Some(claim))
-                if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) =>
-            {
-                Ok(())
-            }
+            Ok(Some(claim)) if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) => Ok(()),
             Ok(_) => Err(error),
             Err(unsure) => Err(Error::Unreachable {
                 member: self.leaf.member.clone(),
@@ -377,20 +300,11 @@ impl Job<'_> {
     /// Waits until the next step is another one.
     async fn wait(&self, step: &Creation, waits: bool) -> Result<()> {
         let differs = |rows: &crate::leaf::Rows| {
-            let claim = rows
-                .row(self.hash)
-                .and_then(|row| row.claim)
-                .map(|claim| claim.observed());
+            let claim = rows.row(self.hash).and_then(|row| row.claim).map(|claim| claim.observed());
             plan::creation(&self.spec.request, claim.as_ref(), waits) != *step
         };
-        if !wait(self.leaf, self.deadline, differs, async || {
-            self.late().await
-        })
-        .await?
-        {
-            let place = self
-                .row()
-                .map_or_else(|| self.place.clone(), |row| row.place());
+        if !wait(self.leaf, self.deadline, differs, async || self.late().await).await? {
+            let place = self.row().map_or_else(|| self.place.clone(), |row| row.place());
             if self.leaf.read_claim(&place).await?.is_none()
                 && let Some(row) = self.row()
             {
@@ -403,10 +317,7 @@ impl Job<'_> {
     /// Why it still waits, in the member's own words where it has any.
     async fn late(&self) -> Error {
         let Some(row) = self.leaf.rows.row(self.hash) else {
-            return Error::InProgress(format!(
-                "member {}: the leaf claim is being made",
-                self.leaf.member
-            ));
+            return Error::InProgress(format!("member {}: the leaf claim is being made", self.leaf.member));
         };
         let mut reason = None;
         if let Some(claim) = &row.claim {
@@ -415,18 +326,13 @@ impl Job<'_> {
                 reason = self.leaf.newest_warning(&claim.namespace, pod).await;
             }
         }
-        let place = row
-            .claim
-            .as_ref()
-            .map_or_else(|| self.place.clone(), ClaimRow::place);
+        let place = row.claim.as_ref().map_or_else(|| self.place.clone(), ClaimRow::place);
         Error::InProgress(format!(
             "member {}: leaf claim {}/{} is not bound yet{}",
             self.leaf.member,
             place.namespace,
             place.claim,
-            reason
-                .map(|reason| format!(": {reason}"))
-                .unwrap_or_default()
+            reason.map(|reason| format!(": {reason}")).unwrap_or_default()
         ))
     }
 
@@ -454,19 +360,14 @@ impl Job<'_> {
         Ok(Volume {
             id: self.spec.id(&self.leaf.member, &self.leaf.host, &place),
             capacity: row.observed().capacity,
-            context: filled
-                .map(|(key, value)| (key.to_owned(), value))
-                .collect::<BTreeMap<_, _>>(),
+            context: filled.map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>(),
             member: self.leaf.member.clone(),
         })
     }
 }
 
 fn holds(member: &Member, hash: VolumeHash) -> bool {
-    member
-        .last_known()
-        .and_then(|leaf| leaf.rows.row(hash))
-        .is_some_and(|row| row.claim.is_some())
+    member.last_known().and_then(|leaf| leaf.rows.row(hash)).is_some_and(|row| row.claim.is_some())
 }
 
 /// Whether a volume may have been tried in a member: by what the requirement allows, or because a leaf is seen there.
@@ -474,11 +375,7 @@ fn may_hold(member: &Member, spec: &VolumeSpec, hash: VolumeHash) -> bool {
     let named = |list: &[String]| list.contains(&member.name);
     let anywhere = spec.preferred.is_empty() && spec.requisite.is_empty();
     let allowed = anywhere || named(&spec.preferred) || named(&spec.requisite);
-    let class_allows = spec
-        .parameters
-        .member
-        .as_ref()
-        .is_none_or(|only| *only == member.name);
+    let class_allows = spec.parameters.member.as_ref().is_none_or(|only| *only == member.name);
     (allowed && class_allows) || holds(member, hash)
 }
 

@@ -31,18 +31,8 @@ impl Provisioner {
         let leaf = member.leaf()?;
         match leaf.rows.find(&id) {
             Some((hash, row)) => {
-                let place = row
-                    .claim
-                    .as_ref()
-                    .map(ClaimRow::place)
-                    .or_else(|| place_of(&id));
-                self.remove(
-                    leaf,
-                    hash,
-                    &place.unwrap_or_else(|| fallback(&self.leaf_namespace, hash)),
-                    deadline,
-                )
-                .await
+                let place = row.claim.as_ref().map(ClaimRow::place).or_else(|| place_of(&id));
+                self.remove(leaf, hash, &place.unwrap_or_else(|| fallback(&self.leaf_namespace, hash)), deadline).await
             }
             None => self.delete_unseen(leaf, &id, deadline).await,
         }
@@ -56,9 +46,7 @@ impl Provisioner {
         let Some(claim) = leaf.read_claim(&place).await? else {
             return Ok(());
         };
-        if let Some(hash) =
-            ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash))
-        {
+        if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
             return self.remove(leaf, hash, &place, deadline).await;
         }
         let given_out = self.host.leaf_uid_of(&id.to_string()).await?;
@@ -89,21 +77,16 @@ impl Provisioner {
             let (step, volume) = decide(&row);
             last_volume = volume.or(last_volume);
             match (&step, &row.claim) {
-                (Removal::MakeDeletable { volume, uid }, _) => {
-                    leaf.make_deletable(volume, uid).await?
-                }
+                (Removal::MakeDeletable { volume, uid }, _) => leaf.make_deletable(volume, uid).await?,
                 (Removal::DeleteClaim { .. }, Some(claim)) => {
                     if last_volume.is_none() {
                         leaf.remove_consumer(&claim.namespace, hash).await?;
                     }
                     leaf.delete_claim(claim, hash).await?;
                 }
-                (Removal::ReleaseClaim { .. }, Some(claim)) => {
-                    leaf.release_claim(claim, hash).await?
-                }
+                (Removal::ReleaseClaim { .. }, Some(claim)) => leaf.release_claim(claim, hash).await?,
                 (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
-                    let changed =
-                        |rows: &Rows| decide(&rows.row(hash).unwrap_or_default()).0 != step;
+                    let changed = |rows: &Rows| decide(&rows.row(hash).unwrap_or_default()).0 != step;
                     if !wait(leaf, deadline, changed, async || late(leaf, place, &step)).await? {
                         look_again(leaf, hash, place, &row).await?;
                     }
@@ -129,17 +112,9 @@ type LastVolume = (String, Option<String>);
 fn decide(row: &Row) -> (Removal, Option<LastVolume>) {
     let claim = row.claim.as_ref().map(ClaimRow::observed);
     let volume = row.observed_volume();
-    let seen = volume
-        .as_ref()
-        .map(|volume| (volume.name.clone(), Some(volume.uid.clone())));
-    let named = claim
-        .as_ref()
-        .and_then(|claim| claim.volume.clone())
-        .map(|name| (name, None));
-    (
-        plan::removal(claim.as_ref(), volume.as_ref()),
-        seen.or(named),
-    )
+    let seen = volume.as_ref().map(|volume| (volume.name.clone(), Some(volume.uid.clone())));
+    let named = claim.as_ref().and_then(|claim| claim.volume.clone()).map(|name| (name, None));
+    (plan::removal(claim.as_ref(), volume.as_ref()), seen.or(named))
 }
 
 /// The watches said nothing for a while: they may be dead.
@@ -158,20 +133,12 @@ async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &R
 }
 
 /// One read: of the volume where there was one, which outlives its claim, else of the claim.
-async fn is_gone(
-    leaf: &Cluster,
-    place: &LeafPlace,
-    hash: VolumeHash,
-    volume: Option<&LastVolume>,
-) -> Result<bool> {
-    match volume {
-        Some((name, uid)) => leaf.volume_is_gone(name, uid.as_deref()).await,
-        None => {
-            let found = leaf.read_claim(place).await?;
-            Ok(found.is_none_or(|claim| {
-                ownership::volume_of(&claim.metadata, &leaf.host) != Some(hash)
-            }))
-        }
+async fn is_gone(leaf: &Cluster, place: &LeafPlace, hash: VolumeHash, volume: Option<&LastVolume>) -> Result<bool> {
+    if let Some((name, uid)) = volume {
+        leaf.volume_is_gone(name, uid.as_deref()).await
+    } else {
+        let found = leaf.read_claim(place).await?;
+        Ok(found.is_none_or(|claim| ownership::volume_of(&claim.metadata, &leaf.host) != Some(hash)))
     }
 }
 
@@ -180,28 +147,19 @@ fn late(leaf: &Cluster, place: &LeafPlace, step: &Removal) -> Error {
         Removal::AwaitClaim => "is still in use by a pod, or held by a finalizer that is not ours",
         _ => "is gone and its leaf volume is still being deleted",
     };
-    Error::InProgress(format!(
-        "member {}: leaf claim {}/{} {what}",
-        leaf.member, place.namespace, place.claim
-    ))
+    Error::InProgress(format!("member {}: leaf claim {}/{} {what}", leaf.member, place.namespace, place.claim))
 }
 
 fn place_of(id: &VolumeId) -> Option<LeafPlace> {
     match &id.leaf {
-        LeafName::Readable {
-            namespace, claim, ..
-        } => Some(LeafPlace {
-            namespace: namespace.clone(),
-            claim: claim.clone(),
-        }),
+        LeafName::Readable { namespace, claim, .. } => {
+            Some(LeafPlace { namespace: namespace.clone(), claim: claim.clone() })
+        }
         LeafName::Hashed(_) => None,
     }
 }
 
 /// Where a leaf without a readable handle would be; only used in messages and reads of what is known gone.
 fn fallback(namespace: &str, hash: VolumeHash) -> LeafPlace {
-    LeafPlace {
-        namespace: namespace.to_owned(),
-        claim: format!("v-{hash}"),
-    }
+    LeafPlace { namespace: namespace.to_owned(), claim: format!("v-{hash}") }
 }

@@ -53,9 +53,5 @@ where
     if leaf.rows.until(pause, changed).await {
         return Ok(true);
     }
-    if Instant::now() >= deadline {
-        Err(late().await)
-    } else {
-        Ok(false)
-    }
+    if Instant::now() >= deadline { Err(late().await) } else { Ok(false) }
 }

@@ -41,27 +41,17 @@ pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn serve(
-    arguments: Controller,
-    socket: Socket,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
+async fn serve(arguments: Controller, socket: Socket, stop: CancellationToken) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let ready = watch::Sender::new(false);
     let last = CancellationToken::new();
     let mut tasks = JoinSet::new();
     if let Some(address) = arguments.common.admin_address {
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            Misuse(format!(
-                "--admin-address {address} cannot be served: {error}"
-            ))
-        })?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|error| Misuse(format!("--admin-address {address} cannot be served: {error}")))?;
         let (ready, metrics, last) = (ready.subscribe(), metrics.clone(), last.clone());
-        tasks.spawn(async move {
-            admin::serve(listener, ready, metrics, last)
-                .await
-                .context("admin endpoint")
-        });
+        tasks.spawn(async move { admin::serve(listener, ready, metrics, last).await.context("admin endpoint") });
     }
     let config = host_config(arguments.common.kubeconfig.as_deref()).await?;
     let Some(host) = connect(config, &arguments, &metrics, &stop).await? else {
@@ -79,11 +69,7 @@ async fn serve(
             Ok(())
         }
     });
-    let provisioner = Provisioner {
-        host,
-        members,
-        leaf_namespace: arguments.leaf_namespace,
-    };
+    let provisioner = Provisioner { host, members, leaf_namespace: arguments.leaf_namespace };
     let serving = server::serve(socket, provisioner, metrics, stop.clone());
     tokio::select! {
         served = serving => served.context("the CSI socket")?,
@@ -99,10 +85,9 @@ async fn serve(
 
 fn check_folder(folder: Option<&Path>) -> Result<(), Misuse> {
     match folder {
-        Some(folder) if !folder.is_dir() => Err(Misuse(format!(
-            "--members-dir {} is not a folder: make it, or leave the flag out",
-            folder.display()
-        ))),
+        Some(folder) if !folder.is_dir() => {
+            Err(Misuse(format!("--members-dir {} is not a folder: make it, or leave the flag out", folder.display())))
+        }
         _ => Ok(()),
     }
 }
@@ -110,21 +95,12 @@ fn check_folder(folder: Option<&Path>) -> Result<(), Misuse> {
 async fn host_config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = kubeconfig else {
         return Config::incluster().map_err(|error| {
-            Misuse(format!(
-                "no --kubeconfig given, and this is not a pod with a service account: {error}"
-            ))
-            .into()
+            Misuse(format!("no --kubeconfig given, and this is not a pod with a service account: {error}")).into()
         });
     };
-    let misuse = |error: kube::config::KubeconfigError| {
-        Misuse(format!("--kubeconfig {}: {error}", path.display()))
-    };
+    let misuse = |error: kube::config::KubeconfigError| Misuse(format!("--kubeconfig {}: {error}", path.display()));
     let kubeconfig = Kubeconfig::read_from(path).map_err(misuse)?;
-    Ok(
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(misuse)?,
-    )
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(misuse)?)
 }
 
 /// Tries until the host answers; nothing can be decided without it.
@@ -180,9 +156,7 @@ fn start_sources(
 /// A task that ends by itself is a fault: none of them has a reason to.
 async fn first_failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
     match tasks.join_next().await {
-        Some(ended) => ended
-            .context("a task failed")?
-            .and_then(|()| anyhow::bail!("a task ended that should not")),
+        Some(ended) => ended.context("a task failed")?.and_then(|()| anyhow::bail!("a task ended that should not")),
         None => std::future::pending().await,
     }
 }

@@ -58,9 +58,7 @@ fn endpoint(common: &Common) -> Result<PathBuf, Misuse> {
     }
     let standard = std::env::var("CSI_ENDPOINT").unwrap_or_default();
     if standard.is_empty() {
-        return Err(Misuse(
-            "no socket to serve: give --endpoint unix:///path/to/csi.sock".to_owned(),
-        ));
+        return Err(Misuse("no socket to serve: give --endpoint unix:///path/to/csi.sock".to_owned()));
     }
     crate::args::socket_path(&standard).map_err(|reason| Misuse(format!("CSI_ENDPOINT: {reason}")))
 }

@@ -25,11 +25,7 @@ pub struct VolumeHash(u128);
 
 impl VolumeHash {
     pub fn new(host: &HostId, name: &str) -> Self {
-        let digest = Sha256::new()
-            .chain_update(&host.0)
-            .chain_update("\n")
-            .chain_update(name)
-            .finalize();
+        let digest = Sha256::new().chain_update(&host.0).chain_update("\n").chain_update(name).finalize();
         let mut first = [0; 16];
         first.copy_from_slice(&digest[..16]);
         Self(u128::from_be_bytes(first))
@@ -68,11 +64,7 @@ pub struct VolumeId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeafName {
     /// `<member>/<namespace>/<claim>/<16 hex>`: readable.
-    Readable {
-        namespace: String,
-        claim: String,
-        prefix: String,
-    },
+    Readable { namespace: String, claim: String, prefix: String },
     /// `<member>///<32 hex>`: where the readable form would be too long; the leaf is found by its label.
     Hashed(VolumeHash),
 }
@@ -90,10 +82,7 @@ impl VolumeId {
         if readable.to_string().len() <= LONGEST_ID {
             return readable;
         }
-        Self {
-            member: member.to_owned(),
-            leaf: LeafName::Hashed(hash),
-        }
+        Self { member: member.to_owned(), leaf: LeafName::Hashed(hash) }
     }
 
     /// Nothing is an error here: what is not one of our handles is simply not one of our volumes.
@@ -112,10 +101,7 @@ impl VolumeId {
             },
             _ => return None,
         };
-        is_member_name(member).then(|| Self {
-            member: member.to_owned(),
-            leaf,
-        })
+        is_member_name(member).then(|| Self { member: member.to_owned(), leaf })
     }
 
     /// The hashes this handle can stand for: one, or all that begin with its sixteen digits.
@@ -141,11 +127,7 @@ impl VolumeId {
 impl fmt::Display for VolumeId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.leaf {
-            LeafName::Readable {
-                namespace,
-                claim,
-                prefix,
-            } => {
+            LeafName::Readable { namespace, claim, prefix } => {
                 write!(out, "{}/{namespace}/{claim}/{prefix}", self.member)
             }
             LeafName::Hashed(hash) => write!(out, "{}///{hash}", self.member),
@@ -162,8 +144,7 @@ pub fn is_member_name(text: &str) -> bool {
 pub fn is_label(text: &str, longest: usize) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
-    matches!(bytes, [first, .., last] if inner(*first) && inner(*last))
-        | matches!(bytes, [only] if inner(*only))
+    matches!(bytes, [first, .., last] if inner(*first) && inner(*last)) | matches!(bytes, [only] if inner(*only))
         && bytes.len() <= longest
         && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
 }
@@ -175,8 +156,7 @@ pub fn is_subdomain(text: &str) -> bool {
 
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let lower_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    (text.len() == digits && text.bytes().all(lower_hex))
-        .then(|| u128::from_str_radix(text, 16).ok())?
+    (text.len() == digits && text.bytes().all(lower_hex)).then(|| u128::from_str_radix(text, 16).ok())?
 }
 
 #[cfg(test)]
@@ -192,19 +172,13 @@ mod tests {
     #[test]
     fn hash_is_the_first_half_of_sha256_over_host_newline_name() {
         // printf '4f3c\npvc-1' | sha256sum
-        assert_eq!(
-            hash("pvc-1").to_string(),
-            "9b7bc785f3839dc52490df193e1bca30"
-        );
+        assert_eq!(hash("pvc-1").to_string(), "9b7bc785f3839dc52490df193e1bca30");
     }
 
     #[test]
     fn handle_is_readable_where_it_fits() {
         let id = VolumeId::new("cluster38", "test-new", "nginx-pvc", hash("pvc-1"));
-        assert_eq!(
-            id.to_string(),
-            format!("cluster38/test-new/nginx-pvc/{}", hash("pvc-1").prefix())
-        );
+        assert_eq!(id.to_string(), format!("cluster38/test-new/nginx-pvc/{}", hash("pvc-1").prefix()));
         assert!(id.names(hash("pvc-1")) && !id.names(hash("pvc-2")));
     }
 

@@ -29,10 +29,7 @@ pub struct PerMember<T> {
 
 impl<T> Default for PerMember<T> {
     fn default() -> Self {
-        Self {
-            everywhere: None,
-            exceptions: BTreeMap::new(),
-        }
+        Self { everywhere: None, exceptions: BTreeMap::new() }
     }
 }
 
@@ -117,15 +114,11 @@ fn member_name(key: &str, name: &str) -> Result<String> {
 }
 
 fn unknown(key: &str) -> Error {
-    Error::Invalid(format!(
-        "unknown StorageClass parameter {key:?}; known are {KEYS}"
-    ))
+    Error::Invalid(format!("unknown StorageClass parameter {key:?}; known are {KEYS}"))
 }
 
 fn not_one_of(key: &str, value: &str, allowed: &str) -> Error {
-    Error::Invalid(format!(
-        "StorageClass parameter {key}: {value:?} is not one of {allowed}"
-    ))
+    Error::Invalid(format!("StorageClass parameter {key}: {value:?} is not one of {allowed}"))
 }
 
 fn binding(key: &str, value: &str) -> Result<LeafBinding> {
@@ -137,13 +130,8 @@ fn binding(key: &str, value: &str) -> Result<LeafBinding> {
 }
 
 fn access_mode(key: &str, value: &str) -> Result<AccessMode> {
-    AccessMode::parse(value).ok_or_else(|| {
-        not_one_of(
-            key,
-            value,
-            "ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod",
-        )
-    })
+    AccessMode::parse(value)
+        .ok_or_else(|| not_one_of(key, value, "ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod"))
 }
 
 fn volume_mode(key: &str, value: &str) -> Result<VolumeMode> {
@@ -159,54 +147,27 @@ mod tests {
     use super::*;
 
     fn parse(pairs: &[(&str, &str)]) -> Result<Parameters> {
-        Parameters::parse(
-            &pairs
-                .iter()
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                .collect(),
-        )
+        Parameters::parse(&pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
     }
 
     #[test]
     fn suffix_of_a_member_wins_over_the_common_value() {
-        let parameters = parse(&[
-            ("leafStorageClass", "fast"),
-            ("leafStorageClass.cluster39", "slow"),
-        ])
-        .unwrap();
+        let parameters = parse(&[("leafStorageClass", "fast"), ("leafStorageClass.cluster39", "slow")]).unwrap();
         assert_eq!(parameters.leaf_class.at("cluster38").unwrap(), "fast");
         assert_eq!(parameters.leaf_class.at("cluster39").unwrap(), "slow");
-        assert_eq!(
-            parse(&[("leafStorageClass.a", "x")])
-                .unwrap()
-                .leaf_class
-                .at("b"),
-            None
-        );
+        assert_eq!(parse(&[("leafStorageClass.a", "x")]).unwrap().leaf_class.at("b"), None);
     }
 
     #[test]
     fn what_the_provisioner_adds_is_not_a_parameter() {
-        assert_eq!(
-            parse(&[("csi.storage.k8s.io/pvc/name", "data")]).unwrap(),
-            Parameters::default()
-        );
+        assert_eq!(parse(&[("csi.storage.k8s.io/pvc/name", "data")]).unwrap(), Parameters::default());
     }
 
     #[test]
     fn unknown_key_is_refused_by_name() {
-        for key in [
-            "leafclass",
-            "Member",
-            "leafBindings.cluster38",
-            "leafStorageClass.Not_A_Member",
-            "member.a",
-        ] {
+        for key in ["leafclass", "Member", "leafBindings.cluster38", "leafStorageClass.Not_A_Member", "member.a"] {
             let error = parse(&[(key, "auto")]).unwrap_err();
-            assert!(
-                matches!(&error, Error::Invalid(message) if message.contains(key)),
-                "{key}: {error}"
-            );
+            assert!(matches!(&error, Error::Invalid(message) if message.contains(key)), "{key}: {error}");
         }
     }
 

@@ -61,21 +61,15 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, waits_for_pod:
     if claim.terminating {
         return Creation::AwaitRemoval;
     }
-    if let Some(difference) = claim
-        .request
-        .as_ref()
-        .and_then(|earlier| request.difference(earlier))
-    {
+    if let Some(difference) = claim.request.as_ref().and_then(|earlier| request.difference(earlier)) {
         return Creation::Differs(difference);
     }
     match (claim.phase, &claim.volume) {
         (Phase::Lost, _) => Creation::Lost,
-        (Phase::Bound, Some(_)) if request.limit > 0 && claim.capacity > request.limit => {
-            Creation::TooLarge
+        (Phase::Bound, Some(_)) if request.limit > 0 && claim.capacity > request.limit => Creation::TooLarge,
+        (Phase::Bound, Some(volume)) if claim.capacity >= request.required => {
+            Creation::Ready { volume: volume.clone() }
         }
-        (Phase::Bound, Some(volume)) if claim.capacity >= request.required => Creation::Ready {
-            volume: volume.clone(),
-        },
         (Phase::Pending, None) if waits_for_pod => Creation::Consume,
         _ => Creation::Await,
     }
@@ -105,16 +99,11 @@ pub enum Removal {
 
 pub fn removal(claim: Option<&ObservedClaim>, volume: Option<&ObservedVolume>) -> Removal {
     match (claim, volume) {
-        (_, Some(volume)) if volume.retained => Removal::MakeDeletable {
-            volume: volume.name.clone(),
-            uid: volume.uid.clone(),
-        },
-        (Some(claim), _) if !claim.terminating => Removal::DeleteClaim {
-            uid: claim.uid.clone(),
-        },
-        (Some(claim), _) if claim.protected => Removal::ReleaseClaim {
-            uid: claim.uid.clone(),
-        },
+        (_, Some(volume)) if volume.retained => {
+            Removal::MakeDeletable { volume: volume.name.clone(), uid: volume.uid.clone() }
+        }
+        (Some(claim), _) if !claim.terminating => Removal::DeleteClaim { uid: claim.uid.clone() },
+        (Some(claim), _) if claim.protected => Removal::ReleaseClaim { uid: claim.uid.clone() },
         (Some(_), _) => Removal::AwaitClaim,
         (None, Some(_)) => Removal::AwaitVolume,
         (None, None) => Removal::Gone,
@@ -151,61 +140,27 @@ mod tests {
     }
 
     fn volume(retained: bool) -> ObservedVolume {
-        ObservedVolume {
-            name: "pv".to_owned(),
-            uid: "v".to_owned(),
-            retained,
-        }
+        ObservedVolume { name: "pv".to_owned(), uid: "v".to_owned(), retained }
     }
 
     #[test]
     fn creation_follows_what_is_there() {
         let asked = request(10, 20);
-        let ready = Creation::Ready {
-            volume: "pv".to_owned(),
-        };
+        let ready = Creation::Ready { volume: "pv".to_owned() };
         for (observed, waits, expected) in [
             (None, false, Creation::Create),
             (None, true, Creation::Create),
             (Some(claim(Phase::Pending, None, 0)), false, Creation::Await),
-            (
-                Some(claim(Phase::Pending, None, 0)),
-                true,
-                Creation::Consume,
-            ),
-            (
-                Some(claim(Phase::Pending, Some("pv"), 0)),
-                true,
-                Creation::Await,
-            ),
-            (
-                Some(claim(Phase::Bound, Some("pv"), 10)),
-                true,
-                ready.clone(),
-            ),
+            (Some(claim(Phase::Pending, None, 0)), true, Creation::Consume),
+            (Some(claim(Phase::Pending, Some("pv"), 0)), true, Creation::Await),
+            (Some(claim(Phase::Bound, Some("pv"), 10)), true, ready.clone()),
             (Some(claim(Phase::Bound, Some("pv"), 20)), false, ready),
-            (
-                Some(claim(Phase::Bound, Some("pv"), 21)),
-                false,
-                Creation::TooLarge,
-            ),
-            (
-                Some(claim(Phase::Bound, Some("pv"), 9)),
-                false,
-                Creation::Await,
-            ),
+            (Some(claim(Phase::Bound, Some("pv"), 21)), false, Creation::TooLarge),
+            (Some(claim(Phase::Bound, Some("pv"), 9)), false, Creation::Await),
             (Some(claim(Phase::Bound, None, 10)), false, Creation::Await),
-            (
-                Some(claim(Phase::Lost, Some("pv"), 10)),
-                false,
-                Creation::Lost,
-            ),
+            (Some(claim(Phase::Lost, Some("pv"), 10)), false, Creation::Lost),
         ] {
-            assert_eq!(
-                creation(&asked, observed.as_ref(), waits),
-                expected,
-                "{observed:?}"
-            );
+            assert_eq!(creation(&asked, observed.as_ref(), waits), expected, "{observed:?}");
         }
     }
 
@@ -213,19 +168,13 @@ mod tests {
     fn leaf_on_its_way_out_is_never_the_answer() {
         let mut leaving = claim(Phase::Bound, Some("pv"), 10);
         leaving.terminating = true;
-        assert_eq!(
-            creation(&request(10, 20), Some(&leaving), false),
-            Creation::AwaitRemoval
-        );
+        assert_eq!(creation(&request(10, 20), Some(&leaving), false), Creation::AwaitRemoval);
     }
 
     #[test]
     fn leaf_made_for_another_request_is_never_the_answer() {
         let bound = claim(Phase::Bound, Some("pv"), 10);
-        assert!(matches!(
-            creation(&request(11, 20), Some(&bound), false),
-            Creation::Differs(_)
-        ));
+        assert!(matches!(creation(&request(11, 20), Some(&bound), false), Creation::Differs(_)));
     }
 
     #[test]
@@ -237,43 +186,22 @@ mod tests {
         released.protected = false;
         let uid = || "u".to_owned();
         for (claim, volume, expected) in [
-            (
-                Some(&living),
-                Some(volume(false)),
-                Removal::DeleteClaim { uid: uid() },
-            ),
+            (Some(&living), Some(volume(false)), Removal::DeleteClaim { uid: uid() }),
             (Some(&living), None, Removal::DeleteClaim { uid: uid() }),
-            (
-                Some(&leaving),
-                Some(volume(false)),
-                Removal::ReleaseClaim { uid: uid() },
-            ),
+            (Some(&leaving), Some(volume(false)), Removal::ReleaseClaim { uid: uid() }),
             (Some(&released), Some(volume(false)), Removal::AwaitClaim),
             (Some(&released), None, Removal::AwaitClaim),
             (None, Some(volume(false)), Removal::AwaitVolume),
             (None, None, Removal::Gone),
         ] {
-            assert_eq!(
-                removal(claim, volume.as_ref()),
-                expected,
-                "{claim:?} {volume:?}"
-            );
+            assert_eq!(removal(claim, volume.as_ref()), expected, "{claim:?} {volume:?}");
         }
     }
 
     #[test]
     fn retained_leaf_volume_is_made_deletable_before_its_claim_goes() {
-        let expected = Removal::MakeDeletable {
-            volume: "pv".to_owned(),
-            uid: "v".to_owned(),
-        };
-        assert_eq!(
-            removal(
-                Some(&claim(Phase::Bound, Some("pv"), 10)),
-                Some(&volume(true))
-            ),
-            expected
-        );
+        let expected = Removal::MakeDeletable { volume: "pv".to_owned(), uid: "v".to_owned() };
+        assert_eq!(removal(Some(&claim(Phase::Bound, Some("pv"), 10)), Some(&volume(true))), expected);
         assert_eq!(removal(None, Some(&volume(true))), expected);
     }
 }

@@ -20,9 +20,7 @@ pub fn run(label: &str, mut command: Command, log: &Path) -> Result<Duration> {
     let file = File::create(log).with_context(|| format!("create {}", log.display()))?;
     command.stdout(file.try_clone()?).stderr(file);
     let start = Instant::now();
-    let child = command
-        .spawn()
-        .with_context(|| format!("start {command:?}"))?;
+    let child = command.spawn().with_context(|| format!("start {command:?}"))?;
     let status = watch(label, child, start)?;
     let took = start.elapsed();
     if !status.success() {

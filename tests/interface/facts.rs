@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use protox::prost_reflect::{
-    DescriptorPool, DynamicMessage, EnumDescriptor, ExtensionDescriptor, FileDescriptor,
-    MessageDescriptor, ServiceDescriptor,
+    DescriptorPool, DynamicMessage, EnumDescriptor, ExtensionDescriptor, FileDescriptor, MessageDescriptor,
+    ServiceDescriptor,
 };
 
 const PACKAGE: &str = "csi.v1";
@@ -65,13 +65,10 @@ fn add<const N: usize>(facts: &mut Facts, name: &str, list: [(&'static str, Stri
 fn add_file(facts: &mut Facts, file: &FileDescriptor) {
     let syntax = file.file_descriptor_proto().syntax().to_owned();
     add(facts, "the file", [("syntax", syntax)]);
-    file.messages()
-        .for_each(|message| add_message(facts, &message));
+    file.messages().for_each(|message| add_message(facts, &message));
     file.enums().for_each(|list| add_enum(facts, &list));
-    file.extensions()
-        .for_each(|extension| add_extension(facts, &extension));
-    file.services()
-        .for_each(|service| add_service(facts, &service));
+    file.extensions().for_each(|extension| add_extension(facts, &extension));
+    file.services().for_each(|service| add_service(facts, &service));
 }
 
 fn add_message(facts: &mut Facts, message: &MessageDescriptor) {
@@ -79,10 +76,7 @@ fn add_message(facts: &mut Facts, message: &MessageDescriptor) {
         ("kind", "message".to_owned()),
         ("map entry", message.is_map_entry().to_string()),
         ("reserved numbers", ranges(message.reserved_ranges())),
-        (
-            "reserved names",
-            message.reserved_names().collect::<Vec<_>>().join(" "),
-        ),
+        ("reserved names", message.reserved_names().collect::<Vec<_>>().join(" ")),
         ("extension numbers", ranges(message.extension_ranges())),
         ("options", options(&message.options())),
     ];
@@ -95,12 +89,7 @@ fn add_message(facts: &mut Facts, message: &MessageDescriptor) {
             ("type", shown(proto.r#type())),
             ("type name", proto.type_name().to_owned()),
             ("label", shown(field.cardinality())),
-            (
-                "oneof",
-                field
-                    .containing_oneof()
-                    .map_or_else(String::new, |oneof| oneof.name().to_owned()),
-            ),
+            ("oneof", field.containing_oneof().map_or_else(String::new, |oneof| oneof.name().to_owned())),
             ("optional", proto.proto3_optional().to_string()),
             ("JSON name", field.json_name().to_owned()),
             ("options", options(&field.options())),
@@ -108,36 +97,19 @@ fn add_message(facts: &mut Facts, message: &MessageDescriptor) {
         add(facts, field.full_name(), list);
     }
     for oneof in message.oneofs() {
-        let list = [
-            ("kind", "oneof".to_owned()),
-            ("options", options(&oneof.options())),
-        ];
+        let list = [("kind", "oneof".to_owned()), ("options", options(&oneof.options()))];
         add(facts, oneof.full_name(), list);
     }
-    message
-        .child_messages()
-        .for_each(|child| add_message(facts, &child));
-    message
-        .child_enums()
-        .for_each(|list| add_enum(facts, &list));
-    message
-        .child_extensions()
-        .for_each(|extension| add_extension(facts, &extension));
+    message.child_messages().for_each(|child| add_message(facts, &child));
+    message.child_enums().for_each(|list| add_enum(facts, &list));
+    message.child_extensions().for_each(|extension| add_extension(facts, &extension));
 }
 
 fn add_enum(facts: &mut Facts, list: &EnumDescriptor) {
     let facts_of_enum = [
         ("kind", "enum".to_owned()),
-        (
-            "reserved numbers",
-            list.reserved_ranges()
-                .map(|range| shown(range) + " ")
-                .collect(),
-        ),
-        (
-            "reserved names",
-            list.reserved_names().collect::<Vec<_>>().join(" "),
-        ),
+        ("reserved numbers", list.reserved_ranges().map(|range| shown(range) + " ").collect()),
+        ("reserved names", list.reserved_names().collect::<Vec<_>>().join(" ")),
         ("options", options(&list.options())),
     ];
     add(facts, list.full_name(), facts_of_enum);
@@ -147,11 +119,7 @@ fn add_enum(facts: &mut Facts, list: &EnumDescriptor) {
             ("number", value.number().to_string()),
             ("options", options(&value.options())),
         ];
-        add(
-            facts,
-            &format!("{}.{}", list.full_name(), value.name()),
-            facts_of_value,
-        );
+        add(facts, &format!("{}.{}", list.full_name(), value.name()), facts_of_value);
     }
 }
 
@@ -169,10 +137,7 @@ fn add_extension(facts: &mut Facts, extension: &ExtensionDescriptor) {
 }
 
 fn add_service(facts: &mut Facts, service: &ServiceDescriptor) {
-    let list = [
-        ("kind", "service".to_owned()),
-        ("options", options(&service.options())),
-    ];
+    let list = [("kind", "service".to_owned()), ("options", options(&service.options()))];
     add(facts, service.full_name(), list);
     for method in service.methods() {
         let list = [

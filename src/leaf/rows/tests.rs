@@ -52,10 +52,7 @@ fn list_removes_what_has_gone_but_not_what_was_written_meanwhile() {
     rows.begin(Kind::Claims);
     rows.complete(Kind::Claims);
     assert_eq!(phase(&rows), None);
-    assert!(
-        rows.row(hash()).unwrap().volume.is_some(),
-        "the list of claims says nothing of volumes"
-    );
+    assert!(rows.row(hash()).unwrap().volume.is_some(), "the list of claims says nothing of volumes");
     rows.begin(Kind::Claims);
     rows.put_claim(&claim("12", "Pending"));
     rows.complete(Kind::Claims);
@@ -90,34 +87,18 @@ fn second_claim_with_the_labels_of_a_volume_is_ignored() {
     let mut forged = claim("11", "Pending");
     forged.metadata.uid = Some("c-2".to_owned());
     rows.put_claim(&forged);
-    assert_eq!(
-        rows.row(hash()).unwrap().claim.unwrap().uid.as_ref(),
-        CLAIM_UID
-    );
+    assert_eq!(rows.row(hash()).unwrap().claim.unwrap().uid.as_ref(), CLAIM_UID);
 }
 
 #[test]
 fn readable_handle_finds_only_the_claim_it_names() {
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));
-    assert!(
-        rows.find(&VolumeId::new("m", "shop", "db", hash()))
-            .is_some()
-    );
-    assert!(
-        rows.find(&VolumeId::new("m", "shop", "other", hash()))
-            .is_none()
-    );
-    assert!(
-        rows.find(&VolumeId::new("m", "shop", &"x".repeat(200), hash()))
-            .is_some(),
-        "by hash alone"
-    );
+    assert!(rows.find(&VolumeId::new("m", "shop", "db", hash())).is_some());
+    assert!(rows.find(&VolumeId::new("m", "shop", "other", hash())).is_none());
+    assert!(rows.find(&VolumeId::new("m", "shop", &"x".repeat(200), hash())).is_some(), "by hash alone");
     let other = VolumeHash::new(&HostId("h".to_owned()), "pvc-2");
-    assert!(
-        rows.find(&VolumeId::new("m", "shop", "db", other))
-            .is_none()
-    );
+    assert!(rows.find(&VolumeId::new("m", "shop", "db", other)).is_none());
 }
 
 #[test]
@@ -148,12 +129,9 @@ async fn waiting_ends_with_the_change_or_the_deadline() {
     assert!(!rows.until(deadline, |rows| phase(rows).is_some()).await);
     let writer = std::sync::Arc::clone(&rows);
     let deadline = Instant::now() + std::time::Duration::from_secs(5);
-    let (came, ()) = tokio::join!(
-        rows.until(deadline, |rows| phase(rows).is_some()),
-        async move {
-            tokio::task::yield_now().await;
-            writer.put_claim(&claim("10", "Bound"));
-        }
-    );
+    let (came, ()) = tokio::join!(rows.until(deadline, |rows| phase(rows).is_some()), async move {
+        tokio::task::yield_now().await;
+        writer.put_claim(&claim("10", "Bound"));
+    });
     assert!(came);
 }

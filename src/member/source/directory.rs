@@ -24,11 +24,7 @@ struct Stamp {
 
 /// Follows a folder until nobody listens any more.
 pub async fn follow(folder: PathBuf, news: watch::Sender<Option<Definitions>>) {
-    let mut folder = Folder {
-        path: folder,
-        read: BTreeMap::new(),
-        refused: BTreeSet::new(),
-    };
+    let mut folder = Folder { path: folder, read: BTreeMap::new(), refused: BTreeSet::new() };
     let mut ticks = tokio::time::interval(LOOK);
     while !news.is_closed() {
         ticks.tick().await;
@@ -44,7 +40,7 @@ pub async fn follow(folder: PathBuf, news: watch::Sender<Option<Definitions>>) {
                 });
             }
             Err(error) => {
-                tracing::warn!(folder = %folder.path.display(), %error, "the members' folder cannot be read")
+                tracing::warn!(folder = %folder.path.display(), %error, "the members' folder cannot be read");
             }
         }
     }
@@ -62,11 +58,7 @@ impl Folder {
         let mut cordoned = BTreeSet::new();
         for entry in std::fs::read_dir(&self.path)? {
             let path = entry?.path();
-            let Some(name) = path
-                .file_stem()
-                .and_then(|stem| stem.to_str())
-                .map(str::to_owned)
-            else {
+            let Some(name) = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned) else {
                 continue;
             };
             match path.extension().and_then(|extension| extension.to_str()) {
@@ -99,10 +91,7 @@ impl Folder {
     /// The file's text, read again only when it changed. One that cannot be read is as good as empty, which is refused
     /// with a sentence of its own.
     fn text(&mut self, name: &str, path: &Path) -> String {
-        let stamp = std::fs::metadata(path).map(|data| Stamp {
-            modified: data.modified().ok(),
-            length: data.len(),
-        });
+        let stamp = std::fs::metadata(path).map(|data| Stamp { modified: data.modified().ok(), length: data.len() });
         if let (Ok(stamp), Some((known, text))) = (&stamp, self.read.get(name))
             && stamp == known
         {
@@ -132,19 +121,13 @@ mod tests {
         put("cluster39.cordon", "");
         put("Not_A_Name.kubeconfig", "c");
         put("notes.txt", "d");
-        let mut folder_view = Folder {
-            path: folder.path().to_owned(),
-            read: BTreeMap::new(),
-            refused: BTreeSet::new(),
-        };
+        let mut folder_view =
+            Folder { path: folder.path().to_owned(), read: BTreeMap::new(), refused: BTreeSet::new() };
         let found = folder_view.look().unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["cluster38", "cluster39"]);
         assert!(!found["cluster38"].cordoned && found["cluster39"].cordoned);
         put("cluster38.kubeconfig", "changed");
-        assert_eq!(
-            folder_view.look().unwrap()["cluster38"].kubeconfig,
-            "changed"
-        );
+        assert_eq!(folder_view.look().unwrap()["cluster38"].kubeconfig, "changed");
         std::fs::remove_file(folder.path().join("cluster38.kubeconfig")).unwrap();
         assert_eq!(folder_view.look().unwrap().len(), 1);
     }

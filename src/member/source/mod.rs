@@ -19,9 +19,7 @@ pub struct Definition {
 
 impl std::fmt::Debug for Definition {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Definition")
-            .field("origin", &self.origin)
-            .finish_non_exhaustive()
+        out.debug_struct("Definition").field("origin", &self.origin).finish_non_exhaustive()
     }
 }
 

@@ -29,8 +29,7 @@ pub async fn follow(client: Client, namespace: String, news: watch::Sender<Optio
         .with_max_delay(Duration::from_secs(5))
         .with_jitter()
         .without_max_times();
-    let events = watcher(secrets, watcher::Config::default().labels(LABEL))
-        .backoff(ExponentialBackoff::from(backoff));
+    let events = watcher(secrets, watcher::Config::default().labels(LABEL)).backoff(ExponentialBackoff::from(backoff));
     let mut events = std::pin::pin!(events);
     let mut found = Found::default();
     while let Some(event) = events.next().await {
@@ -38,11 +37,7 @@ pub async fn follow(client: Client, namespace: String, news: watch::Sender<Optio
         match event {
             Ok(event) => found.take(event),
             Err(error) => {
-                tracing::warn!(
-                    namespace,
-                    error = with_causes(&error),
-                    "the members' Secrets cannot be watched"
-                );
+                tracing::warn!(namespace, error = with_causes(&error), "the members' Secrets cannot be watched");
             }
         }
         if news.is_closed() {
@@ -51,11 +46,7 @@ pub async fn follow(client: Client, namespace: String, news: watch::Sender<Optio
         if found.complete {
             let definitions = found.definitions();
             if definitions.is_empty() && !complete {
-                tracing::warn!(
-                    namespace,
-                    label = LABEL,
-                    "no Secret with this label yet: no member has joined"
-                );
+                tracing::warn!(namespace, label = LABEL, "no Secret with this label yet: no member has joined");
             }
             news.send_if_modified(|known| {
                 let changed = known.as_ref() != Some(&definitions);
@@ -79,7 +70,7 @@ impl Found {
         match event {
             Event::Init => self.listing.clear(),
             Event::InitApply(secret) => {
-                drop(define(&secret).map(|entry| self.listing.insert(secret.name_any(), entry)))
+                drop(define(&secret).map(|entry| self.listing.insert(secret.name_any(), entry)));
             }
             Event::InitDone => {
                 self.secrets = std::mem::take(&mut self.listing);
@@ -100,9 +91,7 @@ impl Found {
     fn definitions(&self) -> Definitions {
         let mut definitions = Definitions::new();
         for (member, definition) in self.secrets.values() {
-            definitions
-                .entry(member.clone())
-                .or_insert_with(|| definition.clone());
+            definitions.entry(member.clone()).or_insert_with(|| definition.clone());
         }
         definitions
     }
@@ -110,31 +99,16 @@ impl Found {
 
 fn define(secret: &Secret) -> Option<(String, Definition)> {
     let member = secret.labels().get(LABEL)?.clone();
-    let origin = format!(
-        "Secret {}/{}",
-        secret.namespace().unwrap_or_default(),
-        secret.name_any()
-    );
+    let origin = format!("Secret {}/{}", secret.namespace().unwrap_or_default(), secret.name_any());
     if !is_member_name(&member) {
-        tracing::warn!(
-            origin,
-            member,
-            "ignored: a member's name is a DNS label of at most 40 characters"
-        );
+        tracing::warn!(origin, member, "ignored: a member's name is a DNS label of at most 40 characters");
         return None;
     }
-    let bytes = secret
-        .data
-        .as_ref()
-        .and_then(|data| data.get(KEY))
-        .map(|bytes| bytes.0.clone());
+    let bytes = secret.data.as_ref().and_then(|data| data.get(KEY)).map(|bytes| bytes.0.clone());
     let definition = Definition {
         kubeconfig: String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default(),
         trust: Trust::Object,
-        cordoned: secret
-            .annotations()
-            .get(CORDON)
-            .is_some_and(|value| value == "true"),
+        cordoned: secret.annotations().get(CORDON).is_some_and(|value| value == "true"),
         origin,
     };
     Some((member, definition))
@@ -164,10 +138,7 @@ mod tests {
         assert!(!found.complete);
         found.take(Event::InitDone);
         let definitions = found.definitions();
-        assert_eq!(
-            definitions["cluster38"].kubeconfig, "a",
-            "the first Secret by name counts"
-        );
+        assert_eq!(definitions["cluster38"].kubeconfig, "a", "the first Secret by name counts");
         assert!(definitions["cluster38"].cordoned);
         found.take(Event::Delete(secret("one", "cluster38", "YQ==")));
         assert_eq!(found.definitions()["cluster38"].kubeconfig, "b");

@@ -1,0 +1,32 @@
+//! Real Kubernetes clusters on one machine, for tests and for persons.
+//!
+//! `Fleet::start` gives a test a host and members, each with etcd, API server, controller-manager, scheduler and, where
+//! asked, a node with containerd and kubelet. A *guardian*, a process apart (`clusters guard`), owns everything:
+//! however the test ends, nothing is left. Read `fleet.rs` first, then `guard.rs` and `namespaces.rs`.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+
+pub mod certificates;
+pub mod cluster;
+pub mod control_plane;
+pub mod fleet;
+pub mod forward;
+pub mod guard;
+pub mod guardian;
+pub mod images;
+pub mod kubernetes;
+pub mod logs;
+pub mod namespaces;
+pub mod node;
+pub mod process;
+pub mod protocol;
+pub mod remains;
+pub mod tools;
+
+#[allow(unused_imports, reason = "each test uses a part of it")]
+pub use {
+    cluster::Cluster,
+    fleet::{Fleet, Spec},
+    kubernetes::wait_for,
+    process::Process,
+};

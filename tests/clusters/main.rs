@@ -1,4 +1,5 @@
-//! `clusters`: fleets for persons, and the guardian of every fleet.
+//! The `clusters` command: prepares this machine for the tests that need real clusters, starts such clusters for a
+//! person, and is the guardian of every fleet.
 
 #[path = "mod.rs"]
 mod clusters;
@@ -8,8 +9,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use clusters::{guard, namespaces, packages, tools_build};
+
 #[derive(Debug, Parser)]
-#[command(about = "Real Kubernetes clusters on this machine")]
+#[command(name = "clusters", about = "Real Kubernetes clusters on this machine")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -17,13 +20,17 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Guard a fleet until standard input ends.
+    /// Install the distribution's packages that are missing
+    Packages,
+    /// Build the pinned programs that are missing
+    Build,
+    /// Guard a fleet until standard input ends
     #[command(hide = true)]
     Guard {
         #[arg(long)]
         name: Option<String>,
     },
-    /// Be the first process of a fleet, or of a node.
+    /// Be the first process of a fleet, or of a node
     #[command(hide = true)]
     Init {
         #[arg(long, requires = "folder")]
@@ -35,11 +42,13 @@ enum Command {
 
 fn main() -> Result<()> {
     match Arguments::parse().command {
-        Command::Guard { name } => clusters::guard::guard(name.as_deref()),
+        Command::Packages => packages::install(),
+        Command::Build => tools_build::build(),
+        Command::Guard { name } => guard::guard(name.as_deref()),
         Command::Init {
             node: Some(name),
             folder: Some(folder),
-        } => clusters::namespaces::first_process_of_node(&folder, &name),
-        Command::Init { .. } => clusters::namespaces::first_process_of_fleet(),
+        } => namespaces::first_process_of_node(&folder, &name),
+        Command::Init { .. } => namespaces::first_process_of_fleet(),
     }
 }

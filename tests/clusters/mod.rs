@@ -4,7 +4,12 @@
 //! asked, a node with containerd and kubelet. A *guardian*, a process apart (`clusters guard`), owns everything:
 //! however the test ends, nothing is left. Read `fleet.rs` first, then `guard.rs` and `namespaces.rs`.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::print_stdout,
+    reason = "each test uses a part of it, and the command speaks to a person"
+)]
 
 pub mod certificates;
 pub mod cluster;
@@ -18,10 +23,14 @@ pub mod kubernetes;
 pub mod logs;
 pub mod namespaces;
 pub mod node;
+pub mod packages;
 pub mod process;
+pub mod progress;
 pub mod protocol;
 pub mod remains;
 pub mod tools;
+pub mod tools_build;
+pub mod tools_table;
 
 #[allow(unused_imports, reason = "each test uses a part of it")]
 pub use {

@@ -12,8 +12,10 @@ use serde_json::json;
 
 use super::cluster::{Cluster, run_in};
 use super::guardian;
+use super::images::PAUSE;
 use super::kubernetes::wait_for;
 use super::namespaces::{BRIDGE, BRIDGE_ADDRESS, UNSHARE_NODE, child_of, unshare_arguments};
+use super::packages;
 use super::process::Process;
 use super::remains::{cgroup_hierarchies, cgroup_name};
 
@@ -196,6 +198,9 @@ fn write_containerd_files(cluster: &Cluster, folder: &Path) -> Result<()> {
     let network = folder.join("cni");
     fs::create_dir_all(&network).context("make containerd's folder")?;
     let network_folder = network.display();
+    let plugins = packages::cni_plugins();
+    let plugins = plugins.context("there are no CNI plugins: run `clusters packages`")?;
+    let plugins = plugins.display();
     let optional = folder.join("opt").display().to_string();
     // restrict_oom_score_adj: a machine without CAP_SYS_RESOURCE may not lower it.
     let config = format!(
@@ -203,10 +208,10 @@ fn write_containerd_files(cluster: &Cluster, folder: &Path) -> Result<()> {
 [plugins."io.containerd.internal.v1.opt"]
   path = "{optional}"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "docker.io/kosmos-csi-test/pause:1"
+  sandbox_image = "{PAUSE}"
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+    bin_dir = "{plugins}"
     conf_dir = "{network_folder}"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"

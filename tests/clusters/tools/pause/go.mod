@@ -1,0 +1,3 @@
+module kosmos-csi/tools/pause
+
+go 1.26.0

@@ -82,10 +82,8 @@ impl Fleet {
         };
         let begin = Instant::now();
         let tell = |what: String| {
-            progress(&format!(
-                "{what} after {:.1} s",
-                begin.elapsed().as_secs_f32()
-            ))
+            let seconds = begin.elapsed().as_secs_f32();
+            progress(&format!("{what} after {seconds:.1} s"));
         };
         try_join_all(self.clusters().map(async |cluster| {
             control_plane::start(cluster).await?;

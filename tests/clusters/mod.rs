@@ -11,6 +11,7 @@
     reason = "each test uses a part of it, and the command speaks to a person"
 )]
 
+pub mod audit;
 pub mod certificates;
 pub mod cluster;
 pub mod control_plane;
@@ -20,22 +21,28 @@ pub mod guard;
 pub mod guardian;
 pub mod images;
 pub mod kubernetes;
+pub mod local_path;
 pub mod logs;
 pub mod namespaces;
 pub mod node;
 pub mod packages;
+pub mod person;
 pub mod process;
 pub mod progress;
 pub mod protocol;
 pub mod remains;
+pub mod sidecars;
 pub mod tools;
 pub mod tools_build;
 pub mod tools_table;
+pub mod virtual_node;
 
 #[allow(unused_imports, reason = "each test uses a part of it")]
 pub use {
+    audit::{AuditEntry, AuditMark},
     cluster::Cluster,
     fleet::{Fleet, Spec},
     kubernetes::wait_for,
     process::Process,
+    virtual_node::{NodeDriver, VirtualNode},
 };

@@ -1,13 +1,17 @@
-//! The `clusters` command: prepares this machine for the tests that need real clusters.
+//! The `clusters` command: prepares this machine for the tests that need real clusters, starts such clusters for a
+//! person, and is the guardian of every fleet.
 
+#[path = "mod.rs"]
+mod clusters;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-pub mod images;
-pub mod packages;
-pub mod progress;
-pub mod tools;
-pub mod tools_build;
-pub mod tools_table;
+use clusters::{Spec, guard, namespaces, packages, person, tools_build};
+
+const NAME: &str = "default";
 
 #[derive(Debug, Parser)]
 #[command(name = "clusters", about = "Real Kubernetes clusters on this machine")]
@@ -22,11 +26,57 @@ enum Command {
     Packages,
     /// Build the pinned programs that are missing
     Build,
+    /// Start a fleet that stays until it is ended
+    Up {
+        #[arg(long, default_value = NAME)]
+        name: String,
+        /// How many members beside the host
+        #[arg(long, default_value_t = 2)]
+        members: usize,
+        /// Control planes only
+        #[arg(long)]
+        no_nodes: bool,
+    },
+    /// End it
+    Down {
+        #[arg(long, default_value = NAME)]
+        name: String,
+    },
+    /// Say whether it is up
+    Status {
+        #[arg(long, default_value = NAME)]
+        name: String,
+    },
+    /// Guard a fleet until standard input ends
+    #[command(hide = true)]
+    Guard {
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Be the first process of a fleet, or of a node
+    #[command(hide = true)]
+    Init {
+        #[arg(long, requires = "folder")]
+        node: Option<String>,
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Packages => packages::install(),
         Command::Build => tools_build::build(),
+        Command::Up { name, members, no_nodes } => up(&name, Spec { members, nodes: !no_nodes }),
+        Command::Down { name } => person::down(&name),
+        Command::Status { name } => person::status(&name),
+        Command::Guard { name } => guard::guard(name.as_deref()),
+        Command::Init { node: Some(name), folder: Some(folder) } => namespaces::first_process_of_node(&folder, &name),
+        Command::Init { .. } => namespaces::first_process_of_fleet(),
     }
+}
+
+fn up(name: &str, spec: Spec) -> Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    runtime.block_on(person::up(name, spec))
 }

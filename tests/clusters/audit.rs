@@ -1,0 +1,92 @@
+//! The requests an API server has answered, from its audit log: what tests count.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::cluster::Cluster;
+use super::kubernetes::wait_for;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// In the address of the requests by which we learn how far the log is. They are not counted.
+const FENCE: &str = "audit-fence";
+
+static FENCES: AtomicU64 = AtomicU64::new(0);
+
+/// One request. A watch is counted when its answer begins, any other request when it is complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    pub user: String,
+    pub user_agent: String,
+    pub verb: String,
+    pub resource: String,
+    pub subresource: String,
+    pub namespace: String,
+    pub name: String,
+    pub uri: String,
+    pub code: u64,
+    pub stage: String,
+}
+
+/// A place in the log.
+#[derive(Debug, Clone, Copy)]
+pub struct AuditMark(usize);
+
+impl Cluster {
+    /// Everything since the cluster's start.
+    pub async fn audit(&self) -> Result<Vec<AuditEntry>> {
+        self.audit_since(AuditMark(0)).await
+    }
+
+    /// The place after all requests that are answered by now.
+    pub async fn audit_mark(&self) -> Result<AuditMark> {
+        Ok(AuditMark(self.audit_log_to_fence().await?.len()))
+    }
+
+    pub async fn audit_since(&self, mark: AuditMark) -> Result<Vec<AuditEntry>> {
+        let log = self.audit_log_to_fence().await?;
+        let lines = log.get(mark.0..).context("the audit log is shorter than it was")?.lines();
+        let entries = lines.map(read_entry).collect::<Result<Vec<_>>>()?;
+        let counts = |entry: &AuditEntry| {
+            let begins = entry.verb == "watch" && entry.stage == "ResponseStarted";
+            let is_complete = entry.verb != "watch" && entry.stage == "ResponseComplete";
+            (begins || is_complete) && !entry.uri.contains(FENCE)
+        };
+        Ok(entries.into_iter().filter(counts).collect())
+    }
+
+    /// An entry is written a moment after its answer is sent: ours, sent last, shows that the earlier ones are there.
+    async fn audit_log_to_fence(&self) -> Result<String> {
+        let fence = format!("{FENCE}={}-", FENCES.fetch_add(1, Ordering::Relaxed));
+        let request = http::Request::get(format!("/version?{fence}")).body(Vec::new())?;
+        self.client().await?.request_text(request).await.context("ask the API server its version")?;
+        let path = self.folder().join("audit.log");
+        let what = format!("the audit log of {} shows our request", self.name());
+        wait_for(&what, PATIENCE, || async {
+            let log = fs::read_to_string(&path).context("read the audit log")?;
+            let end = log.find(&fence).and_then(|place| Some(place + log[place..].find('\n')? + 1));
+            Ok(end.map(|end| log[..end].to_owned()))
+        })
+        .await
+    }
+}
+
+fn read_entry(line: &str) -> Result<AuditEntry> {
+    let event: Value = serde_json::from_str(line).context("read an audit event")?;
+    let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok(AuditEntry {
+        user: text("/user/username"),
+        user_agent: text("/userAgent"),
+        verb: text("/verb"),
+        resource: text("/objectRef/resource"),
+        subresource: text("/objectRef/subresource"),
+        namespace: text("/objectRef/namespace"),
+        name: text("/objectRef/name"),
+        uri: text("/requestURI"),
+        code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
+        stage: text("/stage"),
+    })
+}

@@ -1,0 +1,250 @@
+//! One cluster of a fleet, as tests hold it: its processes, its kubeconfigs, what they ask of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use nix::sys::signal::Signal;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::certificates::{Credentials, kubeconfig};
+use super::control_plane::{self, API_SERVER, Place};
+use super::guardian::Guardian;
+use super::kubernetes;
+use super::namespaces::BRIDGE_ADDRESS;
+use super::process::Process;
+use super::protocol::Spawn;
+use super::tools::Tools;
+
+const DEATH: Duration = Duration::from_secs(20);
+const ONE_DAY: i64 = 24 * 60 * 60;
+
+#[derive(Debug)]
+pub struct Cluster {
+    name: String,
+    place: Place,
+    folder: PathBuf,
+    guardian: Guardian,
+    tools: Arc<Tools>,
+    processes: Mutex<BTreeMap<String, Process>>,
+}
+
+impl Cluster {
+    /// A cluster with its folder, certificates and kubeconfigs, of which nothing runs yet.
+    pub(super) fn prepare(name: &str, place: Place, guardian: &Guardian, tools: &Arc<Tools>) -> Result<Self> {
+        let folder = guardian.started.folder.join(name);
+        fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let cluster = Self {
+            name: name.to_owned(),
+            place,
+            folder,
+            guardian: guardian.clone(),
+            tools: Arc::clone(tools),
+            processes: Mutex::default(),
+        };
+        let address: SocketAddr = format!("{BRIDGE_ADDRESS}:{}", place.api_port()).parse()?;
+        control_plane::prepare(&cluster, guardian.forward(address)?)?;
+        Ok(cluster)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where everything of this cluster is: certificates, logs, data, the node's folders.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// An administrator's kubeconfig for this machine.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("admin.kubeconfig")
+    }
+
+    /// An administrator's kubeconfig for processes of the fleet, nodes and pods.
+    pub fn kubeconfig_inside(&self) -> PathBuf {
+        self.folder.join("admin-inside.kubeconfig")
+    }
+
+    /// A kubeconfig, for use inside the fleet, with a token of this service account.
+    pub async fn kubeconfig_for(&self, namespace: &str, account: &str) -> Result<String> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
+        let spec = TokenRequestSpec { expiration_seconds: Some(ONE_DAY), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
+        let answer = answer.with_context(|| format!("ask for a token of {namespace}/{account}"))?;
+        let token = Credentials::Token(answer.status.context("a token request without an answer")?.token);
+        let authority = fs::read_to_string(self.folder.join("pki/ca.crt")).context("read the authority")?;
+        let server = format!("https://{BRIDGE_ADDRESS}:{}", self.place.api_port());
+        kubeconfig(&self.name, &server, &authority, &token)
+    }
+
+    /// An administrator's client, afresh: it belongs to the runtime of the test that asks.
+    pub async fn client(&self) -> Result<Client> {
+        kubernetes::client(&self.kubeconfig()).await
+    }
+
+    pub async fn stop_api_server(&self) -> Result<()> {
+        self.stop(API_SERVER).await
+    }
+
+    pub async fn start_api_server(&self) -> Result<()> {
+        self.start_again(API_SERVER)?;
+        control_plane::ready(self).await
+    }
+
+    /// The API server takes connections and says nothing.
+    pub fn pause_api_server(&self) -> Result<()> {
+        self.signal(API_SERVER, Signal::SIGSTOP)
+    }
+
+    pub fn resume_api_server(&self) -> Result<()> {
+        self.signal(API_SERVER, Signal::SIGCONT)
+    }
+
+    /// Kills one of `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `containerd`, `kubelet`.
+    pub async fn stop(&self, process: &str) -> Result<()> {
+        let what = format!("{process} of {} ends", self.name);
+        self.signal(process, Signal::SIGKILL)?;
+        kubernetes::wait_for(&what, DEATH, || async { Ok((!self.is_running(process)?).then_some(())) }).await
+    }
+
+    /// Starts one that was stopped, with the flags it had. It need not be ready yet.
+    pub fn start_again(&self, process: &str) -> Result<()> {
+        let mut processes = self.processes();
+        let process = processes.get_mut(process).with_context(|| format!("no {process} was started"))?;
+        ensure!(!process.is_running()?, "{} runs", process.name());
+        process.start_again()
+    }
+
+    /// Applies objects, given as YAML or JSON.
+    pub async fn apply(&self, objects: &str) -> Result<()> {
+        let mut child = self
+            .kubectl_command(&["apply", "--server-side", "--force-conflicts", "-f", "-"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .context("run kubectl")?;
+        let mut input = child.stdin.take().context("kubectl has no input")?;
+        input.write_all(objects.as_bytes()).await.context("give the objects to kubectl")?;
+        drop(input);
+        told(&child.wait_with_output().await?, "kubectl apply").map(drop)
+    }
+
+    /// What kubectl prints.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.kubectl_command(arguments).output().await.context("run kubectl")?;
+        told(&output, &format!("kubectl {}", arguments.join(" ")))
+    }
+
+    fn kubectl_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.tools.path("kubectl"));
+        command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments).kill_on_drop(true);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(super) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    pub(super) fn guardian(&self) -> &Guardian {
+        &self.guardian
+    }
+
+    /// Starts one of the pinned tools in the fleet's namespaces.
+    pub(super) fn start(&self, tool: &str, arguments: Vec<String>) -> Result<()> {
+        self.start_in(self.guardian.started.init, tool, &self.tools.path(tool), arguments)
+    }
+
+    pub(super) fn start_in(
+        &self,
+        namespaces_of: i32,
+        name: &str,
+        program: &Path,
+        arguments: Vec<String>,
+    ) -> Result<()> {
+        let process = self.spawn_in(namespaces_of, name, program, arguments, Vec::new())?;
+        self.processes().insert(name.to_owned(), process);
+        Ok(())
+    }
+
+    pub(super) fn spawn_in(
+        &self,
+        namespaces_of: i32,
+        name: &str,
+        program: &Path,
+        arguments: Vec<String>,
+        environment: Vec<(String, String)>,
+    ) -> Result<Process> {
+        let spawn = Spawn {
+            name: format!("{}/{name}", self.name),
+            program: program.to_owned(),
+            arguments,
+            environment,
+            log: self.folder.join(format!("{name}.log")),
+            namespaces_of,
+        };
+        Process::start(&self.guardian, spawn)
+    }
+
+    /// Fails, with the end of its log, when a process is not there to be waited for.
+    pub(super) fn alive(&self, process: &str) -> Result<()> {
+        if self.is_running(process)? {
+            return Ok(());
+        }
+        let log = fs::read_to_string(self.folder.join(format!("{process}.log"))).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines[lines.len().saturating_sub(5)..].join("\n");
+        bail!("{process} of {} has ended; its log's end:\n{end}", self.name)
+    }
+
+    pub(super) fn pid(&self, process: &str) -> Result<i32> {
+        let processes = self.processes();
+        let process = processes.get(process).with_context(|| format!("{} has no {process}", self.name))?;
+        Ok(process.pid())
+    }
+
+    fn is_running(&self, process: &str) -> Result<bool> {
+        let processes = self.processes();
+        processes.get(process).with_context(|| format!("{} has no {process}", self.name))?.is_running()
+    }
+
+    fn signal(&self, process: &str, signal: Signal) -> Result<()> {
+        let processes = self.processes();
+        processes.get(process).with_context(|| format!("{} has no {process}", self.name))?.signal(signal)
+    }
+
+    fn processes(&self) -> MutexGuard<'_, BTreeMap<String, Process>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a short command in the namespaces of a process, to its end.
+pub(super) async fn run_in(process: i32, program: &str, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new("nsenter");
+    command.args(["-t", &process.to_string(), "-m", "-n", "-u", "-i", "-p", "--", program]);
+    let output = command.args(arguments).kill_on_drop(true).output().await.context("run nsenter")?;
+    told(&output, &format!("{program} {}", arguments.join(" ")))
+}
+
+/// What a command printed, or why it failed.
+pub(super) fn told(output: &Output, command: &str) -> Result<String> {
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command}: {}: {printed}{errors}", output.status);
+    Ok(printed)
+}

@@ -188,7 +188,8 @@ impl Guardian {
     fn spawn(&self, spawn: Spawn) -> Result<Answer> {
         let name = spawn.name.clone();
         // In a thread that enters the namespaces and ends: it could start no further thread there.
-        let child = thread::spawn(|| start(spawn))
+        let home = self.started.folder.clone();
+        let child = thread::spawn(move || start(spawn, &home))
             .join()
             .ok()
             .context("the starting thread panicked")??;
@@ -236,7 +237,7 @@ impl Guardian {
     }
 }
 
-fn start(spawn: Spawn) -> Result<Child> {
+fn start(spawn: Spawn, home: &Path) -> Result<Child> {
     let log = fs::File::options()
         .create(true)
         .append(true)
@@ -246,6 +247,7 @@ fn start(spawn: Spawn) -> Result<Child> {
     namespaces::enter(spawn.namespaces_of)?;
     Command::new(&spawn.program)
         .args(spawn.arguments)
+        .env("HOME", home) // what programs keep there goes with the fleet
         .envs(spawn.environment)
         .stdin(Stdio::null())
         .stdout(log)

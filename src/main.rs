@@ -1,3 +1,35 @@
 //! The `kosmos-csi` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use kosmos_csi::{
+    args::{Arguments, Role},
+    run::{self, Misuse},
+    telemetry,
+};
+
+/// Bad configuration, by the convention of `sysexits`.
+const MISUSE: u8 = 64;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { MISUSE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    // Two providers may be compiled in by dependencies; without a choice the first TLS connection would panic.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let Role::Controller(controller) = arguments.role;
+    telemetry::start(controller.common.log_format);
+    match run::controller(controller).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            if error.is::<Misuse>() { MISUSE.into() } else { ExitCode::FAILURE }
+        }
+    }
+}

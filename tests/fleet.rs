@@ -22,36 +22,14 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 const PATIENCE: Duration = Duration::from_mins(1);
-const SYSCTLS: [&str; 4] = [
-    "vm/overcommit_memory",
-    "vm/panic_on_oom",
-    "kernel/panic",
-    "kernel/panic_on_oops",
-];
+const SYSCTLS: [&str; 4] = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"];
 /// Where the programs of a fleet would put their things.
-const FOLDERS: [&str; 7] = [
-    "/etc",
-    "/opt",
-    "/root",
-    "/run",
-    "/usr/libexec",
-    "/var/lib",
-    "/var/log",
-];
+const FOLDERS: [&str; 7] = ["/etc", "/opt", "/root", "/run", "/usr/libexec", "/var/lib", "/var/log"];
 
 /// One fleet for the tests that do it no harm.
 async fn fleet() -> &'static Fleet {
     static FLEET: OnceCell<Fleet> = OnceCell::const_new();
-    FLEET
-        .get_or_init(async || {
-            Fleet::start(Spec {
-                members: 1,
-                nodes: true,
-            })
-            .await
-            .unwrap()
-        })
-        .await
+    FLEET.get_or_init(async || Fleet::start(Spec { members: 1, nodes: true }).await.unwrap()).await
 }
 
 #[tokio::test]
@@ -63,18 +41,8 @@ async fn a_fleet_serves_its_clusters() {
         namespaces.get("kube-system").await.unwrap();
         let inside = cluster.kubeconfig_inside();
         let kubectl = fleet.tools().path("kubectl");
-        let arguments = [
-            "--kubeconfig",
-            inside.to_str().unwrap(),
-            "get",
-            "nodes",
-            "-o",
-            "name",
-        ];
-        let nodes = fleet
-            .exec(kubectl.to_str().unwrap(), &arguments)
-            .await
-            .unwrap();
+        let arguments = ["--kubeconfig", inside.to_str().unwrap(), "get", "nodes", "-o", "name"];
+        let nodes = fleet.exec(kubectl.to_str().unwrap(), &arguments).await.unwrap();
         assert_eq!(nodes.trim(), format!("node/{}", cluster.node_name()));
     }
 }
@@ -83,27 +51,13 @@ async fn a_fleet_serves_its_clusters() {
 async fn a_service_account_may_only_what_it_is_granted() {
     let fleet = fleet().await;
     let _logs = fleet.test("a_service_account_may_only_what_it_is_granted");
-    let kubeconfig = fleet
-        .host()
-        .kubeconfig_for("default", "default")
-        .await
-        .unwrap();
+    let kubeconfig = fleet.host().kubeconfig_for("default", "default").await.unwrap();
     let file = fleet.folder().join("account.kubeconfig");
     fs::write(&file, kubeconfig).unwrap();
     let kubectl = fleet.tools().path("kubectl");
     let may = async |verb: &str, what: &str| {
-        let arguments = [
-            "--kubeconfig",
-            file.to_str().unwrap(),
-            "auth",
-            "can-i",
-            verb,
-            what,
-        ];
-        fleet
-            .exec(kubectl.to_str().unwrap(), &arguments)
-            .await
-            .is_ok()
+        let arguments = ["--kubeconfig", file.to_str().unwrap(), "auth", "can-i", verb, what];
+        fleet.exec(kubectl.to_str().unwrap(), &arguments).await.is_ok()
     };
     assert!(may("create", "selfsubjectreviews.authentication.k8s.io").await);
     assert!(!may("list", "secrets").await);
@@ -119,12 +73,8 @@ async fn every_request_is_counted_once() {
     secrets.list(&ListParams::default()).await.unwrap();
     secrets.get_opt("none").await.unwrap();
     let entries = host.audit_since(mark).await.unwrap();
-    let ours = entries
-        .iter()
-        .filter(|entry| entry.resource == "secrets" && entry.user == "admin");
-    let ours: Vec<_> = ours
-        .map(|entry| (entry.verb.as_str(), entry.name.as_str(), entry.code))
-        .collect();
+    let ours = entries.iter().filter(|entry| entry.resource == "secrets" && entry.user == "admin");
+    let ours: Vec<_> = ours.map(|entry| (entry.verb.as_str(), entry.name.as_str(), entry.code)).collect();
     assert_eq!(ours, [("list", "", 200), ("get", "none", 404)]);
 }
 
@@ -134,23 +84,8 @@ async fn an_api_server_stops_pauses_and_returns() {
     let _logs = fleet.test("an_api_server_stops_pauses_and_returns");
     let member = fleet.member("cluster38");
     member.stop_api_server().await.unwrap();
-    assert!(
-        member
-            .client()
-            .await
-            .unwrap()
-            .apiserver_version()
-            .await
-            .is_err()
-    );
-    fleet
-        .host()
-        .client()
-        .await
-        .unwrap()
-        .apiserver_version()
-        .await
-        .unwrap();
+    assert!(member.client().await.unwrap().apiserver_version().await.is_err());
+    fleet.host().client().await.unwrap().apiserver_version().await.unwrap();
     member.start_api_server().await.unwrap();
     let client = member.client().await.unwrap();
     client.apiserver_version().await.unwrap();
@@ -168,19 +103,8 @@ async fn a_process_of_the_fleet_ends_when_it_is_dropped() {
     let number = process.pid();
     assert!(process.is_running().unwrap());
     drop(process);
-    wait_for("the process ends", PATIENCE, || async {
-        Ok((!exists(number)).then_some(()))
-    })
-    .await
-    .unwrap();
-    let process = fleet
-        .spawn(
-            "speaker",
-            "sh",
-            &["-c", "echo $WORD; exit 3"],
-            &[("WORD", "hello")],
-        )
-        .unwrap();
+    wait_for("the process ends", PATIENCE, || async { Ok((!exists(number)).then_some(())) }).await.unwrap();
+    let process = fleet.spawn("speaker", "sh", &["-c", "echo $WORD; exit 3"], &[("WORD", "hello")]).unwrap();
     assert_eq!(process.wait(PATIENCE).await.unwrap().code, Some(3));
     assert_eq!(process.log().unwrap(), "hello\n");
 }
@@ -190,26 +114,15 @@ async fn a_pod_runs_on_the_real_node() {
     let fleet = fleet().await;
     let _logs = fleet.test("a_pod_runs_on_the_real_node");
     let host = fleet.host();
-    let pod = pod(
-        "speaker",
-        "echo hello from $HOSTNAME; sleep 1000",
-        &json!([]),
-    );
+    let pod = pod("speaker", "echo hello from $HOSTNAME; sleep 1000", &json!([]));
     host.apply(&pod.to_string()).await.unwrap();
     let log = wait_for("the pod speaks", PATIENCE, || async {
         let log = host.kubectl(&["logs", "speaker"]).await?;
         Ok((!log.is_empty()).then_some(log))
     });
     assert_eq!(log.await.unwrap(), "hello from speaker\n");
-    assert_eq!(
-        host.kubectl(&["exec", "speaker", "--", "id", "-u"])
-            .await
-            .unwrap(),
-        "0\n"
-    );
-    host.kubectl(&["delete", "pod", "speaker", "--now"])
-        .await
-        .unwrap();
+    assert_eq!(host.kubectl(&["exec", "speaker", "--", "id", "-u"]).await.unwrap(), "0\n");
+    host.kubectl(&["delete", "pod", "speaker", "--now"]).await.unwrap();
 }
 
 #[tokio::test]
@@ -232,19 +145,13 @@ async fn a_local_path_volume_is_written_and_removed() {
     let folder = member.local_path_folder();
     let written = wait_for("the pod's file is there", PATIENCE, || async {
         let volume = only_entry(&folder)?;
-        Ok(fs::read_to_string(volume.join("file"))
-            .ok()
-            .filter(|text| !text.is_empty()))
+        Ok(fs::read_to_string(volume.join("file")).ok().filter(|text| !text.is_empty()))
     });
     assert_eq!(written.await.unwrap(), "written\n");
-    member
-        .kubectl(&["delete", "pod", "writer", "--now"])
-        .await
-        .unwrap();
+    member.kubectl(&["delete", "pod", "writer", "--now"]).await.unwrap();
     member.kubectl(&["delete", "pvc", "data"]).await.unwrap();
-    let removed = wait_for("the volume is removed", PATIENCE, || async {
-        Ok((folder.read_dir()?.count() == 0).then_some(()))
-    });
+    let removed =
+        wait_for("the volume is removed", PATIENCE, || async { Ok((folder.read_dir()?.count() == 0).then_some(())) });
     removed.await.unwrap();
 }
 
@@ -253,31 +160,18 @@ async fn a_pod_is_bound_to_a_virtual_node() {
     let fleet = fleet().await;
     let _logs = fleet.test("a_pod_is_bound_to_a_virtual_node");
     let host = fleet.host();
-    let driver = NodeDriver {
-        name: "test.kosmos.csi.io",
-        node_id: "virtual/cluster38",
-        topology_keys: &["member"],
-    };
-    let node = host
-        .virtual_node("kosmos-cluster38", &[("member", "cluster38")], driver)
-        .await
-        .unwrap();
+    let driver = NodeDriver { name: "test.kosmos.csi.io", node_id: "virtual/cluster38", topology_keys: &["member"] };
+    let node = host.virtual_node("kosmos-cluster38", &[("member", "cluster38")], driver).await.unwrap();
     let mut pod = pod("bound", "sleep 1000", &json!([]));
     pod["spec"]["nodeSelector"] = json!({"member": "cluster38"});
     pod["spec"]["tolerations"] = json!([{"key": "kosmos.io/node", "operator": "Exists"}]);
     host.apply(&pod.to_string()).await.unwrap();
     let pods: Api<Pod> = Api::default_namespaced(host.client().await.unwrap());
     let bound = wait_for("the pod is bound", PATIENCE, || async {
-        Ok(pods
-            .get("bound")
-            .await?
-            .spec
-            .and_then(|spec| spec.node_name))
+        Ok(pods.get("bound").await?.spec.and_then(|spec| spec.node_name))
     });
     assert_eq!(bound.await.unwrap(), node.name());
-    host.kubectl(&["delete", "pod", "bound", "--force", "--grace-period=0"])
-        .await
-        .unwrap();
+    host.kubectl(&["delete", "pod", "bound", "--force", "--grace-period=0"]).await.unwrap();
     node.delete().await.unwrap();
 }
 
@@ -290,18 +184,8 @@ async fn a_failed_test_leaves_its_logs() {
         panic!("on purpose");
     }));
     assert!(failed.is_err());
-    let folder = guardian::profile_folder()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .join("test-logs")
-        .join(name);
-    for file in [
-        "host/kube-apiserver.log",
-        "cluster38/kubelet.log",
-        "host/events.txt",
-        "cluster38/objects.yaml",
-    ] {
+    let folder = guardian::profile_folder().unwrap().parent().unwrap().join("test-logs").join(name);
+    for file in ["host/kube-apiserver.log", "cluster38/kubelet.log", "host/events.txt", "cluster38/objects.yaml"] {
         let length = fs::metadata(folder.join(file)).unwrap().len();
         assert!(length > 0, "{file} is empty");
     }
@@ -311,28 +195,14 @@ async fn a_failed_test_leaves_its_logs() {
 #[tokio::test]
 async fn two_fleets_at_once_do_not_meet() {
     let one = fleet().await;
-    let other = Fleet::start(Spec {
-        members: 0,
-        nodes: false,
-    })
-    .await
-    .unwrap();
+    let other = Fleet::start(Spec { members: 0, nodes: false }).await.unwrap();
     let identity = async |fleet: &Fleet| {
         let namespaces: Api<Namespace> = Api::all(fleet.host().client().await.unwrap());
-        namespaces
-            .get("kube-system")
-            .await
-            .unwrap()
-            .metadata
-            .uid
-            .unwrap()
+        namespaces.get("kube-system").await.unwrap().metadata.uid.unwrap()
     };
     assert_ne!(identity(one).await, identity(&other).await);
     let commands = async |fleet: &Fleet| fleet.exec("ps", &["-e", "-o", "args"]).await.unwrap();
-    let (folder, foreign) = (
-        one.folder().to_str().unwrap(),
-        other.folder().to_str().unwrap(),
-    );
+    let (folder, foreign) = (one.folder().to_str().unwrap(), other.folder().to_str().unwrap());
     let (own, others) = (commands(one).await, commands(&other).await);
     assert!(own.contains(folder) && !own.contains(foreign));
     assert!(others.contains(foreign) && !others.contains(folder));
@@ -345,28 +215,15 @@ async fn two_fleets_at_once_do_not_meet() {
 #[tokio::test]
 async fn a_person_s_fleet_outlives_its_command() {
     let clusters = |arguments: &[&str]| {
-        let output = Command::new(guardian::program().unwrap())
-            .args(arguments)
-            .output()
-            .unwrap();
+        let output = Command::new(guardian::program().unwrap()).args(arguments).output().unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            output.status.success(),
-            "{printed}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
         printed
     };
     let name = format!("--name=test-{}", std::process::id());
     let up = clusters(&["up", "--members=0", "--no-nodes", &name]);
-    let kubeconfig = up
-        .lines()
-        .find(|line| line.trim().ends_with("/host/admin.kubeconfig"))
-        .unwrap()
-        .trim();
-    let client = clusters::kubernetes::client(Path::new(kubeconfig))
-        .await
-        .unwrap();
+    let kubeconfig = up.lines().find(|line| line.trim().ends_with("/host/admin.kubeconfig")).unwrap().trim();
+    let client = clusters::kubernetes::client(Path::new(kubeconfig)).await.unwrap();
     client.apiserver_version().await.unwrap();
     assert!(clusters(&["up", &name]).contains("up already"));
     assert!(clusters(&["down", &name]).contains("host/kube-apiserver"));
@@ -412,12 +269,8 @@ async fn a_killed_test_leaves_nothing() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(victim.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
-    let folder = lines
-        .find_map(|line| Some(line.split_once("folder=")?.1.to_owned()))
-        .unwrap();
+    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let folder = lines.find_map(|line| Some(line.split_once("folder=")?.1.to_owned())).unwrap();
     let folder = Path::new(&folder);
     let cgroups = || {
         let hierarchies = remains::cgroup_hierarchies().unwrap().into_iter();
@@ -431,9 +284,7 @@ async fn a_killed_test_leaves_nothing() {
     assert!(cgroups() > 0);
     victim.kill().unwrap();
     victim.wait().unwrap();
-    let ended = wait_for("nothing of the fleet is left", PATIENCE, || async {
-        Ok((!folder.exists()).then_some(()))
-    });
+    let ended = wait_for("nothing of the fleet is left", PATIENCE, || async { Ok((!folder.exists()).then_some(())) });
     ended.await.unwrap();
     assert_eq!(cgroups(), 0);
     assert_eq!(machine(), before);
@@ -448,36 +299,20 @@ async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
     let (guardian, owner) = Guardian::start(None).unwrap();
     let folder = guardian.started.folder;
     let cgroups = remains::cgroup_hierarchies().unwrap().into_iter();
-    let cgroups: Vec<_> = cgroups
-        .map(|hierarchy| hierarchy.join(remains::cgroup_name(&folder)))
-        .collect();
+    let cgroups: Vec<_> = cgroups.map(|hierarchy| hierarchy.join(remains::cgroup_name(&folder))).collect();
     for cgroup in &cgroups {
         fs::create_dir(cgroup).unwrap();
     }
     let image = folder.join("image");
     fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
-    let device = Command::new("losetup")
-        .args(["--find", "--show"])
-        .arg(&image)
-        .output()
-        .unwrap();
+    let device = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
     let device = String::from_utf8(device.stdout).unwrap();
-    let backing = Path::new("/sys/block")
-        .join(device.trim().trim_start_matches("/dev/"))
-        .join("loop/backing_file");
+    let backing = Path::new("/sys/block").join(device.trim().trim_start_matches("/dev/")).join("loop/backing_file");
     assert!(backing.exists());
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(owner.pid()),
-        nix::sys::signal::Signal::SIGKILL,
-    )
-    .unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(owner.pid()), nix::sys::signal::Signal::SIGKILL).unwrap();
     drop(owner);
     let first = guardian.started.init;
-    wait_for("the first process sees it", PATIENCE, || async {
-        Ok((!exists(first)).then_some(()))
-    })
-    .await
-    .unwrap();
+    wait_for("the first process sees it", PATIENCE, || async { Ok((!exists(first)).then_some(())) }).await.unwrap();
     assert!(folder.exists());
     drop(Guardian::start(None).unwrap());
     assert!(!folder.exists());
@@ -488,38 +323,18 @@ async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
 #[tokio::test]
 #[ignore = "killed by a_killed_test_leaves_nothing; alone it waits for the end of its input"]
 async fn victim_of_a_kill() {
-    let fleet = Fleet::start(Spec {
-        members: 0,
-        nodes: true,
-    })
-    .await
-    .unwrap();
+    let fleet = Fleet::start(Spec { members: 0, nodes: true }).await.unwrap();
     let host = fleet.host();
-    host.apply(&pod("orphan", "sleep 1000", &json!([])).to_string())
-        .await
-        .unwrap();
-    host.kubectl(&[
-        "wait",
-        "--for=condition=Ready",
-        "pod/orphan",
-        "--timeout=60s",
-    ])
-    .await
-    .unwrap();
+    host.apply(&pod("orphan", "sleep 1000", &json!([])).to_string()).await.unwrap();
+    host.kubectl(&["wait", "--for=condition=Ready", "pod/orphan", "--timeout=60s"]).await.unwrap();
     println!("folder={}", fleet.folder().display());
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
 /// A pod with busybox; its volumes are mounted at their names.
 fn pod(name: &str, command: &str, volumes: &Value) -> Value {
-    let names = volumes
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|volume| volume["name"].as_str().unwrap());
-    let mounts: Vec<Value> = names
-        .map(|name| json!({"name": name, "mountPath": format!("/{name}")}))
-        .collect();
+    let names = volumes.as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap());
+    let mounts: Vec<Value> = names.map(|name| json!({"name": name, "mountPath": format!("/{name}")})).collect();
     let container = json!({"name": "main", "image": BUSYBOX, "command": ["sh", "-c", command], "volumeMounts": mounts});
     json!({
         "apiVersion": "v1",
@@ -531,14 +346,8 @@ fn pod(name: &str, command: &str, volumes: &Value) -> Value {
 
 fn only_entry(folder: &Path) -> anyhow::Result<std::path::PathBuf> {
     let mut entries = folder.read_dir()?;
-    let first = entries
-        .next()
-        .ok_or_else(|| anyhow::anyhow!("{} is empty", folder.display()))?;
-    assert!(
-        entries.next().is_none(),
-        "{} holds more than one volume",
-        folder.display()
-    );
+    let first = entries.next().ok_or_else(|| anyhow::anyhow!("{} is empty", folder.display()))?;
+    assert!(entries.next().is_none(), "{} holds more than one volume", folder.display());
     Ok(first?.path())
 }
 
@@ -555,12 +364,7 @@ fn descendants(ancestor: u32) -> BTreeSet<i32> {
             .into_iter()
             .flatten()
             .filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok())
-            .flat_map(|children| {
-                children
-                    .split_whitespace()
-                    .map(|child| child.parse().unwrap())
-                    .collect::<Vec<_>>()
-            })
+            .flat_map(|children| children.split_whitespace().map(|child| child.parse().unwrap()).collect::<Vec<_>>())
             .collect();
         found.extend(&children);
         next.extend(children);

@@ -49,10 +49,7 @@ impl Cluster {
 
     pub async fn audit_since(&self, mark: AuditMark) -> Result<Vec<AuditEntry>> {
         let log = self.audit_log_to_fence().await?;
-        let lines = log
-            .get(mark.0..)
-            .context("the audit log is shorter than it was")?
-            .lines();
+        let lines = log.get(mark.0..).context("the audit log is shorter than it was")?.lines();
         let entries = lines.map(read_entry).collect::<Result<Vec<_>>>()?;
         let counts = |entry: &AuditEntry| {
             let begins = entry.verb == "watch" && entry.stage == "ResponseStarted";
@@ -67,18 +64,12 @@ impl Cluster {
         let number = FENCES.fetch_add(1, Ordering::Relaxed);
         let fence = format!("{FENCE}={}-{number}-", process::id());
         let request = http::Request::get(format!("/version?{fence}")).body(Vec::new())?;
-        self.client()
-            .await?
-            .request_text(request)
-            .await
-            .context("ask the API server its version")?;
+        self.client().await?.request_text(request).await.context("ask the API server its version")?;
         let path = self.folder().join("audit.log");
         let what = format!("the audit log of {} shows our request", self.name());
         wait_for(&what, PATIENCE, || async {
             let log = fs::read_to_string(&path).context("read the audit log")?;
-            let end = log
-                .find(&fence)
-                .and_then(|place| Some(place + log[place..].find('\n')? + 1));
+            let end = log.find(&fence).and_then(|place| Some(place + log[place..].find('\n')? + 1));
             Ok(end.map(|end| log[..end].to_owned()))
         })
         .await
@@ -87,13 +78,7 @@ impl Cluster {
 
 fn read_entry(line: &str) -> Result<AuditEntry> {
     let event: Value = serde_json::from_str(line).context("read an audit event")?;
-    let text = |path: &str| {
-        event
-            .pointer(path)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     Ok(AuditEntry {
         user: text("/user/username"),
         user_agent: text("/userAgent"),
@@ -103,10 +88,7 @@ fn read_entry(line: &str) -> Result<AuditEntry> {
         namespace: text("/objectRef/namespace"),
         name: text("/objectRef/name"),
         uri: text("/requestURI"),
-        code: event
-            .pointer("/responseStatus/code")
-            .and_then(Value::as_u64)
-            .unwrap_or_default(),
+        code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
         stage: text("/stage"),
     })
 }

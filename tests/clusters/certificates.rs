@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use k8s_openapi::ByteString;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use serde_json::{Value, json};
 
@@ -25,22 +24,13 @@ impl Authority {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::DigitalSignature,
-        ];
-        params
-            .distinguished_name
-            .push(DnType::CommonName, format!("{cluster}-ca"));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.distinguished_name.push(DnType::CommonName, format!("{cluster}-ca"));
         let certificate = params.self_signed(&key)?.pem();
         fs::write(folder.join("ca.crt"), &certificate)?;
         fs::write(folder.join("ca.key"), key.serialize_pem())?;
         let issuer = Issuer::new(params, key);
-        Ok(Self {
-            folder: folder.to_owned(),
-            certificate,
-            issuer,
-        })
+        Ok(Self { folder: folder.to_owned(), certificate, issuer })
     }
 
     /// A server's certificate, `<file>.crt` and `<file>.key`, for names and addresses.
@@ -54,9 +44,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
         if let Some(group) = group {
-            params
-                .distinguished_name
-                .push(DnType::OrganizationName, group);
+            params.distinguished_name.push(DnType::OrganizationName, group);
         }
         let (certificate, key) = self.sign(file, params)?;
         Ok(Credentials::Certificate { certificate, key })
@@ -72,10 +60,7 @@ impl Authority {
 
     fn sign(&self, file: &str, mut params: CertificateParams) -> Result<(String, String)> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ClientAuth,
-            ExtendedKeyUsagePurpose::ServerAuth,
-        ];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
         let key = key.serialize_pem();
@@ -96,12 +81,7 @@ pub enum Credentials {
 }
 
 /// A kubeconfig that needs no other file. JSON is YAML.
-pub fn kubeconfig(
-    cluster: &str,
-    server: &str,
-    authority: &str,
-    credentials: &Credentials,
-) -> Result<String> {
+pub fn kubeconfig(cluster: &str, server: &str, authority: &str, credentials: &Credentials) -> Result<String> {
     let user = match credentials {
         Credentials::Certificate { certificate, key } => json!({
             "client-certificate-data": encoded(certificate)?,

@@ -40,12 +40,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// A cluster with its folder, certificates and kubeconfigs, of which nothing runs yet.
-    pub(super) fn prepare(
-        name: &str,
-        place: Place,
-        guardian: &Guardian,
-        tools: &Arc<Tools>,
-    ) -> Result<Self> {
+    pub(super) fn prepare(name: &str, place: Place, guardian: &Guardian, tools: &Arc<Tools>) -> Result<Self> {
         let folder = guardian.started.folder.join(name);
         fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
         let cluster = Self {
@@ -83,26 +78,12 @@ impl Cluster {
     /// A kubeconfig, for use inside the fleet, with a token of this service account.
     pub async fn kubeconfig_for(&self, namespace: &str, account: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
-        let spec = TokenRequestSpec {
-            expiration_seconds: Some(ONE_DAY),
-            ..TokenRequestSpec::default()
-        };
-        let request = TokenRequest {
-            spec,
-            ..TokenRequest::default()
-        };
-        let answer = accounts
-            .create_token_request(account, &PostParams::default(), &request)
-            .await;
+        let spec = TokenRequestSpec { expiration_seconds: Some(ONE_DAY), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
         let answer = answer.with_context(|| format!("ask for a token of {namespace}/{account}"))?;
-        let token = Credentials::Token(
-            answer
-                .status
-                .context("a token request without an answer")?
-                .token,
-        );
-        let authority =
-            fs::read_to_string(self.folder.join("pki/ca.crt")).context("read the authority")?;
+        let token = Credentials::Token(answer.status.context("a token request without an answer")?.token);
+        let authority = fs::read_to_string(self.folder.join("pki/ca.crt")).context("read the authority")?;
         let server = format!("https://{BRIDGE_ADDRESS}:{}", self.place.api_port());
         kubeconfig(&self.name, &server, &authority, &token)
     }
@@ -134,18 +115,13 @@ impl Cluster {
     pub async fn stop(&self, process: &str) -> Result<()> {
         let what = format!("{process} of {} ends", self.name);
         self.signal(process, Signal::SIGKILL)?;
-        kubernetes::wait_for(&what, DEATH, || async {
-            Ok((!self.is_running(process)?).then_some(()))
-        })
-        .await
+        kubernetes::wait_for(&what, DEATH, || async { Ok((!self.is_running(process)?).then_some(())) }).await
     }
 
     /// Starts one that was stopped, with the flags it had. It need not be ready yet.
     pub fn start_again(&self, process: &str) -> Result<()> {
         let mut processes = self.processes();
-        let process = processes
-            .get_mut(process)
-            .with_context(|| format!("no {process} was started"))?;
+        let process = processes.get_mut(process).with_context(|| format!("no {process} was started"))?;
         ensure!(!process.is_running()?, "{} runs", process.name());
         process.start_again()
     }
@@ -158,21 +134,14 @@ impl Cluster {
             .spawn()
             .context("run kubectl")?;
         let mut input = child.stdin.take().context("kubectl has no input")?;
-        input
-            .write_all(objects.as_bytes())
-            .await
-            .context("give the objects to kubectl")?;
+        input.write_all(objects.as_bytes()).await.context("give the objects to kubectl")?;
         drop(input);
         told(&child.wait_with_output().await?, "kubectl apply").map(drop)
     }
 
     /// What kubectl prints.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let output = self
-            .kubectl_command(arguments)
-            .output()
-            .await
-            .context("run kubectl")?;
+        let output = self.kubectl_command(arguments).output().await.context("run kubectl")?;
         told(&output, &format!("kubectl {}", arguments.join(" ")))
     }
 
@@ -184,9 +153,7 @@ impl Cluster {
             .env("HOME", &self.guardian.started.folder) // for its cache
             .args(arguments)
             .kill_on_drop(true);
-        command
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command
     }
 
@@ -204,12 +171,7 @@ impl Cluster {
 
     /// Starts one of the pinned tools in the fleet's namespaces.
     pub(super) fn start(&self, tool: &str, arguments: Vec<String>) -> Result<()> {
-        self.start_in(
-            self.guardian.started.init,
-            tool,
-            &self.tools.path(tool),
-            arguments,
-        )
+        self.start_in(self.guardian.started.init, tool, &self.tools.path(tool), arguments)
     }
 
     pub(super) fn start_in(
@@ -248,43 +210,29 @@ impl Cluster {
         if self.is_running(process)? {
             return Ok(());
         }
-        let log =
-            fs::read_to_string(self.folder.join(format!("{process}.log"))).unwrap_or_default();
+        let log = fs::read_to_string(self.folder.join(format!("{process}.log"))).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let end = lines[lines.len().saturating_sub(5)..].join("\n");
-        bail!(
-            "{process} of {} has ended; its log's end:\n{end}",
-            self.name
-        )
+        bail!("{process} of {} has ended; its log's end:\n{end}", self.name)
     }
 
     pub(super) fn pid(&self, process: &str) -> Result<i32> {
         let processes = self.processes();
-        let process = processes
-            .get(process)
-            .with_context(|| format!("{} has no {process}", self.name))?;
+        let process = processes.get(process).with_context(|| format!("{} has no {process}", self.name))?;
         Ok(process.pid())
     }
 
     fn is_running(&self, process: &str) -> Result<bool> {
         let processes = self.processes();
-        processes
-            .get(process)
-            .with_context(|| format!("{} has no {process}", self.name))?
-            .is_running()
+        processes.get(process).with_context(|| format!("{} has no {process}", self.name))?.is_running()
     }
 
     fn signal(&self, process: &str, signal: Signal) -> Result<()> {
         let processes = self.processes();
-        processes
-            .get(process)
-            .with_context(|| format!("{} has no {process}", self.name))?
-            .signal(signal)
+        processes.get(process).with_context(|| format!("{} has no {process}", self.name))?.signal(signal)
     }
 
     fn processes(&self) -> MutexGuard<'_, BTreeMap<String, Process>> {
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

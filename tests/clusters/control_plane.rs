@@ -52,12 +52,7 @@ pub fn prepare(cluster: &Cluster, forwarded: u16) -> Result<()> {
     let authority = Authority::create(&cluster.folder().join("pki"), cluster.name())?;
     authority.token_keys()?;
     let service = cluster.place().first_service();
-    let names = [
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-    ];
+    let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
     let names = [&names[..], &["127.0.0.1", BRIDGE_ADDRESS, &service]].concat();
     authority.server("apiserver", &names)?;
     authority.client("front-proxy", "front-proxy", None)?;
@@ -75,11 +70,7 @@ pub fn prepare(cluster: &Cluster, forwarded: u16) -> Result<()> {
         write(&format!("{component}.kubeconfig"), &inside, &credentials)?;
     }
     let node = cluster.node_name();
-    let kubelet = authority.client(
-        "kubelet",
-        &format!("system:node:{node}"),
-        Some("system:nodes"),
-    )?;
+    let kubelet = authority.client("kubelet", &format!("system:node:{node}"), Some("system:nodes"))?;
     write("kubelet.kubeconfig", &inside, &kubelet)?;
     write_audit_policy(cluster)
 }
@@ -92,21 +83,14 @@ fn write_audit_policy(cluster: &Cluster) -> Result<()> {
         "omitStages": ["RequestReceived"],
         "rules": [{"level": "Metadata"}],
     });
-    fs::write(
-        cluster.folder().join("audit-policy.json"),
-        policy.to_string(),
-    )
-    .context("write the audit policy")
+    fs::write(cluster.folder().join("audit-policy.json"), policy.to_string()).context("write the audit policy")
 }
 
 pub async fn start(cluster: &Cluster) -> Result<()> {
     cluster.start("etcd", etcd_arguments(cluster))?;
     cluster.start(API_SERVER, api_server_arguments(cluster))?;
     ready(cluster).await?;
-    cluster.start(
-        "kube-controller-manager",
-        controller_manager_arguments(cluster),
-    )?;
+    cluster.start("kube-controller-manager", controller_manager_arguments(cluster))?;
     cluster.start("kube-scheduler", scheduler_arguments(cluster))?;
     default_account(cluster).await
 }
@@ -126,14 +110,8 @@ pub async fn ready(cluster: &Cluster) -> Result<()> {
 /// The controller-manager works once it has made the default service account, without which no pod can be made.
 async fn default_account(cluster: &Cluster) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client().await?, "default");
-    let what = format!(
-        "the controller-manager of {} has made the default account",
-        cluster.name()
-    );
-    wait_for(&what, PATIENCE, || async {
-        Ok(accounts.get_opt("default").await?.map(drop))
-    })
-    .await
+    let what = format!("the controller-manager of {} has made the default account", cluster.name());
+    wait_for(&what, PATIENCE, || async { Ok(accounts.get_opt("default").await?.map(drop)) }).await
 }
 
 fn etcd_arguments(cluster: &Cluster) -> Vec<String> {
@@ -200,11 +178,7 @@ fn controller_manager_arguments(cluster: &Cluster) -> Vec<String> {
         format!("--cluster-signing-cert-file={pki}/ca.crt"),
         format!("--cluster-signing-key-file={pki}/ca.key"),
     ];
-    [
-        component_arguments(cluster, "kube-controller-manager", 57),
-        own.to_vec(),
-    ]
-    .concat()
+    [component_arguments(cluster, "kube-controller-manager", 57), own.to_vec()].concat()
 }
 
 fn scheduler_arguments(cluster: &Cluster) -> Vec<String> {

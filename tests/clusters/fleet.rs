@@ -45,28 +45,15 @@ impl Fleet {
     }
 
     /// Starts a fleet, with a name if a person is to find it again, and tells how far it is.
-    pub async fn start_named(
-        spec: Spec,
-        name: Option<&str>,
-        progress: impl Fn(&str),
-    ) -> Result<Self> {
+    pub async fn start_named(spec: Spec, name: Option<&str>, progress: impl Fn(&str)) -> Result<Self> {
         let tools = Arc::new(tools()?);
         let (guardian, owner) = Guardian::start(name)?;
-        let prepare =
-            |(place, name): (u16, &str)| Cluster::prepare(name, Place(place), &guardian, &tools);
+        let prepare = |(place, name): (u16, &str)| Cluster::prepare(name, Place(place), &guardian, &tools);
         let members = (0..spec.members).map(|member| format!("cluster{}", FIRST_MEMBER + member));
-        let members = (2..)
-            .zip(members)
-            .map(|(place, name)| prepare((place, &name)));
+        let members = (2..).zip(members).map(|(place, name)| prepare((place, &name)));
         let members = members.collect::<Result<Vec<_>>>()?;
         let host = prepare((1, "host"))?;
-        let fleet = Self {
-            host,
-            members,
-            guardian,
-            tools,
-            _owner: owner,
-        };
+        let fleet = Self { host, members, guardian, tools, _owner: owner };
         if let Err(error) = fleet.run(spec.nodes, progress).await {
             let logs = logs::keep(&fleet, "start");
             return Err(error.context(format!("start a fleet (logs: {})", logs?.display())));
@@ -75,11 +62,7 @@ impl Fleet {
     }
 
     async fn run(&self, nodes: bool, progress: impl Fn(&str)) -> Result<()> {
-        let images = if nodes {
-            images(&self.tools)?
-        } else {
-            Vec::new()
-        };
+        let images = if nodes { images(&self.tools)? } else { Vec::new() };
         let begin = Instant::now();
         let tell = |what: String| {
             let seconds = begin.elapsed().as_secs_f32();
@@ -90,11 +73,7 @@ impl Fleet {
             tell(format!("{}: control plane ready", cluster.name()));
             if nodes {
                 node::start(cluster, &images).await?;
-                tell(format!(
-                    "{}: node {} ready",
-                    cluster.name(),
-                    cluster.node_name()
-                ));
+                tell(format!("{}: node {} ready", cluster.name(), cluster.node_name()));
             }
             anyhow::Ok(())
         }))
@@ -142,10 +121,7 @@ impl Fleet {
             name: name.to_owned(),
             program: program.as_ref().to_owned(),
             arguments: arguments.iter().map(ToString::to_string).collect(),
-            environment: environment
-                .iter()
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect(),
+            environment: environment.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             log: self.folder().join(format!("{name}.log")),
             namespaces_of: self.guardian.started.init,
         };
@@ -154,15 +130,12 @@ impl Fleet {
 
     /// Runs a command in the fleet's namespaces to its end and returns what it prints.
     pub async fn exec(&self, program: &str, arguments: &[&str]) -> Result<String> {
-        self.guardian
-            .exec(self.guardian.started.init, program, arguments)
-            .await
+        self.guardian.exec(self.guardian.started.init, program, arguments).await
     }
 
     /// A port on this machine's loopback that leads to an address in the fleet.
     pub fn forward(&self, address: &str) -> Result<u16> {
-        self.guardian
-            .forward(address.parse().context("read the address")?)
+        self.guardian.forward(address.parse().context("read the address")?)
     }
 
     /// Lets the fleet live on after this process.

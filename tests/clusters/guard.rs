@@ -50,16 +50,12 @@ pub fn guard(name: Option<&str>) -> Result<()> {
     let (folder, lock) = match remains::claim_folder(name) {
         Ok(claimed) => claimed,
         Err(error) => {
-            return greet(&Greeting::Failed {
-                reason: format!("{error:#}"),
-            });
+            return greet(&Greeting::Failed { reason: format!("{error:#}") });
         }
     };
     let result = run(&folder);
     if let Err(error) = &result {
-        greet(&Greeting::Failed {
-            reason: format!("{error:#}"),
-        })?;
+        greet(&Greeting::Failed { reason: format!("{error:#}") })?;
     }
     remains::remove(&folder)?;
     drop(lock);
@@ -68,21 +64,12 @@ pub fn guard(name: Option<&str>) -> Result<()> {
 
 fn run(folder: &Path) -> Result<()> {
     let (mut first, init) = start_namespaces()?;
-    let listener =
-        UnixListener::bind(folder.join(SOCKET)).context("listen on the guardian's socket")?;
+    let listener = UnixListener::bind(folder.join(SOCKET)).context("listen on the guardian's socket")?;
     let (notices, inbox) = channel();
-    let started = Started {
-        folder: folder.to_owned(),
-        init,
-        build: build(),
-    };
+    let started = Started { folder: folder.to_owned(), init, build: build() };
     greet(&Greeting::Ready(started.clone()))?;
     watch_owner(notices.clone());
-    let guardian = Arc::new(Guardian {
-        started,
-        processes: Mutex::default(),
-        notices,
-    });
+    let guardian = Arc::new(Guardian { started, processes: Mutex::default(), notices });
     thread::spawn(move || serve(&listener, &guardian));
     wait_for_end(&inbox);
     drop(first.stdin.take());
@@ -108,16 +95,11 @@ fn start_namespaces() -> Result<(Child, i32)> {
         .context("run unshare: is util-linux installed?")?;
     let mut line = String::new();
     if let Some(output) = first.stdout.take() {
-        BufReader::new(output)
-            .read_line(&mut line)
-            .context("read from the fleet's first process")?;
+        BufReader::new(output).read_line(&mut line).context("read from the fleet's first process")?;
     }
     if line.trim() != "ready" {
         let mut problem = String::new();
-        first
-            .stderr
-            .take()
-            .map(|mut errors| errors.read_to_string(&mut problem));
+        first.stderr.take().map(|mut errors| errors.read_to_string(&mut problem));
         bail!("make the fleet's namespaces (this needs root): {problem}");
     }
     let init = namespaces::child_of(first.id().cast_signed())?;
@@ -156,9 +138,7 @@ fn converse(connection: &UnixStream, guardian: &Guardian) -> Result<()> {
     let answer = serde_json::from_str(&line)
         .context("understand the request")
         .and_then(|request| guardian.answer(request))
-        .unwrap_or_else(|error| Answer::Failed {
-            reason: format!("{error:#}"),
-        });
+        .unwrap_or_else(|error| Answer::Failed { reason: format!("{error:#}") });
     let mut connection = connection;
     writeln!(connection, "{}", serde_json::to_string(&answer)?)?;
     Ok(())
@@ -169,9 +149,7 @@ impl Guardian {
         match request {
             Request::About => Ok(Answer::About(self.started.clone())),
             Request::Spawn(spawn) => self.spawn(spawn),
-            Request::Signal { process, signal } => {
-                self.find(process)?.signal(Signal::try_from(signal)?)
-            }
+            Request::Signal { process, signal } => self.find(process)?.signal(Signal::try_from(signal)?),
             Request::Status { process } => Ok(self.find(process)?.status()),
             Request::Forward { address } => {
                 let port = forward::forward(address, self.started.init)?;
@@ -189,16 +167,10 @@ impl Guardian {
         let name = spawn.name.clone();
         // In a thread that enters the namespaces and ends: it could start no further thread there.
         let home = self.started.folder.clone();
-        let child = thread::spawn(move || start(spawn, &home))
-            .join()
-            .ok()
-            .context("the starting thread panicked")??;
+        let child =
+            thread::spawn(move || start(spawn, &home)).join().ok().context("the starting thread panicked")??;
         let number = child.id().cast_signed();
-        let ward = Arc::new(Ward {
-            name,
-            number,
-            exit: Mutex::default(),
-        });
+        let ward = Arc::new(Ward { name, number, exit: Mutex::default() });
         let mut processes = self.lock();
         processes.retain(|old| old.number != number); // the number of a dead one may come again
         processes.push(Arc::clone(&ward));
@@ -207,41 +179,28 @@ impl Guardian {
     }
 
     fn find(&self, process: i32) -> Result<Arc<Ward>> {
-        let found = self
-            .lock()
-            .iter()
-            .find(|ward| ward.number == process)
-            .cloned();
+        let found = self.lock().iter().find(|ward| ward.number == process).cloned();
         found.with_context(|| format!("{process} is no process of this fleet"))
     }
 
     fn living(&self) -> Vec<String> {
         let processes = self.lock();
-        let living = processes
-            .iter()
-            .filter(|ward| matches!(ward.status(), Answer::Running));
+        let living = processes.iter().filter(|ward| matches!(ward.status(), Answer::Running));
         living.map(|ward| ward.name.clone()).collect()
     }
 
     fn notify(&self, notice: Notice, answer: Answer) -> Result<Answer> {
-        self.notices
-            .send(notice)
-            .context("the guardian is ending")?;
+        self.notices.send(notice).context("the guardian is ending")?;
         Ok(answer)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Ward>>> {
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn start(spawn: Spawn, home: &Path) -> Result<Child> {
-    let log = fs::File::options()
-        .create(true)
-        .append(true)
-        .open(&spawn.log);
+    let log = fs::File::options().create(true).append(true).open(&spawn.log);
     let log = log.with_context(|| format!("open {}", spawn.log.display()))?;
     let errors = log.try_clone().context("share the log")?;
     namespaces::enter(spawn.namespaces_of)?;
@@ -267,18 +226,14 @@ impl Ward {
     fn signal(&self, signal: Signal) -> Result<Answer> {
         let exit = self.lock();
         if exit.is_none() {
-            kill(Pid::from_raw(self.number), signal)
-                .with_context(|| format!("send {signal} to {}", self.name))?;
+            kill(Pid::from_raw(self.number), signal).with_context(|| format!("send {signal} to {}", self.name))?;
         }
         Ok(Answer::Done)
     }
 
     fn status(&self) -> Answer {
         match *self.lock() {
-            Some(exit) => Answer::Exited(Exit {
-                code: exit.code(),
-                signal: exit.signal(),
-            }),
+            Some(exit) => Answer::Exited(Exit { code: exit.code(), signal: exit.signal() }),
             None => Answer::Running,
         }
     }

@@ -41,22 +41,13 @@ impl Guardian {
             .stderr(Stdio::null())
             .spawn()
             .context("start the guardian")?;
-        let output = guardian
-            .stdout
-            .take()
-            .context("the guardian has no output")?;
+        let output = guardian.stdout.take().context("the guardian has no output")?;
         let owner = Owner { guardian };
         let mut line = String::new();
-        BufReader::new(output)
-            .read_line(&mut line)
-            .context("read the guardian's greeting")?;
+        BufReader::new(output).read_line(&mut line).context("read the guardian's greeting")?;
         match serde_json::from_str(&line).context("understand the guardian's greeting")? {
             Greeting::Ready(started) => {
-                ensure!(
-                    started.build == build(),
-                    "{} is of another build: {BUILD_IT}",
-                    program()?.display()
-                );
+                ensure!(started.build == build(), "{} is of another build: {BUILD_IT}", program()?.display());
                 Ok((Self { started }, owner))
             }
             Greeting::Failed { reason } => bail!(reason),
@@ -80,11 +71,7 @@ impl Guardian {
     }
 
     pub fn signal(&self, process: i32, signal: Signal) -> Result<()> {
-        self.ask(&Request::Signal {
-            process,
-            signal: signal as i32,
-        })
-        .map(drop)
+        self.ask(&Request::Signal { process, signal: signal as i32 }).map(drop)
     }
 
     /// How a process ended, if it has.
@@ -96,12 +83,7 @@ impl Guardian {
     }
 
     /// Runs a short command in the namespaces of a process to its end and returns what it prints.
-    pub async fn exec(
-        &self,
-        namespaces_of: i32,
-        program: &str,
-        arguments: &[&str],
-    ) -> Result<String> {
+    pub async fn exec(&self, namespaces_of: i32, program: &str, arguments: &[&str]) -> Result<String> {
         let output = tokio::process::Command::new("nsenter")
             .arg(format!("--target={namespaces_of}"))
             .args(["--mount", "--net", "--uts", "--ipc", "--pid", "--", program])
@@ -135,11 +117,7 @@ impl Guardian {
         let folder = &self.started.folder;
         let deadline = Instant::now() + PATIENCE;
         while folder.exists() {
-            ensure!(
-                Instant::now() < deadline,
-                "{} is still there after 30 s",
-                folder.display()
-            );
+            ensure!(Instant::now() < deadline, "{} is still there after 30 s", folder.display());
             thread::sleep(PAUSE);
         }
         Ok(processes)
@@ -163,17 +141,8 @@ impl Owner {
     fn end(&mut self) -> Result<()> {
         drop(self.guardian.stdin.take());
         let deadline = Instant::now() + PATIENCE;
-        while self
-            .guardian
-            .try_wait()
-            .context("wait for the guardian")?
-            .is_none()
-        {
-            ensure!(
-                Instant::now() < deadline,
-                "the fleet's guardian, process {}, does not end",
-                self.pid()
-            );
+        while self.guardian.try_wait().context("wait for the guardian")?.is_none() {
+            ensure!(Instant::now() < deadline, "the fleet's guardian, process {}, does not end", self.pid());
             thread::sleep(PAUSE);
         }
         Ok(())
@@ -190,17 +159,12 @@ impl Drop for Owner {
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
-const BUILD_IT: &str =
-    "run `cargo build --example clusters` with the same profile (`make test` does)";
+const BUILD_IT: &str = "run `cargo build --example clusters` with the same profile (`make test` does)";
 
 /// The program with the hidden commands `guard` and `init`: the example `clusters`, which cargo puts beside the tests.
 pub fn program() -> Result<PathBuf> {
     let program = profile_folder()?.join("examples/clusters");
-    ensure!(
-        program.exists(),
-        "{} is missing: {BUILD_IT}",
-        program.display()
-    );
+    ensure!(program.exists(), "{} is missing: {BUILD_IT}", program.display());
     Ok(program)
 }
 
@@ -208,18 +172,13 @@ pub fn program() -> Result<PathBuf> {
 pub fn profile_folder() -> Result<PathBuf> {
     let this = env::current_exe().context("find this program")?;
     let folder = this.parent().and_then(Path::parent);
-    Ok(folder
-        .context("this program lies outside of cargo's target folder")?
-        .to_owned())
+    Ok(folder.context("this program lies outside of cargo's target folder")?.to_owned())
 }
 
 fn ask(socket: &Path, request: &Request) -> Result<Answer> {
-    let mut connection =
-        UnixStream::connect(socket).context("reach the guardian: has the fleet ended?")?;
+    let mut connection = UnixStream::connect(socket).context("reach the guardian: has the fleet ended?")?;
     writeln!(connection, "{}", serde_json::to_string(request)?).context("ask the guardian")?;
     let mut line = String::new();
-    BufReader::new(connection)
-        .read_line(&mut line)
-        .context("hear the guardian's answer")?;
+    BufReader::new(connection).read_line(&mut line).context("hear the guardian's answer")?;
     serde_json::from_str(&line).context("understand the guardian's answer")
 }

@@ -35,6 +35,10 @@ struct Image {
 
 /// The archives to import into a node's containerd, packed when they are not in the cache yet.
 pub fn images(tools: &Tools) -> Result<Vec<PathBuf>> {
+    images_in(tools, &cache_folder()?.join("images"))
+}
+
+pub fn images_in(tools: &Tools, folder: &Path) -> Result<Vec<PathBuf>> {
     let pause = Image {
         name: "pause",
         reference: PAUSE,
@@ -46,34 +50,23 @@ pub fn images(tools: &Tools) -> Result<Vec<PathBuf>> {
     let busybox = Image {
         name: "busybox",
         reference: BUSYBOX,
-        program: packages::busybox()
-            .context("there is no static busybox: run clusters packages")?,
+        program: packages::busybox().context("there is no static busybox: run clusters packages")?,
         entrypoint: None,
         command: Some("sh"),
         fill: fill_busybox,
     };
-    let folder = cache_folder()?.join("images");
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    [pause, busybox]
-        .iter()
-        .map(|image| archive(image, &folder))
-        .collect()
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    [pause, busybox].iter().map(|image| archive(image, folder)).collect()
 }
 
 fn archive(image: &Image, folder: &Path) -> Result<PathBuf> {
     let program = &image.program;
     let content = fs::read(program).with_context(|| format!("read {}", program.display()))?;
-    let key = Sha256::new()
-        .chain_update(FORM)
-        .chain_update(content)
-        .finalize();
+    let key = Sha256::new().chain_update(FORM).chain_update(content).finalize();
     let path = folder.join(format!("{}-{}.tar", image.name, short(&key)));
     if !path.exists() {
-        let workshop = tempfile::Builder::new()
-            .prefix(".packing-")
-            .tempdir_in(folder)?;
-        let packed = pack(image, workshop.path())
-            .with_context(|| format!("pack the image {}", image.reference))?;
+        let workshop = tempfile::Builder::new().prefix(".packing-").tempdir_in(folder)?;
+        let packed = pack(image, workshop.path()).with_context(|| format!("pack the image {}", image.reference))?;
         fs::rename(packed, &path)?;
     }
     Ok(path)
@@ -100,24 +93,14 @@ fn pack(image: &Image, workshop: &Path) -> Result<PathBuf> {
     fs::write(workshop.join("config.json"), config.to_string())?;
     fs::write(workshop.join("manifest.json"), manifest.to_string())?;
     let packed = workshop.join("image.tar");
-    tar(
-        &packed,
-        workshop,
-        &["manifest.json", "config.json", "layer.tar"],
-    )?;
+    tar(&packed, workshop, &["manifest.json", "config.json", "layer.tar"])?;
     Ok(packed)
 }
 
 /// Owners, times and order are fixed, so that the same content is the same image everywhere.
 fn tar(output: &Path, folder: &Path, members: &[&str]) -> Result<()> {
     let run = Command::new("tar")
-        .args([
-            "--owner=0",
-            "--group=0",
-            "--numeric-owner",
-            "--mtime=@0",
-            "--sort=name",
-        ])
+        .args(["--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--sort=name"])
         .arg("-C")
         .arg(folder)
         .arg("-cf")
@@ -125,11 +108,7 @@ fn tar(output: &Path, folder: &Path, members: &[&str]) -> Result<()> {
         .args(members)
         .output()
         .context("run tar")?;
-    ensure!(
-        run.status.success(),
-        "tar: {}",
-        String::from_utf8_lossy(&run.stderr).trim()
-    );
+    ensure!(run.status.success(), "tar: {}", String::from_utf8_lossy(&run.stderr).trim());
     Ok(())
 }
 
@@ -138,19 +117,11 @@ fn fill_pause(root: &Path, program: &Path) -> Result<()> {
 }
 
 fn fill_busybox(root: &Path, program: &Path) -> Result<()> {
-    for (name, mode) in [
-        ("bin", 0o755),
-        ("etc", 0o755),
-        ("root", 0o700),
-        ("tmp", 0o1777),
-    ] {
+    for (name, mode) in [("bin", 0o755), ("etc", 0o755), ("root", 0o700), ("tmp", 0o1777)] {
         make_folder(&root.join(name), mode)?;
     }
     copy_program(program, &root.join("bin/busybox"))?;
-    let applets = Command::new(program)
-        .arg("--list")
-        .output()
-        .context("run busybox")?;
+    let applets = Command::new(program).arg("--list").output().context("run busybox")?;
     for applet in String::from_utf8_lossy(&applets.stdout).lines() {
         // The list names busybox too, and a link to itself would replace the program.
         if applet != "busybox" {

@@ -24,12 +24,7 @@ impl Cluster {
             "node": "DEFAULT_PATH_FOR_NON_LISTED_NODES",
             "paths": [format!("/var/lib/kubelet/{FOLDER}")],
         }]});
-        let objects = [
-            namespace(),
-            account(),
-            config_map(&config),
-            storage_class(class),
-        ];
+        let objects = [namespace(), account(), config_map(&config), storage_class(class)];
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         self.apply(&list.to_string()).await?;
         if self.alive(PROVISIONER).is_ok() {
@@ -44,10 +39,7 @@ impl Cluster {
             "start".to_owned(),
             format!("--kubeconfig={}", self.kubeconfig_inside().display()),
             format!("--config={}", write("local-path.json", &config)?),
-            format!(
-                "--helper-pod-file={}",
-                write("local-path-helper.json", &helper_pod())?
-            ),
+            format!("--helper-pod-file={}", write("local-path-helper.json", &helper_pod())?),
             format!("--helper-image={BUSYBOX}"),
             format!("--namespace={NAMESPACE}"),
             format!("--configmap-name={CONFIG_MAP}"),
@@ -84,8 +76,7 @@ fn config_map(config: &Value) -> Value {
 }
 
 fn helper_pod() -> Value {
-    let container =
-        json!({"name": "helper-pod", "image": BUSYBOX, "imagePullPolicy": "IfNotPresent"});
+    let container = json!({"name": "helper-pod", "image": BUSYBOX, "imagePullPolicy": "IfNotPresent"});
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

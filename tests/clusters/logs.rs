@@ -21,10 +21,7 @@ pub struct TestLogs<'fleet> {
 impl Fleet {
     /// Hold this during a test.
     pub fn test(&self, name: &str) -> TestLogs<'_> {
-        TestLogs {
-            fleet: self,
-            test: name.to_owned(),
-        }
+        TestLogs { fleet: self, test: name.to_owned() }
     }
 }
 
@@ -42,9 +39,7 @@ impl Drop for TestLogs<'_> {
 /// Copies the logs to `target/test-logs/<name>`.
 pub fn keep(fleet: &Fleet, name: &str) -> Result<PathBuf> {
     let profile = profile_folder()?;
-    let target = profile
-        .parent()
-        .context("cargo's target folder has no parent")?;
+    let target = profile.parent().context("cargo's target folder has no parent")?;
     let kept = target.join("test-logs").join(name);
     if kept.exists() {
         fs::remove_dir_all(&kept).with_context(|| format!("remove {}", kept.display()))?;
@@ -61,15 +56,8 @@ pub fn keep(fleet: &Fleet, name: &str) -> Result<PathBuf> {
 
 fn copy_logs(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
-    for entry in fs::read_dir(from)
-        .with_context(|| format!("list {}", from.display()))?
-        .flatten()
-    {
-        if entry
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "log")
-        {
+    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))?.flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "log") {
             fs::copy(entry.path(), to.join(entry.file_name())).context("copy a log")?;
         }
     }
@@ -106,8 +94,7 @@ fn describe(fleet: &Fleet, cluster: &Cluster, folder: &Path) -> Result<()> {
             .args(arguments)
             .output()
             .context("run kubectl")?;
-        fs::write(folder.join(file), [output.stdout, output.stderr].concat())
-            .context("write a dump")?;
+        fs::write(folder.join(file), [output.stdout, output.stderr].concat()).context("write a dump")?;
     }
     Ok(())
 }

@@ -67,24 +67,11 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Packages => packages::install(),
         Command::Build => tools_build::build(),
-        Command::Up {
-            name,
-            members,
-            no_nodes,
-        } => up(
-            &name,
-            Spec {
-                members,
-                nodes: !no_nodes,
-            },
-        ),
+        Command::Up { name, members, no_nodes } => up(&name, Spec { members, nodes: !no_nodes }),
         Command::Down { name } => person::down(&name),
         Command::Status { name } => person::status(&name),
         Command::Guard { name } => guard::guard(name.as_deref()),
-        Command::Init {
-            node: Some(name),
-            folder: Some(folder),
-        } => namespaces::first_process_of_node(&folder, &name),
+        Command::Init { node: Some(name), folder: Some(folder) } => namespaces::first_process_of_node(&folder, &name),
         Command::Init { .. } => namespaces::first_process_of_fleet(),
     }
 }

@@ -22,14 +22,7 @@ pub const BRIDGE: &str = "kosmos0";
 
 pub const UNSHARE_FLEET: &[&str] = &["--mount", "--net", "--pid", "--ipc"];
 pub const UNSHARE_NODE: &[&str] = &["--mount", "--net", "--pid", "--ipc", "--uts"];
-const UNSHARE_ALWAYS: &[&str] = &[
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
-    "--propagation",
-    "private",
-    "--",
-];
+const UNSHARE_ALWAYS: &[&str] = &["--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--"];
 
 /// The node's own folders: kept below the cluster's folder, so that they can be looked at from outside and vanish
 /// with it; seen in the node at the usual paths.
@@ -47,11 +40,7 @@ const NODE_SYSCTLS: &[&str] = &[
 
 /// The arguments of `unshare` that run a command as the first process of new namespaces.
 pub fn unshare_arguments(kinds: &[&str]) -> Vec<String> {
-    kinds
-        .iter()
-        .chain(UNSHARE_ALWAYS)
-        .map(ToString::to_string)
-        .collect()
+    kinds.iter().chain(UNSHARE_ALWAYS).map(ToString::to_string).collect()
 }
 
 /// Moves the calling thread, and the processes it starts, into the namespaces of a process. There is no way back:
@@ -85,29 +74,18 @@ pub fn child_of(process: i32) -> Result<i32> {
     let path = format!("/proc/{process}/task/{process}/children");
     let children = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     let first = children.split_whitespace().next();
-    first
-        .and_then(|child| child.parse().ok())
-        .with_context(|| format!("process {process} has no child"))
+    first.and_then(|child| child.parse().ok()).with_context(|| format!("process {process} has no child"))
 }
 
 /// The first process of a fleet: makes the network, then waits until the guardian is gone, in whatever way.
 pub fn first_process_of_fleet() -> Result<()> {
     ip(&["link", "set", "lo", "up"])?;
     ip(&["link", "add", BRIDGE, "type", "bridge"])?;
-    ip(&[
-        "address",
-        "add",
-        &format!("{BRIDGE_ADDRESS}/24"),
-        "dev",
-        BRIDGE,
-    ])?;
+    ip(&["address", "add", &format!("{BRIDGE_ADDRESS}/24"), "dev", BRIDGE])?;
     ip(&["link", "set", BRIDGE, "up"])?;
-    fs::write("/proc/sys/net/ipv4/ip_forward", "1")
-        .context("let packets pass between the fleet's nodes")?;
+    fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("let packets pass between the fleet's nodes")?;
     announce()?;
-    io::stdin()
-        .read_to_end(&mut Vec::new())
-        .context("wait for the guardian's end")?;
+    io::stdin().read_to_end(&mut Vec::new()).context("wait for the guardian's end")?;
     Ok(())
 }
 
@@ -150,16 +128,9 @@ fn bind(source: &Path, target: &Path) -> Result<()> {
 }
 
 fn ip(arguments: &[&str]) -> Result<()> {
-    let output = Command::new("ip")
-        .args(arguments)
-        .output()
-        .context("run ip: is iproute2 installed?")?;
+    let output = Command::new("ip").args(arguments).output().context("run ip: is iproute2 installed?")?;
     let problem = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "ip {}: {problem}",
-        arguments.join(" ")
-    );
+    ensure!(output.status.success(), "ip {}: {problem}", arguments.join(" "));
     Ok(())
 }
 
@@ -170,9 +141,7 @@ fn announce() -> Result<()> {
     deaths.thread_block().context("block SIGCHLD")?;
     thread::spawn(move || {
         while deaths.wait().is_ok() {
-            while waitpid(None, Some(WaitPidFlag::WNOHANG))
-                .is_ok_and(|status| status != WaitStatus::StillAlive)
-            {}
+            while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status != WaitStatus::StillAlive) {}
         }
     });
     writeln!(io::stdout(), "ready").context("say that the namespaces are ready")

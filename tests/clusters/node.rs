@@ -29,10 +29,7 @@ impl Cluster {
     }
 
     pub fn node_address(&self) -> Result<IpAddr> {
-        self.place()
-            .node_address()
-            .parse()
-            .context("read the node's address")
+        self.place().node_address().parse().context("read the node's address")
     }
 
     /// The node's `/var/lib/kubelet`, seen from outside. What is mounted in the node shows as an empty folder here.
@@ -42,9 +39,7 @@ impl Cluster {
 
     /// Runs a command in the node to its end and returns what it prints.
     pub async fn node_exec(&self, program: &str, arguments: &[&str]) -> Result<String> {
-        self.guardian()
-            .exec(self.node_init()?, program, arguments)
-            .await
+        self.guardian().exec(self.node_init()?, program, arguments).await
     }
 
     /// Starts a process in the node, with its log in the cluster's folder.
@@ -56,10 +51,7 @@ impl Cluster {
         environment: &[(&str, &str)],
     ) -> Result<Process> {
         let arguments = arguments.iter().map(ToString::to_string).collect();
-        let environment = environment
-            .iter()
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect();
+        let environment = environment.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         self.spawn_in(self.node_init()?, name, program, arguments, environment)
     }
 
@@ -80,21 +72,10 @@ pub async fn start(cluster: &Cluster, images: &[PathBuf]) -> Result<()> {
 
 async fn start_namespaces(cluster: &Cluster) -> Result<i32> {
     let mut arguments = unshare_arguments(UNSHARE_NODE);
-    let node = [
-        "init",
-        "--node",
-        &cluster.node_name(),
-        "--folder",
-        &cluster.folder().display().to_string(),
-    ];
+    let node = ["init", "--node", &cluster.node_name(), "--folder", &cluster.folder().display().to_string()];
     arguments.push(guardian::program()?.display().to_string());
     arguments.extend(node.map(str::to_owned));
-    cluster.start_in(
-        cluster.guardian().started.init,
-        HOLDER,
-        Path::new("unshare"),
-        arguments,
-    )?;
+    cluster.start_in(cluster.guardian().started.init, HOLDER, Path::new("unshare"), arguments)?;
     let log = cluster.folder().join(format!("{HOLDER}.log"));
     wait_for("the node's namespaces are ready", PATIENCE, || async {
         cluster.alive(HOLDER)?;
@@ -141,8 +122,7 @@ fn make_cgroups(cluster: &Cluster) -> Result<()> {
             delegate(&made)?;
             let parent = made.clone();
             made.push(part);
-            fs::create_dir_all(&made)
-                .with_context(|| format!("make the cgroup {}", made.display()))?;
+            fs::create_dir_all(&made).with_context(|| format!("make the cgroup {}", made.display()))?;
             inherit_processors(&parent, &made)?;
         }
         delegate(&made)?;
@@ -167,10 +147,7 @@ fn delegate(cgroup: &Path) -> Result<()> {
     let Ok(controllers) = fs::read_to_string(cgroup.join("cgroup.controllers")) else {
         return Ok(());
     };
-    let all: Vec<String> = controllers
-        .split_whitespace()
-        .map(|controller| format!("+{controller}"))
-        .collect();
+    let all: Vec<String> = controllers.split_whitespace().map(|controller| format!("+{controller}")).collect();
     fs::write(cgroup.join("cgroup.subtree_control"), all.join(" "))
         .with_context(|| format!("hand on the controllers of {}", cgroup.display()))
 }
@@ -178,27 +155,17 @@ fn delegate(cgroup: &Path) -> Result<()> {
 async fn start_containerd(cluster: &Cluster, init: i32, images: &[PathBuf]) -> Result<()> {
     let folder = cluster.folder().join("containerd");
     write_containerd_files(cluster, &folder)?;
-    let arguments = vec![
-        "--config".into(),
-        folder.join("config.toml").display().to_string(),
-    ];
+    let arguments = vec!["--config".into(), folder.join("config.toml").display().to_string()];
     cluster.start_in(init, "containerd", Path::new("containerd"), arguments)?;
     let what = format!("containerd of {} answers", cluster.name());
     wait_for(&what, PATIENCE, || async {
         cluster.alive("containerd")?;
-        cluster
-            .guardian()
-            .exec(init, "ctr", &["version"])
-            .await
-            .map(Some)
+        cluster.guardian().exec(init, "ctr", &["version"]).await.map(Some)
     })
     .await?;
     for image in images {
         let image = image.display().to_string();
-        cluster
-            .guardian()
-            .exec(init, "ctr", &["-n", "k8s.io", "images", "import", &image])
-            .await?;
+        cluster.guardian().exec(init, "ctr", &["-n", "k8s.io", "images", "import", &image]).await?;
     }
     Ok(())
 }
@@ -233,8 +200,7 @@ fn write_containerd_files(cluster: &Cluster, folder: &Path) -> Result<()> {
         "ipam": addresses});
     let ports = json!({"type": "portmap", "capabilities": {"portMappings": true}});
     let pods = json!({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge, ports]});
-    fs::write(network.join("10-pods.conflist"), pods.to_string())
-        .context("configure the pods' network")
+    fs::write(network.join("10-pods.conflist"), pods.to_string()).context("configure the pods' network")
 }
 
 fn start_kubelet(cluster: &Cluster, init: i32) -> Result<()> {
@@ -262,10 +228,7 @@ fn start_kubelet(cluster: &Cluster, init: i32) -> Result<()> {
     fs::write(&file, config.to_string()).context("configure the kubelet")?;
     let arguments = vec![
         format!("--config={}", file.display()),
-        format!(
-            "--kubeconfig={}",
-            folder.join("kubelet.kubeconfig").display()
-        ),
+        format!("--kubeconfig={}", folder.join("kubelet.kubeconfig").display()),
         format!("--hostname-override={}", cluster.node_name()),
         format!("--node-ip={}", cluster.place().node_address()),
     ];
@@ -279,12 +242,8 @@ pub async fn ready(cluster: &Cluster) -> Result<()> {
     wait_for(&what, PATIENCE, || async {
         cluster.alive("kubelet")?;
         let node = nodes.get_opt(&cluster.node_name()).await?;
-        let conditions = node
-            .and_then(|node| node.status?.conditions)
-            .unwrap_or_default();
-        let is_ready = conditions
-            .iter()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
+        let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
         Ok(is_ready.then_some(()))
     })
     .await

@@ -1,5 +1,6 @@
 //! What the test clusters need of the machine: Go, root, and programs of the distribution. Says all that is
 //! missing at once, each with the command that brings it, and installs the packages where apt-get can.
+#![expect(clippy::print_stdout, reason = "it speaks to a person")]
 
 use std::env;
 use std::fmt::Write as _;
@@ -50,25 +51,15 @@ pub fn prerequisites() -> Vec<Lacking> {
     }
     if !Uid::effective().is_root() {
         let remedy = "run the tests as root, with sudo for example".to_owned();
-        lacking.push(Lacking {
-            what: "root",
-            remedy,
-        });
+        lacking.push(Lacking { what: "root", remedy });
     }
-    lacking.extend(missing_packages().into_iter().map(|what| Lacking {
-        what,
-        remedy: remedy_for(what),
-    }));
+    lacking.extend(missing_packages().into_iter().map(|what| Lacking { what, remedy: remedy_for(what) }));
     lacking
 }
 
 /// The missing things, one to a line.
 pub fn list(lacking: &[Lacking]) -> String {
-    let width = lacking
-        .iter()
-        .map(|item| item.what.len())
-        .max()
-        .unwrap_or(0);
+    let width = lacking.iter().map(|item| item.what.len()).max().unwrap_or(0);
     let mut text = "missing on this machine:".to_owned();
     for item in lacking {
         let _ = write!(text, "\n  {:<width$}  {}", item.what, item.remedy);
@@ -92,11 +83,7 @@ pub fn install() -> Result<()> {
     arguments.extend(&missing);
     apt_get(&arguments)?;
     let still = missing_packages();
-    ensure!(
-        still.is_empty(),
-        "apt-get has installed {}, but their programs are not found",
-        still.join(", ")
-    );
+    ensure!(still.is_empty(), "apt-get has installed {}, but their programs are not found", still.join(", "));
     println!("installed {} packages", missing.len());
     Ok(())
 }
@@ -109,21 +96,12 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
         .output()
         .context("run apt-get")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "apt-get {}: {}\n{said}",
-        arguments.join(" "),
-        output.status
-    );
+    ensure!(output.status.success(), "apt-get {}: {}\n{said}", arguments.join(" "), output.status);
     Ok(())
 }
 
 fn missing_packages() -> Vec<&'static str> {
-    PACKAGES
-        .iter()
-        .filter(|(_, is_there)| !is_there())
-        .map(|(name, _)| *name)
-        .collect()
+    PACKAGES.iter().filter(|(_, is_there)| !is_there()).map(|(name, _)| *name).collect()
 }
 
 fn remedy_for(package: &str) -> String {
@@ -149,15 +127,9 @@ pub fn program(name: &str) -> Option<PathBuf> {
 
 /// The folder of the CNI plugins.
 pub fn cni_plugins() -> Option<PathBuf> {
-    let complete = |folder: &Path| {
-        ["bridge", "host-local", "loopback"]
-            .iter()
-            .all(|plugin| folder.join(plugin).is_file())
-    };
-    CNI_FOLDERS
-        .map(PathBuf::from)
-        .into_iter()
-        .find(|folder| complete(folder))
+    let complete =
+        |folder: &Path| ["bridge", "host-local", "loopback"].iter().all(|plugin| folder.join(plugin).is_file());
+    CNI_FOLDERS.map(PathBuf::from).into_iter().find(|folder| complete(folder))
 }
 
 /// A busybox that runs in an image of its own, where there are no shared libraries.
@@ -169,10 +141,7 @@ pub fn busybox() -> Option<PathBuf> {
 fn wants_loader(file: &[u8]) -> bool {
     let number = |at: usize, width: usize| {
         let bytes = file.get(at..at + width).unwrap_or_default();
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+        bytes.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte))
     };
     let (start, size, count) = (number(32, 8), number(54, 2), number(56, 2));
     (0..count).any(|place| number(start + place * size, 4) == 3)

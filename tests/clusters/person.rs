@@ -16,10 +16,7 @@ pub async fn up(name: &str, spec: Spec) -> Result<()> {
         return tell(name, &folder);
     }
     let clusters = spec.members + 1;
-    println!(
-        "starting {clusters} clusters{}",
-        if spec.nodes { " with a node each" } else { "" }
-    );
+    println!("starting {clusters} clusters{}", if spec.nodes { " with a node each" } else { "" });
     let fleet = Fleet::start_named(spec, Some(name), |progress| println!("  {progress}")).await?;
     if spec.nodes {
         for member in fleet.members() {
@@ -33,10 +30,7 @@ pub async fn up(name: &str, spec: Spec) -> Result<()> {
     println!("\ntry:");
     let [host, member] = ["host", "cluster38"].map(|name| kubeconfig(&folder, name));
     println!("  {} --kubeconfig {host} get namespaces", kubectl.display());
-    println!(
-        "  {} --kubeconfig {member} get nodes,storageclasses",
-        kubectl.display()
-    );
+    println!("  {} --kubeconfig {member} get nodes,storageclasses", kubectl.display());
     println!("  make clusters-down");
     Ok(())
 }
@@ -48,10 +42,7 @@ pub fn down(name: &str) -> Result<()> {
         return Ok(());
     }
     let Ok(guardian) = Guardian::find(&folder) else {
-        bail!(
-            "{} is left of a fleet whose guardian is gone: the next fleet to start removes it",
-            folder.display()
-        );
+        bail!("{} is left of a fleet whose guardian is gone: the next fleet to start removes it", folder.display());
     };
     let processes = guardian.end()?;
     println!("ended the fleet {name}: {} processes", processes.len());
@@ -73,25 +64,14 @@ pub fn status(name: &str) -> Result<()> {
 
 fn tell(name: &str, folder: &Path) -> Result<()> {
     println!("kubeconfigs of the fleet {name}:");
-    for entry in folder
-        .read_dir()
-        .context("list the fleet's clusters")?
-        .flatten()
-    {
+    for entry in folder.read_dir().context("list the fleet's clusters")?.flatten() {
         if entry.path().join("admin.kubeconfig").exists() {
-            println!(
-                "  {}",
-                kubeconfig(folder, &entry.file_name().to_string_lossy())
-            );
+            println!("  {}", kubeconfig(folder, &entry.file_name().to_string_lossy()));
         }
     }
     Ok(())
 }
 
 fn kubeconfig(folder: &Path, cluster: &str) -> String {
-    folder
-        .join(cluster)
-        .join("admin.kubeconfig")
-        .display()
-        .to_string()
+    folder.join(cluster).join("admin.kubeconfig").display().to_string()
 }

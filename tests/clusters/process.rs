@@ -22,11 +22,7 @@ pub struct Process {
 impl Process {
     pub fn start(guardian: &Guardian, spawn: Spawn) -> Result<Self> {
         let number = guardian.spawn(&spawn)?;
-        Ok(Self {
-            guardian: guardian.clone(),
-            spawn,
-            number,
-        })
+        Ok(Self { guardian: guardian.clone(), spawn, number })
     }
 
     /// The same command once more, after its end.
@@ -70,10 +66,7 @@ impl Process {
 
     pub async fn wait(&self, deadline: Duration) -> Result<Exit> {
         let what = format!("{} ends", self.spawn.name);
-        wait_for(&what, deadline, || async {
-            self.guardian.status(self.number)
-        })
-        .await
+        wait_for(&what, deadline, || async { self.guardian.status(self.number) }).await
     }
 
     pub fn log_path(&self) -> PathBuf {
@@ -81,8 +74,7 @@ impl Process {
     }
 
     pub fn log(&self) -> Result<String> {
-        let log = fs::read(&self.spawn.log)
-            .with_context(|| format!("read {}", self.spawn.log.display()))?;
+        let log = fs::read(&self.spawn.log).with_context(|| format!("read {}", self.spawn.log.display()))?;
         Ok(String::from_utf8_lossy(&log).into_owned())
     }
 }
@@ -97,10 +89,6 @@ impl Drop for Process {
 pub fn told(output: &Output, command: &str) -> Result<String> {
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "{command}: {}: {printed}{errors}",
-        output.status
-    );
+    ensure!(output.status.success(), "{command}: {}: {printed}{errors}", output.status);
     Ok(printed)
 }

@@ -1,5 +1,6 @@
 //! Runs a command that takes minutes and lets a person see that it lives: on a terminal one line that counts the
 //! seconds, elsewhere a line every half minute. What the command says goes to a log, shown when it fails.
+#![expect(clippy::print_stdout, reason = "it speaks to a person")]
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -19,9 +20,7 @@ pub fn run(label: &str, mut command: Command, log: &Path) -> Result<Duration> {
     let file = File::create(log).with_context(|| format!("create {}", log.display()))?;
     command.stdout(file.try_clone()?).stderr(file);
     let start = Instant::now();
-    let child = command
-        .spawn()
-        .with_context(|| format!("start {command:?}"))?;
+    let child = command.spawn().with_context(|| format!("start {command:?}"))?;
     let status = watch(label, child, start)?;
     let took = start.elapsed();
     if !status.success() {

@@ -75,12 +75,7 @@ pub struct Exit {
 /// A test and the guardian's program are built apart; this tells whether they were built from the same sources.
 pub fn build() -> u64 {
     let mut hasher = DefaultHasher::new();
-    [
-        include_str!("protocol.rs"),
-        include_str!("guard.rs"),
-        include_str!("namespaces.rs"),
-        include_str!("remains.rs"),
-    ]
-    .hash(&mut hasher);
+    [include_str!("protocol.rs"), include_str!("guard.rs"), include_str!("namespaces.rs"), include_str!("remains.rs")]
+        .hash(&mut hasher);
     hasher.finish()
 }

@@ -17,21 +17,15 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// Fleets whose guardian died without cleaning up are removed first.
 pub fn claim_folder(name: Option<&str>) -> Result<(PathBuf, File)> {
     let parent = env::temp_dir();
-    let one_at_a_time =
-        File::open(&parent).with_context(|| format!("open {}", parent.display()))?;
+    let one_at_a_time = File::open(&parent).with_context(|| format!("open {}", parent.display()))?;
     one_at_a_time.lock().context("lock the temp folder")?;
     sweep(&parent)?;
     let folder = match name {
         Some(name) => named_folder(name),
-        None => tempfile::Builder::new()
-            .prefix(PREFIX)
-            .tempdir_in(&parent)
-            .context("make the fleet's folder")?
-            .keep(),
+        None => tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent).context("make the fleet's folder")?.keep(),
     };
     if name.is_some() {
-        fs::create_dir(&folder)
-            .with_context(|| format!("make {}: is that fleet up already?", folder.display()))?;
+        fs::create_dir(&folder).with_context(|| format!("make {}: is that fleet up already?", folder.display()))?;
     }
     let lock = File::open(&folder).context("open the fleet's folder")?;
     lock.lock().context("lock the fleet's folder")?;
@@ -45,11 +39,7 @@ pub fn named_folder(name: &str) -> PathBuf {
 
 /// The name of a fleet's cgroup in every hierarchy: that of its folder.
 pub fn cgroup_name(folder: &Path) -> String {
-    folder
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Every hierarchy of version 1, or the single one of version 2.
@@ -59,24 +49,17 @@ pub fn cgroup_hierarchies() -> Result<Vec<PathBuf>> {
         return Ok(vec![root]);
     }
     let entries = fs::read_dir(&root).context("list the cgroup hierarchies")?;
-    let mut hierarchies: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
+    let mut hierarchies: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     hierarchies.retain(|path| path.is_dir());
     Ok(hierarchies)
 }
 
 fn sweep(parent: &Path) -> Result<()> {
-    for entry in fs::read_dir(parent)
-        .context("list the temp folder")?
-        .flatten()
-    {
-        let is_fleet =
-            entry.file_name().to_string_lossy().starts_with(PREFIX) && entry.path().is_dir();
+    for entry in fs::read_dir(parent).context("list the temp folder")?.flatten() {
+        let is_fleet = entry.file_name().to_string_lossy().starts_with(PREFIX) && entry.path().is_dir();
         let unlocked = || File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
         if is_fleet && unlocked() {
-            remove(&entry.path())
-                .with_context(|| format!("remove the dead fleet {}", entry.path().display()))?;
+            remove(&entry.path()).with_context(|| format!("remove the dead fleet {}", entry.path().display()))?;
         }
     }
     Ok(())
@@ -97,15 +80,10 @@ fn detach_loop_devices(folder: &Path) -> Result<()> {
         return Ok(());
     };
     for device in devices.flatten() {
-        let backing =
-            fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+        let backing = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
         if Path::new(backing.trim()).starts_with(folder) {
             let path = Path::new("/dev").join(device.file_name());
-            Command::new("losetup")
-                .arg("-d")
-                .arg(path)
-                .status()
-                .context("run losetup")?;
+            Command::new("losetup").arg("-d").arg(path).status().context("run losetup")?;
         }
     }
     Ok(())
@@ -119,8 +97,7 @@ fn remove_cgroup(cgroup: &Path) -> Result<()> {
         remove_cgroup(&child.path())?;
     }
     // A cgroup stays busy for a moment after its last process.
-    patiently(|| fs::remove_dir(cgroup))
-        .with_context(|| format!("remove the cgroup {}", cgroup.display()))
+    patiently(|| fs::remove_dir(cgroup)).with_context(|| format!("remove the cgroup {}", cgroup.display()))
 }
 
 fn patiently(remove: impl Fn() -> std::io::Result<()>) -> std::io::Result<()> {

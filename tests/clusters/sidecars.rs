@@ -12,12 +12,7 @@ use super::process::Process;
 impl Fleet {
     /// external-provisioner for the driver at this socket.
     pub fn provisioner(&self, cluster: &Cluster, socket: &Path, extra: &[&str]) -> Result<Process> {
-        self.sidecar(
-            cluster,
-            "csi-provisioner",
-            Some(socket),
-            &[&["--extra-create-metadata"], extra].concat(),
-        )
+        self.sidecar(cluster, "csi-provisioner", Some(socket), &[&["--extra-create-metadata"], extra].concat())
     }
 
     pub fn attacher(&self, cluster: &Cluster, socket: &Path, extra: &[&str]) -> Result<Process> {
@@ -30,12 +25,7 @@ impl Fleet {
 
     /// Needs `Cluster::install_snapshot_crds`, as the controller does.
     pub fn snapshotter(&self, cluster: &Cluster, socket: &Path, extra: &[&str]) -> Result<Process> {
-        self.sidecar(
-            cluster,
-            "csi-snapshotter",
-            Some(socket),
-            &[&["--extra-create-metadata"], extra].concat(),
-        )
+        self.sidecar(cluster, "csi-snapshotter", Some(socket), &[&["--extra-create-metadata"], extra].concat())
     }
 
     /// One per cluster, whatever the drivers.
@@ -43,28 +33,14 @@ impl Fleet {
         self.sidecar(cluster, "snapshot-controller", None, extra)
     }
 
-    fn sidecar(
-        &self,
-        cluster: &Cluster,
-        tool: &str,
-        socket: Option<&Path>,
-        extra: &[&str],
-    ) -> Result<Process> {
-        let mut arguments = vec![format!(
-            "--kubeconfig={}",
-            cluster.kubeconfig_inside().display()
-        )];
+    fn sidecar(&self, cluster: &Cluster, tool: &str, socket: Option<&Path>, extra: &[&str]) -> Result<Process> {
+        let mut arguments = vec![format!("--kubeconfig={}", cluster.kubeconfig_inside().display())];
         arguments.extend(socket.map(|socket| format!("--csi-address={}", socket.display())));
         arguments.extend(extra.iter().map(ToString::to_string));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let name = format!("{}-{tool}", cluster.name());
         // The provisioner keeps its CSIStorageCapacity objects in this namespace.
-        self.spawn(
-            &name,
-            self.tools().path(tool),
-            &arguments,
-            &[("NAMESPACE", "kube-system")],
-        )
+        self.spawn(&name, self.tools().path(tool), &arguments, &[("NAMESPACE", "kube-system")])
     }
 }
 
@@ -74,12 +50,9 @@ impl Cluster {
         let files = self.tools().snapshot_crds()?;
         let files: Vec<&str> = files.iter().filter_map(|file| file.to_str()).collect();
         let files: Vec<&str> = files.into_iter().flat_map(|file| ["-f", file]).collect();
-        self.kubectl(&[&["apply", "--server-side"], &files[..]].concat())
-            .await?;
+        self.kubectl(&[&["apply", "--server-side"], &files[..]].concat()).await?;
         let established = ["wait", "--for=condition=Established", "--timeout=30s"];
         let waited = self.kubectl(&[&established[..], &files[..]].concat()).await;
-        waited
-            .context("wait until the snapshot definitions are served")
-            .map(drop)
+        waited.context("wait until the snapshot definitions are served").map(drop)
     }
 }

@@ -47,12 +47,7 @@ pub fn tools() -> Result<Tools> {
         let names: Vec<_> = missing.iter().map(|build| build.tool.name).collect();
         bail!("run make tools: not built yet: {}", names.join(", "));
     }
-    Ok(Tools {
-        builds: builds
-            .into_iter()
-            .map(|build| (build.tool.name, build))
-            .collect(),
-    })
+    Ok(Tools { builds: builds.into_iter().map(|build| (build.tool.name, build)).collect() })
 }
 
 impl Tools {
@@ -76,11 +71,8 @@ impl Tools {
     pub fn snapshot_crds(&self) -> Result<Vec<PathBuf>> {
         let build = self.builds.get(SNAPSHOT_CRDS.0);
         let folder = build.context("no tool carries the CRDs")?.crds();
-        let entries =
-            fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-        let mut files = entries
-            .map(|entry| Ok(entry?.path()))
-            .collect::<Result<Vec<_>>>()?;
+        let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
+        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
         files.sort();
         ensure!(!files.is_empty(), "{} holds no CRD", folder.display());
         Ok(files)
@@ -98,20 +90,13 @@ impl Tools {
 pub fn planned() -> Result<Vec<Build>> {
     let folder = cache_folder()?.join("tools");
     let go_version = go_version(&TOOLS[0].wrapper_folder())?;
-    TOOLS
-        .iter()
-        .map(|tool| plan(tool, &folder, &go_version))
-        .collect()
+    TOOLS.iter().map(|tool| plan(tool, &folder, &go_version)).collect()
 }
 
 fn plan(tool: &'static Tool, folder: &Path, go_version: &str) -> Result<Build> {
     let version = tool.version()?;
     let folder = folder.join(tool.key(&version, go_version)?);
-    Ok(Build {
-        tool,
-        version,
-        folder,
-    })
+    Ok(Build { tool, version, folder })
 }
 
 /// Outside the checkout, so that `git clean` costs no build and worktrees share.
@@ -122,11 +107,7 @@ pub fn cache_folder() -> Result<PathBuf> {
         .or_else(|| set("XDG_CACHE_HOME").map(|cache| Path::new(&cache).join("kosmos-csi")))
         .or_else(|| set("HOME").map(|home| Path::new(&home).join(".cache/kosmos-csi")))
         .ok_or_else(|| anyhow!("no place for a cache: set KOSMOS_CSI_CACHE or HOME"))?;
-    ensure!(
-        folder.is_absolute(),
-        "the cache folder {} is not an absolute path",
-        folder.display()
-    );
+    ensure!(folder.is_absolute(), "the cache folder {} is not an absolute path", folder.display());
     Ok(folder)
 }
 
@@ -137,21 +118,13 @@ fn go_version(wrapper: &Path) -> Result<String> {
         .output()
         .context("cannot run go: install it, see https://go.dev/doc/install")?;
     let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "go env GOVERSION: {}",
-        error.trim()
-    );
+    ensure!(output.status.success(), "go env GOVERSION: {}", error.trim());
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// The go command, deaf to what the user's environment says about flags and workspaces.
 pub fn go(wrapper: &Path) -> Command {
     let mut command = Command::new("go");
-    command
-        .current_dir(wrapper)
-        .env("CGO_ENABLED", "0")
-        .env("GOFLAGS", "")
-        .env("GOWORK", "off");
+    command.current_dir(wrapper).env("CGO_ENABLED", "0").env("GOFLAGS", "").env("GOWORK", "off");
     command
 }

@@ -2,6 +2,7 @@
 //!
 //! A build happens under a temporary name and gets its own in one rename, so a killed one leaves nothing that
 //! could be taken for a tool. A lock lets one process build at a time.
+#![expect(clippy::print_stdout, reason = "it speaks to a person")]
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -23,10 +24,7 @@ pub fn build() -> Result<()> {
     if !lacking.is_empty() {
         println!("{}", packages::list(&lacking));
     }
-    ensure!(
-        packages::program("go").is_some(),
-        "nothing can be built without go"
-    );
+    ensure!(packages::program("go").is_some(), "nothing can be built without go");
     let folder = cache_folder()?.join("tools");
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let _lock = lock(&folder)?;
@@ -34,13 +32,7 @@ pub fn build() -> Result<()> {
     let builds = planned()?;
     let missing: Vec<_> = builds.iter().filter(|build| !build.exists()).collect();
     for (place, build) in missing.iter().enumerate() {
-        let label = format!(
-            "[{}/{}] {} {}",
-            place + 1,
-            missing.len(),
-            build.tool.name,
-            build.version
-        );
+        let label = format!("[{}/{}] {} {}", place + 1, missing.len(), build.tool.name, build.version);
         make(build, &folder, &label)?;
     }
     if !missing.is_empty() {
@@ -59,8 +51,7 @@ fn lock(folder: &Path) -> Result<File> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             println!("another build is running: waiting for it");
-            file.lock()
-                .with_context(|| format!("lock {}", path.display()))?;
+            file.lock().with_context(|| format!("lock {}", path.display()))?;
         }
         Err(TryLockError::Error(error)) => {
             return Err(error).with_context(|| format!("lock {}", path.display()));
@@ -86,17 +77,13 @@ fn make(build: &Build, folder: &Path, label: &str) -> Result<Duration> {
     let binaries = unfinished.join("bin");
     fs::create_dir_all(&binaries).with_context(|| format!("create {}", binaries.display()))?;
     let mut command = go(&build.tool.wrapper_folder());
-    command
-        .args(["build", "-o"])
-        .arg(output(build, &binaries))
-        .args(build.tool.arguments(&build.version));
+    command.args(["build", "-o"]).arg(output(build, &binaries)).args(build.tool.arguments(&build.version));
     let log = folder.join(format!("{}.log", build.tool.name));
     let took = progress::run(label, command, &log)?;
     if build.tool.name == SNAPSHOT_CRDS.0 {
         keep_crds(build, &unfinished)?;
     }
-    fs::rename(&unfinished, &build.folder)
-        .with_context(|| format!("rename to {}", build.folder.display()))?;
+    fs::rename(&unfinished, &build.folder).with_context(|| format!("rename to {}", build.folder.display()))?;
     Ok(took)
 }
 
@@ -115,16 +102,9 @@ fn keep_crds(build: &Build, unfinished: &Path) -> Result<()> {
         .output()
         .context("run go list")?;
     let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "go list {}: {error}",
-        SNAPSHOT_CRDS.1
-    );
+    ensure!(output.status.success(), "go list {}: {error}", SNAPSHOT_CRDS.1);
     let module = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let (from, to) = (
-        Path::new(&module).join("config/crd"),
-        unfinished.join("crd"),
-    );
+    let (from, to) = (Path::new(&module).join("config/crd"), unfinished.join("crd"));
     fs::create_dir_all(&to)?;
     for entry in fs::read_dir(&from).with_context(|| format!("read {}", from.display()))? {
         let name = entry?.file_name();
@@ -140,8 +120,7 @@ fn print_table(builds: &[Build]) -> Result<()> {
     for build in builds {
         for name in build.tool.binaries {
             let path = build.binary(name);
-            let metadata =
-                fs::metadata(&path).with_context(|| format!("find {}", path.display()))?;
+            let metadata = fs::metadata(&path).with_context(|| format!("find {}", path.display()))?;
             let megabytes = metadata.len().div_ceil(1_000_000);
             println!("{name:<24} {:<8} {megabytes:>4} MB", build.version);
         }

@@ -55,10 +55,8 @@ pub const TOOLS: [Tool; 10] = [
 ];
 
 /// The module that carries the snapshot CRDs, and the tool whose build keeps a copy of them.
-pub const SNAPSHOT_CRDS: (&str, &str) = (
-    "external-snapshotter",
-    "github.com/kubernetes-csi/external-snapshotter/client/v8",
-);
+pub const SNAPSHOT_CRDS: (&str, &str) =
+    ("external-snapshotter", "github.com/kubernetes-csi/external-snapshotter/client/v8");
 
 const fn tool(
     name: &'static str,
@@ -67,20 +65,12 @@ const fn tool(
     module: &'static str,
     binaries: &'static [&'static str],
 ) -> Tool {
-    Tool {
-        name,
-        wrapper,
-        module,
-        layout,
-        binaries,
-    }
+    Tool { name, wrapper, module, layout, binaries }
 }
 
 impl Tool {
     pub fn wrapper_folder(&self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/clusters/tools")
-            .join(self.wrapper)
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clusters/tools").join(self.wrapper)
     }
 
     /// The version that the wrapper's go.mod pins; the project's own programs have none.
@@ -92,9 +82,7 @@ impl Tool {
 
     /// What follows `go build -o <output>`.
     pub fn arguments(&self, version: &str) -> Vec<String> {
-        let mut arguments = ["-trimpath", "-buildvcs=false", "-ldflags"]
-            .map(str::to_owned)
-            .to_vec();
+        let mut arguments = ["-trimpath", "-buildvcs=false", "-ldflags"].map(str::to_owned).to_vec();
         arguments.push(format!("-s -w{}", self.stamp(version)));
         arguments.extend(self.binaries.iter().map(|binary| self.package(binary)));
         arguments
@@ -135,11 +123,7 @@ impl Tool {
             feed(&mut hash, argument.as_bytes());
         }
         feed(&mut hash, go_version.as_bytes());
-        Ok(format!(
-            "{}-{version}-{}",
-            self.name,
-            short(&hash.finalize())
-        ))
+        Ok(format!("{}-{version}-{}", self.name, short(&hash.finalize())))
     }
 }
 
@@ -159,9 +143,7 @@ pub fn short(digest: &[u8]) -> String {
 
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
-    let mut files = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<_>>>()?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     files.sort();
     Ok(files)
 }

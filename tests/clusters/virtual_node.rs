@@ -51,21 +51,11 @@ impl Cluster {
         beat(&client, name).await?;
         let nodes: Api<Node> = Api::all(client.clone());
         let status = Patch::Merge(status());
-        nodes
-            .patch_status(name, &PatchParams::default(), &status)
-            .await
-            .context("set the node's status")?;
+        nodes.patch_status(name, &PatchParams::default(), &status).await.context("set the node's status")?;
         let heartbeat = tokio::spawn(keep_beating(client.clone(), name.to_owned()));
-        let virtual_node = VirtualNode {
-            name: name.to_owned(),
-            client,
-            heartbeat,
-        };
+        let virtual_node = VirtualNode { name: name.to_owned(), client, heartbeat };
         let what = format!("the virtual node {name} takes pods");
-        wait_for(&what, PATIENCE, || async {
-            Ok(takes_pods(&nodes.get(name).await?).then_some(()))
-        })
-        .await?;
+        wait_for(&what, PATIENCE, || async { Ok(takes_pods(&nodes.get(name).await?).then_some(())) }).await?;
         Ok(virtual_node)
     }
 }
@@ -79,12 +69,8 @@ impl VirtualNode {
     pub async fn delete(self) -> Result<()> {
         self.heartbeat.abort();
         let now = DeleteParams::default();
-        Api::<CSINode>::all(self.client.clone())
-            .delete(&self.name, &now)
-            .await?;
-        Api::<Node>::all(self.client.clone())
-            .delete(&self.name, &now)
-            .await?;
+        Api::<CSINode>::all(self.client.clone()).delete(&self.name, &now).await?;
+        Api::<Node>::all(self.client.clone()).delete(&self.name, &now).await?;
         Ok(())
     }
 }
@@ -132,10 +118,7 @@ fn status() -> Value {
 /// A new node is tainted until the controller-manager has seen it ready.
 fn takes_pods(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    !taints
-        .into_iter()
-        .flatten()
-        .any(|taint| taint.key.starts_with("node.kubernetes.io/"))
+    !taints.into_iter().flatten().any(|taint| taint.key.starts_with("node.kubernetes.io/"))
 }
 
 async fn keep_beating(client: Client, name: String) {
@@ -155,14 +138,7 @@ async fn beat(client: &Client, name: &str) -> Result<()> {
         "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": format!("{:.6}", Timestamp::now())},
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);
-    leases
-        .patch(
-            name,
-            &PatchParams::apply("test").force(),
-            &Patch::Apply(lease),
-        )
-        .await
-        .context("renew the lease")?;
+    leases.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(lease)).await.context("renew the lease")?;
     Ok(())
 }
 
@@ -171,12 +147,6 @@ where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     let api: Api<K> = Api::all(client.clone());
-    api.patch(
-        name,
-        &PatchParams::apply("test").force(),
-        &Patch::Apply(object),
-    )
-    .await
-    .context("apply an object")?;
+    api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(object)).await.context("apply an object")?;
     Ok(())
 }

@@ -1,0 +1,117 @@
+//! The command line. Every flag has a twin in the environment; values are checked here, at the edge.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, Subcommand};
+
+use crate::{telemetry::LogFormat, volume::id::is_label};
+
+/// Gives the pods of a host cluster volumes that live in member clusters.
+#[derive(Debug, Parser)]
+#[command(name = "kosmos-csi", version, about, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Role {
+    /// Serve Identity and Controller beside the sidecars, in the host
+    Controller(Controller),
+}
+
+/// What every role that serves a socket has.
+#[derive(Debug, clap::Args)]
+pub struct Common {
+    /// The socket to serve, such as `unix:///csi/csi.sock`; CSI_ENDPOINT is read as well
+    #[arg(long, env = "KOSMOS_CSI_ENDPOINT", value_parser = socket_path, value_name = "unix:///PATH")]
+    pub endpoint: Option<PathBuf>,
+
+    /// Kubeconfig of the host cluster; without it, the pod's own service account
+    #[arg(long, env = "KOSMOS_CSI_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Where to answer /livez, /readyz and /metrics; without it they are not served
+    #[arg(long, env = "KOSMOS_CSI_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub admin_address: Option<SocketAddr>,
+
+    /// How long requests under way may take to finish once a stop was asked for
+    #[arg(long, env = "KOSMOS_CSI_SHUTDOWN_GRACE", default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub shutdown_grace: Duration,
+
+    /// How log lines are written
+    #[arg(long, env = "KOSMOS_CSI_LOG_FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Controller {
+    #[command(flatten)]
+    pub common: Common,
+
+    /// Folder of <name>.kubeconfig files, one per member; <name>.cordon closes a member to new volumes
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
+    pub members_dir: Option<PathBuf>,
+
+    /// The driver's namespace in the host: member Secrets (label kosmos.csi.io/member, key kubeconfig) and the record of
+    /// which member is which cluster
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
+    pub members_namespace: String,
+
+    /// Namespace in the members for volumes whose claim the provisioner does not name
+    #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
+    pub leaf_namespace: String,
+}
+
+/// A socket's path; the kernel takes at most 107 bytes.
+pub fn socket_path(text: &str) -> Result<PathBuf, String> {
+    let path = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")).unwrap_or(text);
+    if !path.starts_with('/') {
+        return Err("it must be unix:// and an absolute path, such as unix:///csi/csi.sock".to_owned());
+    }
+    if path.len() > 107 {
+        return Err(format!(
+            "the path has {} bytes and the kernel takes at most 107: choose a shorter one",
+            path.len()
+        ));
+    }
+    Ok(PathBuf::from(path))
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    if is_label(text, 63) {
+        return Ok(text.to_owned());
+    }
+    Err("it is not a namespace (lower-case letters, digits and dashes, at most 63)".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn socket_is_an_absolute_path_short_enough_for_the_kernel() {
+        assert_eq!(socket_path("unix:///csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
+        assert_eq!(socket_path("/csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
+        for text in ["", "csi.sock", "unix://csi.sock", "tcp://127.0.0.1:1", &format!("/{}", "a".repeat(107))] {
+            assert!(socket_path(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_flag_has_a_twin_in_the_environment() {
+        let command = Arguments::command();
+        let controller = command.find_subcommand("controller").unwrap();
+        for flag in controller.get_arguments().filter(|flag| flag.get_long().is_some_and(|long| long != "help")) {
+            let twin = format!("KOSMOS_CSI_{}", flag.get_long().unwrap().to_uppercase().replace('-', "_"));
+            assert_eq!(flag.get_env().unwrap().to_str().unwrap(), twin);
+        }
+    }
+}

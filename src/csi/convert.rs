@@ -1,0 +1,167 @@
+//! From the interface's messages to the domain's types, with every check that needs no cluster.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use tonic::metadata::MetadataMap;
+
+use super::v1::{
+    self, CapacityRange, CreateVolumeRequest, Topology, VolumeCapability,
+    volume_capability::{AccessType, access_mode::Mode},
+};
+use crate::{
+    error::{Error, Result},
+    provision::Volume,
+    volume::{AccessMode, Claim, MEMBER_KEY, Parameters, Request, VolumeMode, VolumeSpec},
+};
+
+const LONGEST_NAME: usize = 128;
+/// What a request may wait for at most; the sidecar's workers are few.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
+    let name = checked_name(request.name)?;
+    refuse_what_is_not_offered(request.volume_content_source.as_ref(), &request.mutable_parameters)?;
+    let uses = uses(&request.volume_capabilities)?;
+    let (required, limit) = sizes(request.capacity_range.as_ref())?;
+    let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
+    let requirement = request.accessibility_requirements.unwrap_or_default();
+    let mut access: Vec<AccessMode> = uses.iter().map(|(access, _)| *access).collect();
+    access.sort_unstable();
+    access.dedup();
+    Ok(VolumeSpec {
+        name,
+        request: Request { required, limit, access, mode: one_mode(&uses)?, parameters: VolumeSpec::comparable(&raw) },
+        parameters: Parameters::parse(&raw)?,
+        claim: claim(&raw),
+        preferred: members(&requirement.preferred),
+        requisite: members(&requirement.requisite),
+    })
+}
+
+fn checked_name(name: String) -> Result<String> {
+    let control = |character: char| character.is_control() && !matches!(character, '\t' | '\n' | '\r');
+    match name.as_str() {
+        "" => Err(Error::Invalid("name is missing".to_owned())),
+        long if long.len() > LONGEST_NAME => Err(Error::Invalid(format!("name is longer than {LONGEST_NAME} bytes"))),
+        odd if odd.chars().any(control) => Err(Error::Invalid("name holds a control character".to_owned())),
+        _ => Ok(name),
+    }
+}
+
+fn refuse_what_is_not_offered(
+    source: Option<&v1::VolumeContentSource>,
+    mutable: &HashMap<String, String>,
+) -> Result<()> {
+    if source.is_some() {
+        return Err(Error::Invalid("volume_content_source: snapshots and clones are not offered".to_owned()));
+    }
+    match mutable.keys().next() {
+        Some(key) => Err(Error::Invalid(format!("mutable_parameters: {key:?} is not offered"))),
+        None => Ok(()),
+    }
+}
+
+/// The ways in which a volume is to be used.
+pub fn uses(capabilities: &[VolumeCapability]) -> Result<Vec<(AccessMode, VolumeMode)>> {
+    if capabilities.is_empty() {
+        return Err(Error::Invalid("volume_capabilities is empty".to_owned()));
+    }
+    capabilities.iter().map(one_use).collect()
+}
+
+fn one_use(capability: &VolumeCapability) -> Result<(AccessMode, VolumeMode)> {
+    let mode = match &capability.access_type {
+        Some(AccessType::Mount(_)) => VolumeMode::Filesystem,
+        Some(AccessType::Block(_)) => VolumeMode::Block,
+        None => {
+            return Err(Error::Invalid("volume_capabilities: access_type is missing".to_owned()));
+        }
+    };
+    let access = match capability.access_mode.as_ref().map(v1::volume_capability::AccessMode::mode) {
+        Some(Mode::SingleNodeSingleWriter) => AccessMode::ReadWriteOncePod,
+        Some(Mode::SingleNodeWriter | Mode::SingleNodeMultiWriter | Mode::SingleNodeReaderOnly) => {
+            AccessMode::ReadWriteOnce
+        }
+        Some(Mode::MultiNodeReaderOnly) => AccessMode::ReadOnlyMany,
+        Some(Mode::MultiNodeSingleWriter | Mode::MultiNodeMultiWriter) => AccessMode::ReadWriteMany,
+        Some(Mode::Unknown) | None => {
+            return Err(Error::Invalid("volume_capabilities: access_mode is missing or unknown".to_owned()));
+        }
+    };
+    Ok((access, mode))
+}
+
+fn one_mode(uses: &[(AccessMode, VolumeMode)]) -> Result<VolumeMode> {
+    let block = uses.iter().filter(|(_, mode)| mode.is_block()).count();
+    match block {
+        0 => Ok(VolumeMode::Filesystem),
+        all if all == uses.len() => Ok(VolumeMode::Block),
+        _ => Err(Error::Invalid("volume_capabilities: block and mount cannot be had at once".to_owned())),
+    }
+}
+
+fn sizes(range: Option<&CapacityRange>) -> Result<(u64, u64)> {
+    let Some(range) = range else {
+        return Ok((0, 0));
+    };
+    let positive = |what: &str, bytes: i64| {
+        u64::try_from(bytes).map_err(|_| Error::OutOfRange(format!("capacity_range.{what} is negative")))
+    };
+    let sizes = (positive("required_bytes", range.required_bytes)?, positive("limit_bytes", range.limit_bytes)?);
+    if sizes.1 > 0 && sizes.1 < sizes.0 {
+        return Err(Error::OutOfRange("capacity_range: limit_bytes is less than required_bytes".to_owned()));
+    }
+    Ok(sizes)
+}
+
+/// What external-provisioner adds when it runs with --extra-create-metadata.
+fn claim(parameters: &BTreeMap<String, String>) -> Option<Claim> {
+    Some(Claim {
+        namespace: parameters.get("csi.storage.k8s.io/pvc/namespace")?.clone(),
+        name: parameters.get("csi.storage.k8s.io/pvc/name")?.clone(),
+    })
+}
+
+fn members(topologies: &[Topology]) -> Vec<String> {
+    topologies.iter().filter_map(|topology| topology.segments.get(MEMBER_KEY)).cloned().collect()
+}
+
+pub fn volume(volume: Volume) -> v1::Volume {
+    let segments = HashMap::from([(MEMBER_KEY.to_owned(), volume.member)]);
+    v1::Volume {
+        capacity_bytes: i64::try_from(volume.capacity).unwrap_or(i64::MAX),
+        volume_id: volume.id.to_string(),
+        volume_context: volume.context.into_iter().collect(),
+        content_source: None,
+        accessible_topology: vec![Topology { segments }],
+    }
+}
+
+/// How long a call may wait: until shortly before its own deadline, so that the answer still arrives.
+pub fn patience(metadata: &MetadataMap) -> Duration {
+    let given = metadata.get("grpc-timeout").and_then(|value| timeout(value.to_str().ok()?));
+    given.map_or(LONGEST_WAIT, |given| {
+        let reserve = (given / 10).clamp(Duration::from_millis(200), Duration::from_secs(3));
+        given.saturating_sub(reserve).min(LONGEST_WAIT)
+    })
+}
+
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let count: u64 = digits.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_secs(count.checked_mul(3600)?)),
+        "M" => Some(Duration::from_secs(count.checked_mul(60)?)),
+        "S" => Some(Duration::from_secs(count)),
+        "m" => Some(Duration::from_millis(count)),
+        "u" => Some(Duration::from_micros(count)),
+        "n" => Some(Duration::from_nanos(count)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Identity: the same answers on every socket, for as long as the process lives.
+
+use tonic::{Request, Response, Status};
+
+use super::v1::{self, identity_server, plugin_capability::service::Type};
+use crate::leaf::ownership::DRIVER;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Identity;
+
+#[tonic::async_trait]
+impl identity_server::Identity for Identity {
+    async fn get_plugin_info(
+        &self,
+        _: Request<v1::GetPluginInfoRequest>,
+    ) -> Result<Response<v1::GetPluginInfoResponse>, Status> {
+        Ok(Response::new(v1::GetPluginInfoResponse {
+            name: DRIVER.to_owned(),
+            vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
+            manifest: std::collections::HashMap::new(),
+        }))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<v1::GetPluginCapabilitiesRequest>,
+    ) -> Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
+        let capabilities = [Type::ControllerService, Type::VolumeAccessibilityConstraints].map(Into::into).into();
+        Ok(Response::new(v1::GetPluginCapabilitiesResponse { capabilities }))
+    }
+
+    /// About this process alone: a member's outage is no reason to restart it.
+    async fn probe(&self, _: Request<v1::ProbeRequest>) -> Result<Response<v1::ProbeResponse>, Status> {
+        Ok(Response::new(v1::ProbeResponse { ready: Some(true) }))
+    }
+}

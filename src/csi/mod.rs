@@ -1,0 +1,36 @@
+//! The only code that knows gRPC: it translates requests into the domain's words, and outcomes into codes.
+
+pub mod controller;
+pub mod convert;
+pub mod identity;
+pub mod inflight;
+pub mod layer;
+pub mod server;
+pub mod status;
+
+/// The interface, generated from `proto/csi.proto`.
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::restriction,
+    missing_debug_implementations,
+    unreachable_pub,
+    reason = "generated code"
+)]
+pub mod v1 {
+    tonic::include_proto!("csi.v1");
+
+    impl From<controller_service_capability::rpc::Type> for ControllerServiceCapability {
+        fn from(kind: controller_service_capability::rpc::Type) -> Self {
+            let rpc = controller_service_capability::Rpc { r#type: kind.into() };
+            Self { r#type: Some(controller_service_capability::Type::Rpc(rpc)) }
+        }
+    }
+
+    impl From<plugin_capability::service::Type> for PluginCapability {
+        fn from(kind: plugin_capability::service::Type) -> Self {
+            let service = plugin_capability::Service { r#type: kind.into() };
+            Self { r#type: Some(plugin_capability::Type::Service(service)) }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The private socket, and the services on it.
+
+use std::{
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+use super::{
+    controller::Controller, identity::Identity, inflight::InFlight, layer::Watched,
+    v1::controller_server::ControllerServer, v1::identity_server::IdentityServer,
+};
+use crate::{metrics::Metrics, provision::Provisioner};
+
+/// A socket that only its owner can open; its file goes when it is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Binds, or says in a sentence what is in the way. A socket that nobody serves any more is replaced.
+    pub async fn bind(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        if !path.parent().is_some_and(Path::is_dir) {
+            return Err(format!("the folder of the socket {shown} does not exist: make it first"));
+        }
+        if let Ok(there) = std::fs::symlink_metadata(path) {
+            if !there.file_type().is_socket() {
+                return Err(format!("{shown} exists and is not a socket: it is left as it is; choose another path"));
+            }
+            if UnixStream::connect(path).await.is_ok() {
+                return Err(format!("another process serves the socket {shown}"));
+            }
+            std::fs::remove_file(path)
+                .map_err(|error| format!("the stale socket {shown} cannot be removed: {error}"))?;
+        }
+        let listener =
+            UnixListener::bind(path).map_err(|error| format!("the socket {shown} cannot be made: {error}"))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+            .map_err(|error| format!("the socket {shown} cannot be made private: {error}"))?;
+        Ok(Self { listener: Some(listener), path: path.to_owned() })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "the socket's file could not be removed");
+        }
+    }
+}
+
+/// Serves until the token is cancelled and the calls under way have been answered.
+pub async fn serve(
+    mut socket: Socket,
+    provisioner: Provisioner,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), tonic::transport::Error> {
+    let Some(listener) = socket.listener.take() else {
+        return Ok(());
+    };
+    let controller = Controller { provisioner, in_flight: InFlight::default() };
+    Server::builder()
+        .layer(Watched(metrics))
+        .add_service(IdentityServer::new(Identity))
+        .add_service(ControllerServer::new(controller))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
+        .await
+}

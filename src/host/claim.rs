@@ -1,0 +1,86 @@
+//! The host claim a volume is made for: who waits for it, what he wrote, and the member once chosen for him.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{Host, outcome};
+use crate::{
+    error::{Error, Result},
+    volume::Claim,
+};
+
+const CHOSEN_MEMBER: &str = "kosmos.csi.io/member";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// A host claim as far as it bears on its volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostClaim {
+    pub uid: String,
+    /// The size in the user's own words.
+    pub size: Option<String>,
+    pub node_selected: bool,
+    /// The member recorded for it.
+    pub member: Option<String>,
+}
+
+impl HostClaim {
+    fn new(claim: &PersistentVolumeClaim) -> Self {
+        let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+        Self {
+            uid: claim.uid().unwrap_or_default(),
+            size: requests.and_then(|requests| requests.get("storage")).map(|size| size.0.clone()),
+            node_selected: claim.annotations().contains_key(SELECTED_NODE),
+            member: claim.annotations().get(CHOSEN_MEMBER).cloned(),
+        }
+    }
+}
+
+/// The claim's UID, where the provisioner's volume name tells it (`pvc-<uid>`).
+pub fn uid_in_name(volume_name: &str) -> Option<&str> {
+    let uid = volume_name.strip_prefix("pvc-")?;
+    let groups: Vec<usize> = uid.split('-').map(str::len).collect();
+    (groups == [8, 4, 4, 4, 12]).then_some(uid)
+}
+
+impl Host {
+    /// The claim as it is now; none when it is gone or another one has taken its name.
+    pub async fn read_claim(&self, claim: &Claim, volume_name: &str) -> Result<Option<HostClaim>> {
+        let doing = format!("get claim {}/{}", claim.namespace, claim.name);
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
+        let found = claims.get_opt(&claim.name).await.map_err(|error| outcome(&doing, &error))?;
+        let found = found.as_ref().map(HostClaim::new);
+        Ok(found.filter(|claim| uid_in_name(volume_name).is_none_or(|uid| uid == claim.uid)))
+    }
+
+    /// Writes down the choice before anything is made, so that no later call can choose another member.
+    pub async fn record_member(&self, claim: &Claim, uid: &str, member: &str) -> Result<()> {
+        let doing = format!("record member {member} on claim {}/{}", claim.namespace, claim.name);
+        let change = json!({"metadata": {"uid": uid, "annotations": {CHOSEN_MEMBER: member}}});
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
+        match claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(match outcome(&doing, &error) {
+                Error::NotFound(reason) => Error::InProgress(reason),
+                other => other,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uid_is_read_only_from_names_that_carry_one() {
+        let uid = "ad86ef86-23c1-407e-a8e7-0b3e44d36254";
+        assert_eq!(uid_in_name(&format!("pvc-{uid}")), Some(uid));
+        for name in ["pvc-", "pvc-1", "ad86ef86-23c1-407e-a8e7-0b3e44d36254", "sanity-controller-x"] {
+            assert_eq!(uid_in_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What is read and written in the host: the claims volumes are made for, their volumes and pods, and which member is
+//! which cluster.
+
+pub mod claim;
+pub mod pins;
+pub mod pod;
+pub mod volume;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt};
+
+use crate::{
+    cluster::with_causes,
+    error::{Error, Result},
+    volume::HostId,
+};
+
+/// The host cluster.
+#[derive(Clone)]
+pub struct Host {
+    pub id: HostId,
+    pub client: Client,
+    /// The driver's own namespace.
+    pub namespace: String,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Host").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    pub async fn connect(client: Client, namespace: String) -> Result<Self> {
+        let id = HostId(identity(&client).await.map_err(|error| outcome("get namespace kube-system", &error))?);
+        Ok(Self { id, client, namespace })
+    }
+}
+
+/// A cluster is who its `kube-system` namespace says it is.
+pub async fn identity(client: &Client) -> Result<String, kube::Error> {
+    let namespace = Api::<Namespace>::all(client.clone()).get_metadata("kube-system").await?;
+    Ok(namespace.uid().unwrap_or_default())
+}
+
+/// What the host's answer means for us.
+fn outcome(doing: &str, error: &kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => Error::NotFound(format!("{doing}: {}", status.message)),
+        kube::Error::Api(status) if status.code == 409 => Error::InProgress(format!("{doing}: {}", status.message)),
+        kube::Error::Api(status) => Error::HostUnreachable(format!("{doing}: {}", status.message)),
+        other => Error::HostUnreachable(format!("{doing}: {}", with_causes(other))),
+    }
+}

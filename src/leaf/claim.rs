@@ -1,0 +1,186 @@
+//! The leaf claim: how it is written, and the few requests that make, read and remove it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{Namespace, PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::json;
+
+use super::{Cluster, ownership, rows::ClaimRow};
+use crate::{
+    error::{Error, Result},
+    volume::{AccessMode, HostId, VolumeHash, VolumeMode, VolumeSpec, spec::LeafPlace},
+};
+
+/// What a leaf claim says besides the request.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    pub spec: &'a VolumeSpec,
+    pub hash: VolumeHash,
+    pub place: &'a LeafPlace,
+    pub class: &'a str,
+    pub access: Vec<AccessMode>,
+    pub mode: VolumeMode,
+    /// The size as the user wrote it.
+    pub size: String,
+    /// UID of the host claim, where there is one.
+    pub claim_uid: Option<&'a str>,
+}
+
+/// What became of a POST.
+#[derive(Debug)]
+pub enum Made {
+    Now,
+    /// The name was taken already.
+    Taken,
+}
+
+impl Wanted<'_> {
+    /// The leaf claim in full. Nothing of the host claim's own metadata is copied.
+    fn manifest(&self, host: &HostId) -> PersistentVolumeClaim {
+        let access = self.access.iter().map(|mode| mode.as_str().to_owned()).collect();
+        PersistentVolumeClaim {
+            metadata: ObjectMeta {
+                name: Some(self.place.claim.clone()),
+                namespace: Some(self.place.namespace.clone()),
+                labels: Some(ownership::labels(host, self.hash)),
+                annotations: Some(self.annotations()),
+                finalizers: Some(vec![ownership::FINALIZER.to_owned()]),
+                ..ObjectMeta::default()
+            },
+            spec: Some(PersistentVolumeClaimSpec {
+                access_modes: Some(access),
+                volume_mode: Some(self.mode.as_str().to_owned()),
+                storage_class_name: Some(self.class.to_owned()),
+                resources: Some(VolumeResourceRequirements {
+                    requests: Some(BTreeMap::from([("storage".to_owned(), Quantity(self.size.clone()))])),
+                    limits: None,
+                }),
+                ..PersistentVolumeClaimSpec::default()
+            }),
+            status: None,
+        }
+    }
+
+    fn annotations(&self) -> BTreeMap<String, String> {
+        let request = json!(self.spec.request).to_string();
+        let mut annotations = BTreeMap::from([
+            (ownership::NAME.to_owned(), self.spec.name.clone()),
+            (ownership::REQUEST.to_owned(), request),
+        ]);
+        if let Some(claim) = &self.spec.claim {
+            annotations.insert(ownership::CLAIM.to_owned(), format!("{}/{}", claim.namespace, claim.name));
+        }
+        if let Some(uid) = self.claim_uid {
+            annotations.insert(ownership::CLAIM_UID.to_owned(), uid.to_owned());
+        }
+        annotations
+    }
+}
+
+impl Cluster {
+    fn claims(&self, namespace: &str) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// POST first: a name that is free costs one request.
+    pub async fn create_claim(&self, wanted: &Wanted<'_>) -> Result<Made> {
+        let doing = format!("create claim {}/{}", wanted.place.namespace, wanted.place.claim);
+        let manifest = wanted.manifest(&self.host);
+        let made = self.claims(&wanted.place.namespace).create(&PostParams::default(), &manifest).await;
+        match made.map_err(|error| self.outcome(&doing, &error)) {
+            Ok(claim) => {
+                self.rows.put_claim(&claim);
+                Ok(Made::Now)
+            }
+            Err(Error::Exists(_)) => Ok(Made::Taken),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A leaf namespace that is missing is made with our labels, and never deleted by us.
+    pub async fn create_namespace(&self, name: &str) -> Result<()> {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(ownership::host_labels(&self.host)),
+            ..ObjectMeta::default()
+        };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
+        match made.map_err(|error| self.outcome(&format!("create namespace {name}"), &error)) {
+            Ok(_) | Err(Error::Exists(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A quorum read: the only thing that proves a claim absent.
+    pub async fn read_claim(&self, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>> {
+        let doing = format!("get claim {}/{}", place.namespace, place.claim);
+        let claim = self.claims(&place.namespace).get_opt(&place.claim).await;
+        let claim = claim.map_err(|error| self.outcome(&doing, &error))?;
+        if let Some(claim) = &claim {
+            self.rows.put_claim(claim);
+        }
+        Ok(claim)
+    }
+
+    /// Deletes the claim with this UID and no other.
+    pub async fn delete_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let doing = format!("delete claim {}/{}", row.namespace, row.name);
+        let deleted = self.claims(&row.namespace).delete(&row.name, &parameters).await;
+        match deleted.map_err(|error| self.outcome(&doing, &error)) {
+            Ok(answer) => {
+                if let Some(claim) = answer.left() {
+                    self.rows.put_claim(&claim);
+                }
+                Ok(())
+            }
+            Err(Error::NotFound(_)) => {
+                self.rows.drop_claim(hash, &row.uid);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes our finalizer away. Ours was there first, so a JSON patch can name its place and test that it is still so.
+    pub async fn release_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+        let patch = json!([
+            {"op": "test", "path": "/metadata/uid", "value": row.uid},
+            {"op": "test", "path": "/metadata/finalizers/0", "value": ownership::FINALIZER},
+            {"op": "remove", "path": "/metadata/finalizers/0"},
+        ]);
+        let patch = serde_json::from_value(patch)
+            .map(Patch::Json::<()>)
+            .map_err(|error| Error::Refused(format!("the patch that releases a claim cannot be written: {error}")))?;
+        let doing = format!("release claim {}/{}", row.namespace, row.name);
+        let patched = self.claims(&row.namespace).patch(&row.name, &PatchParams::default(), &patch).await;
+        match patched.map_err(|error| self.outcome(&doing, &error)) {
+            Ok(claim) if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
+                self.rows.drop_claim(hash, &row.uid);
+                Ok(())
+            }
+            Ok(claim) => {
+                self.rows.put_claim(&claim);
+                Ok(())
+            }
+            Err(Error::NotFound(_)) => {
+                self.rows.drop_claim(hash, &row.uid);
+                Ok(())
+            }
+            // Somebody else changed the list of finalizers: the next look decides anew.
+            Err(Error::Refused(reason)) => Err(Error::InProgress(reason)),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The short-lived pod that is the first consumer of leaf claims whose class waits for one. The member's own scheduler
+//! places it by the host pod's own constraints; it need not run, so its image need not exist.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, Capabilities, Container, NodeSelectorRequirement, NodeSelectorTerm,
+        PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile,
+        SecurityContext, Toleration, Volume, VolumeDevice, VolumeMount,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+
+use super::{Cluster, ownership};
+use crate::{
+    error::{Error, Result},
+    volume::VolumeHash,
+};
+
+/// Never pulled: the pod is only to be scheduled.
+const IMAGE: &str = "kosmos.csi.io/consumer";
+const NOBODY: i64 = 65532;
+/// What only the host means: its virtual nodes' taint, labels and names.
+const HOST_TAINT: &str = "kosmos.io/node";
+const HOST_KEYS: [&str; 4] =
+    ["kubernetes.io/hostname", "kosmos.io/node", "topology.kosmos.csi.io/member", "topology.kosmos.csi.io/node"];
+
+/// What the host pod demands of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Constraints {
+    pub resources: Vec<ResourceRequirements>,
+    pub node_selector: BTreeMap<String, String>,
+    pub affinity: Option<Affinity>,
+    pub tolerations: Vec<Toleration>,
+}
+
+/// A leaf claim that the pod mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumed {
+    pub claim: String,
+    pub block: bool,
+}
+
+impl Constraints {
+    /// The host pod's demands without those that name the virtual node.
+    pub fn of(pod: &PodSpec) -> Self {
+        let sidecars = pod.init_containers.iter().flatten().filter(|init| init.restart_policy.is_some());
+        let containers = pod.containers.iter().chain(sidecars);
+        let names_the_host = |key: &str| HOST_KEYS.contains(&key);
+        Self {
+            resources: containers.filter_map(|container| container.resources.clone()).map(schedulable).collect(),
+            node_selector: pod
+                .node_selector
+                .iter()
+                .flatten()
+                .filter(|(key, _)| !names_the_host(key))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+            affinity: pod.affinity.clone().map(without_host_terms),
+            tolerations: pod
+                .tolerations
+                .iter()
+                .flatten()
+                .filter(|toleration| toleration.key.as_deref() != Some(HOST_TAINT))
+                .cloned()
+                .collect(),
+        }
+    }
+}
+
+/// Claims on devices belong to the host's own objects.
+fn schedulable(mut resources: ResourceRequirements) -> ResourceRequirements {
+    resources.claims = None;
+    resources
+}
+
+/// Affinity to other pods stays; of node affinity, the terms and expressions that name the host's nodes go.
+fn without_host_terms(mut affinity: Affinity) -> Affinity {
+    if let Some(node) = &mut affinity.node_affinity {
+        if let Some(required) = &mut node.required_during_scheduling_ignored_during_execution {
+            required.node_selector_terms.iter_mut().for_each(strip);
+            // Terms are alternatives: one that is left empty no longer demands anything.
+            if required.node_selector_terms.iter().any(is_empty) {
+                node.required_during_scheduling_ignored_during_execution = None;
+            }
+        }
+        if let Some(preferred) = &mut node.preferred_during_scheduling_ignored_during_execution {
+            for term in preferred.iter_mut() {
+                strip(&mut term.preference);
+            }
+            preferred.retain(|term| !is_empty(&term.preference));
+        }
+    }
+    affinity
+}
+
+fn strip(term: &mut NodeSelectorTerm) {
+    term.match_fields = None;
+    if let Some(expressions) = &mut term.match_expressions {
+        expressions.retain(|expression: &NodeSelectorRequirement| !HOST_KEYS.contains(&expression.key.as_str()));
+    }
+}
+
+fn is_empty(term: &NodeSelectorTerm) -> bool {
+    term.match_expressions.as_ref().is_none_or(Vec::is_empty) && term.match_fields.as_ref().is_none_or(Vec::is_empty)
+}
+
+fn pod_name(hash: VolumeHash) -> String {
+    format!("kosmos-csi-consumer-{}", hash.prefix())
+}
+
+/// A pod that passes the `restricted` level and mounts the claims.
+fn manifest(
+    namespace: &str,
+    labels: BTreeMap<String, String>,
+    name: String,
+    claims: &[Consumed],
+    wishes: &Constraints,
+) -> Pod {
+    let (block, files): (Vec<_>, Vec<_>) = claims.iter().enumerate().partition(|(_, claim)| claim.block);
+    let volume_name = |index: usize| format!("claim-{index}");
+    let devices = block
+        .iter()
+        .map(|(index, _)| VolumeDevice { device_path: format!("/claims/{index}"), name: volume_name(*index) });
+    let mounts = files.iter().map(|(index, _)| VolumeMount {
+        mount_path: format!("/claims/{index}"),
+        name: volume_name(*index),
+        ..VolumeMount::default()
+    });
+    let mut containers: Vec<Container> = wishes.resources.iter().cloned().map(Some).map(container).collect();
+    if containers.is_empty() {
+        containers.push(container(None));
+    }
+    for (index, container) in containers.iter_mut().enumerate() {
+        container.name = format!("consumer-{index}");
+    }
+    containers[0].volume_mounts = Some(mounts.collect());
+    containers[0].volume_devices = Some(devices.collect());
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec {
+            containers,
+            volumes: Some(claims.iter().enumerate().map(|(index, claim)| volume(volume_name(index), claim)).collect()),
+            node_selector: Some(wishes.node_selector.clone()),
+            affinity: wishes.affinity.clone(),
+            tolerations: Some(wishes.tolerations.clone()),
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            restart_policy: Some("Never".to_owned()),
+            termination_grace_period_seconds: Some(1),
+            security_context: Some(PodSecurityContext {
+                run_as_non_root: Some(true),
+                run_as_user: Some(NOBODY),
+                seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
+                ..PodSecurityContext::default()
+            }),
+            ..PodSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn container(resources: Option<ResourceRequirements>) -> Container {
+    Container {
+        image: Some(IMAGE.to_owned()),
+        image_pull_policy: Some("Never".to_owned()),
+        resources,
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
+            ..SecurityContext::default()
+        }),
+        ..Container::default()
+    }
+}
+
+fn volume(name: String, claim: &Consumed) -> Volume {
+    let source = PersistentVolumeClaimVolumeSource { claim_name: claim.claim.clone(), read_only: None };
+    Volume { name, persistent_volume_claim: Some(source), ..Volume::default() }
+}
+
+impl Cluster {
+    fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Makes the pod once; called again it finds it.
+    pub async fn ensure_consumer(
+        &self,
+        namespace: &str,
+        hash: VolumeHash,
+        claims: &[Consumed],
+        wishes: &Constraints,
+    ) -> Result<()> {
+        let name = pod_name(hash);
+        let doing = format!("create consumer pod {namespace}/{name}");
+        let labels = ownership::labels(&self.host, hash);
+        let pod = manifest(namespace, labels, name, claims, wishes);
+        match self.pods(namespace).create(&PostParams::default(), &pod).await {
+            Ok(pod) => {
+                self.rows.set_consumer(hash, pod.uid().as_deref());
+                Ok(())
+            }
+            Err(error) => match self.outcome(&doing, &error) {
+                Error::Exists(_) => self.find_consumer(namespace, hash).await.map(drop),
+                // A quota on pods says nothing about storage: the user is told, and it is tried again.
+                Error::NoPlace(reason) | Error::Refused(reason) | Error::Denied(reason) => {
+                    Err(Error::InProgress(reason))
+                }
+                other => Err(other),
+            },
+        }
+    }
+
+    /// The UID of our consumer pod, read from the member.
+    async fn find_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<String>> {
+        let name = pod_name(hash);
+        let found = self.pods(namespace).get_opt(&name).await;
+        let found = found.map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
+        let ours =
+            found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash)).and_then(|pod| pod.uid());
+        self.rows.set_consumer(hash, ours.as_deref());
+        Ok(ours)
+    }
+
+    /// Removes the pod; one that this process did not make is looked up first.
+    pub async fn remove_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<()> {
+        let known = self.rows.row(hash).and_then(|row| row.consumer);
+        let uid = match known {
+            Some(uid) => uid.to_string(),
+            None => match self.find_consumer(namespace, hash).await? {
+                Some(uid) => uid,
+                None => return Ok(()),
+            },
+        };
+        let name = pod_name(hash);
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let deleted = self.pods(namespace).delete(&name, &parameters).await;
+        match deleted.map_err(|error| self.outcome(&format!("delete consumer pod {namespace}/{name}"), &error)) {
+            // A conflict is another pod of that name: not the one we made.
+            Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => {
+                self.rows.set_consumer(hash, None);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

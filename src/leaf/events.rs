@@ -1,0 +1,51 @@
+//! The member's own words on why something waits.
+
+use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Time};
+use kube::{Api, api::ListParams};
+
+use super::Cluster;
+
+impl Cluster {
+    /// The newest warning about an object, if there is one and the member can be asked.
+    pub async fn newest_warning(&self, namespace: &str, uid: &str) -> Option<String> {
+        let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
+        let events = Api::<Event>::namespaced(self.client.clone(), namespace).list(&about).await;
+        let events = events.inspect_err(|error| {
+            tracing::debug!(member = %self.member, %error, "events cannot be read");
+        });
+        newest(events.ok()?.items)
+    }
+}
+
+fn newest(events: Vec<Event>) -> Option<String> {
+    let event = events.into_iter().max_by_key(time)?;
+    let (reason, message) = (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+    Some(format!("{reason}: {message}"))
+}
+
+fn time(event: &Event) -> Option<Time> {
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let precise = series.or(event.event_time.as_ref()).map(|time| Time(time.0));
+    precise.or_else(|| event.last_timestamp.clone()).or_else(|| event.metadata.creation_timestamp.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_newest_of_all_kinds_of_time_is_told() {
+        let event = |message: &str, key: &str, value: &str| -> Event {
+            from_value(json!({"metadata": {}, "involvedObject": {}, "reason": "ProvisioningFailed", "message": message, key: value}))
+                .unwrap()
+        };
+        let events = vec![
+            event("older", "lastTimestamp", "2026-01-01T00:00:00Z"),
+            event("newer", "eventTime", "2026-01-01T00:00:01.000000Z"),
+        ];
+        assert_eq!(newest(events).as_deref(), Some("ProvisioningFailed: newer"));
+        assert_eq!(newest(Vec::new()), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! The objects inside one member: the leaf claim, its volume, the pod that consumes it, and what is known of them.
+
+pub mod claim;
+pub mod consumer;
+pub mod events;
+pub mod ownership;
+pub mod rows;
+pub mod volume;
+pub mod watch;
+
+use std::sync::Arc;
+
+use kube::{Client, core::Status};
+
+use crate::{cluster::with_causes, error::Error, volume::HostId};
+pub use rows::Rows;
+
+/// One member as this folder sees it.
+#[derive(Clone)]
+pub struct Cluster {
+    pub member: String,
+    /// Whose leaves are ours there.
+    pub host: HostId,
+    pub client: Client,
+    pub rows: Arc<Rows>,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Cluster").field("member", &self.member).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// What a member's answer means for us. `doing` says what was asked: "create claim shop/db".
+    fn outcome(&self, doing: &str, error: &kube::Error) -> Error {
+        match error {
+            kube::Error::Api(status) => self.refusal(doing, status),
+            other => {
+                Error::Unreachable { member: self.member.clone(), reason: format!("{doing}: {}", with_causes(other)) }
+            }
+        }
+    }
+
+    fn refusal(&self, doing: &str, status: &Status) -> Error {
+        let said = &status.message;
+        let text = format!("member {}: {doing}: {said}", self.member);
+        let unreachable = |reason: String| Error::Unreachable { member: self.member.clone(), reason };
+        match status.code {
+            400 | 422 => Error::Refused(text),
+            401 => unreachable(format!("{doing}: it refuses the credentials of its kubeconfig (expired or revoked?)")),
+            403 if said.contains("exceeded quota") => Error::NoPlace(text),
+            403 if said.contains("being terminated") => Error::InProgress(text),
+            403 => Error::Denied(text),
+            404 => Error::NotFound(text),
+            409 if status.reason == "AlreadyExists" => Error::Exists(text),
+            409 => Error::InProgress(text),
+            code => unreachable(format!("{doing}: HTTP {code}: {said}")),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Is it ours? Labels and annotations of leaf objects, and the check that precedes every use of one. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::volume::{HostId, VolumeHash};
+
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const DRIVER: &str = "kosmos.csi.io";
+pub const HOST: &str = "kosmos.csi.io/host";
+pub const VOLUME: &str = "kosmos.csi.io/volume";
+
+pub const NAME: &str = "kosmos.csi.io/name";
+pub const CLAIM: &str = "kosmos.csi.io/claim";
+pub const CLAIM_UID: &str = "kosmos.csi.io/claim-uid";
+pub const REQUEST: &str = "kosmos.csi.io/request";
+pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
+
+pub const FINALIZER: &str = "kosmos.csi.io/protect";
+
+/// The labels of everything made in a member for this host.
+pub fn host_labels(host: &HostId) -> BTreeMap<String, String> {
+    BTreeMap::from([(MANAGED_BY.to_owned(), DRIVER.to_owned()), (HOST.to_owned(), host.0.clone())])
+}
+
+/// The labels of everything made in a member for one volume.
+pub fn labels(host: &HostId, hash: VolumeHash) -> BTreeMap<String, String> {
+    let mut labels = host_labels(host);
+    labels.insert(VOLUME.to_owned(), hash.to_string());
+    labels
+}
+
+/// What the watches ask for.
+pub fn selector(host: &HostId) -> String {
+    format!("{MANAGED_BY}={DRIVER},{HOST}={host}")
+}
+
+/// The volume an object of ours belongs to; none where it is not ours.
+pub fn volume_of(metadata: &ObjectMeta, host: &HostId) -> Option<VolumeHash> {
+    let labels = metadata.labels.as_ref()?;
+    let is = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
+    (is(MANAGED_BY, DRIVER) && is(HOST, &host.0)).then(|| VolumeHash::parse(labels.get(VOLUME)?))?
+}
+
+/// Whose an object is that is not ours, in words for the user who wanted its name.
+pub fn whose(metadata: &ObjectMeta, host: &HostId) -> String {
+    let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
+    match (label(HOST), label(MANAGED_BY)) {
+        (Some(other), _) if *other != host.0 => {
+            format!("it belongs to another host cluster ({other})")
+        }
+        (Some(_), _) => {
+            let name = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
+            format!("it belongs to another volume of this host ({})", name.map_or("unnamed", String::as_str))
+        }
+        (None, Some(manager)) => format!("it is managed by {manager}"),
+        (None, None) => match first_writer(metadata) {
+            Some(writer) => format!("it was made by {writer}, not by this driver"),
+            None => "it was not made by this driver".to_owned(),
+        },
+    }
+}
+
+fn first_writer(metadata: &ObjectMeta) -> Option<&str> {
+    let writers = metadata.managed_fields.as_ref()?;
+    writers.iter().filter(|entry| entry.subresource.is_none()).find_map(|entry| entry.manager.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+
+    use super::*;
+
+    fn host() -> HostId {
+        HostId("h".to_owned())
+    }
+
+    fn hash() -> VolumeHash {
+        VolumeHash::new(&host(), "pvc-1")
+    }
+
+    fn object(labels: BTreeMap<String, String>) -> ObjectMeta {
+        ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }
+    }
+
+    #[test]
+    fn object_with_all_three_labels_is_ours() {
+        assert_eq!(volume_of(&object(labels(&host(), hash())), &host()), Some(hash()));
+    }
+
+    #[test]
+    fn object_that_lacks_or_changes_any_label_is_not_ours() {
+        assert_eq!(volume_of(&ObjectMeta::default(), &host()), None);
+        for key in [MANAGED_BY, HOST, VOLUME] {
+            let mut missing = labels(&host(), hash());
+            missing.remove(key);
+            let mut changed = labels(&host(), hash());
+            changed.insert(key.to_owned(), "other".to_owned());
+            assert_eq!(volume_of(&object(missing), &host()), None, "without {key}");
+            assert_eq!(volume_of(&object(changed), &host()), None, "with another {key}");
+        }
+    }
+
+    #[test]
+    fn the_user_is_told_whose_it_is() {
+        let other = HostId("other".to_owned());
+        assert!(whose(&object(labels(&other, hash())), &host()).contains("another host cluster (other)"));
+        assert!(whose(&object(labels(&host(), hash())), &host()).contains("another volume"));
+        let helm = BTreeMap::from([(MANAGED_BY.to_owned(), "Helm".to_owned())]);
+        assert!(whose(&object(helm), &host()).contains("managed by Helm"));
+        let entry = ManagedFieldsEntry { manager: Some("kubectl-create".to_owned()), ..ManagedFieldsEntry::default() };
+        let by_hand = ObjectMeta { managed_fields: Some(vec![entry]), ..ObjectMeta::default() };
+        assert!(whose(&by_hand, &host()).contains("kubectl-create"));
+    }
+}

@@ -1,0 +1,137 @@
+use k8s_openapi::serde_json::{Value, from_value, json};
+
+use super::*;
+
+const CLAIM_UID: &str = "c-1";
+
+fn rows() -> Rows {
+    Rows::new(HostId("h".to_owned()))
+}
+
+fn hash() -> VolumeHash {
+    VolumeHash::new(&HostId("h".to_owned()), "pvc-1")
+}
+
+fn metadata(uid: &str, version: &str) -> Value {
+    let labels = ownership::labels(&HostId("h".to_owned()), hash());
+    json!({"namespace": "shop", "name": "db", "uid": uid, "resourceVersion": version, "labels": labels})
+}
+
+fn claim(version: &str, phase: &str) -> PersistentVolumeClaim {
+    from_value(json!({
+        "metadata": metadata(CLAIM_UID, version),
+        "spec": {"volumeName": "pv-1", "accessModes": ["ReadWriteOnce"]},
+        "status": {"phase": phase, "capacity": {"storage": "1Gi"}},
+    }))
+    .unwrap()
+}
+
+fn volume() -> PersistentVolume {
+    from_value(json!({"metadata": metadata("v-1", "7"), "spec": {"persistentVolumeReclaimPolicy": "Retain"}})).unwrap()
+}
+
+fn phase(rows: &Rows) -> Option<Phase> {
+    Some(rows.row(hash())?.claim?.observed().phase)
+}
+
+#[test]
+fn older_news_does_not_overwrite_newer() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_claim(&claim("9", "Pending"));
+    assert_eq!(phase(&rows), Some(Phase::Bound));
+    rows.put_claim(&claim("11", "Lost"));
+    assert_eq!(phase(&rows), Some(Phase::Lost));
+}
+
+#[test]
+fn list_removes_what_has_gone_but_not_what_was_written_meanwhile() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&volume());
+    rows.begin(Kind::Claims);
+    rows.complete(Kind::Claims);
+    assert_eq!(phase(&rows), None);
+    assert!(rows.row(hash()).unwrap().volume.is_some(), "the list of claims says nothing of volumes");
+    rows.begin(Kind::Claims);
+    rows.put_claim(&claim("12", "Pending"));
+    rows.complete(Kind::Claims);
+    assert_eq!(phase(&rows), Some(Phase::Pending));
+}
+
+#[test]
+fn row_goes_with_its_last_part() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&volume());
+    rows.drop_claim(hash(), "another uid");
+    assert_eq!(phase(&rows), Some(Phase::Bound));
+    rows.drop_claim(hash(), CLAIM_UID);
+    rows.drop_volume(hash(), "v-1");
+    assert!(rows.row(hash()).is_none());
+}
+
+#[test]
+fn object_that_is_not_ours_makes_no_row() {
+    let rows = rows();
+    let mut foreign = claim("10", "Bound");
+    foreign.metadata.labels = None;
+    rows.put_claim(&foreign);
+    assert!(rows.row(hash()).is_none());
+}
+
+#[test]
+fn second_claim_with_the_labels_of_a_volume_is_ignored() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    let mut forged = claim("11", "Pending");
+    forged.metadata.uid = Some("c-2".to_owned());
+    rows.put_claim(&forged);
+    assert_eq!(rows.row(hash()).unwrap().claim.unwrap().uid.as_ref(), CLAIM_UID);
+}
+
+#[test]
+fn readable_handle_finds_only_the_claim_it_names() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    assert!(rows.find(&VolumeId::new("m", "shop", "db", hash())).is_some());
+    assert!(rows.find(&VolumeId::new("m", "shop", "other", hash())).is_none());
+    assert!(rows.find(&VolumeId::new("m", "shop", &"x".repeat(200), hash())).is_some(), "by hash alone");
+    let other = VolumeHash::new(&HostId("h".to_owned()), "pvc-2");
+    assert!(rows.find(&VolumeId::new("m", "shop", "db", other)).is_none());
+}
+
+#[test]
+fn default_class_is_the_newest_that_says_so() {
+    let rows = rows();
+    let class = |name: &str, made: &str, default: &str| -> StorageClass {
+        from_value(json!({
+            "metadata": {"name": name, "creationTimestamp": made,
+                "annotations": {"storageclass.kubernetes.io/is-default-class": default}},
+            "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer",
+        }))
+        .unwrap()
+    };
+    rows.put_class(&class("old", "2026-01-01T00:00:00Z", "true"), false);
+    rows.put_class(&class("new", "2026-02-01T00:00:00Z", "true"), false);
+    rows.put_class(&class("newest", "2026-03-01T00:00:00Z", "false"), false);
+    assert_eq!(rows.default_class().as_deref(), Some("new"));
+    assert!(rows.class("new").unwrap().waits_for_pod);
+    rows.begin(Kind::Classes);
+    rows.complete(Kind::Classes);
+    assert!(rows.class_names().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_with_the_change_or_the_deadline() {
+    let rows = std::sync::Arc::new(rows());
+    let deadline = Instant::now() + std::time::Duration::from_secs(5);
+    assert!(!rows.until(deadline, |rows| phase(rows).is_some()).await);
+    let writer = std::sync::Arc::clone(&rows);
+    let deadline = Instant::now() + std::time::Duration::from_secs(5);
+    let (came, ()) = tokio::join!(rows.until(deadline, |rows| phase(rows).is_some()), async move {
+        tokio::task::yield_now().await;
+        writer.put_claim(&claim("10", "Bound"));
+    });
+    assert!(came);
+}

@@ -1,0 +1,80 @@
+//! The standing watches on one member: claims and volumes with our labels, and the StorageClasses. Each resumes after
+//! an interruption and ends only when its future is dropped.
+
+use std::{fmt::Debug, time::Duration};
+
+use backon::ExponentialBuilder;
+use futures::{StreamExt, TryStreamExt, future::join3};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
+use kube::{
+    Api, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, ExponentialBackoff, watcher},
+    },
+};
+use serde::de::DeserializeOwned;
+
+use super::{Cluster, ownership, rows::Kind};
+use crate::cluster::with_causes;
+
+/// Keeps the rows of a member true for as long as it is polled.
+pub async fn keep(cluster: &Cluster) {
+    let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
+    let rows = &cluster.rows;
+    let claims = follow(cluster, Kind::Claims, ours.clone(), |change: Change<PersistentVolumeClaim>| match change {
+        Change::Put { object, .. } => rows.put_claim(&object),
+        Change::Drop(object) => drop_row(cluster, &object, |hash, uid| rows.drop_claim(hash, uid)),
+    });
+    let volumes = follow(cluster, Kind::Volumes, ours, |change: Change<PersistentVolume>| match change {
+        Change::Put { object, .. } => rows.put_volume(&object),
+        Change::Drop(object) => drop_row(cluster, &object, |hash, uid| rows.drop_volume(hash, uid)),
+    });
+    let all = watcher::Config::default();
+    let classes = follow(cluster, Kind::Classes, all, |change: Change<StorageClass>| match change {
+        Change::Put { object, listing } => rows.put_class(&object, listing),
+        Change::Drop(object) => rows.drop_class(&object.name_any()),
+    });
+    join3(claims, volumes, classes).await;
+}
+
+enum Change<K> {
+    Put { object: K, listing: bool },
+    Drop(K),
+}
+
+async fn follow<K>(cluster: &Cluster, kind: Kind, config: watcher::Config, mut take: impl FnMut(Change<K>))
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let backoff = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(250))
+        .with_max_delay(Duration::from_secs(5))
+        .with_jitter()
+        .without_max_times();
+    let backoff = ExponentialBackoff::from(backoff);
+    let events = watcher(Api::<K>::all(cluster.client.clone()), config).backoff(backoff);
+    let mut events = std::pin::pin!(events.inspect_err(|error| {
+        tracing::debug!(member = %cluster.member, kind = ?kind, error = with_causes(error), "watch interrupted");
+    }));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => cluster.rows.begin(kind),
+            Ok(Event::InitApply(object)) => take(Change::Put { object, listing: true }),
+            Ok(Event::InitDone) => cluster.rows.complete(kind),
+            Ok(Event::Apply(object)) => take(Change::Put { object, listing: false }),
+            Ok(Event::Delete(object)) => take(Change::Drop(object)),
+            Err(_) => {}
+        }
+    }
+}
+
+/// The last state of an object that left the watch still carries the labels by which it was ours.
+fn drop_row<K: ResourceExt>(cluster: &Cluster, object: &K, remove: impl FnOnce(crate::volume::VolumeHash, &str)) {
+    if let (Some(hash), Some(uid)) = (ownership::volume_of(object.meta(), &cluster.host), object.uid()) {
+        remove(hash, &uid);
+    }
+}

@@ -1,0 +1,133 @@
+//! A kubeconfig is data, never code: what could run a program, read a file or weaken TLS is refused by name.
+
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+
+/// Who wrote the kubeconfig, and so what it may contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// A file in a folder that belongs to whoever started this process: paths and `http://` are his own.
+    Folder,
+    /// An object in the host: somebody may have put there what he could not reach himself.
+    Object,
+}
+
+/// A client configuration, or the sentence that names the field and the fix.
+pub async fn parse(text: &str, trust: Trust) -> Result<Config, String> {
+    if text.trim().is_empty() {
+        return Err("the kubeconfig is empty".to_owned());
+    }
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|error| format!("the kubeconfig cannot be read: {error}"))?;
+    check(&kubeconfig, trust)?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(|error| format!("the kubeconfig cannot be used: {error}"))?;
+    config.proxy_url = None; // never one from the environment
+    Ok(config)
+}
+
+fn check(kubeconfig: &Kubeconfig, trust: Trust) -> Result<(), String> {
+    if kubeconfig.current_context.as_deref().unwrap_or_default().is_empty() {
+        return Err("current-context is missing: it must name the context to use".to_owned());
+    }
+    for named in &kubeconfig.clusters {
+        let field = |field: &str| format!("clusters[{}].cluster.{field}", named.name);
+        let Some(cluster) = &named.cluster else {
+            continue;
+        };
+        refuse(
+            cluster.insecure_skip_tls_verify == Some(true),
+            &field("insecure-skip-tls-verify"),
+            "give the CA in certificate-authority-data",
+        )?;
+        refuse(cluster.proxy_url.is_some(), &field("proxy-url"), "members are reached directly")?;
+        if trust == Trust::Object {
+            let server = cluster.server.as_deref().unwrap_or_default();
+            refuse(!server.starts_with("https://"), &field("server"), "it must be an https:// address")?;
+            refuse(
+                cluster.certificate_authority.is_some(),
+                &field("certificate-authority"),
+                "embed it as certificate-authority-data",
+            )?;
+        }
+    }
+    for named in &kubeconfig.auth_infos {
+        let field = |field: &str| format!("users[{}].user.{field}", named.name);
+        let Some(user) = &named.auth_info else {
+            continue;
+        };
+        refuse(user.exec.is_some(), &field("exec"), "it would run a program; use a token or a client certificate")?;
+        refuse(user.auth_provider.is_some(), &field("auth-provider"), "use a token or a client certificate")?;
+        refuse(user.impersonate.as_deref() == Some(""), &field("as"), "an empty user is nobody")?;
+        if trust == Trust::Object {
+            refuse(user.token_file.is_some(), &field("tokenFile"), "embed it as token")?;
+            refuse(
+                user.client_certificate.is_some(),
+                &field("client-certificate"),
+                "embed it as client-certificate-data",
+            )?;
+            refuse(user.client_key.is_some(), &field("client-key"), "embed it as client-key-data")?;
+        }
+    }
+    Ok(())
+}
+
+fn refuse(present: bool, field: &str, instead: &str) -> Result<(), String> {
+    if present { Err(format!("{field} is refused in a member's kubeconfig: {instead}")) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubeconfig(cluster: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: m, cluster: {{{cluster}}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: m, user: u}}}}]\n"
+        )
+    }
+
+    const SERVER: &str = "server: 'https://127.0.0.1:6443'";
+
+    #[tokio::test]
+    async fn token_and_embedded_certificates_are_enough() {
+        let config = parse(&kubeconfig(SERVER, "token: secret"), Trust::Object).await.unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://127.0.0.1:6443/");
+        assert_eq!(config.proxy_url, None);
+    }
+
+    #[tokio::test]
+    async fn whatever_runs_reads_or_weakens_is_refused_by_the_name_of_its_field() {
+        for (cluster, user, field) in [
+            (SERVER, "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true'}", "exec"),
+            (SERVER, "auth-provider: {name: oidc, config: {}}", "auth-provider"),
+            (SERVER, "tokenFile: /etc/passwd", "tokenFile"),
+            (SERVER, "client-certificate: /etc/passwd", "client-certificate"),
+            (SERVER, "client-key: /etc/passwd", "client-key"),
+            (SERVER, "as: ''", "as"),
+            ("server: 'https://a', certificate-authority: /etc/passwd", "", "certificate-authority"),
+            ("server: 'https://a', proxy-url: 'http://b'", "", "proxy-url"),
+            ("server: 'https://a', insecure-skip-tls-verify: true", "", "insecure-skip-tls-verify"),
+            ("server: 'http://127.0.0.1:80'", "", "server"),
+        ] {
+            let error = parse(&kubeconfig(cluster, user), Trust::Object).await.unwrap_err();
+            assert!(error.contains(&format!(".{field} is refused")), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_started_the_process_may_use_paths_and_http_but_no_programs() {
+        assert!(parse(&kubeconfig("server: 'http://127.0.0.1:80'", ""), Trust::Folder).await.is_ok());
+        let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true'}";
+        assert!(parse(&kubeconfig(SERVER, exec), Trust::Folder).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_kubeconfig_is_a_sentence_not_a_panic() {
+        for text in ["", "  \n", "a: [", "[]", "hello", "apiVersion: v1\nkind: Config\n", "current-context: gone\n"] {
+            let error = parse(text, Trust::Object).await.unwrap_err();
+            assert!(error.len() > 10, "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which members exist, whether they can be asked, and where a new volume goes.
+
+pub mod kubeconfig;
+pub mod placement;
+pub mod registry;
+mod session;
+pub mod source;
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use crate::{
+    cluster::Breaker,
+    error::{Error, Result},
+    leaf::Cluster,
+};
+use placement::{Candidate, Standing};
+pub use registry::Registry;
+
+/// One member cluster.
+#[derive(Debug)]
+pub struct Member {
+    pub name: String,
+    cordoned: AtomicBool,
+    link: Result<Link, String>,
+}
+
+/// The way to a member whose kubeconfig could be used.
+#[derive(Debug)]
+struct Link {
+    leaf: Cluster,
+    breaker: Breaker,
+    trust: Mutex<Trust>,
+}
+
+/// How far a member is known to be the cluster it is taken for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Trust {
+    /// Not yet asked with success, and why.
+    Unproven(String),
+    Proven,
+    /// It is another cluster: nothing is created or deleted there.
+    Quarantined(String),
+}
+
+impl Member {
+    /// The member's leaves; an error at once where it cannot be asked now.
+    pub fn leaf(&self) -> Result<&Cluster> {
+        let closed = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
+        match &self.link {
+            Ok(link) => link.trouble().map_or(Ok(&link.leaf), |reason| Err(closed(reason))),
+            Err(reason) => Err(closed(reason.clone())),
+        }
+    }
+
+    /// What was last known of its leaves, also while it cannot be asked.
+    pub fn last_known(&self) -> Option<&Cluster> {
+        self.link.as_ref().ok().map(|link| &link.leaf)
+    }
+
+    pub fn candidate(&self) -> Candidate {
+        let standing = match self.leaf() {
+            Err(Error::Unreachable { reason, .. }) => Standing::Closed(reason),
+            _ if self.cordoned.load(Ordering::Relaxed) => Standing::Cordoned,
+            _ => Standing::Open,
+        };
+        Candidate { name: self.name.clone(), standing }
+    }
+
+    fn set_cordoned(&self, cordoned: bool) {
+        self.cordoned.store(cordoned, Ordering::Relaxed);
+    }
+}
+
+impl Link {
+    fn trouble(&self) -> Option<String> {
+        match &*self.trust.lock().unwrap_or_else(PoisonError::into_inner) {
+            Trust::Unproven(reason) | Trust::Quarantined(reason) => return Some(reason.clone()),
+            Trust::Proven => {}
+        }
+        if let Some(reason) = self.breaker.open() {
+            return Some(reason);
+        }
+        (!self.leaf.rows.synced()).then(|| "its claims and volumes are still being listed".to_owned())
+    }
+
+    fn set(&self, trust: Trust) {
+        *self.trust.lock().unwrap_or_else(PoisonError::into_inner) = trust;
+    }
+}

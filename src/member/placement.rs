@@ -1,0 +1,207 @@
+//! Which member a volume goes to. Pure: from the members as they stand, what was chosen before, and what is asked for.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+
+/// How a member stands towards new volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Open,
+    /// Closed to new volumes by its administrator.
+    Cordoned,
+    /// Cannot be asked or trusted now, and why.
+    Closed(String),
+}
+
+/// A member that could be chosen.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub name: String,
+    pub standing: Standing,
+}
+
+/// What bears on the choice.
+#[derive(Clone, Debug, Default)]
+pub struct Wish<'a> {
+    /// The member that holds a leaf of this volume, or the one recorded on the host claim.
+    pub earlier: Option<&'a str>,
+    /// The class's `member`.
+    pub parameter: Option<&'a String>,
+    pub preferred: &'a [String],
+    pub requisite: &'a [String],
+    /// The scheduler chose a node: the first preferred member and no other.
+    pub node_selected: bool,
+    /// Spreads volumes that may go anywhere.
+    pub seed: u64,
+}
+
+/// The choice, and what it rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// As before.
+    Stay(String),
+    /// The requirement has moved away from the member of before: clear that one first.
+    Leave(String),
+    /// A new choice; to be recorded first where more than one was possible.
+    New { member: String, only_one: bool },
+}
+
+pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
+    let possible = possible(wish, members);
+    if let Some(earlier) = wish.earlier {
+        let fits = possible.iter().any(|name| name == earlier);
+        return Ok(if fits { Choice::Stay(earlier.to_owned()) } else { Choice::Leave(earlier.to_owned()) });
+    }
+    if possible.is_empty() {
+        return Err(Error::NoPlace(no_place(wish)));
+    }
+    let tried = if wish.node_selected { &possible[..1] } else { &possible[..] };
+    let standing =
+        |name: &String| members.iter().find(|candidate| candidate.name == *name).map(|candidate| &candidate.standing);
+    if let Some(member) = tried.iter().find(|name| standing(name) == Some(&Standing::Open)) {
+        return Ok(Choice::New { member: member.clone(), only_one: possible.len() == 1 });
+    }
+    Err(none_open(tried, standing))
+}
+
+/// The members that the requirement and the class leave, in the order in which to try them.
+fn possible(wish: &Wish<'_>, members: &[Candidate]) -> Vec<String> {
+    let required: Vec<&String> = wish.preferred.iter().chain(wish.requisite).collect();
+    let anywhere = || -> Vec<&String> {
+        if let Some(named) = wish.parameter {
+            return vec![named];
+        }
+        let mut names: Vec<&String> = members.iter().map(|candidate| &candidate.name).collect();
+        let shift = usize::try_from(wish.seed % names.len().max(1) as u64).unwrap_or_default();
+        names.rotate_left(shift);
+        names
+    };
+    let ordered = if required.is_empty() { anywhere() } else { required };
+    let mut seen = BTreeSet::new();
+    ordered
+        .into_iter()
+        .filter(|name| wish.parameter.is_none_or(|member| member == *name) && seen.insert(*name))
+        .cloned()
+        .collect()
+}
+
+fn no_place(wish: &Wish<'_>) -> String {
+    let Some(member) = wish.parameter else {
+        return "no member has joined".to_owned();
+    };
+    let required: BTreeSet<&str> = wish.preferred.iter().chain(wish.requisite).map(String::as_str).collect();
+    let required = required.into_iter().collect::<Vec<_>>().join(", ");
+    format!("the class names member {member}, but the volume must be reachable from {required}")
+}
+
+/// Nothing may be decided yet: the answer keeps the sidecar calling, unless all that is left is cordoned.
+fn none_open<'a>(tried: &[String], standing: impl Fn(&String) -> Option<&'a Standing>) -> Error {
+    let reason = |name: &String| match standing(name) {
+        Some(Standing::Closed(reason)) => reason.clone(),
+        Some(Standing::Cordoned) => "cordoned by its administrator".to_owned(),
+        Some(Standing::Open) => "open".to_owned(),
+        None => "has not joined".to_owned(),
+    };
+    if tried.iter().all(|name| standing(name) == Some(&Standing::Cordoned)) {
+        return Error::NoPlace(format!("cordoned for new volumes: {}", tried.join(", ")));
+    }
+    Error::Unreachable { member: tried.join(", "), reason: tried.iter().map(reason).collect::<Vec<_>>().join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn members(down: &[&str]) -> Vec<Candidate> {
+        names(&["a", "b", "c"])
+            .into_iter()
+            .map(|name| {
+                let closed = down.contains(&name.as_str());
+                Candidate { standing: if closed { Standing::Closed("down".to_owned()) } else { Standing::Open }, name }
+            })
+            .collect()
+    }
+
+    fn new(member: &str, only_one: bool) -> Choice {
+        Choice::New { member: member.to_owned(), only_one }
+    }
+
+    #[test]
+    fn preferred_goes_before_requisite() {
+        let (preferred, requisite) = (names(&["b"]), names(&["a", "b"]));
+        let wish = Wish { preferred: &preferred, requisite: &requisite, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("b", false)));
+    }
+
+    #[test]
+    fn volume_with_a_selected_node_goes_to_that_nodes_member_or_nowhere() {
+        let preferred = names(&["b", "a"]);
+        let wish = Wish { preferred: &preferred, node_selected: true, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("b", false)));
+        assert!(matches!(choose(&wish, &members(&["b"])), Err(Error::Unreachable { member, .. }) if member == "b"));
+    }
+
+    #[test]
+    fn immediate_volume_walks_the_preferred_members() {
+        let preferred = names(&["b", "a"]);
+        let wish = Wish { preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&["b"])), Ok(new("a", false)));
+        assert!(matches!(choose(&wish, &members(&["a", "b"])), Err(Error::Unreachable { .. })));
+    }
+
+    #[test]
+    fn parameter_narrows_the_requirement() {
+        let preferred = names(&["b", "a"]);
+        let (a, c) = ("a".to_owned(), "c".to_owned());
+        let wish = Wish { preferred: &preferred, parameter: Some(&a), ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("a", true)));
+        let wish = Wish { parameter: Some(&c), ..wish };
+        assert!(matches!(choose(&wish, &members(&[])), Err(Error::NoPlace(_))));
+    }
+
+    #[test]
+    fn without_requirement_volumes_spread_over_the_open_members() {
+        let chosen: BTreeSet<_> = (0..9)
+            .map(|seed| choose(&Wish { seed, ..Wish::default() }, &members(&["c"])).unwrap())
+            .map(|choice| format!("{choice:?}"))
+            .collect();
+        assert_eq!(chosen.len(), 2);
+    }
+
+    #[test]
+    fn choice_of_before_holds_also_while_that_member_is_down() {
+        let preferred = names(&["a", "b"]);
+        let wish = Wish { earlier: Some("b"), preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&["b"])), Ok(Choice::Stay("b".to_owned())));
+    }
+
+    #[test]
+    fn member_of_before_that_no_longer_fits_is_cleared_first() {
+        let preferred = names(&["a"]);
+        let wish = Wish { earlier: Some("b"), preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(Choice::Leave("b".to_owned())));
+    }
+
+    #[test]
+    fn cordoned_member_gets_no_new_volume_but_keeps_its_own() {
+        let cordoned = vec![Candidate { name: "a".to_owned(), standing: Standing::Cordoned }];
+        assert!(matches!(choose(&Wish::default(), &cordoned), Err(Error::NoPlace(_))));
+        let wish = Wish { earlier: Some("a"), ..Wish::default() };
+        assert_eq!(choose(&wish, &cordoned), Ok(Choice::Stay("a".to_owned())));
+    }
+
+    #[test]
+    fn member_that_has_not_joined_yet_is_waited_for() {
+        let preferred = names(&["z"]);
+        let wish = Wish { preferred: &preferred, ..Wish::default() };
+        assert!(matches!(choose(&wish, &members(&[])), Err(Error::Unreachable { .. })));
+        let named = "z".to_owned();
+        let wish = Wish { parameter: Some(&named), ..Wish::default() };
+        assert!(matches!(choose(&wish, &members(&[])), Err(Error::Unreachable { member, .. }) if member == "z"));
+    }
+}

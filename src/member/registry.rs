@@ -1,0 +1,182 @@
+//! The members there are now. Sources tell who they should be; the registry starts and stops the work on each, and
+//! hands out a snapshot that never blocks.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use futures::future::select_all;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Link, Member, Trust, kubeconfig, session,
+    source::{Definition, Definitions, News},
+};
+use crate::{
+    cluster,
+    error::{Error, Result},
+    host::Host,
+    leaf::{Cluster, Rows},
+    metrics::Metrics,
+};
+
+type Snapshot = Arc<BTreeMap<String, Arc<Member>>>;
+
+/// All members, as requests see them.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    members: watch::Receiver<Snapshot>,
+    host: Host,
+}
+
+impl Registry {
+    pub fn all(&self) -> Snapshot {
+        Arc::clone(&self.members.borrow())
+    }
+
+    /// A member by the name in a handle. One that has gone is told from one that never was.
+    pub async fn get(&self, name: &str) -> Result<Arc<Member>> {
+        if let Some(member) = self.all().get(name) {
+            return Ok(Arc::clone(member));
+        }
+        if self.host.knows_member(name).await? {
+            return Err(Error::Unreachable {
+                member: name.to_owned(),
+                reason: "it has left and nothing of it is forgotten: give its kubeconfig back".to_owned(),
+            });
+        }
+        Err(Error::NotFound(format!("no member was ever called {name}")))
+    }
+
+    /// A registry over fixed members, without sources.
+    pub fn fixed(host: Host, members: BTreeMap<String, Arc<Member>>) -> Self {
+        Self { members: watch::channel(Arc::new(members)).1, host }
+    }
+}
+
+/// The work behind the registry; ends with the token.
+#[derive(Debug)]
+pub struct Keeper {
+    host: Host,
+    metrics: Metrics,
+    members: watch::Sender<Snapshot>,
+    known: Definitions,
+    stops: BTreeMap<String, CancellationToken>,
+    sessions: JoinSet<()>,
+}
+
+impl Keeper {
+    pub fn new(host: Host, metrics: Metrics) -> (Self, Registry) {
+        let (sender, receiver) = watch::channel(Snapshot::default());
+        let registry = Registry { members: receiver, host: host.clone() };
+        let keeper = Self {
+            host,
+            metrics,
+            members: sender,
+            known: Definitions::new(),
+            stops: BTreeMap::new(),
+            sessions: JoinSet::new(),
+        };
+        (keeper, registry)
+    }
+
+    /// Follows the sources; tells `ready` once each has been read.
+    pub async fn run(mut self, mut sources: Vec<News>, ready: watch::Sender<bool>, stop: CancellationToken) {
+        loop {
+            let told: Vec<Option<Definitions>> =
+                sources.iter_mut().map(|news| news.borrow_and_update().clone()).collect();
+            self.apply(merge(&told)).await;
+            ready.send_if_modified(|ready| !std::mem::replace(ready, told.iter().all(Option::is_some)));
+            let waits = sources.iter_mut().map(|news| Box::pin(news.changed()));
+            let changed = async {
+                if waits.len() == 0 {
+                    std::future::pending::<()>().await;
+                }
+                let _ = select_all(waits).await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = changed => {}
+            }
+            while self.sessions.try_join_next().is_some() {}
+        }
+        self.sessions.shutdown().await;
+    }
+
+    async fn apply(&mut self, wanted: Definitions) {
+        let known = std::mem::take(&mut self.known);
+        let mut members = BTreeMap::clone(&self.members.borrow());
+        for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
+            tracing::info!(member = name, "has left");
+            self.stop(name);
+            members.remove(name);
+        }
+        for (name, definition) in &wanted {
+            match known.get(name) {
+                Some(before) if before.kubeconfig == definition.kubeconfig && before.trust == definition.trust => {
+                    if let Some(member) = members.get(name) {
+                        member.set_cordoned(definition.cordoned);
+                    }
+                }
+                before => {
+                    tracing::info!(member = name, origin = definition.origin, changed = before.is_some(), "joins");
+                    self.stop(name);
+                    members.insert(name.clone(), self.start(name, definition).await);
+                }
+            }
+        }
+        self.known = wanted;
+        self.members.send_replace(Arc::new(members));
+    }
+
+    fn stop(&mut self, name: &str) {
+        if let Some(stop) = self.stops.remove(name) {
+            stop.cancel();
+        }
+        self.metrics.member_up(name, false);
+    }
+
+    async fn start(&mut self, name: &str, definition: &Definition) -> Arc<Member> {
+        let link = self.link(name, definition).await;
+        if let Err(reason) = &link {
+            tracing::warn!(member = name, origin = definition.origin, reason, "cannot be used");
+        }
+        let member = Arc::new(Member { name: name.to_owned(), cordoned: definition.cordoned.into(), link });
+        if member.link.is_ok() {
+            let stop = CancellationToken::new();
+            self.stops.insert(name.to_owned(), stop.clone());
+            let (member, host, metrics) = (Arc::clone(&member), self.host.clone(), self.metrics.clone());
+            self.sessions.spawn(async move {
+                stop.run_until_cancelled(Box::pin(session::run(&member, &host, &metrics))).await;
+            });
+        }
+        member
+    }
+
+    async fn link(&self, name: &str, definition: &Definition) -> Result<Link, String> {
+        let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
+        let (client, breaker) = cluster::build(name, config, &self.metrics)
+            .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
+        let host = self.host.id.clone();
+        let rows = Arc::new(Rows::new(host.clone()));
+        Ok(Link {
+            leaf: Cluster { member: name.to_owned(), host, client, rows },
+            breaker,
+            trust: Mutex::new(Trust::Unproven("it is being connected to".to_owned())),
+        })
+    }
+}
+
+/// All sources together; where two name one member, the earlier source counts.
+fn merge(sources: &[Option<Definitions>]) -> Definitions {
+    let mut merged = Definitions::new();
+    for (name, definition) in sources.iter().flatten().flatten() {
+        let first = merged.entry(name.clone()).or_insert_with(|| definition.clone());
+        if first.origin != definition.origin {
+            tracing::warn!(member = name, used = first.origin, ignored = definition.origin, "named twice");
+        }
+    }
+    merged
+}

@@ -1,0 +1,113 @@
+//! The work on one member: prove who it is, follow its leaves, and notice when it goes away and comes back.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+
+use super::{Link, Member, Trust};
+use crate::{
+    cluster::with_causes,
+    host::{self, Host, pins::Pin},
+    leaf,
+    metrics::Metrics,
+};
+
+/// Runs until it is dropped.
+pub(super) async fn run(member: &Member, host: &Host, metrics: &Metrics) {
+    let Ok(link) = &member.link else { return };
+    loop {
+        let identity = prove(member, link, host).await;
+        tracing::info!(member = member.name, identity, "connected");
+        metrics.member_up(&member.name, true);
+        tokio::select! {
+            () = leaf::watch::keep(&link.leaf) => {}
+            () = watch_over(member, link, &identity, metrics) => {}
+        }
+        metrics.member_up(&member.name, false);
+    }
+}
+
+/// Tries until the member has said who it is and that is who it should be.
+async fn prove(member: &Member, link: &Link, host: &Host) -> String {
+    let mut pauses = pauses();
+    let mut told = String::new();
+    loop {
+        let trust = match host::identity(&link.leaf.client).await {
+            Ok(identity) => match host.pin(&member.name, &identity).await {
+                Ok(Pin::Held) => {
+                    link.set(Trust::Proven);
+                    return identity;
+                }
+                Ok(pin) => Trust::Quarantined(quarantined(&pin, &identity)),
+                Err(error) => Trust::Unproven(error.to_string()),
+            },
+            Err(error) => Trust::Unproven(refusal(&error)),
+        };
+        if let Trust::Unproven(reason) | Trust::Quarantined(reason) = &trust
+            && *reason != told
+        {
+            tracing::warn!(member = member.name, reason, "cannot be used; it is tried again");
+            told.clone_from(reason);
+        }
+        link.set(trust);
+        tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    }
+}
+
+/// Sleeps while the member answers; when it does not, asks until it does, and returns when another cluster answers.
+async fn watch_over(member: &Member, link: &Link, identity: &str, metrics: &Metrics) {
+    loop {
+        link.breaker.failure().await;
+        tracing::warn!(member = member.name, reason = link.breaker.failing(), "does not answer");
+        metrics.member_up(&member.name, false);
+        let mut pauses = pauses();
+        loop {
+            match host::identity(&link.leaf.client).await {
+                Ok(answer) if answer == identity => break,
+                Ok(answer) => {
+                    let reason = format!("it was cluster {identity} and now answers as {answer}");
+                    tracing::error!(member = member.name, reason, "quarantined");
+                    link.set(Trust::Quarantined(reason));
+                    return;
+                }
+                Err(_) => tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await,
+            }
+        }
+        tracing::info!(member = member.name, "answers again");
+        metrics.member_up(&member.name, true);
+    }
+}
+
+fn quarantined(pin: &Pin, identity: &str) -> String {
+    match pin {
+        Pin::Moved { pinned } => format!(
+            "its kubeconfig leads to cluster {identity}, but this name has always meant {pinned}: \
+             correct the kubeconfig, or give the new cluster a name of its own"
+        ),
+        Pin::SameAs { name } => {
+            format!("it is the same cluster ({identity}) as member {name}: remove one of the two")
+        }
+        Pin::Held => String::new(),
+    }
+}
+
+fn refusal(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => {
+            "it refuses the credentials of its kubeconfig (expired or revoked?)".to_owned()
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        other => with_causes(other),
+    }
+}
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+fn pauses() -> impl Iterator<Item = Duration> {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(300))
+        .with_max_delay(LONGEST_PAUSE)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}

@@ -1,0 +1,29 @@
+//! Where members are named. Every source tells all its members anew whenever one of them changed.
+
+pub mod directory;
+pub mod secrets;
+
+use std::collections::BTreeMap;
+
+use super::kubeconfig::Trust;
+
+/// What a source says of one member.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Definition {
+    pub kubeconfig: String,
+    pub trust: Trust,
+    pub cordoned: bool,
+    /// Where it was found, for messages.
+    pub origin: String,
+}
+
+impl std::fmt::Debug for Definition {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Definition").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+pub type Definitions = BTreeMap<String, Definition>;
+
+/// Nothing yet: the source has not been read once.
+pub type News = tokio::sync::watch::Receiver<Option<Definitions>>;

@@ -1,0 +1,57 @@
+//! What is done with a volume from beginning to end: each file one use-case, which looks, lets the pure plan decide, and
+//! acts. Any step may be entered again at any time, by this process or another.
+
+mod create;
+mod delete;
+mod validate;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    error::Result,
+    host::Host,
+    leaf::{Cluster, Rows},
+    member::Registry,
+    volume::VolumeId,
+};
+
+/// Everything a use-case needs.
+#[derive(Clone, Debug)]
+pub struct Provisioner {
+    pub host: Host,
+    pub members: Registry,
+    /// Namespace in the members for volumes without a host claim.
+    pub leaf_namespace: String,
+}
+
+/// A volume that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    pub id: VolumeId,
+    pub capacity: u64,
+    pub context: BTreeMap<String, String>,
+    pub member: String,
+}
+
+/// A wait without news this long ends in a read: a watch can die without a word.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
+/// At the deadline, `late` says what to answer.
+async fn wait<F>(
+    leaf: &Cluster,
+    deadline: Instant,
+    changed: F,
+    late: impl AsyncFnOnce() -> crate::error::Error,
+) -> Result<bool>
+where
+    F: FnMut(&Rows) -> bool,
+{
+    let pause = deadline.min(Instant::now() + SILENCE);
+    if leaf.rows.until(pause, changed).await {
+        return Ok(true);
+    }
+    if Instant::now() >= deadline { Err(late().await) } else { Ok(false) }
+}

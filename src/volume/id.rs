@@ -1,0 +1,237 @@
+//! Names of volumes: the hash every leaf object carries, and the handle the host keeps.
+
+use std::{fmt, ops::RangeInclusive};
+
+use sha2::{Digest, Sha256};
+
+/// The longest id the interface allows, in bytes.
+const LONGEST_ID: usize = 128;
+/// The longest name of a member.
+const LONGEST_MEMBER: usize = 40;
+
+/// The UID of the host's `kube-system` namespace: whose volumes these are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostId(pub String);
+
+impl fmt::Display for HostId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// 128 bits over (host id, CSI volume name), printed as 32 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeHash(u128);
+
+impl VolumeHash {
+    pub fn new(host: &HostId, name: &str) -> Self {
+        let digest = Sha256::new().chain_update(&host.0).chain_update("\n").chain_update(name).finalize();
+        let mut first = [0; 16];
+        first.copy_from_slice(&digest[..16]);
+        Self(u128::from_be_bytes(first))
+    }
+
+    /// Exactly 32 lower-case hex digits, as in a label.
+    pub fn parse(text: &str) -> Option<Self> {
+        hex(text, 32).map(Self)
+    }
+
+    /// A number to spread volumes by.
+    pub fn seed(self) -> u64 {
+        u64::try_from(self.0 >> 64).unwrap_or_default()
+    }
+
+    /// The half that a readable handle carries.
+    pub fn prefix(self) -> String {
+        self.to_string()[..16].to_owned()
+    }
+}
+
+impl fmt::Display for VolumeHash {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:032x}", self.0)
+    }
+}
+
+/// The handle: which member, and which leaf claim there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeId {
+    pub member: String,
+    pub leaf: LeafName,
+}
+
+/// How a handle names its leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeafName {
+    /// `<member>/<namespace>/<claim>/<16 hex>`: readable.
+    Readable { namespace: String, claim: String, prefix: String },
+    /// `<member>///<32 hex>`: where the readable form would be too long; the leaf is found by its label.
+    Hashed(VolumeHash),
+}
+
+impl VolumeId {
+    pub fn new(member: &str, namespace: &str, claim: &str, hash: VolumeHash) -> Self {
+        let readable = Self {
+            member: member.to_owned(),
+            leaf: LeafName::Readable {
+                namespace: namespace.to_owned(),
+                claim: claim.to_owned(),
+                prefix: hash.prefix(),
+            },
+        };
+        if readable.to_string().len() <= LONGEST_ID {
+            return readable;
+        }
+        Self { member: member.to_owned(), leaf: LeafName::Hashed(hash) }
+    }
+
+    /// Nothing is an error here: what is not one of our handles is simply not one of our volumes.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > LONGEST_ID {
+            return None;
+        }
+        let parts: [&str; 4] = text.split('/').collect::<Vec<_>>().try_into().ok()?;
+        let [member, namespace, claim, hash] = parts;
+        let leaf = match (namespace, claim) {
+            ("", "") => LeafName::Hashed(VolumeHash::parse(hash)?),
+            _ if is_label(namespace, 63) && is_subdomain(claim) => LeafName::Readable {
+                namespace: namespace.to_owned(),
+                claim: claim.to_owned(),
+                prefix: hex(hash, 16).map(|_| hash.to_owned())?,
+            },
+            _ => return None,
+        };
+        is_member_name(member).then(|| Self { member: member.to_owned(), leaf })
+    }
+
+    /// The hashes this handle can stand for: one, or all that begin with its sixteen digits.
+    pub fn hashes(&self) -> RangeInclusive<VolumeHash> {
+        match &self.leaf {
+            LeafName::Hashed(hash) => *hash..=*hash,
+            LeafName::Readable { prefix, .. } => {
+                let first = hex(prefix, 16).unwrap_or_default() << 64;
+                VolumeHash(first)..=VolumeHash(first | u128::from(u64::MAX))
+            }
+        }
+    }
+
+    /// Whether the handle was made for the volume with this hash.
+    pub fn names(&self, hash: VolumeHash) -> bool {
+        match &self.leaf {
+            LeafName::Readable { prefix, .. } => *prefix == hash.prefix(),
+            LeafName::Hashed(own) => *own == hash,
+        }
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.leaf {
+            LeafName::Readable { namespace, claim, prefix } => {
+                write!(out, "{}/{namespace}/{claim}/{prefix}", self.member)
+            }
+            LeafName::Hashed(hash) => write!(out, "{}///{hash}", self.member),
+        }
+    }
+}
+
+/// A DNS label of at most 40 characters.
+pub fn is_member_name(text: &str) -> bool {
+    is_label(text, LONGEST_MEMBER)
+}
+
+/// A DNS label: the form of a namespace's name.
+pub fn is_label(text: &str, longest: usize) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    matches!(bytes, [first, .., last] if inner(*first) && inner(*last)) | matches!(bytes, [only] if inner(*only))
+        && bytes.len() <= longest
+        && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
+}
+
+/// A DNS subdomain: the form of a claim's name.
+pub fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(|label| is_label(label, 253))
+}
+
+fn hex(text: &str, digits: usize) -> Option<u128> {
+    let lower_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    (text.len() == digits && text.bytes().all(lower_hex)).then(|| u128::from_str_radix(text, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hash(name: &str) -> VolumeHash {
+        VolumeHash::new(&HostId("4f3c".to_owned()), name)
+    }
+
+    #[test]
+    fn hash_is_the_first_half_of_sha256_over_host_newline_name() {
+        // printf '4f3c\npvc-1' | sha256sum
+        assert_eq!(hash("pvc-1").to_string(), "9b7bc785f3839dc52490df193e1bca30");
+    }
+
+    #[test]
+    fn handle_is_readable_where_it_fits() {
+        let id = VolumeId::new("cluster38", "test-new", "nginx-pvc", hash("pvc-1"));
+        assert_eq!(id.to_string(), format!("cluster38/test-new/nginx-pvc/{}", hash("pvc-1").prefix()));
+        assert!(id.names(hash("pvc-1")) && !id.names(hash("pvc-2")));
+    }
+
+    #[test]
+    fn handle_that_would_be_too_long_carries_the_whole_hash_instead() {
+        let id = VolumeId::new("cluster38", "n", &"c".repeat(120), hash("pvc-1"));
+        assert_eq!(id.to_string(), format!("cluster38///{}", hash("pvc-1")));
+    }
+
+    #[test]
+    fn what_is_no_handle_is_no_volume() {
+        let good = hash("x").prefix();
+        for text in [
+            "",
+            "fake-vol-id",
+            "a/b/c",
+            "a/b/c/d",
+            "a/b/../0123456789abcdef",
+            "a/../c/0123456789abcdef",
+            "A/b/c/0123456789abcdef",
+            "a//c/0123456789abcdef",
+            "a/b//0123456789abcdef",
+            "a/b/c/0123456789ABCDEF",
+            "a/b/c/0123456789abcde",
+            "a/b/c/0123456789abcdef/e",
+            "a///0123456789abcdef",
+            "/b/c/0123456789abcdef",
+        ] {
+            assert_eq!(VolumeId::parse(text), None, "{text}");
+        }
+        assert!(VolumeId::parse(&format!("{}/b/c/{good}", "m".repeat(40))).is_some());
+        assert!(VolumeId::parse(&format!("{}/b/c/{good}", "m".repeat(41))).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn every_handle_is_parsed_back(
+            member in "[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?",
+            namespace in "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
+            claim in "[a-z0-9]([-a-z0-9]{0,80}[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]{0,80}[a-z0-9])?){0,2}",
+            name in ".{0,128}",
+        ) {
+            let id = VolumeId::new(&member, &namespace, &claim, hash(&name));
+            prop_assert!(id.to_string().len() <= 128);
+            prop_assert!(id.names(hash(&name)) && id.hashes().contains(&hash(&name)));
+            prop_assert_eq!(VolumeId::parse(&id.to_string()), Some(id));
+        }
+
+        #[test]
+        fn parsing_never_panics(text in ".{0,200}") {
+            if let Some(id) = VolumeId::parse(&text) {
+                prop_assert_eq!(id.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The pure domain: what a volume is, by which name it is known, and what follows from what was observed.
+//! Knows neither gRPC nor Kubernetes clients, and does no I/O.
+
+pub mod id;
+pub mod parameters;
+pub mod plan;
+pub mod quantity;
+pub mod spec;
+
+pub use id::{HostId, LeafName, VolumeHash, VolumeId};
+pub use parameters::{LeafBinding, Parameters};
+pub use spec::{AccessMode, Claim, Request, VolumeMode, VolumeSpec};
+
+/// The topology key whose value is a member's name.
+pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";

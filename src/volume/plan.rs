@@ -1,0 +1,207 @@
+//! From what was observed in the member to what to do next. Pure: the shells in `provision/` act on it.
+
+use super::Request;
+
+/// The life of a claim, as its status tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Pending,
+    Bound,
+    Lost,
+}
+
+/// A leaf claim of ours, as last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedClaim {
+    pub uid: String,
+    pub phase: Phase,
+    pub terminating: bool,
+    /// Whether our finalizer still holds it.
+    pub protected: bool,
+    /// The leaf volume it names.
+    pub volume: Option<String>,
+    pub capacity: u64,
+    /// What it was made for; absent where somebody removed the annotation.
+    pub request: Option<Request>,
+}
+
+/// A leaf volume of ours, as last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedVolume {
+    pub name: String,
+    pub uid: String,
+    pub retained: bool,
+}
+
+/// The next step towards a volume that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Creation {
+    /// Nothing is there.
+    Create,
+    /// An earlier leaf of the same name is on its way out.
+    AwaitRemoval,
+    /// It was made for another request.
+    Differs(String),
+    /// Its leaf volume is gone: nothing is ever made anew under its name.
+    Lost,
+    /// It waits for a pod.
+    Consume,
+    /// The member is at work.
+    Await,
+    /// It is larger than the request permits.
+    TooLarge,
+    /// It can be used, once its leaf volume carries our labels.
+    Ready { volume: String },
+}
+
+pub fn creation(request: &Request, claim: Option<&ObservedClaim>, waits_for_pod: bool) -> Creation {
+    let Some(claim) = claim else {
+        return Creation::Create;
+    };
+    if claim.terminating {
+        return Creation::AwaitRemoval;
+    }
+    if let Some(difference) = claim.request.as_ref().and_then(|earlier| request.difference(earlier)) {
+        return Creation::Differs(difference);
+    }
+    match (claim.phase, &claim.volume) {
+        (Phase::Lost, _) => Creation::Lost,
+        (Phase::Bound, Some(_)) if request.limit > 0 && claim.capacity > request.limit => Creation::TooLarge,
+        (Phase::Bound, Some(volume)) if claim.capacity >= request.required => {
+            Creation::Ready { volume: volume.clone() }
+        }
+        (Phase::Pending, None) if waits_for_pod => Creation::Consume,
+        _ => Creation::Await,
+    }
+}
+
+/// The next step towards nothing being left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// The leaf volume would outlive its claim: make it follow the host's policy first.
+    MakeDeletable {
+        volume: String,
+        uid: String,
+    },
+    DeleteClaim {
+        uid: String,
+    },
+    /// Take our finalizer away.
+    ReleaseClaim {
+        uid: String,
+    },
+    /// Somebody else's finalizer still holds the claim.
+    AwaitClaim,
+    AwaitVolume,
+    /// Neither is seen any more; to be believed after a read.
+    Gone,
+}
+
+pub fn removal(claim: Option<&ObservedClaim>, volume: Option<&ObservedVolume>) -> Removal {
+    match (claim, volume) {
+        (_, Some(volume)) if volume.retained => {
+            Removal::MakeDeletable { volume: volume.name.clone(), uid: volume.uid.clone() }
+        }
+        (Some(claim), _) if !claim.terminating => Removal::DeleteClaim { uid: claim.uid.clone() },
+        (Some(claim), _) if claim.protected => Removal::ReleaseClaim { uid: claim.uid.clone() },
+        (Some(_), _) => Removal::AwaitClaim,
+        (None, Some(_)) => Removal::AwaitVolume,
+        (None, None) => Removal::Gone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::volume::{AccessMode, VolumeMode};
+
+    fn request(required: u64, limit: u64) -> Request {
+        Request {
+            required,
+            limit,
+            access: vec![AccessMode::ReadWriteOnce],
+            mode: VolumeMode::Filesystem,
+            parameters: BTreeMap::new(),
+        }
+    }
+
+    fn claim(phase: Phase, volume: Option<&str>, capacity: u64) -> ObservedClaim {
+        ObservedClaim {
+            uid: "u".to_owned(),
+            phase,
+            terminating: false,
+            protected: true,
+            volume: volume.map(str::to_owned),
+            capacity,
+            request: Some(request(10, 20)),
+        }
+    }
+
+    fn volume(retained: bool) -> ObservedVolume {
+        ObservedVolume { name: "pv".to_owned(), uid: "v".to_owned(), retained }
+    }
+
+    #[test]
+    fn creation_follows_what_is_there() {
+        let asked = request(10, 20);
+        let ready = Creation::Ready { volume: "pv".to_owned() };
+        for (observed, waits, expected) in [
+            (None, false, Creation::Create),
+            (None, true, Creation::Create),
+            (Some(claim(Phase::Pending, None, 0)), false, Creation::Await),
+            (Some(claim(Phase::Pending, None, 0)), true, Creation::Consume),
+            (Some(claim(Phase::Pending, Some("pv"), 0)), true, Creation::Await),
+            (Some(claim(Phase::Bound, Some("pv"), 10)), true, ready.clone()),
+            (Some(claim(Phase::Bound, Some("pv"), 20)), false, ready),
+            (Some(claim(Phase::Bound, Some("pv"), 21)), false, Creation::TooLarge),
+            (Some(claim(Phase::Bound, Some("pv"), 9)), false, Creation::Await),
+            (Some(claim(Phase::Bound, None, 10)), false, Creation::Await),
+            (Some(claim(Phase::Lost, Some("pv"), 10)), false, Creation::Lost),
+        ] {
+            assert_eq!(creation(&asked, observed.as_ref(), waits), expected, "{observed:?}");
+        }
+    }
+
+    #[test]
+    fn leaf_on_its_way_out_is_never_the_answer() {
+        let mut leaving = claim(Phase::Bound, Some("pv"), 10);
+        leaving.terminating = true;
+        assert_eq!(creation(&request(10, 20), Some(&leaving), false), Creation::AwaitRemoval);
+    }
+
+    #[test]
+    fn leaf_made_for_another_request_is_never_the_answer() {
+        let bound = claim(Phase::Bound, Some("pv"), 10);
+        assert!(matches!(creation(&request(11, 20), Some(&bound), false), Creation::Differs(_)));
+    }
+
+    #[test]
+    fn removal_goes_from_claim_to_finalizer_to_volume() {
+        let living = claim(Phase::Bound, Some("pv"), 10);
+        let mut leaving = living.clone();
+        leaving.terminating = true;
+        let mut released = leaving.clone();
+        released.protected = false;
+        let uid = || "u".to_owned();
+        for (claim, volume, expected) in [
+            (Some(&living), Some(volume(false)), Removal::DeleteClaim { uid: uid() }),
+            (Some(&living), None, Removal::DeleteClaim { uid: uid() }),
+            (Some(&leaving), Some(volume(false)), Removal::ReleaseClaim { uid: uid() }),
+            (Some(&released), Some(volume(false)), Removal::AwaitClaim),
+            (Some(&released), None, Removal::AwaitClaim),
+            (None, Some(volume(false)), Removal::AwaitVolume),
+            (None, None, Removal::Gone),
+        ] {
+            assert_eq!(removal(claim, volume.as_ref()), expected, "{claim:?} {volume:?}");
+        }
+    }
+
+    #[test]
+    fn retained_leaf_volume_is_made_deletable_before_its_claim_goes() {
+        let expected = Removal::MakeDeletable { volume: "pv".to_owned(), uid: "v".to_owned() };
+        assert_eq!(removal(Some(&claim(Phase::Bound, Some("pv"), 10)), Some(&volume(true))), expected);
+        assert_eq!(removal(None, Some(&volume(true))), expected);
+    }
+}

@@ -1,0 +1,112 @@
+//! Kubernetes quantities, as far as storage needs them: whole bytes, rounded up.
+
+/// The bytes a quantity stands for: `1Gi`, `500M`, `1e3`, `1.5Ti`, `1500m`. A fraction of a byte counts as a byte.
+pub fn parse(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, suffix) = text.split_at(digits);
+    let (mantissa, decimals) = decimal(number)?;
+    let (factor, extra_decimals) = unit(suffix)?;
+    let divisor = 10_u128.checked_pow(decimals.checked_add(extra_decimals)?)?;
+    let bytes = mantissa.checked_mul(factor)?.div_ceil(divisor);
+    u64::try_from(bytes).ok()
+}
+
+/// The digits without their point, and how many stood behind it.
+fn decimal(number: &str) -> Option<(u128, u32)> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let digits = format!("{whole}{fraction}");
+    Some((digits.parse().ok()?, u32::try_from(fraction.len()).ok()?))
+}
+
+/// What a suffix multiplies by, and by how many powers of ten it divides.
+fn unit(suffix: &str) -> Option<(u128, u32)> {
+    let factor = match suffix {
+        "" => 1,
+        "n" => return Some((1, 9)),
+        "u" => return Some((1, 6)),
+        "m" => return Some((1, 3)),
+        "k" => 1000,
+        "M" => 1000_u128.pow(2),
+        "G" => 1000_u128.pow(3),
+        "T" => 1000_u128.pow(4),
+        "P" => 1000_u128.pow(5),
+        "E" => 1000_u128.pow(6),
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        "Pi" => 1 << 50,
+        "Ei" => 1 << 60,
+        _ => return exponent(suffix),
+    };
+    Some((factor, 0))
+}
+
+fn exponent(suffix: &str) -> Option<(u128, u32)> {
+    let power: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    if power < 0 {
+        return Some((1, power.unsigned_abs()));
+    }
+    Some((10_u128.checked_pow(power.unsigned_abs())?, 0))
+}
+
+/// The shortest exact way to write a number of bytes: `1Gi` rather than `1073741824`.
+pub fn print(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let (mut value, mut unit) = (bytes, 0);
+    while value != 0 && value.is_multiple_of(1024) && unit + 1 < UNITS.len() {
+        value /= 1024;
+        unit += 1;
+    }
+    format!("{value}{}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn quantities_mean_what_kubernetes_means() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1", 1),
+            ("1Gi", 1 << 30),
+            ("1.5Gi", 3 << 29),
+            ("500M", 500_000_000),
+            ("10k", 10_000),
+            ("1e3", 1000),
+            ("1E3", 1000),
+            ("1500m", 2),
+            ("1n", 1),
+            ("12E", 12_000_000_000_000_000_000),
+            (".5Ki", 512),
+            ("5.", 5),
+        ] {
+            assert_eq!(parse(text), Some(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused() {
+        for text in ["", ".", "Gi", "-1", "1gi", "1 Gi", "1.2.3", "1e", "1e99", "16Ei", "1GiB"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn printing_is_exact(bytes: u64) {
+            prop_assert_eq!(parse(&print(bytes)), Some(bytes));
+        }
+
+        #[test]
+        fn parsing_never_panics(text in ".{0,40}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What the host asks for, and the comparison that decides whether it asked for the same thing before.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{HostId, Parameters, VolumeHash, VolumeId, id::is_label, id::is_subdomain, parameters::own, quantity};
+use crate::error::{Error, Result};
+
+/// Access modes in Kubernetes' own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum AccessMode {
+    ReadWriteOnce,
+    ReadOnlyMany,
+    ReadWriteMany,
+    ReadWriteOncePod,
+}
+
+impl AccessMode {
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::ReadWriteOnce, Self::ReadOnlyMany, Self::ReadWriteMany, Self::ReadWriteOncePod]
+            .into_iter()
+            .find(|mode| mode.as_str() == text)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadWriteOnce => "ReadWriteOnce",
+            Self::ReadOnlyMany => "ReadOnlyMany",
+            Self::ReadWriteMany => "ReadWriteMany",
+            Self::ReadWriteOncePod => "ReadWriteOncePod",
+        }
+    }
+}
+
+/// A filesystem, or the bare device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeMode {
+    Filesystem,
+    Block,
+}
+
+impl VolumeMode {
+    pub fn is_block(self) -> bool {
+        self == Self::Block
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Filesystem => "Filesystem",
+            Self::Block => "Block",
+        }
+    }
+}
+
+/// The host claim a volume is made for, as the provisioner names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Everything that must be equal when the same name is asked for again. Kept as JSON on the leaf claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    pub required: u64,
+    pub limit: u64,
+    pub access: Vec<AccessMode>,
+    pub mode: VolumeMode,
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl Request {
+    /// The first thing in which an earlier request differs from this one, in words.
+    pub fn difference(&self, earlier: &Self) -> Option<String> {
+        let size = |bytes: u64| {
+            if bytes == 0 { "no size".to_owned() } else { quantity::print(bytes) }
+        };
+        let pairs = [
+            ("required size", size(earlier.required), size(self.required)),
+            ("size limit", size(earlier.limit), size(self.limit)),
+            ("access modes", format!("{:?}", earlier.access), format!("{:?}", self.access)),
+            ("volume mode", format!("{:?}", earlier.mode), format!("{:?}", self.mode)),
+            ("parameters", format!("{:?}", earlier.parameters), format!("{:?}", self.parameters)),
+        ];
+        pairs
+            .into_iter()
+            .find(|(_, then, now)| then != now)
+            .map(|(what, then, now)| format!("{what} was {then} then and is {now} now"))
+    }
+}
+
+/// One volume as the host wants it.
+#[derive(Clone, Debug)]
+pub struct VolumeSpec {
+    pub name: String,
+    pub request: Request,
+    pub parameters: Parameters,
+    /// Absent where the provisioner passes no claim.
+    pub claim: Option<Claim>,
+    /// Members, in the order of the requirement; empty where there is none.
+    pub preferred: Vec<String>,
+    pub requisite: Vec<String>,
+}
+
+/// Where a leaf claim lives inside its member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafPlace {
+    pub namespace: String,
+    pub claim: String,
+}
+
+impl VolumeSpec {
+    /// The parameters that count for comparison: the administrator's.
+    pub fn comparable(raw: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        own(raw).map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// The leaf claim carries the host claim's own name, so that a mirrored pod finds it; without a host claim, the hash.
+    pub fn place(&self, member: &str, host: &HostId, fallback_namespace: &str) -> Result<LeafPlace> {
+        let (namespace, claim) = match &self.claim {
+            Some(claim) => (claim.namespace.clone(), claim.name.clone()),
+            None => (fallback_namespace.to_owned(), format!("v-{}", VolumeHash::new(host, &self.name))),
+        };
+        let fill = |parameter: &str, template: Option<&String>, default: String| match template {
+            Some(template) => self.fill(parameter, template, host),
+            None => Ok(default),
+        };
+        let place = LeafPlace {
+            namespace: fill("leafNamespace", self.parameters.leaf_namespace.at(member), namespace)?,
+            claim: fill("leafClaimName", self.parameters.leaf_claim_name.at(member), claim)?,
+        };
+        if !is_label(&place.namespace, 63) {
+            return Err(Error::Invalid(format!("leafNamespace gives {:?}, which is no namespace", place.namespace)));
+        }
+        if !is_subdomain(&place.claim) {
+            return Err(Error::Invalid(format!("leafClaimName gives {:?}, which is no claim's name", place.claim)));
+        }
+        Ok(place)
+    }
+
+    /// What the leaf claim asks for where the class says otherwise than the host claim.
+    pub fn leaf_access(&self, member: &str) -> Vec<AccessMode> {
+        match self.parameters.leaf_access_mode.at(member) {
+            Some(mode) => vec![*mode],
+            None => self.request.access.clone(),
+        }
+    }
+
+    pub fn leaf_mode(&self, member: &str) -> VolumeMode {
+        self.parameters.leaf_volume_mode.at(member).copied().unwrap_or(self.request.mode)
+    }
+
+    pub fn id(&self, member: &str, host: &HostId, place: &LeafPlace) -> VolumeId {
+        VolumeId::new(member, &place.namespace, &place.claim, VolumeHash::new(host, &self.name))
+    }
+
+    fn fill(&self, parameter: &str, template: &str, host: &HostId) -> Result<String> {
+        let mut text = template.replace("${host}", &host.0);
+        if let Some(claim) = &self.claim {
+            text = text
+                .replace("${pvc.metadata.namespace}", &claim.namespace)
+                .replace("${pvc.metadata.name}", &claim.name);
+        }
+        if text.contains("${") {
+            return Err(Error::Invalid(format!(
+                "StorageClass parameter {parameter}: {template:?} holds something else than ${{pvc.metadata.namespace}}, \
+                 ${{pvc.metadata.name}} and ${{host}}, or the provisioner runs without --extra-create-metadata"
+            )));
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        Request {
+            required: 1 << 30,
+            limit: 0,
+            access: vec![AccessMode::ReadWriteOnce],
+            mode: VolumeMode::Filesystem,
+            parameters: BTreeMap::new(),
+        }
+    }
+
+    fn spec(claim: Option<(&str, &str)>, parameters: &[(&str, &str)]) -> VolumeSpec {
+        let raw = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        VolumeSpec {
+            name: "pvc-1".to_owned(),
+            request: request(),
+            parameters: Parameters::parse(&raw).unwrap(),
+            claim: claim.map(|(namespace, name)| Claim { namespace: namespace.to_owned(), name: name.to_owned() }),
+            preferred: Vec::new(),
+            requisite: Vec::new(),
+        }
+    }
+
+    fn place(spec: &VolumeSpec) -> Result<(String, String)> {
+        let place = spec.place("cluster38", &HostId("h-1".to_owned()), "kosmos-csi")?;
+        Ok((place.namespace, place.claim))
+    }
+
+    #[test]
+    fn leaf_claim_has_the_host_claims_name_and_namespace() {
+        assert_eq!(place(&spec(Some(("shop", "db")), &[])).unwrap(), ("shop".to_owned(), "db".to_owned()));
+    }
+
+    #[test]
+    fn without_a_host_claim_the_leaf_is_named_by_hash() {
+        let (namespace, claim) = place(&spec(None, &[])).unwrap();
+        assert_eq!(namespace, "kosmos-csi");
+        assert_eq!(claim, format!("v-{}", VolumeHash::new(&HostId("h-1".to_owned()), "pvc-1")));
+    }
+
+    #[test]
+    fn templates_are_filled_per_member() {
+        let parameters = [
+            ("leafNamespace.cluster38", "${host}-${pvc.metadata.namespace}"),
+            ("leafClaimName", "x-${pvc.metadata.name}"),
+        ];
+        let got = place(&spec(Some(("shop", "db")), &parameters)).unwrap();
+        assert_eq!(got, ("h-1-shop".to_owned(), "x-db".to_owned()));
+    }
+
+    #[test]
+    fn template_that_cannot_be_filled_or_gives_no_name_is_refused_by_its_key() {
+        for (claim, key, template) in [
+            (Some(("shop", "db")), "leafNamespace", "${pvc.metadata.labels}"),
+            (None, "leafClaimName", "${pvc.metadata.name}"),
+            (Some(("shop", "db")), "leafNamespace", "a/b"),
+            (Some(("shop", "db")), "leafClaimName", "../x"),
+        ] {
+            let error = place(&spec(claim, &[(key, template)])).unwrap_err();
+            assert!(matches!(&error, Error::Invalid(message) if message.contains(key)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_replay_differs_in_whatever_was_asked_differently() {
+        let mut other = request();
+        assert_eq!(request().difference(&other), None);
+        other.required = 2 << 30;
+        assert_eq!(other.difference(&request()).unwrap(), "required size was 1Gi then and is 2Gi now");
+        for change in [
+            |request: &mut Request| request.limit = 1,
+            |request: &mut Request| request.access = vec![AccessMode::ReadWriteMany],
+            |request: &mut Request| request.mode = VolumeMode::Block,
+            |request: &mut Request| drop(request.parameters.insert("member".to_owned(), "a".to_owned())),
+        ] {
+            let mut other = request();
+            change(&mut other);
+            assert!(request().difference(&other).is_some());
+        }
+    }
+}

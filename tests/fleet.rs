@@ -5,6 +5,7 @@
 mod clusters;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -12,7 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, fs};
 
-use clusters::{Fleet, NodeDriver, Spec, guardian, images::BUSYBOX, remains, wait_for};
+use clusters::guardian::{self, Guardian};
+use clusters::{Fleet, NodeDriver, Spec, images::BUSYBOX, remains, wait_for};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::Api;
 use kube::api::ListParams;
@@ -21,6 +23,8 @@ use tokio::sync::OnceCell;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const SYSCTLS: [&str; 4] = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"];
+/// Where the programs of a fleet would put their things.
+const FOLDERS: [&str; 7] = ["/etc", "/opt", "/root", "/run", "/usr/libexec", "/var/lib", "/var/log"];
 
 /// One fleet for the tests that do it no harm.
 async fn fleet() -> &'static Fleet {
@@ -233,6 +237,7 @@ struct Machine {
     mounts: String,
     interfaces: String,
     sysctls: Vec<String>,
+    folders: Vec<Vec<OsString>>,
 }
 
 fn machine() -> Machine {
@@ -242,7 +247,17 @@ fn machine() -> Machine {
         mounts: fs::read_to_string("/proc/self/mountinfo").unwrap(),
         interfaces: String::from_utf8(links.stdout).unwrap(),
         sysctls: SYSCTLS.map(sysctl).to_vec(),
+        folders: FOLDERS.map(entries).to_vec(),
     }
+}
+
+fn entries(folder: &str) -> Vec<OsString> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
 }
 
 #[tokio::test]
@@ -277,6 +292,32 @@ async fn a_killed_test_leaves_nothing() {
         Ok((!processes.iter().any(|process| exists(*process))).then_some(()))
     });
     gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
+    let (guardian, owner) = Guardian::start(None).unwrap();
+    let folder = guardian.started.folder;
+    let cgroups = remains::cgroup_hierarchies().unwrap().into_iter();
+    let cgroups: Vec<_> = cgroups.map(|hierarchy| hierarchy.join(remains::cgroup_name(&folder))).collect();
+    for cgroup in &cgroups {
+        fs::create_dir(cgroup).unwrap();
+    }
+    let image = folder.join("image");
+    fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    let device = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
+    let device = String::from_utf8(device.stdout).unwrap();
+    let backing = Path::new("/sys/block").join(device.trim().trim_start_matches("/dev/")).join("loop/backing_file");
+    assert!(backing.exists());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(owner.pid()), nix::sys::signal::Signal::SIGKILL).unwrap();
+    drop(owner);
+    let first = guardian.started.init;
+    wait_for("the first process sees it", PATIENCE, || async { Ok((!exists(first)).then_some(())) }).await.unwrap();
+    assert!(folder.exists());
+    drop(Guardian::start(None).unwrap());
+    assert!(!folder.exists());
+    assert!(!cgroups.iter().any(|cgroup| cgroup.exists()));
+    assert!(!backing.exists());
 }
 
 #[tokio::test]

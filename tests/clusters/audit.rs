@@ -1,6 +1,7 @@
 //! The requests an API server has answered, from its audit log: what tests count.
 
 use std::fs;
+use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -60,7 +61,8 @@ impl Cluster {
 
     /// An entry is written a moment after its answer is sent: ours, sent last, shows that the earlier ones are there.
     async fn audit_log_to_fence(&self) -> Result<String> {
-        let fence = format!("{FENCE}={}-", FENCES.fetch_add(1, Ordering::Relaxed));
+        let number = FENCES.fetch_add(1, Ordering::Relaxed);
+        let fence = format!("{FENCE}={}-{number}-", process::id());
         let request = http::Request::get(format!("/version?{fence}")).body(Vec::new())?;
         self.client().await?.request_text(request).await.context("ask the API server its version")?;
         let path = self.folder().join("audit.log");

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use super::control_plane::{self, API_SERVER, Place};
 use super::guardian::Guardian;
 use super::kubernetes;
 use super::namespaces::BRIDGE_ADDRESS;
-use super::process::Process;
+use super::process::{Process, told};
 use super::protocol::Spawn;
 use super::tools::Tools;
 
@@ -148,7 +147,12 @@ impl Cluster {
 
     fn kubectl_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.tools.path("kubectl"));
-        command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments).kill_on_drop(true);
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .env("HOME", &self.guardian.started.folder) // for its cache
+            .args(arguments)
+            .kill_on_drop(true);
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command
     }
@@ -231,20 +235,4 @@ impl Cluster {
     fn processes(&self) -> MutexGuard<'_, BTreeMap<String, Process>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Runs a short command in the namespaces of a process, to its end.
-pub(super) async fn run_in(process: i32, program: &str, arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new("nsenter");
-    command.args(["-t", &process.to_string(), "-m", "-n", "-u", "-i", "-p", "--", program]);
-    let output = command.args(arguments).kill_on_drop(true).output().await.context("run nsenter")?;
-    told(&output, &format!("{program} {}", arguments.join(" ")))
-}
-
-/// What a command printed, or why it failed.
-pub(super) fn told(output: &Output, command: &str) -> Result<String> {
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command}: {}: {printed}{errors}", output.status);
-    Ok(printed)
 }

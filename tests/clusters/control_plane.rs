@@ -169,7 +169,9 @@ fn api_server_arguments(cluster: &Cluster) -> Vec<String> {
 
 fn controller_manager_arguments(cluster: &Cluster) -> Vec<String> {
     let pki = cluster.folder().join("pki").display().to_string();
+    let plugins = cluster.folder().join("volume-plugins");
     let own = [
+        format!("--flex-volume-plugin-dir={}", plugins.display()), // else made on the machine
         "--use-service-account-credentials".into(),
         format!("--service-account-private-key-file={pki}/tokens.key"),
         format!("--root-ca-file={pki}/ca.crt"),

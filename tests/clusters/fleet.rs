@@ -130,7 +130,7 @@ impl Fleet {
 
     /// Runs a command in the fleet's namespaces to its end and returns what it prints.
     pub async fn exec(&self, program: &str, arguments: &[&str]) -> Result<String> {
-        super::cluster::run_in(self.guardian.started.init, program, arguments).await
+        self.guardian.exec(self.guardian.started.init, program, arguments).await
     }
 
     /// A port on this machine's loopback that leads to an address in the fleet.

@@ -166,7 +166,9 @@ impl Guardian {
     fn spawn(&self, spawn: Spawn) -> Result<Answer> {
         let name = spawn.name.clone();
         // In a thread that enters the namespaces and ends: it could start no further thread there.
-        let child = thread::spawn(|| start(spawn)).join().ok().context("the starting thread panicked")??;
+        let home = self.started.folder.clone();
+        let child =
+            thread::spawn(move || start(spawn, &home)).join().ok().context("the starting thread panicked")??;
         let number = child.id().cast_signed();
         let ward = Arc::new(Ward { name, number, exit: Mutex::default() });
         let mut processes = self.lock();
@@ -197,13 +199,14 @@ impl Guardian {
     }
 }
 
-fn start(spawn: Spawn) -> Result<Child> {
+fn start(spawn: Spawn, home: &Path) -> Result<Child> {
     let log = fs::File::options().create(true).append(true).open(&spawn.log);
     let log = log.with_context(|| format!("open {}", spawn.log.display()))?;
     let errors = log.try_clone().context("share the log")?;
     namespaces::enter(spawn.namespaces_of)?;
     Command::new(&spawn.program)
         .args(spawn.arguments)
+        .env("HOME", home) // what programs keep there goes with the fleet
         .envs(spawn.environment)
         .stdin(Stdio::null())
         .stdout(log)

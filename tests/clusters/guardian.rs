@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 
 use super::guard::SOCKET;
+use super::process::told;
 use super::protocol::{Answer, Exit, Greeting, Request, Spawn, Started, build};
 
 /// How to reach a guardian.
@@ -81,6 +82,20 @@ impl Guardian {
         }
     }
 
+    /// Runs a short command in the namespaces of a process to its end and returns what it prints.
+    pub async fn exec(&self, namespaces_of: i32, program: &str, arguments: &[&str]) -> Result<String> {
+        let output = tokio::process::Command::new("nsenter")
+            .arg(format!("--target={namespaces_of}"))
+            .args(["--mount", "--net", "--uts", "--ipc", "--pid", "--", program])
+            .args(arguments)
+            .env("HOME", &self.started.folder)
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("run nsenter: is util-linux installed?")?;
+        told(&output, &format!("{program} {}", arguments.join(" ")))
+    }
+
     /// A port on this machine's loopback that leads to an address in the fleet.
     pub fn forward(&self, address: SocketAddr) -> Result<u16> {
         match self.ask(&Request::Forward { address })? {
@@ -100,10 +115,10 @@ impl Guardian {
             bail!("the guardian does not end");
         };
         let folder = &self.started.folder;
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + PATIENCE;
         while folder.exists() {
             ensure!(Instant::now() < deadline, "{} is still there after 30 s", folder.display());
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(PAUSE);
         }
         Ok(processes)
     }
@@ -117,21 +132,33 @@ impl Guardian {
 }
 
 impl Owner {
-    /// Ends the fleet and waits until nothing of it is left.
-    fn end(&mut self) {
+    /// The guardian's process.
+    pub fn pid(&self) -> i32 {
+        self.guardian.id().cast_signed()
+    }
+
+    /// Lets go, and waits until nothing of the fleet is left.
+    fn end(&mut self) -> Result<()> {
         drop(self.guardian.stdin.take());
-        if let Err(error) = self.guardian.wait() {
-            eprintln!("the fleet's guardian cannot be waited for: {error}");
+        let deadline = Instant::now() + PATIENCE;
+        while self.guardian.try_wait().context("wait for the guardian")?.is_none() {
+            ensure!(Instant::now() < deadline, "the fleet's guardian, process {}, does not end", self.pid());
+            thread::sleep(PAUSE);
         }
+        Ok(())
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.end();
+        if let Err(error) = self.end() {
+            eprintln!("{error:#}");
+        }
     }
 }
 
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(50);
 const BUILD_IT: &str = "run `cargo build --example clusters` with the same profile (`make test` does)";
 
 /// The program with the hidden commands `guard` and `init`: the example `clusters`, which cargo puts beside the tests.

@@ -90,6 +90,7 @@ fn describe(fleet: &Fleet, cluster: &Cluster, folder: &Path) -> Result<()> {
             .arg("--kubeconfig")
             .arg(cluster.kubeconfig())
             .arg("--request-timeout=5s")
+            .env("HOME", fleet.folder()) // for its cache
             .args(arguments)
             .output()
             .context("run kubectl")?;

@@ -10,13 +10,13 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use serde_json::json;
 
-use super::cluster::{Cluster, run_in};
+use super::cluster::Cluster;
 use super::guardian;
 use super::images::PAUSE;
 use super::kubernetes::wait_for;
 use super::namespaces::{BRIDGE, BRIDGE_ADDRESS, UNSHARE_NODE, child_of, unshare_arguments};
 use super::packages;
-use super::process::Process;
+use super::process::{Process, told};
 use super::remains::{cgroup_hierarchies, cgroup_name};
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -39,7 +39,7 @@ impl Cluster {
 
     /// Runs a command in the node to its end and returns what it prints.
     pub async fn node_exec(&self, program: &str, arguments: &[&str]) -> Result<String> {
-        run_in(self.node_init()?, program, arguments).await
+        self.guardian().exec(self.node_init()?, program, arguments).await
     }
 
     /// Starts a process in the node, with its log in the cluster's folder.
@@ -106,7 +106,7 @@ async fn run_in_network(process: i32, script: &str) -> Result<()> {
     let mut command = tokio::process::Command::new("nsenter");
     command.args(["-t", &process.to_string(), "-n", "--", "sh", "-ec", script]);
     let output = command.output().await.context("run nsenter")?;
-    super::cluster::told(&output, script).map(drop)
+    told(&output, script).map(drop)
 }
 
 fn cgroup(cluster: &Cluster) -> String {
@@ -160,12 +160,12 @@ async fn start_containerd(cluster: &Cluster, init: i32, images: &[PathBuf]) -> R
     let what = format!("containerd of {} answers", cluster.name());
     wait_for(&what, PATIENCE, || async {
         cluster.alive("containerd")?;
-        run_in(init, "ctr", &["version"]).await.map(Some)
+        cluster.guardian().exec(init, "ctr", &["version"]).await.map(Some)
     })
     .await?;
     for image in images {
         let image = image.display().to_string();
-        run_in(init, "ctr", &["-n", "k8s.io", "images", "import", &image]).await?;
+        cluster.guardian().exec(init, "ctr", &["-n", "k8s.io", "images", "import", &image]).await?;
     }
     Ok(())
 }
@@ -219,6 +219,7 @@ fn start_kubelet(cluster: &Cluster, init: i32) -> Result<()> {
         "cgroupRoot": format!("/{}", cgroup(cluster)),
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "clusterDomain": "cluster.local",
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "resolvConf": "",
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Output;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
 use super::guardian::Guardian;
@@ -82,4 +83,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill().ok(); // the guardian may be gone, and the process with it
     }
+}
+
+/// What a command printed, or why it failed.
+pub fn told(output: &Output, command: &str) -> Result<String> {
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command}: {}: {printed}{errors}", output.status);
+    Ok(printed)
 }

@@ -37,7 +37,8 @@ impl Fleet {
             format!("--state={folder}/state"),
             "--capacity=20Gi".to_owned(),
         ];
-        std::fs::create_dir_all(self.member_driver_folder(cluster).join("state")).context("make the driver's folder")?;
+        std::fs::create_dir_all(self.member_driver_folder(cluster).join("state"))
+            .context("make the driver's folder")?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let driver = cluster.spawn_in_node(PROGRAM, &program, &arguments, &[])?;
         registered(cluster).await?;

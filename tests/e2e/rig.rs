@@ -71,15 +71,22 @@ where
 impl Rig {
     async fn start() -> Result<Self> {
         let fleet = Fleet::start(Spec { members: MEMBERS.len(), nodes: true }).await?;
-        fleet.host().apply(HOST_OBJECTS).await?;
-        let storage = try_join_all(fleet.members().iter().map(|member| prepare(&fleet, member))).await?;
-        let nodes = try_join_all(MEMBERS.map(|member| virtual_node(fleet.host(), member))).await?;
-        let driver = Driver::new(&fleet).await?;
+        let logs = fleet.test("start-of-the-rig");
+        let prepared = Self::prepare(&fleet).await;
+        let (storage, nodes, driver) = prepared.unwrap_or_else(|error| panic!("{error:#}"));
+        drop(logs);
         let rig = Self { fleet, driver, _storage: storage, _nodes: nodes };
         for member in MEMBERS {
             rig.join(member).await?;
         }
         Ok(rig)
+    }
+
+    async fn prepare(fleet: &Fleet) -> Result<(Vec<MemberStorage>, Vec<VirtualNode>, Driver)> {
+        fleet.host().apply(HOST_OBJECTS).await?;
+        let storage = try_join_all(fleet.members().iter().map(|member| prepare(fleet, member))).await?;
+        let nodes = try_join_all(MEMBERS.map(|member| virtual_node(fleet.host(), member))).await?;
+        Ok((storage, nodes, Driver::new(fleet).await?))
     }
 
     /// Gives the driver a member's kubeconfig, as an operator would.
@@ -138,7 +145,6 @@ async fn prepare(fleet: &Fleet, member: &Cluster) -> Result<MemberStorage> {
 }
 
 async fn virtual_node(host: &Cluster, member: &str) -> Result<VirtualNode> {
-    let driver =
-        NodeDriver { name: DRIVER, node_id: &format!("virtual/{member}"), topology_keys: &[MEMBER_KEY] };
+    let driver = NodeDriver { name: DRIVER, node_id: &format!("virtual/{member}"), topology_keys: &[MEMBER_KEY] };
     host.virtual_node(&format!("kosmos-{member}"), &[(MEMBER_KEY, member), ("kosmos.io/node", "true")], driver).await
 }

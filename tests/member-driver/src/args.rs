@@ -45,12 +45,7 @@ pub(crate) struct Args {
     pub(crate) state: PathBuf,
 
     /// Sum of the sizes of all volumes that may exist at once.
-    #[arg(
-        long,
-        env = "MEMBER_DRIVER_CAPACITY",
-        value_name = "QUANTITY",
-        default_value = "10Gi"
-    )]
+    #[arg(long, env = "MEMBER_DRIVER_CAPACITY", value_name = "QUANTITY", default_value = "10Gi")]
     pub(crate) capacity: Quantity,
 
     /// Whether volumes are attached to a node before they are staged.
@@ -58,12 +53,7 @@ pub(crate) struct Args {
     pub(crate) attach: Switch,
 
     /// Volumes that may be attached to the node at once; 0 sets no limit.
-    #[arg(
-        long,
-        env = "MEMBER_DRIVER_MAX_VOLUMES",
-        value_name = "COUNT",
-        default_value_t = 0
-    )]
+    #[arg(long, env = "MEMBER_DRIVER_MAX_VOLUMES", value_name = "COUNT", default_value_t = 0)]
     pub(crate) max_volumes: u32,
 }
 
@@ -76,11 +66,7 @@ pub(crate) enum Switch {
 /// Sidecars write the socket with a scheme, people without.
 fn socket_path(text: &str) -> Result<PathBuf, String> {
     let path = text.strip_prefix("unix://").unwrap_or(text);
-    if path.starts_with('/') {
-        Ok(path.into())
-    } else {
-        Err("not an absolute path".to_owned())
-    }
+    if path.starts_with('/') { Ok(path.into()) } else { Err("not an absolute path".to_owned()) }
 }
 
 /// The name doubles as the prefix of a topology key, which is lower-case DNS of at most 63 characters.
@@ -89,9 +75,7 @@ fn driver_name(text: &str) -> Result<String, String> {
         !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     };
     if text.len() <= 63 && text.split('.').all(label) {
         Ok(text.to_owned())
@@ -108,7 +92,8 @@ fn node_name(text: &str) -> Result<String, String> {
     if bytes.len() <= 63 && end(bytes.first()) && end(bytes.last()) && text.bytes().all(inside) {
         Ok(text.to_owned())
     } else {
-        Err("not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends".to_owned())
+        Err("not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+            .to_owned())
     }
 }
 
@@ -130,20 +115,13 @@ mod tests {
                 continue;
             };
             let twin = format!("MEMBER_DRIVER_{}", long.to_uppercase().replace('-', "_"));
-            assert_eq!(
-                argument.get_env().and_then(|name| name.to_str()),
-                Some(twin.as_str()),
-                "--{long}"
-            );
+            assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(twin.as_str()), "--{long}");
         }
     }
 
     #[test]
     fn a_socket_may_carry_its_scheme() {
-        assert_eq!(
-            socket_path("unix:///run/csi.sock"),
-            Ok("/run/csi.sock".into())
-        );
+        assert_eq!(socket_path("unix:///run/csi.sock"), Ok("/run/csi.sock".into()));
         assert_eq!(socket_path("/run/csi.sock"), Ok("/run/csi.sock".into()));
         assert!(socket_path("csi.sock").is_err());
     }

@@ -22,16 +22,11 @@ pub(crate) fn attach(
     match volume.attached.get(node) {
         Some(as_before) if *as_before == read_only => return Ok(()),
         Some(_) => {
-            return Err(Error::Exists(format!(
-                "volume {id} is attached to {node} with the other readonly flag"
-            )));
+            return Err(Error::Exists(format!("volume {id} is attached to {node} with the other readonly flag")));
         }
         None => {}
     }
-    let _counting = driver
-        .attaching
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _counting = driver.attaching.lock().unwrap_or_else(PoisonError::into_inner);
     check_limit(&driver.volumes.all(), node, driver.max_volumes)?;
     driver
         .volumes
@@ -58,14 +53,9 @@ pub(crate) fn detach(driver: &Driver, id: &str, node: &str) -> Result<(), Error>
 
 /// Zero is no limit.
 fn check_limit(volumes: &[Volume], node: &str, limit: u32) -> Result<(), Error> {
-    let attached = volumes
-        .iter()
-        .filter(|volume| volume.attached.contains_key(node))
-        .count();
+    let attached = volumes.iter().filter(|volume| volume.attached.contains_key(node)).count();
     if limit != 0 && attached >= limit as usize {
-        return Err(Error::NoRoom(format!(
-            "{node} has {attached} volumes, and no more may be attached to it"
-        )));
+        return Err(Error::NoRoom(format!("{node} has {attached} volumes, and no more may be attached to it")));
     }
     Ok(())
 }
@@ -78,28 +68,11 @@ mod tests {
 
     #[test]
     fn a_node_takes_so_many_volumes() {
-        let attached = |node: &str| Volume {
-            attached: BTreeMap::from([(node.to_owned(), false)]),
-            ..Volume::default()
-        };
-        let volumes = [
-            attached("a"),
-            attached("a"),
-            attached("b"),
-            Volume::default(),
-        ];
-        for (node, limit, fits) in [
-            ("a", 0, true),
-            ("a", 3, true),
-            ("a", 2, false),
-            ("b", 2, true),
-            ("c", 1, true),
-        ] {
-            assert_eq!(
-                check_limit(&volumes, node, limit).is_ok(),
-                fits,
-                "{node} {limit}"
-            );
+        let attached =
+            |node: &str| Volume { attached: BTreeMap::from([(node.to_owned(), false)]), ..Volume::default() };
+        let volumes = [attached("a"), attached("a"), attached("b"), Volume::default()];
+        for (node, limit, fits) in [("a", 0, true), ("a", 3, true), ("a", 2, false), ("b", 2, true), ("c", 1, true)] {
+            assert_eq!(check_limit(&volumes, node, limit).is_ok(), fits, "{node} {limit}");
         }
     }
 }

@@ -22,10 +22,7 @@ pub(crate) struct Reservation<'a> {
 
 impl Capacity {
     pub(crate) fn new(total: u64) -> Self {
-        Self {
-            total,
-            reserved: Mutex::new(0),
-        }
+        Self { total, reserved: Mutex::new(0) }
     }
 
     /// The room that is left beside these volumes.
@@ -33,23 +30,14 @@ impl Capacity {
         self.beside(*self.lock(), volumes)
     }
 
-    pub(crate) fn reserve(
-        &self,
-        volumes: &Table<Volume>,
-        bytes: u64,
-    ) -> Result<Reservation<'_>, Error> {
+    pub(crate) fn reserve(&self, volumes: &Table<Volume>, bytes: u64) -> Result<Reservation<'_>, Error> {
         let mut reserved = self.lock();
         let left = self.beside(*reserved, volumes);
         if bytes > left {
-            return Err(Error::NoRoom(format!(
-                "{bytes} bytes are asked for and {left} are left"
-            )));
+            return Err(Error::NoRoom(format!("{bytes} bytes are asked for and {left} are left")));
         }
         *reserved += bytes;
-        Ok(Reservation {
-            capacity: self,
-            bytes,
-        })
+        Ok(Reservation { capacity: self, bytes })
     }
 
     fn beside(&self, reserved: u64, volumes: &Table<Volume>) -> u64 {
@@ -79,10 +67,7 @@ mod tests {
         let capacity = Capacity::new(10);
         let first = capacity.reserve(&volumes, 7).unwrap();
         assert_eq!(capacity.left(&volumes), 3);
-        assert!(matches!(
-            capacity.reserve(&volumes, 4),
-            Err(Error::NoRoom(_))
-        ));
+        assert!(matches!(capacity.reserve(&volumes, 4), Err(Error::NoRoom(_))));
         drop(first);
         assert!(capacity.reserve(&volumes, 10).is_ok());
     }

@@ -29,11 +29,7 @@ pub(crate) struct Ended {
 impl Ended {
     /// What the program printed, if it ended well.
     pub(crate) fn well(self) -> Result<String, Error> {
-        if self.code == Some(0) {
-            Ok(self.stdout)
-        } else {
-            Err(self.failure())
-        }
+        if self.code == Some(0) { Ok(self.stdout) } else { Err(self.failure()) }
     }
 
     pub(crate) fn failure(&self) -> Error {
@@ -73,27 +69,13 @@ async fn run(program: &str, arguments: &[&OsStr], deadline: Duration) -> Result<
         line.push_str(&argument.to_string_lossy());
     }
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .env("LC_ALL", "C")
-        .kill_on_drop(true);
+    command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").kill_on_drop(true);
     let output = timeout(deadline, command.output())
         .await
-        .map_err(|_| {
-            Error::Internal(format!(
-                "{line} has not ended within {} s",
-                deadline.as_secs()
-            ))
-        })?
+        .map_err(|_| Error::Internal(format!("{line} has not ended within {} s", deadline.as_secs())))?
         .map_err(Error::during(format!("starting {program}")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Ended {
-        line,
-        code: output.status.code(),
-        stdout: text(&output.stdout),
-        stderr: text(&output.stderr),
-    })
+    Ok(Ended { line, code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
 }
 
 #[cfg(test)]
@@ -102,23 +84,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_says_what_ran_and_what_it_said() {
-        let error = require(
-            "sh",
-            &["-c", "echo first >&2; echo second >&2; exit 3"].map(OsStr::new),
-        )
-        .await
-        .unwrap_err();
-        assert!(
-            error.to_string().ends_with("ended with 3: first; second"),
-            "{error}"
-        );
+        let error =
+            require("sh", &["-c", "echo first >&2; echo second >&2; exit 3"].map(OsStr::new)).await.unwrap_err();
+        assert!(error.to_string().ends_with("ended with 3: first; second"), "{error}");
     }
 
     #[tokio::test]
     async fn a_program_that_hangs_is_ended() {
-        let error = run("sleep", &[OsStr::new("60")], Duration::from_millis(20))
-            .await
-            .unwrap_err();
+        let error = run("sleep", &[OsStr::new("60")], Duration::from_millis(20)).await.unwrap_err();
         assert!(error.to_string().contains("has not ended"), "{error}");
     }
 

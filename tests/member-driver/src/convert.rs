@@ -11,20 +11,14 @@ use crate::proto::csi;
 use crate::proto::csi::volume_capability::AccessType;
 use crate::proto::csi::volume_capability::access_mode::Mode as WireMode;
 use crate::proto::csi::volume_content_source::Type as WireSource;
-use crate::volume::{
-    Access, Capability, Format, Group, Map, Mode, Snapshot, Source, Volume, Wanted,
-};
+use crate::volume::{Access, Capability, Format, Group, Map, Mode, Snapshot, Source, Volume, Wanted};
 
 /// The longest text that the standard allows.
 const MOST_BYTES: usize = 128;
 
 /// A field that must be there.
 pub(crate) fn required(text: String, field: &str) -> Result<String, Error> {
-    if text.is_empty() {
-        Err(missing(field))
-    } else {
-        Ok(text)
-    }
+    if text.is_empty() { Err(missing(field)) } else { Ok(text) }
 }
 
 pub(crate) fn required_path(text: String, field: &str) -> Result<PathBuf, Error> {
@@ -34,9 +28,7 @@ pub(crate) fn required_path(text: String, field: &str) -> Result<PathBuf, Error>
 /// The key of a volume, snapshot or group.
 pub(crate) fn name(text: String) -> Result<String, Error> {
     if text.len() > MOST_BYTES || text.chars().any(char::is_control) {
-        return Err(Error::Invalid(format!(
-            "a name has at most {MOST_BYTES} bytes and no control characters"
-        )));
+        return Err(Error::Invalid(format!("a name has at most {MOST_BYTES} bytes and no control characters")));
     }
     required(text, "name")
 }
@@ -51,13 +43,8 @@ pub(crate) fn wire_map(map: Map) -> HashMap<String, String> {
 
 pub(crate) fn range(wire: Option<csi::CapacityRange>) -> Result<Range, Error> {
     let wire = wire.unwrap_or_default();
-    let size = |bytes: i64| {
-        u64::try_from(bytes).map_err(|_| Error::Invalid("a size is not negative".to_owned()))
-    };
-    Ok(Range {
-        required: size(wire.required_bytes)?,
-        limit: size(wire.limit_bytes)?,
-    })
+    let size = |bytes: i64| u64::try_from(bytes).map_err(|_| Error::Invalid("a size is not negative".to_owned()));
+    Ok(Range { required: size(wire.required_bytes)?, limit: size(wire.limit_bytes)? })
 }
 
 /// How many entries a page may have; zero for all.
@@ -67,17 +54,12 @@ pub(crate) fn page_size(entries: i32) -> Result<usize, Error> {
 
 pub(crate) fn capability(wire: Option<csi::VolumeCapability>) -> Result<Capability, Error> {
     let wire = wire.ok_or_else(|| missing("volume_capability"))?;
-    let mode = wire
-        .access_mode
-        .map(|wire| wire.mode())
-        .and_then(mode)
-        .ok_or_else(|| missing("access_mode"))?;
+    let mode = wire.access_mode.map(|wire| wire.mode()).and_then(mode).ok_or_else(|| missing("access_mode"))?;
     let access = match wire.access_type.ok_or_else(|| missing("access_type"))? {
         AccessType::Block(_) => Access::Block,
-        AccessType::Mount(mount) => Access::Mount {
-            filesystem: filesystem(&mount.fs_type)?,
-            options: mount.mount_flags,
-        },
+        AccessType::Mount(mount) => {
+            Access::Mount { filesystem: filesystem(&mount.fs_type)?, options: mount.mount_flags }
+        }
     };
     Ok(Capability { access, mode })
 }
@@ -86,16 +68,11 @@ pub(crate) fn capabilities(wire: Vec<csi::VolumeCapability>) -> Result<Vec<Capab
     if wire.is_empty() {
         return Err(missing("volume_capabilities"));
     }
-    wire.into_iter()
-        .map(|wire| capability(Some(wire)))
-        .collect()
+    wire.into_iter().map(|wire| capability(Some(wire))).collect()
 }
 
 pub(crate) fn wanted(wire: csi::CreateVolumeRequest) -> Result<Wanted, Error> {
-    let requisite = wire
-        .accessibility_requirements
-        .map(|places| places.requisite)
-        .unwrap_or_default();
+    let requisite = wire.accessibility_requirements.map(|places| places.requisite).unwrap_or_default();
     Ok(Wanted {
         name: name(wire.name)?,
         range: range(wire.capacity_range)?,
@@ -103,10 +80,7 @@ pub(crate) fn wanted(wire: csi::CreateVolumeRequest) -> Result<Wanted, Error> {
         parameters: map(wire.parameters),
         mutable_parameters: map(wire.mutable_parameters),
         source: wire.volume_content_source.map(source).transpose()?,
-        requisite: requisite
-            .into_iter()
-            .map(|place| map(place.segments))
-            .collect(),
+        requisite: requisite.into_iter().map(|place| map(place.segments)).collect(),
     })
 }
 
@@ -133,10 +107,7 @@ pub(crate) fn wire_snapshot(snapshot: Snapshot) -> csi::Snapshot {
 }
 
 pub(crate) fn wire_group(driver: &Driver, group: Group) -> csi::VolumeGroupSnapshot {
-    let snapshots = group
-        .snapshots
-        .iter()
-        .filter_map(|id| driver.snapshots.find(id));
+    let snapshots = group.snapshots.iter().filter_map(|id| driver.snapshots.find(id));
     csi::VolumeGroupSnapshot {
         snapshots: snapshots.map(wire_snapshot).collect(),
         group_snapshot_id: group.id,
@@ -147,9 +118,7 @@ pub(crate) fn wire_group(driver: &Driver, group: Group) -> csi::VolumeGroupSnaps
 
 /// The one place where volumes of this driver are.
 pub(crate) fn place(driver: &Driver) -> csi::Topology {
-    csi::Topology {
-        segments: wire_map(driver.place()),
-    }
+    csi::Topology { segments: wire_map(driver.place()) }
 }
 
 /// No size here comes near the end of the number.
@@ -184,13 +153,8 @@ fn filesystem(name: &str) -> Result<Option<Format>, Error> {
 }
 
 fn source(wire: csi::VolumeContentSource) -> Result<Source, Error> {
-    match wire
-        .r#type
-        .ok_or_else(|| missing("volume_content_source.type"))?
-    {
-        WireSource::Snapshot(source) => {
-            required(source.snapshot_id, "snapshot_id").map(Source::Snapshot)
-        }
+    match wire.r#type.ok_or_else(|| missing("volume_content_source.type"))? {
+        WireSource::Snapshot(source) => required(source.snapshot_id, "snapshot_id").map(Source::Snapshot),
         WireSource::Volume(source) => required(source.volume_id, "volume_id").map(Source::Volume),
     }
 }
@@ -201,17 +165,12 @@ fn wire_source(source: Source) -> csi::VolumeContentSource {
         Source::Snapshot(snapshot_id) => WireSource::Snapshot(SnapshotSource { snapshot_id }),
         Source::Volume(volume_id) => WireSource::Volume(VolumeSource { volume_id }),
     };
-    csi::VolumeContentSource {
-        r#type: Some(source),
-    }
+    csi::VolumeContentSource { r#type: Some(source) }
 }
 
 fn timestamp(since_epoch: Duration) -> prost_types::Timestamp {
     let seconds = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
-    prost_types::Timestamp {
-        seconds,
-        nanos: since_epoch.subsec_nanos().cast_signed(),
-    }
+    prost_types::Timestamp { seconds, nanos: since_epoch.subsec_nanos().cast_signed() }
 }
 
 #[cfg(test)]
@@ -219,10 +178,7 @@ mod tests {
     use super::*;
 
     fn wire(fs_type: &str, mode: WireMode) -> csi::VolumeCapability {
-        let mount = csi::volume_capability::MountVolume {
-            fs_type: fs_type.to_owned(),
-            ..Default::default()
-        };
+        let mount = csi::volume_capability::MountVolume { fs_type: fs_type.to_owned(), ..Default::default() };
         csi::VolumeCapability {
             access_type: Some(AccessType::Mount(mount)),
             access_mode: Some(csi::volume_capability::AccessMode { mode: mode.into() }),
@@ -237,20 +193,11 @@ mod tests {
             None,
             Some(wire("btrfs", WireMode::SingleNodeWriter)),
             Some(wire("", WireMode::Unknown)),
-            Some(csi::VolumeCapability {
-                access_type: None,
-                ..wire("", WireMode::SingleNodeWriter)
-            }),
-            Some(csi::VolumeCapability {
-                access_mode: None,
-                ..wire("", WireMode::SingleNodeWriter)
-            }),
+            Some(csi::VolumeCapability { access_type: None, ..wire("", WireMode::SingleNodeWriter) }),
+            Some(csi::VolumeCapability { access_mode: None, ..wire("", WireMode::SingleNodeWriter) }),
         ];
         for wire in incomplete {
-            assert!(
-                matches!(capability(wire.clone()), Err(Error::Invalid(_))),
-                "{wire:?}"
-            );
+            assert!(matches!(capability(wire.clone()), Err(Error::Invalid(_))), "{wire:?}");
         }
         assert!(capabilities(vec![]).is_err());
     }
@@ -266,13 +213,7 @@ mod tests {
     #[test]
     fn sizes_are_not_negative() {
         assert_eq!(range(None), Ok(Range::default()));
-        assert!(
-            range(Some(csi::CapacityRange {
-                required_bytes: -1,
-                limit_bytes: 0
-            }))
-            .is_err()
-        );
+        assert!(range(Some(csi::CapacityRange { required_bytes: -1, limit_bytes: 0 })).is_err());
         assert!(page_size(-1).is_err());
     }
 }

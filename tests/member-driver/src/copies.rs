@@ -14,10 +14,7 @@ use crate::staging::live_mount;
 use crate::volume::{Format, Volume};
 
 /// Each volume is copied to the data of the given id, with the given size. The caller holds the volumes.
-pub(crate) async fn copy_volumes(
-    driver: &Driver,
-    copies: &[(Volume, &str, u64)],
-) -> Result<(), Error> {
+pub(crate) async fn copy_volumes(driver: &Driver, copies: &[(Volume, &str, u64)]) -> Result<(), Error> {
     let mut frozen = Vec::new();
     let outcome = freeze_and_copy(driver, copies, &mut frozen).await;
     let mut thawed = Ok(());
@@ -47,10 +44,7 @@ async fn freeze_and_copy(
         }
     }
     for (volume, id, bytes) in copies {
-        driver
-            .data
-            .copy(&volume.id, id, volume.kind, *bytes)
-            .await?;
+        driver.data.copy(&volume.id, id, volume.kind, *bytes).await?;
     }
     Ok(())
 }
@@ -61,8 +55,5 @@ async fn flush(file: &Path) -> Result<(), Error> {
         return Ok(());
     };
     let sync = move || File::open(device).and_then(|device| device.sync_all());
-    spawn_blocking(sync)
-        .await
-        .map_err(Error::during("flushing a device"))?
-        .map_err(Error::during("flushing a device"))
+    spawn_blocking(sync).await.map_err(Error::during("flushing a device"))?.map_err(Error::during("flushing a device"))
 }

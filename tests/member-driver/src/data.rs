@@ -29,30 +29,19 @@ impl Data {
         let made = match kind {
             Kind::Loop => File::create(&path).and_then(|file| file.set_len(bytes)),
             // Which users share the folder is the pods' affair.
-            Kind::Shared => fs::create_dir(&path)
-                .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o777))),
+            Kind::Shared => {
+                fs::create_dir(&path).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o777)))
+            }
         };
         made.map_err(Error::during(format!("making {}", path.display())))
     }
 
     /// Copies the data of `source`, which nobody changes meanwhile, and lets the copy have `bytes`.
-    pub(crate) async fn copy(
-        &self,
-        source: &str,
-        id: &str,
-        kind: Kind,
-        bytes: u64,
-    ) -> Result<(), Error> {
+    pub(crate) async fn copy(&self, source: &str, id: &str, kind: Kind, bytes: u64) -> Result<(), Error> {
         let (from, to) = (self.path(source), self.path(id));
         match kind {
             Kind::Loop => {
-                copy(&[
-                    "--sparse=always".as_ref(),
-                    "--reflink=auto".as_ref(),
-                    from.as_ref(),
-                    to.as_ref(),
-                ])
-                .await?;
+                copy(&["--sparse=always".as_ref(), "--reflink=auto".as_ref(), from.as_ref(), to.as_ref()]).await?;
                 self.grow(id, bytes)
             }
             Kind::Shared => {
@@ -73,11 +62,7 @@ impl Data {
         let path = self.path(id);
         let grow = || {
             let file = File::options().write(true).open(&path)?;
-            if file.metadata()?.len() < bytes {
-                file.set_len(bytes)
-            } else {
-                Ok(())
-            }
+            if file.metadata()?.len() < bytes { file.set_len(bytes) } else { Ok(()) }
         };
         grow().map_err(Error::during(format!("growing {}", path.display())))
     }
@@ -90,11 +75,7 @@ impl Data {
     pub(crate) fn keep_only(&self, ids: &BTreeSet<String>) -> io::Result<()> {
         for entry in fs::read_dir(&self.0)? {
             let entry = entry?;
-            if !entry
-                .file_name()
-                .to_str()
-                .is_some_and(|name| ids.contains(name))
-            {
+            if !entry.file_name().to_str().is_some_and(|name| ids.contains(name)) {
                 remove(&entry.path())?;
             }
         }
@@ -103,11 +84,7 @@ impl Data {
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    let removed = if path.is_dir() {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
-    };
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -126,9 +103,7 @@ mod tests {
         let data = Data::open(folder.path().to_owned()).unwrap();
         data.create("one", Kind::Loop, MEBIBYTE).unwrap();
         fs::write(data.path("one"), "content").unwrap();
-        data.copy("one", "two", Kind::Loop, 2 * MEBIBYTE)
-            .await
-            .unwrap();
+        data.copy("one", "two", Kind::Loop, 2 * MEBIBYTE).await.unwrap();
         data.grow("two", MEBIBYTE).unwrap();
         let copied = fs::read(data.path("two")).unwrap();
         assert!(copied.starts_with(b"content"));
@@ -143,10 +118,7 @@ mod tests {
         fs::create_dir(data.path("one").join("sub")).unwrap();
         fs::write(data.path("one").join("sub/file"), "content").unwrap();
         data.copy("one", "two", Kind::Shared, 0).await.unwrap();
-        assert_eq!(
-            fs::read(data.path("two").join("sub/file")).unwrap(),
-            b"content"
-        );
+        assert_eq!(fs::read(data.path("two").join("sub/file")).unwrap(), b"content");
     }
 
     #[test]
@@ -156,13 +128,8 @@ mod tests {
         data.create("kept", Kind::Loop, 1).unwrap();
         data.create("file", Kind::Loop, 1).unwrap();
         data.create("folder", Kind::Shared, 1).unwrap();
-        data.keep_only(&BTreeSet::from(["kept".to_owned()]))
-            .unwrap();
+        data.keep_only(&BTreeSet::from(["kept".to_owned()])).unwrap();
         data.remove("folder").unwrap();
-        assert!(
-            data.path("kept").exists()
-                && !data.path("file").exists()
-                && !data.path("folder").exists()
-        );
+        assert!(data.path("kept").exists() && !data.path("file").exists() && !data.path("folder").exists());
     }
 }

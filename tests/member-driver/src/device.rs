@@ -54,47 +54,33 @@ pub(crate) async fn detach(file: &Path) -> Result<(), Error> {
 
 /// Lets the device have its file's present size.
 pub(crate) async fn refresh(device: &Path) -> Result<(), Error> {
-    require("losetup", &["--set-capacity".as_ref(), device.as_ref()])
-        .await
-        .map(drop)
+    require("losetup", &["--set-capacity".as_ref(), device.as_ref()]).await.map(drop)
 }
 
 /// Makes sure that a filesystem of this format is on the device and as large as it. Only a blank device is formatted.
 pub(crate) async fn prepare(device: &Path, format: Format) -> Result<(), Error> {
     match (found(device).await?, format) {
-        (None, Format::Xfs) => require("mkfs.xfs", &["-q".as_ref(), device.as_ref()])
-            .await
-            .map(drop),
-        (None, _) => require(
-            "mkfs.ext4",
-            &["-q".as_ref(), "-m0".as_ref(), device.as_ref()],
-        )
-        .await
-        .map(drop),
+        (None, Format::Xfs) => require("mkfs.xfs", &["-q".as_ref(), device.as_ref()]).await.map(drop),
+        (None, _) => require("mkfs.ext4", &["-q".as_ref(), "-m0".as_ref(), device.as_ref()]).await.map(drop),
         (Some(name), Format::Xfs) if name == "xfs" => Ok(()),
         (Some(name), Format::Ext4) if name == "ext4" => {
             check_ext4(device).await?;
             require("resize2fs", &[device.as_ref()]).await.map(drop)
         }
-        (Some(name), _) => Err(Error::Precondition(format!(
-            "the volume holds {name}, which is not what is asked for"
-        ))),
+        (Some(name), _) => Err(Error::Precondition(format!("the volume holds {name}, which is not what is asked for"))),
     }
 }
 
 /// Lets a mounted filesystem fill its device.
-pub(crate) async fn grow_mounted(
-    device: &Path,
-    target: &Path,
-    format: Format,
-) -> Result<(), Error> {
+pub(crate) async fn grow_mounted(device: &Path, target: &Path, format: Format) -> Result<(), Error> {
     if format == Format::Xfs {
         return require("xfs_growfs", &[target.as_ref()]).await.map(drop);
     }
     let ended = attempt("resize2fs", &[device.as_ref()]).await?;
     if ended.code != Some(0) && ended.stderr.contains("Permission denied") {
         return Err(Error::Precondition(
-            "this machine's kernel does not let a mounted ext4 grow; it grows when the volume is next staged".to_owned(),
+            "this machine's kernel does not let a mounted ext4 grow; it grows when the volume is next staged"
+                .to_owned(),
         ));
     }
     ended.well().map(drop)
@@ -103,9 +89,7 @@ pub(crate) async fn grow_mounted(
 /// Stops all writing to a mounted filesystem, or lets it go on.
 pub(crate) async fn freeze(target: &Path, frozen: bool) -> Result<(), Error> {
     let switch = if frozen { "--freeze" } else { "--unfreeze" };
-    require("fsfreeze", &[switch.as_ref(), target.as_ref()])
-        .await
-        .map(drop)
+    require("fsfreeze", &[switch.as_ref(), target.as_ref()]).await.map(drop)
 }
 
 /// What a device holds; None if it is blank.
@@ -114,14 +98,7 @@ async fn found(device: &Path) -> Result<Option<String>, Error> {
     let ended = attempt("blkid", &[&arguments[..], &[device.as_ref()]].concat()).await?;
     match ended.code {
         // It found something, or something without a type, such as partitions.
-        Some(0) => Ok(Some(
-            if ended.stdout.trim().is_empty() {
-                "other data"
-            } else {
-                ended.stdout.trim()
-            }
-            .to_owned(),
-        )),
+        Some(0) => Ok(Some(if ended.stdout.trim().is_empty() { "other data" } else { ended.stdout.trim() }.to_owned())),
         Some(2) => Ok(None),
         _ => Err(ended.failure()),
     }
@@ -131,11 +108,7 @@ async fn found(device: &Path) -> Result<Option<String>, Error> {
 async fn check_ext4(device: &Path) -> Result<(), Error> {
     let ended = attempt("e2fsck", &["-f".as_ref(), "-p".as_ref(), device.as_ref()]).await?;
     // 1 and 2 say that something was repaired.
-    if matches!(ended.code, Some(0..=2)) {
-        Ok(())
-    } else {
-        Err(ended.failure())
-    }
+    if matches!(ended.code, Some(0..=2)) { Ok(()) } else { Err(ended.failure()) }
 }
 
 async fn all_of(file: &Path) -> Result<Vec<PathBuf>, Error> {
@@ -152,17 +125,8 @@ fn make_node(device: &Path) -> Result<(), Error> {
     if device.exists() {
         return Ok(());
     }
-    let number = device
-        .to_str()
-        .and_then(|path| path.strip_prefix("/dev/loop"))
-        .and_then(|number| number.parse().ok());
-    let number = number
-        .ok_or_else(|| Error::Internal(format!("{} is not a loop device", device.display())))?;
-    mknod(
-        device,
-        SFlag::S_IFBLK,
-        Mode::from_bits_truncate(0o660),
-        makedev(LOOP_MAJOR, number),
-    )
-    .map_err(Error::during(format!("making {}", device.display())))
+    let number = device.to_str().and_then(|path| path.strip_prefix("/dev/loop")).and_then(|number| number.parse().ok());
+    let number = number.ok_or_else(|| Error::Internal(format!("{} is not a loop device", device.display())))?;
+    mknod(device, SFlag::S_IFBLK, Mode::from_bits_truncate(0o660), makedev(LOOP_MAJOR, number))
+        .map_err(Error::during(format!("making {}", device.display())))
 }

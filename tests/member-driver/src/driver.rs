@@ -67,37 +67,19 @@ impl Driver {
     /// Finishes what a crash interrupted, before the first call.
     pub(crate) async fn recover(&self) -> Result<(), Error> {
         for snapshot in self.snapshots.all() {
-            if snapshot
-                .group
-                .as_ref()
-                .is_some_and(|group| self.groups.find(group).is_none())
-            {
-                warn!(
-                    snapshot = snapshot.id,
-                    "removing a snapshot whose group is gone"
-                );
+            if snapshot.group.as_ref().is_some_and(|group| self.groups.find(group).is_none()) {
+                warn!(snapshot = snapshot.id, "removing a snapshot whose group is gone");
                 self.snapshots.remove(&snapshot.id)?;
             }
         }
-        for volume in self
-            .volumes
-            .all()
-            .iter()
-            .filter(|volume| volume.kind == Kind::Loop)
-        {
+        for volume in self.volumes.all().iter().filter(|volume| volume.kind == Kind::Loop) {
             self.recover_device(volume).await?;
         }
         let volumes = self.volumes.all().into_iter().map(|volume| volume.id);
         let snapshots = self.snapshots.all().into_iter().map(|snapshot| snapshot.id);
         let known: BTreeSet<String> = volumes.chain(snapshots).collect();
-        info!(
-            volumes = self.volumes.all().len(),
-            snapshots = self.snapshots.all().len(),
-            "state read"
-        );
-        self.data
-            .keep_only(&known)
-            .map_err(Error::during("removing data that no record names"))
+        info!(volumes = self.volumes.all().len(), snapshots = self.snapshots.all().len(), "state read");
+        self.data.keep_only(&known).map_err(Error::during("removing data that no record names"))
     }
 
     /// A mounted filesystem may have been left frozen, and a device without its mount.
@@ -115,7 +97,5 @@ impl Driver {
 
 /// The present, as the records keep it.
 pub(crate) fn now() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

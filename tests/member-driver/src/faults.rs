@@ -40,13 +40,7 @@ mod tests {
     use crate::parameters::Failure;
 
     fn fault(times: Option<u32>) -> Fault {
-        Fault {
-            delay: Duration::ZERO,
-            failure: Some(Failure {
-                code: Code::Unavailable,
-                times,
-            }),
-        }
+        Fault { delay: Duration::ZERO, failure: Some(Failure { code: Code::Unavailable, times }) }
     }
 
     #[tokio::test]

@@ -25,15 +25,9 @@ impl GroupController for GroupControllerService {
         &self,
         _: Request<csi::GroupControllerGetCapabilitiesRequest>,
     ) -> Reply<csi::GroupControllerGetCapabilitiesResponse> {
-        let rpc = Rpc {
-            r#type: RpcType::CreateDeleteGetVolumeGroupSnapshot.into(),
-        };
-        let capabilities = vec![csi::GroupControllerServiceCapability {
-            r#type: Some(Type::Rpc(rpc)),
-        }];
-        Ok(Response::new(csi::GroupControllerGetCapabilitiesResponse {
-            capabilities,
-        }))
+        let rpc = Rpc { r#type: RpcType::CreateDeleteGetVolumeGroupSnapshot.into() };
+        let capabilities = vec![csi::GroupControllerServiceCapability { r#type: Some(Type::Rpc(rpc)) }];
+        Ok(Response::new(csi::GroupControllerGetCapabilitiesResponse { capabilities }))
     }
 
     async fn create_volume_group_snapshot(
@@ -41,23 +35,15 @@ impl GroupController for GroupControllerService {
         request: Request<csi::CreateVolumeGroupSnapshotRequest>,
     ) -> Reply<csi::CreateVolumeGroupSnapshotResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
-        answer(
-            "CreateVolumeGroupSnapshot",
-            request.name.clone(),
-            async move {
-                let name = name(request.name)?;
-                if request.source_volume_ids.is_empty() {
-                    return Err(Error::Invalid("source_volume_ids is missing".to_owned()));
-                }
-                let sources = request.source_volume_ids.into_iter().collect();
-                let group =
-                    snapshots::create_group(&driver, &name, sources, &map(request.parameters))
-                        .await?;
-                Ok(csi::CreateVolumeGroupSnapshotResponse {
-                    group_snapshot: Some(wire_group(&driver, group)),
-                })
-            },
-        )
+        answer("CreateVolumeGroupSnapshot", request.name.clone(), async move {
+            let name = name(request.name)?;
+            if request.source_volume_ids.is_empty() {
+                return Err(Error::Invalid("source_volume_ids is missing".to_owned()));
+            }
+            let sources = request.source_volume_ids.into_iter().collect();
+            let group = snapshots::create_group(&driver, &name, sources, &map(request.parameters)).await?;
+            Ok(csi::CreateVolumeGroupSnapshotResponse { group_snapshot: Some(wire_group(&driver, group)) })
+        })
         .await
     }
 
@@ -66,15 +52,11 @@ impl GroupController for GroupControllerService {
         request: Request<csi::DeleteVolumeGroupSnapshotRequest>,
     ) -> Reply<csi::DeleteVolumeGroupSnapshotResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
-        answer(
-            "DeleteVolumeGroupSnapshot",
-            request.group_snapshot_id.clone(),
-            async move {
-                let id = required(request.group_snapshot_id, "group_snapshot_id")?;
-                snapshots::delete_group(&driver, &id, &request.snapshot_ids.into_iter().collect())?;
-                Ok(csi::DeleteVolumeGroupSnapshotResponse {})
-            },
-        )
+        answer("DeleteVolumeGroupSnapshot", request.group_snapshot_id.clone(), async move {
+            let id = required(request.group_snapshot_id, "group_snapshot_id")?;
+            snapshots::delete_group(&driver, &id, &request.snapshot_ids.into_iter().collect())?;
+            Ok(csi::DeleteVolumeGroupSnapshotResponse {})
+        })
         .await
     }
 
@@ -83,19 +65,11 @@ impl GroupController for GroupControllerService {
         request: Request<csi::GetVolumeGroupSnapshotRequest>,
     ) -> Reply<csi::GetVolumeGroupSnapshotResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
-        answer(
-            "GetVolumeGroupSnapshot",
-            request.group_snapshot_id.clone(),
-            async move {
-                let group = driver
-                    .groups
-                    .get(&required(request.group_snapshot_id, "group_snapshot_id")?)?;
-                snapshots::check_members(&group, &request.snapshot_ids.into_iter().collect())?;
-                Ok(csi::GetVolumeGroupSnapshotResponse {
-                    group_snapshot: Some(wire_group(&driver, group)),
-                })
-            },
-        )
+        answer("GetVolumeGroupSnapshot", request.group_snapshot_id.clone(), async move {
+            let group = driver.groups.get(&required(request.group_snapshot_id, "group_snapshot_id")?)?;
+            snapshots::check_members(&group, &request.snapshot_ids.into_iter().collect())?;
+            Ok(csi::GetVolumeGroupSnapshotResponse { group_snapshot: Some(wire_group(&driver, group)) })
+        })
         .await
     }
 }

@@ -8,9 +8,7 @@ use tonic::{Request, Response, Status};
 use crate::driver::Driver;
 use crate::proto::csi;
 use crate::proto::csi::identity_server::Identity;
-use crate::proto::csi::plugin_capability::{
-    Service, Type, VolumeExpansion, service, volume_expansion,
-};
+use crate::proto::csi::plugin_capability::{Service, Type, VolumeExpansion, service, volume_expansion};
 
 #[derive(Debug)]
 pub(crate) struct IdentityService(pub(crate) Arc<Driver>);
@@ -32,31 +30,18 @@ impl Identity for IdentityService {
         &self,
         _: Request<csi::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<csi::GetPluginCapabilitiesResponse>, Status> {
-        let service = |kind: service::Type| {
-            Type::Service(Service {
-                r#type: kind.into(),
-            })
-        };
+        let service = |kind: service::Type| Type::Service(Service { r#type: kind.into() });
         let capabilities = [
             service(service::Type::ControllerService),
             service(service::Type::VolumeAccessibilityConstraints),
             service(service::Type::GroupControllerService),
-            Type::VolumeExpansion(VolumeExpansion {
-                r#type: volume_expansion::Type::Online.into(),
-            }),
+            Type::VolumeExpansion(VolumeExpansion { r#type: volume_expansion::Type::Online.into() }),
         ];
-        let capabilities = capabilities.map(|capability| csi::PluginCapability {
-            r#type: Some(capability),
-        });
-        Ok(Response::new(csi::GetPluginCapabilitiesResponse {
-            capabilities: capabilities.into(),
-        }))
+        let capabilities = capabilities.map(|capability| csi::PluginCapability { r#type: Some(capability) });
+        Ok(Response::new(csi::GetPluginCapabilitiesResponse { capabilities: capabilities.into() }))
     }
 
-    async fn probe(
-        &self,
-        _: Request<csi::ProbeRequest>,
-    ) -> Result<Response<csi::ProbeResponse>, Status> {
+    async fn probe(&self, _: Request<csi::ProbeRequest>) -> Result<Response<csi::ProbeResponse>, Status> {
         Ok(Response::new(csi::ProbeResponse { ready: Some(true) }))
     }
 }

@@ -18,22 +18,14 @@ pub(crate) struct Guard {
 
 impl InFlight {
     /// Takes all of these keys or none.
-    pub(crate) fn begin<Key: Into<String>>(
-        &self,
-        keys: impl IntoIterator<Item = Key>,
-    ) -> Result<Guard, Error> {
+    pub(crate) fn begin<Key: Into<String>>(&self, keys: impl IntoIterator<Item = Key>) -> Result<Guard, Error> {
         let keys: Vec<String> = keys.into_iter().map(Into::into).collect();
         let mut held = self.lock();
         if let Some(key) = keys.iter().find(|key| held.contains(*key)) {
-            return Err(Error::InProgress(format!(
-                "another call for {key} has not ended"
-            )));
+            return Err(Error::InProgress(format!("another call for {key} has not ended")));
         }
         held.extend(keys.iter().cloned());
-        Ok(Guard {
-            held: self.clone(),
-            keys,
-        })
+        Ok(Guard { held: self.clone(), keys })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<String>> {

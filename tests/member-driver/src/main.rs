@@ -49,15 +49,8 @@ use crate::driver::Driver;
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
-    let driver = Driver::open(&args)
-        .with_context(|| format!("reading the state in {}", args.state.display()))?;
-    driver
-        .recover()
-        .await
-        .context("finishing what a crash left")?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let driver = Driver::open(&args).with_context(|| format!("reading the state in {}", args.state.display()))?;
+    driver.recover().await.context("finishing what a crash left")?;
     server::serve(&args, Arc::new(driver)).await
 }

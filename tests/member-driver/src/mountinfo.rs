@@ -24,9 +24,7 @@ pub(crate) struct MountTable(Vec<Mount>);
 
 impl MountTable {
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        let line = |line: &str| {
-            mount(line).ok_or_else(|| Error::Internal(format!("odd line in mountinfo: {line:?}")))
-        };
+        let line = |line: &str| mount(line).ok_or_else(|| Error::Internal(format!("odd line in mountinfo: {line:?}")));
         text.lines().map(line).collect::<Result<_, _>>().map(Self)
     }
 
@@ -83,19 +81,12 @@ mod tests {
     #[test]
     fn escapes_are_read() {
         let table = MountTable::parse(TABLE).unwrap();
-        assert_eq!(
-            table.at(Path::new("/pods/a b\\c")).unwrap().options,
-            ["ro", "relatime"]
-        );
+        assert_eq!(table.at(Path::new("/pods/a b\\c")).unwrap().options, ["ro", "relatime"]);
     }
 
     #[test]
     fn a_line_that_cannot_be_read_is_an_error_and_not_an_absence() {
-        for line in [
-            "",
-            "36 22 7:3 / /stage rw",
-            "36 22 7:3 / - xfs /dev/loop3 rw",
-        ] {
+        for line in ["", "36 22 7:3 / /stage rw", "36 22 7:3 / - xfs /dev/loop3 rw"] {
             assert!(MountTable::parse(&format!("{line}\n")).is_err(), "{line:?}");
         }
     }
@@ -103,11 +94,6 @@ mod tests {
     #[test]
     fn this_machine_can_be_read() {
         let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        assert!(
-            MountTable::parse(&text)
-                .unwrap()
-                .at(Path::new("/"))
-                .is_some()
-        );
+        assert!(MountTable::parse(&text).unwrap().at(Path::new("/")).is_some());
     }
 }

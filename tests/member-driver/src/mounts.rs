@@ -53,9 +53,7 @@ pub(crate) fn at(target: &Path) -> Result<Option<Mount>, Error> {
 
 /// The kernel knows a mount by its path without symbolic links.
 pub(crate) fn as_mounted(target: &Path) -> PathBuf {
-    let parent = target
-        .parent()
-        .and_then(|parent| parent.canonicalize().ok());
+    let parent = target.parent().and_then(|parent| parent.canonicalize().ok());
     match (parent, target.file_name()) {
         (Some(parent), Some(name)) => parent.join(name),
         _ => target.to_owned(),
@@ -69,10 +67,9 @@ pub(crate) fn make_leaf(target: &Path, leaf: Leaf) -> Result<(), Error> {
         Leaf::File => fs::File::create_new(target).map(drop),
     };
     match made {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Error::Internal(format!(
-            "making {}: {error}",
-            target.display()
-        ))),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(Error::Internal(format!("making {}: {error}", target.display())))
+        }
         _ => Ok(()),
     }
 }
@@ -86,10 +83,7 @@ pub(crate) async fn filesystem(
     read_only: bool,
 ) -> Result<(), Error> {
     let (mut flags, mut data) = split(options);
-    flags.set(
-        MsFlags::MS_RDONLY,
-        read_only || flags.contains(MsFlags::MS_RDONLY),
-    );
+    flags.set(MsFlags::MS_RDONLY, read_only || flags.contains(MsFlags::MS_RDONLY));
     let name = if format == Format::Xfs {
         // A volume and its copy carry the same identity, and xfs would refuse to mount both.
         data.push("nouuid");
@@ -97,49 +91,28 @@ pub(crate) async fn filesystem(
     } else {
         "ext4"
     };
-    call_mount(
-        Some(device),
-        target,
-        Some(name),
-        flags,
-        Some(data.join(",")),
-    )
-    .await
+    call_mount(Some(device), target, Some(name), flags, Some(data.join(","))).await
 }
 
 /// Shows `source` at `target` too, with the flags among `options`.
 pub(crate) async fn bind(source: &Path, target: &Path, options: &[String]) -> Result<(), Error> {
     let (flags, data) = split(options);
     if let Some(option) = data.first() {
-        return Err(Error::Invalid(format!(
-            "the mount option {option:?} means nothing to a folder"
-        )));
+        return Err(Error::Invalid(format!("the mount option {option:?} means nothing to a folder")));
     }
     call_mount(Some(source), target, None, MsFlags::MS_BIND, None).await?;
-    if flags.is_empty() {
-        Ok(())
-    } else {
-        rebind(target, flags).await
-    }
+    if flags.is_empty() { Ok(()) } else { rebind(target, flags).await }
 }
 
 /// Makes a bind mount read-only and keeps its other flags. The kernel ignores this while it binds, so it is a second step.
 pub(crate) async fn make_read_only(target: &Path) -> Result<(), Error> {
-    let there = at(target)?
-        .ok_or_else(|| Error::Internal(format!("nothing is mounted at {}", target.display())))?;
+    let there = at(target)?.ok_or_else(|| Error::Internal(format!("nothing is mounted at {}", target.display())))?;
     let (flags, _) = split(&there.options);
     rebind(target, flags | MsFlags::MS_RDONLY).await
 }
 
 async fn rebind(target: &Path, flags: MsFlags) -> Result<(), Error> {
-    call_mount(
-        None,
-        target,
-        None,
-        flags | MsFlags::MS_BIND | MsFlags::MS_REMOUNT,
-        None,
-    )
-    .await
+    call_mount(None, target, None, flags | MsFlags::MS_BIND | MsFlags::MS_REMOUNT, None).await
 }
 
 /// Unmounts everything at `target`, however often something was mounted there.
@@ -165,19 +138,16 @@ pub(crate) fn remove_leaf(target: &Path) -> Result<(), Error> {
         }
     });
     match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::Internal(format!(
-            "removing {}: {error}",
-            target.display()
-        ))),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Error::Internal(format!("removing {}: {error}", target.display())))
+        }
         _ => Ok(()),
     }
 }
 
 pub(crate) async fn usage(target: &Path) -> Result<Statvfs, Error> {
     let path = target.to_owned();
-    blocking(move || statvfs(&path))
-        .await?
-        .map_err(Error::during(format!("measuring {}", target.display())))
+    blocking(move || statvfs(&path)).await?.map_err(Error::during(format!("measuring {}", target.display())))
 }
 
 async fn call_mount(
@@ -194,23 +164,15 @@ async fn call_mount(
 }
 
 /// The kernel may take its time over a disk.
-async fn blocking<T: Send + 'static>(
-    call: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Error> {
-    spawn_blocking(call)
-        .await
-        .map_err(Error::during("a call to the kernel"))
+async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    spawn_blocking(call).await.map_err(Error::during("a call to the kernel"))
 }
 
 /// Parts the options into the kernel's flags and the filesystem's own words.
 fn split(options: &[String]) -> (MsFlags, Vec<&str>) {
     let mut flags = MsFlags::empty();
     let mut data = Vec::new();
-    for option in options
-        .iter()
-        .flat_map(|options| options.split(','))
-        .filter(|option| !option.is_empty())
-    {
+    for option in options.iter().flat_map(|options| options.split(',')).filter(|option| !option.is_empty()) {
         match FLAGS.iter().find(|(name, _)| *name == option) {
             Some((_, flag)) => flags |= *flag,
             None => data.push(option),
@@ -233,16 +195,8 @@ mod tests {
             (vec![], MsFlags::empty(), vec![]),
             (vec!["ro"], MsFlags::MS_RDONLY, vec![]),
             (vec!["rw", "defaults"], MsFlags::empty(), vec![]),
-            (
-                vec!["noatime,nodev", "discard"],
-                MsFlags::MS_NOATIME | MsFlags::MS_NODEV,
-                vec!["discard"],
-            ),
-            (
-                vec!["commit=5", "", "data=ordered"],
-                MsFlags::empty(),
-                vec!["commit=5", "data=ordered"],
-            ),
+            (vec!["noatime,nodev", "discard"], MsFlags::MS_NOATIME | MsFlags::MS_NODEV, vec!["discard"]),
+            (vec!["commit=5", "", "data=ordered"], MsFlags::empty(), vec!["commit=5", "data=ordered"]),
         ];
         for (words, flags, data) in table {
             assert_eq!(split(&options(&words)), (flags, data));
@@ -281,9 +235,6 @@ mod tests {
         let real = folder.path().join("real");
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, folder.path().join("link")).unwrap();
-        assert_eq!(
-            as_mounted(&folder.path().join("link/target")),
-            real.canonicalize().unwrap().join("target")
-        );
+        assert_eq!(as_mounted(&folder.path().join("link/target")), real.canonicalize().unwrap().join("target"));
     }
 }

@@ -22,12 +22,8 @@ type Reply<T> = Result<Response<T>, Status>;
 #[derive(Debug)]
 pub(crate) struct NodeService(pub(crate) Arc<Driver>);
 
-const CAPABILITIES: [RpcType; 4] = [
-    RpcType::StageUnstageVolume,
-    RpcType::GetVolumeStats,
-    RpcType::ExpandVolume,
-    RpcType::SingleNodeMultiWriter,
-];
+const CAPABILITIES: [RpcType; 4] =
+    [RpcType::StageUnstageVolume, RpcType::GetVolumeStats, RpcType::ExpandVolume, RpcType::SingleNodeMultiWriter];
 
 #[tonic::async_trait]
 impl Node for NodeService {
@@ -35,18 +31,12 @@ impl Node for NodeService {
         &self,
         _: Request<csi::NodeGetCapabilitiesRequest>,
     ) -> Reply<csi::NodeGetCapabilitiesResponse> {
-        let capability = |rpc: RpcType| csi::NodeServiceCapability {
-            r#type: Some(Type::Rpc(Rpc { r#type: rpc.into() })),
-        };
-        Ok(Response::new(csi::NodeGetCapabilitiesResponse {
-            capabilities: CAPABILITIES.map(capability).into(),
-        }))
+        let capability =
+            |rpc: RpcType| csi::NodeServiceCapability { r#type: Some(Type::Rpc(Rpc { r#type: rpc.into() })) };
+        Ok(Response::new(csi::NodeGetCapabilitiesResponse { capabilities: CAPABILITIES.map(capability).into() }))
     }
 
-    async fn node_get_info(
-        &self,
-        _: Request<csi::NodeGetInfoRequest>,
-    ) -> Reply<csi::NodeGetInfoResponse> {
+    async fn node_get_info(&self, _: Request<csi::NodeGetInfoRequest>) -> Reply<csi::NodeGetInfoResponse> {
         Ok(Response::new(csi::NodeGetInfoResponse {
             node_id: self.0.node.clone(),
             max_volumes_per_node: self.0.max_volumes.into(),
@@ -92,18 +82,8 @@ impl Node for NodeService {
             let target = required_path(request.target_path, "target_path")?;
             let capability = capability(request.volume_capability)?;
             let read_only = request.readonly || capability.mode.reads_only();
-            let publication = Publication {
-                capability,
-                read_only,
-            };
-            publishing::publish(
-                &driver,
-                &id,
-                Path::new(&request.staging_target_path),
-                target,
-                publication,
-            )
-            .await?;
+            let publication = Publication { capability, read_only };
+            publishing::publish(&driver, &id, Path::new(&request.staging_target_path), target, publication).await?;
             Ok(csi::NodePublishVolumeResponse {})
         })
         .await
@@ -114,16 +94,12 @@ impl Node for NodeService {
         request: Request<csi::NodeUnpublishVolumeRequest>,
     ) -> Reply<csi::NodeUnpublishVolumeResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
-        answer(
-            "NodeUnpublishVolume",
-            request.volume_id.clone(),
-            async move {
-                let id = required(request.volume_id, "volume_id")?;
-                let target = required_path(request.target_path, "target_path")?;
-                publishing::unpublish(&driver, &id, &target).await?;
-                Ok(csi::NodeUnpublishVolumeResponse {})
-            },
-        )
+        answer("NodeUnpublishVolume", request.volume_id.clone(), async move {
+            let id = required(request.volume_id, "volume_id")?;
+            let target = required_path(request.target_path, "target_path")?;
+            publishing::unpublish(&driver, &id, &target).await?;
+            Ok(csi::NodeUnpublishVolumeResponse {})
+        })
         .await
     }
 
@@ -132,22 +108,14 @@ impl Node for NodeService {
         request: Request<csi::NodeGetVolumeStatsRequest>,
     ) -> Reply<csi::NodeGetVolumeStatsResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
-        answer(
-            "NodeGetVolumeStats",
-            request.volume_id.clone(),
-            async move {
-                let id = required(request.volume_id, "volume_id")?;
-                let path = required_path(request.volume_path, "volume_path")?;
-                let usage = publishing::usage(&driver, &id, &path).await?;
-                let inodes = usage
-                    .inodes
-                    .map(|inodes| volume_usage(Unit::Inodes, &inodes));
-                let bytes = volume_usage(Unit::Bytes, &usage.bytes);
-                Ok(csi::NodeGetVolumeStatsResponse {
-                    usage: std::iter::once(bytes).chain(inodes).collect(),
-                })
-            },
-        )
+        answer("NodeGetVolumeStats", request.volume_id.clone(), async move {
+            let id = required(request.volume_id, "volume_id")?;
+            let path = required_path(request.volume_path, "volume_path")?;
+            let usage = publishing::usage(&driver, &id, &path).await?;
+            let inodes = usage.inodes.map(|inodes| volume_usage(Unit::Inodes, &inodes));
+            let bytes = volume_usage(Unit::Bytes, &usage.bytes);
+            Ok(csi::NodeGetVolumeStatsResponse { usage: std::iter::once(bytes).chain(inodes).collect() })
+        })
         .await
     }
 
@@ -160,9 +128,7 @@ impl Node for NodeService {
             let id = required(request.volume_id, "volume_id")?;
             let path = required_path(request.volume_path, "volume_path")?;
             let bytes = publishing::expand(&driver, &id, &path).await?;
-            Ok(csi::NodeExpandVolumeResponse {
-                capacity_bytes: wire_size(bytes),
-            })
+            Ok(csi::NodeExpandVolumeResponse { capacity_bytes: wire_size(bytes) })
         })
         .await
     }

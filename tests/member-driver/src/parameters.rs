@@ -70,13 +70,9 @@ impl Parameters {
             let read = match key.as_str() {
                 "kind" => kind(value).map(|kind| parameters.kind = kind),
                 "createDelay" => duration(value).map(|delay| parameters.create.delay = delay),
-                "createError" => {
-                    failure(value).map(|failure| parameters.create.failure = Some(failure))
-                }
+                "createError" => failure(value).map(|failure| parameters.create.failure = Some(failure)),
                 "deleteDelay" => duration(value).map(|delay| parameters.delete.delay = delay),
-                "deleteError" => {
-                    failure(value).map(|failure| parameters.delete.failure = Some(failure))
-                }
+                "deleteError" => failure(value).map(|failure| parameters.delete.failure = Some(failure)),
                 key if key.starts_with(SIDECAR_PREFIX) => Ok(()),
                 _ => Err("there is no such parameter".to_owned()),
             };
@@ -89,9 +85,7 @@ impl Parameters {
 /// Snapshots and groups of them take no parameters.
 pub(crate) fn check_none(map: &Map) -> Result<(), Error> {
     match map.keys().find(|key| !key.starts_with(SIDECAR_PREFIX)) {
-        Some(key) => Err(Error::Invalid(format!(
-            "parameter {key:?}: there is no such parameter"
-        ))),
+        Some(key) => Err(Error::Invalid(format!("parameter {key:?}: there is no such parameter"))),
         None => Ok(()),
     }
 }
@@ -104,9 +98,7 @@ pub(crate) fn check_mutable(map: &Map) -> Result<(), Error> {
             "iops" | "label" => continue,
             _ => "there is no such attribute",
         };
-        return Err(Error::Invalid(format!(
-            "mutable parameter {key:?}: {reason}"
-        )));
+        return Err(Error::Invalid(format!("mutable parameter {key:?}: {reason}")));
     }
     Ok(())
 }
@@ -127,32 +119,20 @@ fn duration(text: &str) -> Result<Duration, String> {
         "m" => Some(60_000),
         _ => None,
     };
-    let milliseconds = digits
-        .parse::<u64>()
-        .ok()
-        .zip(unit)
-        .and_then(|(count, unit)| count.checked_mul(unit));
-    milliseconds
-        .map(Duration::from_millis)
-        .ok_or_else(|| format!("{text:?} is not a time such as 500ms, 5s or 2m"))
+    let milliseconds = digits.parse::<u64>().ok().zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
+    milliseconds.map(Duration::from_millis).ok_or_else(|| format!("{text:?} is not a time such as 500ms, 5s or 2m"))
 }
 
 fn failure(text: &str) -> Result<Failure, String> {
     let (name, times) = match text.split_once(':') {
         Some((name, times)) => {
-            let times = times
-                .parse()
-                .map_err(|_| format!("{times:?} is not a number of times"))?;
+            let times = times.parse().map_err(|_| format!("{times:?} is not a number of times"))?;
             (name, Some(times))
         }
         None => (text, None),
     };
-    let code = CODES
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, code)| *code);
-    code.map(|code| Failure { code, times })
-        .ok_or_else(|| format!("{name:?} is not the name of a gRPC error"))
+    let code = CODES.iter().find(|(known, _)| *known == name).map(|(_, code)| *code);
+    code.map(|code| Failure { code, times }).ok_or_else(|| format!("{name:?} is not the name of a gRPC error"))
 }
 
 #[cfg(test)]
@@ -160,10 +140,7 @@ mod tests {
     use super::*;
 
     fn map(pairs: &[(&str, &str)]) -> Map {
-        pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]
@@ -187,17 +164,11 @@ mod tests {
             kind: Kind::Shared,
             create: Fault {
                 delay: Duration::from_millis(1500),
-                failure: Some(Failure {
-                    code: Code::ResourceExhausted,
-                    times: Some(3),
-                }),
+                failure: Some(Failure { code: Code::ResourceExhausted, times: Some(3) }),
             },
             delete: Fault {
                 delay: Duration::from_mins(2),
-                failure: Some(Failure {
-                    code: Code::Internal,
-                    times: None,
-                }),
+                failure: Some(Failure { code: Code::Internal, times: None }),
             },
         };
         assert_eq!(Parameters::parse(&given), Ok(read));

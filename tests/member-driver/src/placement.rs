@@ -23,33 +23,21 @@ impl Range {
     /// The size of a volume that may not be smaller than `minimum`: whole mebibytes, within the range.
     pub(crate) fn size(self, minimum: u64) -> Result<u64, Error> {
         if self.limit != 0 && self.limit < self.required {
-            return Err(Error::Invalid(
-                "the limit is below the required size".to_owned(),
-            ));
+            return Err(Error::Invalid("the limit is below the required size".to_owned()));
         }
-        let at_least = if self.required == 0 {
-            USUAL_SIZE.min(self.limit_or_max())
-        } else {
-            self.required
-        };
+        let at_least = if self.required == 0 { USUAL_SIZE.min(self.limit_or_max()) } else { self.required };
         let bytes = at_least.max(minimum).checked_next_multiple_of(MEBIBYTE);
-        bytes
-            .filter(|bytes| *bytes <= self.limit_or_max())
-            .ok_or_else(|| {
-                Error::OutOfRange(format!(
-                    "no whole number of mebibytes lies between {} and {} bytes",
-                    at_least.max(minimum),
-                    self.limit
-                ))
-            })
+        bytes.filter(|bytes| *bytes <= self.limit_or_max()).ok_or_else(|| {
+            Error::OutOfRange(format!(
+                "no whole number of mebibytes lies between {} and {} bytes",
+                at_least.max(minimum),
+                self.limit
+            ))
+        })
     }
 
     fn limit_or_max(self) -> u64 {
-        if self.limit == 0 {
-            i64::MAX.unsigned_abs()
-        } else {
-            self.limit
-        }
+        if self.limit == 0 { i64::MAX.unsigned_abs() } else { self.limit }
     }
 }
 
@@ -65,9 +53,7 @@ impl Format {
 
 /// Whether everything that `place` demands is true of this node, whose only label is `key=node`.
 pub(crate) fn is_here(place: &Map, key: &str, node: &str) -> bool {
-    place
-        .iter()
-        .all(|(name, value)| name == key && value == node)
+    place.iter().all(|(name, value)| name == key && value == node)
 }
 
 /// A volume is reachable from this node alone. `requisite` lists the places that would do; the order in which a request
@@ -76,9 +62,7 @@ pub(crate) fn check(requisite: &[Map], key: &str, node: &str) -> Result<(), Erro
     if requisite.is_empty() || requisite.iter().any(|place| is_here(place, key, node)) {
         return Ok(());
     }
-    Err(Error::NoRoom(format!(
-        "volumes of this driver are reachable from {key}={node} only"
-    )))
+    Err(Error::NoRoom(format!("volumes of this driver are reachable from {key}={node} only")))
 }
 
 #[cfg(test)]
@@ -102,11 +86,7 @@ mod tests {
             ((u64::MAX, 0, MEBIBYTE), None),
         ];
         for ((required, limit, minimum), size) in table {
-            assert_eq!(
-                Range { required, limit }.size(minimum).ok(),
-                size,
-                "{required} {limit} {minimum}"
-            );
+            assert_eq!(Range { required, limit }.size(minimum).ok(), size, "{required} {limit} {minimum}");
         }
     }
 
@@ -114,12 +94,7 @@ mod tests {
     fn a_volume_is_reachable_from_this_node_alone() {
         let here = || Map::from([("d/node".to_owned(), "a".to_owned())]);
         let there = || Map::from([("d/node".to_owned(), "b".to_owned())]);
-        let zone = || {
-            Map::from([
-                ("d/node".to_owned(), "a".to_owned()),
-                ("d/zone".to_owned(), "z".to_owned()),
-            ])
-        };
+        let zone = || Map::from([("d/node".to_owned(), "a".to_owned()), ("d/zone".to_owned(), "z".to_owned())]);
         let table = [
             (vec![], true),
             (vec![here()], true),
@@ -129,11 +104,7 @@ mod tests {
             (vec![zone()], false),
         ];
         for (requisite, fits) in table {
-            assert_eq!(
-                check(&requisite, "d/node", "a").is_ok(),
-                fits,
-                "{requisite:?}"
-            );
+            assert_eq!(check(&requisite, "d/node", "a").is_ok(), fits, "{requisite:?}");
         }
     }
 }

@@ -25,25 +25,16 @@ pub(crate) async fn create(driver: &Driver, wanted: Wanted) -> Result<Volume, Er
         parameters.kind.supports(capability)?;
     }
     placement::check(&wanted.requisite, &driver.topology_key, &driver.node)?;
-    let _name = driver
-        .in_flight
-        .begin([format!("the name {:?}", wanted.name)])?;
+    let _name = driver.in_flight.begin([format!("the name {:?}", wanted.name)])?;
     if let Some(volume) = driver.volumes.named(&wanted.name) {
         let _volume = driver.in_flight.begin([&volume.id])?;
         return volume.matches(&wanted).map(|()| volume);
     }
 
-    let origin = wanted
-        .source
-        .as_ref()
-        .map(|source| origin(driver, source))
-        .transpose()?;
+    let origin = wanted.source.as_ref().map(|source| origin(driver, source)).transpose()?;
     let volume = plan(driver.volumes.next_id(), parameters.kind, origin, wanted)?;
     let _room = driver.capacity.reserve(&driver.volumes, volume.bytes)?;
-    driver
-        .faults
-        .pass(&format!("create {}", volume.name), &parameters.create)
-        .await?;
+    driver.faults.pass(&format!("create {}", volume.name), &parameters.create).await?;
     if let Err(error) = fill(driver, &volume).await {
         driver.data.remove(&volume.id)?;
         return Err(error);
@@ -59,15 +50,10 @@ pub(crate) async fn delete(driver: &Driver, id: &str) -> Result<(), Error> {
         return Ok(());
     };
     if let Some(node) = volume.attached.keys().next() {
-        return Err(Error::Precondition(format!(
-            "volume {id} is attached to {node}"
-        )));
+        return Err(Error::Precondition(format!("volume {id} is attached to {node}")));
     }
     if has_live_stage(driver, &volume).await? {
-        return Err(Error::Precondition(format!(
-            "volume {id} is staged on {}",
-            driver.node
-        )));
+        return Err(Error::Precondition(format!("volume {id} is staged on {}", driver.node)));
     }
     let fault = Parameters::parse(&volume.parameters)?.delete;
     driver.faults.pass(&format!("delete {id}"), &fault).await?;
@@ -83,9 +69,7 @@ pub(crate) fn expand(driver: &Driver, id: &str, range: Range) -> Result<Volume, 
     let _volume = driver.in_flight.begin([id])?;
     let volume = driver.volumes.get(id)?;
     let bytes = range.size(volume.bytes)?;
-    let _room = driver
-        .capacity
-        .reserve(&driver.volumes, bytes - volume.bytes)?;
+    let _room = driver.capacity.reserve(&driver.volumes, bytes - volume.bytes)?;
     if volume.kind == Kind::Loop {
         driver.data.grow(id, bytes)?;
     }
@@ -123,13 +107,9 @@ fn origin(driver: &Driver, source: &Source) -> Result<Origin, Error> {
 fn plan(id: String, kind: Kind, origin: Option<Origin>, wanted: Wanted) -> Result<Volume, Error> {
     let format = kind.format(&wanted.capabilities, origin.map(|origin| origin.format))?;
     if origin.is_some_and(|origin| origin.kind != kind || origin.format != format) {
-        return Err(Error::Invalid(
-            "a copy has the kind and the format of its source".to_owned(),
-        ));
+        return Err(Error::Invalid("a copy has the kind and the format of its source".to_owned()));
     }
-    let minimum = origin
-        .map_or(0, |origin| origin.bytes)
-        .max(format.minimum());
+    let minimum = origin.map_or(0, |origin| origin.bytes).max(format.minimum());
     Ok(Volume {
         id,
         name: wanted.name,
@@ -150,10 +130,7 @@ async fn fill(driver: &Driver, volume: &Volume) -> Result<(), Error> {
         Some(Source::Snapshot(id)) => {
             let _source = driver.in_flight.begin([id])?;
             driver.snapshots.get(id)?;
-            driver
-                .data
-                .copy(id, &volume.id, volume.kind, volume.bytes)
-                .await
+            driver.data.copy(id, &volume.id, volume.kind, volume.bytes).await
         }
         Some(Source::Volume(id)) => {
             let _source = driver.in_flight.begin([id])?;
@@ -171,47 +148,27 @@ mod tests {
     const MEBIBYTE: u64 = 1 << 20;
 
     fn wanted(required: u64, filesystem: Option<Format>) -> Wanted {
-        let access = Access::Mount {
-            filesystem,
-            options: vec![],
-        };
+        let access = Access::Mount { filesystem, options: vec![] };
         Wanted {
             name: "a".to_owned(),
             range: Range { required, limit: 0 },
-            capabilities: vec![Capability {
-                access,
-                mode: Mode::SingleNodeWriter,
-            }],
+            capabilities: vec![Capability { access, mode: Mode::SingleNodeWriter }],
             ..Wanted::default()
         }
     }
 
     #[test]
     fn a_copy_is_no_smaller_than_its_source() {
-        let origin = Origin {
-            kind: Kind::Loop,
-            format: Format::Ext4,
-            bytes: 8 * MEBIBYTE,
-        };
+        let origin = Origin { kind: Kind::Loop, format: Format::Ext4, bytes: 8 * MEBIBYTE };
         for (required, bytes) in [(MEBIBYTE, 8 * MEBIBYTE), (9 * MEBIBYTE, 9 * MEBIBYTE)] {
-            let volume = plan(
-                "vol".to_owned(),
-                Kind::Loop,
-                Some(origin),
-                wanted(required, None),
-            )
-            .unwrap();
+            let volume = plan("vol".to_owned(), Kind::Loop, Some(origin), wanted(required, None)).unwrap();
             assert_eq!((volume.bytes, volume.format), (bytes, Format::Ext4));
         }
     }
 
     #[test]
     fn a_copy_is_of_its_sources_kind() {
-        let ext4 = Origin {
-            kind: Kind::Loop,
-            format: Format::Ext4,
-            bytes: MEBIBYTE,
-        };
+        let ext4 = Origin { kind: Kind::Loop, format: Format::Ext4, bytes: MEBIBYTE };
         for (kind, filesystem) in [(Kind::Loop, Some(Format::Xfs)), (Kind::Shared, None)] {
             let planned = plan("vol".to_owned(), kind, Some(ext4), wanted(0, filesystem));
             assert!(matches!(planned, Err(Error::Invalid(_))), "{kind:?}");
@@ -220,13 +177,7 @@ mod tests {
 
     #[test]
     fn xfs_has_its_own_smallest_size() {
-        let volume = plan(
-            "vol".to_owned(),
-            Kind::Loop,
-            None,
-            wanted(MEBIBYTE, Some(Format::Xfs)),
-        )
-        .unwrap();
+        let volume = plan("vol".to_owned(), Kind::Loop, None, wanted(MEBIBYTE, Some(Format::Xfs))).unwrap();
         assert_eq!(volume.bytes, 300 * MEBIBYTE);
     }
 }

@@ -39,14 +39,9 @@ pub(crate) async fn publish(
         check_same(volume.published.get(&target), &publication, &target)?;
     } else {
         check_publishable(&volume, &publication)?;
-        check_alone(&volume, &publication.capability, &target, |path| {
-            is_live(&table, path)
-        })?;
+        check_alone(&volume, &publication.capability, &target, |path| is_live(&table, path))?;
         if !is_staged(driver, &volume, staging).await? {
-            return Err(Error::Precondition(format!(
-                "volume {id} is not staged at {}",
-                staging.display()
-            )));
+            return Err(Error::Precondition(format!("volume {id} is not staged at {}", staging.display())));
         }
     }
     driver.volumes.update(id, |volume| {
@@ -72,14 +67,8 @@ pub(crate) async fn usage(driver: &Driver, id: &str, path: &Path) -> Result<Usag
     let volume = driver.volumes.get(id)?;
     check_shown(&volume, path)?;
     if volume.format == Format::Block {
-        let bytes = Amounts {
-            total: volume.bytes,
-            ..Amounts::default()
-        };
-        return Ok(Usage {
-            bytes,
-            inodes: None,
-        });
+        let bytes = Amounts { total: volume.bytes, ..Amounts::default() };
+        return Ok(Usage { bytes, inodes: None });
     }
     let measured = mounts::usage(path).await?;
     let amounts = |unit: u64, total: u64, free: u64, available: u64| Amounts {
@@ -94,12 +83,7 @@ pub(crate) async fn usage(driver: &Driver, id: &str, path: &Path) -> Result<Usag
             measured.blocks_free(),
             measured.blocks_available(),
         ),
-        inodes: Some(amounts(
-            1,
-            measured.files(),
-            measured.files_free(),
-            measured.files_available(),
-        )),
+        inodes: Some(amounts(1, measured.files(), measured.files_free(), measured.files_available())),
     })
 }
 
@@ -111,8 +95,7 @@ pub(crate) async fn expand(driver: &Driver, id: &str, path: &Path) -> Result<u64
         return check_shown(&volume, path).map(|()| volume.bytes);
     }
     let device = device::of(&driver.data.path(id)).await?;
-    let device =
-        device.ok_or_else(|| Error::NotFound(format!("volume {id} is not on this node")))?;
+    let device = device.ok_or_else(|| Error::NotFound(format!("volume {id} is not on this node")))?;
     device::refresh(&device).await?;
     // The kubelet names a bare device by other paths than the one where it was published.
     if volume.format != Format::Block {
@@ -131,21 +114,12 @@ fn check_shown(volume: &Volume, path: &Path) -> Result<(), Error> {
     if ours && mounts::at(path)?.is_some() {
         return Ok(());
     }
-    Err(Error::NotFound(format!(
-        "volume {} is not at {}",
-        volume.id,
-        path.display()
-    )))
+    Err(Error::NotFound(format!("volume {} is not at {}", volume.id, path.display())))
 }
 
 fn check_publishable(volume: &Volume, publication: &Publication) -> Result<(), Error> {
-    let Publication {
-        capability,
-        read_only,
-    } = publication;
-    volume
-        .allows(capability)
-        .map_err(|refusal| Error::Precondition(refusal.to_string()))?;
+    let Publication { capability, read_only } = publication;
+    volume.allows(capability).map_err(|refusal| Error::Precondition(refusal.to_string()))?;
     if *read_only && capability.access == Access::Block && !capability.mode.reads_only() {
         // A read-only mount of a device's node does not stop anyone from writing to the device.
         let reason = "a bare device is read-only by its access mode, not by the readonly flag";
@@ -162,10 +136,7 @@ fn check_alone(
     is_live: impl Fn(&Path) -> bool,
 ) -> Result<(), Error> {
     let single = |capability: &Capability| capability.mode == Mode::SingleNodeSingleWriter;
-    let mut others = volume
-        .published
-        .iter()
-        .filter(|(path, _)| *path != target && is_live(path));
+    let mut others = volume.published.iter().filter(|(path, _)| *path != target && is_live(path));
     match others.find(|(_, other)| single(capability) || single(&other.capability)) {
         Some((path, _)) => Err(Error::Precondition(format!(
             "volume {} is published at {}, and has a single writer",
@@ -189,8 +160,7 @@ async fn show(
             return Ok(());
         }
         let device = device::of(&driver.data.path(&volume.id)).await?;
-        let device = device
-            .ok_or_else(|| Error::Precondition(format!("volume {} has no device", volume.id)))?;
+        let device = device.ok_or_else(|| Error::Precondition(format!("volume {} has no device", volume.id)))?;
         mounts::make_leaf(target, Leaf::File)?;
         return mounts::bind(&device, target, &[]).await;
     }
@@ -199,11 +169,7 @@ async fn show(
         mounts::bind(staging, target, &[]).await?;
     }
     // Also for a mount that is present: a crash may have come between the two steps.
-    if publication.read_only {
-        mounts::make_read_only(target).await
-    } else {
-        Ok(())
-    }
+    if publication.read_only { mounts::make_read_only(target).await } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -213,13 +179,7 @@ mod tests {
     use super::*;
 
     fn capability(mode: Mode) -> Capability {
-        Capability {
-            access: Access::Mount {
-                filesystem: None,
-                options: vec![],
-            },
-            mode,
-        }
+        Capability { access: Access::Mount { filesystem: None, options: vec![] }, mode }
     }
 
     #[test]
@@ -234,46 +194,23 @@ mod tests {
             (one, "/a", false, one, "/b", true),
         ];
         for (first, at, live, second, target, allowed) in table {
-            let publication = Publication {
-                capability: capability(first),
-                read_only: false,
-            };
-            let volume = Volume {
-                published: BTreeMap::from([(at.into(), publication)]),
-                ..Volume::default()
-            };
+            let publication = Publication { capability: capability(first), read_only: false };
+            let volume = Volume { published: BTreeMap::from([(at.into(), publication)]), ..Volume::default() };
             let checked = check_alone(&volume, &capability(second), Path::new(target), |_| live);
-            assert_eq!(
-                checked.is_ok(),
-                allowed,
-                "{first:?} {live} {second:?} {target}"
-            );
+            assert_eq!(checked.is_ok(), allowed, "{first:?} {live} {second:?} {target}");
         }
     }
 
     #[test]
     fn a_device_is_read_only_by_its_mode() {
-        let volume = Volume {
-            format: Format::Block,
-            ..Volume::default()
-        };
+        let volume = Volume { format: Format::Block, ..Volume::default() };
         for (mode, read_only, allowed) in [
             (Mode::SingleNodeWriter, false, true),
             (Mode::SingleNodeWriter, true, false),
             (Mode::SingleNodeReader, true, true),
         ] {
-            let publication = Publication {
-                capability: Capability {
-                    access: Access::Block,
-                    mode,
-                },
-                read_only,
-            };
-            assert_eq!(
-                check_publishable(&volume, &publication).is_ok(),
-                allowed,
-                "{mode:?} {read_only}"
-            );
+            let publication = Publication { capability: Capability { access: Access::Block, mode }, read_only };
+            assert_eq!(check_publishable(&volume, &publication).is_ok(), allowed, "{mode:?} {read_only}");
         }
     }
 }

@@ -24,18 +24,9 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
         let suffix = &text[digits.len()..];
-        let unit = UNITS
-            .iter()
-            .find(|(name, _)| *name == suffix)
-            .map(|(_, factor)| *factor);
-        let bytes = digits
-            .parse::<u64>()
-            .ok()
-            .zip(unit)
-            .and_then(|(count, unit)| count.checked_mul(unit));
-        bytes
-            .map(Self)
-            .ok_or_else(|| format!("{text:?} is not a size such as 10Gi, 500M or 4096"))
+        let unit = UNITS.iter().find(|(name, _)| *name == suffix).map(|(_, factor)| *factor);
+        let bytes = digits.parse::<u64>().ok().zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
+        bytes.map(Self).ok_or_else(|| format!("{text:?} is not a size such as 10Gi, 500M or 4096"))
     }
 }
 
@@ -45,13 +36,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("4096", 4096),
-            ("10Gi", 10 << 30),
-            ("1k", 1000),
-            ("3Mi", 3 << 20),
-        ] {
+        for (text, bytes) in [("0", 0), ("4096", 4096), ("10Gi", 10 << 30), ("1k", 1000), ("3Mi", 3 << 20)] {
             assert_eq!(text.parse(), Ok(Quantity(bytes)), "{text}");
         }
     }

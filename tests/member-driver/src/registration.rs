@@ -6,9 +6,7 @@ use tonic::{Request, Response, Status};
 use tracing::{error, info};
 
 use crate::proto::registration::registration_server::Registration;
-use crate::proto::registration::{
-    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
-};
+use crate::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
 
 #[derive(Debug)]
 pub(crate) struct RegistrationService {

@@ -27,8 +27,7 @@ pub(crate) async fn answer<T: Send + 'static>(
         }
         result
     });
-    task.await
-        .unwrap_or_else(|error| Err(Status::internal(format!("the call ended early: {error}"))))
+    task.await.unwrap_or_else(|error| Err(Status::internal(format!("the call ended early: {error}"))))
 }
 
 #[cfg(test)]
@@ -45,18 +44,9 @@ mod tests {
         let (ended, has_ended) = oneshot::channel();
         let work = async move {
             sleep(Duration::from_millis(20)).await;
-            ended
-                .send(())
-                .map_err(|()| Error::Internal("nobody listens".to_owned()))
+            ended.send(()).map_err(|()| Error::Internal("nobody listens".to_owned()))
         };
-        assert!(
-            timeout(
-                Duration::from_millis(1),
-                answer("Test", String::new(), work)
-            )
-            .await
-            .is_err()
-        );
+        assert!(timeout(Duration::from_millis(1), answer("Test", String::new(), work)).await.is_err());
         assert_eq!(has_ended.await, Ok(()));
     }
 }

@@ -38,9 +38,7 @@ pub(crate) async fn serve(args: &Args, driver: Arc<Driver>) -> anyhow::Result<()
     let csi = Server::builder()
         .add_service(IdentityServer::new(IdentityService(driver.clone())))
         .add_service(ControllerServer::new(ControllerService(driver.clone())))
-        .add_service(GroupControllerServer::new(GroupControllerService(
-            driver.clone(),
-        )))
+        .add_service(GroupControllerServer::new(GroupControllerService(driver.clone())))
         .add_service(NodeServer::new(NodeService(driver.clone())))
         .serve_with_incoming_shutdown(listen(&args.endpoint)?, stopped(stopping.clone()));
     // The kubelet connects as soon as it sees this socket, so it comes second.
@@ -48,15 +46,8 @@ pub(crate) async fn serve(args: &Args, driver: Arc<Driver>) -> anyhow::Result<()
         let Some(path) = &args.registration else {
             return Ok(());
         };
-        let endpoint = args
-            .registration_endpoint
-            .as_ref()
-            .unwrap_or(&args.endpoint)
-            .clone();
-        let service = RegistrationService {
-            name: driver.name.clone(),
-            endpoint,
-        };
+        let endpoint = args.registration_endpoint.as_ref().unwrap_or(&args.endpoint).clone();
+        let service = RegistrationService { name: driver.name.clone(), endpoint };
         Server::builder()
             .add_service(RegistrationServer::new(service))
             .serve_with_incoming_shutdown(listen(path)?, stopped(stopping.clone()))
@@ -93,8 +84,7 @@ fn listen(path: &Path) -> anyhow::Result<UnixListenerStream> {
             .create(folder)
             .with_context(|| format!("making {}", folder.display()))?;
     }
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()))?;
+    let listener = UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()))?;
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(UnixListenerStream::new(listener))
 }
@@ -104,8 +94,9 @@ fn clear(path: &Path) -> anyhow::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).with_context(|| format!("looking at {}", path.display())),
-        Ok(there) if there.file_type().is_socket() => fs::remove_file(path)
-            .with_context(|| format!("removing the old socket {}", path.display())),
+        Ok(there) if there.file_type().is_socket() => {
+            fs::remove_file(path).with_context(|| format!("removing the old socket {}", path.display()))
+        }
         Ok(_) => bail!("{} is there and is not a socket", path.display()),
     }
 }
@@ -138,12 +129,7 @@ mod tests {
 
         let file = folder.path().join("file");
         fs::write(&file, "x").unwrap();
-        assert!(
-            listen(&file)
-                .unwrap_err()
-                .to_string()
-                .contains("not a socket")
-        );
+        assert!(listen(&file).unwrap_err().to_string().contains("not a socket"));
         assert!(file.exists());
     }
 }

@@ -10,12 +10,7 @@ use crate::mountinfo::MountTable;
 use crate::mounts::{self, Leaf};
 use crate::volume::{Access, Capability, Format, Volume};
 
-pub(crate) async fn stage(
-    driver: &Driver,
-    id: &str,
-    path: PathBuf,
-    capability: Capability,
-) -> Result<(), Error> {
+pub(crate) async fn stage(driver: &Driver, id: &str, path: PathBuf, capability: Capability) -> Result<(), Error> {
     let _volume = driver.in_flight.begin([id])?;
     let volume = driver.volumes.get(id)?;
     check_usable(driver, &volume, &capability)?;
@@ -23,10 +18,7 @@ pub(crate) async fn stage(
         return check_same(volume.staged.get(&path), &capability, &path);
     }
     if mounts::at(&path)?.is_some() {
-        return Err(Error::Precondition(format!(
-            "something else is mounted at {}",
-            path.display()
-        )));
+        return Err(Error::Precondition(format!("something else is mounted at {}", path.display())));
     }
     let volume = driver.volumes.update(id, |volume| {
         volume.staged.insert(path.clone(), capability.clone());
@@ -45,11 +37,7 @@ pub(crate) async fn unstage(driver: &Driver, id: &str, path: &Path) -> Result<()
 }
 
 /// Whether the volume can be used at `path` now. A mount is seen in the mount table, a bare device by its file.
-pub(crate) async fn is_staged(
-    driver: &Driver,
-    volume: &Volume,
-    path: &Path,
-) -> Result<bool, Error> {
+pub(crate) async fn is_staged(driver: &Driver, volume: &Volume, path: &Path) -> Result<bool, Error> {
     match volume.staged.get(path).map(|capability| &capability.access) {
         None => Ok(false),
         Some(Access::Block) => Ok(device::of(&driver.data.path(&volume.id)).await?.is_some()),
@@ -68,52 +56,29 @@ pub(crate) async fn has_live_stage(driver: &Driver, volume: &Volume) -> Result<b
 
 /// Where the volume's filesystem is mounted first, if it is.
 pub(crate) fn live_mount<'a>(volume: &'a Volume, table: &MountTable) -> Option<&'a Path> {
-    volume
-        .staged
-        .keys()
-        .map(PathBuf::as_path)
-        .find(|path| table.at(&mounts::as_mounted(path)).is_some())
+    volume.staged.keys().map(PathBuf::as_path).find(|path| table.at(&mounts::as_mounted(path)).is_some())
 }
 
 /// Whether a repeated call asks for what is already there.
-pub(crate) fn check_same<T: PartialEq>(
-    recorded: Option<&T>,
-    wanted: &T,
-    path: &Path,
-) -> Result<(), Error> {
+pub(crate) fn check_same<T: PartialEq>(recorded: Option<&T>, wanted: &T, path: &Path) -> Result<(), Error> {
     if recorded == Some(wanted) {
         return Ok(());
     }
-    Err(Error::Exists(format!(
-        "the volume is at {} in another way than is asked for",
-        path.display()
-    )))
+    Err(Error::Exists(format!("the volume is at {} in another way than is asked for", path.display())))
 }
 
 fn check_usable(driver: &Driver, volume: &Volume, capability: &Capability) -> Result<(), Error> {
-    volume
-        .allows(capability)
-        .map_err(|refusal| Error::Precondition(refusal.to_string()))?;
+    volume.allows(capability).map_err(|refusal| Error::Precondition(refusal.to_string()))?;
     if driver.attach && !volume.attached.contains_key(&driver.node) {
-        return Err(Error::Precondition(format!(
-            "volume {} is not attached to {}",
-            volume.id, driver.node
-        )));
+        return Err(Error::Precondition(format!("volume {} is not attached to {}", volume.id, driver.node)));
     }
     Ok(())
 }
 
-async fn bring_up(
-    driver: &Driver,
-    volume: &Volume,
-    path: &Path,
-    capability: &Capability,
-) -> Result<(), Error> {
+async fn bring_up(driver: &Driver, volume: &Volume, path: &Path, capability: &Capability) -> Result<(), Error> {
     let file = driver.data.path(&volume.id);
     let Access::Mount { options, .. } = &capability.access else {
-        return device::attach(&file, capability.mode.reads_only())
-            .await
-            .map(drop);
+        return device::attach(&file, capability.mode.reads_only()).await.map(drop);
     };
     mounts::make_leaf(path, Leaf::Folder)?;
     if volume.format == Format::Folder {
@@ -121,14 +86,7 @@ async fn bring_up(
     }
     let device = device::attach(&file, false).await?;
     device::prepare(&device, volume.format).await?;
-    mounts::filesystem(
-        &device,
-        path,
-        volume.format,
-        options,
-        capability.mode.reads_only(),
-    )
-    .await?;
+    mounts::filesystem(&device, path, volume.format, options, capability.mode.reads_only()).await?;
     let read_only = mounts::at(path)?.is_some_and(|mount| mount.is_read_only());
     if volume.format == Format::Xfs && !read_only {
         // Unlike ext4, it grows only while it is mounted.
@@ -141,12 +99,7 @@ async fn bring_up(
 async fn take_down(driver: &Driver, volume: &Volume, path: &Path) -> Result<(), Error> {
     mounts::unmount(path).await?;
     let others = Volume {
-        staged: volume
-            .staged
-            .clone()
-            .into_iter()
-            .filter(|(other, _)| other != path)
-            .collect(),
+        staged: volume.staged.clone().into_iter().filter(|(other, _)| other != path).collect(),
         ..volume.clone()
     };
     if volume.format != Format::Folder && !has_live_stage(driver, &others).await? {

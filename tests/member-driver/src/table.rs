@@ -82,36 +82,25 @@ impl<R: Record> Table<R> {
         let mut by_id = BTreeMap::new();
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "json")
-            {
+            if path.extension().is_some_and(|extension| extension == "json") {
                 let row: R = serde_json::from_slice(&fs::read(&path)?)
                     .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
                 by_id.insert(row.id().to_owned(), row);
             }
         }
-        Ok(Self {
-            folder,
-            rows: Mutex::new(Rows { by_id, last_id: 0 }),
-        })
+        Ok(Self { folder, rows: Mutex::new(Rows { by_id, last_id: 0 }) })
     }
 
     /// An id that no record has had before.
     pub(crate) fn next_id(&self) -> String {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut rows = self.lock();
-        rows.last_id = u64::try_from(now.as_nanos())
-            .unwrap_or(u64::MAX)
-            .max(rows.last_id + 1);
+        rows.last_id = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).max(rows.last_id + 1);
         format!("{}{:016x}", R::PREFIX, rows.last_id)
     }
 
     pub(crate) fn get(&self, id: &str) -> Result<R, Error> {
-        self.find(id)
-            .ok_or_else(|| Error::NotFound(format!("there is no {} {id:?}", R::NOUN)))
+        self.find(id).ok_or_else(|| Error::NotFound(format!("there is no {} {id:?}", R::NOUN)))
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<R> {
@@ -119,11 +108,7 @@ impl<R: Record> Table<R> {
     }
 
     pub(crate) fn named(&self, name: &str) -> Option<R> {
-        self.lock()
-            .by_id
-            .values()
-            .find(|row| row.name() == name)
-            .cloned()
+        self.lock().by_id.values().find(|row| row.name() == name).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<R> {
@@ -133,8 +118,7 @@ impl<R: Record> Table<R> {
     /// Adds or replaces a record, first in its file.
     pub(crate) fn put(&self, row: R) -> Result<(), Error> {
         let mut rows = self.lock();
-        self.write(&row)
-            .map_err(Error::during(format!("recording {} {}", R::NOUN, row.id())))?;
+        self.write(&row).map_err(Error::during(format!("recording {} {}", R::NOUN, row.id())))?;
         rows.by_id.insert(row.id().to_owned(), row);
         Ok(())
     }
@@ -150,8 +134,7 @@ impl<R: Record> Table<R> {
     pub(crate) fn remove(&self, id: &str) -> Result<(), Error> {
         let mut rows = self.lock();
         if rows.by_id.contains_key(id) {
-            fs::remove_file(self.file(id))
-                .map_err(Error::during(format!("forgetting {} {id}", R::NOUN)))?;
+            fs::remove_file(self.file(id)).map_err(Error::during(format!("forgetting {} {id}", R::NOUN)))?;
             rows.by_id.remove(id);
         }
         Ok(())
@@ -159,30 +142,17 @@ impl<R: Record> Table<R> {
 
     /// The records after the one that `token` names, at most `most` of them (0 for all). The record itself may be
     /// gone by now.
-    pub(crate) fn page(
-        &self,
-        token: &str,
-        most: usize,
-        wanted: impl Fn(&R) -> bool,
-    ) -> Result<Page<R>, Error> {
+    pub(crate) fn page(&self, token: &str, most: usize, wanted: impl Fn(&R) -> bool) -> Result<Page<R>, Error> {
         if !token.is_empty() && !is_id::<R>(token) {
-            return Err(Error::BadToken(format!(
-                "{token:?} is not a token of this driver"
-            )));
+            return Err(Error::BadToken(format!("{token:?} is not a token of this driver")));
         }
         let rows = self.lock();
-        let mut matching = rows
-            .by_id
-            .values()
-            .filter(|row| row.id() > token && wanted(row));
+        let mut matching = rows.by_id.values().filter(|row| row.id() > token && wanted(row));
         let most = if most == 0 { usize::MAX } else { most };
         let page: Vec<R> = matching.by_ref().take(most).cloned().collect();
         let more = matching.next().is_some();
         let next = page.last().filter(|_| more).map(|row| row.id().to_owned());
-        Ok(Page {
-            rows: page,
-            next: next.unwrap_or_default(),
-        })
+        Ok(Page { rows: page, next: next.unwrap_or_default() })
     }
 
     fn write(&self, row: &R) -> io::Result<()> {
@@ -201,8 +171,7 @@ impl<R: Record> Table<R> {
 }
 
 fn is_id<R: Record>(text: &str) -> bool {
-    text.strip_prefix(R::PREFIX)
-        .is_some_and(|rest| rest.len() == 16 && u64::from_str_radix(rest, 16).is_ok())
+    text.strip_prefix(R::PREFIX).is_some_and(|rest| rest.len() == 16 && u64::from_str_radix(rest, 16).is_ok())
 }
 
 #[cfg(test)]
@@ -229,9 +198,7 @@ mod tests {
         let (kept, gone) = (table.next_id(), table.next_id());
         table.put(group(kept.clone(), "kept")).unwrap();
         table.put(group(gone.clone(), "gone")).unwrap();
-        table
-            .update(&kept, |row| row.created = Duration::from_secs(7))
-            .unwrap();
+        table.update(&kept, |row| row.created = Duration::from_secs(7)).unwrap();
         table.remove(&gone).unwrap();
         table.remove(&gone).unwrap();
         fs::write(folder.path().join("group-half.new"), "{").unwrap();
@@ -255,18 +222,8 @@ mod tests {
         table.remove(&ids[1]).unwrap();
         let page = table.page(&page.next, 2, |_| true).unwrap();
         assert_eq!((page.rows.len(), page.next.as_str()), (1, ""));
-        assert_eq!(
-            table
-                .page("", 0, |row| row.id() == ids[2])
-                .unwrap()
-                .rows
-                .len(),
-            1
-        );
-        assert!(matches!(
-            table.page("invalid-token", 0, |_| true),
-            Err(Error::BadToken(_))
-        ));
+        assert_eq!(table.page("", 0, |row| row.id() == ids[2]).unwrap().rows.len(), 1);
+        assert!(matches!(table.page("invalid-token", 0, |_| true), Err(Error::BadToken(_))));
     }
 
     #[test]

@@ -142,28 +142,18 @@ impl Kind {
     /// Whether volumes of this kind can be used in this way.
     pub(crate) fn supports(self, capability: &Capability) -> Result<(), Error> {
         let refusal = match (self, &capability.access) {
-            (Self::Loop, _) if !capability.mode.one_node() => {
-                "a loop volume is used from one node only"
-            }
+            (Self::Loop, _) if !capability.mode.one_node() => "a loop volume is used from one node only",
             (Self::Shared, Access::Block) => "a shared folder is not a block device",
-            (
-                Self::Shared,
-                Access::Mount {
-                    filesystem: Some(_),
-                    ..
-                },
-            ) => "a shared folder has no filesystem of its own to choose",
+            (Self::Shared, Access::Mount { filesystem: Some(_), .. }) => {
+                "a shared folder has no filesystem of its own to choose"
+            }
             _ => return Ok(()),
         };
         Err(Error::Invalid(refusal.to_owned()))
     }
 
     /// The format of a new volume. A copy keeps its source's, whatever is left open.
-    pub(crate) fn format(
-        self,
-        capabilities: &[Capability],
-        source: Option<Format>,
-    ) -> Result<Format, Error> {
+    pub(crate) fn format(self, capabilities: &[Capability], source: Option<Format>) -> Result<Format, Error> {
         if self == Self::Shared {
             return Ok(Format::Folder);
         }
@@ -171,14 +161,10 @@ impl Kind {
         for capability in capabilities {
             let format = match &capability.access {
                 Access::Block => Some(Format::Block),
-                Access::Mount { filesystem, .. } => {
-                    Some(filesystem.or(source).unwrap_or(Format::Ext4))
-                }
+                Access::Mount { filesystem, .. } => Some(filesystem.or(source).unwrap_or(Format::Ext4)),
             };
             if chosen.is_some() && chosen != format {
-                return Err(Error::Invalid(
-                    "the capabilities ask for different formats".to_owned(),
-                ));
+                return Err(Error::Invalid("the capabilities ask for different formats".to_owned()));
             }
             chosen = format;
         }
@@ -195,34 +181,22 @@ impl Volume {
             "parameters"
         } else if self.source != wanted.source {
             "source"
-        } else if wanted
-            .capabilities
-            .iter()
-            .any(|capability| self.allows(capability).is_err())
-        {
+        } else if wanted.capabilities.iter().any(|capability| self.allows(capability).is_err()) {
             "capabilities"
         } else {
             return Ok(());
         };
-        Err(Error::Exists(format!(
-            "volume {} has the name {:?} and another {difference}",
-            self.id, self.name
-        )))
+        Err(Error::Exists(format!("volume {} has the name {:?} and another {difference}", self.id, self.name)))
     }
 
     /// Whether the volume, as it is, can be used in this way.
     pub(crate) fn allows(&self, capability: &Capability) -> Result<(), Error> {
         self.kind.supports(capability)?;
-        let format = self
-            .kind
-            .format(std::slice::from_ref(capability), Some(self.format))?;
+        let format = self.kind.format(std::slice::from_ref(capability), Some(self.format))?;
         if format == self.format {
             return Ok(());
         }
-        Err(Error::Invalid(format!(
-            "volume {} was made as {:?}, not as {format:?}",
-            self.id, self.format
-        )))
+        Err(Error::Invalid(format!("volume {} was made as {:?}, not as {format:?}", self.id, self.format)))
     }
 }
 
@@ -231,41 +205,24 @@ mod tests {
     use super::*;
 
     fn mount(filesystem: Option<Format>, mode: Mode) -> Capability {
-        Capability {
-            access: Access::Mount {
-                filesystem,
-                options: vec![],
-            },
-            mode,
-        }
+        Capability { access: Access::Mount { filesystem, options: vec![] }, mode }
     }
 
     fn block(mode: Mode) -> Capability {
-        Capability {
-            access: Access::Block,
-            mode,
-        }
+        Capability { access: Access::Block, mode }
     }
 
     fn wanted() -> Wanted {
         Wanted {
             name: "a".to_owned(),
-            range: Range {
-                required: 1 << 20,
-                limit: 0,
-            },
+            range: Range { required: 1 << 20, limit: 0 },
             capabilities: vec![mount(None, Mode::SingleNodeWriter)],
             ..Wanted::default()
         }
     }
 
     fn volume() -> Volume {
-        Volume {
-            id: "vol-1".to_owned(),
-            name: "a".to_owned(),
-            bytes: 1 << 20,
-            ..Volume::default()
-        }
+        Volume { id: "vol-1".to_owned(), name: "a".to_owned(), bytes: 1 << 20, ..Volume::default() }
     }
 
     #[test]
@@ -283,11 +240,7 @@ mod tests {
             (Kind::Shared, block(Mode::SingleNodeWriter), false),
         ];
         for (kind, capability, supported) in table {
-            assert_eq!(
-                kind.supports(&capability).is_ok(),
-                supported,
-                "{kind:?} {capability:?}"
-            );
+            assert_eq!(kind.supports(&capability).is_ok(), supported, "{kind:?} {capability:?}");
         }
     }
 
@@ -295,100 +248,39 @@ mod tests {
     fn the_format_comes_from_the_capability_then_the_source() {
         let mode = Mode::SingleNodeWriter;
         let table = [
-            (
-                Kind::Loop,
-                vec![mount(None, mode)],
-                None,
-                Some(Format::Ext4),
-            ),
-            (
-                Kind::Loop,
-                vec![mount(Some(Format::Xfs), mode)],
-                None,
-                Some(Format::Xfs),
-            ),
-            (
-                Kind::Loop,
-                vec![mount(None, mode)],
-                Some(Format::Xfs),
-                Some(Format::Xfs),
-            ),
+            (Kind::Loop, vec![mount(None, mode)], None, Some(Format::Ext4)),
+            (Kind::Loop, vec![mount(Some(Format::Xfs), mode)], None, Some(Format::Xfs)),
+            (Kind::Loop, vec![mount(None, mode)], Some(Format::Xfs), Some(Format::Xfs)),
             (Kind::Loop, vec![block(mode)], None, Some(Format::Block)),
             (Kind::Loop, vec![block(mode), mount(None, mode)], None, None),
             (Kind::Loop, vec![], None, None),
-            (
-                Kind::Shared,
-                vec![mount(None, mode)],
-                None,
-                Some(Format::Folder),
-            ),
+            (Kind::Shared, vec![mount(None, mode)], None, Some(Format::Folder)),
         ];
         for (kind, capabilities, source, format) in table {
-            assert_eq!(
-                kind.format(&capabilities, source).ok(),
-                format,
-                "{kind:?} {capabilities:?}"
-            );
+            assert_eq!(kind.format(&capabilities, source).ok(), format, "{kind:?} {capabilities:?}");
         }
     }
 
     #[test]
     fn a_repeated_request_finds_its_volume() {
         assert_eq!(volume().matches(&wanted()), Ok(()));
-        let later = Wanted {
-            mutable_parameters: Map::from([("iops".to_owned(), "9".to_owned())]),
-            ..wanted()
-        };
-        assert_eq!(
-            volume().matches(&later),
-            Ok(()),
-            "attributes may have changed since"
-        );
+        let later = Wanted { mutable_parameters: Map::from([("iops".to_owned(), "9".to_owned())]), ..wanted() };
+        assert_eq!(volume().matches(&later), Ok(()), "attributes may have changed since");
     }
 
     #[test]
     fn any_other_request_of_the_name_is_refused() {
         let others = [
-            Wanted {
-                range: Range {
-                    required: 2 << 20,
-                    limit: 0,
-                },
-                ..wanted()
-            },
-            Wanted {
-                range: Range {
-                    required: 0,
-                    limit: 1,
-                },
-                ..wanted()
-            },
-            Wanted {
-                parameters: Map::from([("kind".to_owned(), "loop".to_owned())]),
-                ..wanted()
-            },
-            Wanted {
-                source: Some(Source::Volume("vol-2".to_owned())),
-                ..wanted()
-            },
-            Wanted {
-                capabilities: vec![block(Mode::SingleNodeWriter)],
-                ..wanted()
-            },
-            Wanted {
-                capabilities: vec![mount(Some(Format::Xfs), Mode::SingleNodeWriter)],
-                ..wanted()
-            },
-            Wanted {
-                capabilities: vec![mount(None, Mode::MultiNodeMultiWriter)],
-                ..wanted()
-            },
+            Wanted { range: Range { required: 2 << 20, limit: 0 }, ..wanted() },
+            Wanted { range: Range { required: 0, limit: 1 }, ..wanted() },
+            Wanted { parameters: Map::from([("kind".to_owned(), "loop".to_owned())]), ..wanted() },
+            Wanted { source: Some(Source::Volume("vol-2".to_owned())), ..wanted() },
+            Wanted { capabilities: vec![block(Mode::SingleNodeWriter)], ..wanted() },
+            Wanted { capabilities: vec![mount(Some(Format::Xfs), Mode::SingleNodeWriter)], ..wanted() },
+            Wanted { capabilities: vec![mount(None, Mode::MultiNodeMultiWriter)], ..wanted() },
         ];
         for other in others {
-            assert!(
-                matches!(volume().matches(&other), Err(Error::Exists(_))),
-                "{other:?}"
-            );
+            assert!(matches!(volume().matches(&other), Err(Error::Exists(_))), "{other:?}");
         }
     }
 }

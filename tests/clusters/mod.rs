@@ -23,6 +23,7 @@ pub mod images;
 pub mod kubernetes;
 pub mod local_path;
 pub mod logs;
+pub mod member_driver;
 pub mod namespaces;
 pub mod node;
 pub mod packages;

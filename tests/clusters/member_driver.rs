@@ -1,0 +1,93 @@
+//! The project's own storage driver on a member's node, with the real sidecars beside it.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::storage::v1::CSINode;
+use kube::Api;
+use serde_json::{Value, json};
+
+use super::{cluster::Cluster, fleet::Fleet, guardian::profile_folder, kubernetes::wait_for, process::Process};
+
+pub const DRIVER: &str = "storage.kosmos-csi.test";
+const PATIENCE: Duration = Duration::from_secs(90);
+const PROGRAM: &str = "member-driver";
+
+/// The driver and its sidecars; they end when this is dropped.
+#[derive(Debug)]
+pub struct MemberStorage {
+    _processes: Vec<Process>,
+}
+
+impl Fleet {
+    /// Starts the driver on the member's node and makes the given StorageClasses for it.
+    pub async fn install_member_driver(&self, cluster: &Cluster, classes: &[Value]) -> Result<MemberStorage> {
+        let program = profile_folder()?.join(PROGRAM);
+        ensure!(program.exists(), "{} is missing: run cargo build --workspace", program.display());
+        cluster.install_snapshot_crds().await?;
+        cluster.apply(&csi_driver().to_string()).await?;
+        for class in classes {
+            cluster.apply(&class.to_string()).await?;
+        }
+        let folder = format!("/var/lib/kubelet/plugins/{DRIVER}");
+        let arguments = [
+            format!("--endpoint={folder}/csi.sock"),
+            format!("--registration=/var/lib/kubelet/plugins_registry/{DRIVER}-reg.sock"),
+            format!("--node-name={}", cluster.node_name()),
+            format!("--state={folder}/state"),
+            "--capacity=20Gi".to_owned(),
+        ];
+        std::fs::create_dir_all(self.member_driver_folder(cluster).join("state")).context("make the driver's folder")?;
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let driver = cluster.spawn_in_node(PROGRAM, &program, &arguments, &[])?;
+        registered(cluster).await?;
+        let socket = self.member_driver_folder(cluster).join("csi.sock");
+        let processes = vec![
+            driver,
+            self.provisioner(cluster, &socket, &["--feature-gates=Topology=true", "--retry-interval-max=5s"])?,
+            self.attacher(cluster, &socket, &[])?,
+            self.resizer(cluster, &socket, &[])?,
+            self.snapshotter(cluster, &socket, &[])?,
+            self.snapshot_controller(cluster, &[])?,
+        ];
+        Ok(MemberStorage { _processes: processes })
+    }
+
+    /// The driver's socket and state, seen from outside.
+    pub fn member_driver_folder(&self, cluster: &Cluster) -> PathBuf {
+        cluster.node_folder().join("plugins").join(DRIVER)
+    }
+}
+
+/// The kubelet writes the driver into the node's CSINode once it has registered.
+async fn registered(cluster: &Cluster) -> Result<()> {
+    let nodes: Api<CSINode> = Api::all(cluster.client().await?);
+    let what = format!("the kubelet of {} knows {DRIVER}", cluster.name());
+    wait_for(&what, PATIENCE, || async {
+        let node = nodes.get(&cluster.node_name()).await?;
+        Ok(node.spec.drivers.iter().any(|driver| driver.name == DRIVER).then_some(()))
+    })
+    .await
+}
+
+fn csi_driver() -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": DRIVER},
+        "spec": {"attachRequired": true, "podInfoOnMount": false, "fsGroupPolicy": "File"},
+    })
+}
+
+/// A StorageClass of the driver.
+pub fn storage_class(name: &str, binding: &str, parameters: &Value) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": DRIVER,
+        "volumeBindingMode": binding,
+        "allowVolumeExpansion": true,
+        "parameters": parameters,
+    })
+}

@@ -1,0 +1,111 @@
+//! The controller and the provisioner in the host, as processes that can be killed.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use tokio::sync::Mutex;
+
+use crate::{
+    clusters::{Fleet, Process, wait_for},
+    rig::{DRIVER_NAMESPACE, PATIENCE},
+};
+
+const ADMIN: &str = "127.0.0.1:19808";
+const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
+
+pub struct Driver {
+    pub socket: PathBuf,
+    kubeconfig: PathBuf,
+    admin: u16,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    controller: Process,
+    provisioner: Process,
+}
+
+impl Driver {
+    pub async fn new(fleet: &Fleet) -> Result<Self> {
+        let kubeconfig = fleet.folder().join("controller.kubeconfig");
+        let text = fleet.host().kubeconfig_for(DRIVER_NAMESPACE, "kosmos-csi-controller").await?;
+        std::fs::write(&kubeconfig, text).context("write the controller's kubeconfig")?;
+        let admin = fleet.forward(ADMIN)?;
+        Ok(Self { socket: fleet.folder().join("csi.sock"), kubeconfig, admin, running: Mutex::new(None) })
+    }
+
+    /// Both run and answer.
+    pub async fn ensure(&self, fleet: &Fleet) -> Result<()> {
+        let mut running = self.running.lock().await;
+        let alive = |running: &Running| Ok(running.controller.is_running()? && running.provisioner.is_running()?);
+        if running.as_ref().map(alive).transpose()? == Some(true) {
+            return Ok(());
+        }
+        *running = None;
+        let controller = self.start_controller(fleet)?;
+        self.ready().await?;
+        let provisioner = self.start_provisioner(fleet)?;
+        *running = Some(Running { controller, provisioner });
+        Ok(())
+    }
+
+    fn start_controller(&self, fleet: &Fleet) -> Result<Process> {
+        let endpoint = format!("--endpoint=unix://{}", self.socket.display());
+        let kubeconfig = format!("--kubeconfig={}", self.kubeconfig.display());
+        let admin = format!("--admin-address={ADMIN}");
+        let namespace = format!("--members-namespace={DRIVER_NAMESPACE}");
+        let arguments = ["controller", &endpoint, &kubeconfig, &admin, &namespace, "--shutdown-grace=5s"];
+        fleet.spawn("controller", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])
+    }
+
+    fn start_provisioner(&self, fleet: &Fleet) -> Result<Process> {
+        let flags = [
+            "--feature-gates=Topology=true",
+            "--timeout=30s",
+            "--retry-interval-start=500ms",
+            "--retry-interval-max=5s",
+            "--kube-api-qps=100",
+            "--kube-api-burst=200",
+        ];
+        fleet.provisioner(fleet.host(), &self.socket, &flags)
+    }
+
+    pub async fn ready(&self) -> Result<()> {
+        wait_for("the controller is ready", PATIENCE, || async {
+            let answer = self.get("/readyz").await?;
+            Ok(answer.starts_with("HTTP/1.1 200").then_some(()))
+        })
+        .await
+    }
+
+    pub async fn metrics(&self) -> Result<String> {
+        self.get("/metrics").await
+    }
+
+    /// A plain request, without an HTTP client: head and body as they come.
+    async fn get(&self, path: &str) -> Result<String> {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.admin)).await?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        ensure!(!answer.is_empty(), "no answer");
+        Ok(answer)
+    }
+
+    /// SIGKILL; both begin anew with `ensure`.
+    pub async fn kill(&self) -> Result<()> {
+        if let Some(running) = self.running.lock().await.take() {
+            running.controller.kill()?;
+            running.controller.wait(Duration::from_secs(10)).await?;
+        }
+        Ok(())
+    }
+
+    pub async fn log(&self) -> Result<String> {
+        match &*self.running.lock().await {
+            Some(running) => running.controller.log(),
+            None => Ok(String::new()),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The driver on real clusters: kube-apiserver, controller-manager, scheduler, external-provisioner, real storage in the
+//! members, and real nodes there. Each test states a rule; they share one fleet and run one after another.
+#![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
+
+#[path = "../clusters/mod.rs"]
+mod clusters;
+
+mod driver;
+
+mod objects;
+
+mod placement;
+
+mod rig;
+

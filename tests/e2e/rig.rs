@@ -1,0 +1,144 @@
+//! What every test stands on: a host and two members with storage, the controller and the provisioner in the host, and a
+//! virtual node per member.
+
+use std::{future::Future, sync::OnceLock, time::Duration};
+
+use anyhow::{Context, Result};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::{
+    runtime::Runtime,
+    sync::{Mutex, OnceCell},
+};
+
+use crate::{
+    clusters::{
+        Cluster, Fleet, NodeDriver, Spec, VirtualNode,
+        member_driver::{MemberStorage, storage_class},
+        wait_for,
+    },
+    driver::Driver,
+};
+
+pub const DRIVER: &str = "kosmos.csi.io";
+pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+pub const DRIVER_NAMESPACE: &str = "kosmos-csi";
+pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const MEMBERS: [&str; 2] = ["cluster38", "cluster39"];
+
+/// The members' classes: rancher's local-path, and those of the project's own storage driver.
+pub const LOCAL_PATH: &str = "openebs-hostpath";
+pub const NOW: &str = "now";
+pub const LATER: &str = "later";
+pub const SLOW: &str = "slow";
+
+const HOST_OBJECTS: &str = include_str!("../../deploy/host.yaml");
+const MEMBER_OBJECTS: &str = include_str!("../../deploy/member.yaml");
+
+/// The fleet and all that runs in it.
+pub struct Rig {
+    pub fleet: Fleet,
+    pub driver: Driver,
+    _storage: Vec<MemberStorage>,
+    _nodes: Vec<VirtualNode>,
+}
+
+/// Runs a test on the shared fleet; no other test has it meanwhile. A failed test leaves its logs.
+pub fn on_fleet<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    static RIG: OnceCell<Rig> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let runtime = RUNTIME.get_or_init(|| Runtime::new().unwrap());
+    runtime.block_on(async {
+        let _turn = TURN.lock().await;
+        let rig = RIG.get_or_init(async || Rig::start().await.unwrap()).await;
+        let _logs = rig.fleet.test(name);
+        rig.driver.ensure(&rig.fleet).await.unwrap();
+        if let Err(error) = test(rig).await {
+            panic!("{error:#}");
+        }
+    });
+}
+
+impl Rig {
+    async fn start() -> Result<Self> {
+        let fleet = Fleet::start(Spec { members: MEMBERS.len(), nodes: true }).await?;
+        fleet.host().apply(HOST_OBJECTS).await?;
+        let storage = try_join_all(fleet.members().iter().map(|member| prepare(&fleet, member))).await?;
+        let nodes = try_join_all(MEMBERS.map(|member| virtual_node(fleet.host(), member))).await?;
+        let driver = Driver::new(&fleet).await?;
+        let rig = Self { fleet, driver, _storage: storage, _nodes: nodes };
+        for member in MEMBERS {
+            rig.join(member).await?;
+        }
+        Ok(rig)
+    }
+
+    /// Gives the driver a member's kubeconfig, as an operator would.
+    pub async fn join(&self, member: &str) -> Result<()> {
+        self.join_as(member, self.fleet.member(member)).await
+    }
+
+    /// A member under any name.
+    pub async fn join_as(&self, name: &str, cluster: &Cluster) -> Result<()> {
+        let kubeconfig = cluster.kubeconfig_for(DRIVER_NAMESPACE, "kosmos-csi").await?;
+        self.join_with(name, &kubeconfig).await
+    }
+
+    pub async fn join_with(&self, name: &str, kubeconfig: &str) -> Result<()> {
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "labels": {"kosmos.csi.io/member": name}},
+            "stringData": {"kubeconfig": kubeconfig},
+        });
+        let apply = PatchParams::apply("test").force();
+        self.secrets().await?.patch(name, &apply, &Patch::Apply(secret)).await.context("write a member's Secret")?;
+        Ok(())
+    }
+
+    pub async fn leave(&self, name: &str) -> Result<()> {
+        self.secrets().await?.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    async fn secrets(&self) -> Result<Api<Secret>> {
+        Ok(Api::namespaced(self.fleet.host().client().await?, DRIVER_NAMESPACE))
+    }
+
+    /// The member's API server comes back, and the driver has noticed.
+    pub async fn return_of(&self, member: &str) -> Result<()> {
+        self.fleet.member(member).start_api_server().await?;
+        wait_for("the member is served again", PATIENCE, || async {
+            let line = format!("kosmos_csi_member_up{{member=\"{member}\"}} 1");
+            Ok(self.driver.metrics().await?.contains(&line).then_some(()))
+        })
+        .await
+    }
+}
+
+/// Rights, storage and classes of a member.
+async fn prepare(fleet: &Fleet, member: &Cluster) -> Result<MemberStorage> {
+    member.apply(MEMBER_OBJECTS).await?;
+    member.install_local_path(LOCAL_PATH).await?;
+    let classes = [
+        storage_class(NOW, "Immediate", &json!({})),
+        storage_class(LATER, "WaitForFirstConsumer", &json!({})),
+        storage_class(SLOW, "Immediate", &json!({"createDelay": "3600s"})),
+    ];
+    fleet.install_member_driver(member, &classes).await
+}
+
+async fn virtual_node(host: &Cluster, member: &str) -> Result<VirtualNode> {
+    let driver =
+        NodeDriver { name: DRIVER, node_id: &format!("virtual/{member}"), topology_keys: &[MEMBER_KEY] };
+    host.virtual_node(&format!("kosmos-{member}"), &[(MEMBER_KEY, member), ("kosmos.io/node", "true")], driver).await
+}

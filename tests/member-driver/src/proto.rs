@@ -1,0 +1,27 @@
+//! The generated messages and services, and nothing else.
+
+/// The Container Storage Interface.
+// Generated code follows the generator's taste, and this driver serves only a part of it.
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    missing_debug_implementations,
+    unreachable_pub
+)]
+pub(crate) mod csi {
+    tonic::include_proto!("csi.v1");
+}
+
+/// The kubelet's plugin registration.
+// Generated, as above.
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    missing_debug_implementations,
+    unreachable_pub
+)]
+pub(crate) mod registration {
+    tonic::include_proto!("pluginregistration");
+}

@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::CSINode;
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::{cluster::Cluster, fleet::Fleet, guardian::profile_folder, kubernetes::wait_for, process::Process};
+use super::{cluster::Cluster, fleet::Fleet, guardian::profile_folder, process::Process, wait::wait_for};
 
 pub const DRIVER: &str = "storage.kosmos-csi.test";
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -37,7 +37,8 @@ impl Fleet {
             format!("--state={folder}/state"),
             "--capacity=20Gi".to_owned(),
         ];
-        std::fs::create_dir_all(self.member_driver_folder(cluster).join("state")).context("make the driver's folder")?;
+        std::fs::create_dir_all(self.member_driver_folder(cluster).join("state"))
+            .context("make the driver's folder")?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let driver = cluster.spawn_in_node(PROGRAM, &program, &arguments, &[])?;
         registered(cluster).await?;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use clusters::guardian::{self, Guardian};
+use clusters::wait::Hopeless;
 use clusters::{Fleet, NodeDriver, Spec, images::BUSYBOX, remains, wait_for};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::Api;
@@ -190,6 +191,14 @@ async fn a_failed_test_leaves_its_logs() {
         assert!(length > 0, "{file} is empty");
     }
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn waiting_for_what_has_ended_ends_at_once() {
+    let never = wait_for("it comes", PATIENCE, || async { anyhow::bail!(Hopeless("it has ended".to_owned())) });
+    let error = tokio::time::timeout(Duration::from_secs(1), never).await.unwrap();
+    let error: anyhow::Result<()> = error;
+    assert!(format!("{:#}", error.unwrap_err()).ends_with("until it comes: it has ended"));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::cluster::Cluster;
-use super::kubernetes::wait_for;
+use super::wait::wait_for;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// In the address of the requests by which we learn how far the log is. They are not counted.

@@ -24,6 +24,7 @@ use super::namespaces::BRIDGE_ADDRESS;
 use super::process::{Process, told};
 use super::protocol::Spawn;
 use super::tools::Tools;
+use super::wait::{Hopeless, wait_for};
 
 const DEATH: Duration = Duration::from_secs(20);
 const ONE_DAY: i64 = 24 * 60 * 60;
@@ -115,7 +116,7 @@ impl Cluster {
     pub async fn stop(&self, process: &str) -> Result<()> {
         let what = format!("{process} of {} ends", self.name);
         self.signal(process, Signal::SIGKILL)?;
-        kubernetes::wait_for(&what, DEATH, || async { Ok((!self.is_running(process)?).then_some(())) }).await
+        wait_for(&what, DEATH, || async { Ok((!self.is_running(process)?).then_some(())) }).await
     }
 
     /// Starts one that was stopped, with the flags it had. It need not be ready yet.
@@ -213,7 +214,7 @@ impl Cluster {
         let log = fs::read_to_string(self.folder.join(format!("{process}.log"))).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let end = lines[lines.len().saturating_sub(5)..].join("\n");
-        bail!("{process} of {} has ended; its log's end:\n{end}", self.name)
+        bail!(Hopeless(format!("{process} of {} has ended; its log's end:\n{end}", self.name)))
     }
 
     pub(super) fn pid(&self, process: &str) -> Result<i32> {
@@ -227,7 +228,7 @@ impl Cluster {
         processes.get(process).with_context(|| format!("{} has no {process}", self.name))?.is_running()
     }
 
-    fn signal(&self, process: &str, signal: Signal) -> Result<()> {
+    pub fn signal(&self, process: &str, signal: Signal) -> Result<()> {
         let processes = self.processes();
         processes.get(process).with_context(|| format!("{} has no {process}", self.name))?.signal(signal)
     }

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::certificates::{Authority, Credentials, kubeconfig};
 use super::cluster::Cluster;
-use super::kubernetes::wait_for;
 use super::namespaces::BRIDGE_ADDRESS;
+use super::wait::wait_for;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 

@@ -1,12 +1,12 @@
 //! The owner's side of the guardian: starts it, asks it, and ends it by letting go.
 
+use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
@@ -14,6 +14,9 @@ use nix::sys::signal::Signal;
 use super::guard::SOCKET;
 use super::process::told;
 use super::protocol::{Answer, Exit, Greeting, Request, Spawn, Started, build};
+use super::wait::wait_blocking;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How to reach a guardian.
 #[derive(Debug, Clone)]
@@ -115,11 +118,8 @@ impl Guardian {
             bail!("the guardian does not end");
         };
         let folder = &self.started.folder;
-        let deadline = Instant::now() + PATIENCE;
-        while folder.exists() {
-            ensure!(Instant::now() < deadline, "{} is still there after 30 s", folder.display());
-            thread::sleep(PAUSE);
-        }
+        let what = format!("{} is gone", folder.display());
+        wait_blocking(&what, PATIENCE, || Ok((!folder.exists()).then_some(())))?;
         Ok(processes)
     }
 
@@ -140,12 +140,8 @@ impl Owner {
     /// Lets go, and waits until nothing of the fleet is left.
     fn end(&mut self) -> Result<()> {
         drop(self.guardian.stdin.take());
-        let deadline = Instant::now() + PATIENCE;
-        while self.guardian.try_wait().context("wait for the guardian")?.is_none() {
-            ensure!(Instant::now() < deadline, "the fleet's guardian, process {}, does not end", self.pid());
-            thread::sleep(PAUSE);
-        }
-        Ok(())
+        let what = format!("the fleet's guardian, process {}, ends", self.pid());
+        wait_blocking(&what, PATIENCE, || Ok(self.guardian.try_wait()?)).map(drop)
     }
 }
 
@@ -157,8 +153,6 @@ impl Drop for Owner {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(50);
 const BUILD_IT: &str = "run `cargo build --example clusters` with the same profile (`make test` does)";
 
 /// The program with the hidden commands `guard` and `init`: the example `clusters`, which cargo puts beside the tests.

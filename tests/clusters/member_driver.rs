@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::CSINode;
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::{cluster::Cluster, fleet::Fleet, guardian::profile_folder, kubernetes::wait_for, process::Process};
+use super::{cluster::Cluster, fleet::Fleet, guardian::profile_folder, process::Process, wait::wait_for};
 
 pub const DRIVER: &str = "storage.kosmos-csi.test";
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -37,13 +37,14 @@ pub mod tools;
 pub mod tools_build;
 pub mod tools_table;
 pub mod virtual_node;
+pub mod wait;
 
 #[allow(unused_imports, reason = "each test uses a part of it")]
 pub use {
     audit::{AuditEntry, AuditMark},
     cluster::Cluster,
     fleet::{Fleet, Spec},
-    kubernetes::wait_for,
     process::Process,
     virtual_node::{NodeDriver, VirtualNode},
+    wait::{wait_blocking, wait_for},
 };

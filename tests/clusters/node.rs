@@ -13,11 +13,11 @@ use serde_json::json;
 use super::cluster::Cluster;
 use super::guardian;
 use super::images::PAUSE;
-use super::kubernetes::wait_for;
 use super::namespaces::{BRIDGE, BRIDGE_ADDRESS, UNSHARE_NODE, child_of, unshare_arguments};
 use super::packages;
 use super::process::{Process, told};
 use super::remains::{cgroup_hierarchies, cgroup_name};
+use super::wait::wait_for;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The process that holds the node's namespaces; with it everything in the node ends.

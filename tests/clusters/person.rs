@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::fleet::{Fleet, Spec};
 use super::guardian::Guardian;
-use super::remains::named_folder;
+use super::images::BUSYBOX;
+use super::remains::{self, named_folder};
 
 pub async fn up(name: &str, spec: Spec) -> Result<()> {
     let folder = named_folder(name);
@@ -24,14 +25,18 @@ pub async fn up(name: &str, spec: Spec) -> Result<()> {
             println!("  {}: StorageClass local-path", member.name());
         }
     }
-    let kubectl = fleet.tools().path("kubectl");
+    let kubectl = fleet.tools().path("kubectl").display().to_string();
+    let last = fleet.clusters().last().context("a fleet without clusters")?.name().to_owned();
     fleet.detach()?;
     tell(name, &folder)?;
-    println!("\ntry:");
-    let [host, member] = ["host", "cluster38"].map(|name| kubeconfig(&folder, name));
-    println!("  {} --kubeconfig {host} get namespaces", kubectl.display());
-    println!("  {} --kubeconfig {member} get nodes,storageclasses", kubectl.display());
-    println!("  make clusters-down");
+    let [host, last] =
+        ["host", &last].map(|cluster| format!("{kubectl} --kubeconfig {}", kubeconfig(&folder, cluster)));
+    println!("\ntry:\n  {host} get namespaces");
+    println!("  {last} get nodes,storageclasses");
+    if spec.nodes {
+        println!("  {last} run hello --image {BUSYBOX} --restart Never -- sleep 1000");
+    }
+    println!("\nto end it: make clusters-down");
     Ok(())
 }
 
@@ -42,7 +47,9 @@ pub fn down(name: &str) -> Result<()> {
         return Ok(());
     }
     let Ok(guardian) = Guardian::find(&folder) else {
-        bail!("{} is left of a fleet whose guardian is gone: the next fleet to start removes it", folder.display());
+        remains::sweep()?;
+        println!("removed what was left of the fleet {name}: its guardian had been killed");
+        return Ok(());
     };
     let processes = guardian.end()?;
     println!("ended the fleet {name}: {} processes", processes.len());
@@ -64,10 +71,12 @@ pub fn status(name: &str) -> Result<()> {
 
 fn tell(name: &str, folder: &Path) -> Result<()> {
     println!("kubeconfigs of the fleet {name}:");
-    for entry in folder.read_dir().context("list the fleet's clusters")?.flatten() {
-        if entry.path().join("admin.kubeconfig").exists() {
-            println!("  {}", kubeconfig(folder, &entry.file_name().to_string_lossy()));
-        }
+    let entries = folder.read_dir().context("list the fleet's clusters")?.flatten();
+    let mut clusters: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    clusters.retain(|cluster| folder.join(cluster).join("admin.kubeconfig").exists());
+    clusters.sort();
+    for cluster in clusters {
+        println!("  {}", kubeconfig(folder, &cluster));
     }
     Ok(())
 }

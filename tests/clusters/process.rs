@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
 use super::guardian::Guardian;
-use super::kubernetes::wait_for;
 use super::protocol::{Exit, Spawn};
+use super::wait::wait_for;
 
 #[derive(Debug)]
 pub struct Process {

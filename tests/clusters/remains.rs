@@ -1,25 +1,27 @@
 //! What a fleet could leave on the machine, and its removal: loop devices, cgroups, the folder. In this order, so
 //! that as long as anything is left the folder is, and whoever comes next finds it.
 
+use std::env;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-const PREFIX: &str = "kosmos-csi-";
+use super::wait::wait_blocking;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Short, because sockets lie below and their paths may not be long. Whatever is called so is taken for a fleet.
+const PREFIX: &str = "kosmos-fleet-";
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Makes a fleet's folder, locked for as long as the file is open. With no name it gets one of its own.
 /// Fleets whose guardian died without cleaning up are removed first.
 pub fn claim_folder(name: Option<&str>) -> Result<(PathBuf, File)> {
     let parent = env::temp_dir();
-    let one_at_a_time = File::open(&parent).with_context(|| format!("open {}", parent.display()))?;
-    one_at_a_time.lock().context("lock the temp folder")?;
-    sweep(&parent)?;
+    let _one_at_a_time = sweep()?;
     let folder = match name {
         Some(name) => named_folder(name),
         None => tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent).context("make the fleet's folder")?.keep(),
@@ -54,15 +56,20 @@ pub fn cgroup_hierarchies() -> Result<Vec<PathBuf>> {
     Ok(hierarchies)
 }
 
-fn sweep(parent: &Path) -> Result<()> {
-    for entry in fs::read_dir(parent).context("list the temp folder")?.flatten() {
-        let is_fleet = entry.file_name().to_string_lossy().starts_with(PREFIX) && entry.path().is_dir();
+/// Removes what is left of fleets whose guardian died. Nobody else makes or removes one until the file is closed.
+pub fn sweep() -> Result<File> {
+    let parent = env::temp_dir();
+    let lock = File::open(&parent).with_context(|| format!("open {}", parent.display()))?;
+    lock.lock().context("lock the temp folder")?;
+    for entry in fs::read_dir(&parent).context("list the temp folder")?.flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let is_fleet = is_folder && entry.file_name().to_string_lossy().starts_with(PREFIX);
         let unlocked = || File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
         if is_fleet && unlocked() {
             remove(&entry.path()).with_context(|| format!("remove the dead fleet {}", entry.path().display()))?;
         }
     }
-    Ok(())
+    Ok(lock)
 }
 
 /// Removes what is left of a fleet whose processes are gone.
@@ -72,7 +79,7 @@ pub fn remove(folder: &Path) -> Result<()> {
         remove_cgroup(&hierarchy.join(cgroup_name(folder)))?;
     }
     // Something that was killed a moment ago may still be at work on its last file.
-    patiently(|| fs::remove_dir_all(folder)).with_context(|| format!("remove {}", folder.display()))
+    patiently(&format!("{} is removed", folder.display()), || fs::remove_dir_all(folder))
 }
 
 fn detach_loop_devices(folder: &Path) -> Result<()> {
@@ -97,16 +104,12 @@ fn remove_cgroup(cgroup: &Path) -> Result<()> {
         remove_cgroup(&child.path())?;
     }
     // A cgroup stays busy for a moment after its last process.
-    patiently(|| fs::remove_dir(cgroup)).with_context(|| format!("remove the cgroup {}", cgroup.display()))
+    patiently(&format!("the cgroup {} is removed", cgroup.display()), || fs::remove_dir(cgroup))
 }
 
-fn patiently(remove: impl Fn() -> std::io::Result<()>) -> std::io::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
-        match remove() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(50)),
-            result => return result,
-        }
-    }
+fn patiently(what: &str, remove: impl Fn() -> io::Result<()>) -> Result<()> {
+    wait_blocking(what, PATIENCE, || match remove() {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(Some(())),
+    })
 }

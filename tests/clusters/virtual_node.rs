@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::cluster::Cluster;
-use super::kubernetes::wait_for;
+use super::wait::wait_for;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// As often as a kubelet: without it the node is taken for dead after 50 s.

@@ -113,15 +113,7 @@ async fn found(device: &Path) -> Result<Option<String>, Error> {
     let arguments = ["--probe", "--output", "value", "--match-tag", "TYPE"].map(OsStr::new);
     let ended = attempt("blkid", &[&arguments[..], &[device.as_ref()]].concat()).await?;
     match ended.code {
-        // It found something, or something without a type, such as partitions.
-        Some(0) => Ok(Some(
-            if ended.stdout.trim().is_empty() {
-                "other data"
-            } else {
-                ended.stdout.trim()
-            }
-            .to_owned(),
-        )),
+        Some(0) => Ok(Some(ended.stdout.trim().to_owned())),
         Some(2) => Ok(None),
         _ => Err(ended.failure()),
     }

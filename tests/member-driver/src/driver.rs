@@ -51,7 +51,7 @@ impl Driver {
             volumes: Table::open(args.state.join("volumes"))?,
             snapshots: Table::open(args.state.join("snapshots"))?,
             groups: Table::open(args.state.join("groups"))?,
-            data: Data::open(args.state.join("data"))?,
+            data: Data::open(&args.state.join("data"))?,
             capacity: Capacity::new(args.capacity.0),
             in_flight: InFlight::default(),
             faults: Faults::default(),

@@ -32,8 +32,19 @@ use crate::registration::RegistrationService;
 /// How long calls may take to end once the process is asked to.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// Finishes what an earlier process left, and serves.
+pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
+    let driver = Driver::open(args)
+        .with_context(|| format!("reading the state in {}", args.state.display()))?;
+    driver
+        .recover()
+        .await
+        .context("finishing what a crash left")?;
+    serve(args, Arc::new(driver)).await
+}
+
 /// Serves until a signal comes, and then until the calls under way have been answered.
-pub(crate) async fn serve(args: &Args, driver: Arc<Driver>) -> anyhow::Result<()> {
+async fn serve(args: &Args, driver: Arc<Driver>) -> anyhow::Result<()> {
     let (stop, stopping) = watch::channel(false);
     let csi = Server::builder()
         .add_service(IdentityServer::new(IdentityService(driver.clone())))

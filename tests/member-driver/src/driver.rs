@@ -105,7 +105,7 @@ impl Driver {
         let file = self.data.path(&volume.id);
         if let Some(target) = live_mount(volume, &mounts::table()?) {
             // Fails unless it was frozen, which is the usual case.
-            let _ = device::freeze(target, false).await;
+            let _ = device::thaw(target).await;
         } else if !has_live_stage(self, volume).await? {
             device::detach(&file).await?;
         }

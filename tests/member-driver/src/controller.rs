@@ -28,7 +28,7 @@ type Reply<T> = Result<Response<T>, Status>;
 #[derive(Debug)]
 pub(crate) struct ControllerService(pub(crate) Arc<Driver>);
 
-const CAPABILITIES: [RpcType; 14] = [
+const CAPABILITIES: [RpcType; 13] = [
     RpcType::CreateDeleteVolume,
     RpcType::ListVolumes,
     RpcType::GetCapacity,
@@ -40,13 +40,15 @@ const CAPABILITIES: [RpcType; 14] = [
     RpcType::SingleNodeMultiWriter,
     RpcType::ModifyVolume,
     RpcType::GetSnapshot,
-    RpcType::ListVolumesPublishedNodes,
     RpcType::GetVolumeHealth,
     RpcType::ListVolumeHealth,
 ];
 
-const ATTACH_CAPABILITIES: [RpcType; 2] =
-    [RpcType::PublishUnpublishVolume, RpcType::PublishReadonly];
+const ATTACH_CAPABILITIES: [RpcType; 3] = [
+    RpcType::PublishUnpublishVolume,
+    RpcType::PublishReadonly,
+    RpcType::ListVolumesPublishedNodes,
+];
 
 #[tonic::async_trait]
 impl Controller for ControllerService {

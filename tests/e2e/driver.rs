@@ -37,7 +37,8 @@ impl Driver {
     /// Both run and answer.
     pub async fn ensure(&self, fleet: &Fleet) -> Result<()> {
         let mut running = self.running.lock().await;
-        let alive = |running: &Running| anyhow::Ok(running.controller.is_running()? && running.provisioner.is_running()?);
+        let alive =
+            |running: &Running| anyhow::Ok(running.controller.is_running()? && running.provisioner.is_running()?);
         if running.as_ref().map(alive).transpose()? == Some(true) {
             return Ok(());
         }

@@ -6,19 +6,18 @@ use tonic::{Request, Response, Status};
 
 use crate::attachment;
 use crate::convert::{
-    capabilities, capability, map, name, page_size, range, required, wanted, wire_map, wire_size, wire_snapshot,
-    wire_volume,
+    capability, map, name, page_size, range, required, wanted, wire_size, wire_snapshot, wire_volume,
 };
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::parameters::{Kind, Parameters, check_mutable};
-use crate::placement::is_here;
+use crate::health::{ailment, wire_health};
+use crate::parameters::Kind;
 use crate::proto::csi;
 use crate::proto::csi::controller_server::Controller;
 use crate::proto::csi::controller_service_capability::rpc::Type as RpcType;
 use crate::proto::csi::controller_service_capability::{Rpc, Type};
-use crate::proto::csi::validate_volume_capabilities_response::Confirmed;
 use crate::provision;
+use crate::questions::{confirm, room};
 use crate::rpc::answer;
 use crate::snapshots;
 use crate::volume::{Snapshot, Volume};
@@ -28,7 +27,7 @@ type Reply<T> = Result<Response<T>, Status>;
 #[derive(Debug)]
 pub(crate) struct ControllerService(pub(crate) Arc<Driver>);
 
-const CAPABILITIES: [RpcType; 12] = [
+const CAPABILITIES: [RpcType; 13] = [
     RpcType::CreateDeleteVolume,
     RpcType::ListVolumes,
     RpcType::GetCapacity,
@@ -40,10 +39,12 @@ const CAPABILITIES: [RpcType; 12] = [
     RpcType::SingleNodeMultiWriter,
     RpcType::ModifyVolume,
     RpcType::GetSnapshot,
-    RpcType::ListVolumesPublishedNodes,
+    RpcType::GetVolumeHealth,
+    RpcType::ListVolumeHealth,
 ];
 
-const ATTACH_CAPABILITIES: [RpcType; 2] = [RpcType::PublishUnpublishVolume, RpcType::PublishReadonly];
+const ATTACH_CAPABILITIES: [RpcType; 3] =
+    [RpcType::PublishUnpublishVolume, RpcType::PublishReadonly, RpcType::ListVolumesPublishedNodes];
 
 #[tonic::async_trait]
 impl Controller for ControllerService {
@@ -155,10 +156,36 @@ impl Controller for ControllerService {
         .await
     }
 
+    async fn controller_get_volume_health(
+        &self,
+        request: Request<csi::ControllerGetVolumeHealthRequest>,
+    ) -> Reply<csi::ControllerGetVolumeHealthResponse> {
+        let (driver, request) = (self.0.clone(), request.into_inner());
+        answer("ControllerGetVolumeHealth", request.volume_id.clone(), async move {
+            let volume = driver.volumes.get(&required(request.volume_id, "volume_id")?)?;
+            Ok(csi::ControllerGetVolumeHealthResponse { volume_health: Some(wire_health(&driver, &volume)) })
+        })
+        .await
+    }
+
+    async fn controller_list_volume_health(
+        &self,
+        request: Request<csi::ControllerListVolumeHealthRequest>,
+    ) -> Reply<csi::ControllerListVolumeHealthResponse> {
+        let (driver, request) = (self.0.clone(), request.into_inner());
+        answer("ControllerListVolumeHealth", String::new(), async move {
+            let sick = |volume: &Volume| ailment(&driver, volume).is_some();
+            let page = driver.volumes.page(&request.starting_token, page_size(request.max_entries)?, sick)?;
+            let entries = page.rows.iter().map(|volume| wire_health(&driver, volume)).collect();
+            Ok(csi::ControllerListVolumeHealthResponse { entries, next_token: page.next })
+        })
+        .await
+    }
+
     async fn get_capacity(&self, request: Request<csi::GetCapacityRequest>) -> Reply<csi::GetCapacityResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
         answer("GetCapacity", String::new(), async move {
-            let left = capacity(&driver, request)?;
+            let left = room(&driver, request)?;
             Ok(csi::GetCapacityResponse {
                 available_capacity: wire_size(left),
                 maximum_volume_size: Some(wire_size(left)),
@@ -252,47 +279,4 @@ impl Controller for ControllerService {
 
 fn check_attach(driver: &Driver) -> Result<(), Error> {
     if driver.attach { Ok(()) } else { Err(Error::Unsupported("volumes of this driver are not attached".to_owned())) }
-}
-
-/// Confirms what was asked, unless any part of it does not hold for this volume.
-fn confirm(
-    volume: &Volume,
-    request: csi::ValidateVolumeCapabilitiesRequest,
-) -> csi::ValidateVolumeCapabilitiesResponse {
-    let (parameters, mutable) = (map(request.parameters), map(request.mutable_parameters));
-    let check = || -> Result<(), Error> {
-        for capability in capabilities(request.volume_capabilities.clone())? {
-            volume.allows(&capability)?;
-        }
-        check_mutable(&mutable)?;
-        if !parameters.is_empty() && parameters != volume.parameters {
-            return Err(Error::Invalid("the volume was made with other parameters".to_owned()));
-        }
-        Ok(())
-    };
-    if let Err(refusal) = check() {
-        csi::ValidateVolumeCapabilitiesResponse { confirmed: None, message: refusal.to_string() }
-    } else {
-        let confirmed = Confirmed {
-            volume_context: request.volume_context,
-            volume_capabilities: request.volume_capabilities,
-            parameters: wire_map(parameters),
-            mutable_parameters: wire_map(mutable),
-        };
-        csi::ValidateVolumeCapabilitiesResponse { confirmed: Some(confirmed), message: String::new() }
-    }
-}
-
-/// The room for a volume such as this, in this place.
-fn capacity(driver: &Driver, request: csi::GetCapacityRequest) -> Result<u64, Error> {
-    let kind = Parameters::parse(&map(request.parameters))?.kind;
-    let elsewhere = |place: csi::Topology| !is_here(&map(place.segments), &driver.topology_key, &driver.node);
-    let possible = request
-        .volume_capabilities
-        .into_iter()
-        .all(|wire| capability(Some(wire)).is_ok_and(|capability| kind.supports(&capability).is_ok()));
-    if !possible || request.accessible_topology.is_some_and(elsewhere) {
-        return Ok(0);
-    }
-    Ok(driver.capacity.left(&driver.volumes))
 }

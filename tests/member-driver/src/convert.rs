@@ -71,8 +71,13 @@ pub(crate) fn capabilities(wire: Vec<csi::VolumeCapability>) -> Result<Vec<Capab
     wire.into_iter().map(|wire| capability(Some(wire))).collect()
 }
 
+/// The places that would do. The order in which a request prefers them is not kept: there is one place here.
+fn requisite(wire: Option<csi::TopologyRequirement>) -> Vec<Map> {
+    let places = wire.map(|requirement| requirement.requisite).unwrap_or_default();
+    places.into_iter().map(|place| map(place.segments)).collect()
+}
+
 pub(crate) fn wanted(wire: csi::CreateVolumeRequest) -> Result<Wanted, Error> {
-    let requisite = wire.accessibility_requirements.map(|places| places.requisite).unwrap_or_default();
     Ok(Wanted {
         name: name(wire.name)?,
         range: range(wire.capacity_range)?,
@@ -80,7 +85,7 @@ pub(crate) fn wanted(wire: csi::CreateVolumeRequest) -> Result<Wanted, Error> {
         parameters: map(wire.parameters),
         mutable_parameters: map(wire.mutable_parameters),
         source: wire.volume_content_source.map(source).transpose()?,
-        requisite: requisite.into_iter().map(|place| map(place.segments)).collect(),
+        requisite: requisite(wire.accessibility_requirements),
     })
 }
 

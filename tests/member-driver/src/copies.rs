@@ -19,7 +19,7 @@ pub(crate) async fn copy_volumes(driver: &Driver, copies: &[(Volume, &str, u64)]
     let outcome = freeze_and_copy(driver, copies, &mut frozen).await;
     let mut thawed = Ok(());
     for target in frozen {
-        thawed = thawed.and(device::freeze(&target, false).await);
+        thawed = thawed.and(device::thaw(&target).await);
     }
     outcome.and(thawed)
 }
@@ -36,7 +36,7 @@ async fn freeze_and_copy(
         match (volume.format, mounted) {
             (Format::Ext4 | Format::Xfs, Some(target)) => {
                 frozen.push(target.to_owned());
-                device::freeze(target, true).await?;
+                device::freeze(target).await?;
             }
             (Format::Block, _) => flush(&driver.data.path(&volume.id)).await?,
             // Nothing is mounted, or it is a folder: there is no way to stop those who write into it.

@@ -15,8 +15,8 @@ use crate::parameters::Kind;
 pub(crate) struct Data(PathBuf);
 
 impl Data {
-    pub(crate) fn open(folder: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&folder)?;
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
         folder.canonicalize().map(Self)
     }
 
@@ -71,6 +71,11 @@ impl Data {
         remove(&self.path(id)).map_err(Error::during(format!("removing the data of {id}")))
     }
 
+    /// Whether the data can be reached at all.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        fs::read_dir(&self.0).map(drop)
+    }
+
     /// Removes what none of these ids names.
     pub(crate) fn keep_only(&self, ids: &BTreeSet<String>) -> io::Result<()> {
         for entry in fs::read_dir(&self.0)? {
@@ -100,7 +105,7 @@ mod tests {
     #[tokio::test]
     async fn a_copy_has_the_data_and_its_own_size() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Data::open(folder.path().to_owned()).unwrap();
+        let data = Data::open(folder.path()).unwrap();
         data.create("one", Kind::Loop, MEBIBYTE).unwrap();
         fs::write(data.path("one"), "content").unwrap();
         data.copy("one", "two", Kind::Loop, 2 * MEBIBYTE).await.unwrap();
@@ -113,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_is_copied_whole() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Data::open(folder.path().to_owned()).unwrap();
+        let data = Data::open(folder.path()).unwrap();
         data.create("one", Kind::Shared, 0).unwrap();
         fs::create_dir(data.path("one").join("sub")).unwrap();
         fs::write(data.path("one").join("sub/file"), "content").unwrap();
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn what_no_record_names_goes() {
         let folder = tempfile::tempdir().unwrap();
-        let data = Data::open(folder.path().to_owned()).unwrap();
+        let data = Data::open(folder.path()).unwrap();
         data.create("kept", Kind::Loop, 1).unwrap();
         data.create("file", Kind::Loop, 1).unwrap();
         data.create("folder", Kind::Shared, 1).unwrap();

@@ -86,10 +86,19 @@ pub(crate) async fn grow_mounted(device: &Path, target: &Path, format: Format) -
     ended.well().map(drop)
 }
 
-/// Stops all writing to a mounted filesystem, or lets it go on.
-pub(crate) async fn freeze(target: &Path, frozen: bool) -> Result<(), Error> {
-    let switch = if frozen { "--freeze" } else { "--unfreeze" };
-    require("fsfreeze", &[switch.as_ref(), target.as_ref()]).await.map(drop)
+/// Stops all writing to a mounted filesystem. One that is frozen already was left so by a process that died, for the
+/// caller holds the volume.
+pub(crate) async fn freeze(target: &Path) -> Result<(), Error> {
+    let ended = attempt("fsfreeze", &["--freeze".as_ref(), target.as_ref()]).await?;
+    if ended.code != Some(0) && ended.stderr.contains("Device or resource busy") {
+        return Ok(());
+    }
+    ended.well().map(drop)
+}
+
+/// Lets writing go on.
+pub(crate) async fn thaw(target: &Path) -> Result<(), Error> {
+    require("fsfreeze", &["--unfreeze".as_ref(), target.as_ref()]).await.map(drop)
 }
 
 /// What a device holds; None if it is blank.
@@ -97,8 +106,7 @@ async fn found(device: &Path) -> Result<Option<String>, Error> {
     let arguments = ["--probe", "--output", "value", "--match-tag", "TYPE"].map(OsStr::new);
     let ended = attempt("blkid", &[&arguments[..], &[device.as_ref()]].concat()).await?;
     match ended.code {
-        // It found something, or something without a type, such as partitions.
-        Some(0) => Ok(Some(if ended.stdout.trim().is_empty() { "other data" } else { ended.stdout.trim() }.to_owned())),
+        Some(0) => Ok(Some(ended.stdout.trim().to_owned())),
         Some(2) => Ok(None),
         _ => Err(ended.failure()),
     }
@@ -111,13 +119,22 @@ async fn check_ext4(device: &Path) -> Result<(), Error> {
     if matches!(ended.code, Some(0..=2)) { Ok(()) } else { Err(ended.failure()) }
 }
 
+/// A file is known by itself while it is there, and afterwards by its name.
 async fn all_of(file: &Path) -> Result<Vec<PathBuf>, Error> {
-    if !file.exists() {
-        return Ok(Vec::new());
+    if file.exists() {
+        let arguments = ["--noheadings", "--output", "NAME", "--associated"].map(OsStr::new);
+        let listed = require("losetup", &[&arguments[..], &[file.as_ref()]].concat()).await?;
+        return Ok(listed.split_whitespace().map(PathBuf::from).collect());
     }
-    let arguments = ["--noheadings", "--output", "NAME", "--associated"].map(OsStr::new);
-    let listed = require("losetup", &[&arguments[..], &[file.as_ref()]].concat()).await?;
-    Ok(listed.split_whitespace().map(PathBuf::from).collect())
+    let arguments = ["--list", "--noheadings", "--output", "NAME,BACK-FILE"].map(OsStr::new);
+    Ok(of_deleted(&require("losetup", &arguments).await?, file))
+}
+
+/// Finds the devices of a file that is gone, in lines of a device and the path its file had.
+fn of_deleted(listed: &str, file: &Path) -> Vec<PathBuf> {
+    let gone = format!("{} (deleted)", file.display());
+    let lines = listed.lines().filter_map(|line| line.trim().split_once(' '));
+    lines.filter(|(_, path)| path.trim() == gone).map(|(device, _)| device.into()).collect()
 }
 
 /// The kernel makes devices as they are asked for, but a container's /dev does not show them.
@@ -129,4 +146,24 @@ fn make_node(device: &Path) -> Result<(), Error> {
     let number = number.ok_or_else(|| Error::Internal(format!("{} is not a loop device", device.display())))?;
     mknod(device, SFlag::S_IFBLK, Mode::from_bits_truncate(0o660), makedev(LOOP_MAJOR, number))
         .map_err(Error::during(format!("making {}", device.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_of_a_deleted_file_is_found_by_name() {
+        let listed = "\
+/dev/loop0  /state/a b (deleted)
+/dev/loop10 /state/a
+/dev/loop2  /state/a (deleted)
+/dev/loop3
+";
+        let table = [("/state/a", vec!["/dev/loop2"]), ("/state/a b", vec!["/dev/loop0"]), ("/state/c", vec![])];
+        for (file, devices) in table {
+            let devices: Vec<PathBuf> = devices.into_iter().map(PathBuf::from).collect();
+            assert_eq!(of_deleted(listed, Path::new(file)), devices, "{file}");
+        }
+    }
 }

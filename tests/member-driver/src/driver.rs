@@ -51,7 +51,7 @@ impl Driver {
             volumes: Table::open(args.state.join("volumes"))?,
             snapshots: Table::open(args.state.join("snapshots"))?,
             groups: Table::open(args.state.join("groups"))?,
-            data: Data::open(args.state.join("data"))?,
+            data: Data::open(&args.state.join("data"))?,
             capacity: Capacity::new(args.capacity.0),
             in_flight: InFlight::default(),
             faults: Faults::default(),
@@ -87,7 +87,7 @@ impl Driver {
         let file = self.data.path(&volume.id);
         if let Some(target) = live_mount(volume, &mounts::table()?) {
             // Fails unless it was frozen, which is the usual case.
-            let _ = device::freeze(target, false).await;
+            let _ = device::thaw(target).await;
         } else if !has_live_stage(self, volume).await? {
             device::detach(&file).await?;
         }

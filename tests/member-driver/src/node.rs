@@ -7,6 +7,7 @@ use tonic::{Request, Response, Status};
 
 use crate::convert::{capability, place, required, required_path, wire_size};
 use crate::driver::Driver;
+use crate::health::{wire_health, wire_storage};
 use crate::proto::csi;
 use crate::proto::csi::node_server::Node;
 use crate::proto::csi::node_service_capability::rpc::Type as RpcType;
@@ -22,8 +23,14 @@ type Reply<T> = Result<Response<T>, Status>;
 #[derive(Debug)]
 pub(crate) struct NodeService(pub(crate) Arc<Driver>);
 
-const CAPABILITIES: [RpcType; 4] =
-    [RpcType::StageUnstageVolume, RpcType::GetVolumeStats, RpcType::ExpandVolume, RpcType::SingleNodeMultiWriter];
+const CAPABILITIES: [RpcType; 6] = [
+    RpcType::StageUnstageVolume,
+    RpcType::GetVolumeStats,
+    RpcType::ExpandVolume,
+    RpcType::SingleNodeMultiWriter,
+    RpcType::GetVolumeHealth,
+    RpcType::GetStorageHealth,
+];
 
 #[tonic::async_trait]
 impl Node for NodeService {
@@ -115,6 +122,29 @@ impl Node for NodeService {
             let inodes = usage.inodes.map(|inodes| volume_usage(Unit::Inodes, &inodes));
             let bytes = volume_usage(Unit::Bytes, &usage.bytes);
             Ok(csi::NodeGetVolumeStatsResponse { usage: std::iter::once(bytes).chain(inodes).collect() })
+        })
+        .await
+    }
+
+    async fn node_get_volume_health(
+        &self,
+        request: Request<csi::NodeGetVolumeHealthRequest>,
+    ) -> Reply<csi::NodeGetVolumeHealthResponse> {
+        let (driver, request) = (self.0.clone(), request.into_inner());
+        answer("NodeGetVolumeHealth", request.volume_id.clone(), async move {
+            let volume = driver.volumes.get(&required(request.volume_id, "volume_id")?)?;
+            Ok(csi::NodeGetVolumeHealthResponse { volume_health: Some(wire_health(&driver, &volume)) })
+        })
+        .await
+    }
+
+    async fn node_get_storage_health(
+        &self,
+        _: Request<csi::NodeGetStorageHealthRequest>,
+    ) -> Reply<csi::NodeGetStorageHealthResponse> {
+        let driver = self.0.clone();
+        answer("NodeGetStorageHealth", String::new(), async move {
+            Ok(csi::NodeGetStorageHealthResponse { backend_health: wire_storage(&driver) })
         })
         .await
     }

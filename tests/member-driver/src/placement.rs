@@ -56,8 +56,7 @@ pub(crate) fn is_here(place: &Map, key: &str, node: &str) -> bool {
     place.iter().all(|(name, value)| name == key && value == node)
 }
 
-/// A volume is reachable from this node alone. `requisite` lists the places that would do; the order in which a request
-/// prefers them says nothing to a driver that knows one place.
+/// What this driver makes is reachable from this node alone. `requisite` lists the places that would do; none means any.
 pub(crate) fn check(requisite: &[Map], key: &str, node: &str) -> Result<(), Error> {
     if requisite.is_empty() || requisite.iter().any(|place| is_here(place, key, node)) {
         return Ok(());

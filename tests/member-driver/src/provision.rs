@@ -68,6 +68,9 @@ pub(crate) async fn delete(driver: &Driver, id: &str) -> Result<(), Error> {
 pub(crate) fn expand(driver: &Driver, id: &str, range: Range) -> Result<Volume, Error> {
     let _volume = driver.in_flight.begin([id])?;
     let volume = driver.volumes.get(id)?;
+    if range.contains(volume.bytes) {
+        return Ok(volume);
+    }
     let bytes = range.size(volume.bytes)?;
     let _room = driver.capacity.reserve(&driver.volumes, bytes - volume.bytes)?;
     if volume.kind == Kind::Loop {

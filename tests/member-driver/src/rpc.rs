@@ -1,5 +1,6 @@
-//! How every call is answered: in a task of its own, because the server drops a handler whose caller gives up, and
-//! what has begun must end; and with one line in the log, which never holds a whole request.
+//! How a call is answered: in a task of its own, because the server drops a handler whose caller gives up, and what
+//! has begun must end; and with one line in the log, which never holds a whole request. Calls that only say what the
+//! driver is, and probes, take another way and leave no line.
 
 use std::future::Future;
 use std::time::Instant;

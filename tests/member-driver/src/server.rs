@@ -26,33 +26,38 @@ use crate::proto::csi::controller_server::ControllerServer;
 use crate::proto::csi::group_controller_server::GroupControllerServer;
 use crate::proto::csi::identity_server::IdentityServer;
 use crate::proto::csi::node_server::NodeServer;
-use crate::proto::registration::registration_server::RegistrationServer;
-use crate::registration::RegistrationService;
+use crate::registration::Registration;
 
 /// How long calls may take to end once the process is asked to.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// Finishes what an earlier process left, and serves.
+pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
+    let driver = Driver::open(args).with_context(|| format!("reading the state in {}", args.state.display()))?;
+    driver.recover().await.context("finishing what a crash left")?;
+    serve(args, Arc::new(driver)).await
+}
+
 /// Serves until a signal comes, and then until the calls under way have been answered.
-pub(crate) async fn serve(args: &Args, driver: Arc<Driver>) -> anyhow::Result<()> {
+async fn serve(args: &Args, driver: Arc<Driver>) -> anyhow::Result<()> {
     let (stop, stopping) = watch::channel(false);
     let csi = Server::builder()
         .add_service(IdentityServer::new(IdentityService(driver.clone())))
         .add_service(ControllerServer::new(ControllerService(driver.clone())))
         .add_service(GroupControllerServer::new(GroupControllerService(driver.clone())))
         .add_service(NodeServer::new(NodeService(driver.clone())))
-        .serve_with_incoming_shutdown(listen(&args.endpoint)?, stopped(stopping.clone()));
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listen(&args.endpoint)?), stopped(stopping.clone()));
     // The kubelet connects as soon as it sees this socket, so it comes second.
     let registration = async {
         let Some(path) = &args.registration else {
             return Ok(());
         };
         let endpoint = args.registration_endpoint.as_ref().unwrap_or(&args.endpoint).clone();
-        let service = RegistrationService { name: driver.name.clone(), endpoint };
-        Server::builder()
-            .add_service(RegistrationServer::new(service))
-            .serve_with_incoming_shutdown(listen(path)?, stopped(stopping.clone()))
-            .await
-            .context("serving the registration")
+        let registration = Registration { name: driver.name.clone(), endpoint };
+        tokio::select! {
+            ended = registration.serve(listen(path)?) => ended.context("serving the registration"),
+            () = stopped(stopping.clone()) => Ok(()),
+        }
     };
     info!(driver = driver.name, node = driver.node, endpoint = %args.endpoint.display(), "serving");
     let both = async { tokio::try_join!(async { csi.await.context("serving CSI") }, registration) };
@@ -75,7 +80,7 @@ pub(crate) async fn serve(args: &Args, driver: Arc<Driver>) -> anyhow::Result<()
 }
 
 /// Listens on a socket that only root reaches.
-fn listen(path: &Path) -> anyhow::Result<UnixListenerStream> {
+fn listen(path: &Path) -> anyhow::Result<UnixListener> {
     clear(path)?;
     if let Some(folder) = path.parent() {
         DirBuilder::new()
@@ -86,7 +91,7 @@ fn listen(path: &Path) -> anyhow::Result<UnixListenerStream> {
     }
     let listener = UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()))?;
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
-    Ok(UnixListenerStream::new(listener))
+    Ok(listener)
 }
 
 /// Removes a socket that an earlier process left.

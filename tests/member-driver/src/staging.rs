@@ -98,12 +98,10 @@ async fn bring_up(driver: &Driver, volume: &Volume, path: &Path, capability: &Ca
 /// Undoes as much as there is. The device stays while the volume is staged at another path.
 async fn take_down(driver: &Driver, volume: &Volume, path: &Path) -> Result<(), Error> {
     mounts::unmount(path).await?;
-    let others = Volume {
-        staged: volume.staged.clone().into_iter().filter(|(other, _)| other != path).collect(),
-        ..volume.clone()
-    };
-    if volume.format != Format::Folder && !has_live_stage(driver, &others).await? {
+    let mut rest = volume.clone();
+    rest.staged.remove(path);
+    if volume.format != Format::Folder && !has_live_stage(driver, &rest).await? {
         device::detach(&driver.data.path(&volume.id)).await?;
     }
-    driver.volumes.put(others)
+    driver.volumes.put(rest)
 }

@@ -56,6 +56,9 @@ impl Record for Group {
     }
 }
 
+/// Ends the name of a record that is being written.
+const FRESH: &str = "new";
+
 /// All records of one sort, by id. Ids grow with time, so their order is the order of creation.
 #[derive(Debug)]
 pub(crate) struct Table<R> {
@@ -82,11 +85,14 @@ impl<R: Record> Table<R> {
         let mut by_id = BTreeMap::new();
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
-                let row: R = serde_json::from_slice(&fs::read(&path)?)
-                    .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
-                by_id.insert(row.id().to_owned(), row);
+            if path.extension().is_some_and(|extension| extension == FRESH) {
+                // A crash came before it took the place of the record.
+                fs::remove_file(&path)?;
+                continue;
             }
+            let row: R = serde_json::from_slice(&fs::read(&path)?)
+                .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+            by_id.insert(row.id().to_owned(), row);
         }
         Ok(Self { folder, rows: Mutex::new(Rows { by_id, last_id: 0 }) })
     }
@@ -156,7 +162,7 @@ impl<R: Record> Table<R> {
     }
 
     fn write(&self, row: &R) -> io::Result<()> {
-        let fresh = self.folder.join(format!("{}.new", row.id()));
+        let fresh = self.folder.join(format!("{}.{FRESH}", row.id()));
         fs::write(&fresh, serde_json::to_vec_pretty(row)?)?;
         fs::rename(fresh, self.file(row.id()))
     }
@@ -205,6 +211,7 @@ mod tests {
 
         let table = Table::<Group>::open(folder.path().to_owned()).unwrap();
         assert_eq!(table.all().len(), 1);
+        assert!(!folder.path().join("group-half.new").exists());
         assert_eq!(table.named("kept").unwrap().created, Duration::from_secs(7));
         assert!(matches!(table.get(&gone), Err(Error::NotFound(_))));
     }

@@ -20,7 +20,7 @@ LOG := $(TARGET)/test.log
 export RUST_BACKTRACE := 0
 
 # Tests that need neither clusters nor Go.
-QUICK := --workspace --lib --bins --test layering
+QUICK := --workspace --lib --bins --test layering --test edges
 # Tests that need them. Their tests run one at a time: the machine has one kernel.
 ON_CLUSTERS := --workspace --test tools --test interface --test fleet --test e2e
 

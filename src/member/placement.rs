@@ -43,8 +43,8 @@ pub enum Choice {
     Stay(String),
     /// The requirement has moved away from the member of before: clear that one first.
     Leave(String),
-    /// A new choice; to be recorded first where more than one was possible.
-    New { member: String, only_one: bool },
+    /// A new choice, to be recorded before anything is made.
+    New(String),
 }
 
 pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
@@ -60,7 +60,7 @@ pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
     let standing =
         |name: &String| members.iter().find(|candidate| candidate.name == *name).map(|candidate| &candidate.standing);
     if let Some(member) = tried.iter().find(|name| standing(name) == Some(&Standing::Open)) {
-        return Ok(Choice::New { member: member.clone(), only_one: possible.len() == 1 });
+        return Ok(Choice::New(member.clone()));
     }
     Err(none_open(tried, standing))
 }
@@ -127,22 +127,22 @@ mod tests {
             .collect()
     }
 
-    fn new(member: &str, only_one: bool) -> Choice {
-        Choice::New { member: member.to_owned(), only_one }
+    fn new(member: &str) -> Choice {
+        Choice::New(member.to_owned())
     }
 
     #[test]
     fn preferred_goes_before_requisite() {
         let (preferred, requisite) = (names(&["b"]), names(&["a", "b"]));
         let wish = Wish { preferred: &preferred, requisite: &requisite, ..Wish::default() };
-        assert_eq!(choose(&wish, &members(&[])), Ok(new("b", false)));
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("b")));
     }
 
     #[test]
     fn volume_with_a_selected_node_goes_to_that_nodes_member_or_nowhere() {
         let preferred = names(&["b", "a"]);
         let wish = Wish { preferred: &preferred, node_selected: true, ..Wish::default() };
-        assert_eq!(choose(&wish, &members(&[])), Ok(new("b", false)));
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("b")));
         assert!(matches!(choose(&wish, &members(&["b"])), Err(Error::Unreachable { member, .. }) if member == "b"));
     }
 
@@ -150,7 +150,7 @@ mod tests {
     fn immediate_volume_walks_the_preferred_members() {
         let preferred = names(&["b", "a"]);
         let wish = Wish { preferred: &preferred, ..Wish::default() };
-        assert_eq!(choose(&wish, &members(&["b"])), Ok(new("a", false)));
+        assert_eq!(choose(&wish, &members(&["b"])), Ok(new("a")));
         assert!(matches!(choose(&wish, &members(&["a", "b"])), Err(Error::Unreachable { .. })));
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let preferred = names(&["b", "a"]);
         let (a, c) = ("a".to_owned(), "c".to_owned());
         let wish = Wish { preferred: &preferred, parameter: Some(&a), ..Wish::default() };
-        assert_eq!(choose(&wish, &members(&[])), Ok(new("a", true)));
+        assert_eq!(choose(&wish, &members(&[])), Ok(new("a")));
         let wish = Wish { parameter: Some(&c), ..wish };
         assert!(matches!(choose(&wish, &members(&[])), Err(Error::NoPlace(_))));
     }

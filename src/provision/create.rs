@@ -81,15 +81,16 @@ impl Provisioner {
             wish.earlier = None;
             choice = choose(&wish, &candidates)?;
         }
-        let (name, record) = match choice {
-            Choice::Stay(name) | Choice::Leave(name) => (name, false),
-            Choice::New { member, only_one } => (member, !only_one || recorded.is_some()),
+        let name = match choice {
+            Choice::Stay(name) | Choice::Leave(name) => name,
+            Choice::New(name) => {
+                match (&spec.claim, owner) {
+                    (Some(claim), Some(owner)) => self.host.record_member(claim, &owner.uid, &name).await?,
+                    _ => all_listed(members.values().filter(|member| may_hold(member, spec, hash)))?,
+                }
+                name
+            }
         };
-        match (&spec.claim, owner) {
-            (Some(claim), Some(owner)) if record => self.host.record_member(claim, &owner.uid, &name).await?,
-            (None, _) if record => all_listed(members.values())?,
-            _ => {}
-        }
         self.members.get(&name).await
     }
 

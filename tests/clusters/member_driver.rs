@@ -37,12 +37,11 @@ impl Fleet {
             format!("--state={folder}/state"),
             "--capacity=20Gi".to_owned(),
         ];
-        std::fs::create_dir_all(self.member_driver_folder(cluster).join("state"))
-            .context("make the driver's folder")?;
+        std::fs::create_dir_all(cluster.member_driver_folder().join("state")).context("make the driver's folder")?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let driver = cluster.spawn_in_node(PROGRAM, &program, &arguments, &[])?;
         registered(cluster).await?;
-        let socket = self.member_driver_folder(cluster).join("csi.sock");
+        let socket = cluster.member_driver_folder().join("csi.sock");
         let processes = vec![
             driver,
             self.provisioner(cluster, &socket, &["--feature-gates=Topology=true", "--retry-interval-max=5s"])?,
@@ -53,10 +52,12 @@ impl Fleet {
         ];
         Ok(MemberStorage { _processes: processes })
     }
+}
 
+impl Cluster {
     /// The driver's socket and state, seen from outside.
-    pub fn member_driver_folder(&self, cluster: &Cluster) -> PathBuf {
-        cluster.node_folder().join("plugins").join(DRIVER)
+    pub fn member_driver_folder(&self) -> PathBuf {
+        self.node_folder().join("plugins").join(DRIVER)
     }
 }
 

@@ -7,6 +7,11 @@
 mod clusters;
 
 mod driver;
+mod edges;
+mod members;
 mod objects;
+mod outage;
 mod placement;
+mod requests;
 mod rig;
+mod sanity;

@@ -76,14 +76,20 @@ impl<'a> Place<'a> {
 
     /// A pod that may go to a virtual node, as users write it; `node` pins it to one.
     pub async fn tolerant_pod(&self, name: &str, claims: &[&str], node: Option<&str>) -> Result<()> {
-        let mut pod = pod(name, claims, "sleep 1000");
-        pod["spec"]["tolerations"] =
-            json!([{"key": "kosmos.io/node", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]);
+        let mut pod = tolerant(name, claims);
         if let Some(node) = node {
             let expression = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
             pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
                 {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}});
         }
+        self.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        Ok(())
+    }
+
+    /// A tolerant pod that asks for much.
+    pub async fn greedy_pod(&self, name: &str, claims: &[&str], cpu: &str) -> Result<()> {
+        let mut pod = tolerant(name, claims);
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
         self.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
         Ok(())
     }
@@ -159,23 +165,25 @@ impl<'a> Place<'a> {
     }
 }
 
-/// All of our objects in a member: claims, volumes, consumer pods.
-pub async fn ours(member: &Cluster) -> Result<Vec<String>> {
+/// All of our objects in a member that belong to a namespace: claims, volumes, consumer pods.
+pub async fn ours(member: &Cluster, namespace: &str) -> Result<Vec<String>> {
     let client = member.client().await?;
     let labelled = ListParams::default().labels(OURS);
-    let claims = Api::<PersistentVolumeClaim>::all(client.clone()).list(&labelled).await?;
-    let volumes = Api::<PersistentVolume>::all(client.clone()).list(&labelled).await?;
-    let pods = Api::<Pod>::all(client).list(&labelled).await?;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace).list(&labelled).await?;
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace).list(&labelled).await?;
+    let volumes = Api::<PersistentVolume>::all(client).list(&labelled).await?;
+    let claimed_from = |volume: &PersistentVolume| volume.spec.as_ref()?.claim_ref.as_ref()?.namespace.clone();
+    let volumes = volumes.iter().filter(|volume| claimed_from(volume).as_deref() == Some(namespace));
     let mut names: Vec<String> = claims.iter().map(|claim| format!("claim {}", claim.name_any())).collect();
-    names.extend(volumes.iter().map(|volume| format!("volume {}", volume.name_any())));
+    names.extend(volumes.map(|volume| format!("volume {}", volume.name_any())));
     names.extend(pods.iter().map(|pod| format!("pod {}", pod.name_any())));
     Ok(names)
 }
 
-/// Waits until a member holds nothing of ours any more.
-pub async fn nothing_of_ours(member: &Cluster) -> Result<()> {
+/// Waits until a member holds nothing of ours in a namespace any more.
+pub async fn nothing_of_ours(member: &Cluster, namespace: &str) -> Result<()> {
     wait_for(&format!("nothing of ours is left in {}", member.name()), PATIENCE, || async {
-        let left = ours(member).await?;
+        let left = ours(member, namespace).await?;
         anyhow::ensure!(left.is_empty(), "still there: {left:?}");
         Ok(Some(()))
     })
@@ -201,6 +209,13 @@ fn pod(name: &str, claims: &[&str], script: &str) -> Value {
             "terminationGracePeriodSeconds": 1,
         },
     })
+}
+
+fn tolerant(name: &str, claims: &[&str]) -> Value {
+    let mut pod = pod(name, claims, "sleep 1000");
+    pod["spec"]["tolerations"] =
+        json!([{"key": "kosmos.io/node", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]);
+    pod
 }
 
 /// An attribute that the host volume carries.

@@ -13,7 +13,7 @@ use crate::{
 /// From a host claim and a pod to data in the member and back to nothing. Returns the member that was chosen.
 async fn whole_life(rig: &Rig, namespace: &str, leaf_class: &str, node: Option<&str>) -> Result<String> {
     let host = Place::new(rig.fleet.host(), namespace).await?;
-    let class = format!("anywhere-{leaf_class}");
+    let class = format!("waits-{leaf_class}");
     host.class(&class, "WaitForFirstConsumer", json!({"leafStorageClass": leaf_class}), &MEMBERS).await?;
     host.claim("data", &class).await?;
     host.tolerant_pod("web", &["data"], node).await?;
@@ -38,33 +38,37 @@ async fn whole_life(rig: &Rig, namespace: &str, leaf_class: &str, node: Option<&
     let pods = leaf.pods().list(&kube::api::ListParams::default()).await?;
     ensure!(pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_some()), "the consumer pod was removed");
     for other in MEMBERS.iter().filter(|name| **name != member) {
-        ensure!(ours(rig.fleet.member(other)).await?.is_empty(), "nothing was made in {other}");
+        ensure!(ours(rig.fleet.member(other), namespace).await?.is_empty(), "nothing was made in {other}");
     }
 
     leaf.run("writer", &["data"], "echo kept > /data/file && sync").await?;
-    let before = stored(rig, leaf.cluster, &leaf_volume.name_any(), leaf_class);
-    ensure!(before?, "the file is in the member's storage");
+    // The storage knows the volume by its handle, where it has one.
+    let storage_name = match handle(&leaf_volume) {
+        unset if unset.is_empty() => leaf_volume.name_any(),
+        handle => handle,
+    };
+    ensure!(stored(leaf.cluster, &storage_name, leaf_class)?, "the file is in the member's storage");
 
     host.force_delete_pod("web").await?;
     host.delete_claim("data").await?;
     host.volume_is_gone(&volume.name_any()).await?;
-    nothing_of_ours(leaf.cluster).await?;
+    nothing_of_ours(leaf.cluster, namespace).await?;
     leaf.volume_is_gone(&leaf_volume.name_any()).await?;
     wait_for("the data is gone", PATIENCE, || async {
-        Ok((!stored(rig, leaf.cluster, &leaf_volume.name_any(), leaf_class)?).then_some(()))
+        Ok((!stored(leaf.cluster, &storage_name, leaf_class)?).then_some(()))
     })
     .await?;
     Ok(member)
 }
 
 /// Whether the member's storage still has something of a volume.
-fn stored(rig: &Rig, member: &Cluster, volume: &str, leaf_class: &str) -> Result<bool> {
+fn stored(member: &Cluster, volume: &str, leaf_class: &str) -> Result<bool> {
     if leaf_class == LOCAL_PATH {
         let folders = std::fs::read_dir(member.local_path_folder())?;
         let mut folders = folders.flatten().filter(|folder| folder.file_name().to_string_lossy().contains(volume));
         return Ok(folders.any(|folder| folder.path().join("file").exists()));
     }
-    let mut folders = vec![rig.fleet.member_driver_folder(member).join("state")];
+    let mut folders = vec![member.member_driver_folder().join("state")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)?.flatten() {
             if entry.file_name().to_string_lossy().contains(volume) {
@@ -115,7 +119,7 @@ fn immediate_class_goes_to_the_member_it_names() {
         ensure!(handle(&volume).starts_with("cluster39/"), "handle {}", handle(&volume));
         host.delete_claim("data").await?;
         host.volume_is_gone(&volume.name_any()).await?;
-        nothing_of_ours(rig.fleet.member("cluster39")).await
+        nothing_of_ours(rig.fleet.member("cluster39"), "immediate-named").await
     });
 }
 
@@ -132,7 +136,7 @@ fn immediate_class_without_a_wish_goes_to_one_member_and_its_pod_follows() {
         host.force_delete_pod("web").await?;
         host.delete_claim("data").await?;
         host.volume_is_gone(&volume.name_any()).await?;
-        nothing_of_ours(rig.fleet.member(&member)).await
+        nothing_of_ours(rig.fleet.member(&member), "immediate-anywhere").await
     });
 }
 
@@ -149,7 +153,7 @@ fn missing_namespace_is_made_with_our_labels_and_stays() {
         ensure!(labels.contains("app.kubernetes.io/managed-by") && labels.contains("kosmos.csi.io/host"), "{labels}");
         host.delete_claim("data").await?;
         host.volume_is_gone(&volume.name_any()).await?;
-        nothing_of_ours(member).await?;
+        nothing_of_ours(member, "fresh").await?;
         ensure!(member.kubectl(&["get", "namespace", "fresh", "-o", "jsonpath={.status.phase}"]).await? == "Active");
         Ok(())
     });

@@ -5,10 +5,10 @@ use std::{future::Future, sync::OnceLock, time::Duration};
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 use tokio::{
@@ -28,14 +28,17 @@ use crate::{
 pub const DRIVER: &str = "kosmos.csi.io";
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 pub const DRIVER_NAMESPACE: &str = "kosmos-csi";
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 pub const MEMBERS: [&str; 2] = ["cluster38", "cluster39"];
 
 /// The members' classes: rancher's local-path, and those of the project's own storage driver.
 pub const LOCAL_PATH: &str = "openebs-hostpath";
 pub const NOW: &str = "now";
 pub const LATER: &str = "later";
-pub const SLOW: &str = "slow";
+/// Takes five seconds.
+pub const DELAYED: &str = "delayed";
+/// Never succeeds.
+pub const STUCK: &str = "stuck";
 
 const HOST_OBJECTS: &str = include_str!("../../deploy/host.yaml");
 const MEMBER_OBJECTS: &str = include_str!("../../deploy/member.yaml");
@@ -121,6 +124,17 @@ impl Rig {
         Ok(Api::namespaced(self.fleet.host().client().await?, DRIVER_NAMESPACE))
     }
 
+    /// Waits for a warning on a host volume that contains the words.
+    pub async fn event_of_volume(&self, volume: &str, words: &str) -> Result<String> {
+        let events: Api<Event> = Api::all(self.fleet.host().client().await?);
+        let about = ListParams::default().fields(&format!("involvedObject.name={volume},type=Warning"));
+        wait_for(&format!("an event of volume {volume} says {words}"), PATIENCE, || async {
+            let messages = events.list(&about).await?.items.into_iter().filter_map(|event| event.message);
+            Ok(messages.into_iter().find(|message| message.contains(words)))
+        })
+        .await
+    }
+
     /// The member's API server comes back, and the driver has noticed.
     pub async fn return_of(&self, member: &str) -> Result<()> {
         self.fleet.member(member).start_api_server().await?;
@@ -139,7 +153,8 @@ async fn prepare(fleet: &Fleet, member: &Cluster) -> Result<MemberStorage> {
     let classes = [
         storage_class(NOW, "Immediate", &json!({})),
         storage_class(LATER, "WaitForFirstConsumer", &json!({})),
-        storage_class(SLOW, "Immediate", &json!({"createDelay": "3600s"})),
+        storage_class(DELAYED, "Immediate", &json!({"createDelay": "5s"})),
+        storage_class(STUCK, "Immediate", &json!({"createError": "INTERNAL"})),
     ];
     fleet.install_member_driver(member, &classes).await
 }

@@ -1,0 +1,63 @@
+//! What a volume costs its member, counted from the member's own audit log. One request more fails the test.
+
+use anyhow::{Result, ensure};
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::{
+    clusters::{AuditMark, Cluster},
+    objects::{Place, nothing_of_ours},
+    rig::{LATER, NOW, Rig, on_fleet},
+};
+
+const ACCOUNT: &str = "system:serviceaccount:kosmos-csi:kosmos-csi";
+
+/// Verb and resource of every request of the driver since the mark, standing watches left out.
+async fn requests(member: &Cluster, mark: AuditMark) -> Result<Vec<String>> {
+    let entries = member.audit_since(mark).await?;
+    let ours = entries.iter().filter(|entry| entry.user == ACCOUNT && entry.verb != "watch");
+    let mut requests: Vec<String> = ours.map(|entry| format!("{} {}", entry.verb, entry.resource)).collect();
+    requests.sort_unstable();
+    Ok(requests)
+}
+
+/// Creates and deletes a volume and compares the requests for each.
+async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str], removal: &[&str]) -> Result<()> {
+    let member = rig.fleet.member("cluster38");
+    Place::new(member, namespace).await?;
+    let host = Place::new(rig.fleet.host(), namespace).await?;
+    let class = format!("counted-{leaf_class}");
+    host.class(&class, "WaitForFirstConsumer", json!({"leafStorageClass": leaf_class}), &["cluster38"]).await?;
+    let mark = member.audit_mark().await?;
+    host.claim("data", &class).await?;
+    host.tolerant_pod("web", &["data"], None).await?;
+    let volume = host.bound("data").await?;
+    let spent = requests(member, mark).await?;
+    ensure!(spent == creation, "CreateVolume took {spent:#?}");
+
+    host.force_delete_pod("web").await?;
+    let mark = member.audit_mark().await?;
+    host.delete_claim("data").await?;
+    host.volume_is_gone(&volume.name_any()).await?;
+    let spent = requests(member, mark).await?;
+    ensure!(spent == removal, "DeleteVolume took {spent:#?}");
+    nothing_of_ours(member, namespace).await
+}
+
+const REMOVAL: [&str; 3] = ["delete persistentvolumeclaims", "get persistentvolumes", "patch persistentvolumeclaims"];
+
+#[test]
+fn volume_of_an_immediate_class_takes_two_requests_and_three_to_remove() {
+    on_fleet("requests_immediate", async |rig| {
+        let creation = ["create persistentvolumeclaims", "patch persistentvolumes"];
+        costs(rig, "counted-now", NOW, &creation, &REMOVAL).await
+    });
+}
+
+#[test]
+fn volume_of_a_class_that_waits_takes_four_requests_and_three_to_remove() {
+    on_fleet("requests_consumer", async |rig| {
+        let creation = ["create persistentvolumeclaims", "create pods", "delete pods", "patch persistentvolumes"];
+        costs(rig, "counted-later", LATER, &creation, &REMOVAL).await
+    });
+}

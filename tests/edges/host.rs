@@ -87,5 +87,5 @@ async fn no_secrets(RawQuery(query): RawQuery) -> Answer {
 
 async fn silence(State(asking): State<watch::Sender<Vec<String>>>, uri: Uri) {
     asking.send_modify(|asked| asked.push(uri.to_string()));
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

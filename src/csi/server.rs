@@ -1,6 +1,7 @@
 //! The private socket, and the services on it.
 
 use std::{
+    io::ErrorKind,
     os::unix::fs::{FileTypeExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -34,8 +35,13 @@ impl Socket {
             if !there.file_type().is_socket() {
                 return Err(format!("{shown} exists and is not a socket: it is left as it is; choose another path"));
             }
-            if UnixStream::connect(path).await.is_ok() {
-                return Err(format!("another process serves the socket {shown}"));
+            // Only a refusal proves that nobody serves it: one who is too busy to accept is asked in vain as well.
+            match UnixStream::connect(path).await {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) => {
+                    return Err(format!("whether another process serves the socket {shown} cannot be told: {error}"));
+                }
+                Ok(_) => return Err(format!("another process serves the socket {shown}")),
             }
             std::fs::remove_file(path)
                 .map_err(|error| format!("the stale socket {shown} cannot be removed: {error}"))?;

@@ -15,7 +15,7 @@ use super::{Misuse, bounded, endpoint};
 use crate::{
     admin,
     args::Controller,
-    cluster,
+    cluster::{self, with_causes},
     csi::server::{self, Socket},
     host::Host,
     member::{
@@ -110,7 +110,8 @@ async fn connect(
     metrics: &Metrics,
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<Host>> {
-    let (client, _) = cluster::build(HOST, config, metrics).context("the host's kubeconfig")?;
+    let (client, _) = cluster::build(HOST, config, metrics)
+        .map_err(|error| Misuse(format!("the host's kubeconfig cannot be used: {}", with_causes(&error))))?;
     let mut pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(300))
         .with_max_delay(Duration::from_secs(5))
@@ -118,9 +119,11 @@ async fn connect(
         .without_max_times()
         .build();
     loop {
-        match Host::connect(client.clone(), arguments.members_namespace.clone()).await {
-            Ok(host) => return Ok(Some(host)),
-            Err(error) => tracing::warn!(%error, "the host does not answer yet"),
+        let connecting = Host::connect(client.clone(), arguments.members_namespace.clone());
+        match stop.run_until_cancelled(connecting).await {
+            None => return Ok(None),
+            Some(Ok(host)) => return Ok(Some(host)),
+            Some(Err(error)) => tracing::warn!(%error, "the host does not answer yet"),
         }
         let pause = tokio::time::sleep(pauses.next().unwrap_or(Duration::from_secs(5)));
         if stop.run_until_cancelled(pause).await.is_none() {

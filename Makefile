@@ -1,0 +1,100 @@
+# What can be done with a checkout. `make` lists it.
+#
+# The cluster tests find two programs next to their own: examples/clusters, which guards a fleet of clusters, and
+# member-driver, the members' storage. So everything is built before any of them runs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+export TIMEFORMAT := == took %0lR
+
+CARGO ?= cargo
+MEMBERS ?= 2
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+CLUSTERS := $(TARGET)/debug/examples/clusters
+LOG := $(TARGET)/test.log
+
+# The backtrace of a failed assertion hides what it says.
+export RUST_BACKTRACE := 0
+
+# Tests that need neither clusters nor Go.
+QUICK := --workspace --lib --bins --test layering --test edges
+# Tests that need them. Their tests run one at a time: the machine has one kernel.
+ON_CLUSTERS := --workspace --test tools --test interface --test fleet --test e2e
+
+say = printf '\n== %s (%(%T)T)\n' '$(1)' -1
+
+.PHONY: help
+help: ## This list
+	@echo "usage: make <target>"
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
+		printf '  %-14s %s\n' "$$name" "$$text"; done
+
+.PHONY: check
+check: lint-code ## Quick: formatting, lints, and the tests that need no clusters and no Go
+	@$(call say,tests without clusters)
+	@time $(CARGO) test $(QUICK)
+
+.PHONY: lint
+lint: lint-code ## Formatting, lints, and the dependencies' licences where cargo-deny is installed
+	@$(call say,dependencies)
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny check bans licenses sources; \
+		$(CARGO) deny check advisories || echo "advisories are for people to judge: they fail nothing here"; \
+	else echo "cargo-deny is not installed: licences and sources are not checked (cargo install cargo-deny)"; fi
+
+.PHONY: test
+test: ## Everything, also on real clusters; installs and builds what that needs (root, Go)
+	@mkdir -p $(TARGET) && rm -rf $(TARGET)/test-logs
+	@begin=$$SECONDS; code=0; $(MAKE) lint tools all-tests 2>&1 | tee $(LOG) || code=1; \
+	awk -v seconds=$$((SECONDS - begin)) ' \
+		/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
+		END { printf "\n== after %d min %d s\n", seconds / 60, seconds % 60; \
+			printf "%d passed, %d failed%s\n", passed, failed, ignored ? ", " ignored " ignored" : "" }' $(LOG); \
+	exit $$code
+
+.PHONY: e2e
+e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
+	@$(call say,the driver on real clusters)
+	@time $(CARGO) test --workspace --test e2e -- --test-threads=1 $(ONLY)
+
+.PHONY: sanity
+sanity: ## csi-sanity against the driver on real clusters
+	@$(MAKE) e2e ONLY=sanity
+
+.PHONY: tools
+tools: build ## Install the packages and build the programs that real clusters need
+	@$(call say,what real clusters need)
+	@time { $(CLUSTERS) packages; $(CLUSTERS) build; }
+
+.PHONY: clusters-up
+clusters-up: tools ## A host and MEMBERS=2 members with a node each, for you to try things on
+	@$(call say,clusters)
+	@$(CLUSTERS) up --members $(MEMBERS)
+
+.PHONY: clusters-down
+clusters-down: build ## End them
+	@$(call say,clusters)
+	@$(CLUSTERS) down
+
+# Parts of the above.
+
+.PHONY: lint-code
+lint-code:
+	@$(call say,formatting and lints)
+	@$(CARGO) fmt --all --check
+	@time $(CARGO) clippy --workspace --all-targets -- -D warnings
+
+.PHONY: build
+build:
+	@$(call say,build)
+	@time $(CARGO) build --workspace --all-targets
+
+.PHONY: all-tests
+all-tests:
+	@$(call say,tests without clusters)
+	@time $(CARGO) test $(QUICK) --no-fail-fast
+	@$(call say,tests on real clusters)
+	@time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1

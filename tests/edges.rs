@@ -1,0 +1,338 @@
+//! The command's honest edges: whatever is wrong around it, it says so in a sentence and ends, or goes on and keeps
+//! trying. No panic, no hang, no hot loop. Run as a process; what plays the host answers only what a test needs.
+#![allow(unreachable_pub, reason = "a binary of its own")]
+#![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
+
+#[path = "edges/driver.rs"]
+mod driver;
+#[path = "edges/host.rs"]
+mod host;
+
+use std::{
+    fs,
+    os::unix::net::UnixListener,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use driver::{Driver, get, run};
+use host::{Host, kubeconfig};
+use kosmos_csi::csi::v1;
+use nix::sys::{
+    signal::Signal,
+    socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket},
+};
+use tempfile::TempDir;
+use tokio::{
+    net::{TcpListener, UnixStream},
+    time::timeout,
+};
+
+/// Bad configuration, by the convention of `sysexits`.
+const MISUSE: i32 = 64;
+/// Nothing here takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Nobody listens there.
+const NOWHERE: &str = "http://127.0.0.1:1";
+const NO_ANSWER: &str = "the host does not answer yet";
+
+fn folder() -> TempDir {
+    tempfile::Builder::new().prefix("edges-").tempdir_in("/tmp").unwrap()
+}
+
+fn endpoint(folder: &Path) -> String {
+    format!("--endpoint=unix://{}/csi.sock", folder.display())
+}
+
+/// It ends at once with 64, and one line says all of `words`.
+async fn is_misuse(arguments: &[&str], words: &[&str]) {
+    let (code, printed) = run(arguments, &[]).await;
+    assert_eq!(code, MISUSE, "{arguments:?}: {printed}");
+    let said = printed.lines().filter(|line| line.to_lowercase().contains("error")).collect::<Vec<_>>();
+    assert_eq!(said.len(), 1, "one sentence: {printed}");
+    assert!(words.iter().all(|word| said[0].contains(word)), "{words:?} in: {printed}");
+    assert!(!printed.contains("panicked"), "{printed}");
+}
+
+#[tokio::test]
+async fn socket_path_that_cannot_be_used_is_named() {
+    let folder = folder();
+    let shown = folder.path().display();
+    fs::write(folder.path().join("file"), "precious").unwrap();
+    let long = format!("{shown}/{}", "x".repeat(120));
+    for (path, words) in [
+        (format!("{shown}/file"), ["/file", "is not a socket"]),
+        (format!("{shown}/missing/csi.sock"), ["/missing/csi.sock", "does not exist"]),
+        (shown.to_string(), [shown.to_string().as_str(), "is not a socket"]),
+        (long, ["--endpoint", "at most 107"]),
+        ("csi.sock".to_owned(), ["--endpoint", "absolute path"]),
+        (String::new(), ["--endpoint", "absolute path"]),
+        ("tcp://127.0.0.1:9000".to_owned(), ["--endpoint", "absolute path"]),
+    ] {
+        is_misuse(&["controller", &format!("--endpoint={path}")], &words).await;
+    }
+    is_misuse(&["controller"], &["--endpoint"]).await;
+    assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn standard_variable_names_the_socket_too() {
+    let (code, printed) = run(&["controller"], &[("CSI_ENDPOINT", "csi.sock")]).await;
+    assert!(code == MISUSE && printed.contains("CSI_ENDPOINT"), "{code}: {printed}");
+}
+
+#[tokio::test]
+async fn socket_that_another_process_serves_is_left_to_it() {
+    let folder = folder();
+    let path = folder.path().join("csi.sock");
+    let _other = UnixListener::bind(&path).unwrap();
+    is_misuse(&["controller", &endpoint(folder.path())], &["another process", "csi.sock"]).await;
+    UnixStream::connect(&path).await.unwrap();
+}
+
+#[tokio::test]
+async fn socket_of_a_process_too_busy_to_accept_is_left_to_it() {
+    let folder = folder();
+    let path = folder.path().join("csi.sock");
+    let address = UnixAddr::new(&path).unwrap();
+    let new = || socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_NONBLOCK, None).unwrap();
+    let busy = new();
+    bind(std::os::fd::AsRawFd::as_raw_fd(&busy), &address).unwrap();
+    listen(&busy, Backlog::new(0).unwrap()).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let caller = new();
+        if connect(std::os::fd::AsRawFd::as_raw_fd(&caller), &address).is_err() {
+            break;
+        }
+        waiting.push(caller);
+    }
+    is_misuse(&["controller", &endpoint(folder.path())], &["csi.sock"]).await;
+    assert!(path.exists());
+}
+
+#[tokio::test]
+async fn folder_or_kubeconfig_that_is_missing_or_broken_is_named() {
+    let folder = folder();
+    let endpoint = endpoint(folder.path());
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let members = format!("--members-dir={}/missing", folder.path().display());
+    is_misuse(&["controller", &endpoint, &members], &["--members-dir", "/missing"]).await;
+    let no_folder = format!("--members-dir={}", file("plain", ""));
+    is_misuse(&["controller", &endpoint, &no_folder], &["--members-dir", "/plain"]).await;
+    is_misuse(&["controller", &endpoint], &["--kubeconfig", "not a pod"]).await;
+    for path in [
+        format!("{}/missing", folder.path().display()),
+        folder.path().display().to_string(),
+        file("empty", ""),
+        file("prose", "this is no kubeconfig"),
+        file("cut", &kubeconfig(NOWHERE)[..40]),
+        file("no-context", &kubeconfig(NOWHERE).replace("current-context: c", "current-context: d")),
+    ] {
+        is_misuse(&["controller", &endpoint, &format!("--kubeconfig={path}")], &["--kubeconfig", &path]).await;
+    }
+    assert!(!folder.path().join("csi.sock").exists(), "no socket is left");
+}
+
+#[tokio::test]
+async fn kubeconfig_with_credentials_that_cannot_be_used_is_misuse() {
+    const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+    let folder = folder();
+    let path = folder.path().join("host.kubeconfig");
+    let flag = format!("--kubeconfig={}", path.display());
+    let broken = format!("certificate-authority-data: {CERTIFICATE}");
+    for (cluster, user) in [
+        ("certificate-authority-data: '%%%'", "token: t"),
+        ("certificate-authority: /missing", "token: t"),
+        (&broken, "token: t"),
+        ("tls-server-name: x", "tokenFile: /missing"),
+        ("tls-server-name: x", "client-certificate: /missing, client-key: /missing"),
+        ("tls-server-name: x", "client-certificate-data: bm9uZQ==, client-key-data: bm9uZQ=="),
+        ("tls-server-name: x", "exec: {apiVersion: client.authentication.k8s.io/v1, command: /missing}"),
+    ] {
+        let text = kubeconfig("https://127.0.0.1:1").replace("server:", &format!("{cluster}, server:"));
+        fs::write(&path, text.replace("token: t", user)).unwrap();
+        is_misuse(&["controller", &endpoint(folder.path()), &flag], &["kubeconfig"]).await;
+    }
+}
+
+#[tokio::test]
+async fn admin_address_that_is_taken_is_named() {
+    let folder = folder();
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let kubeconfig = Host::nowhere(folder.path());
+    let flag = format!("--admin-address={address}");
+    is_misuse(&["controller", &endpoint(folder.path()), &kubeconfig, &flag], &["--admin-address", &address]).await;
+    assert!(!folder.path().join("csi.sock").exists(), "no socket is left");
+}
+
+#[tokio::test]
+async fn unknown_words_are_misuse_and_help_is_help() {
+    let (code, printed) = run(&[], &[]).await;
+    assert!(code == MISUSE && printed.contains("Usage: kosmos-csi"), "{code}: {printed}");
+    for (arguments, word) in [
+        (vec!["controller", "--endpont=unix:///csi.sock"], "--endpont"),
+        (vec!["conductor"], "conductor"),
+        (vec!["controller", "--log-format=xml"], "--log-format"),
+        (vec!["controller", "--shutdown-grace=soon"], "--shutdown-grace"),
+        (vec!["controller", "--admin-address=8080"], "--admin-address"),
+        (vec!["controller", "--members-namespace=Not_One"], "--members-namespace"),
+    ] {
+        is_misuse(&arguments, &[word]).await;
+    }
+    for (arguments, words) in [
+        (vec!["--help"], vec!["controller", "Usage: kosmos-csi <COMMAND>"]),
+        (vec!["controller", "--help"], vec!["--endpoint <unix:///PATH>", "--members-dir <FOLDER>", "[default: 30s]"]),
+        (vec!["--version"], vec![concat!("kosmos-csi ", env!("CARGO_PKG_VERSION"))]),
+    ] {
+        let (code, printed) = run(&arguments, &[]).await;
+        assert_eq!(code, 0, "{arguments:?}");
+        assert!(words.iter().all(|word| printed.contains(word)), "{words:?} in: {printed}");
+    }
+}
+
+#[tokio::test]
+async fn host_that_cannot_be_reached_is_waited_for() {
+    let folder = folder();
+    let mut driver = Driver::start(&[&endpoint(folder.path()), &Host::nowhere(folder.path())], folder.path());
+    driver.line_with(NO_ANSWER).await;
+    assert_eq!(get(driver.admin, "/livez").await, 200);
+    assert_eq!(get(driver.admin, "/readyz").await, 503);
+    assert_eq!(get(driver.admin, "/metrics").await, 200);
+
+    let lines = driver.lines_within(Duration::from_secs(3)).await;
+    let attempts = lines.iter().filter(|line| line.contains(NO_ANSWER)).count();
+    assert!(attempts >= 2 && lines.len() < 20, "{lines:#?}");
+
+    driver.signal(Signal::SIGTERM);
+    assert_eq!(driver.end().await, Some(0));
+    assert!(!folder.path().join("csi.sock").exists(), "the socket is removed");
+}
+
+#[tokio::test]
+async fn host_that_takes_connections_and_is_silent_does_not_hold_up_a_stop() {
+    let folder = folder();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let flag = host::write(folder.path(), &format!("http://{}", silent.local_addr().unwrap()));
+    let mut driver = Driver::start(&[&endpoint(folder.path()), &flag], folder.path());
+    let _connection = timeout(PATIENCE, silent.accept()).await.unwrap().unwrap();
+    assert_eq!(get(driver.admin, "/livez").await, 200);
+
+    let begin = Instant::now();
+    driver.signal(Signal::SIGTERM);
+    assert_eq!(driver.end().await, Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(5), "it took {:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn second_signal_ends_it_at_once_and_the_grace_ends_it_too() {
+    for (grace, signals) in [("--shutdown-grace=1h", 2), ("--shutdown-grace=1s", 1)] {
+        let folder = folder();
+        let host = Host::start(folder.path()).await;
+        let mut driver = Driver::start(&[&endpoint(folder.path()), &host.flag, grace], folder.path());
+        driver.line_with(" ready").await;
+        let call = create_volume(&folder.path().join("csi.sock"));
+        host.asked_for("persistentvolumeclaims").await; // which is never answered
+
+        driver.signal(Signal::SIGTERM);
+        driver.line_with("requests under way may finish").await;
+        assert_eq!(get(driver.admin, "/readyz").await, 503);
+        if signals == 2 {
+            driver.signal(Signal::SIGTERM);
+        }
+        let code = driver.end().await;
+        assert_eq!(code, Some(1), "{grace}");
+        assert!(!folder.path().join("csi.sock").exists(), "the socket is removed");
+        call.abort();
+    }
+}
+
+/// Asks for a volume, as the provisioner does.
+fn create_volume(socket: &Path) -> tokio::task::JoinHandle<()> {
+    use v1::{controller_client::ControllerClient, volume_capability as capability};
+    let socket = socket.to_owned();
+    let mount = capability::AccessType::Mount(capability::MountVolume::default());
+    let mode = capability::AccessMode { mode: capability::access_mode::Mode::SingleNodeWriter.into() };
+    let parameters = [("csi.storage.k8s.io/pvc/namespace", "default"), ("csi.storage.k8s.io/pvc/name", "data")];
+    let request = v1::CreateVolumeRequest {
+        name: "pvc-1".to_owned(),
+        volume_capabilities: vec![v1::VolumeCapability { access_type: Some(mount), access_mode: Some(mode) }],
+        parameters: parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        ..v1::CreateVolumeRequest::default()
+    };
+    tokio::spawn(async move {
+        let channel = driver::channel(socket);
+        let _ = ControllerClient::new(channel).create_volume(tonic::Request::new(request)).await;
+    })
+}
+
+#[tokio::test]
+async fn members_folder_that_is_empty_leaves_it_ready_and_warned() {
+    let folder = folder();
+    let host = Host::start(folder.path()).await;
+    let members = folder.path().join("members");
+    fs::create_dir(&members).unwrap();
+    let flag = format!("--members-dir={}", members.display());
+    let mut driver = Driver::start(&[&endpoint(folder.path()), &host.flag, &flag], folder.path());
+    driver.lines_with(&["no <name>.kubeconfig here yet", "no Secret with this label yet", " ready"]).await;
+    assert_eq!(get(driver.admin, "/readyz").await, 200);
+
+    fs::write(members.join("broken.kubeconfig"), "this is no kubeconfig").unwrap();
+    driver.line_with("broken.kubeconfig").await;
+    let lines = driver.lines_within(Duration::from_secs(3)).await;
+    assert!(lines.len() < 5, "it is said once: {lines:#?}");
+    assert_eq!(get(driver.admin, "/readyz").await, 200);
+
+    driver.signal(Signal::SIGINT);
+    assert_eq!(driver.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn socket_that_nobody_serves_any_more_is_replaced() {
+    let folder = folder();
+    let path = folder.path().join("csi.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists() && UnixStream::connect(&path).await.is_err());
+    let mut driver = Driver::start(&[&endpoint(folder.path()), &Host::nowhere(folder.path())], folder.path());
+    driver.line_with(NO_ANSWER).await;
+    UnixStream::connect(&path).await.unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "nobody else can open it");
+}
+
+#[tokio::test]
+async fn log_that_nobody_reads_any_more_is_no_reason_to_end() {
+    let folder = folder();
+    let mut driver = Driver::start(&[&endpoint(folder.path()), &Host::nowhere(folder.path())], folder.path());
+    driver.line_with(NO_ANSWER).await;
+    driver.close_log();
+    let attempts = async || driver::metric(driver.admin, "kosmos_csi_member_request_errors_total").await;
+    let before = attempts().await;
+    timeout(PATIENCE, async { while attempts().await == before {} }).await.unwrap();
+    assert_eq!(get(driver.admin, "/livez").await, 200);
+    driver.signal(Signal::SIGTERM);
+    assert_eq!(driver.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn json_log_has_one_object_per_line() {
+    let folder = folder();
+    let flags = [&endpoint(folder.path()), &Host::nowhere(folder.path()), "--log-format=json"];
+    let mut driver = Driver::start(&flags, folder.path());
+    let line = driver.line_with(NO_ANSWER).await;
+    driver.signal(Signal::SIGTERM);
+    assert_eq!(driver.end().await, Some(0));
+    for line in [vec![line], driver.seen.clone()].concat() {
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(["timestamp", "level", "message"].iter().all(|key| object[key].is_string()), "{line}");
+    }
+    let wrong = ["controller", "--endpoint=/missing/csi.sock", "--log-format=json"];
+    let (code, printed) = run(&wrong, &[]).await;
+    let last: serde_json::Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    assert!(code == MISUSE && last["level"] == "ERROR", "{printed}");
+}

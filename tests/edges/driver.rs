@@ -1,0 +1,161 @@
+//! The command as a process, with a deadline on whatever it is asked for.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::atomic::{AtomicU16, Ordering},
+    time::Duration,
+};
+
+use hyper_util::rt::TokioIo;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{TcpStream, UnixStream},
+    process::{Child, ChildStderr, Command},
+    time::{Instant, timeout, timeout_at},
+};
+use tonic::transport::{Channel, Endpoint};
+
+use super::PATIENCE;
+
+fn command(arguments: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kosmos-csi"));
+    command.args(arguments).env_clear().current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// Runs to its end: the exit code, and all that was printed.
+pub async fn run(arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String) {
+    let mut command = command(arguments, Path::new("/"));
+    let output = timeout(PATIENCE, command.envs(environment.iter().copied()).output()).await;
+    let output = output.unwrap_or_else(|_| panic!("{arguments:?} does not end")).unwrap();
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&printed).into_owned())
+}
+
+/// `kosmos-csi controller`, running.
+pub struct Driver {
+    pub admin: SocketAddr,
+    /// The lines of its log so far.
+    pub seen: Vec<String>,
+    process: Child,
+    log: Option<Lines<BufReader<ChildStderr>>>,
+}
+
+impl Driver {
+    pub fn start(flags: &[&str], folder: &Path) -> Self {
+        let admin = admin_address();
+        let flag = format!("--admin-address={admin}");
+        let arguments = [&["controller", &flag], flags].concat();
+        let mut process = command(&arguments, folder).spawn().unwrap();
+        let log = Some(BufReader::new(process.stderr.take().unwrap()).lines());
+        Self { admin, seen: Vec::new(), process, log }
+    }
+
+    /// Waits for a line of the log.
+    pub async fn line_with(&mut self, words: &str) -> String {
+        self.lines_with(&[words]).await.remove(0)
+    }
+
+    /// Waits until each of these has been said, in any order.
+    pub async fn lines_with(&mut self, words: &[&str]) -> Vec<String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut missing = words.to_vec();
+        let mut found = Vec::new();
+        while !missing.is_empty() {
+            let Ok(Ok(Some(line))) = timeout_at(deadline, self.next_line()).await else {
+                panic!("nothing says {missing:?}: {:#?}", self.seen);
+            };
+            self.seen.push(line.clone());
+            if let Some(place) = missing.iter().position(|words| line.contains(words)) {
+                missing.remove(place);
+                found.push(line);
+            }
+        }
+        found
+    }
+
+    /// All that it says in a time.
+    pub async fn lines_within(&mut self, time: Duration) -> Vec<String> {
+        let deadline = Instant::now() + time;
+        let mut lines = Vec::new();
+        while let Ok(Ok(Some(line))) = timeout_at(deadline, self.next_line()).await {
+            lines.push(line);
+        }
+        self.seen.extend(lines.iter().cloned());
+        lines
+    }
+
+    async fn next_line(&mut self) -> std::io::Result<Option<String>> {
+        match &mut self.log {
+            Some(log) => log.next_line().await,
+            None => Ok(None),
+        }
+    }
+
+    /// As when whoever read the log has ended.
+    pub fn close_log(&mut self) {
+        self.log = None;
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let process = self.process.id().unwrap().cast_signed();
+        kill(Pid::from_raw(process), signal).unwrap();
+    }
+
+    /// Its exit code; the rest of its log is read.
+    pub async fn end(&mut self) -> Option<i32> {
+        let ended = timeout(PATIENCE, self.process.wait()).await;
+        let status = ended.unwrap_or_else(|_| panic!("it does not end: {:#?}", self.seen)).unwrap();
+        while let Ok(Some(line)) = self.next_line().await {
+            self.seen.push(line);
+        }
+        assert!(!self.seen.iter().any(|line| line.contains("panicked")), "{:#?}", self.seen);
+        status.code()
+    }
+}
+
+/// Loopback has room for an address per process, so that no port can be taken.
+fn admin_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(9808);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, 64, high, low], NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// The status that the admin endpoint answers with.
+pub async fn get(admin: SocketAddr, path: &str) -> u16 {
+    let answer = answer(admin, path).await;
+    answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{path}: {answer:?}"))
+}
+
+/// The lines of one metric.
+pub async fn metric(admin: SocketAddr, name: &str) -> Vec<String> {
+    let answer = answer(admin, "/metrics").await;
+    answer.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+}
+
+/// A plain request without an HTTP client: head and body as they come.
+async fn answer(admin: SocketAddr, path: &str) -> String {
+    let asked = async {
+        let mut stream = TcpStream::connect(admin).await?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    timeout(PATIENCE, asked).await.unwrap_or_else(|_| panic!("{path}: no answer")).unwrap()
+}
+
+/// A connection to the socket, made when it is first used.
+pub fn channel(socket: PathBuf) -> Channel {
+    Endpoint::from_static("http://localhost").connect_with_connector_lazy(tower::service_fn(move |_| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+    }))
+}

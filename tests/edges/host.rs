@@ -1,0 +1,91 @@
+//! What plays the host: an API server that says who it is and that it has no Secrets, and leaves every other question
+//! without an answer.
+
+use std::path::Path;
+
+use axum::{
+    Router,
+    extract::{RawQuery, State},
+    http::{HeaderName, Uri, header::CONTENT_TYPE},
+    routing::get,
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::timeout};
+
+use super::{NOWHERE, PATIENCE};
+
+pub fn kubeconfig(server: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: h, cluster: {{server: '{server}'}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: h, user: u}}}}]\n"
+    )
+}
+
+/// Writes a kubeconfig; the flag that names it.
+pub fn write(folder: &Path, server: &str) -> String {
+    let path = folder.join("host.kubeconfig");
+    std::fs::write(&path, kubeconfig(server)).unwrap();
+    format!("--kubeconfig={}", path.display())
+}
+
+pub struct Host {
+    pub flag: String,
+    asked: watch::Receiver<Vec<String>>,
+    serving: JoinHandle<()>,
+}
+
+impl Host {
+    /// The flag for a host that cannot be reached.
+    pub fn nowhere(folder: &Path) -> String {
+        write(folder, NOWHERE)
+    }
+
+    pub async fn start(folder: &Path) -> Self {
+        let (asking, asked) = watch::channel(Vec::new());
+        let routes = Router::new()
+            .route("/api/v1/namespaces/kube-system", get(kube_system))
+            .route("/api/v1/namespaces/kosmos-csi/secrets", get(no_secrets))
+            .fallback(silence)
+            .with_state(asking);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let flag = write(folder, &format!("http://{}", listener.local_addr().unwrap()));
+        let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        Self { flag, asked, serving }
+    }
+
+    /// Waits until something was asked that stays without an answer.
+    pub async fn asked_for(&self, what: &str) {
+        let mut asked = self.asked.clone();
+        let wanted = asked.wait_for(|asked| asked.iter().any(|path| path.contains(what)));
+        timeout(PATIENCE, wanted).await.unwrap_or_else(|_| panic!("nobody asks for {what}")).unwrap();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+type Answer = ([(HeaderName, &'static str); 1], String);
+
+fn answer(object: &Value) -> Answer {
+    ([(CONTENT_TYPE, "application/json")], object.to_string())
+}
+
+async fn kube_system() -> Answer {
+    let metadata = json!({"name": "kube-system", "uid": "6f9a2b0e-0000-4000-8000-000000000000"});
+    answer(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}))
+}
+
+async fn no_secrets(RawQuery(query): RawQuery) -> Answer {
+    if query.unwrap_or_default().contains("watch=true") {
+        std::future::pending::<()>().await;
+    }
+    answer(&json!({"apiVersion": "v1", "kind": "SecretList", "metadata": {"resourceVersion": "1"}, "items": []}))
+}
+
+async fn silence(State(asking): State<watch::Sender<Vec<String>>>, uri: Uri) {
+    asking.send_modify(|asked| asked.push(uri.to_string()));
+    std::future::pending().await
+}

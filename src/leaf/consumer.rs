@@ -16,7 +16,7 @@ use kube::{
     api::{DeleteParams, PostParams, Preconditions},
 };
 
-use super::{Cluster, ownership};
+use super::{Cluster, ownership, rows::Consumer};
 use crate::{
     error::{Error, Result},
     volume::VolumeHash,
@@ -208,7 +208,7 @@ impl Cluster {
         let pod = manifest(namespace, labels, name, claims, wishes);
         match self.pods(namespace).create(&PostParams::default(), &pod).await {
             Ok(pod) => {
-                self.rows.set_consumer(hash, pod.uid().as_deref());
+                self.rows.set_consumer(hash, made(pod.uid()));
                 Ok(())
             }
             Err(error) => match self.outcome(&doing, &error) {
@@ -222,42 +222,55 @@ impl Cluster {
         }
     }
 
-    /// The UID of our consumer pod, read from the member.
-    async fn find_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<String>> {
+    /// The UID of our consumer pod, read from the member. One that was evicted is no consumer any more.
+    pub async fn find_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<String>> {
         let name = pod_name(hash);
         let found = self.pods(namespace).get_opt(&name).await;
         let found = found.map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
-        let ours =
-            found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash)).and_then(|pod| pod.uid());
-        self.rows.set_consumer(hash, ours.as_deref());
-        Ok(ours)
+        let ours = found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash));
+        let ended = ours.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Failed");
+        let uid = ours.and_then(|pod| pod.uid());
+        if let (true, Some(uid)) = (ended, &uid) {
+            self.delete_consumer(namespace, hash, uid).await?;
+            return Ok(None);
+        }
+        self.rows.set_consumer(hash, made(uid.clone()));
+        Ok(uid)
     }
 
     /// Removes the pod; one that this process did not make is looked up first.
     pub async fn remove_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<()> {
-        let known = self.rows.row(hash).and_then(|row| row.consumer);
-        let uid = match known {
-            Some(uid) => uid.to_string(),
-            None => match self.find_consumer(namespace, hash).await? {
-                Some(uid) => uid,
-                None => return Ok(()),
-            },
+        let uid = match self.rows.row(hash).map(|row| row.consumer).unwrap_or_default() {
+            Consumer::Gone => None,
+            Consumer::Made(uid) => Some(uid.to_string()),
+            Consumer::Unknown => self.find_consumer(namespace, hash).await?,
         };
+        match uid {
+            Some(uid) => self.delete_consumer(namespace, hash, &uid).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn delete_consumer(&self, namespace: &str, hash: VolumeHash, uid: &str) -> Result<()> {
         let name = pod_name(hash);
         let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::default()
         };
         let deleted = self.pods(namespace).delete(&name, &parameters).await;
         match deleted.map_err(|error| self.outcome(&format!("delete consumer pod {namespace}/{name}"), &error)) {
             // A conflict is another pod of that name: not the one we made.
             Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => {
-                self.rows.set_consumer(hash, None);
+                self.rows.set_consumer(hash, Consumer::Gone);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
+}
+
+fn made(uid: Option<String>) -> Consumer {
+    uid.map_or(Consumer::Gone, |uid| Consumer::Made(uid.into()))
 }
 
 #[cfg(test)]

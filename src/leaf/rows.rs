@@ -48,9 +48,25 @@ pub struct ClaimRow {
 #[derive(Clone, Debug)]
 pub struct VolumeRow {
     pub name: Box<str>,
+    /// UID of the claim it is bound to.
+    pub claim_uid: Box<str>,
+    /// The member's storage driver and its own handle; empty for kinds that are not CSI.
+    pub driver: Box<str>,
+    pub handle: Box<str>,
     uid: Box<str>,
     retained: bool,
     version: u64,
+}
+
+/// The pod that consumes a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Consumer {
+    /// Another process may have made one.
+    #[default]
+    Unknown,
+    /// It is there, with this UID.
+    Made(Box<str>),
+    Gone,
 }
 
 /// Everything known of one volume in one member.
@@ -58,8 +74,7 @@ pub struct VolumeRow {
 pub struct Row {
     pub claim: Option<ClaimRow>,
     pub volume: Option<VolumeRow>,
-    /// UID of the pod that consumes the claim, where this process made it.
-    pub consumer: Option<Box<str>>,
+    pub consumer: Consumer,
     claim_round: u32,
     volume_round: u32,
 }
@@ -140,8 +155,11 @@ impl Rows {
         defaults.max_by(|left, right| left.0.cmp(right.0).then(right.1.cmp(left.1))).map(|(_, name)| name.clone())
     }
 
-    pub fn set_consumer(&self, hash: VolumeHash, uid: Option<&str>) {
-        self.write(|table| table.rows.entry(hash).or_default().consumer = uid.map(Into::into));
+    pub fn set_consumer(&self, hash: VolumeHash, consumer: Consumer) {
+        self.write(|table| {
+            table.rows.entry(hash).or_default().consumer = consumer;
+            table.tidy(hash);
+        });
     }
 
     /// Takes in a claim as it is now.
@@ -275,7 +293,7 @@ impl Table {
 
 impl Row {
     fn is_empty(&self) -> bool {
-        self.claim.is_none() && self.volume.is_none() && self.consumer.is_none()
+        self.claim.is_none() && self.volume.is_none() && !matches!(self.consumer, Consumer::Made(_))
     }
 
     pub fn observed_volume(&self) -> Option<ObservedVolume> {
@@ -338,10 +356,16 @@ impl ClaimRow {
 }
 
 impl VolumeRow {
-    fn new(volume: &PersistentVolume) -> Self {
-        let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    pub fn new(volume: &PersistentVolume) -> Self {
+        let spec = volume.spec.as_ref();
+        let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+        let csi = spec.and_then(|spec| spec.csi.as_ref());
+        let bound_to = spec.and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
         Self {
             name: volume.name_any().into(),
+            claim_uid: bound_to.unwrap_or_default().into(),
+            driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
+            handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
             version: version(volume),

@@ -2,25 +2,16 @@
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{
-    Api, ResourceExt,
+    Api,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-use super::{Cluster, ownership};
+use super::{Cluster, ownership, rows::VolumeRow};
 use crate::{
     error::{Error, Result},
     volume::VolumeHash,
 };
-
-/// What the host gets to know of a leaf volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeafVolume {
-    pub name: String,
-    /// The member's storage driver and its own handle; empty for kinds that are not CSI.
-    pub driver: String,
-    pub handle: String,
-}
 
 impl Cluster {
     fn volumes(&self) -> Api<PersistentVolume> {
@@ -28,22 +19,20 @@ impl Cluster {
     }
 
     /// Puts our labels on the volume that is bound to this claim, and reads it in the same request.
-    pub async fn label_volume(&self, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<LeafVolume> {
+    /// One that carries them already is known from the watch.
+    pub async fn label_volume(&self, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<VolumeRow> {
+        let known = self.rows.row(hash).and_then(|row| row.volume);
+        if let Some(volume) = known.filter(|volume| *volume.name == *name && *volume.claim_uid == *claim_uid) {
+            return Ok(volume);
+        }
         let labels = ownership::labels(&self.host, hash);
         let volume = self.patch_volume(name, &json!({"metadata": {"labels": labels}}), "label").await?;
-        let bound_to = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
-        if bound_to != Some(claim_uid) {
-            return Err(Error::InProgress(format!(
-                "member {}: leaf volume {name} is not bound to the leaf claim yet",
-                self.member
-            )));
+        let volume = VolumeRow::new(&volume);
+        if *volume.claim_uid == *claim_uid {
+            return Ok(volume);
         }
-        let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
-        Ok(LeafVolume {
-            name: volume.name_any(),
-            driver: csi.map(|csi| csi.driver.clone()).unwrap_or_default(),
-            handle: csi.map(|csi| csi.volume_handle.clone()).unwrap_or_default(),
-        })
+        let reason = format!("member {}: leaf volume {name} is not bound to the leaf claim yet", self.member);
+        Err(Error::InProgress(reason))
     }
 
     /// The host deletes, so the leaf volume must not outlive its claim.

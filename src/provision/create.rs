@@ -13,7 +13,7 @@ use crate::{
         claim::{Made, Wanted},
         consumer::{Constraints, Consumed},
         ownership,
-        rows::ClaimRow,
+        rows::{ClaimRow, Consumer},
     },
     member::{
         Member,
@@ -132,7 +132,7 @@ impl Provisioner {
 
     /// A pod for the claim, with the other claims of the same host pod that live here, so that they land on one node.
     async fn consume(&self, job: &Job<'_>, row: &ClaimRow) -> Result<()> {
-        if job.leaf.rows.row(job.hash).is_some_and(|row| row.consumer.is_some()) {
+        if job.leaf.rows.row(job.hash).is_some_and(|row| matches!(row.consumer, Consumer::Made(_))) {
             return Ok(());
         }
         let pod = match &job.spec.claim {
@@ -305,12 +305,20 @@ impl Job<'_> {
             plan::creation(&self.spec.request, claim.as_ref(), waits) != *step
         };
         if !wait(self.leaf, self.deadline, differs, async || self.late().await).await? {
-            let place = self.row().map_or_else(|| self.place.clone(), |row| row.place());
-            if self.leaf.read_claim(&place).await?.is_none()
-                && let Some(row) = self.row()
-            {
-                self.leaf.rows.drop_claim(self.hash, &row.uid);
-            }
+            self.look_again(*step == Creation::Consume).await?;
+        }
+        Ok(())
+    }
+
+    /// The watch said nothing for a while: it may be dead, or somebody has removed the consumer pod.
+    async fn look_again(&self, consumed: bool) -> Result<()> {
+        let place = self.row().map_or_else(|| self.place.clone(), |row| row.place());
+        let found = self.leaf.read_claim(&place).await?;
+        if let (None, Some(row)) = (found, self.row()) {
+            self.leaf.rows.drop_claim(self.hash, &row.uid);
+        }
+        if consumed {
+            self.leaf.find_consumer(&place.namespace, self.hash).await?;
         }
         Ok(())
     }
@@ -323,7 +331,7 @@ impl Job<'_> {
         let mut reason = None;
         if let Some(claim) = &row.claim {
             reason = self.leaf.newest_warning(&claim.namespace, &claim.uid).await;
-            if let (None, Some(pod)) = (&reason, &row.consumer) {
+            if let (None, Consumer::Made(pod)) = (&reason, &row.consumer) {
                 reason = self.leaf.newest_warning(&claim.namespace, pod).await;
             }
         }
@@ -353,9 +361,9 @@ impl Job<'_> {
         let place = row.place();
         let context = [
             (LEAF_UID, row.uid.to_string()),
-            ("leafVolume", leaf_volume.name),
-            ("leafDriver", leaf_volume.driver),
-            ("leafVolumeHandle", leaf_volume.handle),
+            ("leafVolume", leaf_volume.name.to_string()),
+            ("leafDriver", leaf_volume.driver.to_string()),
+            ("leafVolumeHandle", leaf_volume.handle.to_string()),
         ];
         let filled = context.into_iter().filter(|(_, value)| !value.is_empty());
         Ok(Volume {

@@ -90,10 +90,9 @@ fn credentials_that_are_refused_or_lack_a_right_are_named() {
         rig.join_with("cluster51", &powerless).await?;
         claim_for(&host, "cluster51").await?;
         host.warned("cluster51", &["cannot get resource", "namespaces"]).await?;
-        let start = powerless.find("token: ").unwrap() + "token: ".len();
-        let end = start + powerless[start..].find('\n').unwrap();
-        let forged = format!("{}nonsense{}", &powerless[..start], &powerless[end..]);
-        rig.join_with("cluster51", &forged).await?;
+        let mut forged: serde_json::Value = serde_json::from_str(&powerless)?;
+        forged["users"][0]["user"]["token"] = json!("nonsense");
+        rig.join_with("cluster51", &forged.to_string()).await?;
         host.warned("cluster51", &["refuses the credentials"]).await?;
         rig.leave("cluster51").await?;
         host.delete_claim("cluster51").await

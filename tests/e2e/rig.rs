@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::{
-    Api,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
@@ -64,7 +64,7 @@ where
         let _turn = TURN.lock().await;
         let rig = RIG.get_or_init(async || Rig::start().await.unwrap()).await;
         let _logs = rig.fleet.test(name);
-        rig.driver.ensure(&rig.fleet).await.unwrap();
+        rig.as_it_should_be().await.unwrap();
         if let Err(error) = test(rig).await {
             panic!("{error:#}");
         }
@@ -90,6 +90,20 @@ impl Rig {
         let storage = try_join_all(fleet.members().iter().map(|member| prepare(fleet, member))).await?;
         let nodes = try_join_all(MEMBERS.map(|member| virtual_node(fleet.host(), member))).await?;
         Ok((storage, nodes, Driver::new(fleet).await?))
+    }
+
+    /// The driver runs and knows the two members and no other, whatever an earlier test has left.
+    async fn as_it_should_be(&self) -> Result<()> {
+        self.driver.ensure(&self.fleet).await?;
+        let secrets = self.secrets().await?.list(&ListParams::default().labels("kosmos.csi.io/member")).await?;
+        let known: Vec<String> = secrets.iter().map(ResourceExt::name_any).collect();
+        for stranger in known.iter().filter(|name| !MEMBERS.contains(&name.as_str())) {
+            self.leave(stranger).await?;
+        }
+        for missing in MEMBERS.iter().filter(|member| !known.iter().any(|name| name == *member)) {
+            self.join(missing).await?;
+        }
+        Ok(())
     }
 
     /// Gives the driver a member's kubeconfig, as an operator would.

@@ -9,6 +9,7 @@ mod driver;
 mod host;
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::net::UnixListener,
     path::Path,
@@ -17,7 +18,7 @@ use std::{
 
 use driver::{Driver, get, run};
 use host::{Host, kubeconfig};
-use kosmos_csi::csi::v1;
+use kosmos_csi::{csi::v1, volume::Parameters};
 use nix::sys::{
     signal::Signal,
     socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket},
@@ -335,4 +336,26 @@ async fn json_log_has_one_object_per_line() {
     let (code, printed) = run(&wrong, &[]).await;
     let last: serde_json::Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
     assert!(code == MISUSE && last["level"] == "ERROR", "{printed}");
+}
+
+/// The first words in backticks of the README's table rows below a heading.
+fn listed_in_readme(heading: &str) -> BTreeSet<String> {
+    let readme = include_str!("../README.md");
+    let section = readme.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
+    let rows = section.take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split(['`', ' ']).next()).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn readme_lists_every_flag_and_every_parameter() {
+    let (_, help) = run(&["controller", "--help"], &[]).await;
+    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with("--"));
+    let flags: BTreeSet<String> = lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    assert_eq!(listed_in_readme("## Flags"), flags);
+
+    let unknown = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
+    let refusal = Parameters::parse(&unknown).unwrap_err().to_string();
+    let known = refusal.split_once("known are ").unwrap().1.split(" (").next().unwrap();
+    let parameters: BTreeSet<String> = known.split(", ").map(str::to_owned).collect();
+    assert_eq!(listed_in_readme("## StorageClass"), parameters);
 }

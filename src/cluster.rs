@@ -12,6 +12,7 @@ use http::{Request, Response};
 use kube::{
     Client, Config,
     client::{Body, ClientBuilder},
+    core::Status,
 };
 use tokio::sync::{Notify, Semaphore};
 use tower::{BoxError, Layer, Service, ServiceExt};
@@ -20,75 +21,77 @@ use crate::metrics::Metrics;
 
 const CONNECT: Duration = Duration::from_secs(3);
 /// Until the answer's head is there; a watch may then stay open.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(4);
+/// A caller who gave up after this long without an answer has met a cluster that does not answer.
+const IMPATIENCE: Duration = Duration::from_secs(2);
 /// A watch ends by itself before this much silence.
 const SILENCE: Duration = Duration::from_secs(310);
 const UNDER_WAY: usize = 32;
 
-/// A client for one cluster, and the breaker that knows whether it answers.
-pub fn build(cluster: &str, mut config: Config, metrics: &Metrics) -> Result<(Client, Breaker), kube::Error> {
+/// The ways to one cluster.
+#[derive(Clone)]
+pub struct Line {
+    /// Fails at once while the cluster is known not to answer.
+    pub client: Client,
+    /// Asks in any case: for who finds out whether it answers again, and who it is.
+    pub probe: Client,
+    pub breaker: Breaker,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Line").field("breaker", &self.breaker).finish_non_exhaustive()
+    }
+}
+
+pub fn connect(cluster: &str, mut config: Config, metrics: &Metrics) -> Result<Line, kube::Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(ANSWER);
     let breaker = Breaker::default();
-    let bounds = Bounds {
+    let bounds = |breaker| Bounds {
         cluster: cluster.into(),
-        breaker: breaker.clone(),
+        breaker,
         places: Arc::new(Semaphore::new(UNDER_WAY)),
         metrics: metrics.clone(),
     };
-    Ok((ClientBuilder::try_from(config)?.with_layer(&bounds).build(), breaker))
+    let probe = ClientBuilder::try_from(config.clone())?.with_layer(&bounds(None)).build();
+    let client = ClientBuilder::try_from(config)?.with_layer(&bounds(Some(breaker.clone()))).build();
+    Ok(Line { client, probe, breaker })
 }
 
-/// Opens when a cluster does not answer; while open, requests fail without being sent.
+/// Open from the first request that gets no answer until somebody has asked again, and who answers is who should.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
-    state: Arc<Mutex<BreakerState>>,
-    failure: Arc<Notify>,
-}
-
-#[derive(Debug, Default)]
-struct BreakerState {
-    failures: u32,
-    closed_until_retry: Option<Instant>,
-    reason: String,
+    reason: Arc<Mutex<Option<String>>>,
+    opened: Arc<Notify>,
 }
 
 impl Breaker {
     /// Why the cluster is not asked now.
     pub fn open(&self) -> Option<String> {
-        let state = self.lock();
-        state.closed_until_retry.is_some_and(|until| Instant::now() < until).then(|| state.reason.clone())
+        self.lock().clone()
     }
 
-    /// Why the last request failed, also when the next one would be let through to try.
-    pub fn failing(&self) -> Option<String> {
-        let state = self.lock();
-        (state.failures > 0).then(|| state.reason.clone())
-    }
-
-    pub fn succeeded(&self) {
-        *self.lock() = BreakerState::default();
+    pub fn close(&self) {
+        *self.lock() = None;
     }
 
     pub fn failed(&self, reason: &str) {
-        let mut state = self.lock();
-        state.failures = state.failures.saturating_add(1);
-        let pause = Duration::from_millis(250 << state.failures.min(5));
-        state.closed_until_retry = Some(Instant::now() + pause);
-        reason.clone_into(&mut state.reason);
-        drop(state);
-        self.failure.notify_one();
+        *self.lock() = Some(reason.to_owned());
+        self.opened.notify_one();
     }
 
     /// Returns when a request has failed.
     pub async fn failure(&self) {
-        self.failure.notified().await;
+        while self.open().is_none() {
+            self.opened.notified().await;
+        }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BreakerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,7 +99,7 @@ impl Breaker {
 #[derive(Clone, Debug)]
 struct Bounds {
     cluster: Arc<str>,
-    breaker: Breaker,
+    breaker: Option<Breaker>,
     places: Arc<Semaphore>,
     metrics: Metrics,
 }
@@ -149,24 +152,65 @@ impl Bounds {
         S: Service<Request<Body>, Response = Response<B>>,
         S::Error: Into<BoxError>,
     {
-        if let Some(reason) = self.breaker.open() {
+        if let Some(reason) = self.breaker.as_ref().and_then(Breaker::open) {
             return Err(reason.into());
         }
+        // Waiting for a place says nothing about the cluster.
+        let queued = tokio::time::timeout(ANSWER, self.places.acquire()).await;
+        let _place = queued.map_err(|_| format!("{UNDER_WAY} requests to it are under way already"))??;
         let (verb, kind) = (request.method().clone(), kind_of(request.uri().path()).to_owned());
-        let started = Instant::now();
+        let asked = Asked { breaker: self.breaker.clone(), since: Instant::now(), answered: false };
         let answer = tokio::time::timeout(ANSWER, async {
-            let _place = self.places.acquire().await.map_err(BoxError::from)?;
             let answering = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
             answering.await.map_err(Into::into)
         });
         let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
-        self.metrics.request(&self.cluster, verb.as_str(), &kind, started.elapsed(), answer.is_ok());
-        match &answer {
-            Ok(_) => self.breaker.succeeded(),
-            Err(error) => self.breaker.failed(&with_causes(error.as_ref())),
-        }
+        self.metrics.request(&self.cluster, verb.as_str(), &kind, asked.since.elapsed(), answer.is_ok());
+        asked.told(answer.as_ref().err());
         answer
     }
+}
+
+/// A request under way. One that is given up counts like one that failed, if it had waited long.
+struct Asked {
+    breaker: Option<Breaker>,
+    since: Instant,
+    answered: bool,
+}
+
+impl Asked {
+    fn told(mut self, error: Option<&BoxError>) {
+        self.answered = true;
+        if let (Some(breaker), Some(error)) = (&self.breaker, error) {
+            breaker.failed(&with_causes(error.as_ref()));
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let (Some(breaker), false) = (&self.breaker, self.answered)
+            && self.since.elapsed() > IMPATIENCE
+        {
+            breaker.failed("no answer while it was waited for");
+        }
+    }
+}
+
+/// An object as it was read, or none where the cluster itself says that there is none of this name. What a proxy on the
+/// way calls "not found" proves nothing.
+pub fn read<T>(answer: Result<T, kube::Error>, name: &str) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if is_absence(&status, name) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_absence(status: &Status, name: &str) -> bool {
+    status.code == 404
+        && status.reason == "NotFound"
+        && status.details.as_ref().is_some_and(|details| details.name == name)
 }
 
 /// The resource a path is about: `persistentvolumeclaims` of `/api/v1/namespaces/x/persistentvolumeclaims/y`.
@@ -211,13 +255,26 @@ mod tests {
         }
     }
 
-    #[test]
-    fn breaker_opens_on_failure_and_closes_on_success() {
+    #[tokio::test]
+    async fn breaker_stays_open_until_it_is_closed() {
         let breaker = Breaker::default();
         assert_eq!(breaker.open(), None);
         breaker.failed("connection refused");
+        breaker.failure().await;
         assert_eq!(breaker.open().as_deref(), Some("connection refused"));
-        breaker.succeeded();
-        assert_eq!((breaker.open(), breaker.failing()), (None, None));
+        breaker.close();
+        assert_eq!(breaker.open(), None);
+    }
+
+    #[test]
+    fn absence_is_believed_only_from_the_cluster_itself() {
+        let status = |reason: &str, name: &str| -> Status {
+            serde_json::from_value(serde_json::json!({"code": 404, "reason": reason, "details": {"name": name}}))
+                .unwrap()
+        };
+        assert!(is_absence(&status("NotFound", "data"), "data"));
+        assert!(!is_absence(&status("NotFound", "other"), "data"));
+        assert!(!is_absence(&status("Failed to parse error data", "data"), "data"));
+        assert!(!is_absence(&Status { code: 404, reason: "NotFound".to_owned(), ..Status::default() }, "data"));
     }
 }

@@ -47,6 +47,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same outcome where a leaf may exist: whatever stands in the way, the sidecar must keep calling.
+    #[must_use]
+    pub fn while_a_leaf_may_exist(self) -> Self {
+        if self.is_final() { Self::InProgress(self.to_string()) } else { self }
+    }
+
     /// Whether the sidecar may be told this only once nothing is left behind.
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::InProgress(_) | Self::Unreachable { .. } | Self::HostUnreachable(_))

@@ -24,7 +24,7 @@ const MODULES: &[(&str, &[&str])] = &[
     // use-cases, which see clusters only through the three above
     ("provision", &["error", "host", "leaf", "member", "volume"]),
     // edges
-    ("csi", &["error", "leaf::ownership", "metrics", "provision", "volume"]),
+    ("csi", &["error", "metrics", "provision", "volume"]),
     ("admin", &["metrics"]),
     ("telemetry", &[]),
     ("args", &["telemetry", "volume"]),

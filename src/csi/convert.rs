@@ -28,6 +28,11 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
     let requirement = request.accessibility_requirements.unwrap_or_default();
+    let (preferred, requisite) = (members(&requirement.preferred), members(&requirement.requisite));
+    let demands = !requirement.preferred.is_empty() || !requirement.requisite.is_empty();
+    if demands && preferred.is_empty() && requisite.is_empty() {
+        return Err(Error::NoPlace(format!("no topology of the requirement has the key {MEMBER_KEY}")));
+    }
     let mut access: Vec<AccessMode> = uses.iter().map(|(access, _)| *access).collect();
     access.sort_unstable();
     access.dedup();
@@ -36,8 +41,8 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
         request: Request { required, limit, access, mode: one_mode(&uses)?, parameters: VolumeSpec::comparable(&raw) },
         parameters: Parameters::parse(&raw)?,
         claim: claim(&raw),
-        preferred: members(&requirement.preferred),
-        requisite: members(&requirement.requisite),
+        preferred,
+        requisite,
     })
 }
 

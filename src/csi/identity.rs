@@ -3,7 +3,7 @@
 use tonic::{Request, Response, Status};
 
 use super::v1::{self, identity_server, plugin_capability::service::Type};
-use crate::leaf::ownership::DRIVER;
+use crate::volume::DRIVER;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Identity;

@@ -9,11 +9,14 @@ use serde_json::json;
 
 use super::{Host, outcome};
 use crate::{
+    cluster,
     error::{Error, Result},
     volume::Claim,
 };
 
 const CHOSEN_MEMBER: &str = "kosmos.csi.io/member";
+/// The provisioner and the scheduler write on the same claim at the same time.
+const TRIES: usize = 4;
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// A host claim as far as it bears on its volume.
@@ -25,6 +28,7 @@ pub struct HostClaim {
     pub node_selected: bool,
     /// The member recorded for it.
     pub member: Option<String>,
+    version: String,
 }
 
 impl HostClaim {
@@ -35,6 +39,7 @@ impl HostClaim {
             size: requests.and_then(|requests| requests.get("storage")).map(|size| size.0.clone()),
             node_selected: claim.annotations().contains_key(SELECTED_NODE),
             member: claim.annotations().get(CHOSEN_MEMBER).cloned(),
+            version: claim.resource_version().unwrap_or_default(),
         }
     }
 }
@@ -51,23 +56,34 @@ impl Host {
     pub async fn read_claim(&self, claim: &Claim, volume_name: &str) -> Result<Option<HostClaim>> {
         let doing = format!("get claim {}/{}", claim.namespace, claim.name);
         let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
-        let found = claims.get_opt(&claim.name).await.map_err(|error| outcome(&doing, &error))?;
+        let answer = claims.get(&claim.name).await;
+        let found = cluster::read(answer, &claim.name).map_err(|error| outcome(&doing, &error))?;
         let found = found.as_ref().map(HostClaim::new);
         Ok(found.filter(|claim| uid_in_name(volume_name).is_none_or(|uid| uid == claim.uid)))
     }
 
-    /// Writes down the choice before anything is made, so that no later call can choose another member.
-    pub async fn record_member(&self, claim: &Claim, uid: &str, member: &str) -> Result<()> {
+    /// Writes down the choice before anything is made, so that no later call can choose another member. Written only over
+    /// the version on which the choice was made: another process may have chosen as well.
+    pub async fn record_member(&self, claim: &Claim, seen: &HostClaim, volume: &str, member: &str) -> Result<()> {
         let doing = format!("record member {member} on claim {}/{}", claim.namespace, claim.name);
-        let change = json!({"metadata": {"uid": uid, "annotations": {CHOSEN_MEMBER: member}}});
         let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
-        match claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(match outcome(&doing, &error) {
-                Error::NotFound(reason) => Error::InProgress(reason),
-                other => other,
-            }),
+        let mut version = seen.version.clone();
+        for _ in 0..TRIES {
+            let change = json!({"metadata": {"resourceVersion": version, "annotations": {CHOSEN_MEMBER: member}}});
+            match claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
+                Ok(_) => return Ok(()),
+                Err(error) => match outcome(&doing, &error) {
+                    Error::NotFound(reason) => return Err(Error::InProgress(reason)),
+                    Error::InProgress(_) => {}
+                    other => return Err(other),
+                },
+            }
+            match self.read_claim(claim, volume).await? {
+                Some(now) if now.member == seen.member => version = now.version,
+                _ => break,
+            }
         }
+        Err(Error::InProgress(format!("{doing}: the claim was changed meanwhile")))
     }
 }
 

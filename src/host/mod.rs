@@ -6,6 +6,8 @@ pub mod pins;
 pub mod pod;
 pub mod volume;
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 
@@ -14,6 +16,9 @@ use crate::{
     error::{Error, Result},
     volume::HostId,
 };
+
+/// For an answer to arrive whole.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The host cluster.
 #[derive(Clone)]
@@ -39,14 +44,19 @@ impl Host {
 
 /// A cluster is who its `kube-system` namespace says it is.
 pub async fn identity(client: &Client) -> Result<String, kube::Error> {
-    let namespace = Api::<Namespace>::all(client.clone()).get_metadata("kube-system").await?;
-    Ok(namespace.uid().unwrap_or_default())
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let answer = tokio::time::timeout(PATIENCE, namespaces.get_metadata("kube-system")).await;
+    let unclear = |what: &str| kube::Error::Service(what.into());
+    let namespace = answer.map_err(|_| unclear("its answer does not end"))??;
+    namespace.uid().filter(|uid| !uid.is_empty()).ok_or_else(|| unclear("its kube-system namespace has no UID"))
 }
 
 /// What the host's answer means for us.
 fn outcome(doing: &str, error: &kube::Error) -> Error {
     match error {
-        kube::Error::Api(status) if status.code == 404 => Error::NotFound(format!("{doing}: {}", status.message)),
+        kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound" => {
+            Error::NotFound(format!("{doing}: {}", status.message))
+        }
         kube::Error::Api(status) if status.code == 409 => Error::InProgress(format!("{doing}: {}", status.message)),
         kube::Error::Api(status) => Error::HostUnreachable(format!("{doing}: {}", status.message)),
         other => Error::HostUnreachable(format!("{doing}: {}", with_causes(other))),

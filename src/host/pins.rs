@@ -11,8 +11,12 @@ use kube::{
 use serde_json::json;
 
 use super::{Host, outcome};
-use crate::error::Result;
+use crate::{
+    cluster,
+    error::{Error, Result},
+};
 
+const TRIES: usize = 5;
 const CONFIG_MAP: &str = "kosmos-csi-members";
 
 /// What a member's identity turned out to be.
@@ -33,12 +37,28 @@ impl Host {
 
     /// Whether the name was ever a member's.
     pub async fn knows_member(&self, name: &str) -> Result<bool> {
-        let map = self.read_pins().await?;
-        Ok(map.is_some_and(|map| map.data.is_some_and(|pins| pins.contains_key(name))))
+        Ok(self.known_members().await?.iter().any(|known| known == name))
     }
 
-    /// Pins a name to a cluster at first sight; later, compares.
+    /// Every name that was ever a member's.
+    pub async fn known_members(&self) -> Result<Vec<String>> {
+        let map = self.read_pins().await?;
+        Ok(map.and_then(|map| map.data).unwrap_or_default().into_keys().collect())
+    }
+
+    /// Pins a name to a cluster at first sight; later, compares. Members that join at once write on one object.
     pub async fn pin(&self, name: &str, identity: &str) -> Result<Pin> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.try_pin(name, identity).await {
+                Err(Error::InProgress(_)) if tries < TRIES => {}
+                pinned => return pinned,
+            }
+        }
+    }
+
+    async fn try_pin(&self, name: &str, identity: &str) -> Result<Pin> {
         let map = self.read_pins().await?;
         let none = BTreeMap::new();
         let pins = map.as_ref().and_then(|map| map.data.as_ref()).unwrap_or(&none);
@@ -53,8 +73,9 @@ impl Host {
     }
 
     async fn read_pins(&self) -> Result<Option<ConfigMap>> {
-        let found = self.config_maps().get_opt(CONFIG_MAP).await;
-        found.map_err(|error| outcome(&format!("get config map {}/{CONFIG_MAP}", self.namespace), &error))
+        let answer = self.config_maps().get(CONFIG_MAP).await;
+        cluster::read(answer, CONFIG_MAP)
+            .map_err(|error| outcome(&format!("get config map {}/{CONFIG_MAP}", self.namespace), &error))
     }
 
     /// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.

@@ -1,29 +1,41 @@
 //! The host volume: whether a name has one, and which leaf a handle was given out for.
 
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
 use kube::{Api, api::ListParams};
 
 use super::{Host, outcome};
-use crate::error::Result;
+use crate::{cluster, error::Result};
 
 /// The attribute under which a host volume keeps the UID of its leaf claim.
 pub const LEAF_UID: &str = "leafClaimUID";
 
 impl Host {
-    /// Whether the provisioner has written a volume of this name.
-    pub async fn has_volume(&self, name: &str) -> Result<bool> {
-        let volumes = Api::<PersistentVolume>::all(self.client.clone());
-        let found = volumes.get_metadata_opt(name).await;
-        Ok(found.map_err(|error| outcome(&format!("get volume {name}"), &error))?.is_some())
+    /// Whether the host has a volume of this name, or one that was given this handle: then the leaf is not ours to remove.
+    pub async fn uses(&self, name: &str, handle: &str) -> Result<bool> {
+        Ok(self.has_volume(name).await? || self.volume_with(handle).await?.is_some())
     }
 
-    /// The leaf claim's UID that was given out with a handle. Reads all volumes: only for the rare case of a leaf that no
-    /// longer carries our labels.
+    pub async fn has_volume(&self, name: &str) -> Result<bool> {
+        let answer = self.volumes().get_metadata(name).await;
+        let named = cluster::read(answer, name).map_err(|error| outcome(&format!("get volume {name}"), &error))?;
+        Ok(named.is_some())
+    }
+
+    /// The leaf claim's UID that was given out with a handle.
     pub async fn leaf_uid_of(&self, handle: &str) -> Result<Option<String>> {
-        let volumes = Api::<PersistentVolume>::all(self.client.clone());
-        let all = volumes.list(&ListParams::default()).await.map_err(|error| outcome("list volumes", &error))?;
-        let sources = all.items.into_iter().filter_map(|volume| volume.spec?.csi);
-        let ours = sources.into_iter().find(|source| source.volume_handle == handle);
-        Ok(ours.and_then(|source| source.volume_attributes?.remove(LEAF_UID)))
+        let source = self.volume_with(handle).await?;
+        Ok(source.and_then(|source| source.volume_attributes?.remove(LEAF_UID)))
+    }
+
+    /// Reads all volumes: only for rare cases.
+    async fn volume_with(&self, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
+        let all = self.volumes().list(&ListParams::default()).await;
+        let all = all.map_err(|error| outcome("list volumes", &error))?;
+        let mut sources = all.items.into_iter().filter_map(|volume| volume.spec?.csi);
+        Ok(sources.find(|source| source.volume_handle == handle))
+    }
+
+    fn volumes(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
     }
 }

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Namespace, PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
+    api::core::v1::{
+        Namespace, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
+    },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions},
 };
 use serde_json::json;
 
-use super::{Cluster, ownership, rows::ClaimRow};
+use super::{Cluster, json_patch, ownership, rows::ClaimRow};
 use crate::{
+    cluster,
     error::{Error, Result},
     volume::{AccessMode, HostId, VolumeHash, VolumeMode, VolumeSpec, spec::LeafPlace},
 };
@@ -122,12 +125,25 @@ impl Cluster {
     /// A quorum read: the only thing that proves a claim absent.
     pub async fn read_claim(&self, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>> {
         let doing = format!("get claim {}/{}", place.namespace, place.claim);
-        let claim = self.claims(&place.namespace).get_opt(&place.claim).await;
-        let claim = claim.map_err(|error| self.outcome(&doing, &error))?;
+        let answer = self.claims(&place.namespace).get(&place.claim).await;
+        let claim = cluster::read(answer, &place.claim).map_err(|error| self.outcome(&doing, &error))?;
         if let Some(claim) = &claim {
             self.rows.put_claim(claim);
         }
         Ok(claim)
+    }
+
+    /// All claims and volumes that carry the labels of a volume, wherever they are.
+    pub async fn list_leaf(&self, hash: VolumeHash) -> Result<()> {
+        let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::VOLUME);
+        let ours = ListParams::default().labels(&selector);
+        let claims = Api::<PersistentVolumeClaim>::all(self.client.clone()).list(&ours).await;
+        let claims = claims.map_err(|error| self.outcome(&format!("list claims of volume {hash}"), &error))?;
+        claims.iter().for_each(|claim| self.rows.put_claim(claim));
+        let volumes = Api::<PersistentVolume>::all(self.client.clone()).list(&ours).await;
+        let volumes = volumes.map_err(|error| self.outcome(&format!("list volumes of volume {hash}"), &error))?;
+        volumes.iter().for_each(|volume| self.rows.put_volume(volume));
+        Ok(())
     }
 
     /// Deletes the claim with this UID and no other.
@@ -146,28 +162,27 @@ impl Cluster {
                 Ok(())
             }
             Err(Error::NotFound(_)) => {
-                self.rows.drop_claim(hash, &row.uid);
+                self.rows.drop_claim(hash, &row.uid, u64::MAX);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Takes our finalizer away. Ours was there first, so a JSON patch can name its place and test that it is still so.
+    /// Takes our finalizer away from the place where it was seen, if it still is there.
     pub async fn release_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+        let finalizer = format!("/metadata/finalizers/{}", row.finalizer.unwrap_or_default());
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": row.uid},
-            {"op": "test", "path": "/metadata/finalizers/0", "value": ownership::FINALIZER},
-            {"op": "remove", "path": "/metadata/finalizers/0"},
+            {"op": "test", "path": finalizer, "value": ownership::FINALIZER},
+            {"op": "remove", "path": finalizer},
         ]);
-        let patch = serde_json::from_value(patch)
-            .map(Patch::Json::<()>)
-            .map_err(|error| Error::Refused(format!("the patch that releases a claim cannot be written: {error}")))?;
+        let patch = json_patch(patch)?;
         let doing = format!("release claim {}/{}", row.namespace, row.name);
         let patched = self.claims(&row.namespace).patch(&row.name, &PatchParams::default(), &patch).await;
         match patched.map_err(|error| self.outcome(&doing, &error)) {
             Ok(claim) if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
-                self.rows.drop_claim(hash, &row.uid);
+                self.rows.drop_claim(hash, &row.uid, u64::MAX);
                 Ok(())
             }
             Ok(claim) => {
@@ -175,7 +190,7 @@ impl Cluster {
                 Ok(())
             }
             Err(Error::NotFound(_)) => {
-                self.rows.drop_claim(hash, &row.uid);
+                self.rows.drop_claim(hash, &row.uid, u64::MAX);
                 Ok(())
             }
             // Somebody else changed the list of finalizers: the next look decides anew.

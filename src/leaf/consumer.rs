@@ -18,6 +18,7 @@ use kube::{
 
 use super::{Cluster, ownership, rows::Consumer};
 use crate::{
+    cluster,
     error::{Error, Result},
     volume::VolumeHash,
 };
@@ -225,8 +226,9 @@ impl Cluster {
     /// The UID of our consumer pod, read from the member. One that was evicted is no consumer any more.
     pub async fn find_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<String>> {
         let name = pod_name(hash);
-        let found = self.pods(namespace).get_opt(&name).await;
-        let found = found.map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
+        let answer = self.pods(namespace).get(&name).await;
+        let found = cluster::read(answer, &name)
+            .map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
         let ours = found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash));
         let ended = ours.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Failed");
         let uid = ours.and_then(|pod| pod.uid());

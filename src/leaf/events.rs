@@ -1,15 +1,21 @@
 //! The member's own words on why something waits.
 
+use std::time::Duration;
+
 use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, api::ListParams};
 
 use super::Cluster;
 
+const QUICK: Duration = Duration::from_millis(400);
+
 impl Cluster {
     /// The newest warning about an object, if there is one and the member can be asked.
     pub async fn newest_warning(&self, namespace: &str, uid: &str) -> Option<String> {
         let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
-        let events = Api::<Event>::namespaced(self.client.clone(), namespace).list(&about).await;
+        let events = Api::<Event>::namespaced(self.client.clone(), namespace);
+        // The caller's own deadline is near: a reason is worth little time.
+        let events = tokio::time::timeout(QUICK, events.list(&about)).await.ok()?;
         let events = events.inspect_err(|error| {
             tracing::debug!(member = %self.member, %error, "events cannot be read");
         });

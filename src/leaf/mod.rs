@@ -10,9 +10,13 @@ pub mod watch;
 
 use std::sync::Arc;
 
-use kube::{Client, core::Status};
+use kube::{Client, api::Patch, core::Status};
 
-use crate::{cluster::with_causes, error::Error, volume::HostId};
+use crate::{
+    cluster::with_causes,
+    error::{Error, Result},
+    volume::HostId,
+};
 pub use rows::Rows;
 
 /// One member as this folder sees it.
@@ -52,10 +56,16 @@ impl Cluster {
             403 if said.contains("exceeded quota") => Error::NoPlace(text),
             403 if said.contains("being terminated") => Error::InProgress(text),
             403 => Error::Denied(text),
-            404 => Error::NotFound(text),
+            404 if status.reason == "NotFound" => Error::NotFound(text),
             409 if status.reason == "AlreadyExists" => Error::Exists(text),
             409 => Error::InProgress(text),
             code => unreachable(format!("{doing}: HTTP {code}: {said}")),
         }
     }
+}
+
+/// A JSON patch: a list of tests that must hold and changes that are made only then.
+fn json_patch(operations: serde_json::Value) -> Result<Patch<()>> {
+    let patch = serde_json::from_value(operations).map(Patch::Json);
+    patch.map_err(|error| Error::Refused(format!("a patch cannot be written: {error}")))
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::volume::{HostId, VolumeHash};
+use crate::volume::{DRIVER, HostId, VolumeHash};
 
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-pub const DRIVER: &str = "kosmos.csi.io";
 pub const HOST: &str = "kosmos.csi.io/host";
 pub const VOLUME: &str = "kosmos.csi.io/volume";
 
@@ -41,6 +40,12 @@ pub fn volume_of(metadata: &ObjectMeta, host: &HostId) -> Option<VolumeHash> {
     let labels = metadata.labels.as_ref()?;
     let is = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
     (is(MANAGED_BY, DRIVER) && is(HOST, &host.0)).then(|| VolumeHash::parse(labels.get(VOLUME)?))?
+}
+
+/// Whether an object was ours until somebody took its labels away.
+pub fn was_ours(metadata: &ObjectMeta, host: &HostId) -> bool {
+    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+    volume_of(metadata, host).is_none() && finalizers.iter().any(|finalizer| finalizer == FINALIZER)
 }
 
 /// Whose an object is that is not ours, in words for the user who wanted its name.

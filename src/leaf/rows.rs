@@ -10,12 +10,13 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use tokio::{sync::watch, time::Instant};
 
 use super::ownership::{self, FINALIZER, HAD_VOLUME, REQUEST};
 use crate::volume::{
-    AccessMode, HostId, LeafName, VolumeHash, VolumeId, VolumeMode,
+    AccessMode, HostId, VolumeHash, VolumeId, VolumeMode,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
     spec::LeafPlace,
@@ -37,7 +38,10 @@ pub struct ClaimRow {
     pub had_volume: bool,
     phase: Phase,
     terminating: bool,
-    protected: bool,
+    /// Where our finalizer stands among the others.
+    pub finalizer: Option<usize>,
+    /// When it was made, in seconds.
+    created: i64,
     volume: Option<Box<str>>,
     capacity: u64,
     request: Option<Box<str>>,
@@ -48,13 +52,15 @@ pub struct ClaimRow {
 #[derive(Clone, Debug)]
 pub struct VolumeRow {
     pub name: Box<str>,
-    /// UID of the claim it is bound to.
+    /// The claim it is bound to: namespace, name and UID.
+    pub claim_place: LeafPlace,
     pub claim_uid: Box<str>,
     /// The member's storage driver and its own handle; empty for kinds that are not CSI.
     pub driver: Box<str>,
     pub handle: Box<str>,
     uid: Box<str>,
     retained: bool,
+    created: i64,
     version: u64,
 }
 
@@ -102,8 +108,10 @@ struct Table {
     claim_round: u32,
     volume_round: u32,
     synced: [bool; 3],
-    /// UIDs of claims that our own writes removed: news of them that is still on its way is old.
-    removed: VecDeque<Box<str>>,
+    /// Claims that have gone, and as of which version: older news of them may still be on its way.
+    removed: VecDeque<(Box<str>, u64)>,
+    /// What keeps a kind from being watched.
+    obstacles: [Option<String>; 3],
 }
 
 /// The rows of one member.
@@ -119,25 +127,42 @@ impl Rows {
         Self { host, table: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
-    /// Whether everything has been listed once.
+    /// Whether everything has been listed, and is watched since.
     pub fn synced(&self) -> bool {
         self.lock().synced == [true; 3]
+    }
+
+    /// Nothing is to be believed until it has been listed anew.
+    pub fn unsync(&self) {
+        self.write(|table| table.synced = [false; 3]);
+    }
+
+    /// What keeps a kind from being watched, where the member said it.
+    pub fn obstacle(&self) -> Option<String> {
+        self.lock().obstacles.iter().flatten().next().cloned()
+    }
+
+    pub fn set_obstacle(&self, kind: Kind, obstacle: Option<String>) {
+        self.write(|table| table.obstacles[kind as usize] = obstacle);
     }
 
     pub fn row(&self, hash: VolumeHash) -> Option<Row> {
         self.lock().rows.get(&hash).cloned()
     }
 
-    /// The row a handle stands for. A readable handle must also name the claim that is there.
+    /// What is known of a volume at the place of its leaf: whatever else carries its labels is a copy.
+    pub fn row_at(&self, hash: VolumeHash, place: &LeafPlace) -> Row {
+        self.row(hash).map(|row| row.at(place)).unwrap_or_default()
+    }
+
+    /// The row a handle stands for. A readable handle says where the leaf is.
     pub fn find(&self, id: &VolumeId) -> Option<(VolumeHash, Row)> {
         let table = self.lock();
-        let mut found = table.rows.range(id.hashes()).filter(|(_, row)| match (&id.leaf, &row.claim) {
-            (LeafName::Readable { namespace, claim, .. }, Some(there)) => {
-                *there.namespace == **namespace && *there.name == **claim
-            }
-            _ => true,
+        let rows = table.rows.range(id.hashes()).map(|(hash, row)| match id.place() {
+            Some(place) => (*hash, row.clone().at(&place)),
+            None => (*hash, row.clone()),
         });
-        found.next().map(|(hash, row)| (*hash, row.clone()))
+        rows.into_iter().find(|(_, row)| !row.is_empty())
     }
 
     pub fn class(&self, name: &str) -> Option<ClassRow> {
@@ -169,25 +194,25 @@ impl Rows {
         };
         let new = ClaimRow::new(claim);
         self.write(|table| {
-            if table.removed.contains(&new.uid) {
+            if table.removed.iter().any(|(uid, as_of)| *uid == new.uid && new.version <= *as_of) {
                 return;
             }
             let round = table.claim_round;
             let row = table.rows.entry(hash).or_default();
-            row.claim_round = round;
-            match &row.claim {
-                Some(known) if known.uid == new.uid && known.version > new.version => {}
-                Some(known) if known.uid != new.uid && !known.terminating => {
-                    tracing::warn!(volume.hash = %hash, "two leaf claims carry the labels of one volume: {}/{} is ignored", new.namespace, new.name);
-                }
-                _ => row.claim = Some(new),
+            let listed = row.claim_round == round;
+            if row.claim.as_ref().is_none_or(|known| new.supersedes(known, listed)) {
+                row.claim = Some(new);
+                row.claim_round = round;
+            } else if row.claim.as_ref().is_some_and(|known| known.uid == new.uid) {
+                row.claim_round = round;
             }
         });
     }
 
-    pub fn drop_claim(&self, hash: VolumeHash, uid: &str) {
+    /// A claim has gone as of a version; `u64::MAX` where that has been proved.
+    pub fn drop_claim(&self, hash: VolumeHash, uid: &str, as_of: u64) {
         self.write(|table| {
-            table.removed.push_back(uid.into());
+            table.removed.push_back((uid.into(), as_of));
             if table.removed.len() > REMEMBERED {
                 table.removed.pop_front();
             }
@@ -206,9 +231,12 @@ impl Rows {
         self.write(|table| {
             let round = table.volume_round;
             let row = table.rows.entry(hash).or_default();
-            row.volume_round = round;
-            if !row.volume.as_ref().is_some_and(|known| known.uid == new.uid && known.version > new.version) {
+            let listed = row.volume_round == round;
+            if row.volume.as_ref().is_none_or(|known| new.supersedes(known, listed)) {
                 row.volume = Some(new);
+                row.volume_round = round;
+            } else if row.volume.as_ref().is_some_and(|known| known.uid == new.uid) {
+                row.volume_round = round;
             }
         });
     }
@@ -292,14 +320,23 @@ impl Table {
 }
 
 impl Row {
+    fn at(mut self, place: &LeafPlace) -> Self {
+        self.claim.take_if(|claim| !claim.is_at(place));
+        self.volume.take_if(|volume| volume.claim_place != *place);
+        self
+    }
+
     fn is_empty(&self) -> bool {
         self.claim.is_none() && self.volume.is_none() && !matches!(self.consumer, Consumer::Made(_))
     }
 
+    /// The leaf volume; where a claim is there, only the one bound to it.
     pub fn observed_volume(&self) -> Option<ObservedVolume> {
-        self.volume.as_ref().map(|volume| ObservedVolume {
+        let bound = |volume: &&VolumeRow| self.claim.as_ref().is_none_or(|claim| claim.uid == volume.claim_uid);
+        self.volume.as_ref().filter(bound).map(|volume| ObservedVolume {
             name: volume.name.to_string(),
             uid: volume.uid.to_string(),
+            claim_uid: volume.claim_uid.to_string(),
             retained: volume.retained,
         })
     }
@@ -327,7 +364,8 @@ impl ClaimRow {
                 _ => Phase::Pending,
             },
             terminating: claim.metadata.deletion_timestamp.is_some(),
-            protected: claim.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+            finalizer: claim.finalizers().iter().position(|finalizer| finalizer == FINALIZER),
+            created: created(&claim.metadata),
             volume: spec.and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty()).map(Into::into),
             capacity: status
                 .and_then(|status| status.capacity.as_ref()?.get("storage"))
@@ -336,6 +374,30 @@ impl ClaimRow {
             request: annotation(REQUEST).map(|request| request.as_str().into()),
             version: version(claim),
         }
+    }
+
+    /// Whether this is to be believed instead of what is known. Copies of a leaf carry its labels: the oldest is the leaf.
+    fn supersedes(&self, known: &Self, listed: bool) -> bool {
+        if self.uid == known.uid {
+            // A member restored from a backup begins with lower versions again, and lists them.
+            return self.version >= known.version || !listed;
+        }
+        if self.namespace == known.namespace && self.name == known.name {
+            return self.version > known.version || !listed;
+        }
+        let older = (self.created, &self.uid) < (known.created, &known.uid);
+        let (copy, leaf) = if older { (known, self) } else { (self, known) };
+        tracing::warn!(
+            copy = format!("{}/{}", copy.namespace, copy.name),
+            leaf = format!("{}/{}", leaf.namespace, leaf.name),
+            "two claims carry the labels of one volume; the older one is its leaf"
+        );
+        older
+    }
+
+    /// Whether the claim is the one at this place: another one with the same labels is a copy.
+    pub fn is_at(&self, place: &LeafPlace) -> bool {
+        *self.namespace == *place.namespace && *self.name == *place.claim
     }
 
     pub fn place(&self) -> LeafPlace {
@@ -347,7 +409,7 @@ impl ClaimRow {
             uid: self.uid.to_string(),
             phase: self.phase,
             terminating: self.terminating,
-            protected: self.protected,
+            protected: self.finalizer.is_some(),
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
             request: self.request.as_deref().and_then(|request| serde_json::from_str(request).ok()),
@@ -360,16 +422,33 @@ impl VolumeRow {
         let spec = volume.spec.as_ref();
         let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
         let csi = spec.and_then(|spec| spec.csi.as_ref());
-        let bound_to = spec.and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
+        let bound_to = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
         Self {
             name: volume.name_any().into(),
-            claim_uid: bound_to.unwrap_or_default().into(),
+            claim_uid: bound_to.uid.unwrap_or_default().into(),
+            claim_place: LeafPlace {
+                namespace: bound_to.namespace.unwrap_or_default(),
+                claim: bound_to.name.unwrap_or_default(),
+            },
             driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
+            created: created(&volume.metadata),
             version: version(volume),
         }
+    }
+}
+
+impl VolumeRow {
+    fn supersedes(&self, known: &Self, listed: bool) -> bool {
+        if self.uid == known.uid {
+            return self.version >= known.version || !listed;
+        }
+        if self.name == known.name {
+            return self.version > known.version || !listed;
+        }
+        (self.created, &self.uid) < (known.created, &known.uid)
     }
 }
 
@@ -387,8 +466,12 @@ impl ClassRow {
     }
 }
 
+fn created(metadata: &ObjectMeta) -> i64 {
+    metadata.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default()
+}
+
 /// Versions of one object can be compared as numbers.
-fn version(object: &impl ResourceExt) -> u64 {
+pub fn version(object: &impl ResourceExt) -> u64 {
     object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 

@@ -1,16 +1,14 @@
 //! The leaf volume: marked as ours once it is bound, read to be handed on, and proved gone at the end.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, api::PatchParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, ownership, rows::VolumeRow};
+use super::{Cluster, json_patch, ownership, rows::VolumeRow};
 use crate::{
+    cluster,
     error::{Error, Result},
-    volume::VolumeHash,
+    volume::{VolumeHash, plan::ObservedVolume},
 };
 
 impl Cluster {
@@ -18,7 +16,7 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    /// Puts our labels on the volume that is bound to this claim, and reads it in the same request.
+    /// Puts our labels on the volume that is bound to this claim, and on no other, and reads it in the same request.
     /// One that carries them already is known from the watch.
     pub async fn label_volume(&self, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<VolumeRow> {
         let known = self.rows.row(hash).and_then(|row| row.volume);
@@ -26,33 +24,49 @@ impl Cluster {
             return Ok(volume);
         }
         let labels = ownership::labels(&self.host, hash);
-        let volume = self.patch_volume(name, &json!({"metadata": {"labels": labels}}), "label").await?;
-        let volume = VolumeRow::new(&volume);
-        if *volume.claim_uid == *claim_uid {
-            return Ok(volume);
-        }
-        let reason = format!("member {}: leaf volume {name} is not bound to the leaf claim yet", self.member);
-        Err(Error::InProgress(reason))
+        let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
+        let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
+        let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
+        let first = self.patch_volume(name, json!([bound, unlabelled, all]), "label").await;
+        let volume = match first {
+            Err(Error::Refused(_)) => {
+                let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
+                let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
+                let operations: Vec<Value> = std::iter::once(bound).chain(each).collect();
+                self.patch_volume(name, json!(operations), "label").await?
+            }
+            other => other?,
+        };
+        Ok(VolumeRow::new(&volume))
     }
 
     /// The host deletes, so the leaf volume must not outlive its claim.
-    pub async fn make_deletable(&self, name: &str, uid: &str) -> Result<()> {
-        let change = json!({"metadata": {"uid": uid}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}});
-        match self.patch_volume(name, &change, "make deletable").await {
-            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+    pub async fn make_deletable(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
+        let operations = json!([
+            {"op": "test", "path": "/metadata/uid", "value": volume.uid},
+            {"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid},
+            {"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Delete"},
+        ]);
+        match self.patch_volume(&volume.name, operations, "make deletable").await {
+            Ok(_) => Ok(()),
+            Err(Error::NotFound(_)) => {
+                self.rows.drop_volume(hash, &volume.uid);
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }
 
     /// Believed only after this read: a watch also says "deleted" when somebody strips a label.
     pub async fn volume_is_gone(&self, name: &str, uid: Option<&str>) -> Result<bool> {
-        let found = self.volumes().get_metadata_opt(name).await;
-        let found = found.map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
+        let answer = self.volumes().get_metadata(name).await;
+        let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
         Ok(found.is_none_or(|volume| uid.is_some() && volume.metadata.uid.as_deref() != uid))
     }
 
-    async fn patch_volume(&self, name: &str, change: &Value, what: &str) -> Result<PersistentVolume> {
-        let patched = self.volumes().patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
+    async fn patch_volume(&self, name: &str, operations: Value, what: &str) -> Result<PersistentVolume> {
+        let patch = json_patch(operations)?;
+        let patched = self.volumes().patch(name, &PatchParams::default(), &patch).await;
         let volume = patched.map_err(|error| self.outcome(&format!("{what} volume {name}"), &error))?;
         self.rows.put_volume(&volume);
         Ok(volume)

@@ -4,7 +4,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use backon::ExponentialBuilder;
-use futures::{StreamExt, TryStreamExt, future::join3};
+use futures::StreamExt;
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
@@ -18,27 +18,38 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{Cluster, ownership, rows::Kind};
-use crate::cluster::with_causes;
+use super::{
+    Cluster, ownership,
+    rows::{self, Kind},
+};
+use crate::{cluster::with_causes, volume::VolumeHash};
 
-/// Keeps the rows of a member true for as long as it is polled.
+/// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
+/// believed, somebody has to ask again which cluster this is.
 pub async fn keep(cluster: &Cluster) {
+    cluster.rows.unsync();
     let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
-    let rows = &cluster.rows;
+    let known = &cluster.rows;
     let claims = follow(cluster, Kind::Claims, ours.clone(), |change: Change<PersistentVolumeClaim>| match change {
-        Change::Put { object, .. } => rows.put_claim(&object),
-        Change::Drop(object) => drop_row(cluster, &object, |hash, uid| rows.drop_claim(hash, uid)),
+        Change::Put { object, .. } => known.put_claim(&object),
+        Change::Drop(object) => {
+            drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, rows::version(&object)));
+        }
     });
     let volumes = follow(cluster, Kind::Volumes, ours, |change: Change<PersistentVolume>| match change {
-        Change::Put { object, .. } => rows.put_volume(&object),
-        Change::Drop(object) => drop_row(cluster, &object, |hash, uid| rows.drop_volume(hash, uid)),
+        Change::Put { object, .. } => known.put_volume(&object),
+        Change::Drop(object) => drop_row(cluster, &object, |hash, uid| known.drop_volume(hash, uid)),
     });
     let all = watcher::Config::default();
     let classes = follow(cluster, Kind::Classes, all, |change: Change<StorageClass>| match change {
-        Change::Put { object, listing } => rows.put_class(&object, listing),
-        Change::Drop(object) => rows.drop_class(&object.name_any()),
+        Change::Put { object, listing } => known.put_class(&object, listing),
+        Change::Drop(object) => known.drop_class(&object.name_any()),
     });
-    join3(claims, volumes, classes).await;
+    tokio::select! {
+        () = claims => {}
+        () = volumes => {}
+        () = classes => {}
+    }
 }
 
 enum Change<K> {
@@ -57,23 +68,40 @@ where
         .without_max_times();
     let backoff = ExponentialBackoff::from(backoff);
     let events = watcher(Api::<K>::all(cluster.client.clone()), config).backoff(backoff);
-    let mut events = std::pin::pin!(events.inspect_err(|error| {
-        tracing::debug!(member = %cluster.member, kind = ?kind, error = with_causes(error), "watch interrupted");
-    }));
+    let mut events = std::pin::pin!(events);
+    let mut listed = false;
     while let Some(event) = events.next().await {
+        cluster.rows.set_obstacle(kind, event.as_ref().err().and_then(refusal));
         match event {
+            Ok(Event::Init) if listed => return,
             Ok(Event::Init) => cluster.rows.begin(kind),
             Ok(Event::InitApply(object)) => take(Change::Put { object, listing: true }),
-            Ok(Event::InitDone) => cluster.rows.complete(kind),
+            Ok(Event::InitDone) => {
+                cluster.rows.complete(kind);
+                listed = true;
+            }
             Ok(Event::Apply(object)) => take(Change::Put { object, listing: false }),
             Ok(Event::Delete(object)) => take(Change::Drop(object)),
-            Err(_) => {}
+            Err(error) => {
+                let error = with_causes(&error);
+                tracing::debug!(member = %cluster.member, kind = ?kind, error, "watch interrupted");
+            }
         }
     }
 }
 
+/// A right that is missing, in the member's words; other interruptions pass.
+fn refusal(error: &watcher::Error) -> Option<String> {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
+    else {
+        return None;
+    };
+    matches!(status.code, 401 | 403).then(|| status.message.clone())
+}
+
 /// The last state of an object that left the watch still carries the labels by which it was ours.
-fn drop_row<K: ResourceExt>(cluster: &Cluster, object: &K, remove: impl FnOnce(crate::volume::VolumeHash, &str)) {
+fn drop_row<K: ResourceExt>(cluster: &Cluster, object: &K, remove: impl FnOnce(VolumeHash, &str)) {
     if let (Some(hash), Some(uid)) = (ownership::volume_of(object.meta(), &cluster.host), object.uid()) {
         remove(hash, &uid);
     }

@@ -16,7 +16,9 @@ pub async fn parse(text: &str, trust: Trust) -> Result<Config, String> {
     if text.trim().is_empty() {
         return Err("the kubeconfig is empty".to_owned());
     }
-    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|error| format!("the kubeconfig cannot be read: {error}"))?;
+    // The parser's own words quote the text, and with it the credentials.
+    let kubeconfig =
+        Kubeconfig::from_yaml(text).map_err(|_| "the kubeconfig is not the YAML of a kubeconfig".to_owned())?;
     check(&kubeconfig, trust)?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
@@ -121,6 +123,26 @@ mod tests {
         assert!(parse(&kubeconfig("server: 'http://127.0.0.1:80'", ""), Trust::Folder).await.is_ok());
         let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true'}";
         assert!(parse(&kubeconfig(SERVER, exec), Trust::Folder).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_never_quoted() {
+        for text in [
+            "canary-4711",
+            "users: [canary-4711",
+            "users:\n- user:\n    token: canary-4711\n   bad: [",
+            "a: *canary-4711",
+        ] {
+            let error = parse(text, Trust::Object).await.unwrap_err();
+            assert!(!error.contains("canary"), "{error}");
+        }
+        for user in
+            ["client-certificate-data: canary4711", "client-key-data: canary4711, client-certificate-data: YQ=="]
+        {
+            if let Err(error) = parse(&kubeconfig(SERVER, user), Trust::Object).await {
+                assert!(!error.contains("canary"), "{error}");
+            }
+        }
     }
 
     #[tokio::test]

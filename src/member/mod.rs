@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 use crate::{
-    cluster::Breaker,
+    cluster::Line,
     error::{Error, Result},
     leaf::Cluster,
 };
@@ -31,7 +31,7 @@ pub struct Member {
 #[derive(Debug)]
 struct Link {
     leaf: Cluster,
-    breaker: Breaker,
+    line: Line,
     trust: Mutex<Trust>,
 }
 
@@ -80,7 +80,7 @@ impl Link {
             Trust::Unproven(reason) | Trust::Quarantined(reason) => return Some(reason.clone()),
             Trust::Proven => {}
         }
-        if let Some(reason) = self.breaker.open() {
+        if let Some(reason) = self.line.breaker.open().or_else(|| self.leaf.rows.obstacle()) {
             return Some(reason);
         }
         (!self.leaf.rows.synced()).then(|| "its claims and volumes are still being listed".to_owned())

@@ -26,6 +26,8 @@ pub struct Candidate {
 pub struct Wish<'a> {
     /// The member that holds a leaf of this volume, or the one recorded on the host claim.
     pub earlier: Option<&'a str>,
+    /// Whether a leaf is seen there; a record alone may be older than the scheduler's choice.
+    pub held: bool,
     /// The class's `member`.
     pub parameter: Option<&'a String>,
     pub preferred: &'a [String],
@@ -50,11 +52,13 @@ pub enum Choice {
 pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
     let possible = possible(wish, members);
     if let Some(earlier) = wish.earlier {
-        let fits = possible.iter().any(|name| name == earlier);
+        let refused_by_scheduler =
+            wish.node_selected && !wish.held && possible.first().is_some_and(|first| first != earlier);
+        let fits = possible.iter().any(|name| name == earlier) && !refused_by_scheduler;
         return Ok(if fits { Choice::Stay(earlier.to_owned()) } else { Choice::Leave(earlier.to_owned()) });
     }
     if possible.is_empty() {
-        return Err(Error::NoPlace(no_place(wish)));
+        return Err(nothing_possible(wish));
     }
     let tried = if wish.node_selected { &possible[..1] } else { &possible[..] };
     let standing =
@@ -86,13 +90,11 @@ fn possible(wish: &Wish<'_>, members: &[Candidate]) -> Vec<String> {
         .collect()
 }
 
-fn no_place(wish: &Wish<'_>) -> String {
-    let Some(member) = wish.parameter else {
-        return "no member has joined".to_owned();
-    };
+fn nothing_possible(wish: &Wish<'_>) -> Error {
+    let Some(member) = wish.parameter else { return Error::InProgress("no member has joined yet".to_owned()) };
     let required: BTreeSet<&str> = wish.preferred.iter().chain(wish.requisite).map(String::as_str).collect();
     let required = required.into_iter().collect::<Vec<_>>().join(", ");
-    format!("the class names member {member}, but the volume must be reachable from {required}")
+    Error::NoPlace(format!("the class names member {member}, but the volume must be reachable from {required}"))
 }
 
 /// Nothing may be decided yet: the answer keeps the sidecar calling, unless all that is left is cordoned.
@@ -185,6 +187,20 @@ mod tests {
         let preferred = names(&["a"]);
         let wish = Wish { earlier: Some("b"), preferred: &preferred, ..Wish::default() };
         assert_eq!(choose(&wish, &members(&[])), Ok(Choice::Leave("b".to_owned())));
+    }
+
+    #[test]
+    fn record_without_a_leaf_gives_way_to_the_scheduler() {
+        let preferred = names(&["a", "b"]);
+        let wish = Wish { earlier: Some("b"), preferred: &preferred, node_selected: true, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(Choice::Leave("b".to_owned())));
+        let wish = Wish { held: true, ..wish };
+        assert_eq!(choose(&wish, &members(&[])), Ok(Choice::Stay("b".to_owned())));
+    }
+
+    #[test]
+    fn nothing_is_refused_before_a_member_has_joined() {
+        assert!(matches!(choose(&Wish::default(), &[]), Err(Error::InProgress(_))));
     }
 
     #[test]

@@ -27,33 +27,39 @@ type Snapshot = Arc<BTreeMap<String, Arc<Member>>>;
 /// All members, as requests see them.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    members: watch::Receiver<Snapshot>,
+    members: watch::Receiver<Option<Snapshot>>,
     host: Host,
 }
 
 impl Registry {
-    pub fn all(&self) -> Snapshot {
-        Arc::clone(&self.members.borrow())
+    /// Nothing can be said about a volume before all sources have been read once.
+    pub fn all(&self) -> Result<Snapshot> {
+        let members = self.members.borrow().clone();
+        members.ok_or_else(|| Error::HostUnreachable("the members are still being read".to_owned()))
     }
 
     /// A member by the name in a handle. One that has gone is told from one that never was.
     pub async fn get(&self, name: &str) -> Result<Arc<Member>> {
-        if let Some(member) = self.all().get(name) {
+        if let Some(member) = self.all()?.get(name) {
             return Ok(Arc::clone(member));
         }
         if self.host.knows_member(name).await? {
-            return Err(Error::Unreachable {
-                member: name.to_owned(),
-                reason: "it has left and nothing of it is forgotten: give its kubeconfig back".to_owned(),
-            });
+            return Err(departed(name));
         }
         Err(Error::NotFound(format!("no member was ever called {name}")))
     }
 
-    /// A registry over fixed members, without sources.
-    pub fn fixed(host: Host, members: BTreeMap<String, Arc<Member>>) -> Self {
-        Self { members: watch::channel(Arc::new(members)).1, host }
+    /// Names that were members' once and are no more: what lives there is out of sight.
+    pub async fn departed(&self) -> Result<Vec<String>> {
+        let members = self.all()?;
+        let known = self.host.known_members().await?;
+        Ok(known.into_iter().filter(|name| !members.contains_key(name)).collect())
     }
+}
+
+pub fn departed(name: &str) -> Error {
+    let reason = "it has left and nothing of it is forgotten: give its kubeconfig back".to_owned();
+    Error::Unreachable { member: name.to_owned(), reason }
 }
 
 /// The work behind the registry; ends with the token.
@@ -61,21 +67,23 @@ impl Registry {
 pub struct Keeper {
     host: Host,
     metrics: Metrics,
-    members: watch::Sender<Snapshot>,
+    members: watch::Sender<Option<Snapshot>>,
     known: Definitions,
+    started: BTreeMap<String, Arc<Member>>,
     stops: BTreeMap<String, CancellationToken>,
     sessions: JoinSet<()>,
 }
 
 impl Keeper {
     pub fn new(host: Host, metrics: Metrics) -> (Self, Registry) {
-        let (sender, receiver) = watch::channel(Snapshot::default());
+        let (sender, receiver) = watch::channel(None);
         let registry = Registry { members: receiver, host: host.clone() };
         let keeper = Self {
             host,
             metrics,
             members: sender,
             known: Definitions::new(),
+            started: BTreeMap::new(),
             stops: BTreeMap::new(),
             sessions: JoinSet::new(),
         };
@@ -87,7 +95,7 @@ impl Keeper {
         loop {
             let told: Vec<Option<Definitions>> =
                 sources.iter_mut().map(|news| news.borrow_and_update().clone()).collect();
-            self.apply(merge(&told)).await;
+            self.apply(merge(&told), told.iter().all(Option::is_some)).await;
             ready.send_if_modified(|ready| !std::mem::replace(ready, told.iter().all(Option::is_some)));
             let waits = sources.iter_mut().map(|news| Box::pin(news.changed()));
             let changed = async {
@@ -100,14 +108,18 @@ impl Keeper {
                 () = stop.cancelled() => break,
                 () = changed => {}
             }
-            while self.sessions.try_join_next().is_some() {}
+            while let Some(ended) = self.sessions.try_join_next() {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "the work on a member has failed");
+                }
+            }
         }
         self.sessions.shutdown().await;
     }
 
-    async fn apply(&mut self, wanted: Definitions) {
+    async fn apply(&mut self, wanted: Definitions, complete: bool) {
         let known = std::mem::take(&mut self.known);
-        let mut members = BTreeMap::clone(&self.members.borrow());
+        let mut members = std::mem::take(&mut self.started);
         for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
             tracing::info!(member = name, "has left");
             self.stop(name);
@@ -128,7 +140,10 @@ impl Keeper {
             }
         }
         self.known = wanted;
-        self.members.send_replace(Arc::new(members));
+        self.started.clone_from(&members);
+        if complete {
+            self.members.send_replace(Some(Arc::new(members)));
+        }
     }
 
     fn stop(&mut self, name: &str) {
@@ -157,13 +172,13 @@ impl Keeper {
 
     async fn link(&self, name: &str, definition: &Definition) -> Result<Link, String> {
         let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
-        let (client, breaker) = cluster::build(name, config, &self.metrics)
+        let line = cluster::connect(name, config, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         let host = self.host.id.clone();
         let rows = Arc::new(Rows::new(host.clone()));
         Ok(Link {
-            leaf: Cluster { member: name.to_owned(), host, client, rows },
-            breaker,
+            leaf: Cluster { member: name.to_owned(), host, client: line.client.clone(), rows },
+            line,
             trust: Mutex::new(Trust::Unproven("it is being connected to".to_owned())),
         })
     }

@@ -20,21 +20,25 @@ pub(super) async fn run(member: &Member, host: &Host, metrics: &Metrics) {
         tracing::info!(member = member.name, identity, "connected");
         metrics.member_up(&member.name, true);
         tokio::select! {
-            () = leaf::watch::keep(&link.leaf) => {}
-            () = watch_over(member, link, &identity, metrics) => {}
+            () = leaf::watch::keep(&link.leaf) => tracing::info!(member = member.name, "is listed anew"),
+            () = watch_over(link, &identity) => {
+                tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
+            }
         }
         metrics.member_up(&member.name, false);
+        link.set(Trust::Unproven("it is being connected to anew".to_owned()));
     }
 }
 
-/// Tries until the member has said who it is and that is who it should be.
+/// Tries until the member has said who it is and that is who it should be. Only then is it asked anything else.
 async fn prove(member: &Member, link: &Link, host: &Host) -> String {
     let mut pauses = pauses();
     let mut told = String::new();
     loop {
-        let trust = match host::identity(&link.leaf.client).await {
+        let trust = match host::identity(&link.line.probe).await {
             Ok(identity) => match host.pin(&member.name, &identity).await {
                 Ok(Pin::Held) => {
+                    link.line.breaker.close();
                     link.set(Trust::Proven);
                     return identity;
                 }
@@ -54,27 +58,15 @@ async fn prove(member: &Member, link: &Link, host: &Host) -> String {
     }
 }
 
-/// Sleeps while the member answers; when it does not, asks until it does, and returns when another cluster answers.
-async fn watch_over(member: &Member, link: &Link, identity: &str, metrics: &Metrics) {
+/// Returns once the member no longer answers as the cluster it was. A request that failed while the member is well, as
+/// asking again at once shows, interrupts nothing else.
+async fn watch_over(link: &Link, identity: &str) {
     loop {
-        link.breaker.failure().await;
-        tracing::warn!(member = member.name, reason = link.breaker.failing(), "does not answer");
-        metrics.member_up(&member.name, false);
-        let mut pauses = pauses();
-        loop {
-            match host::identity(&link.leaf.client).await {
-                Ok(answer) if answer == identity => break,
-                Ok(answer) => {
-                    let reason = format!("it was cluster {identity} and now answers as {answer}");
-                    tracing::error!(member = member.name, reason, "quarantined");
-                    link.set(Trust::Quarantined(reason));
-                    return;
-                }
-                Err(_) => tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await,
-            }
+        link.line.breaker.failure().await;
+        match host::identity(&link.line.probe).await {
+            Ok(answer) if answer == identity => link.line.breaker.close(),
+            _ => return,
         }
-        tracing::info!(member = member.name, "answers again");
-        metrics.member_up(&member.name, true);
     }
 }
 

@@ -1,6 +1,6 @@
 //! CreateVolume: find or choose the member, find or make the leaf claim, wait until it is bound, hand out its handle.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -18,6 +18,7 @@ use crate::{
     member::{
         Member,
         placement::{Choice, Wish, choose},
+        registry,
     },
     volume::{
         Claim, LeafBinding, VolumeHash, VolumeSpec,
@@ -49,7 +50,7 @@ impl Provisioner {
         };
         let member = self.place(spec, owner.as_ref(), hash, deadline).await?;
         let leaf = member.leaf()?;
-        let place = spec.place(&member.name, &self.host.id, &self.leaf_namespace)?;
+        let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
         let job = Job { spec, owner: owner.as_ref(), hash, leaf, place, deadline };
         self.settle(&job).await
     }
@@ -61,13 +62,14 @@ impl Provisioner {
         owner: Option<&HostClaim>,
         hash: VolumeHash,
         deadline: Instant,
-    ) -> Result<std::sync::Arc<Member>> {
-        let members = self.members.all();
+    ) -> Result<Arc<Member>> {
+        let members = self.members.all()?;
         let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.as_str());
-        let recorded = owner.and_then(|owner| owner.member.as_deref());
+        let recorded = self.recorded(owner).await?;
         let candidates: Vec<_> = members.values().map(|member| member.candidate()).collect();
         let mut wish = Wish {
             earlier: holder.or(recorded),
+            held: holder.is_some(),
             parameter: spec.parameters.member.as_ref(),
             preferred: &spec.preferred,
             requisite: &spec.requisite,
@@ -77,7 +79,9 @@ impl Provisioner {
         let mut choice = choose(&wish, &candidates)?;
         if let Choice::Leave(earlier) = &choice {
             let earlier = self.members.get(earlier).await?;
-            self.clear(&earlier, spec, hash, deadline).await?;
+            if !self.clear(&earlier, spec, hash, deadline).await? {
+                return Err(in_use(spec, &earlier.name));
+            }
             wish.earlier = None;
             choice = choose(&wish, &candidates)?;
         }
@@ -85,7 +89,7 @@ impl Provisioner {
             Choice::Stay(name) | Choice::Leave(name) => name,
             Choice::New(name) => {
                 match (&spec.claim, owner) {
-                    (Some(claim), Some(owner)) => self.host.record_member(claim, &owner.uid, &name).await?,
+                    (Some(claim), Some(owner)) => self.host.record_member(claim, owner, &spec.name, &name).await?,
                     _ => all_listed(members.values().filter(|member| may_hold(member, spec, hash)))?,
                 }
                 name
@@ -94,40 +98,89 @@ impl Provisioner {
         self.members.get(&name).await
     }
 
+    /// The member on record. A name that no member ever had came with a copied claim: nothing can be there.
+    async fn recorded<'a>(&self, owner: Option<&'a HostClaim>) -> Result<Option<&'a str>> {
+        let Some(name) = owner.and_then(|owner| owner.member.as_deref()) else { return Ok(None) };
+        match self.members.get(name).await {
+            Ok(_) => Ok(Some(name)),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where the leaf is or will be. One that is seen elsewhere than the class says now is for a person to judge.
+    async fn leaf_place(
+        &self,
+        leaf: &Cluster,
+        spec: &VolumeSpec,
+        owner: Option<&HostClaim>,
+        hash: VolumeHash,
+    ) -> Result<LeafPlace> {
+        let tried = owner.is_some_and(|owner| owner.member.is_some());
+        let unless_tried = |error: Error| if tried { error.while_a_leaf_may_exist() } else { error };
+        let place = spec.place(&leaf.member, &leaf.host, &self.leaf_namespace).map_err(unless_tried)?;
+        let Some(seen) = leaf.rows.row(hash).and_then(|row| row.claim).filter(|claim| !claim.is_at(&place)) else {
+            return Ok(place);
+        };
+        let there = leaf.read_claim(&place).await.map_err(Error::while_a_leaf_may_exist)?;
+        if there.is_some_and(|claim| ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash)) {
+            return Ok(place);
+        }
+        Err(Error::InProgress(format!(
+            "member {}: claim {}/{} carries the labels of this volume, whose place is {}/{}: remove it, or give the class \
+             its former parameters back",
+            leaf.member, seen.namespace, seen.name, place.namespace, place.claim
+        )))
+    }
+
     async fn settle(&self, job: &Job<'_>) -> Result<Volume> {
+        let mut before = None;
         loop {
             let row = job.row();
             let waits = job.waits_for_pod(row.as_ref())?;
             let observed = row.as_ref().map(ClaimRow::observed);
             let step = plan::creation(&job.spec.request, observed.as_ref(), waits);
-            match (step, row) {
-                (Creation::Create, _) => job.make().await?,
-                (Creation::Consume, Some(row)) => {
-                    self.consume(job, &row).await?;
-                    job.wait(&Creation::Consume, waits).await?;
-                }
-                (step @ (Creation::Await | Creation::AwaitRemoval), _) => job.wait(&step, waits).await?,
-                (Creation::Ready { volume }, Some(row)) => {
-                    return job.finish(&row, &volume, waits).await;
-                }
-                (Creation::Differs(difference), _) => {
-                    return Err(Error::Exists(format!(
-                        "volume {} exists and was asked for differently: {difference}",
-                        job.spec.name
-                    )));
-                }
-                (Creation::TooLarge, Some(row)) => {
-                    let size = quantity::print(row.observed().capacity);
-                    self.remove(job.leaf, job.hash, &row.place(), job.deadline).await?;
-                    return Err(Error::OutOfRange(format!(
-                        "member {} makes it {size}, and at most {} were allowed",
-                        job.leaf.member,
-                        quantity::print(job.spec.request.limit)
-                    )));
-                }
-                (Creation::Lost, _) | (_, None) => return Err(job.lost()),
+            // Acted, and nothing has changed: looking on would be asking in circles.
+            let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
+            if circles || (before.is_some() && Instant::now() >= job.deadline) {
+                return Err(job.late().await);
             }
+            match (&step, row) {
+                (Creation::Create, _) => job.make().await?,
+                (Creation::Ready { volume }, Some(row)) => {
+                    return job.finish(&row, volume, waits).await.map_err(Error::while_a_leaf_may_exist);
+                }
+                (Creation::TooLarge, Some(row)) => return Err(self.too_large(job, &row).await),
+                (Creation::Differs(difference), _) => return Err(job.differs(difference)),
+                (Creation::Lost, _) => return Err(job.lost()),
+                (_, row) => self.go_on(job, &step, row, waits).await.map_err(Error::while_a_leaf_may_exist)?,
+            }
+            before = Some(step);
         }
+    }
+
+    /// The steps between making a leaf and having it: all of them may be met again.
+    async fn go_on(&self, job: &Job<'_>, step: &Creation, row: Option<ClaimRow>, waits: bool) -> Result<()> {
+        match (step, row) {
+            (Creation::Release, Some(row)) => job.leaf.release_claim(&row, job.hash).await,
+            (Creation::Consume, Some(row)) => {
+                self.consume(job, &row).await?;
+                job.wait(step, waits).await
+            }
+            _ => job.wait(step, waits).await,
+        }
+    }
+
+    async fn too_large(&self, job: &Job<'_>, row: &ClaimRow) -> Error {
+        let (size, limit) = (quantity::print(row.observed().capacity), quantity::print(job.spec.request.limit));
+        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place()).to_string();
+        let removed = match self.host.uses(&job.spec.name, &id).await {
+            Ok(true) => return in_use(job.spec, &job.leaf.member),
+            Ok(false) => self.remove(job.leaf, job.hash, &row.place(), job.deadline).await,
+            Err(error) => Err(error),
+        };
+        let refusal = format!("member {} makes it {size}, and at most {limit} were allowed", job.leaf.member);
+        removed.map_or_else(Error::while_a_leaf_may_exist, |()| Error::OutOfRange(refusal))
     }
 
     /// A pod for the claim, with the other claims of the same host pod that live here, so that they land on one node.
@@ -168,39 +221,57 @@ impl Provisioner {
         match self.try_withdraw(spec, hash, deadline).await {
             Ok(true) => Error::Gone(format!("{claim} is gone; nothing is left of what was made for it")),
             Ok(false) => Error::Gone(format!("{claim} is gone, but it has had a volume: that is left untouched")),
-            Err(error) => error,
+            Err(error) => error.while_a_leaf_may_exist(),
         }
     }
 
+    /// Every member that may hold something is cleared, whatever the others say.
     async fn try_withdraw(&self, spec: &VolumeSpec, hash: VolumeHash, deadline: Instant) -> Result<bool> {
         if self.host.has_volume(&spec.name).await? {
             return Ok(false);
         }
-        for member in self.members.all().values().filter(|member| may_hold(member, spec, hash)) {
-            let had_volume =
-                member.last_known().and_then(|leaf| leaf.rows.row(hash)?.claim).is_some_and(|claim| claim.had_volume);
-            if had_volume {
-                return Ok(false);
+        let departed = self.members.departed().await?;
+        let mut unseen = departed.into_iter().find(|name| allows(spec, name)).map(|name| registry::departed(&name));
+        let members = self.members.all()?;
+        let (holders, others): (Vec<_>, Vec<_>) = members.values().partition(|member| holds(member, hash));
+        let others = others.into_iter().filter(|member| may_hold(member, spec, hash));
+        for member in holders.into_iter().chain(others) {
+            match self.clear(member, spec, hash, deadline).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) => drop(unseen.get_or_insert(error)),
             }
-            self.clear(member, spec, hash, deadline).await?;
         }
-        Ok(true)
+        unseen.map_or(Ok(true), Err)
     }
 
-    /// Removes whatever this volume has in a member, and proves it gone.
-    async fn clear(&self, member: &Member, spec: &VolumeSpec, hash: VolumeHash, deadline: Instant) -> Result<()> {
+    /// Removes whatever this volume has in a member, and proves it gone. False: it is in use, and left as it is.
+    async fn clear(&self, member: &Member, spec: &VolumeSpec, hash: VolumeHash, deadline: Instant) -> Result<bool> {
         let leaf = member.leaf()?;
-        let place = match leaf.rows.row(hash).and_then(|row| row.claim) {
+        let seen = leaf.rows.row(hash).and_then(|row| row.claim);
+        let had_volume = seen.as_ref().is_some_and(|claim| claim.had_volume);
+        let place = match seen {
             Some(claim) => claim.place(),
-            None => spec.place(&member.name, &self.host.id, &self.leaf_namespace)?,
+            None => {
+                spec.place(&member.name, &leaf.host, &self.leaf_namespace).map_err(Error::while_a_leaf_may_exist)?
+            }
         };
-        self.remove(leaf, hash, &place, deadline).await
+        let id = spec.id(&member.name, &leaf.host, &place).to_string();
+        if had_volume || self.host.uses(&spec.name, &id).await? {
+            return Ok(false);
+        }
+        let removed = async {
+            leaf.remove_consumer(&place.namespace, hash).await?;
+            self.remove(leaf, hash, &place, deadline).await
+        };
+        removed.await.map_err(Error::while_a_leaf_may_exist)?;
+        Ok(true)
     }
 }
 
 impl Job<'_> {
     fn row(&self) -> Option<ClaimRow> {
-        self.leaf.rows.row(self.hash).and_then(|row| row.claim)
+        self.leaf.rows.row_at(self.hash, &self.place).claim
     }
 
     fn class(&self) -> Result<String> {
@@ -261,18 +332,20 @@ impl Job<'_> {
 
     /// The name is taken: by our own leaf, whose row was not here yet, or by somebody else's claim.
     async fn adopt(&self) -> Result<()> {
-        let Some(claim) = self.leaf.read_claim(&self.place).await? else {
-            return Ok(());
-        };
+        let found = self.leaf.read_claim(&self.place).await.map_err(Error::while_a_leaf_may_exist)?;
+        let Some(claim) = found else { return Ok(()) };
         if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) {
             return Ok(());
         }
+        let taken = format!("member {}: claim {}/{}", self.leaf.member, self.place.namespace, self.place.claim);
+        if ownership::was_ours(&claim.metadata, &self.leaf.host) {
+            return Err(Error::InProgress(format!(
+                "{taken} was made for a volume of this driver and its labels were removed: put them back, or remove it there"
+            )));
+        }
         Err(Error::Exists(format!(
-            "member {} has a claim {}/{} already and {}; it is left untouched. Remove it there, or choose another name \
-             for the leaf claims of this class with the parameter leafClaimName",
-            self.leaf.member,
-            self.place.namespace,
-            self.place.claim,
+            "{taken} is there already and {}; it is left untouched. Remove it there, or choose another name for the leaf \
+             claims of this class with the parameter leafClaimName",
             ownership::whose(&claim.metadata, &self.leaf.host)
         )))
     }
@@ -301,7 +374,7 @@ impl Job<'_> {
     /// Waits until the next step is another one.
     async fn wait(&self, step: &Creation, waits: bool) -> Result<()> {
         let differs = |rows: &crate::leaf::Rows| {
-            let claim = rows.row(self.hash).and_then(|row| row.claim).map(|claim| claim.observed());
+            let claim = rows.row_at(self.hash, &self.place).claim.map(|claim| claim.observed());
             plan::creation(&self.spec.request, claim.as_ref(), waits) != *step
         };
         if !wait(self.leaf, self.deadline, differs, async || self.late().await).await? {
@@ -312,37 +385,43 @@ impl Job<'_> {
 
     /// The watch said nothing for a while: it may be dead, or somebody has removed the consumer pod.
     async fn look_again(&self, consumed: bool) -> Result<()> {
-        let place = self.row().map_or_else(|| self.place.clone(), |row| row.place());
-        let found = self.leaf.read_claim(&place).await?;
+        let found = self.leaf.read_claim(&self.place).await?;
         if let (None, Some(row)) = (found, self.row()) {
-            self.leaf.rows.drop_claim(self.hash, &row.uid);
+            self.leaf.rows.drop_claim(self.hash, &row.uid, u64::MAX);
         }
         if consumed {
-            self.leaf.find_consumer(&place.namespace, self.hash).await?;
+            self.leaf.find_consumer(&self.place.namespace, self.hash).await?;
         }
         Ok(())
     }
 
     /// Why it still waits, in the member's own words where it has any.
     async fn late(&self) -> Error {
-        let Some(row) = self.leaf.rows.row(self.hash) else {
+        let row = self.leaf.rows.row_at(self.hash, &self.place);
+        let Some(claim) = &row.claim else {
             return Error::InProgress(format!("member {}: the leaf claim is being made", self.leaf.member));
         };
-        let mut reason = None;
-        if let Some(claim) = &row.claim {
-            reason = self.leaf.newest_warning(&claim.namespace, &claim.uid).await;
-            if let (None, Consumer::Made(pod)) = (&reason, &row.consumer) {
-                reason = self.leaf.newest_warning(&claim.namespace, pod).await;
-            }
+        let mut reason = self.leaf.newest_warning(&claim.namespace, &claim.uid).await;
+        if let (None, Consumer::Made(pod)) = (&reason, &row.consumer) {
+            reason = self.leaf.newest_warning(&claim.namespace, pod).await;
         }
-        let place = row.claim.as_ref().map_or_else(|| self.place.clone(), ClaimRow::place);
+        let state = if claim.observed().terminating { "is being removed in the member" } else { "is not bound yet" };
         Error::InProgress(format!(
-            "member {}: leaf claim {}/{} is not bound yet{}",
+            "member {}: leaf claim {}/{} {state}{}",
             self.leaf.member,
-            place.namespace,
-            place.claim,
+            claim.namespace,
+            claim.name,
             reason.map(|reason| format!(": {reason}")).unwrap_or_default()
         ))
+    }
+
+    /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
+    fn differs(&self, difference: &str) -> Error {
+        let reason = format!("volume {} exists and was asked for differently: {difference}", self.spec.name);
+        match self.owner {
+            Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin anew")),
+            None => Error::Exists(reason),
+        }
     }
 
     fn lost(&self) -> Error {
@@ -355,7 +434,8 @@ impl Job<'_> {
 
     async fn finish(&self, row: &ClaimRow, volume: &str, waits: bool) -> Result<Volume> {
         let leaf_volume = self.leaf.label_volume(volume, self.hash, &row.uid).await?;
-        if waits {
+        let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
+        if waits || made {
             self.leaf.remove_consumer(&row.namespace, self.hash).await?;
         }
         let place = row.place();
@@ -375,17 +455,26 @@ impl Job<'_> {
     }
 }
 
+fn in_use(spec: &VolumeSpec, member: &str) -> Error {
+    Error::InProgress(format!("volume {} is in use by the host, and stays in member {member}", spec.name))
+}
+
 fn holds(member: &Member, hash: VolumeHash) -> bool {
     member.last_known().and_then(|leaf| leaf.rows.row(hash)).is_some_and(|row| row.claim.is_some())
 }
 
-/// Whether a volume may have been tried in a member: by what the requirement allows, or because a leaf is seen there.
+/// Whether a volume may have been tried in a member: by what the requirement allows, because a leaf is seen there, or
+/// because nothing is seen there yet.
 fn may_hold(member: &Member, spec: &VolumeSpec, hash: VolumeHash) -> bool {
-    let named = |list: &[String]| list.contains(&member.name);
+    let unseen = spec.claim.is_some() && !member.last_known().is_some_and(|leaf| leaf.rows.synced());
+    unseen || allows(spec, &member.name) || holds(member, hash)
+}
+
+fn allows(spec: &VolumeSpec, member: &str) -> bool {
+    let named = |list: &[String]| list.iter().any(|name| name == member);
     let anywhere = spec.preferred.is_empty() && spec.requisite.is_empty();
-    let allowed = anywhere || named(&spec.preferred) || named(&spec.requisite);
-    let class_allows = spec.parameters.member.as_ref().is_none_or(|only| *only == member.name);
-    (allowed && class_allows) || holds(member, hash)
+    let class_allows = spec.parameters.member.as_ref().is_none_or(|only| *only == member);
+    class_allows && (anywhere || named(&spec.preferred) || named(&spec.requisite))
 }
 
 /// Without a host claim there is no place to write a choice down, so it may only be made by who has seen every member.

@@ -18,6 +18,19 @@ use crate::{
     },
 };
 
+/// Between two looks at something of which no news comes.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What was last seen of a leaf, for the read that proves it gone.
+#[derive(Default)]
+struct LastSeen {
+    claim_uid: Option<String>,
+    /// Name, and UID where it carried our labels.
+    volume: Option<(String, Option<String>)>,
+    /// The volume that the claim names is not bound to it, or not there: it is none of ours.
+    no_volume: bool,
+}
+
 impl Provisioner {
     /// An id that is none of ours names a volume that does not exist, and that is what was asked for.
     pub async fn delete(&self, id: &str, deadline: Instant) -> Result<()> {
@@ -29,37 +42,64 @@ impl Provisioner {
             found => found?,
         };
         let leaf = member.leaf()?;
+        if let LeafName::Hashed(hash) = &id.leaf
+            && leaf.rows.row(*hash).is_none()
+        {
+            leaf.list_leaf(*hash).await?;
+        }
         match leaf.rows.find(&id) {
-            Some((hash, row)) => {
-                let place = row.claim.as_ref().map(ClaimRow::place).or_else(|| place_of(&id));
-                self.remove(leaf, hash, &place.unwrap_or_else(|| fallback(&self.leaf_namespace, hash)), deadline).await
-            }
-            None => self.delete_unseen(leaf, &id, deadline).await,
+            Some((hash, Row { claim: Some(claim), .. })) => self.remove(leaf, hash, &claim.place(), deadline).await,
+            found => self.delete_unseen(leaf, &id, found, deadline).await,
         }
     }
 
-    /// The watches show no such leaf; a read decides.
-    async fn delete_unseen(&self, leaf: &Cluster, id: &VolumeId, deadline: Instant) -> Result<()> {
-        let Some(place) = place_of(id) else {
+    /// The watches show no such claim; a read decides.
+    async fn delete_unseen(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        found: Option<(VolumeHash, Row)>,
+        deadline: Instant,
+    ) -> Result<()> {
+        let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
+        let Some(place) = id.place().or_else(|| volume.as_ref().map(|(_, place, _)| place.clone())) else {
             return Ok(());
         };
-        let Some(claim) = leaf.read_claim(&place).await? else {
-            return Ok(());
-        };
-        if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
-            return self.remove(leaf, hash, &place, deadline).await;
+        if let Some(claim) = leaf.read_claim(&place).await? {
+            if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
+                return self.remove(leaf, hash, &place, deadline).await;
+            }
+            let given_out = self.host.leaf_uid_of(&id.to_string()).await?;
+            if given_out.is_some() && given_out == claim.metadata.uid {
+                return Err(stripped(leaf, &place));
+            }
         }
-        let given_out = self.host.leaf_uid_of(&id.to_string()).await?;
-        if given_out.is_some() && given_out == claim.metadata.uid {
+        match volume {
+            Some((hash, place, row)) => self.delete_volume_alone(leaf, id, hash, &place, &row, deadline).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The claim has gone before its volume. A volume that is to be retained is touched only where the host's own record
+    /// proves that it is this one: people copy such volumes, labels and all.
+    async fn delete_volume_alone(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        hash: VolumeHash,
+        place: &LeafPlace,
+        row: &Row,
+        deadline: Instant,
+    ) -> Result<()> {
+        if let Some(volume) = row.observed_volume().filter(|volume| volume.retained)
+            && self.host.leaf_uid_of(&id.to_string()).await?.as_deref() != Some(volume.claim_uid.as_str())
+        {
             return Err(Error::Refused(format!(
-                "member {}: claim {}/{} is the leaf of this volume, but its labels were removed: put back {}, or delete it there",
-                leaf.member,
-                place.namespace,
-                place.claim,
-                ownership::selector(&leaf.host)
+                "member {}: leaf volume {} is retained, and nothing proves that it is this one: delete it there",
+                leaf.member, volume.name
             )));
         }
-        Ok(())
+        self.remove(leaf, hash, place, deadline).await
     }
 
     /// Removes the leaf step by step until a read proves it gone.
@@ -70,59 +110,94 @@ impl Provisioner {
         place: &LeafPlace,
         deadline: Instant,
     ) -> Result<()> {
-        let mut last_volume = None;
-        let mut pause = Duration::from_millis(100);
+        let mut seen = LastSeen::default();
+        let mut before = None;
         loop {
-            let row = leaf.rows.row(hash).unwrap_or_default();
-            let (step, volume) = decide(&row);
-            last_volume = volume.or(last_volume);
+            let row = leaf.rows.row_at(hash, place);
+            let step = decide(&row, seen.no_volume);
+            seen.note(&row);
+            // Acted, and nothing has changed: the news is still on its way.
+            if before.as_ref() == Some(&step) {
+                tokio::time::sleep(PAUSE).await;
+            }
+            if before.is_some() && Instant::now() >= deadline {
+                return Err(late(leaf, place, &step));
+            }
             match (&step, &row.claim) {
-                (Removal::MakeDeletable { volume, uid }, _) => leaf.make_deletable(volume, uid).await?,
-                (Removal::DeleteClaim { .. }, Some(claim)) => {
-                    if last_volume.is_none() {
+                (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
+                (Removal::MakeDeletable(volume), _) => leaf.make_deletable(volume, hash).await?,
+                (Removal::DeleteClaim, Some(claim)) => {
+                    if seen.volume.is_none() {
                         leaf.remove_consumer(&claim.namespace, hash).await?;
                     }
                     leaf.delete_claim(claim, hash).await?;
                 }
-                (Removal::ReleaseClaim { .. }, Some(claim)) => leaf.release_claim(claim, hash).await?,
+                (Removal::ReleaseClaim, Some(claim)) => leaf.release_claim(claim, hash).await?,
                 (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
-                    let changed = |rows: &Rows| decide(&rows.row(hash).unwrap_or_default()).0 != step;
+                    let changed = |rows: &Rows| decide(&rows.row_at(hash, place), seen.no_volume) != step;
                     if !wait(leaf, deadline, changed, async || late(leaf, place, &step)).await? {
                         look_again(leaf, hash, place, &row).await?;
                     }
                 }
-                _ => {
-                    if is_gone(leaf, place, hash, last_volume.as_ref()).await? {
-                        return Ok(());
-                    }
-                    if Instant::now() + pause >= deadline {
-                        return Err(late(leaf, place, &Removal::AwaitVolume));
-                    }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(2));
-                }
+                _ if seen.is_gone(leaf, place).await? => return Ok(()),
+                _ => {}
             }
+            before = Some(step);
         }
     }
 }
 
-/// The leaf volume as it was last seen: its name, and its UID where it carried our labels.
-type LastVolume = (String, Option<String>);
+impl LastSeen {
+    fn note(&mut self, row: &Row) {
+        if let Some(claim) = &row.claim {
+            self.claim_uid = Some(claim.uid.to_string());
+        }
+        let labelled = row.observed_volume().map(|volume| (volume.name, Some(volume.uid)));
+        self.volume = labelled.or_else(|| self.volume.take());
+    }
 
-fn decide(row: &Row) -> (Removal, Option<LastVolume>) {
-    let claim = row.claim.as_ref().map(ClaimRow::observed);
-    let volume = row.observed_volume();
-    let seen = volume.as_ref().map(|volume| (volume.name.clone(), Some(volume.uid.clone())));
-    let named = claim.as_ref().and_then(|claim| claim.volume.clone()).map(|name| (name, None));
-    (plan::removal(claim.as_ref(), volume.as_ref()), seen.or(named))
+    /// Makes the volume ours by sight, so that its end is seen.
+    async fn label(&mut self, leaf: &Cluster, volume: &str, hash: VolumeHash, claim_uid: &str) -> Result<()> {
+        match leaf.label_volume(volume, hash, claim_uid).await {
+            Err(Error::NotFound(_) | Error::Refused(_)) => {
+                self.no_volume = true;
+                Ok(())
+            }
+            labelled => labelled.map(drop),
+        }
+    }
+
+    /// One read: of the volume where there was one, which outlives its claim, else of the claim.
+    async fn is_gone(&self, leaf: &Cluster, place: &LeafPlace) -> Result<bool> {
+        if let Some((name, uid)) = &self.volume {
+            return leaf.volume_is_gone(name, uid.as_deref()).await;
+        }
+        let Some(found) = leaf.read_claim(place).await? else { return Ok(true) };
+        match &self.claim_uid {
+            Some(uid) => Ok(found.metadata.uid.as_ref() != Some(uid)),
+            None if ownership::was_ours(&found.metadata, &leaf.host) => Err(stripped(leaf, place)),
+            None => Ok(true),
+        }
+    }
 }
 
-/// The watches said nothing for a while: they may be dead.
+fn decide(row: &Row, no_volume: bool) -> Removal {
+    let mut claim = row.claim.as_ref().map(ClaimRow::observed);
+    if let (true, Some(claim)) = (no_volume, &mut claim) {
+        claim.volume = None;
+    }
+    plan::removal(claim.as_ref(), row.observed_volume().as_ref())
+}
+
+/// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.
 async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
-    if let Some(claim) = &row.claim
-        && leaf.read_claim(place).await?.is_none()
-    {
-        leaf.rows.drop_claim(hash, &claim.uid);
+    if let Some(claim) = &row.claim {
+        if leaf.find_consumer(&place.namespace, hash).await?.is_some() {
+            leaf.remove_consumer(&place.namespace, hash).await?;
+        }
+        if leaf.read_claim(place).await?.is_none() {
+            leaf.rows.drop_claim(hash, &claim.uid, u64::MAX);
+        }
     }
     if let Some(volume) = row.observed_volume()
         && leaf.volume_is_gone(&volume.name, Some(&volume.uid)).await?
@@ -132,34 +207,21 @@ async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &R
     Ok(())
 }
 
-/// One read: of the volume where there was one, which outlives its claim, else of the claim.
-async fn is_gone(leaf: &Cluster, place: &LeafPlace, hash: VolumeHash, volume: Option<&LastVolume>) -> Result<bool> {
-    if let Some((name, uid)) = volume {
-        leaf.volume_is_gone(name, uid.as_deref()).await
-    } else {
-        let found = leaf.read_claim(place).await?;
-        Ok(found.is_none_or(|claim| ownership::volume_of(&claim.metadata, &leaf.host) != Some(hash)))
-    }
+fn stripped(leaf: &Cluster, place: &LeafPlace) -> Error {
+    Error::Refused(format!(
+        "member {}: claim {}/{} is the leaf of a volume and its labels were removed: put back {}, or delete it there",
+        leaf.member,
+        place.namespace,
+        place.claim,
+        ownership::selector(&leaf.host)
+    ))
 }
 
 fn late(leaf: &Cluster, place: &LeafPlace, step: &Removal) -> Error {
     let what = match step {
+        Removal::AwaitVolume | Removal::Gone => "is gone and its leaf volume is still being deleted",
         Removal::AwaitClaim => "is still in use by a pod, or held by a finalizer that is not ours",
-        _ => "is gone and its leaf volume is still being deleted",
+        _ => "is being deleted",
     };
     Error::InProgress(format!("member {}: leaf claim {}/{} {what}", leaf.member, place.namespace, place.claim))
-}
-
-fn place_of(id: &VolumeId) -> Option<LeafPlace> {
-    match &id.leaf {
-        LeafName::Readable { namespace, claim, .. } => {
-            Some(LeafPlace { namespace: namespace.clone(), claim: claim.clone() })
-        }
-        LeafName::Hashed(_) => None,
-    }
-}
-
-/// Where a leaf without a readable handle would be; only used in messages and reads of what is known gone.
-fn fallback(namespace: &str, hash: VolumeHash) -> LeafPlace {
-    LeafPlace { namespace: namespace.to_owned(), claim: format!("v-{hash}") }
 }

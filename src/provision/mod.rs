@@ -36,7 +36,7 @@ pub struct Volume {
 }
 
 /// A wait without news this long ends in a read: a watch can die without a word.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
 /// At the deadline, `late` says what to answer.

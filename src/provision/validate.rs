@@ -4,7 +4,7 @@ use super::Provisioner;
 use crate::{
     error::{Error, Result},
     leaf::{ownership, rows::ClaimRow},
-    volume::{AccessMode, LeafName, VolumeId, VolumeMode, spec::LeafPlace},
+    volume::{AccessMode, VolumeId, VolumeMode},
 };
 
 impl Provisioner {
@@ -23,10 +23,7 @@ impl Provisioner {
         if let Some(claim) = leaf.rows.find(&id).and_then(|(_, row)| row.claim) {
             return Ok(claim);
         }
-        let LeafName::Readable { namespace, claim, .. } = &id.leaf else {
-            return Err(unknown());
-        };
-        let place = LeafPlace { namespace: namespace.clone(), claim: claim.clone() };
+        let place = id.place().ok_or_else(unknown)?;
         let found = leaf.read_claim(&place).await?.ok_or_else(unknown)?;
         let hash = ownership::volume_of(&found.metadata, &leaf.host).ok_or_else(unknown)?;
         if id.names(hash) { Ok(ClaimRow::new(&found)) } else { Err(unknown()) }

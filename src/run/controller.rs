@@ -110,7 +110,7 @@ async fn connect(
     metrics: &Metrics,
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<Host>> {
-    let (client, _) = cluster::build(HOST, config, metrics)
+    let line = cluster::connect(HOST, config, metrics)
         .map_err(|error| Misuse(format!("the host's kubeconfig cannot be used: {}", with_causes(&error))))?;
     let mut pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(300))
@@ -119,7 +119,7 @@ async fn connect(
         .without_max_times()
         .build();
     loop {
-        let connecting = Host::connect(client.clone(), arguments.members_namespace.clone());
+        let connecting = Host::connect(line.probe.clone(), arguments.members_namespace.clone());
         match stop.run_until_cancelled(connecting).await {
             None => return Ok(None),
             Some(Ok(host)) => return Ok(Some(host)),

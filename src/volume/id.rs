@@ -4,6 +4,8 @@ use std::{fmt, ops::RangeInclusive};
 
 use sha2::{Digest, Sha256};
 
+use super::spec::LeafPlace;
+
 /// The longest id the interface allows, in bytes.
 const LONGEST_ID: usize = 128;
 /// The longest name of a member.
@@ -102,6 +104,16 @@ impl VolumeId {
             _ => return None,
         };
         is_member_name(member).then(|| Self { member: member.to_owned(), leaf })
+    }
+
+    /// Where the leaf is, if the handle says so.
+    pub fn place(&self) -> Option<LeafPlace> {
+        match &self.leaf {
+            LeafName::Readable { namespace, claim, .. } => {
+                Some(LeafPlace { namespace: namespace.clone(), claim: claim.clone() })
+            }
+            LeafName::Hashed(_) => None,
+        }
     }
 
     /// The hashes this handle can stand for: one, or all that begin with its sixteen digits.

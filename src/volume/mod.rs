@@ -13,3 +13,6 @@ pub use spec::{AccessMode, Claim, Request, VolumeMode, VolumeSpec};
 
 /// The topology key whose value is a member's name.
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+
+/// The driver's name.
+pub const DRIVER: &str = "kosmos.csi.io";

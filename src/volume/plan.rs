@@ -30,6 +30,8 @@ pub struct ObservedClaim {
 pub struct ObservedVolume {
     pub name: String,
     pub uid: String,
+    /// UID of the claim it is bound to.
+    pub claim_uid: String,
     pub retained: bool,
 }
 
@@ -40,6 +42,8 @@ pub enum Creation {
     Create,
     /// An earlier leaf of the same name is on its way out.
     AwaitRemoval,
+    /// It is on its way out and never held anything: let it go.
+    Release,
     /// It was made for another request.
     Differs(String),
     /// Its leaf volume is gone: nothing is ever made anew under its name.
@@ -59,7 +63,8 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, waits_for_pod:
         return Creation::Create;
     };
     if claim.terminating {
-        return Creation::AwaitRemoval;
+        let empty = claim.phase == Phase::Pending && claim.volume.is_none();
+        return if empty && claim.protected { Creation::Release } else { Creation::AwaitRemoval };
     }
     if let Some(difference) = claim.request.as_ref().and_then(|earlier| request.difference(earlier)) {
         return Creation::Differs(difference);
@@ -78,18 +83,16 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, waits_for_pod:
 /// The next step towards nothing being left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The leaf volume would outlive its claim: make it follow the host's policy first.
-    MakeDeletable {
+    /// The leaf volume does not carry our labels yet, and would be lost from sight with its claim.
+    Label {
         volume: String,
-        uid: String,
+        claim_uid: String,
     },
-    DeleteClaim {
-        uid: String,
-    },
+    /// The leaf volume would outlive its claim: make it follow the host's policy first.
+    MakeDeletable(ObservedVolume),
+    DeleteClaim,
     /// Take our finalizer away.
-    ReleaseClaim {
-        uid: String,
-    },
+    ReleaseClaim,
     /// Somebody else's finalizer still holds the claim.
     AwaitClaim,
     AwaitVolume,
@@ -99,11 +102,12 @@ pub enum Removal {
 
 pub fn removal(claim: Option<&ObservedClaim>, volume: Option<&ObservedVolume>) -> Removal {
     match (claim, volume) {
-        (_, Some(volume)) if volume.retained => {
-            Removal::MakeDeletable { volume: volume.name.clone(), uid: volume.uid.clone() }
+        (_, Some(volume)) if volume.retained => Removal::MakeDeletable(volume.clone()),
+        (Some(ObservedClaim { volume: Some(volume), uid, .. }), None) => {
+            Removal::Label { volume: volume.clone(), claim_uid: uid.clone() }
         }
-        (Some(claim), _) if !claim.terminating => Removal::DeleteClaim { uid: claim.uid.clone() },
-        (Some(claim), _) if claim.protected => Removal::ReleaseClaim { uid: claim.uid.clone() },
+        (Some(claim), _) if !claim.terminating => Removal::DeleteClaim,
+        (Some(claim), _) if claim.protected => Removal::ReleaseClaim,
         (Some(_), _) => Removal::AwaitClaim,
         (None, Some(_)) => Removal::AwaitVolume,
         (None, None) => Removal::Gone,
@@ -140,7 +144,7 @@ mod tests {
     }
 
     fn volume(retained: bool) -> ObservedVolume {
-        ObservedVolume { name: "pv".to_owned(), uid: "v".to_owned(), retained }
+        ObservedVolume { name: "pv".to_owned(), uid: "v".to_owned(), claim_uid: "u".to_owned(), retained }
     }
 
     #[test]
@@ -169,6 +173,11 @@ mod tests {
         let mut leaving = claim(Phase::Bound, Some("pv"), 10);
         leaving.terminating = true;
         assert_eq!(creation(&request(10, 20), Some(&leaving), false), Creation::AwaitRemoval);
+        let mut empty = claim(Phase::Pending, None, 0);
+        empty.terminating = true;
+        assert_eq!(creation(&request(10, 20), Some(&empty), false), Creation::Release);
+        empty.protected = false;
+        assert_eq!(creation(&request(10, 20), Some(&empty), false), Creation::AwaitRemoval);
     }
 
     #[test]
@@ -180,17 +189,16 @@ mod tests {
     #[test]
     fn removal_goes_from_claim_to_finalizer_to_volume() {
         let living = claim(Phase::Bound, Some("pv"), 10);
+        let pending = claim(Phase::Pending, None, 0);
         let mut leaving = living.clone();
         leaving.terminating = true;
         let mut released = leaving.clone();
         released.protected = false;
-        let uid = || "u".to_owned();
         for (claim, volume, expected) in [
-            (Some(&living), Some(volume(false)), Removal::DeleteClaim { uid: uid() }),
-            (Some(&living), None, Removal::DeleteClaim { uid: uid() }),
-            (Some(&leaving), Some(volume(false)), Removal::ReleaseClaim { uid: uid() }),
+            (Some(&living), Some(volume(false)), Removal::DeleteClaim),
+            (Some(&pending), None, Removal::DeleteClaim),
+            (Some(&leaving), Some(volume(false)), Removal::ReleaseClaim),
             (Some(&released), Some(volume(false)), Removal::AwaitClaim),
-            (Some(&released), None, Removal::AwaitClaim),
             (None, Some(volume(false)), Removal::AwaitVolume),
             (None, None, Removal::Gone),
         ] {
@@ -199,8 +207,14 @@ mod tests {
     }
 
     #[test]
+    fn leaf_volume_is_labelled_before_its_claim_goes() {
+        let expected = Removal::Label { volume: "pv".to_owned(), claim_uid: "u".to_owned() };
+        assert_eq!(removal(Some(&claim(Phase::Bound, Some("pv"), 10)), None), expected);
+    }
+
+    #[test]
     fn retained_leaf_volume_is_made_deletable_before_its_claim_goes() {
-        let expected = Removal::MakeDeletable { volume: "pv".to_owned(), uid: "v".to_owned() };
+        let expected = Removal::MakeDeletable(volume(true));
         assert_eq!(removal(Some(&claim(Phase::Bound, Some("pv"), 10)), Some(&volume(true))), expected);
         assert_eq!(removal(None, Some(&volume(true))), expected);
     }

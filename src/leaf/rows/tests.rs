@@ -27,7 +27,11 @@ fn claim(version: &str, phase: &str) -> PersistentVolumeClaim {
 }
 
 fn volume() -> PersistentVolume {
-    from_value(json!({"metadata": metadata("v-1", "7"), "spec": {"persistentVolumeReclaimPolicy": "Retain"}})).unwrap()
+    from_value(json!({"metadata": metadata("v-1", "7"), "spec": {
+        "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": "shop", "name": "db", "uid": "another"},
+    }}))
+    .unwrap()
 }
 
 fn phase(rows: &Rows) -> Option<Phase> {
@@ -64,9 +68,9 @@ fn row_goes_with_its_last_part() {
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));
     rows.put_volume(&volume());
-    rows.drop_claim(hash(), "another uid");
+    rows.drop_claim(hash(), "another uid", u64::MAX);
     assert_eq!(phase(&rows), Some(Phase::Bound));
-    rows.drop_claim(hash(), CLAIM_UID);
+    rows.drop_claim(hash(), CLAIM_UID, u64::MAX);
     rows.drop_volume(hash(), "v-1");
     assert!(rows.row(hash()).is_none());
 }
@@ -80,14 +84,73 @@ fn object_that_is_not_ours_makes_no_row() {
     assert!(rows.row(hash()).is_none());
 }
 
+/// A copy of the claim under another name, made at a later time.
+fn copy(version: &str) -> PersistentVolumeClaim {
+    let mut copy = claim(version, "Bound");
+    copy.metadata.uid = Some("c-2".to_owned());
+    copy.metadata.name = Some("a-copy".to_owned());
+    copy.metadata.creation_timestamp = from_value(json!("2026-01-02T00:00:00Z")).unwrap();
+    copy
+}
+
 #[test]
-fn second_claim_with_the_labels_of_a_volume_is_ignored() {
+fn copy_of_a_leaf_with_its_labels_never_takes_its_place() {
+    let uid = |rows: &Rows| rows.row(hash()).unwrap().claim.unwrap().uid.to_string();
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));
-    let mut forged = claim("11", "Pending");
-    forged.metadata.uid = Some("c-2".to_owned());
-    rows.put_claim(&forged);
-    assert_eq!(rows.row(hash()).unwrap().claim.unwrap().uid.as_ref(), CLAIM_UID);
+    rows.put_claim(&copy("11"));
+    assert_eq!(uid(&rows), CLAIM_UID);
+    let mut leaving = claim("12", "Bound");
+    leaving.metadata.deletion_timestamp = from_value(json!("2026-01-03T00:00:00Z")).unwrap();
+    rows.put_claim(&leaving);
+    rows.put_claim(&copy("13"));
+    assert_eq!(uid(&rows), CLAIM_UID, "also while the leaf is on its way out");
+    let listed_first = self::rows();
+    listed_first.put_claim(&copy("11"));
+    listed_first.put_claim(&claim("10", "Bound"));
+    assert_eq!(uid(&listed_first), CLAIM_UID, "also where a list names the copy first");
+}
+
+#[test]
+fn claim_made_anew_under_its_name_takes_the_place_of_the_old_one() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    let mut anew = claim("11", "Pending");
+    anew.metadata.uid = Some("c-2".to_owned());
+    rows.put_claim(&anew);
+    assert_eq!(rows.row(hash()).unwrap().claim.unwrap().uid.as_ref(), "c-2");
+}
+
+#[test]
+fn labels_that_were_stripped_and_put_back_are_believed() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.drop_claim(hash(), CLAIM_UID, 11);
+    rows.put_claim(&claim("10", "Bound"));
+    assert_eq!(phase(&rows), None, "old news");
+    rows.put_claim(&claim("12", "Bound"));
+    assert_eq!(phase(&rows), Some(Phase::Bound));
+    rows.drop_claim(hash(), CLAIM_UID, u64::MAX);
+    rows.put_claim(&claim("13", "Bound"));
+    assert_eq!(phase(&rows), None, "proved gone");
+}
+
+#[test]
+fn member_restored_from_a_backup_is_believed_when_it_lists() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.begin(Kind::Claims);
+    rows.put_claim(&claim("5", "Pending"));
+    rows.complete(Kind::Claims);
+    assert_eq!(phase(&rows), Some(Phase::Pending));
+}
+
+#[test]
+fn leaf_volume_bound_to_another_claim_is_not_the_leafs() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&volume());
+    assert_eq!(rows.row(hash()).unwrap().observed_volume(), None);
 }
 
 #[test]

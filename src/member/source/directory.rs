@@ -31,7 +31,7 @@ pub async fn follow(folder: PathBuf, news: watch::Sender<Option<Definitions>>) {
         match folder.look() {
             Ok(definitions) => {
                 if definitions.is_empty() && news.borrow().is_none() {
-                    tracing::warn!(folder = %folder.path.display(), "no <name>.kubeconfig here yet: no member has joined");
+                    tracing::warn!(folder = %folder.path.display(), "no <name>.kubeconfig here yet");
                 }
                 news.send_if_modified(|known| {
                     let changed = known.as_ref() != Some(&definitions);
@@ -88,7 +88,7 @@ impl Folder {
         good
     }
 
-    /// The file's text, read again only when it changed. One that cannot be read is as good as empty, which is refused
+    /// The file's text, read again only when it changed. One that could never be read is as good as empty, which is refused
     /// with a sentence of its own.
     fn text(&mut self, name: &str, path: &Path) -> String {
         let stamp = std::fs::metadata(path).map(|data| Stamp { modified: data.modified().ok(), length: data.len() });
@@ -97,14 +97,18 @@ impl Folder {
         {
             return text.clone();
         }
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
-            tracing::warn!(file = %path.display(), %error, "a member's kubeconfig cannot be read");
-            String::new()
-        });
-        if let Ok(stamp) = stamp {
-            self.read.insert(name.to_owned(), (stamp, text.clone()));
+        match std::fs::read_to_string(path) {
+            Ok(text) => {
+                if let Ok(stamp) = stamp {
+                    self.read.insert(name.to_owned(), (stamp, text.clone()));
+                }
+                text
+            }
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "a member's kubeconfig cannot be read; what it said before holds");
+                self.read.get(name).map(|(_, text)| text.clone()).unwrap_or_default()
+            }
         }
-        text
     }
 }
 

@@ -1,12 +1,16 @@
 //! What stands in the way in a member is told to the user who waits, and left as it is.
 
-use anyhow::ensure;
-use kube::ResourceExt;
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::json;
 
 use crate::{
     objects::{Place, nothing_of_ours},
-    rig::{NOW, on_fleet},
+    rig::{NOW, Rig, on_fleet},
 };
 
 #[test]
@@ -51,5 +55,63 @@ fn unknown_parameter_is_named() {
         host.claim("data", "odd").await?;
         host.warned("data", &["leafClass", "leafStorageClass"]).await?;
         host.delete_claim("data").await
+    });
+}
+
+/// A bound volume in cluster38 and its leaf claim there.
+async fn volume_in_38(rig: &Rig, host: &Place<'_>) -> Result<(String, PersistentVolumeClaim)> {
+    let parameters = json!({"leafStorageClass": NOW, "member": "cluster38"});
+    host.class("edge-38", "Immediate", parameters, &[]).await?;
+    host.claim("data", "edge-38").await?;
+    let volume = host.bound("data").await?.name_any();
+    let leaf = Place::existing(rig.fleet.member("cluster38"), &host.namespace).await?;
+    Ok((volume, leaf.claims().get("data").await?))
+}
+
+#[test]
+fn copy_of_a_leaf_claim_with_its_labels_is_never_deleted_for_it() {
+    on_fleet("copied_claim", async |rig| {
+        let host = Place::new(rig.fleet.host(), "copied").await?;
+        let (volume, leaf) = volume_in_38(rig, &host).await?;
+        let member = Place::existing(rig.fleet.member("cluster38"), "copied").await?;
+        let mut copy = leaf.clone();
+        copy.metadata.name = Some("a-copy".to_owned());
+        (copy.metadata.uid, copy.metadata.resource_version, copy.status) = (None, None, None);
+        (copy.metadata.creation_timestamp, copy.metadata.managed_fields, copy.metadata.finalizers) = (None, None, None);
+        copy.spec.as_mut().unwrap().volume_name = None;
+        let copy = member.claims().create(&PostParams::default(), &copy).await?;
+        // Listed anew, the copy comes first by name.
+        rig.driver.kill().await?;
+        rig.driver.ensure(&rig.fleet).await?;
+        host.delete_claim("data").await?;
+        host.volume_is_gone(&volume).await?;
+        member.claim_is_gone("data").await?;
+        let still = member.claims().get("a-copy").await?;
+        ensure!(still.uid() == copy.uid() && still.metadata.deletion_timestamp.is_none(), "the copy was deleted");
+        member.delete_claim("a-copy").await?;
+        member.claim_is_gone("a-copy").await
+    });
+}
+
+#[test]
+fn leaf_whose_labels_were_stripped_is_kept_until_they_are_back() {
+    on_fleet("stripped_labels", async |rig| {
+        let host = Place::new(rig.fleet.host(), "stripped").await?;
+        let (volume, leaf) = volume_in_38(rig, &host).await?;
+        let member = Place::existing(rig.fleet.member("cluster38"), "stripped").await?;
+        let relabel = async |value: serde_json::Value| {
+            let change = json!({"metadata": {"labels": value}});
+            member.claims().patch("data", &PatchParams::default(), &Patch::Merge(change)).await
+        };
+        relabel(
+            json!({"app.kubernetes.io/managed-by": null, "kosmos.csi.io/host": null, "kosmos.csi.io/volume": null}),
+        )
+        .await?;
+        host.delete_claim("data").await?;
+        rig.event_of_volume(&volume, "labels were removed").await?;
+        ensure!(member.claims().get("data").await?.metadata.deletion_timestamp.is_none(), "it was deleted");
+        relabel(json!(leaf.labels())).await?;
+        host.volume_is_gone(&volume).await?;
+        nothing_of_ours(rig.fleet.member("cluster38"), "stripped").await
     });
 }

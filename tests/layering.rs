@@ -222,7 +222,7 @@ fn every_way_to_break_a_rule_is_reported_with_its_line() {
         ("leaf/claim.rs", "use super::super::run::Misuse;", "leaf may not use crate::run::Misuse"),
         ("leaf/claim.rs", "mod a { use super::super::super::csi; }", "leaf may not use crate::csi"),
         ("leaf/mod.rs", "use super::csi;", "leaf may not use crate::csi"),
-        ("csi/identity.rs", "use crate::leaf::claim::Wanted;", "it may use error, leaf::ownership, metrics"),
+        ("csi/identity.rs", "use crate::leaf::claim::Wanted;", "it may use error, metrics, provision"),
         ("provision/create.rs", "use {std::fmt, kube::Api};", "provision may not name the crate kube"),
         ("provision/create.rs", "fn f(p: &::k8s_openapi::Pod) {}", "the crate k8s_openapi; cluster, host, leaf"),
         ("host/mod.rs", "#[tonic::async_trait]\nimpl A for B {}", ":1: host may not name the crate tonic; csi may"),

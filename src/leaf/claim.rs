@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Cluster, json_patch, ownership, rows::ClaimRow};
+use super::{Cluster, json_patch, ownership, row::ClaimRow};
 use crate::{
     cluster,
     error::{Error, Result},

@@ -16,7 +16,7 @@ use kube::{
     api::{DeleteParams, PostParams, Preconditions},
 };
 
-use super::{Cluster, ownership, rows::Consumer};
+use super::{Cluster, ownership, row::Consumer};
 use crate::{
     cluster,
     error::{Error, Result},

@@ -4,6 +4,7 @@ pub mod claim;
 pub mod consumer;
 pub mod events;
 pub mod ownership;
+pub mod row;
 pub mod rows;
 pub mod volume;
 pub mod watch;

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, api::PatchParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, json_patch, ownership, rows::VolumeRow};
+use super::{Cluster, json_patch, ownership, row::VolumeRow};
 use crate::{
     cluster,
     error::{Error, Result},

@@ -18,10 +18,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{
-    Cluster, ownership,
-    rows::{self, Kind},
-};
+use super::{Cluster, ownership, row, rows::Kind};
 use crate::{cluster::with_causes, volume::VolumeHash};
 
 /// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
@@ -33,7 +30,7 @@ pub async fn keep(cluster: &Cluster) {
     let claims = follow(cluster, Kind::Claims, ours.clone(), |change: Change<PersistentVolumeClaim>| match change {
         Change::Put { object, .. } => known.put_claim(&object),
         Change::Drop(object) => {
-            drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, rows::version(&object)));
+            drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, row::version(&object)));
         }
     });
     let volumes = follow(cluster, Kind::Volumes, ours, |change: Change<PersistentVolume>| match change {

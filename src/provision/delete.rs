@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     leaf::{
         Cluster, Rows, ownership,
-        rows::{ClaimRow, Row},
+        row::{ClaimRow, Row},
     },
     volume::{
         LeafName, VolumeHash, VolumeId,

@@ -3,7 +3,9 @@
 
 mod create;
 mod delete;
+mod job;
 mod validate;
+mod withdraw;
 
 use std::{collections::BTreeMap, time::Duration};
 

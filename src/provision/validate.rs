@@ -3,7 +3,7 @@
 use super::Provisioner;
 use crate::{
     error::{Error, Result},
-    leaf::{ownership, rows::ClaimRow},
+    leaf::{ownership, row::ClaimRow},
     volume::{AccessMode, VolumeId, VolumeMode},
 };
 

@@ -1,0 +1,219 @@
+//! One CreateVolume in the member it was decided for: each step towards a leaf that can be used.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::{Volume, wait};
+use crate::{
+    error::{Error, Result},
+    host::{claim::HostClaim, volume::LEAF_UID},
+    leaf::{
+        Cluster, Rows,
+        claim::{Made, Wanted},
+        ownership,
+        row::{ClaimRow, Consumer},
+    },
+    volume::{
+        LeafBinding, VolumeHash, VolumeSpec,
+        plan::{self, Creation},
+        quantity,
+        spec::LeafPlace,
+    },
+};
+
+/// One CreateVolume under way in the member it was decided for.
+pub(super) struct Job<'a> {
+    pub(super) spec: &'a VolumeSpec,
+    pub(super) owner: Option<&'a HostClaim>,
+    pub(super) hash: VolumeHash,
+    pub(super) leaf: &'a Cluster,
+    pub(super) place: LeafPlace,
+    pub(super) deadline: Instant,
+}
+
+impl Job<'_> {
+    pub(super) fn row(&self) -> Option<ClaimRow> {
+        self.leaf.rows.row_at(self.hash, &self.place).claim
+    }
+
+    pub(super) fn class(&self) -> Result<String> {
+        let named = self.spec.parameters.leaf_class.at(&self.leaf.member);
+        named.cloned().or_else(|| self.leaf.rows.default_class()).ok_or_else(|| self.no_class("a default StorageClass"))
+    }
+
+    /// Whether the leaf claim stays unbound until a pod uses it.
+    pub(super) fn waits_for_pod(&self, row: Option<&ClaimRow>) -> Result<bool> {
+        if self.spec.parameters.leaf_binding.at(&self.leaf.member) == Some(&LeafBinding::Consumer) {
+            return Ok(true);
+        }
+        let name = match row {
+            Some(row) => row.class.to_string(),
+            None => self.class()?,
+        };
+        match (self.leaf.rows.class(&name), row) {
+            (Some(class), _) => Ok(class.waits_for_pod),
+            (None, Some(_)) => Ok(false),
+            (None, None) => Err(self.no_class(&format!("StorageClass {name:?}"))),
+        }
+    }
+
+    /// Never final: a class may still come.
+    pub(super) fn no_class(&self, what: &str) -> Error {
+        let classes = self.leaf.rows.class_names();
+        let there =
+            if classes.is_empty() { "it has none".to_owned() } else { format!("it has {}", classes.join(", ")) };
+        Error::InProgress(format!(
+            "member {} lacks {what}; {there}. Make it there, or name another with the parameter leafStorageClass.{}",
+            self.leaf.member, self.leaf.member
+        ))
+    }
+
+    pub(super) async fn make(&self) -> Result<()> {
+        let wanted = Wanted {
+            spec: self.spec,
+            hash: self.hash,
+            place: &self.place,
+            class: &self.class()?,
+            access: self.spec.leaf_access(&self.leaf.member),
+            mode: self.spec.leaf_mode(&self.leaf.member),
+            size: self.size(),
+            claim_uid: self.owner.map(|owner| owner.uid.as_str()),
+        };
+        let mut made = self.leaf.create_claim(&wanted).await;
+        if matches!(made, Err(Error::NotFound(_))) {
+            self.leaf.create_namespace(&self.place.namespace).await?;
+            made = self.leaf.create_claim(&wanted).await;
+        }
+        match made {
+            Ok(Made::Now) => Ok(()),
+            Ok(Made::Taken) => self.adopt().await,
+            Err(error) if error.is_final() => self.refuse(error).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The name is taken: by our own leaf, whose row was not here yet, or by somebody else's claim.
+    pub(super) async fn adopt(&self) -> Result<()> {
+        let found = self.leaf.read_claim(&self.place).await.map_err(Error::while_a_leaf_may_exist)?;
+        let Some(claim) = found else { return Ok(()) };
+        if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) {
+            return Ok(());
+        }
+        let taken = format!("member {}: claim {}/{}", self.leaf.member, self.place.namespace, self.place.claim);
+        if ownership::was_ours(&claim.metadata, &self.leaf.host) {
+            return Err(Error::InProgress(format!(
+                "{taken} was made for a volume of this driver and its labels were removed: put them back, or remove it there"
+            )));
+        }
+        Err(Error::Exists(format!(
+            "{taken} is there already and {}; it is left untouched. Remove it there, or choose another name for the leaf \
+             claims of this class with the parameter leafClaimName",
+            ownership::whose(&claim.metadata, &self.leaf.host)
+        )))
+    }
+
+    /// The member refused. That is final only once a read has shown that no leaf of ours is there.
+    pub(super) async fn refuse(&self, error: Error) -> Result<()> {
+        match self.leaf.read_claim(&self.place).await {
+            Ok(Some(claim)) if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) => Ok(()),
+            Ok(_) => Err(error),
+            Err(unsure) => Err(Error::Unreachable {
+                member: self.leaf.member.clone(),
+                reason: format!("{error}; and whether a claim is there cannot be read: {unsure}"),
+            }),
+        }
+    }
+
+    /// The size as the user wrote it where that is what the provisioner asks for, else the shortest exact form.
+    pub(super) fn size(&self) -> String {
+        let required = self.spec.request.required;
+        let written = self.owner.and_then(|owner| owner.size.clone());
+        let written = written.filter(|size| quantity::parse(size) == Some(required));
+        // Without any size asked for, the smallest that a claim can ask for: the member rounds up.
+        written.unwrap_or_else(|| quantity::print(required.max(1)))
+    }
+
+    /// Waits until the next step is another one.
+    pub(super) async fn wait(&self, step: &Creation, waits: bool) -> Result<()> {
+        let differs = |rows: &Rows| {
+            let claim = rows.row_at(self.hash, &self.place).claim.map(|claim| claim.observed());
+            plan::creation(&self.spec.request, claim.as_ref(), waits) != *step
+        };
+        if !wait(self.leaf, self.deadline, differs, async || self.late().await).await? {
+            self.look_again(*step == Creation::Consume).await?;
+        }
+        Ok(())
+    }
+
+    /// The watch said nothing for a while: it may be dead, or somebody has removed the consumer pod.
+    pub(super) async fn look_again(&self, consumed: bool) -> Result<()> {
+        let found = self.leaf.read_claim(&self.place).await?;
+        if let (None, Some(row)) = (found, self.row()) {
+            self.leaf.rows.drop_claim(self.hash, &row.uid, u64::MAX);
+        }
+        if consumed {
+            self.leaf.find_consumer(&self.place.namespace, self.hash).await?;
+        }
+        Ok(())
+    }
+
+    /// Why it still waits, in the member's own words where it has any.
+    pub(super) async fn late(&self) -> Error {
+        let row = self.leaf.rows.row_at(self.hash, &self.place);
+        let Some(claim) = &row.claim else {
+            return Error::InProgress(format!("member {}: the leaf claim is being made", self.leaf.member));
+        };
+        let mut reason = self.leaf.newest_warning(&claim.namespace, &claim.uid).await;
+        if let (None, Consumer::Made(pod)) = (&reason, &row.consumer) {
+            reason = self.leaf.newest_warning(&claim.namespace, pod).await;
+        }
+        let state = if claim.observed().terminating { "is being removed in the member" } else { "is not bound yet" };
+        Error::InProgress(format!(
+            "member {}: leaf claim {}/{} {state}{}",
+            self.leaf.member,
+            claim.namespace,
+            claim.name,
+            reason.map(|reason| format!(": {reason}")).unwrap_or_default()
+        ))
+    }
+
+    /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
+    pub(super) fn differs(&self, difference: &str) -> Error {
+        let reason = format!("volume {} exists and was asked for differently: {difference}", self.spec.name);
+        match self.owner {
+            Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin anew")),
+            None => Error::Exists(reason),
+        }
+    }
+
+    pub(super) fn lost(&self) -> Error {
+        // Never made anew: an empty volume under the name of one that held data is a loss nobody would notice.
+        Error::InProgress(format!(
+            "member {}: leaf claim {}/{} has lost its volume; delete the claim here to begin anew",
+            self.leaf.member, self.place.namespace, self.place.claim
+        ))
+    }
+
+    pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, waits: bool) -> Result<Volume> {
+        let leaf_volume = self.leaf.label_volume(volume, self.hash, &row.uid).await?;
+        let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
+        if waits || made {
+            self.leaf.remove_consumer(&row.namespace, self.hash).await?;
+        }
+        let place = row.place();
+        let context = [
+            (LEAF_UID, row.uid.to_string()),
+            ("leafVolume", leaf_volume.name.to_string()),
+            ("leafDriver", leaf_volume.driver.to_string()),
+            ("leafVolumeHandle", leaf_volume.handle.to_string()),
+        ];
+        let filled = context.into_iter().filter(|(_, value)| !value.is_empty());
+        Ok(Volume {
+            id: self.spec.id(&self.leaf.member, &self.leaf.host, &place),
+            capacity: row.observed().capacity,
+            context: filled.map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>(),
+            member: self.leaf.member.clone(),
+        })
+    }
+}

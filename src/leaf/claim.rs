@@ -94,7 +94,7 @@ impl Cluster {
 
     /// POST first: a name that is free costs one request.
     pub async fn create_claim(&self, wanted: &Wanted<'_>) -> Result<Made> {
-        let doing = format!("create claim {}/{}", wanted.place.namespace, wanted.place.claim);
+        let doing = format!("create claim {}", wanted.place);
         let manifest = wanted.manifest(&self.host);
         let made = self.claims(&wanted.place.namespace).create(&PostParams::default(), &manifest).await;
         match made.map_err(|error| self.outcome(&doing, &error)) {
@@ -124,7 +124,7 @@ impl Cluster {
 
     /// A quorum read: the only thing that proves a claim absent.
     pub async fn read_claim(&self, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>> {
-        let doing = format!("get claim {}/{}", place.namespace, place.claim);
+        let doing = format!("get claim {place}");
         let answer = self.claims(&place.namespace).get(&place.claim).await;
         let claim = cluster::read(answer, &place.claim).map_err(|error| self.outcome(&doing, &error))?;
         if let Some(claim) = &claim {
@@ -152,8 +152,8 @@ impl Cluster {
             preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: None }),
             ..DeleteParams::default()
         };
-        let doing = format!("delete claim {}/{}", row.namespace, row.name);
-        let deleted = self.claims(&row.namespace).delete(&row.name, &parameters).await;
+        let doing = format!("delete claim {}", row.place);
+        let deleted = self.claims(&row.place.namespace).delete(&row.place.claim, &parameters).await;
         match deleted.map_err(|error| self.outcome(&doing, &error)) {
             Ok(answer) => {
                 if let Some(claim) = answer.left() {
@@ -178,8 +178,8 @@ impl Cluster {
             {"op": "remove", "path": finalizer},
         ]);
         let patch = json_patch(patch)?;
-        let doing = format!("release claim {}/{}", row.namespace, row.name);
-        let patched = self.claims(&row.namespace).patch(&row.name, &PatchParams::default(), &patch).await;
+        let doing = format!("release claim {}", row.place);
+        let patched = self.claims(&row.place.namespace).patch(&row.place.claim, &PatchParams::default(), &patch).await;
         match patched.map_err(|error| self.outcome(&doing, &error)) {
             Ok(claim) if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
                 self.rows.drop_claim(hash, &row.uid, u64::MAX);

@@ -20,8 +20,7 @@ use crate::volume::{
 /// A leaf claim.
 #[derive(Clone, Debug)]
 pub struct ClaimRow {
-    pub namespace: Box<str>,
-    pub name: Box<str>,
+    pub place: LeafPlace,
     pub uid: Box<str>,
     pub class: Box<str>,
     pub access: Box<[AccessMode]>,
@@ -38,6 +37,8 @@ pub struct ClaimRow {
     pub(super) capacity: u64,
     pub(super) request: Option<Box<str>>,
     pub(super) version: u64,
+    /// The list that named it, or after which it was seen.
+    pub(super) round: u32,
 }
 
 /// A leaf volume.
@@ -54,6 +55,7 @@ pub struct VolumeRow {
     pub(super) retained: bool,
     pub(super) created: i64,
     pub(super) version: u64,
+    pub(super) round: u32,
 }
 
 /// The pod that consumes a claim.
@@ -71,10 +73,18 @@ pub enum Consumer {
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     pub claim: Option<ClaimRow>,
+    /// Where a claim is there, the one bound to it.
     pub volume: Option<VolumeRow>,
     pub consumer: Consumer,
-    pub(super) claim_round: u32,
-    pub(super) volume_round: u32,
+}
+
+/// Everything that carries the labels of one volume: its leaf, and the copies that people and backup tools make of it,
+/// labels and all. The place tells them apart; without one, the oldest is the leaf.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    claims: Vec<ClaimRow>,
+    volumes: Vec<VolumeRow>,
+    pub(super) consumer: Consumer,
 }
 
 /// A StorageClass of the member.
@@ -84,21 +94,86 @@ pub struct ClassRow {
     pub(super) default_since: Option<String>,
 }
 
-impl Row {
-    pub(super) fn at(mut self, place: &LeafPlace) -> Self {
-        self.claim.take_if(|claim| !claim.is_at(place));
-        self.volume.take_if(|volume| volume.claim_place != *place);
-        self
+impl Entry {
+    pub(super) fn row(&self) -> Row {
+        self.row_of(|_| true)
+    }
+
+    pub(super) fn row_at(&self, place: &LeafPlace) -> Row {
+        self.row_of(|there| there == place)
+    }
+
+    fn row_of(&self, wanted: impl Fn(&LeafPlace) -> bool) -> Row {
+        let claims = self.claims.iter().filter(|claim| wanted(&claim.place));
+        let claim = claims.min_by_key(|claim| (claim.created, &claim.uid));
+        let belongs = |volume: &&VolumeRow| match claim {
+            Some(claim) => claim.uid == volume.claim_uid,
+            None => wanted(&volume.claim_place),
+        };
+        let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
+        Row { claim: claim.cloned(), volume: volume.cloned(), consumer: self.consumer.clone() }
+    }
+
+    pub(super) fn put_claim(&mut self, new: ClaimRow) {
+        match self.claims.iter_mut().find(|known| known.place == new.place) {
+            Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = new,
+            // News from before what is known; that it was listed counts all the same.
+            Some(known) if known.uid == new.uid => known.round = new.round,
+            Some(_) => {}
+            None => {
+                if let Some(known) = self.claims.first() {
+                    let places = format!("{} and {}", known.place, new.place);
+                    tracing::warn!(places, "two claims carry the labels of one volume");
+                }
+                self.claims.push(new);
+            }
+        }
+    }
+
+    pub(super) fn put_volume(&mut self, new: VolumeRow) {
+        match self.volumes.iter_mut().find(|known| known.name == new.name) {
+            Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = new,
+            Some(known) if known.uid == new.uid => known.round = new.round,
+            Some(_) => {}
+            None => self.volumes.push(new),
+        }
+    }
+
+    pub(super) fn drop_claim(&mut self, uid: &str) {
+        self.claims.retain(|claim| *claim.uid != *uid);
+    }
+
+    pub(super) fn drop_volume(&mut self, uid: &str) {
+        self.volumes.retain(|volume| *volume.uid != *uid);
+    }
+
+    /// Forgets the claims that a list has not named.
+    pub(super) fn keep_claims(&mut self, round: u32) {
+        self.claims.retain(|claim| claim.round == round);
+    }
+
+    pub(super) fn keep_volumes(&mut self, round: u32) {
+        self.volumes.retain(|volume| volume.round == round);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.claim.is_none() && self.volume.is_none() && !matches!(self.consumer, Consumer::Made(_))
+        self.claims.is_empty() && self.volumes.is_empty() && !matches!(self.consumer, Consumer::Made(_))
+    }
+}
+
+/// Within one list and what follows it, the higher version is newer. A new list is always: a member restored from a
+/// backup begins with lower versions again.
+fn is_newer(version: u64, round: u32, known_version: u64, known_round: u32) -> bool {
+    version >= known_version || round != known_round
+}
+
+impl Row {
+    pub(super) fn is_empty(&self) -> bool {
+        self.claim.is_none() && self.volume.is_none()
     }
 
-    /// The leaf volume; where a claim is there, only the one bound to it.
     pub fn observed_volume(&self) -> Option<ObservedVolume> {
-        let bound = |volume: &&VolumeRow| self.claim.as_ref().is_none_or(|claim| claim.uid == volume.claim_uid);
-        self.volume.as_ref().filter(bound).map(|volume| ObservedVolume {
+        self.volume.as_ref().map(|volume| ObservedVolume {
             name: volume.name.to_string(),
             uid: volume.uid.to_string(),
             claim_uid: volume.claim_uid.to_string(),
@@ -113,8 +188,7 @@ impl ClaimRow {
         let annotation = |key: &str| claim.annotations().get(key);
         let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
         Self {
-            namespace: claim.namespace().unwrap_or_default().into(),
-            name: claim.name_any().into(),
+            place: LeafPlace { namespace: claim.namespace().unwrap_or_default(), claim: claim.name_any() },
             uid: claim.uid().unwrap_or_default().into(),
             class: spec.and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default().into(),
             access: modes.iter().filter_map(|mode| AccessMode::parse(mode)).collect(),
@@ -138,35 +212,8 @@ impl ClaimRow {
                 .unwrap_or_default(),
             request: annotation(REQUEST).map(|request| request.as_str().into()),
             version: version(claim),
+            round: 0,
         }
-    }
-
-    /// Whether this is to be believed instead of what is known. Copies of a leaf carry its labels: the oldest is the leaf.
-    pub(super) fn supersedes(&self, known: &Self, listed: bool) -> bool {
-        if self.uid == known.uid {
-            // A member restored from a backup begins with lower versions again, and lists them.
-            return self.version >= known.version || !listed;
-        }
-        if self.namespace == known.namespace && self.name == known.name {
-            return self.version > known.version || !listed;
-        }
-        let older = (self.created, &self.uid) < (known.created, &known.uid);
-        let (copy, leaf) = if older { (known, self) } else { (self, known) };
-        tracing::warn!(
-            copy = format!("{}/{}", copy.namespace, copy.name),
-            leaf = format!("{}/{}", leaf.namespace, leaf.name),
-            "two claims carry the labels of one volume; the older one is its leaf"
-        );
-        older
-    }
-
-    /// Whether the claim is the one at this place: another one with the same labels is a copy.
-    pub fn is_at(&self, place: &LeafPlace) -> bool {
-        *self.namespace == *place.namespace && *self.name == *place.claim
-    }
-
-    pub fn place(&self) -> LeafPlace {
-        LeafPlace { namespace: self.namespace.to_string(), claim: self.name.to_string() }
     }
 
     pub fn observed(&self) -> ObservedClaim {
@@ -201,19 +248,8 @@ impl VolumeRow {
             retained: policy == Some("Retain"),
             created: created(&volume.metadata),
             version: version(volume),
+            round: 0,
         }
-    }
-}
-
-impl VolumeRow {
-    pub(super) fn supersedes(&self, known: &Self, listed: bool) -> bool {
-        if self.uid == known.uid {
-            return self.version >= known.version || !listed;
-        }
-        if self.name == known.name {
-            return self.version > known.version || !listed;
-        }
-        (self.created, &self.uid) < (known.created, &known.uid)
     }
 }
 

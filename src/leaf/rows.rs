@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     ownership,
-    row::{ClaimRow, ClassRow, Consumer, Row, VolumeRow},
+    row::{ClaimRow, ClassRow, Consumer, Entry, Row, VolumeRow},
 };
 use crate::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};
 
@@ -32,7 +32,7 @@ pub enum Kind {
 
 #[derive(Debug, Default)]
 struct Table {
-    rows: BTreeMap<VolumeHash, Row>,
+    rows: BTreeMap<VolumeHash, Entry>,
     classes: BTreeMap<String, ClassRow>,
     listing: BTreeMap<String, ClassRow>,
     claim_round: u32,
@@ -77,22 +77,22 @@ impl Rows {
     }
 
     pub fn row(&self, hash: VolumeHash) -> Option<Row> {
-        self.lock().rows.get(&hash).cloned()
+        self.lock().rows.get(&hash).map(Entry::row)
     }
 
     /// What is known of a volume at the place of its leaf: whatever else carries its labels is a copy.
     pub fn row_at(&self, hash: VolumeHash, place: &LeafPlace) -> Row {
-        self.row(hash).map(|row| row.at(place)).unwrap_or_default()
+        self.lock().rows.get(&hash).map(|entry| entry.row_at(place)).unwrap_or_default()
     }
 
     /// The row a handle stands for. A readable handle says where the leaf is.
     pub fn find(&self, id: &VolumeId) -> Option<(VolumeHash, Row)> {
-        let table = self.lock();
-        let rows = table.rows.range(id.hashes()).map(|(hash, row)| match id.place() {
-            Some(place) => (*hash, row.clone().at(&place)),
-            None => (*hash, row.clone()),
+        let (table, place) = (self.lock(), id.place());
+        let mut rows = table.rows.range(id.hashes()).map(|(hash, entry)| match &place {
+            Some(place) => (*hash, entry.row_at(place)),
+            None => (*hash, entry.row()),
         });
-        rows.into_iter().find(|(_, row)| !row.is_empty())
+        rows.find(|(_, row)| !row.is_empty())
     }
 
     pub fn class(&self, name: &str) -> Option<ClassRow> {
@@ -122,20 +122,13 @@ impl Rows {
         let Some(hash) = ownership::volume_of(&claim.metadata, &self.host) else {
             return;
         };
-        let new = ClaimRow::new(claim);
+        let mut new = ClaimRow::new(claim);
         self.write(|table| {
             if table.removed.iter().any(|(uid, as_of)| *uid == new.uid && new.version <= *as_of) {
                 return;
             }
-            let round = table.claim_round;
-            let row = table.rows.entry(hash).or_default();
-            let listed = row.claim_round == round;
-            if row.claim.as_ref().is_none_or(|known| new.supersedes(known, listed)) {
-                row.claim = Some(new);
-                row.claim_round = round;
-            } else if row.claim.as_ref().is_some_and(|known| known.uid == new.uid) {
-                row.claim_round = round;
-            }
+            new.round = table.claim_round;
+            table.rows.entry(hash).or_default().put_claim(new);
         });
     }
 
@@ -146,9 +139,7 @@ impl Rows {
             if table.removed.len() > REMEMBERED {
                 table.removed.pop_front();
             }
-            table.rows.entry(hash).and_modify(|row| {
-                row.claim.take_if(|claim| *claim.uid == *uid);
-            });
+            table.rows.entry(hash).and_modify(|entry| entry.drop_claim(uid));
             table.tidy(hash);
         });
     }
@@ -157,25 +148,16 @@ impl Rows {
         let Some(hash) = ownership::volume_of(&volume.metadata, &self.host) else {
             return;
         };
-        let new = VolumeRow::new(volume);
+        let mut new = VolumeRow::new(volume);
         self.write(|table| {
-            let round = table.volume_round;
-            let row = table.rows.entry(hash).or_default();
-            let listed = row.volume_round == round;
-            if row.volume.as_ref().is_none_or(|known| new.supersedes(known, listed)) {
-                row.volume = Some(new);
-                row.volume_round = round;
-            } else if row.volume.as_ref().is_some_and(|known| known.uid == new.uid) {
-                row.volume_round = round;
-            }
+            new.round = table.volume_round;
+            table.rows.entry(hash).or_default().put_volume(new);
         });
     }
 
     pub fn drop_volume(&self, hash: VolumeHash, uid: &str) {
         self.write(|table| {
-            table.rows.entry(hash).and_modify(|row| {
-                row.volume.take_if(|volume| *volume.uid == *uid);
-            });
+            table.rows.entry(hash).and_modify(|entry| entry.drop_volume(uid));
             table.tidy(hash);
         });
     }
@@ -204,15 +186,11 @@ impl Rows {
         self.write(|table| {
             let (claims, volumes) = (table.claim_round, table.volume_round);
             match kind {
-                Kind::Claims => {
-                    table.rows.values_mut().filter(|row| row.claim_round != claims).for_each(|row| row.claim = None);
-                }
-                Kind::Volumes => {
-                    table.rows.values_mut().filter(|row| row.volume_round != volumes).for_each(|row| row.volume = None);
-                }
+                Kind::Claims => table.rows.values_mut().for_each(|entry| entry.keep_claims(claims)),
+                Kind::Volumes => table.rows.values_mut().for_each(|entry| entry.keep_volumes(volumes)),
                 Kind::Classes => table.classes = std::mem::take(&mut table.listing),
             }
-            table.rows.retain(|_, row| !row.is_empty());
+            table.rows.retain(|_, entry| !entry.is_empty());
             table.synced[kind as usize] = true;
         });
     }
@@ -243,7 +221,7 @@ impl Rows {
 
 impl Table {
     fn tidy(&mut self, hash: VolumeHash) {
-        if self.rows.get(&hash).is_some_and(Row::is_empty) {
+        if self.rows.get(&hash).is_some_and(Entry::is_empty) {
             self.rows.remove(&hash);
         }
     }

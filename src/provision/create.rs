@@ -111,17 +111,18 @@ impl Provisioner {
         let tried = owner.is_some_and(|owner| owner.member.is_some());
         let unless_tried = |error: Error| if tried { error.while_a_leaf_may_exist() } else { error };
         let place = spec.place(&leaf.member, &leaf.host, &self.leaf_namespace).map_err(unless_tried)?;
-        let Some(seen) = leaf.rows.row(hash).and_then(|row| row.claim).filter(|claim| !claim.is_at(&place)) else {
+        let Some(seen) = leaf.rows.row(hash).and_then(|row| row.claim) else { return Ok(place) };
+        if leaf.rows.row_at(hash, &place).claim.is_some() {
             return Ok(place);
-        };
+        }
         let there = leaf.read_claim(&place).await.map_err(Error::while_a_leaf_may_exist)?;
         if there.is_some_and(|claim| ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash)) {
             return Ok(place);
         }
         Err(Error::InProgress(format!(
-            "member {}: claim {}/{} carries the labels of this volume, whose place is {}/{}: remove it, or give the class \
-             its former parameters back",
-            leaf.member, seen.namespace, seen.name, place.namespace, place.claim
+            "member {}: claim {} carries the labels of this volume, whose place is {place}: remove it, or give the class its \
+             former parameters back",
+            leaf.member, seen.place
         )))
     }
 
@@ -165,10 +166,10 @@ impl Provisioner {
 
     async fn too_large(&self, job: &Job<'_>, row: &ClaimRow) -> Error {
         let (size, limit) = (quantity::print(row.observed().capacity), quantity::print(job.spec.request.limit));
-        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place()).to_string();
+        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place).to_string();
         let removed = match self.host.uses(&job.spec.name, &id).await {
             Ok(true) => return in_use(job.spec, &job.leaf.member),
-            Ok(false) => self.remove(job.leaf, job.hash, &row.place(), job.deadline).await,
+            Ok(false) => self.remove(job.leaf, job.hash, &row.place, job.deadline).await,
             Err(error) => Err(error),
         };
         let refusal = format!("member {} makes it {size}, and at most {limit} were allowed", job.leaf.member);
@@ -185,14 +186,14 @@ impl Provisioner {
             None => None,
         };
         let wishes = pod.as_ref().map(|pod| Constraints::of(&pod.spec)).unwrap_or_default();
-        let mut claims = vec![Consumed { claim: row.name.to_string(), block: row.mode.is_block() }];
+        let mut claims = vec![Consumed { claim: row.place.claim.clone(), block: row.mode.is_block() }];
         if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
             for name in pod.claims.iter().filter(|name| **name != claim.name) {
                 let sibling = Claim { namespace: claim.namespace.clone(), name: name.clone() };
-                claims.extend(self.leaf_of(job, &sibling, &row.namespace).await?);
+                claims.extend(self.leaf_of(job, &sibling, &row.place.namespace).await?);
             }
         }
-        job.leaf.ensure_consumer(&row.namespace, job.hash, &claims, &wishes).await
+        job.leaf.ensure_consumer(&row.place.namespace, job.hash, &claims, &wishes).await
     }
 
     /// The leaf claim of another host claim, where it has one beside this.
@@ -203,8 +204,8 @@ impl Provisioner {
         let hash = VolumeHash::new(&self.host.id, &format!("pvc-{}", found.uid));
         let row = job.leaf.rows.row(hash).and_then(|row| row.claim);
         Ok(row
-            .filter(|row| *row.namespace == *namespace)
-            .map(|row| Consumed { claim: row.name.to_string(), block: row.mode.is_block() }))
+            .filter(|row| row.place.namespace == namespace)
+            .map(|row| Consumed { claim: row.place.claim.clone(), block: row.mode.is_block() }))
     }
 }
 

@@ -48,7 +48,7 @@ impl Provisioner {
             leaf.list_leaf(*hash).await?;
         }
         match leaf.rows.find(&id) {
-            Some((hash, Row { claim: Some(claim), .. })) => self.remove(leaf, hash, &claim.place(), deadline).await,
+            Some((hash, Row { claim: Some(claim), .. })) => self.remove(leaf, hash, &claim.place, deadline).await,
             found => self.delete_unseen(leaf, &id, found, deadline).await,
         }
     }
@@ -128,7 +128,7 @@ impl Provisioner {
                 (Removal::MakeDeletable(volume), _) => leaf.make_deletable(volume, hash).await?,
                 (Removal::DeleteClaim, Some(claim)) => {
                     if seen.volume.is_none() {
-                        leaf.remove_consumer(&claim.namespace, hash).await?;
+                        leaf.remove_consumer(&claim.place.namespace, hash).await?;
                     }
                     leaf.delete_claim(claim, hash).await?;
                 }
@@ -139,7 +139,7 @@ impl Provisioner {
                         look_again(leaf, hash, place, &row).await?;
                     }
                 }
-                _ if seen.is_gone(leaf, place).await? => return Ok(()),
+                _ if seen.is_gone(leaf, hash, place).await? => return Ok(()),
                 _ => {}
             }
             before = Some(step);
@@ -168,7 +168,7 @@ impl LastSeen {
     }
 
     /// One read: of the volume where there was one, which outlives its claim, else of the claim.
-    async fn is_gone(&self, leaf: &Cluster, place: &LeafPlace) -> Result<bool> {
+    async fn is_gone(&self, leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Result<bool> {
         if let Some((name, uid)) = &self.volume {
             return leaf.volume_is_gone(name, uid.as_deref()).await;
         }
@@ -176,7 +176,8 @@ impl LastSeen {
         match &self.claim_uid {
             Some(uid) => Ok(found.metadata.uid.as_ref() != Some(uid)),
             None if ownership::was_ours(&found.metadata, &leaf.host) => Err(stripped(leaf, place)),
-            None => Ok(true),
+            // Seen only now: the next look removes it.
+            None => Ok(ownership::volume_of(&found.metadata, &leaf.host) != Some(hash)),
         }
     }
 }

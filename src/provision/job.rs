@@ -164,16 +164,15 @@ impl Job<'_> {
         let Some(claim) = &row.claim else {
             return Error::InProgress(format!("member {}: the leaf claim is being made", self.leaf.member));
         };
-        let mut reason = self.leaf.newest_warning(&claim.namespace, &claim.uid).await;
+        let mut reason = self.leaf.newest_warning(&claim.place.namespace, &claim.uid).await;
         if let (None, Consumer::Made(pod)) = (&reason, &row.consumer) {
-            reason = self.leaf.newest_warning(&claim.namespace, pod).await;
+            reason = self.leaf.newest_warning(&claim.place.namespace, pod).await;
         }
         let state = if claim.observed().terminating { "is being removed in the member" } else { "is not bound yet" };
         Error::InProgress(format!(
-            "member {}: leaf claim {}/{} {state}{}",
+            "member {}: leaf claim {} {state}{}",
             self.leaf.member,
-            claim.namespace,
-            claim.name,
+            claim.place,
             reason.map(|reason| format!(": {reason}")).unwrap_or_default()
         ))
     }
@@ -199,9 +198,8 @@ impl Job<'_> {
         let leaf_volume = self.leaf.label_volume(volume, self.hash, &row.uid).await?;
         let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
         if waits || made {
-            self.leaf.remove_consumer(&row.namespace, self.hash).await?;
+            self.leaf.remove_consumer(&row.place.namespace, self.hash).await?;
         }
-        let place = row.place();
         let context = [
             (LEAF_UID, row.uid.to_string()),
             ("leafVolume", leaf_volume.name.to_string()),
@@ -210,7 +208,7 @@ impl Job<'_> {
         ];
         let filled = context.into_iter().filter(|(_, value)| !value.is_empty());
         Ok(Volume {
-            id: self.spec.id(&self.leaf.member, &self.leaf.host, &place),
+            id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
             capacity: row.observed().capacity,
             context: filled.map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>(),
             member: self.leaf.member.clone(),

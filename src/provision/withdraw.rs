@@ -58,7 +58,7 @@ impl Provisioner {
         let seen = leaf.rows.row(hash).and_then(|row| row.claim);
         let had_volume = seen.as_ref().is_some_and(|claim| claim.had_volume);
         let place = match seen {
-            Some(claim) => claim.place(),
+            Some(claim) => claim.place,
             None => {
                 spec.place(&member.name, &leaf.host, &self.leaf_namespace).map_err(Error::while_a_leaf_may_exist)?
             }

@@ -1,6 +1,6 @@
 //! What the host asks for, and the comparison that decides whether it asked for the same thing before.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -108,6 +108,12 @@ pub struct VolumeSpec {
 pub struct LeafPlace {
     pub namespace: String,
     pub claim: String,
+}
+
+impl fmt::Display for LeafPlace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.namespace, self.claim)
+    }
 }
 
 impl VolumeSpec {

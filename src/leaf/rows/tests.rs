@@ -95,21 +95,18 @@ fn copy(version: &str) -> PersistentVolumeClaim {
 }
 
 #[test]
-fn copy_of_a_leaf_with_its_labels_never_takes_its_place() {
-    let uid = |rows: &Rows| rows.row(hash()).unwrap().claim.unwrap().uid.to_string();
+fn copy_of_a_leaf_with_its_labels_is_never_taken_for_it() {
+    let leaf = LeafPlace { namespace: "shop".to_owned(), claim: "db".to_owned() };
+    let other = LeafPlace { claim: "a-copy".to_owned(), ..leaf.clone() };
+    let uid = |row: Row| row.claim.map(|claim| claim.uid.to_string());
     let rows = rows();
-    rows.put_claim(&claim("10", "Bound"));
     rows.put_claim(&copy("11"));
-    assert_eq!(uid(&rows), CLAIM_UID);
-    let mut leaving = claim("12", "Bound");
-    leaving.metadata.deletion_timestamp = from_value(json!("2026-01-03T00:00:00Z")).unwrap();
-    rows.put_claim(&leaving);
-    rows.put_claim(&copy("13"));
-    assert_eq!(uid(&rows), CLAIM_UID, "also while the leaf is on its way out");
-    let listed_first = self::rows();
-    listed_first.put_claim(&copy("11"));
-    listed_first.put_claim(&claim("10", "Bound"));
-    assert_eq!(uid(&listed_first), CLAIM_UID, "also where a list names the copy first");
+    rows.put_claim(&claim("10", "Bound"));
+    assert_eq!(uid(rows.row_at(hash(), &leaf)).as_deref(), Some(CLAIM_UID));
+    assert_eq!(uid(rows.row_at(hash(), &other)).as_deref(), Some("c-2"));
+    assert_eq!(uid(rows.row(hash()).unwrap()).as_deref(), Some(CLAIM_UID), "without a place, the oldest");
+    rows.drop_claim(hash(), CLAIM_UID, u64::MAX);
+    assert_eq!(uid(rows.row_at(hash(), &leaf)), None);
 }
 
 #[test]
@@ -151,7 +148,7 @@ fn leaf_volume_bound_to_another_claim_is_not_the_leafs() {
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));
     rows.put_volume(&volume());
-    assert_eq!(rows.row(hash()).unwrap().observed_volume(), None);
+    assert_eq!(rows.row(hash()).unwrap().observed_volume(), None, "its claimRef names another UID");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
@@ -94,8 +94,29 @@ impl Host {
             data: Some(BTreeMap::from([(name.to_owned(), identity.to_owned())])),
             ..ConfigMap::default()
         };
-        let made = self.config_maps().create(&PostParams::default(), &map).await;
-        made.map(drop).map_err(|error| outcome(&format!("create config map {}/{CONFIG_MAP}", self.namespace), &error))
+        let doing = format!("create config map {}/{CONFIG_MAP}", self.namespace);
+        let create = async || {
+            let made = self.config_maps().create(&PostParams::default(), &map).await;
+            made.map(drop).map_err(|error| outcome(&doing, &error))
+        };
+        match create().await {
+            Err(Error::NotFound(_)) => {
+                self.create_namespace().await?;
+                create().await
+            }
+            made => made,
+        }
+    }
+
+    /// Who starts the driver by hand may not have made its namespace; who installs it has, and grants no right to.
+    async fn create_namespace(&self) -> Result<()> {
+        let metadata = ObjectMeta { name: Some(self.namespace.clone()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
+        match made.map_err(|error| outcome(&format!("create namespace {}", self.namespace), &error)) {
+            Ok(_) | Err(Error::InProgress(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 

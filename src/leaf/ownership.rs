@@ -69,7 +69,8 @@ pub fn whose(metadata: &ObjectMeta, host: &HostId) -> String {
 
 fn first_writer(metadata: &ObjectMeta) -> Option<&str> {
     let writers = metadata.managed_fields.as_ref()?;
-    writers.iter().filter(|entry| entry.subresource.is_none()).find_map(|entry| entry.manager.as_deref())
+    let first = writers.iter().filter(|entry| entry.subresource.is_none()).min_by_key(|entry| entry.time.clone());
+    first.and_then(|entry| entry.manager.as_deref())
 }
 
 #[cfg(test)]
@@ -115,8 +116,12 @@ mod tests {
         assert!(whose(&object(labels(&host(), hash())), &host()).contains("another volume"));
         let helm = BTreeMap::from([(MANAGED_BY.to_owned(), "Helm".to_owned())]);
         assert!(whose(&object(helm), &host()).contains("managed by Helm"));
-        let entry = ManagedFieldsEntry { manager: Some("kubectl-create".to_owned()), ..ManagedFieldsEntry::default() };
-        let by_hand = ObjectMeta { managed_fields: Some(vec![entry]), ..ObjectMeta::default() };
+        let writer = |manager: &str, time: &str| -> ManagedFieldsEntry {
+            serde_json::from_value(serde_json::json!({"manager": manager, "time": time})).unwrap()
+        };
+        let later = writer("kube-controller-manager", "2026-01-01T00:00:01Z");
+        let writers = vec![later, writer("kubectl-create", "2026-01-01T00:00:00Z")];
+        let by_hand = ObjectMeta { managed_fields: Some(writers), ..ObjectMeta::default() };
         assert!(whose(&by_hand, &host()).contains("kubectl-create"));
     }
 }

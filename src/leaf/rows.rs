@@ -73,7 +73,9 @@ impl Rows {
     }
 
     pub fn set_obstacle(&self, kind: Kind, obstacle: Option<String>) {
-        self.write(|table| table.obstacles[kind as usize] = obstacle);
+        if self.lock().obstacles[kind as usize] != obstacle {
+            self.write(|table| table.obstacles[kind as usize] = obstacle);
+        }
     }
 
     pub fn row(&self, hash: VolumeHash) -> Option<Row> {

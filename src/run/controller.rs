@@ -11,7 +11,7 @@ use kube::{
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Misuse, bounded, endpoint};
+use super::{Misuse, Signals, bounded, endpoint};
 use crate::{
     admin,
     args::Controller,
@@ -30,13 +30,14 @@ use crate::{
 const HOST: &str = "(host)";
 
 pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
+    let signals = Signals::new()?;
     let path = endpoint(&arguments.common)?;
     check_folder(arguments.members_dir.as_deref())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi controller starts");
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
     let stop = CancellationToken::new();
     let grace = arguments.common.shutdown_grace;
-    bounded(stop.clone(), grace, serve(arguments, socket, stop)).await?;
+    bounded(signals, stop.clone(), grace, serve(arguments, socket, stop)).await?;
     tracing::info!("stopped");
     Ok(())
 }

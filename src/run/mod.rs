@@ -5,7 +5,7 @@ mod controller;
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Common;
@@ -16,25 +16,38 @@ pub use controller::controller;
 #[error("{0}")]
 pub struct Misuse(pub String);
 
-/// Cancels the token at the first SIGTERM or SIGINT, and returns at the second.
-async fn signals(stop: CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    for first in [true, false] {
-        let name = tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        };
-        if first {
-            tracing::info!(signal = name, "stopping: requests under way may finish");
-            stop.cancel();
+/// The signals that ask for a stop. Made before anything else is begun: until then the default is to die at once.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
         }
     }
-    Ok(())
+
+    /// Cancels the token at the first signal, and returns at the second.
+    async fn stop(mut self, stop: CancellationToken) {
+        let signal = self.next().await;
+        tracing::info!(signal, "stopping: requests under way may finish");
+        stop.cancel();
+        self.next().await;
+    }
 }
 
 /// Runs a role until it ends by itself, the grace after a first signal is over, or a second signal comes.
-async fn bounded<F>(stop: CancellationToken, grace: Duration, work: F) -> anyhow::Result<()>
+async fn bounded<F>(signals: Signals, stop: CancellationToken, grace: Duration, work: F) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
 {
@@ -44,10 +57,7 @@ where
     };
     tokio::select! {
         ended = work => ended,
-        impatient = signals(stop.clone()) => {
-            impatient?;
-            anyhow::bail!("a second signal came: stopped at once")
-        }
+        () = signals.stop(stop.clone()) => anyhow::bail!("a second signal came: stopped at once"),
         () = too_long => anyhow::bail!("requests under way did not finish within {}", humantime::format_duration(grace)),
     }
 }

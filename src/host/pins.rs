@@ -35,15 +35,10 @@ impl Host {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Whether the name was ever a member's.
-    pub async fn knows_member(&self, name: &str) -> Result<bool> {
-        Ok(self.known_members().await?.iter().any(|known| known == name))
-    }
-
-    /// Every name that was ever a member's.
-    pub async fn known_members(&self) -> Result<Vec<String>> {
+    /// Every name that was ever a member's; none where there is no record at all.
+    pub async fn known_members(&self) -> Result<Option<Vec<String>>> {
         let map = self.read_pins().await?;
-        Ok(map.and_then(|map| map.data).unwrap_or_default().into_keys().collect())
+        Ok(map.map(|map| map.data.unwrap_or_default().into_keys().collect()))
     }
 
     /// Pins a name to a cluster at first sight; later, compares. Members that join at once write on one object.

@@ -9,6 +9,16 @@ use crate::{cluster, error::Result};
 /// The attribute under which a host volume keeps the UID of its leaf claim.
 pub const LEAF_UID: &str = "leafClaimUID";
 
+pub const LEAF_VOLUME: &str = "leafVolume";
+
+/// What the host's own record says of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenOut {
+    pub claim_uid: String,
+    /// The leaf volume's name.
+    pub volume: String,
+}
+
 impl Host {
     /// Whether the host has a volume of this name, or one that was given this handle: then the leaf is not ours to remove.
     pub async fn uses(&self, name: &str, handle: &str) -> Result<bool> {
@@ -21,10 +31,14 @@ impl Host {
         Ok(named.is_some())
     }
 
-    /// The leaf claim's UID that was given out with a handle.
-    pub async fn leaf_uid_of(&self, handle: &str) -> Result<Option<String>> {
+    /// The leaf that was given out with a handle.
+    pub async fn leaf_of(&self, handle: &str) -> Result<Option<GivenOut>> {
         let source = self.volume_with(handle).await?;
-        Ok(source.and_then(|source| source.volume_attributes?.remove(LEAF_UID)))
+        Ok(source.and_then(|source| {
+            let mut attributes = source.volume_attributes?;
+            let volume = attributes.remove(LEAF_VOLUME).unwrap_or_default();
+            Some(GivenOut { claim_uid: attributes.remove(LEAF_UID)?, volume })
+        }))
     }
 
     /// Reads all volumes: only for rare cases.

@@ -174,6 +174,8 @@ impl Cluster {
         let finalizer = format!("/metadata/finalizers/{}", row.finalizer.unwrap_or_default());
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": row.uid},
+            // Bound since it was last seen: its volume would be lost from sight.
+            {"op": "test", "path": "/spec/volumeName", "value": row.volume()},
             {"op": "test", "path": finalizer, "value": ownership::FINALIZER},
             {"op": "remove", "path": finalizer},
         ]);
@@ -194,7 +196,10 @@ impl Cluster {
                 Ok(())
             }
             // Somebody else changed the list of finalizers: the next look decides anew.
-            Err(Error::Refused(reason)) => Err(Error::InProgress(reason)),
+            Err(Error::Refused(reason)) => {
+                self.read_claim(&row.place).await?;
+                Err(Error::InProgress(reason))
+            }
             Err(error) => Err(error),
         }
     }

@@ -107,7 +107,7 @@ impl Entry {
         let claims = self.claims.iter().filter(|claim| wanted(&claim.place));
         let claim = claims.min_by_key(|claim| (claim.created, &claim.uid));
         let belongs = |volume: &&VolumeRow| match claim {
-            Some(claim) => claim.uid == volume.claim_uid,
+            Some(claim) => claim.uid == volume.claim_uid && claim.volume.as_ref() == Some(&volume.name),
             None => wanted(&volume.claim_place),
         };
         let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
@@ -216,6 +216,11 @@ impl ClaimRow {
         }
     }
 
+    /// The leaf volume it names.
+    pub fn volume(&self) -> Option<&str> {
+        self.volume.as_deref()
+    }
+
     pub fn observed(&self) -> ObservedClaim {
         ObservedClaim {
             uid: self.uid.to_string(),
@@ -250,6 +255,12 @@ impl VolumeRow {
             version: version(volume),
             round: 0,
         }
+    }
+}
+
+impl VolumeRow {
+    pub fn uid(&self) -> &str {
+        &self.uid
     }
 }
 

@@ -57,6 +57,13 @@ impl Cluster {
         }
     }
 
+    /// A quorum read, whatever labels it carries.
+    pub async fn read_volume(&self, name: &str) -> Result<Option<VolumeRow>> {
+        let answer = self.volumes().get(name).await;
+        let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
+        Ok(found.as_ref().map(VolumeRow::new))
+    }
+
     /// Believed only after this read: a watch also says "deleted" when somebody strips a label.
     pub async fn volume_is_gone(&self, name: &str, uid: Option<&str>) -> Result<bool> {
         let answer = self.volumes().get_metadata(name).await;

@@ -68,18 +68,24 @@ where
     let mut events = std::pin::pin!(events);
     let mut listed = false;
     while let Some(event) = events.next().await {
-        cluster.rows.set_obstacle(kind, event.as_ref().err().and_then(refusal));
         match event {
             Ok(Event::Init) if listed => return,
             Ok(Event::Init) => cluster.rows.begin(kind),
             Ok(Event::InitApply(object)) => take(Change::Put { object, listing: true }),
             Ok(Event::InitDone) => {
+                cluster.rows.set_obstacle(kind, None);
                 cluster.rows.complete(kind);
                 listed = true;
             }
             Ok(Event::Apply(object)) => take(Change::Put { object, listing: false }),
             Ok(Event::Delete(object)) => take(Change::Drop(object)),
             Err(error) => {
+                let refused = refusal(&error);
+                // A right that is missing now: a list will say whether it still is.
+                if listed && refused.is_some() {
+                    return;
+                }
+                cluster.rows.set_obstacle(kind, refused);
                 let error = with_causes(&error);
                 tracing::debug!(member = %cluster.member, kind = ?kind, error, "watch interrupted");
             }

@@ -43,17 +43,14 @@ impl Registry {
         if let Some(member) = self.all()?.get(name) {
             return Ok(Arc::clone(member));
         }
-        if self.host.knows_member(name).await? {
-            return Err(departed(name));
+        match self.host.known_members().await? {
+            Some(known) if known.iter().any(|known| known == name) => Err(departed(name)),
+            Some(_) => Err(Error::NotFound(format!("no member was ever called {name}"))),
+            None => {
+                let reason = "it has not joined, and the host has no record of its members".to_owned();
+                Err(Error::Unreachable { member: name.to_owned(), reason })
+            }
         }
-        Err(Error::NotFound(format!("no member was ever called {name}")))
-    }
-
-    /// Names that were members' once and are no more: what lives there is out of sight.
-    pub async fn departed(&self) -> Result<Vec<String>> {
-        let members = self.all()?;
-        let known = self.host.known_members().await?;
-        Ok(known.into_iter().filter(|name| !members.contains_key(name)).collect())
     }
 }
 

@@ -20,7 +20,10 @@ pub(super) async fn run(member: &Member, host: &Host, metrics: &Metrics) {
         tracing::info!(member = member.name, identity, "connected");
         metrics.member_up(&member.name, true);
         tokio::select! {
-            () = leaf::watch::keep(&link.leaf) => tracing::info!(member = member.name, "is listed anew"),
+            () = leaf::watch::keep(&link.leaf) => {
+                tracing::info!(member = member.name, "is listed anew");
+                tokio::time::sleep(BEFORE_LISTING).await;
+            }
             () = watch_over(link, &identity) => {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
             }
@@ -39,6 +42,7 @@ async fn prove(member: &Member, link: &Link, host: &Host) -> String {
             Ok(identity) => match host.pin(&member.name, &identity).await {
                 Ok(Pin::Held) => {
                     link.line.breaker.close();
+                    link.leaf.rows.unsync();
                     link.set(Trust::Proven);
                     return identity;
                 }
@@ -93,6 +97,8 @@ fn refusal(error: &kube::Error) -> String {
     }
 }
 
+/// A member that cuts every watch is not to be listed in circles.
+const BEFORE_LISTING: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 fn pauses() -> impl Iterator<Item = Duration> {

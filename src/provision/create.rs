@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     Provisioner, Volume,
     job::Job,
-    withdraw::{holds, in_use, may_hold},
+    withdraw::{holds, in_use, may_hold, misplaced},
 };
 use crate::{
     error::{Error, Result},
@@ -80,9 +80,12 @@ impl Provisioner {
         let name = match choice {
             Choice::Stay(name) | Choice::Leave(name) => name,
             Choice::New(name) => {
-                match (&spec.claim, owner) {
-                    (Some(claim), Some(owner)) => self.host.record_member(claim, owner, &spec.name, &name).await?,
-                    _ => all_listed(members.values().filter(|member| may_hold(member, spec, hash)))?,
+                if let (Some(claim), Some(owner)) = (&spec.claim, owner) {
+                    self.host.record_member(claim, owner, &spec.name, &name).await?;
+                } else {
+                    let known = self.host.known_members().await?.unwrap_or_default();
+                    let possible = members.values().filter(|member| may_hold(member, spec, hash));
+                    all_listed(possible.filter(|member| known.contains(&member.name)))?;
                 }
                 name
             }
@@ -119,11 +122,7 @@ impl Provisioner {
         if there.is_some_and(|claim| ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash)) {
             return Ok(place);
         }
-        Err(Error::InProgress(format!(
-            "member {}: claim {} carries the labels of this volume, whose place is {place}: remove it, or give the class its \
-             former parameters back",
-            leaf.member, seen.place
-        )))
+        Err(misplaced(leaf, &seen.place, &place))
     }
 
     async fn settle(&self, job: &Job<'_>) -> Result<Volume> {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::{Provisioner, wait};
 use crate::{
     error::{Error, Result},
+    host::volume::GivenOut,
     leaf::{
         Cluster, Rows, ownership,
         row::{ClaimRow, Row},
@@ -43,14 +44,38 @@ impl Provisioner {
         };
         let leaf = member.leaf()?;
         if let LeafName::Hashed(hash) = &id.leaf
-            && leaf.rows.row(*hash).is_none()
+            && leaf.rows.row(*hash).is_none_or(|row| row.claim.is_none() && row.volume.is_none())
         {
             leaf.list_leaf(*hash).await?;
         }
         match leaf.rows.find(&id) {
-            Some((hash, Row { claim: Some(claim), .. })) => self.remove(leaf, hash, &claim.place, deadline).await,
+            Some((hash, Row { claim: Some(claim), .. })) => {
+                self.check_against_copies(leaf, &id, hash, &claim).await?;
+                self.remove(leaf, hash, &claim.place, deadline).await
+            }
             found => self.delete_unseen(leaf, &id, found, deadline).await,
         }
+    }
+
+    /// Where several claims carry the labels of a volume, the oldest is the leaf; of another one, the host's record must
+    /// say so. A handle that names a copy may be forged.
+    async fn check_against_copies(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        hash: VolumeHash,
+        claim: &ClaimRow,
+    ) -> Result<()> {
+        let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
+        if oldest.is_none_or(|oldest| oldest.uid == claim.uid)
+            || self.host.leaf_of(&id.to_string()).await?.is_some_and(|given_out| *given_out.claim_uid == *claim.uid)
+        {
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "member {}: claim {} carries the labels of this volume and nothing proves that it is its leaf: delete it there",
+            leaf.member, claim.place
+        )))
     }
 
     /// The watches show no such claim; a read decides.
@@ -62,21 +87,25 @@ impl Provisioner {
         deadline: Instant,
     ) -> Result<()> {
         let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
-        let Some(place) = id.place().or_else(|| volume.as_ref().map(|(_, place, _)| place.clone())) else {
-            return Ok(());
+        let place = id.place().or_else(|| volume.as_ref().map(|(_, place, _)| place.clone()));
+        let claim = match &place {
+            Some(place) => leaf.read_claim(place).await?,
+            None => None,
         };
-        if let Some(claim) = leaf.read_claim(&place).await? {
+        let given_out = self.host.leaf_of(&id.to_string()).await?;
+        if let (Some(place), Some(claim)) = (&place, &claim) {
             if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
-                return self.remove(leaf, hash, &place, deadline).await;
+                return self.remove(leaf, hash, place, deadline).await;
             }
-            let given_out = self.host.leaf_uid_of(&id.to_string()).await?;
-            if given_out.is_some() && given_out == claim.metadata.uid {
-                return Err(stripped(leaf, &place));
+            if given_out.as_ref().is_some_and(|given_out| Some(&given_out.claim_uid) == claim.metadata.uid.as_ref()) {
+                return Err(stripped(leaf, place));
             }
         }
         match volume {
-            Some((hash, place, row)) => self.delete_volume_alone(leaf, id, hash, &place, &row, deadline).await,
-            None => Ok(()),
+            Some((hash, place, row)) => {
+                self.delete_volume_alone(leaf, given_out.as_ref(), hash, &place, &row, deadline).await
+            }
+            None => nothing_outlives(leaf, given_out.as_ref()).await,
         }
     }
 
@@ -85,14 +114,14 @@ impl Provisioner {
     async fn delete_volume_alone(
         &self,
         leaf: &Cluster,
-        id: &VolumeId,
+        given_out: Option<&GivenOut>,
         hash: VolumeHash,
         place: &LeafPlace,
         row: &Row,
         deadline: Instant,
     ) -> Result<()> {
         if let Some(volume) = row.observed_volume().filter(|volume| volume.retained)
-            && self.host.leaf_uid_of(&id.to_string()).await?.as_deref() != Some(volume.claim_uid.as_str())
+            && given_out.is_none_or(|given_out| given_out.claim_uid != volume.claim_uid)
         {
             return Err(Error::Refused(format!(
                 "member {}: leaf volume {} is retained, and nothing proves that it is this one: delete it there",
@@ -113,7 +142,7 @@ impl Provisioner {
         let mut seen = LastSeen::default();
         let mut before = None;
         loop {
-            let row = leaf.rows.row_at(hash, place);
+            let row = seen.only_mine(leaf.rows.row_at(hash, place));
             let step = decide(&row, seen.no_volume);
             seen.note(&row);
             // Acted, and nothing has changed: the news is still on its way.
@@ -134,7 +163,8 @@ impl Provisioner {
                 }
                 (Removal::ReleaseClaim, Some(claim)) => leaf.release_claim(claim, hash).await?,
                 (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
-                    let changed = |rows: &Rows| decide(&rows.row_at(hash, place), seen.no_volume) != step;
+                    let changed =
+                        |rows: &Rows| decide(&seen.only_mine(rows.row_at(hash, place)), seen.no_volume) != step;
                     if !wait(leaf, deadline, changed, async || late(leaf, place, &step)).await? {
                         look_again(leaf, hash, place, &row).await?;
                     }
@@ -148,18 +178,32 @@ impl Provisioner {
 }
 
 impl LastSeen {
+    /// What is seen first is what is removed: when it has gone, a copy may come into view.
     fn note(&mut self, row: &Row) {
-        if let Some(claim) = &row.claim {
+        if let (None, Some(claim)) = (&self.claim_uid, &row.claim) {
             self.claim_uid = Some(claim.uid.to_string());
         }
-        let labelled = row.observed_volume().map(|volume| (volume.name, Some(volume.uid)));
-        self.volume = labelled.or_else(|| self.volume.take());
+        if self.volume.is_none() {
+            self.volume = row.observed_volume().map(|volume| (volume.name, Some(volume.uid)));
+        }
+    }
+
+    fn only_mine(&self, mut row: Row) -> Row {
+        let other_claim = |uid: &str| self.claim_uid.as_deref().is_some_and(|mine| mine != uid);
+        row.claim.take_if(|claim| other_claim(&claim.uid));
+        let other_volume = |uid: &str| matches!(&self.volume, Some((_, Some(mine))) if mine != uid);
+        row.volume.take_if(|volume| other_claim(&volume.claim_uid) || other_volume(volume.uid()));
+        row
     }
 
     /// Makes the volume ours by sight, so that its end is seen.
     async fn label(&mut self, leaf: &Cluster, volume: &str, hash: VolumeHash, claim_uid: &str) -> Result<()> {
         match leaf.label_volume(volume, hash, claim_uid).await {
-            Err(Error::NotFound(_) | Error::Refused(_)) => {
+            Err(refused @ (Error::NotFound(_) | Error::Refused(_))) => {
+                let there = leaf.read_volume(volume).await?;
+                if there.is_some_and(|volume| *volume.claim_uid == *claim_uid) {
+                    return Err(refused.while_a_leaf_may_exist());
+                }
                 self.no_volume = true;
                 Ok(())
             }
@@ -180,6 +224,16 @@ impl LastSeen {
             None => Ok(ownership::volume_of(&found.metadata, &leaf.host) != Some(hash)),
         }
     }
+}
+
+/// The volume that was given out to the host may be out of the watches' sight: its labels or its claim were edited.
+async fn nothing_outlives(leaf: &Cluster, given_out: Option<&GivenOut>) -> Result<()> {
+    let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
+    let there = leaf.read_volume(&given_out.volume).await?;
+    if there.is_none_or(|volume| *volume.claim_uid != *given_out.claim_uid) {
+        return Ok(());
+    }
+    Err(Error::InProgress(format!("member {}: its leaf volume {} is still there", leaf.member, given_out.volume)))
 }
 
 fn decide(row: &Row, no_volume: bool) -> Removal {

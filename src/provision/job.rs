@@ -7,7 +7,10 @@ use tokio::time::Instant;
 use super::{Volume, wait};
 use crate::{
     error::{Error, Result},
-    host::{claim::HostClaim, volume::LEAF_UID},
+    host::{
+        claim::HostClaim,
+        volume::{LEAF_UID, LEAF_VOLUME},
+    },
     leaf::{
         Cluster, Rows,
         claim::{Made, Wanted},
@@ -202,7 +205,7 @@ impl Job<'_> {
         }
         let context = [
             (LEAF_UID, row.uid.to_string()),
-            ("leafVolume", leaf_volume.name.to_string()),
+            (LEAF_VOLUME, leaf_volume.name.to_string()),
             ("leafDriver", leaf_volume.driver.to_string()),
             ("leafVolumeHandle", leaf_volume.handle.to_string()),
         ];

@@ -5,8 +5,9 @@ use tokio::time::Instant;
 use super::Provisioner;
 use crate::{
     error::{Error, Result},
+    leaf::Cluster,
     member::{Member, registry},
-    volume::{Claim, VolumeHash, VolumeSpec},
+    volume::{Claim, VolumeHash, VolumeSpec, spec::LeafPlace},
 };
 
 impl Provisioner {
@@ -31,11 +32,13 @@ impl Provisioner {
         if self.host.has_volume(&spec.name).await? {
             return Ok(false);
         }
-        let departed = self.members.departed().await?;
-        let mut unseen = departed.into_iter().find(|name| allows(spec, name)).map(|name| registry::departed(&name));
+        // Nothing is made in a member before its name is on record.
+        let known = self.host.known_members().await?.unwrap_or_default();
         let members = self.members.all()?;
+        let departed = known.iter().find(|name| !members.contains_key(*name) && allows(spec, name));
+        let mut unseen = departed.map(|name| registry::departed(name));
         let (holders, others): (Vec<_>, Vec<_>) = members.values().partition(|member| holds(member, hash));
-        let others = others.into_iter().filter(|member| may_hold(member, spec, hash));
+        let others = others.into_iter().filter(|member| known.contains(&member.name) && may_hold(member, spec, hash));
         for member in holders.into_iter().chain(others) {
             match self.clear(member, spec, hash, deadline).await {
                 Ok(true) => {}
@@ -55,14 +58,20 @@ impl Provisioner {
         deadline: Instant,
     ) -> Result<bool> {
         let leaf = member.leaf()?;
-        let seen = leaf.rows.row(hash).and_then(|row| row.claim);
-        let had_volume = seen.as_ref().is_some_and(|claim| claim.had_volume);
-        let place = match seen {
-            Some(claim) => claim.place,
-            None => {
-                spec.place(&member.name, &leaf.host, &self.leaf_namespace).map_err(Error::while_a_leaf_may_exist)?
-            }
-        };
+        let place =
+            spec.place(&member.name, &leaf.host, &self.leaf_namespace).map_err(Error::while_a_leaf_may_exist)?;
+        let row = leaf.rows.row_at(hash, &place);
+        let elsewhere = leaf.rows.row(hash).and_then(|row| row.claim).filter(|_| row.claim.is_none());
+        if let Some(claim) = elsewhere {
+            return Err(misplaced(leaf, &claim.place, &place));
+        }
+        let had_volume = row.claim.as_ref().is_some_and(|claim| claim.had_volume);
+        if let (None, Some(volume)) = (&row.claim, row.observed_volume().filter(|volume| volume.retained)) {
+            return Err(Error::InProgress(format!(
+                "member {}: leaf volume {} is retained: delete it there when its data is no longer wanted",
+                member.name, volume.name
+            )));
+        }
         let id = spec.id(&member.name, &leaf.host, &place).to_string();
         if had_volume || self.host.uses(&spec.name, &id).await? {
             return Ok(false);
@@ -96,4 +105,13 @@ pub(super) fn allows(spec: &VolumeSpec, member: &str) -> bool {
     let anywhere = spec.preferred.is_empty() && spec.requisite.is_empty();
     let class_allows = spec.parameters.member.as_ref().is_none_or(|only| *only == member);
     class_allows && (anywhere || named(&spec.preferred) || named(&spec.requisite))
+}
+
+/// A claim with a volume's labels at another place than the class says is for a person to judge: it may be a copy.
+pub(super) fn misplaced(leaf: &Cluster, seen: &LeafPlace, place: &LeafPlace) -> Error {
+    Error::InProgress(format!(
+        "member {}: claim {seen} carries the labels of this volume, whose place is {place}: remove it, or give the class its \
+         former parameters back",
+        leaf.member
+    ))
 }

@@ -196,3 +196,21 @@ async fn waiting_ends_with_the_change_or_the_deadline() {
     });
     assert!(came);
 }
+
+#[test]
+fn copy_of_a_leaf_volume_is_not_the_one_its_claim_names() {
+    let bound_to_the_leaf = |name: &str, made: &str| -> PersistentVolume {
+        let mut volume = volume();
+        volume.metadata.name = Some(name.to_owned());
+        volume.metadata.uid = Some(name.to_owned());
+        volume.metadata.creation_timestamp = from_value(json!(made)).unwrap();
+        volume.spec.as_mut().unwrap().claim_ref.as_mut().unwrap().uid = Some(CLAIM_UID.to_owned());
+        volume
+    };
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&bound_to_the_leaf("backup", "2026-01-01T00:00:00Z"));
+    assert!(rows.row(hash()).unwrap().volume.is_none(), "alone, it is still a copy");
+    rows.put_volume(&bound_to_the_leaf("pv-1", "2026-01-02T00:00:00Z"));
+    assert_eq!(rows.row(hash()).unwrap().volume.unwrap().name.as_ref(), "pv-1");
+}

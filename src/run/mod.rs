@@ -1,6 +1,7 @@
 //! Puts a role together: clients, registry, services, and the order in which they stop.
 
 mod controller;
+pub mod driver;
 
 use std::{path::PathBuf, time::Duration};
 

@@ -54,6 +54,9 @@ impl Runner {
             }
             Reading::Events(until) => {
                 let answer = self.send(step).await?;
+                if !answer.status().is_success() {
+                    return whole(answer).await;
+                }
                 let head = head(&answer);
                 let events = Events::new(answer).read(until).await?;
                 Ok(json!({"head": head, "events": events}))
@@ -76,7 +79,8 @@ impl Runner {
     }
 
     async fn send(&self, step: &Step) -> Result<Response<Body>> {
-        let path = self.filled(&step.path).replace(' ', "%20");
+        // The others that a path here contains may stand in it as they are.
+        let path = self.filled(&step.path).replace(' ', "%20").replace('>', "%3E");
         let mut request = Request::builder().method(step.method).uri(path).header("User-Agent", "differential/1");
         request = request.header("Accept", step.accept.unwrap_or("application/json"));
         if let Some(content_type) = step.content_type {

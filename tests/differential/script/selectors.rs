@@ -30,7 +30,7 @@ pub fn steps(script: &mut Script) {
         "color=red,size!=1",
         "example.com/owner=a",
         "size>1",
-        "size<2",
+        "size%3C2",
         "color=red,color=blue",
         "",
         "color in ()",

@@ -55,12 +55,12 @@ fn begins(script: &mut Script, maps: &str) {
     script.get(&format!("{maps}?watch=true&sendInitialEvents=true&allowWatchBookmarks=true"));
     script.watch(&format!("{maps}?{initial}&allowWatchBookmarks=false"), "three");
     script.get(&format!("{maps}?sendInitialEvents=true"));
-    script.watch(&format!("{maps}?watch=true&resourceVersion=1"), "ERROR");
+    script.watch(&format!("{maps}?watch=true&resourceVersion=1"), "last");
     script.watch(&format!("{maps}?watch=true&resourceVersion=nonsense"), "ERROR");
     script.watch(&format!("{maps}?watch=true&resourceVersion=<last>&timeoutSeconds=1"), "nothing");
     script.watch(&format!("{maps}?watch=true&timeoutSeconds=1"), "nothing");
     script.watch(&format!("{maps}?watch=true&timeoutSeconds=x"), "nothing");
-    script.watch(&format!("{maps}?watch=nonsense&labelSelector=none"), "nothing");
+    script.watch(&format!("{maps}?watch=nonsense&labelSelector=none&timeoutSeconds=1"), "nothing");
     script.watch(&format!("{maps}/three?watch=true"), "nothing");
     script.watch("/api/v1/watch/namespaces/watch/configmaps?resourceVersion=<second>", "last");
     script.watch("/api/v1/watch/namespaces/watch/configmaps/three", "three");

@@ -1,0 +1,239 @@
+//! Why a request was refused, in the words and the form of an API server.
+
+use serde_json::{Value, json};
+
+use super::call::Call;
+
+pub const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub reason: String,
+    pub message: String,
+    pub field: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: u16,
+    pub reason: &'static str,
+    pub message: String,
+    pub details: Option<Value>,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+fn details(resource: &str, name: &str) -> Value {
+    let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let fields = [("name", name), ("group", group), ("kind", plural)];
+    fields
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(field, value)| (field.to_owned(), json!(value)))
+        .collect()
+}
+
+fn listed(causes: &[Cause]) -> Value {
+    let cause = |cause: &Cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field});
+    causes.iter().map(cause).collect()
+}
+
+impl Refusal {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None }
+    }
+
+    /// Some refusals carry details that say nothing.
+    fn plainly(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { details: Some(json!({})), ..Self::new(code, reason, message) }
+    }
+
+    fn about(mut self, resource: &str, name: &str) -> Self {
+        self.details = Some(details(resource, name));
+        self
+    }
+
+    pub fn injected(code: u16, reason: &'static str) -> Self {
+        Self::new(code, reason, "as a fault wants it")
+    }
+
+    pub fn not_found(resource: &str, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{resource} \"{name}\" not found")).about(resource, name)
+    }
+
+    pub fn no_such_path() -> Self {
+        Self::plainly(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    pub fn already_exists(resource: &str, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{resource} \"{name}\" already exists")).about(resource, name)
+    }
+
+    pub fn conflict(resource: &str, name: &str, problem: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {problem}");
+        Self::new(409, "Conflict", message).about(resource, name)
+    }
+
+    pub fn forbidden(resource: &str, name: &str, problem: &str) -> Self {
+        Self::new(403, "Forbidden", format!("{resource} \"{name}\" is forbidden: {problem}")).about(resource, name)
+    }
+
+    pub fn namespace_terminating(resource: &str, name: &str, namespace: &str) -> Self {
+        let problem = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut refusal = Self::forbidden(resource, name, &problem);
+        if let Some(details) = &mut refusal.details {
+            let message = format!("namespace {namespace} is being terminated");
+            details["causes"] =
+                json!([{"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]);
+        }
+        refusal
+    }
+
+    /// `kind` with its group, such as `Deployment.apps`.
+    pub fn invalid(kind: &str, name: &str, causes: &[Cause]) -> Self {
+        let said: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let said = if said.len() == 1 { said.concat() } else { format!("[{}]", said.join(", ")) };
+        let mut refusal = Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {said}")).about(kind, name);
+        if let Some(details) = &mut refusal.details {
+            details["causes"] = listed(causes);
+        }
+        refusal
+    }
+
+    pub fn version_missing(call: &Call) -> Self {
+        let cause = Cause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: "Invalid value: 0: must be specified for an update".to_owned(),
+            field: "metadata.resourceVersion".to_owned(),
+        };
+        Self::invalid(&call.kind.qualified(), &call.name, &[cause])
+    }
+
+    pub fn finalizers_added(call: &Call, added: &[String]) -> Self {
+        let list = added.iter().map(|one| format!("\"{one}\"")).collect::<Vec<_>>().join(", ");
+        let cause = Cause {
+            reason: "FieldValueForbidden".to_owned(),
+            message: format!(
+                "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{list}}}"
+            ),
+            field: "metadata.finalizers".to_owned(),
+        };
+        Self::invalid(&call.kind.qualified(), &call.name, &[cause])
+    }
+
+    pub fn wrong_kind(call: &Call, object: &Value) -> Self {
+        let given = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        Self::bad_request(&format!(
+            "{} in version \"{}\" cannot be handled as a {}: expected {} {}",
+            given("kind"),
+            given("apiVersion"),
+            call.kind.kind,
+            call.api_version(),
+            call.kind.kind
+        ))
+    }
+
+    pub fn bad_request(problem: &str) -> Self {
+        Self::new(400, "BadRequest", problem)
+    }
+
+    pub fn expired(problem: &str) -> Self {
+        Self::new(410, "Expired", problem)
+    }
+
+    pub fn too_large_version(wanted: u64, current: u64) -> Self {
+        let mut refusal =
+            Self::new(504, "Timeout", format!("Too large resource version: {wanted}, current: {current}"));
+        let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        refusal.details = Some(json!({"causes": [cause], "retryAfterSeconds": 1}));
+        refusal
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self::plainly(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    }
+
+    pub fn not_acceptable(available: &str) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+        Self::plainly(406, "NotAcceptable", message)
+    }
+
+    /// Of a body that holds an object.
+    pub fn unknown_format(accepted: &str) -> Self {
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// Of a patch.
+    pub fn unsupported_media_type() -> Self {
+        Self::plainly(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    }
+
+    /// What can be read but not be done, where the API does not say why.
+    pub fn not_processable() -> Self {
+        Self::plainly(422, "Invalid", "the server rejected our request due to an error in our request")
+    }
+
+    /// What clients are told of errors that the API has no word for.
+    pub fn unforeseen(problem: &str) -> Self {
+        Self::new(500, "", problem)
+    }
+
+    /// Of server-side apply: fields that other managers own.
+    pub fn apply_conflict(message: &str, causes: &[Cause]) -> Self {
+        let mut refusal = Self::new(409, "Conflict", message);
+        refusal.details = Some(json!({"causes": listed(causes)}));
+        refusal
+    }
+
+    pub fn to_status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
+        if let Some(details) = &self.details {
+            status["details"] = details.clone();
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_read_as_those_of_an_api_server() {
+        assert_eq!(
+            Refusal::not_found("storageclasses.storage.k8s.io", "fast").to_status(),
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound",
+                "message": "storageclasses.storage.k8s.io \"fast\" not found", "code": 404,
+                "details": {"name": "fast", "group": "storage.k8s.io", "kind": "storageclasses"},
+            })
+        );
+        let cause = |field: &str| Cause {
+            reason: "FieldValueRequired".to_owned(),
+            message: "Required value".to_owned(),
+            field: field.to_owned(),
+        };
+        let refusal = Refusal::invalid("Deployment.apps", "web", &[cause("spec.a"), cause("spec.b")]);
+        let expected = "Deployment.apps \"web\" is invalid: [spec.a: Required value, spec.b: Required value]";
+        assert_eq!(refusal.message, expected);
+        assert_eq!(refusal.to_status()["details"]["causes"][1]["field"], json!("spec.b"));
+        let status = Refusal::unforeseen("x").to_status();
+        assert!(status.get("reason").is_none() && status.get("details").is_none(), "{status}");
+    }
+}

@@ -21,7 +21,7 @@ pub fn follow(store: &mut Store, resource: &str, definition: &Arc<Value>) {
         store.drop_kind(&name);
         return;
     }
-    if serve(store, definition) && definition.pointer("/status/acceptedNames").is_none() {
+    if serve(store, definition) && text(definition, "/status/acceptedNames/kind").is_empty() {
         let mut established = Value::clone(definition);
         established["status"] = status(definition);
         store.put(RESOURCE, established);

@@ -129,16 +129,54 @@ impl Refusal {
         Self::invalid(&call.kind.qualified(), &call.name, &[cause])
     }
 
+    /// A body that is no object of its kind.
+    pub fn undecodable(call: &Call, problem: &str) -> Self {
+        let kind = &call.kind.kind;
+        Self::bad_request(&format!(
+            "{kind} in version \"{}\" cannot be handled as a {kind}: {problem}",
+            call.version
+        ))
+    }
+
     pub fn wrong_kind(call: &Call, object: &Value) -> Self {
         let given = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-        Self::bad_request(&format!(
-            "{} in version \"{}\" cannot be handled as a {}: expected {} {}",
-            given("kind"),
-            given("apiVersion"),
-            call.kind.kind,
-            call.api_version(),
-            call.kind.kind
-        ))
+        let (kind, version, wanted) = (given("kind"), given("apiVersion"), &call.kind.kind);
+        let problem = if super::resources::builtin().any(|known| known.kind == kind && known.api_version() == version) {
+            format!("converting ({version}.{kind}) to ({}.{wanted}): unknown conversion", call.kind.internal_group())
+        } else {
+            format!("no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\"")
+        };
+        Self::bad_request(&format!("{kind} in version \"{version}\" cannot be handled as a {wanted}: {problem}"))
+    }
+
+    /// A custom object is judged as the kind it says it is of.
+    pub fn wrong_custom_kind(call: &Call, object: &Value) -> Self {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let cause = Cause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: format!("Invalid value: \"{kind}\": must be {}", call.kind.kind),
+            field: "kind".to_owned(),
+        };
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        Self::invalid(&format!("{kind}.{}", call.kind.group), name, &[cause])
+    }
+
+    /// What a patch leads to is no object of its kind.
+    pub fn unreadable_patch(object: &str, problem: &str) -> Self {
+        let cause = Cause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: format!("Invalid value: {}: {problem}", json!(object)),
+            field: "patch".to_owned(),
+        };
+        Self::invalid("", "", &[cause])
+    }
+
+    pub fn other_name(given: &str, wanted: &str) -> Self {
+        Self::bad_request(&format!("the name of the object ({given}) does not match the name on the URL ({wanted})"))
+    }
+
+    pub fn other_namespace() -> Self {
+        Self::bad_request("the namespace of the provided object does not match the namespace sent on the request")
     }
 
     pub fn bad_request(problem: &str) -> Self {

@@ -24,6 +24,7 @@ use super::{
     remove::Removed,
     table,
     watch::Watching,
+    write::Written,
 };
 
 /// The connection broke: there is no answer, whether or not something was applied.
@@ -139,12 +140,9 @@ fn carry_out(
             Ok(json_answer(200, &shown))
         }
         Verb::Watch => Ok(stream_of(Watching::begin(cluster, call, &store, fault.clone())?)),
-        Verb::Create => object(201, &cluster.create_by(&call, &mut store)?.object),
-        Verb::Update => object(200, &Cluster::update_by(&call, &mut store)?.object),
-        Verb::Patch => {
-            let written = cluster.patch_by(&call, &mut store)?;
-            object(if written.new { 201 } else { 200 }, &written.object)
-        }
+        Verb::Create => Ok(warned(cluster, &call, &cluster.create_by(&call, &mut store)?)),
+        Verb::Update => Ok(warned(cluster, &call, &cluster.update_by(&call, &mut store)?)),
+        Verb::Patch => Ok(warned(cluster, &call, &cluster.patch_by(&call, &mut store)?)),
         Verb::Delete => Ok(json_answer(200, &removal(cluster, &call, &cluster.delete_by(&call, &mut store)?))),
         Verb::DeleteCollection => {
             let objects = cluster.delete_all_by(&call, &mut store)?;
@@ -152,6 +150,17 @@ fn carry_out(
             Ok(json_answer(200, &as_list(&call, &page)))
         }
     }
+}
+
+/// What was written, with what the client should know about it.
+fn warned(cluster: &Cluster, call: &Call, written: &Written) -> Response<Reply> {
+    let mut answer = json_answer(if written.new { 201 } else { 200 }, &present(cluster, call, &written.object));
+    for warning in &written.warnings {
+        if let Ok(value) = format!("299 - {}", json!(warning)).parse() {
+            answer.headers_mut().append(http::header::WARNING, value);
+        }
+    }
+    answer
 }
 
 /// Kinds of which the API returns the object itself when it is gone at once; of the others, a word.

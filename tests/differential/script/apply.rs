@@ -60,7 +60,6 @@ pub fn steps(script: &mut Script) {
 fn workloads(script: &mut Script) {
     let claims = core("persistentvolumeclaims", "apply");
     script.patch(APPLY, &format!("{claims}/data?fieldManager=alice"), claim("data", "fast", "1Gi"));
-    script.patch(APPLY, &format!("{claims}/data?fieldManager=alice"), claim("data", "fast", "1Gi"));
     let web = "/apis/apps/v1/namespaces/apply/deployments/web?fieldManager=alice";
     script.patch(APPLY, web, deployment("web"));
     script.patch(APPLY, web, deployment("web"));

@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn groups_and_versions_lead_to_kinds() {
         let groups = answer("/apis", "");
-        let last = groups["groups"].as_array().unwrap().last().unwrap();
-        assert_eq!((&last["name"], &last["versions"][1]["version"]), (&json!("example.org"), &json!("v1beta1")));
+        let custom = groups["groups"].as_array().unwrap().last().unwrap();
+        assert_eq!((&custom["name"], &custom["versions"][1]["version"]), (&json!("example.org"), &json!("v1beta1")));
         let list = answer("/apis/apps/v1", "");
         let names: Vec<&str> =
             list["resources"].as_array().unwrap().iter().map(|line| line["name"].as_str().unwrap()).collect();

@@ -36,7 +36,7 @@ pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi controller starts");
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
     let stop = CancellationToken::new();
-    let grace = arguments.common.shutdown_grace;
+    let grace = arguments.common.process.shutdown_grace;
     bounded(signals, stop.clone(), grace, serve(arguments, socket, stop)).await?;
     tracing::info!("stopped");
     Ok(())
@@ -47,7 +47,7 @@ async fn serve(arguments: Controller, socket: Socket, stop: CancellationToken) -
     let ready = watch::Sender::new(false);
     let last = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    if let Some(address) = arguments.common.admin_address {
+    if let Some(address) = arguments.common.process.admin_address {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|error| Misuse(format!("--admin-address {address} cannot be served: {error}")))?;

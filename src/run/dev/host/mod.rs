@@ -1,0 +1,6 @@
+mod answer;
+mod fit;
+mod scheduler;
+mod topology;
+mod volume;
+mod workloads;

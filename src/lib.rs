@@ -32,5 +32,6 @@ pub mod member;
 pub mod metrics;
 pub mod provision;
 pub mod run;
+pub mod simulate;
 pub mod telemetry;
 pub mod volume;

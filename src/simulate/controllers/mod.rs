@@ -1,0 +1,1 @@
+//! What kube-controller-manager does in every cluster.

@@ -1,0 +1,133 @@
+//! GET of one object, and lists: whole, in pages, and as they were.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{
+    call::Call,
+    refusal::Refusal,
+    store::{Key, Store, Table, text, version_of},
+};
+
+/// Objects of one answer and what its head says.
+#[derive(Debug)]
+pub struct Page {
+    pub objects: Vec<Arc<Value>>,
+    pub revision: u64,
+    pub next: Option<String>,
+    pub remaining: Option<usize>,
+}
+
+/// `back` revisions ago, where a fault asks for it.
+pub fn get(call: &Call, store: &Store, back: u64) -> Result<Arc<Value>, Refusal> {
+    let missing = || Refusal::not_found(&call.resource, &call.name);
+    let table = store.table(&call.resource).ok_or_else(missing)?;
+    let key: Key = (call.namespace.clone(), call.name.clone());
+    if back > 0 {
+        let then = table.at(store.revision.saturating_sub(back).max(table.forgotten));
+        return then.and_then(|mut objects| objects.remove(&key)).ok_or_else(missing);
+    }
+    table.get(&key).cloned().ok_or_else(missing)
+}
+
+pub fn list(call: &Call, store: &Store, back: u64) -> Result<Page, Refusal> {
+    let table = store.table(&call.resource).ok_or_else(Refusal::no_such_path)?;
+    let limit = usize::try_from(call.query.number("limit").unwrap_or(0)).unwrap_or(usize::MAX);
+    let token = call.query.get("continue");
+    let (revision, after) = if token.is_empty() { (asked_revision(call, store)?, None) } else { resume(token)? };
+    if back > 0 {
+        let revision = store.revision.saturating_sub(back).max(table.forgotten);
+        return Ok(page(call, &known(table, revision)?, revision, limit, None));
+    }
+    if revision == store.revision {
+        return Ok(page(call, table.objects(), revision, limit, after));
+    }
+    Ok(page(call, &known(table, revision)?, revision, limit, after))
+}
+
+fn known(table: &Table, revision: u64) -> Result<BTreeMap<Key, Arc<Value>>, Refusal> {
+    table.at(revision).ok_or_else(|| {
+        Refusal::expired("The provided continue parameter is too old to display a consistent list result.")
+    })
+}
+
+/// Only an exact match reads the past: everything else may be, and is, answered by what is newest.
+fn asked_revision(call: &Call, store: &Store) -> Result<u64, Refusal> {
+    let wanted = call.query.get("resourceVersion");
+    let number: u64 = match wanted {
+        "" => 0,
+        text => text.parse().map_err(|_| Refusal::bad_request(&format!("invalid resource version \"{text}\"")))?,
+    };
+    if number > store.revision {
+        return Err(Refusal::too_large_version(number, store.revision));
+    }
+    Ok(if call.query.get("resourceVersionMatch") == "Exact" { number } else { store.revision })
+}
+
+fn page(call: &Call, objects: &BTreeMap<Key, Arc<Value>>, revision: u64, limit: usize, after: Option<Key>) -> Page {
+    let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+    let wanted = objects.range((from, std::ops::Bound::Unbounded)).filter(|(key, object)| {
+        (call.namespace.is_empty() || key.0 == call.namespace) && call.selector.matches(object)
+    });
+    let mut found: Vec<_> = wanted.map(|(key, object)| (key, Arc::clone(object))).collect();
+    let (mut next, mut remaining) = (None, None);
+    if limit > 0 && found.len() > limit {
+        remaining = call.selector.is_empty().then(|| found.len() - limit);
+        found.truncate(limit);
+        next = found.last().map(|(key, _)| token(revision, key));
+    }
+    Page { objects: found.into_iter().map(|(_, object)| object).collect(), revision, next, remaining }
+}
+
+/// Opaque to clients; hexadecimal, so that it needs no escaping.
+fn token(revision: u64, key: &Key) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
+    let text = json!([revision, key.0, key.1]).to_string();
+    text.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn resume(token: &str) -> Result<(u64, Option<Key>), Refusal> {
+    let wrong = || Refusal::bad_request("continue key is not valid: illegal base64 data");
+    let digits: Vec<char> = token.chars().collect();
+    let bytes: Option<Vec<u8>> =
+        digits.chunks(2).map(|pair| u8::from_str_radix(&pair.iter().collect::<String>(), 16).ok()).collect();
+    let (revision, namespace, name) = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(wrong)?;
+    Ok((revision, Some((namespace, name))))
+}
+
+/// A list as clients read it. Objects of built-in kinds do not repeat their kind in it.
+pub fn as_list(call: &Call, page: &Page) -> Value {
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if let Some(next) = &page.next {
+        metadata["continue"] = json!(next);
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = json!(remaining);
+    }
+    let items: Vec<Value> = page.objects.iter().map(|object| item(call, object)).collect();
+    json!({"kind": call.kind.list_kind, "apiVersion": call.api_version(), "metadata": metadata, "items": items})
+}
+
+fn item(call: &Call, object: &Value) -> Value {
+    let mut item = object.clone();
+    if !call.kind.custom
+        && let Some(fields) = item.as_object_mut()
+    {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    item
+}
+
+/// Refuses a write that was decided on an older version.
+pub fn check_version(call: &Call, live: &Value, wanted: &str) -> Result<(), Refusal> {
+    if wanted.is_empty() || wanted == text(live, "/metadata/resourceVersion") {
+        return Ok(());
+    }
+    if wanted.parse::<u64>().is_err() {
+        return Err(Refusal::bad_request(&format!("invalid resource version \"{wanted}\"")));
+    }
+    debug_assert!(version_of(live) > 0, "stored objects have a version");
+    Err(Refusal::conflict(&call.resource, &call.name, super::refusal::MODIFIED))
+}

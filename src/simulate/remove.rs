@@ -1,0 +1,154 @@
+//! DELETE: preconditions, finalizers, grace, and what the answer says.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    Cluster,
+    call::Call,
+    quota,
+    read::list,
+    refusal::Refusal,
+    store::{Store, text},
+    write::{is_held, is_terminating},
+};
+
+/// What a deletion is bound to, from body and query.
+#[derive(Debug, Default)]
+pub struct Options {
+    uid: Option<String>,
+    version: Option<String>,
+    grace: Option<i64>,
+    propagation: String,
+    dry: bool,
+}
+
+impl Options {
+    fn of(call: &Call) -> Result<Self, Refusal> {
+        let body = if call.body.is_empty() { Value::Null } else { call.object()? };
+        let given = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let grace = body.get("gracePeriodSeconds").and_then(Value::as_i64);
+        let dry_body = body.pointer("/dryRun/0").and_then(Value::as_str) == Some("All");
+        Ok(Self {
+            uid: given("/preconditions/uid"),
+            version: given("/preconditions/resourceVersion"),
+            grace: grace.or_else(|| call.query.get("gracePeriodSeconds").parse().ok()),
+            propagation: given("/propagationPolicy").unwrap_or_else(|| call.query.get("propagationPolicy").to_owned()),
+            dry: dry_body || call.dry(),
+        })
+    }
+
+    /// At once, as a kubelet does when a pod has ended.
+    pub fn at_once() -> Self {
+        Self { grace: Some(0), ..Self::default() }
+    }
+}
+
+/// What is left of an object after a deletion.
+#[derive(Debug)]
+pub enum Removed {
+    /// It waits for finalizers, or for its pod to end.
+    Terminating(Arc<Value>),
+    Gone(Arc<Value>),
+}
+
+impl Cluster {
+    pub(super) fn delete_by(&self, call: &Call, store: &mut Store) -> Result<Removed, Refusal> {
+        self.end(store, &call.resource, &call.namespace, &call.name, &Options::of(call)?)
+    }
+
+    pub(super) fn delete_all_by(&self, call: &Call, store: &mut Store) -> Result<Vec<Arc<Value>>, Refusal> {
+        let options = Options::of(call)?;
+        let page = list(call, store, 0)?;
+        for object in &page.objects {
+            let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+            self.end(store, &call.resource, namespace, name, &options)?;
+        }
+        Ok(page.objects)
+    }
+
+    pub(super) fn end(
+        &self,
+        store: &mut Store,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        options: &Options,
+    ) -> Result<Removed, Refusal> {
+        let live = store.get(resource, namespace, name).ok_or_else(|| Refusal::not_found(resource, name))?;
+        check(resource, name, &live, options)?;
+        let mut object = Value::clone(&live);
+        let begun = is_terminating(&live);
+        self.mark(resource, &mut object, options);
+        if options.dry {
+            return Ok(Removed::Gone(live));
+        }
+        if !is_held(resource, &object) {
+            let gone = store.remove(resource, if begun { object } else { Value::clone(&live) });
+            quota::count(store, namespace);
+            super::custom::follow(store, resource, &gone);
+            return Ok(Removed::Gone(gone));
+        }
+        Ok(Removed::Terminating(if object == *live { live } else { store.put(resource, object) }))
+    }
+
+    fn mark(&self, resource: &str, object: &mut Value, options: &Options) {
+        let begun = is_terminating(object);
+        let grace = grace(resource, object, options);
+        let before = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+        if begun && before.is_some_and(|before| before <= grace) {
+            return;
+        }
+        let wait = std::time::Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        object["metadata"]["deletionTimestamp"] = json!(self.0.clock.stamp_in(wait));
+        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        if begun {
+            return;
+        }
+        if let Some(generation) = object.pointer("/metadata/generation").and_then(Value::as_i64) {
+            object["metadata"]["generation"] = json!(generation + 1);
+        }
+        match options.propagation.as_str() {
+            "Orphan" => add_finalizer(object, "orphan"),
+            "Foreground" => add_finalizer(object, "foregroundDeletion"),
+            _ => {}
+        }
+        if resource == "namespaces" {
+            object["status"]["phase"] = json!("Terminating");
+        }
+    }
+}
+
+fn add_finalizer(object: &mut Value, name: &str) {
+    match object["metadata"].get_mut("finalizers").and_then(Value::as_array_mut) {
+        Some(list) => list.push(json!(name)),
+        None => object["metadata"]["finalizers"] = json!([name]),
+    }
+}
+
+/// Only pods that run somewhere are given time.
+fn grace(resource: &str, object: &Value, options: &Options) -> i64 {
+    let ended = ["Succeeded", "Failed"].contains(&text(object, "/status/phase"));
+    if resource != "pods" || text(object, "/spec/nodeName").is_empty() || ended {
+        return 0;
+    }
+    let own = object.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
+    options.grace.or(own).unwrap_or(30).max(0)
+}
+
+fn check(resource: &str, name: &str, live: &Value, options: &Options) -> Result<(), Refusal> {
+    let uid = text(live, "/metadata/uid");
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        let problem = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+        return Err(Refusal::conflict(resource, name, &problem));
+    }
+    let version = text(live, "/metadata/resourceVersion");
+    if let Some(wanted) = options.version.as_deref().filter(|wanted| *wanted != version) {
+        let problem = format!(
+            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
+        );
+        return Err(Refusal::conflict(resource, name, &problem));
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Label and field selectors, as query parameters spell them.
+
+use serde_json::Value;
+
+use super::refusal::Refusal;
+
+/// What a list or a watch is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct Selector {
+    labels: Vec<Term>,
+    fields: Vec<Field>,
+}
+
+#[derive(Clone, Debug)]
+struct Term {
+    key: String,
+    rule: Rule,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Exists,
+    Absent,
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Greater(i64),
+    Less(i64),
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    path: String,
+    value: String,
+    equal: bool,
+}
+
+impl Selector {
+    pub fn parse(labels: &str, fields: &str, resource: &str) -> Result<Self, Refusal> {
+        let labels = split(labels).map(|part| term(part, labels)).collect::<Result<_, _>>()?;
+        let fields = split(fields).map(|part| field(part, resource)).collect::<Result<_, _>>()?;
+        Ok(Self { labels, fields })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    pub fn matches(&self, object: &Value) -> bool {
+        let labels = object.pointer("/metadata/labels");
+        let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+        self.labels.iter().all(|term| term.rule.holds(label(&term.key)))
+            && self.fields.iter().all(|field| (value_at(object, &field.path) == field.value) == field.equal)
+    }
+
+    /// The one name that a field selector asks for: an object of its own, to a watch or a list.
+    pub fn name(&self) -> Option<&str> {
+        let named = |field: &&Field| field.equal && field.path == "metadata.name";
+        self.fields.iter().find(named).map(|field| field.value.as_str())
+    }
+}
+
+impl Rule {
+    fn holds(&self, value: Option<&str>) -> bool {
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match self {
+            Self::Exists => value.is_some(),
+            Self::Absent => value.is_none(),
+            Self::In(values) => value.is_some_and(|value| values.iter().any(|one| one == value)),
+            Self::NotIn(values) => value.is_none_or(|value| values.iter().all(|one| one != value)),
+            Self::Greater(bound) => number().is_some_and(|number| number > *bound),
+            Self::Less(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+/// Parts between commas, but for those within brackets.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    text.split(move |letter| {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    })
+    .map(str::trim)
+    .filter(|part| !part.is_empty())
+}
+
+fn term(part: &str, whole: &str) -> Result<Term, Refusal> {
+    let wrong = || {
+        Refusal::bad_request(&format!("unable to parse requirement: couldn't parse the selector string \"{whole}\""))
+    };
+    let new = |key: &str, rule| {
+        let key = key.trim();
+        let valid =
+            !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./".contains(letter));
+        if valid { Ok(Term { key: key.to_owned(), rule }) } else { Err(wrong()) }
+    };
+    let words = |text: &str| -> Result<Vec<String>, Refusal> {
+        let inner = text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
+        Ok(inner.split(',').map(|word| word.trim().to_owned()).collect())
+    };
+    if let Some((key, set)) = part.split_once(" notin ") {
+        return new(key, Rule::NotIn(words(set)?));
+    }
+    if let Some((key, set)) = part.split_once(" in ") {
+        return new(key, Rule::In(words(set)?));
+    }
+    if let Some((key, value)) = part.split_once("!=") {
+        return new(key, Rule::NotIn(vec![value.trim().to_owned()]));
+    }
+    if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        return new(key, Rule::In(vec![value.trim().to_owned()]));
+    }
+    if let Some((key, bound)) = part.split_once('>') {
+        return new(key, Rule::Greater(bound.trim().parse().map_err(|_| wrong())?));
+    }
+    if let Some((key, bound)) = part.split_once('<') {
+        return new(key, Rule::Less(bound.trim().parse().map_err(|_| wrong())?));
+    }
+    match part.strip_prefix('!') {
+        Some(key) => new(key, Rule::Absent),
+        None => new(part, Rule::Exists),
+    }
+}
+
+/// The fields that can be selected by, besides name and namespace.
+fn selectable(resource: &str) -> &'static [&'static str] {
+    match resource {
+        "pods" => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+        "events" => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        "secrets" => &["type"],
+        "namespaces" => &["status.phase"],
+        "nodes" => &["spec.unschedulable"],
+        "replicasets.apps" => &["status.replicas"],
+        "jobs.batch" => &["status.successful"],
+        _ => &[],
+    }
+}
+
+fn field(part: &str, resource: &str) -> Result<Field, Refusal> {
+    let (path, value, equal) = if let Some((path, value)) = part.split_once("!=") {
+        (path, value, false)
+    } else if let Some((path, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        (path, value, true)
+    } else {
+        return Err(Refusal::bad_request(&format!("invalid selector: '{part}'; can't understand '{part}'")));
+    };
+    let (path, value) = (path.trim(), value.trim());
+    if !["metadata.name", "metadata.namespace"].contains(&path) && !selectable(resource).contains(&path) {
+        return Err(Refusal::bad_request(&format!("field label not supported: {path}")));
+    }
+    Ok(Field { path: path.to_owned(), value: value.to_owned(), equal })
+}
+
+fn value_at(object: &Value, path: &str) -> String {
+    let found = path.split('.').try_fold(object, |inner, part| inner.get(part));
+    match found {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => String::new(),
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_are_selected_in_every_notation() {
+        let object = json!({"metadata": {"name": "x", "labels": {"app": "web", "tier": "2"}}});
+        for (text, expected) in [
+            ("app=web", true),
+            ("app==web,tier=2", true),
+            ("app!=web", false),
+            ("other!=web", true),
+            ("app in (web,db)", true),
+            ("app notin (web),tier", false),
+            ("!app", false),
+            ("!other", true),
+            ("tier>1", true),
+            ("tier<2", false),
+        ] {
+            assert_eq!(Selector::parse(text, "", "pods").unwrap().matches(&object), expected, "{text}");
+        }
+        assert!(Selector::parse("a b", "", "pods").is_err());
+    }
+
+    #[test]
+    fn fields_that_cannot_be_selected_are_refused() {
+        let object = json!({"metadata": {"name": "x"}, "status": {"phase": "Running"}});
+        let matches = |text: &str| Selector::parse("", text, "pods").map(|selector| selector.matches(&object));
+        assert!(matches("metadata.name=x,status.phase!=Pending").unwrap());
+        assert!(!matches("metadata.name!=x").unwrap());
+        assert!(matches("spec.containers=x").is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Simulated storage in a member.

@@ -1,0 +1,189 @@
+//! The objects of one cluster, by kind, with the history that watches and consistent reads need. It knows versions and
+//! order; what a request may do is decided above it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::resources::Kind;
+
+/// Namespace (empty for what has none) and name.
+pub type Key = (String, String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One change, as watches see it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub revision: u64,
+    pub what: What,
+    pub object: Arc<Value>,
+    pub before: Option<Arc<Value>>,
+}
+
+/// All objects of one kind.
+#[derive(Debug)]
+pub struct Table {
+    pub kind: Arc<Kind>,
+    objects: BTreeMap<Key, Arc<Value>>,
+    log: VecDeque<Entry>,
+    /// Changes up to this revision are forgotten.
+    pub forgotten: u64,
+    pub news: watch::Sender<u64>,
+}
+
+const REMEMBERED: usize = 20_000;
+
+impl Table {
+    pub fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+        self.objects.get(key)
+    }
+
+    pub fn objects(&self) -> &BTreeMap<Key, Arc<Value>> {
+        &self.objects
+    }
+
+    /// Changes after a revision, in order.
+    pub fn since(&self, revision: u64) -> impl Iterator<Item = &Entry> {
+        let first = self.log.partition_point(|entry| entry.revision <= revision);
+        self.log.range(first..)
+    }
+
+    /// The objects as they were, where that is still known.
+    pub fn at(&self, revision: u64) -> Option<BTreeMap<Key, Arc<Value>>> {
+        if revision < self.forgotten {
+            return None;
+        }
+        let mut objects = self.objects.clone();
+        for entry in self.log.iter().rev().take_while(|entry| entry.revision > revision) {
+            let key = key_of(&entry.object);
+            match &entry.before {
+                Some(before) => drop(objects.insert(key, Arc::clone(before))),
+                None => drop(objects.remove(&key)),
+            }
+        }
+        Some(objects)
+    }
+
+    fn remember(&mut self, entry: Entry) {
+        let revision = entry.revision;
+        self.log.push_back(entry);
+        if self.log.len() > REMEMBERED
+            && let Some(oldest) = self.log.pop_front()
+        {
+            self.forgotten = oldest.revision;
+        }
+        self.news.send_replace(revision);
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Store {
+    pub revision: u64,
+    tables: BTreeMap<String, Table>,
+    /// Told after every change of any kind.
+    pub news: watch::Sender<u64>,
+}
+
+impl Store {
+    pub fn add_kind(&mut self, kind: Arc<Kind>) {
+        let forgotten = self.revision;
+        if let Some(table) = self.tables.get_mut(&kind.resource()) {
+            table.kind = kind;
+            return;
+        }
+        let (objects, log, news) = (BTreeMap::new(), VecDeque::new(), watch::Sender::new(forgotten));
+        self.tables.insert(kind.resource(), Table { kind, objects, log, forgotten, news });
+    }
+
+    pub fn drop_kind(&mut self, resource: &str) {
+        self.tables.remove(resource);
+    }
+
+    pub fn table(&self, resource: &str) -> Option<&Table> {
+        self.tables.get(resource)
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values()
+    }
+
+    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.tables.get(resource)?.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// Puts an object down under a new version.
+    pub fn put(&mut self, resource: &str, mut object: Value) -> Arc<Value> {
+        self.revision += 1;
+        let revision = self.revision;
+        stamp(&mut object, revision);
+        let object = Arc::new(object);
+        if let Some(table) = self.tables.get_mut(resource) {
+            let before = table.objects.insert(key_of(&object), Arc::clone(&object));
+            let what = if before.is_some() { What::Modified } else { What::Added };
+            table.remember(Entry { revision, what, object: Arc::clone(&object), before });
+        }
+        self.news.send_replace(revision);
+        object
+    }
+
+    /// Takes an object out; what is told of it carries the version of its end.
+    pub fn remove(&mut self, resource: &str, last: Value) -> Arc<Value> {
+        self.revision += 1;
+        let revision = self.revision;
+        let mut last = last;
+        stamp(&mut last, revision);
+        let object = Arc::new(last);
+        if let Some(table) = self.tables.get_mut(resource) {
+            let before = table.objects.remove(&key_of(&object));
+            table.remember(Entry { revision, what: What::Deleted, object: Arc::clone(&object), before });
+        }
+        self.news.send_replace(revision);
+        object
+    }
+
+    /// Puts an object back as it was saved, with its version.
+    pub fn restore(&mut self, resource: &str, object: Value) {
+        self.revision = self.revision.max(version_of(&object));
+        if let Some(table) = self.tables.get_mut(resource) {
+            table.objects.insert(key_of(&object), Arc::new(object));
+        }
+    }
+
+    /// Forgets all history, as compaction does.
+    pub fn compact(&mut self) {
+        let revision = self.revision;
+        for table in self.tables.values_mut() {
+            table.log.clear();
+            table.forgotten = revision;
+        }
+    }
+}
+
+fn stamp(object: &mut Value, revision: u64) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
+    }
+}
+
+/// A text inside an object; empty where there is none.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub fn key_of(object: &Value) -> Key {
+    (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
+}
+
+pub fn version_of(object: &Value) -> u64 {
+    text(object, "/metadata/resourceVersion").parse().unwrap_or(0)
+}

@@ -1,0 +1,100 @@
+//! Subresources that are more than a part of their object: binding a pod, scaling, the end of a namespace.
+
+use serde_json::{Value, json};
+
+use super::{
+    Cluster,
+    call::Call,
+    faults::Verb,
+    refusal::Refusal,
+    store::{Store, text},
+};
+
+type Answer = Result<(u16, Value), Refusal>;
+
+/// None where the subresource is a part of the object, such as its status.
+pub fn answer(cluster: &Cluster, call: &Call, store: &mut Store) -> Option<Answer> {
+    match (call.resource.as_str(), call.subresource.as_str(), call.verb) {
+        ("pods", "binding", Verb::Create) => Some(bind(cluster, call, store)),
+        ("pods", "eviction", Verb::Create) => Some(evict(cluster, call, store)),
+        ("namespaces", "finalize", Verb::Update) => Some(finalize(call, store)),
+        (_, "scale", Verb::Get) => Some(live(call, store).map(|object| (200, scale(&object)))),
+        (_, "scale", Verb::Update | Verb::Patch) => Some(rescale(call, store)),
+        _ => None,
+    }
+}
+
+fn live(call: &Call, store: &Store) -> Result<Value, Refusal> {
+    let found = store.get(&call.resource, &call.namespace, &call.name);
+    found.map(|object| Value::clone(&object)).ok_or_else(|| Refusal::not_found(&call.resource, &call.name))
+}
+
+fn success(code: u16) -> (u16, Value) {
+    (code, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}))
+}
+
+fn bind(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
+    let node = text(&call.object()?, "/target/name").to_owned();
+    let mut pod = live(call, store)?;
+    if !text(&pod, "/spec/nodeName").is_empty() {
+        let problem = format!("pod {} is already assigned to node \"{}\"", call.name, text(&pod, "/spec/nodeName"));
+        return Err(Refusal::conflict("pods/binding", &call.name, &problem));
+    }
+    pod["spec"]["nodeName"] = json!(node);
+    let scheduled =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": cluster.stamp()});
+    match pod["status"].get_mut("conditions").and_then(Value::as_array_mut) {
+        Some(conditions) => {
+            conditions.retain(|condition| condition["type"] != json!("PodScheduled"));
+            conditions.push(scheduled);
+        }
+        None => pod["status"]["conditions"] = json!([scheduled]),
+    }
+    Cluster::put_down(store, "pods", pod);
+    Ok(success(201))
+}
+
+fn evict(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
+    cluster.end(store, "pods", &call.namespace, &call.name, &super::remove::Options::default())?;
+    Ok(success(201))
+}
+
+fn finalize(call: &Call, store: &mut Store) -> Answer {
+    let mut namespace = live(call, store)?;
+    namespace["spec"]["finalizers"] = call.object()?["spec"]["finalizers"].clone();
+    let put = Cluster::put_down(store, "namespaces", namespace);
+    Ok((200, Value::clone(&put)))
+}
+
+fn scale(object: &Value) -> Value {
+    let selector = object.pointer("/spec/selector/matchLabels").and_then(Value::as_object).into_iter().flatten();
+    let selector: Vec<String> =
+        selector.filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let metadata = &object["metadata"];
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": {"replicas": number("/spec/replicas")},
+        "status": {"replicas": number("/status/replicas"), "selector": selector.join(",")},
+    })
+}
+
+fn rescale(call: &Call, store: &mut Store) -> Answer {
+    let mut object = live(call, store)?;
+    let wanted = call.object()?;
+    super::read::check_version(call, &object, text(&wanted, "/metadata/resourceVersion"))?;
+    let replicas = wanted.pointer("/spec/replicas").and_then(Value::as_u64);
+    let replicas = replicas.ok_or_else(|| Refusal::bad_request("spec.replicas is missing or no number"))?;
+    if object.pointer("/spec/replicas").and_then(Value::as_u64) != Some(replicas) {
+        object["spec"]["replicas"] = json!(replicas);
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(1);
+        object["metadata"]["generation"] = json!(generation + 1);
+        object = Value::clone(&Cluster::put_down(store, &call.resource, object));
+    }
+    Ok((200, scale(&object)))
+}

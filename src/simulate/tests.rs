@@ -1,0 +1,108 @@
+//! The API's rules that everything else stands on, through the same door as a client.
+
+use http::Request;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::Cluster;
+
+async fn send(cluster: &Cluster, method: &str, path: &str, kind: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request =
+        Request::builder().method(method).uri(path).header("content-type", kind).body(Body::from(body)).unwrap();
+    let answer = cluster.service("test").oneshot(request).await.unwrap();
+    let code = answer.status().as_u16();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MERGE: &str = "application/merge-patch+json";
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"app": name}}, "data": {"key": "value"}})
+}
+
+#[tokio::test]
+async fn object_is_created_once_read_listed_and_removed() {
+    let cluster = Cluster::new("test", 1);
+    let (code, made) = send(&cluster, "POST", MAPS, "application/json", &map("a")).await;
+    assert_eq!((code, made["kind"].as_str()), (201, Some("ConfigMap")), "{made}");
+    let (code, again) = send(&cluster, "POST", MAPS, "application/json", &map("a")).await;
+    assert_eq!((code, again["reason"].as_str()), (409, Some("AlreadyExists")), "{again}");
+    let (_, read) = send(&cluster, "GET", &format!("{MAPS}/a"), "", &Value::Null).await;
+    assert_eq!(read, made);
+    send(&cluster, "POST", MAPS, "application/json", &map("b")).await;
+    let (_, list) = send(&cluster, "GET", &format!("{MAPS}?labelSelector=app%3Db"), "", &Value::Null).await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 1, "{list}");
+    let (code, _) = send(&cluster, "DELETE", &format!("{MAPS}/a"), "", &Value::Null).await;
+    assert_eq!(code, 200);
+    let (code, gone) = send(&cluster, "DELETE", &format!("{MAPS}/a"), "", &Value::Null).await;
+    assert_eq!((code, gone["details"]["name"].as_str()), (404, Some("a")), "{gone}");
+}
+
+#[tokio::test]
+async fn write_on_an_old_version_is_a_conflict() {
+    let cluster = Cluster::new("test", 1);
+    let (_, made) = send(&cluster, "POST", MAPS, "application/json", &map("a")).await;
+    let path = format!("{MAPS}/a");
+    let (code, _) = send(&cluster, "PATCH", &path, MERGE, &json!({"data": {"key": "new"}})).await;
+    assert_eq!(code, 200);
+    let (code, refused) = send(&cluster, "PUT", &path, "application/json", &made).await;
+    assert_eq!((code, refused["reason"].as_str()), (409, Some("Conflict")), "{refused}");
+    let uid = json!({"preconditions": {"uid": "another"}});
+    let (code, refused) = send(&cluster, "DELETE", &path, "application/json", &uid).await;
+    assert_eq!((code, refused["reason"].as_str()), (409, Some("Conflict")), "{refused}");
+}
+
+#[tokio::test]
+async fn finalizer_keeps_a_deleted_object_until_it_is_taken_away() {
+    let cluster = Cluster::new("test", 1);
+    let mut object = map("a");
+    object["metadata"]["finalizers"] = json!(["example.org/keep"]);
+    send(&cluster, "POST", MAPS, "application/json", &object).await;
+    let path = format!("{MAPS}/a");
+    let (code, kept) = send(&cluster, "DELETE", &path, "", &Value::Null).await;
+    assert!(code == 200 && kept["metadata"]["deletionTimestamp"].is_string(), "{kept}");
+    let (code, _) = send(&cluster, "PATCH", &path, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(code, 200);
+    assert_eq!(cluster.get("configmaps", "default", "a"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_goes_on_from_a_version_and_ends_at_its_limit() {
+    let cluster = Cluster::new("test", 1);
+    let (_, made) = send(&cluster, "POST", MAPS, "application/json", &map("a")).await;
+    send(&cluster, "POST", MAPS, "application/json", &map("b")).await;
+    send(&cluster, "DELETE", &format!("{MAPS}/a"), "", &Value::Null).await;
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let path = format!("{MAPS}?watch=true&timeoutSeconds=5&resourceVersion={version}");
+    let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+    let answer = cluster.service("test").oneshot(request).await.unwrap();
+    let text = answer.into_body().collect().await.unwrap().to_bytes();
+    let events: Vec<Value> =
+        text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (event["type"].as_str().unwrap(), event["object"]["metadata"]["name"].as_str().unwrap()))
+        .collect();
+    assert_eq!(told, [("ADDED", "b"), ("DELETED", "a")]);
+}
+
+#[tokio::test]
+async fn followers_see_what_is_there_and_every_change_even_after_compaction() {
+    let cluster = Cluster::new("test", 1);
+    let mut changes = cluster.follow(&["configmaps"]);
+    for name in ["a", "b"] {
+        let object = json!({"metadata": {"name": name, "namespace": "default"}});
+        cluster.create("configmaps", object).unwrap();
+    }
+    assert_eq!(changes.next().await.object["metadata"]["name"], json!("a"));
+    assert_eq!(changes.next().await.object["metadata"]["name"], json!("b"));
+    cluster.delete("configmaps", "default", "a").unwrap();
+    cluster.compact();
+    let change = changes.next().await;
+    assert_eq!((change.what, change.object["metadata"]["name"].as_str()), (super::What::Deleted, Some("a")));
+}

@@ -1,0 +1,245 @@
+//! POST, PUT and PATCH: from what is there and what is asked for to what is put down.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    Cluster,
+    call::Call,
+    kinds, patch, quota,
+    read::check_version,
+    refusal::Refusal,
+    resources::Kind,
+    store::{Store, text},
+};
+
+/// What was made, and whether it is new.
+#[derive(Debug)]
+pub struct Written {
+    pub object: Arc<Value>,
+    pub new: bool,
+}
+
+impl Cluster {
+    pub(super) fn create_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
+        let mut object = call.object()?;
+        Self::fit(call, &mut object)?;
+        let object = self.make(store, &call.kind, object, call.dry())?;
+        Ok(Written { object, new: true })
+    }
+
+    /// Everything that happens to a new object, whoever makes it.
+    pub(super) fn make(
+        &self,
+        store: &mut Store,
+        kind: &Kind,
+        mut object: Value,
+        dry: bool,
+    ) -> Result<Arc<Value>, Refusal> {
+        let resource = kind.resource();
+        let namespace = text(&object, "/metadata/namespace").to_owned();
+        self.complete_name(&mut object);
+        let name = text(&object, "/metadata/name").to_owned();
+        if kind.namespaced {
+            living_namespace(store, &resource, &namespace, &name)?;
+        }
+        if !text(&object, "/metadata/resourceVersion").is_empty() {
+            return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        let view = |resource: &str| {
+            store.table(resource).map(|table| table.objects().values().cloned().collect()).unwrap_or_default()
+        };
+        kinds::prepare_create(&resource, &mut object, &view, &mut || self.0.chance.draw())?;
+        quota::admit(store, &resource, &object, None)?;
+        if store.get(&resource, &namespace, &name).is_some() {
+            return Err(Refusal::already_exists(&resource, &name));
+        }
+        object["metadata"]["uid"] = json!(self.0.chance.uuid());
+        object["metadata"]["creationTimestamp"] = json!(self.0.clock.stamp());
+        if dry {
+            return Ok(Arc::new(object));
+        }
+        let made = store.put(&resource, object);
+        quota::count(store, &namespace);
+        super::custom::follow(store, &resource, &made);
+        Ok(made)
+    }
+
+    fn complete_name(&self, object: &mut Value) {
+        let prefix = text(object, "/metadata/generateName").to_owned();
+        if text(object, "/metadata/name").is_empty() && !prefix.is_empty() {
+            let prefix: String = prefix.chars().take(58).collect();
+            object["metadata"]["name"] = json!(format!("{prefix}{}", self.0.chance.suffix()));
+        }
+    }
+
+    /// Puts kind, version, namespace and metadata where a body left them out, and refuses a body about something else.
+    fn fit(call: &Call, object: &mut Value) -> Result<(), Refusal> {
+        if !object.is_object() {
+            return Err(Refusal::bad_request("the body is not an object"));
+        }
+        for (field, expected) in [("kind", &call.kind.kind), ("apiVersion", &call.api_version())] {
+            match object.get(field).and_then(Value::as_str).unwrap_or_default() {
+                "" => object[field] = json!(expected),
+                given if given == expected => {}
+                _ => return Err(Refusal::wrong_kind(call, object)),
+            }
+        }
+        if !object["metadata"].is_object() {
+            object["metadata"] = json!({});
+        }
+        if call.kind.namespaced {
+            match text(object, "/metadata/namespace") {
+                "" => object["metadata"]["namespace"] = json!(call.namespace),
+                given if given == call.namespace => {}
+                _ => {
+                    return Err(Refusal::bad_request(
+                        "the namespace of the provided object does not match the namespace sent on the request",
+                    ));
+                }
+            }
+        } else if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("namespace");
+        }
+        Ok(())
+    }
+
+    pub(super) fn update_by(call: &Call, store: &mut Store) -> Result<Written, Refusal> {
+        let mut object = call.object()?;
+        Self::fit(call, &mut object)?;
+        let name = text(&object, "/metadata/name").to_owned();
+        if !name.is_empty() && name != call.name {
+            return Err(Refusal::bad_request(&format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                call.name
+            )));
+        }
+        let Some(live) = store.get(&call.resource, &call.namespace, &call.name) else {
+            return Err(Refusal::not_found(&call.resource, &call.name));
+        };
+        if text(&object, "/metadata/resourceVersion").is_empty() && call.kind.custom {
+            return Err(Refusal::version_missing(call));
+        }
+        check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
+        Self::replace(call, store, &live, object)
+    }
+
+    pub(super) fn patch_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
+        let how = patch::PatchType::from_content_type(&call.content_type)?;
+        let live = store.get(&call.resource, &call.namespace, &call.name);
+        let options = patch::Options {
+            manager: call.query.get("fieldManager").to_owned(),
+            force: call.query.is_true("force"),
+            custom: call.kind.custom,
+            subresource: call.subresource.clone(),
+        };
+        let Some(live) = live else {
+            if how != patch::PatchType::Apply || !call.subresource.is_empty() {
+                return Err(Refusal::not_found(&call.resource, &call.name));
+            }
+            let mut object = patch::apply(how, &call.resource, &Value::Null, &call.body, &options)?;
+            Self::fit(call, &mut object)?;
+            object["metadata"]["name"] = json!(call.name);
+            let object = self.make(store, &call.kind, object, call.dry())?;
+            return Ok(Written { object, new: true });
+        };
+        let object = patch::apply(how, &call.resource, &live, &call.body, &options)?;
+        if text(&object, "/metadata/resourceVersion") != text(&live, "/metadata/resourceVersion") {
+            check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
+        }
+        Self::replace(call, store, &live, object)
+    }
+
+    /// What every change of an object from outside goes through.
+    fn replace(call: &Call, store: &mut Store, live: &Value, mut object: Value) -> Result<Written, Refusal> {
+        keep_system_fields(call, live, &mut object)?;
+        kinds::prepare_update(&call.resource, live, &mut object, &call.subresource)?;
+        no_new_finalizers(call, live, &object)?;
+        quota::admit(store, &call.resource, &object, Some(live))?;
+        if call.dry() || object == *live {
+            return Ok(Written { object: Arc::new(object), new: false });
+        }
+        Ok(Written { object: Self::put_down(store, &call.resource, object), new: false })
+    }
+
+    /// An object that waited for its last finalizer goes with it.
+    pub(super) fn put_down(store: &mut Store, resource: &str, object: Value) -> Arc<Value> {
+        let namespace = text(&object, "/metadata/namespace").to_owned();
+        let ends = is_terminating(&object) && !is_held(resource, &object);
+        let put = if ends { store.remove(resource, object) } else { store.put(resource, object) };
+        quota::count(store, &namespace);
+        super::custom::follow(store, resource, &put);
+        put
+    }
+}
+
+pub(super) fn is_terminating(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// Whether something still keeps a terminating object: finalizers, or a kubelet that has not ended the pod.
+pub(super) fn is_held(resource: &str, object: &Value) -> bool {
+    let some = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    some("/metadata/finalizers") || (resource == "namespaces" && some("/spec/finalizers")) || grace > 0
+}
+
+fn living_namespace(store: &Store, resource: &str, namespace: &str, name: &str) -> Result<(), Refusal> {
+    let found = store.get("namespaces", "", namespace).ok_or_else(|| Refusal::not_found("namespaces", namespace))?;
+    if is_terminating(&found) { Err(Refusal::namespace_terminating(resource, name, namespace)) } else { Ok(()) }
+}
+
+/// What belongs to the server is as it was, whatever a client sends.
+fn keep_system_fields(call: &Call, live: &Value, object: &mut Value) -> Result<(), Refusal> {
+    let uid = text(object, "/metadata/uid");
+    if !uid.is_empty() && uid != text(live, "/metadata/uid") {
+        let problem = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            text(live, "/metadata/uid")
+        );
+        return Err(Refusal::conflict(&call.resource, &call.name, &problem));
+    }
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "resourceVersion",
+        "generateName",
+    ] {
+        match live["metadata"].get(field) {
+            Some(value) => object["metadata"][field] = value.clone(),
+            None => drop(object["metadata"].as_object_mut().map(|metadata| metadata.remove(field))),
+        }
+    }
+    for field in ["kind", "apiVersion"] {
+        object[field] = live[field].clone();
+    }
+    Ok(())
+}
+
+fn no_new_finalizers(call: &Call, live: &Value, object: &Value) -> Result<(), Refusal> {
+    if !is_terminating(live) {
+        return Ok(());
+    }
+    let list = |object: &Value| -> Vec<String> {
+        let listed = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let before = list(live);
+    let added: Vec<String> = list(object).into_iter().filter(|one| !before.contains(one)).collect();
+    if added.is_empty() { Ok(()) } else { Err(Refusal::finalizers_added(call, &added)) }
+}
+
+impl Call {
+    pub(super) fn api_version(&self) -> String {
+        if self.kind.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.kind.group, self.version) }
+    }
+}

@@ -9,10 +9,20 @@ use k8s_openapi::api::{
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec},
     storage::v1::StorageClass,
 };
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
 
-use super::fit;
+use super::{
+    all,
+    conditions::{self, Condition},
+    events::{Kind, Speaker},
+    fit, overtaken, whenever_changed,
+};
+use crate::simulate::Cluster;
 
+const SPEAKER: Speaker = Speaker("dev-scheduler");
+const FOLLOWED: [&str; 5] =
+    ["pods", "nodes", "persistentvolumeclaims", "persistentvolumes", "storageclasses.storage.k8s.io"];
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What the scheduler goes by.
@@ -150,6 +160,99 @@ fn need<'a>(pod: &Pod, name: &'a str, seen: &'a Seen) -> Result<Need<'a>, String
 
 fn node_of(pod: &Pod) -> Option<&String> {
     pod.spec.as_ref()?.node_name.as_ref()
+}
+
+pub(super) async fn run(host: Cluster) {
+    whenever_changed(&host, &FOLLOWED, || pass(&host)).await;
+}
+
+fn pass(host: &Cluster) {
+    let mut seen = Seen::look(host);
+    for place in 0..seen.pods.len() {
+        let Some(pod) = seen.pods.get(place).filter(|pod| waits(pod)).cloned() else { continue };
+        let decision = decide(&pod, &seen);
+        act(host, &pod, &decision);
+        // The next pod shall find this one where it will be.
+        if let (Decision::Bind { node } | Decision::Select { node, .. } | Decision::Prepare { node, .. }, Some(pod)) =
+            (decision, seen.pods.get_mut(place))
+        {
+            pod.spec.get_or_insert_default().node_name = Some(node);
+        }
+    }
+}
+
+impl Seen {
+    fn look(host: &Cluster) -> Self {
+        let claims: Vec<PersistentVolumeClaim> = all(host, "persistentvolumeclaims");
+        let volumes: Vec<PersistentVolume> = all(host, "persistentvolumes");
+        let classes: Vec<StorageClass> = all(host, "storageclasses.storage.k8s.io");
+        let key = |claim: &PersistentVolumeClaim| (claim.namespace().unwrap_or_default(), claim.name_any());
+        Self {
+            nodes: all(host, "nodes"),
+            pods: all(host, "pods"),
+            claims: claims.into_iter().map(|claim| (key(&claim), claim)).collect(),
+            volumes: volumes.into_iter().map(|volume| (volume.name_any(), volume)).collect(),
+            classes: classes.into_iter().map(|class| (class.name_any(), class)).collect(),
+        }
+    }
+}
+
+fn waits(pod: &Pod) -> bool {
+    let ours = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
+    node_of(pod).is_none()
+        && pod.metadata.deletion_timestamp.is_none()
+        && ours.is_none_or(|name| name == "default-scheduler")
+}
+
+fn act(host: &Cluster, pod: &Pod, decision: &Decision) {
+    let namespace = pod.namespace().unwrap_or_default();
+    match decision {
+        Decision::Bind { node } => {
+            let edit = |pod: &mut Value| pod["spec"]["nodeName"] = json!(node);
+            if overtaken("a binding", host.change("pods", &namespace, &pod.name_any(), edit)).is_some() {
+                say(host, pod, true, "", "");
+                let message = format!("bound to node {node}");
+                SPEAKER.tell(host, &pod.object_ref(&()), Kind::Normal, "Scheduled", &message);
+            }
+        }
+        Decision::Select { node, claims } => {
+            for claim in claims {
+                let edit = |claim: &mut Value| {
+                    let annotations = &mut claim["metadata"]["annotations"];
+                    if annotations.get(SELECTED_NODE).is_none() {
+                        annotations[SELECTED_NODE] = json!(node);
+                    }
+                };
+                overtaken("a selection", host.change("persistentvolumeclaims", &namespace, claim, edit));
+            }
+        }
+        Decision::Prepare { node, claims } => {
+            let message = format!("on node {node}, once the volumes are there: {}", claims.join(", "));
+            say(host, pod, false, "VolumesPending", &message);
+        }
+        Decision::Wait { reason } => {
+            if say(host, pod, false, "Unschedulable", reason) {
+                SPEAKER.tell(host, &pod.object_ref(&()), Kind::Warning, "FailedScheduling", reason);
+            }
+        }
+    }
+}
+
+/// Tells in the pod's status how it stands; whether that was news.
+fn say(host: &Cluster, pod: &Pod, holds: bool, reason: &str, message: &str) -> bool {
+    let now = host.stamp();
+    let mut news = false;
+    let edit = |pod: &mut Value| {
+        let before = pod["status"]["conditions"].clone();
+        conditions::set(
+            &mut pod["status"]["conditions"],
+            Condition { kind: "PodScheduled", holds, reason, message },
+            &now,
+        );
+        news = pod["status"]["conditions"] != before;
+    };
+    overtaken("a status", host.change("pods", &pod.namespace().unwrap_or_default(), &pod.name_any(), edit));
+    news
 }
 
 fn no_node(all: usize, obstacles: &BTreeMap<String, usize>) -> String {

@@ -10,7 +10,10 @@ use k8s_openapi::{
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::rollout::{self, Bounds, Size};
+use super::{
+    fingerprint,
+    rollout::{self, Bounds, Size},
+};
 
 pub(super) const HASH: &str = "pod-template-hash";
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -51,13 +54,10 @@ pub(super) fn plan(deployment: &Deployment, sets: &[ReplicaSet]) -> Option<Plan>
     })
 }
 
-/// Ten characters that change with the template: FNV-1a, in letters that make no words.
+/// Ten characters that change with the template, in letters that make no words.
 pub(super) fn hash(template: &PodTemplateSpec) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let text = json!(template).to_string();
-    let mut hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let mut hash = fingerprint(&json!(template).to_string());
     let mut letters = String::new();
     let count = LETTERS.len() as u64;
     while letters.len() < 10 {

@@ -5,17 +5,20 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use kube::{
     Client, Config,
     client::{Body, ClientBuilder},
     core::Status,
 };
-use tokio::sync::{Notify, Semaphore};
-use tower::{BoxError, Layer, Service, ServiceExt};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
+use tower::{BoxError, Layer, Service, ServiceExt, util::BoxService};
 
 use crate::metrics::Metrics;
 
@@ -44,7 +47,39 @@ impl std::fmt::Debug for Line {
     }
 }
 
-pub fn connect(cluster: &str, mut config: Config, metrics: &Metrics) -> Result<Line, kube::Error> {
+/// What carries requests to a cluster, below their bounds.
+pub type Transport = BoxService<Request<Body>, Response<Body>, BoxError>;
+
+/// How clusters are reached.
+#[derive(Clone, Default)]
+pub enum Dial {
+    #[default]
+    Network,
+    /// Clusters inside this process, by the address in their kubeconfig.
+    Within(Arc<dyn Fn(&Uri) -> Transport + Send + Sync>),
+}
+
+impl std::fmt::Debug for Dial {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Network => "Network",
+            Self::Within(_) => "Within",
+        })
+    }
+}
+
+impl Dial {
+    fn client(&self, config: Config, bounds: &Bounds) -> Result<Client, kube::Error> {
+        Ok(match self {
+            Self::Network => ClientBuilder::try_from(config)?.with_layer(bounds).build(),
+            Self::Within(open) => {
+                ClientBuilder::new(open(&config.cluster_url), config.default_namespace).with_layer(bounds).build()
+            }
+        })
+    }
+}
+
+pub fn connect(cluster: &str, mut config: Config, dial: &Dial, metrics: &Metrics) -> Result<Line, kube::Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
@@ -56,8 +91,8 @@ pub fn connect(cluster: &str, mut config: Config, metrics: &Metrics) -> Result<L
         places: Arc::new(Semaphore::new(UNDER_WAY)),
         metrics: metrics.clone(),
     };
-    let probe = ClientBuilder::try_from(config.clone())?.with_layer(&bounds(None)).build();
-    let client = ClientBuilder::try_from(config)?.with_layer(&bounds(Some(breaker.clone()))).build();
+    let probe = dial.client(config.clone(), &bounds(None))?;
+    let client = dial.client(config, &bounds(Some(breaker.clone())))?;
     Ok(Line { client, probe, breaker })
 }
 

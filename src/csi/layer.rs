@@ -3,10 +3,10 @@
 use std::{
     pin::Pin,
     task::{Context, Poll},
-    time::Instant,
 };
 
 use http::{Request, Response};
+use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span, field::Empty};

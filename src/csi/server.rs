@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 use super::{
-    controller::Controller, identity::Identity, inflight::InFlight, layer::Watched,
-    v1::controller_server::ControllerServer, v1::identity_server::IdentityServer,
+    controller::Controller, identity::Identity, layer::Watched, v1::controller_server::ControllerServer,
+    v1::identity_server::IdentityServer,
 };
-use crate::{metrics::Metrics, provision::Provisioner};
+use crate::metrics::Metrics;
 
 /// A socket that only its owner can open; its file goes when it is dropped.
 #[derive(Debug)]
@@ -65,14 +65,13 @@ impl Drop for Socket {
 /// Serves until the token is cancelled and the calls under way have been answered.
 pub async fn serve(
     mut socket: Socket,
-    provisioner: Provisioner,
+    controller: Controller,
     metrics: Metrics,
     stop: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
     let Some(listener) = socket.listener.take() else {
         return Ok(());
     };
-    let controller = Controller { provisioner, in_flight: InFlight::default() };
     Server::builder()
         .layer(Watched(metrics))
         .add_service(IdentityServer::new(Identity))

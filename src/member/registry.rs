@@ -15,7 +15,7 @@ use super::{
     source::{Definition, Definitions, News},
 };
 use crate::{
-    cluster,
+    cluster::{self, Dial},
     error::{Error, Result},
     host::Host,
     leaf::{Cluster, Rows},
@@ -59,10 +59,11 @@ pub fn departed(name: &str) -> Error {
     Error::Unreachable { member: name.to_owned(), reason }
 }
 
-/// The work behind the registry; ends with the token.
+/// The work behind the registry; ends when it is dropped.
 #[derive(Debug)]
 pub struct Keeper {
     host: Host,
+    dial: Dial,
     metrics: Metrics,
     members: watch::Sender<Option<Snapshot>>,
     known: Definitions,
@@ -72,11 +73,12 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(host: Host, metrics: Metrics) -> (Self, Registry) {
+    pub fn new(host: Host, dial: Dial, metrics: Metrics) -> (Self, Registry) {
         let (sender, receiver) = watch::channel(None);
         let registry = Registry { members: receiver, host: host.clone() };
         let keeper = Self {
             host,
+            dial,
             metrics,
             members: sender,
             known: Definitions::new(),
@@ -88,7 +90,7 @@ impl Keeper {
     }
 
     /// Follows the sources; tells `ready` once each has been read.
-    pub async fn run(mut self, mut sources: Vec<News>, ready: watch::Sender<bool>, stop: CancellationToken) {
+    pub async fn run(mut self, mut sources: Vec<News>, ready: watch::Sender<bool>) {
         loop {
             let told: Vec<Option<Definitions>> =
                 sources.iter_mut().map(|news| news.borrow_and_update().clone()).collect();
@@ -101,17 +103,13 @@ impl Keeper {
                 }
                 let _ = select_all(waits).await;
             };
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = changed => {}
-            }
+            changed.await;
             while let Some(ended) = self.sessions.try_join_next() {
                 if let Err(error) = ended {
                     tracing::error!(%error, "the work on a member has failed");
                 }
             }
         }
-        self.sessions.shutdown().await;
     }
 
     async fn apply(&mut self, wanted: Definitions, complete: bool) {
@@ -169,7 +167,7 @@ impl Keeper {
 
     async fn link(&self, name: &str, definition: &Definition) -> Result<Link, String> {
         let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
-        let line = cluster::connect(name, config, &self.metrics)
+        let line = cluster::connect(name, config, &self.dial, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         let host = self.host.id.clone();
         let rows = Arc::new(Rows::new(host.clone()));

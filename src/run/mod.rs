@@ -2,6 +2,7 @@
 
 mod controller;
 mod dev;
+pub mod driver;
 
 use std::{path::PathBuf, time::Duration};
 

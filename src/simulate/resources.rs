@@ -168,7 +168,7 @@ fn columns(version: &Value) -> Vec<Column> {
 }
 
 /// Order of versions: v2 before v1 before v1beta1 before v1alpha1, and all of them before other names.
-fn rank(version: &str) -> (u8, u64, u64) {
+pub(super) fn rank(version: &str) -> (u8, u64, u64) {
     let number = |text: &str| text.parse::<u64>().ok();
     let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
     for (stage, word) in [(2, "beta"), (1, "alpha")] {

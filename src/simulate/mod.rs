@@ -174,7 +174,7 @@ impl Cluster {
         let kind = store.table(resource).map(|table| Arc::clone(&table.kind)).ok_or_else(Refusal::no_such_path)?;
         object["kind"] = json!(kind.kind);
         object["apiVersion"] = json!(kind.api_version());
-        self.make(&mut store, &kind, object, false)
+        self.make(&mut store, &kind, object, None, false)
     }
 
     /// Reads, edits and puts down in one step; nothing is written where nothing has changed.

@@ -140,7 +140,7 @@ fn carry_out(
         }
         Verb::Watch => Ok(stream_of(Watching::begin(cluster, call, &store, fault.clone())?)),
         Verb::Create => object(201, &cluster.create_by(&call, &mut store)?.object),
-        Verb::Update => object(200, &Cluster::update_by(&call, &mut store)?.object),
+        Verb::Update => object(200, &cluster.update_by(&call, &mut store)?.object),
         Verb::Patch => {
             let written = cluster.patch_by(&call, &mut store)?;
             object(if written.new { 201 } else { 200 }, &written.object)

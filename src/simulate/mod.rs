@@ -21,6 +21,7 @@ pub mod follow;
 pub mod kinds;
 mod object;
 pub mod patch;
+pub mod persist;
 pub mod quantity;
 pub mod quota;
 pub mod read;
@@ -206,12 +207,7 @@ impl Cluster {
 
     /// Everything there is, with its resource: for who keeps it.
     pub fn objects(&self) -> Vec<(String, Arc<Value>)> {
-        let store = self.store();
-        let of = |table: &store::Table| {
-            let resource = table.kind.resource();
-            table.objects().values().map(|object| (resource.clone(), Arc::clone(object))).collect::<Vec<_>>()
-        };
-        store.tables().flat_map(of).collect()
+        self.store().objects()
     }
 
     /// The version of the newest change, to wait for the next one.

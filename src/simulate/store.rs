@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::resources::Kind;
+use super::{persist::Journal, resources::Kind};
 
 /// Namespace (empty for what has none) and name.
 pub type Key = (String, String);
@@ -92,6 +92,7 @@ pub struct Store {
     tables: BTreeMap<String, Table>,
     /// Told after every change of any kind.
     pub news: watch::Sender<u64>,
+    pub(super) journal: Option<Journal>,
 }
 
 impl Store {
@@ -107,6 +108,9 @@ impl Store {
 
     pub fn drop_kind(&mut self, resource: &str) {
         self.tables.remove(resource);
+        if let Some(journal) = &mut self.journal {
+            journal.outdated();
+        }
     }
 
     pub fn table(&self, resource: &str) -> Option<&Table> {
@@ -130,9 +134,10 @@ impl Store {
         if let Some(table) = self.tables.get_mut(resource) {
             let before = table.objects.insert(key_of(&object), Arc::clone(&object));
             let what = if before.is_some() { What::Modified } else { What::Added };
+            keep(&mut self.journal, resource, what, &object);
             table.remember(Entry { revision, what, object: Arc::clone(&object), before });
         }
-        self.news.send_replace(revision);
+        self.told();
         object
     }
 
@@ -145,10 +150,30 @@ impl Store {
         let object = Arc::new(last);
         if let Some(table) = self.tables.get_mut(resource) {
             let before = table.objects.remove(&key_of(&object));
+            keep(&mut self.journal, resource, What::Deleted, &object);
             table.remember(Entry { revision, what: What::Deleted, object: Arc::clone(&object), before });
         }
-        self.news.send_replace(revision);
+        self.told();
         object
+    }
+
+    /// Everything there is, with its resource.
+    pub fn objects(&self) -> Vec<(String, Arc<Value>)> {
+        let of = |table: &Table| {
+            let resource = table.kind.resource();
+            table.objects.values().map(|object| (resource.clone(), Arc::clone(object))).collect::<Vec<_>>()
+        };
+        self.tables.values().flat_map(of).collect()
+    }
+
+    fn told(&mut self) {
+        if self.journal.as_ref().is_some_and(Journal::is_due) {
+            let objects = self.objects();
+            if let Some(journal) = &mut self.journal {
+                journal.renew(self.revision, &objects);
+            }
+        }
+        self.news.send_replace(self.revision);
     }
 
     /// Puts an object back as it was saved, with its version.
@@ -166,6 +191,12 @@ impl Store {
             table.log.clear();
             table.forgotten = revision;
         }
+    }
+}
+
+fn keep(journal: &mut Option<Journal>, resource: &str, what: What, object: &Value) {
+    if let Some(journal) = journal {
+        journal.write(resource, what, object);
     }
 }
 

@@ -11,6 +11,14 @@ impl Chance {
         Self(Mutex::new(seed))
     }
 
+    /// What is drawn about one thing, whatever is drawn about others.
+    pub fn about(seed: u64, thing: &str) -> Self {
+        let mixed = thing.bytes().fold(0xcbf2_9ce4_8422_2325, |mixed: u64, byte| {
+            (mixed ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Self::new(seed ^ mixed)
+    }
+
     pub fn draw(&self) -> u64 {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

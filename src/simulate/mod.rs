@@ -15,9 +15,11 @@ pub mod clock;
 pub mod controllers;
 pub mod custom;
 pub mod discovery;
+mod events;
 pub mod faults;
 pub mod follow;
 pub mod kinds;
+mod object;
 pub mod patch;
 pub mod quantity;
 pub mod quota;
@@ -32,6 +34,9 @@ pub mod storage;
 pub mod store;
 pub mod subresources;
 pub mod table;
+#[cfg(test)]
+mod testing;
+mod timers;
 pub mod watch;
 pub mod write;
 

@@ -33,16 +33,27 @@ impl std::error::Error for Refusal {}
 
 fn details(resource: &str, name: &str) -> Value {
     let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
-    let mut details = json!({"name": name, "kind": plural});
-    if !group.is_empty() {
-        details["group"] = json!(group);
-    }
-    details
+    let fields = [("name", name), ("group", group), ("kind", plural)];
+    fields
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(field, value)| (field.to_owned(), json!(value)))
+        .collect()
+}
+
+fn listed(causes: &[Cause]) -> Value {
+    let cause = |cause: &Cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field});
+    causes.iter().map(cause).collect()
 }
 
 impl Refusal {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None }
+    }
+
+    /// Some refusals carry details that say nothing.
+    fn plainly(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { details: Some(json!({})), ..Self::new(code, reason, message) }
     }
 
     fn about(mut self, resource: &str, name: &str) -> Self {
@@ -59,9 +70,7 @@ impl Refusal {
     }
 
     pub fn no_such_path() -> Self {
-        let mut refusal = Self::new(404, "NotFound", "the server could not find the requested resource");
-        refusal.details = Some(json!({}));
-        refusal
+        Self::plainly(404, "NotFound", "the server could not find the requested resource")
     }
 
     pub fn already_exists(resource: &str, name: &str) -> Self {
@@ -93,12 +102,8 @@ impl Refusal {
         let said: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let said = if said.len() == 1 { said.concat() } else { format!("[{}]", said.join(", ")) };
         let mut refusal = Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {said}")).about(kind, name);
-        let causes: Vec<Value> = causes
-            .iter()
-            .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
-            .collect();
         if let Some(details) = &mut refusal.details {
-            details["causes"] = json!(causes);
+            details["causes"] = listed(causes);
         }
         refusal
     }
@@ -153,24 +158,82 @@ impl Refusal {
     }
 
     pub fn method_not_allowed() -> Self {
-        let mut refusal =
-            Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
-        refusal.details = Some(json!({}));
-        refusal
+        Self::plainly(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
-    pub fn unsupported_media_type(problem: &str) -> Self {
-        Self::new(415, "UnsupportedMediaType", problem)
+    pub fn not_acceptable(available: &str) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
+        Self::plainly(406, "NotAcceptable", message)
+    }
+
+    /// Of a body that holds an object.
+    pub fn unknown_format(accepted: &str) -> Self {
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// Of a patch.
+    pub fn unsupported_media_type() -> Self {
+        Self::plainly(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    }
+
+    /// What can be read but not be done, where the API does not say why.
+    pub fn not_processable() -> Self {
+        Self::plainly(422, "Invalid", "the server rejected our request due to an error in our request")
+    }
+
+    /// What clients are told of errors that the API has no word for.
+    pub fn unforeseen(problem: &str) -> Self {
+        Self::new(500, "", problem)
+    }
+
+    /// Of server-side apply: fields that other managers own.
+    pub fn apply_conflict(message: &str, causes: &[Cause]) -> Self {
+        let mut refusal = Self::new(409, "Conflict", message);
+        refusal.details = Some(json!({"causes": listed(causes)}));
+        refusal
     }
 
     pub fn to_status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }
         status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_read_as_those_of_an_api_server() {
+        assert_eq!(
+            Refusal::not_found("storageclasses.storage.k8s.io", "fast").to_status(),
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound",
+                "message": "storageclasses.storage.k8s.io \"fast\" not found", "code": 404,
+                "details": {"name": "fast", "group": "storage.k8s.io", "kind": "storageclasses"},
+            })
+        );
+        let cause = |field: &str| Cause {
+            reason: "FieldValueRequired".to_owned(),
+            message: "Required value".to_owned(),
+            field: field.to_owned(),
+        };
+        let refusal = Refusal::invalid("Deployment.apps", "web", &[cause("spec.a"), cause("spec.b")]);
+        let expected = "Deployment.apps \"web\" is invalid: [spec.a: Required value, spec.b: Required value]";
+        assert_eq!(refusal.message, expected);
+        assert_eq!(refusal.to_status()["details"]["causes"][1]["field"], json!("spec.b"));
+        let status = Refusal::unforeseen("x").to_status();
+        assert!(status.get("reason").is_none() && status.get("details").is_none(), "{status}");
     }
 }

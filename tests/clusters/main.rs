@@ -25,7 +25,10 @@ enum Command {
     /// Install the distribution's packages that are missing
     Packages,
     /// Build the pinned programs that are missing
-    Build,
+    Build {
+        /// Only what these binaries need
+        binaries: Vec<String>,
+    },
     /// Start a fleet that stays until it is ended
     Up {
         #[arg(long, default_value = NAME)]
@@ -66,7 +69,7 @@ enum Command {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Packages => packages::install(),
-        Command::Build => tools_build::build(),
+        Command::Build { binaries } => tools_build::build(&binaries),
         Command::Up { name, members, no_nodes } => up(&name, Spec { members, nodes: !no_nodes }),
         Command::Down { name } => person::down(&name),
         Command::Status { name } => person::status(&name),

@@ -50,6 +50,14 @@ pub fn tools() -> Result<Tools> {
     Ok(Tools { builds: builds.into_iter().map(|build| (build.tool.name, build)).collect() })
 }
 
+/// The path of one binary, whether or not the others are built.
+pub fn tool(binary: &str) -> Result<PathBuf> {
+    let build = planned()?.into_iter().find(|build| build.tool.binaries.contains(&binary));
+    let build = build.with_context(|| format!("no tool has a binary {binary}"))?;
+    ensure!(build.exists(), "run make tools: not built yet: {binary}");
+    Ok(build.binary(binary))
+}
+
 impl Tools {
     /// The path of a binary, by its own name: `kube-apiserver`, `csi-sanity`.
     ///

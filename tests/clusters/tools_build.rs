@@ -18,8 +18,8 @@ use super::tools_table::{Layout, SNAPSHOT_CRDS};
 
 const UNFINISHED: &str = ".building-";
 
-/// Builds what is missing and shows what it does.
-pub fn build() -> Result<()> {
+/// Builds what is missing, all or for the binaries named, and shows what it does.
+pub fn build(binaries: &[String]) -> Result<()> {
     let lacking = packages::prerequisites();
     if !lacking.is_empty() {
         println!("{}", packages::list(&lacking));
@@ -29,7 +29,7 @@ pub fn build() -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let _lock = lock(&folder)?;
     remove_unfinished(&folder)?;
-    let builds = planned()?;
+    let builds = wanted(planned()?, binaries)?;
     let missing: Vec<_> = builds.iter().filter(|build| !build.exists()).collect();
     for (place, build) in missing.iter().enumerate() {
         let label = format!("[{}/{}] {} {}", place + 1, missing.len(), build.tool.name, build.version);
@@ -41,6 +41,15 @@ pub fn build() -> Result<()> {
     let count: usize = builds.iter().map(|build| build.tool.binaries.len()).sum();
     println!("all {count} tools are built ({})", folder.display());
     Ok(())
+}
+
+fn wanted(mut builds: Vec<Build>, binaries: &[String]) -> Result<Vec<Build>> {
+    let has = |build: &Build, name: &String| build.tool.binaries.contains(&name.as_str());
+    for name in binaries {
+        ensure!(builds.iter().any(|build| has(build, name)), "no tool has a binary {name}");
+    }
+    builds.retain(|build| binaries.is_empty() || binaries.iter().any(|name| has(build, name)));
+    Ok(builds)
 }
 
 /// Held until the file is dropped; the kernel lets go of it when the process dies.

@@ -5,6 +5,8 @@
 
 #[path = "../clusters/mod.rs"]
 mod clusters;
+#[path = "../sanity/suite.rs"]
+mod suite;
 
 mod driver;
 mod edges;

@@ -1,1 +1,16 @@
-//! What kube-controller-manager does in every cluster.
+//! What kube-controller-manager does in any cluster, a file for each part. Each follows the objects it is about, and looks
+//! at what a change touches as it is now.
+
+mod binder;
+mod namespaces;
+mod protection;
+
+use super::Cluster;
+
+/// Works until it is dropped.
+pub async fn run(cluster: Cluster) {
+    tokio::join!(binder::run(cluster.clone()), namespaces::run(cluster.clone()), protection::run(cluster),);
+}
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ impl PatchType {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            other => Err(Refusal::unsupported_media_type(other)),
+            _ => Err(Refusal::unsupported_media_type()),
         }
     }
 }

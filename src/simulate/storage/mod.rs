@@ -1,1 +1,55 @@
-//! Simulated storage in a member.
+//! The storage of a simulated member: classes, a provisioner, and a node that runs pods. It does what external
+//! provisioners, resizers, snapshotters, the scheduler and a kubelet do, at the pace that [`Settings`] tell.
+
+mod backing;
+mod names;
+mod node;
+mod pods;
+mod provision;
+mod reclaim;
+mod settings;
+mod setup;
+
+use std::sync::Arc;
+
+use backing::Backing;
+pub use settings::{Binding, Class, Pods, Reclaim, Settings, Work};
+
+use super::Cluster;
+
+/// The storage of one member. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Storage(Arc<Member>);
+
+#[derive(Debug)]
+struct Member {
+    cluster: Cluster,
+    settings: Settings,
+    backing: Backing,
+}
+
+impl Storage {
+    pub fn new(cluster: Cluster, settings: Settings) -> Self {
+        let backing = Backing::new(&settings);
+        Self(Arc::new(Member { cluster, settings, backing }))
+    }
+
+    /// Every volume that takes up room, whether an object still tells of it or not.
+    pub fn volumes(&self) -> Vec<String> {
+        self.0.backing.names()
+    }
+
+    /// Works until it is dropped.
+    pub async fn run(&self) {
+        let member = &*self.0;
+        setup::prepare(member);
+        tokio::join!(provision::run(member), reclaim::run(member), pods::run(member));
+    }
+}
+
+pub async fn run(cluster: Cluster, settings: Settings) {
+    Storage::new(cluster, settings).run().await;
+}
+
+#[cfg(test)]
+mod tests;

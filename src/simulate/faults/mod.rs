@@ -1,6 +1,8 @@
 //! What can go wrong with a request. A plan is asked about every request that comes from outside, and the log keeps what
 //! came, in order.
 
+pub mod rules;
+
 use std::{
     fmt,
     sync::{

@@ -1,0 +1,75 @@
+use serde_json::json;
+
+use crate::simulate::{
+    Cluster,
+    object::{is_terminating, text},
+    testing::{CLAIMS, PODS, VOLUMES, claim, pass, pod, volume},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_new_namespace_gets_its_service_account() {
+    let cluster = Cluster::new("a", 1);
+    cluster.create("namespaces", json!({"metadata": {"name": "new"}})).unwrap();
+    pass(&cluster, 1).await;
+    assert!(cluster.get("serviceaccounts", "new", "default").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_ends_is_emptied_and_goes_with_its_last_object() {
+    let cluster = Cluster::new("a", 1);
+    cluster.create("namespaces", json!({"metadata": {"name": "old"}, "spec": {"finalizers": ["kubernetes"]}})).unwrap();
+    let held = json!({"metadata": {"namespace": "old", "name": "held", "finalizers": ["example.org/held"]}});
+    cluster.create("configmaps", held).unwrap();
+    cluster.create("secrets", json!({"metadata": {"namespace": "old", "name": "free"}})).unwrap();
+    cluster.create("secrets", json!({"metadata": {"namespace": "default", "name": "other"}})).unwrap();
+    pass(&cluster, 1).await;
+    cluster.delete("namespaces", "", "old").unwrap();
+    pass(&cluster, 60).await;
+    assert!(
+        cluster.get("secrets", "old", "free").is_none() && cluster.get("serviceaccounts", "old", "default").is_none()
+    );
+    assert!(is_terminating(&cluster.get("configmaps", "old", "held").unwrap()));
+    assert!(cluster.get("namespaces", "", "old").is_some());
+
+    let release = |object: &mut serde_json::Value| object["metadata"]["finalizers"] = json!([]);
+    cluster.change("configmaps", "old", "held", release).unwrap();
+    pass(&cluster, 60).await;
+    assert!(cluster.get("namespaces", "", "old").is_none());
+    assert!(cluster.get("secrets", "default", "other").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_outlives_the_pods_that_have_a_node_and_not_the_others() {
+    let cluster = Cluster::new("a", 1);
+    for name in ["used", "wanted"] {
+        cluster.create(CLAIMS, claim(name, "none")).unwrap();
+    }
+    let mut user = pod("user", &["used"]);
+    user["spec"]["nodeName"] = json!("n1");
+    cluster.create(PODS, user).unwrap();
+    cluster.create(PODS, pod("dreamer", &["wanted"])).unwrap();
+    cluster.delete(CLAIMS, "default", "used").unwrap();
+    cluster.delete(CLAIMS, "default", "wanted").unwrap();
+    cluster.change(PODS, "default", "user", |pod| pod["status"] = json!({"phase": "Succeeded"})).unwrap();
+    pass(&cluster, 9).await;
+    assert!(is_terminating(&cluster.claim("used")), "a pod that has ended still names it");
+    assert!(cluster.get(CLAIMS, "default", "wanted").is_none());
+
+    cluster.delete_now(PODS, "default", "user").unwrap();
+    pass(&cluster, 1).await;
+    assert!(cluster.get(CLAIMS, "default", "used").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_outlives_its_bond() {
+    let cluster = Cluster::new("a", 1);
+    cluster.create(VOLUMES, volume("pv", "hand", "1Gi")).unwrap();
+    cluster.create(CLAIMS, claim("data", "hand")).unwrap();
+    pass(&cluster, 1).await;
+    cluster.delete(VOLUMES, "", "pv").unwrap();
+    pass(&cluster, 9).await;
+    assert_eq!(text(&cluster.volume("pv"), "/status/phase"), "Bound");
+    cluster.delete(CLAIMS, "default", "data").unwrap();
+    pass(&cluster, 1).await;
+    assert!(cluster.get(VOLUMES, "", "pv").is_none());
+}

@@ -1,0 +1,212 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::simulate::{
+    object::{annotation, has_finalizer, is_terminating, text},
+    testing::{CLAIMS, CLASSES, PODS, VOLUMES, claim, live, pod},
+};
+
+fn member(settings: Settings) -> (Cluster, Storage) {
+    let cluster = Cluster::new("a", 1);
+    (cluster.clone(), Storage::new(cluster, settings))
+}
+
+fn phase(object: &Value) -> &str {
+    text(object, "/status/phase")
+}
+
+/// The volume that a claim is bound to.
+fn volume_of(cluster: &Cluster, name: &str) -> Arc<Value> {
+    cluster.volume(text(&cluster.claim(name), "/spec/volumeName"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_immediate_class_gives_a_volume_at_once() {
+    let (cluster, storage) = member(Settings::default());
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    let volume = volume_of(&cluster, "data");
+    assert_eq!((phase(&cluster.claim("data")), phase(&volume)), ("Bound", "Bound"));
+    assert!(has_finalizer(&volume, names::VOLUME_FINALIZER));
+    assert_eq!(annotation(&volume, names::PROVISIONED_BY), "storage.simulated");
+    assert_eq!(text(&volume, "/spec/csi/volumeHandle"), storage.volumes()[0]);
+    assert!(volume.pointer("/spec/nodeAffinity").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_waits_gives_a_volume_on_the_node_of_the_first_pod() {
+    let (cluster, storage) = member(Settings::default());
+    cluster.create(CLAIMS, claim("data", "openebs-hostpath")).unwrap();
+    live(&cluster, &storage, 60).await;
+    assert_eq!((phase(&cluster.claim("data")), storage.volumes().len()), ("Pending", 0));
+
+    cluster.create(PODS, pod("web", &["data"])).unwrap();
+    live(&cluster, &storage, 1).await;
+    let (pod, volume) = (cluster.pod("web"), volume_of(&cluster, "data"));
+    assert_eq!(
+        (phase(&cluster.claim("data")), phase(&pod), text(&pod, "/spec/nodeName")),
+        ("Bound", "Running", "a-n1")
+    );
+    assert_eq!(text(&volume, "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0"), "a-n1");
+    assert_eq!(annotation(&cluster.claim("data"), names::SELECTED_NODE), "a-n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_goes_with_its_claim_after_its_time() {
+    let deleting = Work::takes(Duration::from_secs(20)..=Duration::from_secs(20));
+    let (cluster, storage) = member(Settings { deleting, ..Settings::default() });
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    cluster.delete(CLAIMS, "default", "data").unwrap();
+    live(&cluster, &storage, 19).await;
+    assert_eq!((cluster.list(CLAIMS).len(), storage.volumes().len()), (0, 1));
+    assert_eq!(phase(&cluster.list(VOLUMES)[0]), "Released");
+    live(&cluster, &storage, 21).await;
+    assert_eq!((cluster.list(VOLUMES).len(), storage.volumes().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retained_volume_stays_when_its_claim_and_its_object_go() {
+    let class = Class { reclaim: Reclaim::Retain, ..Class::new("kept", Binding::Immediate) };
+    let (cluster, storage) = member(Settings { classes: vec![class], ..Settings::default() });
+    cluster.create(CLAIMS, claim("data", "kept")).unwrap();
+    live(&cluster, &storage, 1).await;
+    let volume = text(&cluster.claim("data"), "/spec/volumeName").to_owned();
+    cluster.delete(CLAIMS, "default", "data").unwrap();
+    live(&cluster, &storage, 60).await;
+    assert_eq!(phase(&cluster.volume(&volume)), "Released");
+    cluster.delete(VOLUMES, "", &volume).unwrap();
+    live(&cluster, &storage, 1).await;
+    assert_eq!((cluster.list(VOLUMES).len(), storage.volumes().len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_policy_moves_the_finalizer() {
+    let (cluster, storage) = member(Settings::default());
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    for (policy, guarded) in [("Retain", false), ("Delete", true)] {
+        let name = text(&cluster.claim("data"), "/spec/volumeName").to_owned();
+        let edit = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
+        cluster.change(VOLUMES, "", &name, edit).unwrap();
+        live(&cluster, &storage, 1).await;
+        assert_eq!(has_finalizer(&cluster.volume(&name), names::VOLUME_FINALIZER), guarded, "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_was_begun_is_made_and_reclaimed_though_its_claim_has_gone() {
+    let provisioning = Work::takes(Duration::from_secs(5)..=Duration::from_secs(5));
+    let (cluster, storage) = member(Settings { provisioning, ..Settings::default() });
+    let mut seen = cluster.follow(&[VOLUMES]);
+    let gone = async {
+        cluster.create(CLAIMS, claim("data", "now")).unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        cluster.delete(CLAIMS, "default", "data").unwrap();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    };
+    tokio::select! { () = gone => (), () = live(&cluster, &storage, 90) => () }
+    assert_eq!(seen.next().await.what, crate::simulate::What::Added);
+    assert_eq!((cluster.list(VOLUMES).len(), storage.volumes().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_told_and_tried_again() {
+    let fails = |per_mille| Work { fails_per_mille: per_mille, ..Work::default() };
+    let settings = Settings { provisioning: fails(700), deleting: fails(700), ..Settings::default() };
+    let (cluster, storage) = member(settings);
+    for number in 0..20 {
+        cluster.create(CLAIMS, claim(&format!("data-{number}"), "now")).unwrap();
+    }
+    live(&cluster, &storage, 36000).await;
+    assert!(cluster.list(CLAIMS).iter().all(|claim| phase(claim) == "Bound"));
+    assert!(cluster.reasons().contains(&"ProvisioningFailed".to_owned()));
+    for claim in cluster.list(CLAIMS) {
+        cluster.delete(CLAIMS, "default", text(&claim, "/metadata/name")).unwrap();
+    }
+    live(&cluster, &storage, 36000).await;
+    assert_eq!((cluster.list(VOLUMES).len(), storage.volumes().len()), (0, 0));
+    assert!(cluster.reasons().contains(&"VolumeFailedDelete".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_waits_until_there_is_room() {
+    let (cluster, storage) = member(Settings { capacity: Some(3 << 29), ..Settings::default() });
+    cluster.create(CLAIMS, claim("first", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    cluster.create(CLAIMS, claim("second", "now")).unwrap();
+    cluster.create(CLAIMS, claim("waiting", "openebs-hostpath")).unwrap();
+    cluster.create(PODS, pod("web", &["waiting"])).unwrap();
+    live(&cluster, &storage, 9).await;
+    assert_eq!((phase(&cluster.claim("second")), phase(&cluster.claim("waiting"))), ("Pending", "Pending"));
+    let told = |word: &str| cluster.list("events").iter().any(|event| text(event, "/message").contains(word));
+    assert!(told("ResourceExhausted") && told("did not have enough free storage"));
+    assert_eq!(text(&cluster.pod("web"), "/status/conditions/0/reason"), "Unschedulable");
+
+    cluster.delete(CLAIMS, "default", "first").unwrap();
+    cluster.delete(CLAIMS, "default", "second").unwrap();
+    live(&cluster, &storage, 9).await;
+    assert_eq!((phase(&cluster.claim("waiting")), phase(&cluster.pod("web"))), ("Bound", "Running"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_starts_and_ends_after_its_time_and_its_claim_after_it() {
+    let exactly = |seconds| Duration::from_secs(seconds)..=Duration::from_secs(seconds);
+    let pods = Pods { starts: exactly(3), stops: exactly(5) };
+    let (cluster, storage) = member(Settings { pods, ..Settings::default() });
+    cluster.create(CLAIMS, claim("data", "openebs-hostpath")).unwrap();
+    let mut web = pod("web", &["data"]);
+    web["spec"]["terminationGracePeriodSeconds"] = json!(30);
+    cluster.create(PODS, web).unwrap();
+    live(&cluster, &storage, 2).await;
+    assert_eq!((phase(&cluster.claim("data")), phase(&cluster.pod("web"))), ("Bound", "Pending"));
+    live(&cluster, &storage, 4).await;
+    assert_eq!(phase(&cluster.pod("web")), "Running");
+
+    cluster.delete(CLAIMS, "default", "data").unwrap();
+    cluster.delete(PODS, "default", "web").unwrap();
+    live(&cluster, &storage, 4).await;
+    assert!(is_terminating(&cluster.pod("web")) && is_terminating(&cluster.claim("data")));
+    live(&cluster, &storage, 6).await;
+    assert_eq!((cluster.list(PODS).len(), cluster.list(CLAIMS).len(), storage.volumes().len()), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_a_claim_that_does_not_exist_yet() {
+    let (cluster, storage) = member(Settings::default());
+    cluster.create(PODS, pod("web", &["data"])).unwrap();
+    live(&cluster, &storage, 1).await;
+    assert_eq!(cluster.reasons(), ["FailedScheduling"]);
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    assert_eq!(phase(&cluster.pod("web")), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn classes_that_are_there_already_stay_as_they_are() {
+    let (cluster, storage) = member(Settings::default());
+    cluster.create(CLASSES, crate::simulate::testing::class("now", "another", "Immediate")).unwrap();
+    live(&cluster, &storage, 1).await;
+    assert_eq!(cluster.get(CLASSES, "", "now").unwrap()["provisioner"], "another");
+    assert_eq!(cluster.get(CLASSES, "", "openebs-hostpath").unwrap()["allowVolumeExpansion"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_are_directories_where_there_is_a_folder_and_are_counted_again_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { folder: Some(folder.path().to_owned()), ..Settings::default() };
+    let (cluster, storage) = member(settings.clone());
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    let path = text(&volume_of(&cluster, "data"), "/spec/hostPath/path").to_owned();
+    std::fs::write(format!("{path}/file"), "text").unwrap();
+
+    let restarted = Storage::new(cluster.clone(), settings);
+    live(&cluster, &restarted, 1).await;
+    assert_eq!(restarted.volumes(), storage.volumes());
+    cluster.delete(CLAIMS, "default", "data").unwrap();
+    live(&cluster, &restarted, 1).await;
+    assert!(!std::path::Path::new(&path).exists() && restarted.volumes().is_empty());
+}

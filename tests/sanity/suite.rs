@@ -1,0 +1,73 @@
+//! One run of csi-sanity against the driver. The names of the specs that passed must be those listed in `sanity/`, so that
+//! none can silently drop out.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::Command;
+
+const PASSED: &str = include_str!("../../sanity/passed.txt");
+
+/// The suite, and what it runs against.
+#[derive(Debug)]
+pub struct Suite {
+    pub program: PathBuf,
+    pub controller: PathBuf,
+    /// Whatever serves a node: the suite cleans up through it.
+    pub node: PathBuf,
+    /// StorageClass parameters, as YAML.
+    pub parameters: &'static str,
+    pub folder: PathBuf,
+}
+
+impl Suite {
+    /// Runs every spec there is a service for. The identity specs ask the node's socket, so they are run by themselves
+    /// on the controller's.
+    pub async fn run(&self) -> Result<()> {
+        let mut passed = self.specs("identity", &self.controller, "Identity Service").await?;
+        passed.append(&mut self.specs("controller", &self.node, r"Controller Service \[Controller Server\]").await?);
+        let listed: BTreeSet<String> = PASSED.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        let missing: Vec<_> = listed.difference(&passed).collect();
+        let new: Vec<_> = passed.difference(&listed).collect();
+        ensure!(missing.is_empty(), "listed in sanity/passed.txt and not passed: {missing:#?}");
+        ensure!(new.is_empty(), "passed and not listed in sanity/passed.txt: {new:#?}");
+        Ok(())
+    }
+
+    /// Runs a part of the suite; the names of the specs that passed.
+    async fn specs(&self, name: &str, node: &Path, focus: &str) -> Result<BTreeSet<String>> {
+        let file = |ending: &str| self.folder.join(format!("sanity-{name}.{ending}"));
+        std::fs::write(file("yaml"), self.parameters).context("write the parameters")?;
+        let output = Command::new(&self.program)
+            .arg(format!("--csi.endpoint={}", node.display()))
+            .arg(format!("--csi.controllerendpoint={}", self.controller.display()))
+            .arg(format!("--csi.testvolumeparameters={}", file("yaml").display()))
+            .arg(format!("--csi.mountdir={}", file("mount").display()))
+            .arg(format!("--csi.stagingdir={}", file("staging").display()))
+            .arg("--csi.testvolumesize=67108864")
+            .arg(format!("--ginkgo.focus={focus}"))
+            .arg("--ginkgo.no-color")
+            .arg(format!("--ginkgo.json-report={}", file("json").display()))
+            .output()
+            .await
+            .context("run csi-sanity")?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{printed}");
+        passed(&std::fs::read_to_string(file("json")).with_context(|| printed.to_string())?)
+    }
+}
+
+/// Full names of the specs that passed, from Ginkgo's own report.
+fn passed(report: &str) -> Result<BTreeSet<String>> {
+    let suites: serde_json::Value = serde_json::from_str(report).context("read the report")?;
+    let specs = suites.as_array().into_iter().flatten().filter_map(|suite| suite["SpecReports"].as_array());
+    let names = specs.flatten().filter(|spec| spec["State"] == "passed" && spec["LeafNodeType"] == "It").map(|spec| {
+        let containers = spec["ContainerHierarchyTexts"].as_array().into_iter().flatten();
+        let texts = containers.chain([&spec["LeafNodeText"]]).filter_map(|text| text.as_str());
+        texts.collect::<Vec<_>>().join(" > ")
+    });
+    Ok(names.collect())
+}

@@ -71,7 +71,7 @@ fn json_patch(target: &mut Value, patch: &Value) -> Result<(), Refusal> {
             || Refusal { code: 422, reason: "Invalid", message: format!("cannot apply {step}"), details: None };
         match step["op"].as_str() {
             Some("test") => {
-                if target.pointer(at_path) != Some(&step["value"]) {
+                if target.pointer(at_path).unwrap_or(&Value::Null) != &step["value"] {
                     return Err(invalid());
                 }
             }

@@ -250,9 +250,9 @@ mod tests {
         let groups = answer("/apis", "");
         let last = groups["groups"].as_array().unwrap().last().unwrap();
         assert_eq!((&last["name"], &last["versions"][1]["version"]), (&json!("example.org"), &json!("v1beta1")));
-        let list = answer("/apis/apps/v1", "");
+        let kinds = answer("/apis/apps/v1", "");
         let names: Vec<&str> =
-            list["resources"].as_array().unwrap().iter().map(|line| line["name"].as_str().unwrap()).collect();
+            kinds["resources"].as_array().unwrap().iter().map(|line| line["name"].as_str().unwrap()).collect();
         assert_eq!(names[2..5], ["deployments", "deployments/scale", "deployments/status"], "{names:?}");
         assert_eq!(answer("/apis/storage.k8s.io", "")["kind"], json!("APIGroup"));
         assert!(page("/apis/none", "", &[]).is_none() && page("/api/v2", "", &[]).is_none());

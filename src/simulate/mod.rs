@@ -19,8 +19,9 @@ mod events;
 pub mod faults;
 pub mod follow;
 pub mod kinds;
+pub mod news;
 mod object;
-pub mod patch;
+mod patch;
 pub mod quantity;
 pub mod quota;
 pub mod read;
@@ -51,6 +52,7 @@ use chance::Chance;
 use clock::Clock;
 use faults::Faults;
 pub use follow::{Change, Changes};
+pub use news::Listener;
 pub use refusal::Refusal;
 use remove::Options;
 pub use server::serve;
@@ -215,8 +217,8 @@ impl Cluster {
     }
 
     /// The version of the newest change, to wait for the next one.
-    pub fn versions(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.store().news.subscribe()
+    pub fn versions(&self) -> Listener {
+        self.store().news.listen()
     }
 
     /// Forgets the history: watches that are behind are told 410.

@@ -6,10 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use super::{news::News, resources::Kind};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-
-use super::resources::Kind;
 
 /// Namespace (empty for what has none) and name.
 pub type Key = (String, String);
@@ -38,7 +36,7 @@ pub struct Table {
     log: VecDeque<Entry>,
     /// Changes up to this revision are forgotten.
     pub forgotten: u64,
-    pub news: watch::Sender<u64>,
+    pub news: News,
 }
 
 const REMEMBERED: usize = 20_000;
@@ -82,7 +80,7 @@ impl Table {
         {
             self.forgotten = oldest.revision;
         }
-        self.news.send_replace(revision);
+        self.news.tell(revision);
     }
 }
 
@@ -91,7 +89,7 @@ pub struct Store {
     pub revision: u64,
     tables: BTreeMap<String, Table>,
     /// Told after every change of any kind.
-    pub news: watch::Sender<u64>,
+    pub news: News,
 }
 
 impl Store {
@@ -101,12 +99,14 @@ impl Store {
             table.kind = kind;
             return;
         }
-        let (objects, log, news) = (BTreeMap::new(), VecDeque::new(), watch::Sender::new(forgotten));
+        let (objects, log, news) = (BTreeMap::new(), VecDeque::new(), News::default());
         self.tables.insert(kind.resource(), Table { kind, objects, log, forgotten, news });
     }
 
     pub fn drop_kind(&mut self, resource: &str) {
-        self.tables.remove(resource);
+        if let Some(table) = self.tables.remove(resource) {
+            table.news.tell(u64::MAX);
+        }
     }
 
     pub fn table(&self, resource: &str) -> Option<&Table> {
@@ -132,7 +132,7 @@ impl Store {
             let what = if before.is_some() { What::Modified } else { What::Added };
             table.remember(Entry { revision, what, object: Arc::clone(&object), before });
         }
-        self.news.send_replace(revision);
+        self.news.tell(revision);
         object
     }
 
@@ -147,7 +147,7 @@ impl Store {
             let before = table.objects.remove(&key_of(&object));
             table.remember(Entry { revision, what: What::Deleted, object: Arc::clone(&object), before });
         }
-        self.news.send_replace(revision);
+        self.news.tell(revision);
         object
     }
 

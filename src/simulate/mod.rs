@@ -15,7 +15,7 @@ pub mod clock;
 pub mod controllers;
 pub mod custom;
 pub mod discovery;
-mod events;
+pub mod events;
 pub mod faults;
 pub mod follow;
 pub mod kinds;

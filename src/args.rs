@@ -18,6 +18,8 @@ pub struct Arguments {
 pub enum Role {
     /// Serve Identity and Controller beside the sidecars, in the host
     Controller(Controller),
+    /// Try the driver without a cluster: a host and members are simulated in this process (never for production)
+    Dev(Dev),
 }
 
 /// What every role that serves a socket has.
@@ -31,6 +33,13 @@ pub struct Common {
     #[arg(long, env = "KOSMOS_CSI_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub process: Process,
+}
+
+/// What every role that goes on has.
+#[derive(Debug, clap::Args)]
+pub struct Process {
     /// Where to answer /livez, /readyz and /metrics; without it they are not served
     #[arg(long, env = "KOSMOS_CSI_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     pub admin_address: Option<SocketAddr>,
@@ -61,6 +70,28 @@ pub struct Controller {
     /// Namespace in the members for volumes whose claim the provisioner does not name
     #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub leaf_namespace: String,
+}
+
+/// A host and members in one process, with the real controller between them: what they keep is simulated, volumes are
+/// plain folders, and whoever may use this machine may use the clusters. For trying and developing; never for production.
+#[derive(Debug, clap::Args)]
+pub struct Dev {
+    /// Where kubeconfigs, volumes and the clusters' objects are kept; started again on it, everything is still there.
+    /// Short, because the path of the socket in it may have 107 bytes at most
+    #[arg(long, env = "KOSMOS_CSI_DIR", default_value_os_t = dev_folder(), value_name = "FOLDER")]
+    pub dir: PathBuf,
+
+    /// How many members: cluster38, cluster39 and so on
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=20), value_name = "COUNT")]
+    pub members: u8,
+
+    #[command(flatten)]
+    pub process: Process,
+}
+
+/// Below the system's folder for what is temporary: its path is short, and it belongs to no checkout.
+fn dev_folder() -> PathBuf {
+    std::env::temp_dir().join("kosmos-csi-dev")
 }
 
 /// A socket's path; the kernel takes at most 107 bytes.
@@ -108,8 +139,8 @@ mod tests {
     #[test]
     fn every_flag_has_a_twin_in_the_environment() {
         let command = Arguments::command();
-        let controller = command.find_subcommand("controller").unwrap();
-        for flag in controller.get_arguments().filter(|flag| flag.get_long().is_some_and(|long| long != "help")) {
+        let flags = command.get_subcommands().flat_map(clap::Command::get_arguments);
+        for flag in flags.filter(|flag| flag.get_long().is_some_and(|long| long != "help")) {
             let twin = format!("KOSMOS_CSI_{}", flag.get_long().unwrap().to_uppercase().replace('-', "_"));
             assert_eq!(flag.get_env().unwrap().to_str().unwrap(), twin);
         }

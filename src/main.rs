@@ -23,9 +23,17 @@ async fn main() -> ExitCode {
     };
     // Two providers may be compiled in by dependencies; without a choice the first TLS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let Role::Controller(controller) = arguments.role;
-    telemetry::start(controller.common.log_format);
-    match run::controller(controller).await {
+    let ended = match arguments.role {
+        Role::Controller(controller) => {
+            telemetry::start(controller.common.process.log_format);
+            run::controller(controller).await
+        }
+        Role::Dev(dev) => {
+            telemetry::start(dev.process.log_format);
+            run::dev(dev).await
+        }
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");

@@ -1,5 +1,6 @@
 //! The only code that knows gRPC: it translates requests into the domain's words, and outcomes into codes.
 
+pub mod client;
 pub mod controller;
 pub mod convert;
 pub mod identity;

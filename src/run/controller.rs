@@ -26,18 +26,24 @@ pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi controller starts");
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
     let stop = CancellationToken::new();
-    let grace = arguments.common.shutdown_grace;
-    bounded(signals, stop.clone(), grace, serve(arguments, socket, stop)).await?;
+    let grace = arguments.common.process.shutdown_grace;
+    let ready = watch::Sender::new(false);
+    bounded(signals, stop.clone(), grace, serve(arguments, socket, ready, stop)).await?;
     tracing::info!("stopped");
     Ok(())
 }
 
-async fn serve(arguments: Controller, socket: Socket, stop: CancellationToken) -> anyhow::Result<()> {
+/// Serves until the token is cancelled; tells whether it is ready.
+pub(super) async fn serve(
+    arguments: Controller,
+    socket: Socket,
+    ready: watch::Sender<bool>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let metrics = Metrics::new();
-    let ready = watch::Sender::new(false);
     let last = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    if let Some(address) = arguments.common.admin_address {
+    if let Some(address) = arguments.common.process.admin_address {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|error| Misuse(format!("--admin-address {address} cannot be served: {error}")))?;

@@ -1,6 +1,7 @@
 //! Puts a role together: clients, registry, services, and the order in which they stop.
 
 mod controller;
+mod dev;
 pub mod driver;
 
 use std::{path::PathBuf, time::Duration};
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Common;
 pub use controller::controller;
+pub use dev::dev;
 
 /// What only the person who started the process can mend.
 #[derive(Debug, thiserror::Error)]

@@ -134,6 +134,8 @@ pub struct Call {
     pub selector: Selector,
     pub content_type: String,
     pub accept: String,
+    /// What the client calls itself.
+    pub agent: String,
     pub body: Vec<u8>,
 }
 
@@ -171,6 +173,7 @@ impl Call {
             selector,
             content_type: header("content-type"),
             accept: header("accept"),
+            agent: header("user-agent"),
             body,
         })
     }

@@ -15,12 +15,14 @@ pub mod clock;
 pub mod controllers;
 pub mod custom;
 pub mod discovery;
-mod events;
+pub mod events;
 pub mod faults;
 pub mod follow;
 pub mod kinds;
+pub mod news;
 mod object;
 pub mod patch;
+pub mod persist;
 pub mod quantity;
 pub mod quota;
 pub mod read;
@@ -37,6 +39,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 mod timers;
+mod users;
 pub mod watch;
 pub mod write;
 
@@ -51,6 +54,7 @@ use chance::Chance;
 use clock::Clock;
 use faults::Faults;
 pub use follow::{Change, Changes};
+pub use news::Listener;
 pub use refusal::Refusal;
 use remove::Options;
 pub use server::serve;
@@ -173,7 +177,7 @@ impl Cluster {
         let kind = store.table(resource).map(|table| Arc::clone(&table.kind)).ok_or_else(Refusal::no_such_path)?;
         object["kind"] = json!(kind.kind);
         object["apiVersion"] = json!(kind.api_version());
-        self.make(&mut store, &kind, object, false)
+        self.make(&mut store, &kind, object, None, false)
     }
 
     /// Reads, edits and puts down in one step; nothing is written where nothing has changed.
@@ -206,17 +210,12 @@ impl Cluster {
 
     /// Everything there is, with its resource: for who keeps it.
     pub fn objects(&self) -> Vec<(String, Arc<Value>)> {
-        let store = self.store();
-        let of = |table: &store::Table| {
-            let resource = table.kind.resource();
-            table.objects().values().map(|object| (resource.clone(), Arc::clone(object))).collect::<Vec<_>>()
-        };
-        store.tables().flat_map(of).collect()
+        self.store().objects()
     }
 
     /// The version of the newest change, to wait for the next one.
-    pub fn versions(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.store().news.subscribe()
+    pub fn versions(&self) -> Listener {
+        self.store().news.listen()
     }
 
     /// Forgets the history: watches that are behind are told 410.

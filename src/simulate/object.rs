@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-pub(super) use super::store::text;
+pub(super) use super::store::{at, text};
 
 pub(super) fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
@@ -18,7 +18,7 @@ pub(super) fn uid(object: &Value) -> &str {
 
 /// The list at a place; empty where there is none.
 pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    at(object, pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The texts of a list.
@@ -31,7 +31,7 @@ pub(super) fn is_terminating(object: &Value) -> bool {
 }
 
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
-    let annotations = object.pointer("/metadata/annotations");
+    let annotations = at(object, "/metadata/annotations");
     annotations.and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or_default()
 }
 

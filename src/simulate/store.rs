@@ -7,9 +7,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
-use super::resources::Kind;
+use super::{news::News, persist::Journal, resources::Kind};
 
 /// Namespace (empty for what has none) and name.
 pub type Key = (String, String);
@@ -38,7 +37,7 @@ pub struct Table {
     log: VecDeque<Entry>,
     /// Changes up to this revision are forgotten.
     pub forgotten: u64,
-    pub news: watch::Sender<u64>,
+    pub news: News,
 }
 
 const REMEMBERED: usize = 20_000;
@@ -82,7 +81,7 @@ impl Table {
         {
             self.forgotten = oldest.revision;
         }
-        self.news.send_replace(revision);
+        self.news.tell(revision);
     }
 }
 
@@ -91,7 +90,8 @@ pub struct Store {
     pub revision: u64,
     tables: BTreeMap<String, Table>,
     /// Told after every change of any kind.
-    pub news: watch::Sender<u64>,
+    pub news: News,
+    pub(super) journal: Option<Journal>,
 }
 
 impl Store {
@@ -101,12 +101,17 @@ impl Store {
             table.kind = kind;
             return;
         }
-        let (objects, log, news) = (BTreeMap::new(), VecDeque::new(), watch::Sender::new(forgotten));
+        let (objects, log, news) = (BTreeMap::new(), VecDeque::new(), News::default());
         self.tables.insert(kind.resource(), Table { kind, objects, log, forgotten, news });
     }
 
     pub fn drop_kind(&mut self, resource: &str) {
-        self.tables.remove(resource);
+        if let Some(table) = self.tables.remove(resource) {
+            table.news.tell(u64::MAX);
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.outdated();
+        }
     }
 
     pub fn table(&self, resource: &str) -> Option<&Table> {
@@ -130,9 +135,10 @@ impl Store {
         if let Some(table) = self.tables.get_mut(resource) {
             let before = table.objects.insert(key_of(&object), Arc::clone(&object));
             let what = if before.is_some() { What::Modified } else { What::Added };
+            keep(&mut self.journal, resource, what, &object);
             table.remember(Entry { revision, what, object: Arc::clone(&object), before });
         }
-        self.news.send_replace(revision);
+        self.told();
         object
     }
 
@@ -145,10 +151,30 @@ impl Store {
         let object = Arc::new(last);
         if let Some(table) = self.tables.get_mut(resource) {
             let before = table.objects.remove(&key_of(&object));
+            keep(&mut self.journal, resource, What::Deleted, &object);
             table.remember(Entry { revision, what: What::Deleted, object: Arc::clone(&object), before });
         }
-        self.news.send_replace(revision);
+        self.told();
         object
+    }
+
+    /// Everything there is, with its resource.
+    pub fn objects(&self) -> Vec<(String, Arc<Value>)> {
+        let of = |table: &Table| {
+            let resource = table.kind.resource();
+            table.objects.values().map(|object| (resource.clone(), Arc::clone(object))).collect::<Vec<_>>()
+        };
+        self.tables.values().flat_map(of).collect()
+    }
+
+    fn told(&mut self) {
+        if self.journal.as_ref().is_some_and(Journal::is_due) {
+            let objects = self.objects();
+            if let Some(journal) = &mut self.journal {
+                journal.renew(self.revision, &objects);
+            }
+        }
+        self.news.tell(self.revision);
     }
 
     /// Puts an object back as it was saved, with its version.
@@ -169,6 +195,12 @@ impl Store {
     }
 }
 
+fn keep(journal: &mut Option<Journal>, resource: &str, what: What, object: &Value) {
+    if let Some(journal) = journal {
+        journal.write(resource, what, object);
+    }
+}
+
 fn stamp(object: &mut Value, revision: u64) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
@@ -177,7 +209,19 @@ fn stamp(object: &mut Value, revision: u64) {
 
 /// A text inside an object; empty where there is none.
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    at(object, pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a pointer leads to. It is read so often that it may not allocate, as serde_json's does, unless it has escapes.
+pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    pointer.split('/').skip(1).try_fold(object, |inner, part| match inner {
+        Value::Object(fields) => fields.get(part),
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
 }
 
 pub fn key_of(object: &Value) -> Key {

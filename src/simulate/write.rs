@@ -22,9 +22,15 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
+impl Written {
+    fn with(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
+    }
+}
+
 /// What no client may set.
-const OF_THE_SERVER: [&str; 5] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"];
+const OF_THE_SERVER: [&str; 4] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// A body as its kind keeps it; what was dropped is refused, told or not, as the request wants it.
 fn read_strictly(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
@@ -71,16 +77,17 @@ impl Cluster {
         let mut object = call.object()?;
         Self::fit(call, &mut object)?;
         let warnings = read_strictly(call, &mut object)?;
-        let object = self.make(store, &call.kind, object, call.dry())?;
+        let object = self.make(store, &call.kind, object, Some(&self.writer(call)), call.dry())?;
         Ok(Written { object, new: true, warnings })
     }
 
-    /// Everything that happens to a new object, whoever makes it.
+    /// Everything that happens to a new object, whoever makes it. A writer's fields are noted as its own.
     pub(super) fn make(
         &self,
         store: &mut Store,
         kind: &Kind,
         mut object: Value,
+        writer: Option<&patch::Writer>,
         dry: bool,
     ) -> Result<Arc<Value>, Refusal> {
         let resource = kind.resource();
@@ -105,6 +112,9 @@ impl Cluster {
         quota::admit(store, &resource, &object, None)?;
         if store.get(&resource, &namespace, &name).is_some() {
             return Err(Refusal::already_exists(&resource, &name));
+        }
+        if let Some(writer) = writer {
+            patch::note(&resource, kind.custom, &Value::Null, &mut object, writer);
         }
         object["metadata"]["uid"] = json!(self.0.chance.uuid());
         object["metadata"]["creationTimestamp"] = json!(self.0.clock.stamp());
@@ -174,17 +184,29 @@ impl Cluster {
             return Err(Refusal::version_missing(call));
         }
         check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
-        self.replace(call, store, &live, object, warnings)
+        self.replace(call, store, &live, object, Some(&self.writer(call))).map(|written| written.with(warnings))
+    }
+
+    fn writer(&self, call: &Call) -> patch::Writer {
+        patch::Writer {
+            manager: call.manager(),
+            subresource: call.subresource.clone(),
+            api_version: call.api_version(),
+            status_apart: call.kind.subresources.iter().any(|part| part == "status"),
+            now: self.stamp(),
+        }
     }
 
     pub(super) fn patch_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
         let how = patch::PatchType::from_content_type(&call.content_type)?;
         let live = store.get(&call.resource, &call.namespace, &call.name);
         let options = patch::Options {
-            manager: call.query.get("fieldManager").to_owned(),
+            name: call.name.clone(),
+            kind: call.kind.kind.clone(),
+            api_version: call.api_version(),
+            writer: self.writer(call),
             force: call.query.is_true("force"),
             custom: call.kind.custom,
-            subresource: call.subresource.clone(),
         };
         let Some(live) = live else {
             if how != patch::PatchType::Apply || !call.subresource.is_empty() {
@@ -194,7 +216,7 @@ impl Cluster {
             Self::fit(call, &mut object)?;
             object["metadata"]["name"] = json!(call.name);
             let warnings = read_patched(call, &mut object)?;
-            let object = self.make(store, &call.kind, object, call.dry())?;
+            let object = self.make(store, &call.kind, object, None, call.dry())?;
             return Ok(Written { object, new: true, warnings });
         };
         let mut object = patch::apply(how, &call.resource, &live, &call.body, &options)?;
@@ -203,7 +225,8 @@ impl Cluster {
         if text(&object, "/metadata/resourceVersion") != text(&live, "/metadata/resourceVersion") {
             check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
         }
-        self.replace(call, store, &live, object, warnings)
+        let noted = (how != patch::PatchType::Apply).then_some(&options.writer);
+        self.replace(call, store, &live, object, noted).map(|written| written.with(warnings))
     }
 
     /// What every change of an object from outside goes through.
@@ -213,7 +236,7 @@ impl Cluster {
         store: &mut Store,
         live: &Value,
         mut object: Value,
-        warnings: Vec<String>,
+        writer: Option<&patch::Writer>,
     ) -> Result<Written, Refusal> {
         keep_system_fields(call, live, &mut object)?;
         let view = |resource: &str| {
@@ -224,10 +247,13 @@ impl Cluster {
         kinds::prepare_update(live, &mut object, &call.subresource, &making)?;
         no_new_finalizers(call, live, &object)?;
         quota::admit(store, &call.resource, &object, Some(live))?;
-        if call.dry() || object == *live {
-            return Ok(Written { object: Arc::new(object), new: false, warnings });
+        if let Some(writer) = writer {
+            patch::note(&call.resource, call.kind.custom, live, &mut object, writer);
         }
-        Ok(Written { object: Self::put_down(store, &call.resource, object), new: false, warnings })
+        if call.dry() || object == *live {
+            return Ok(Written { object: Arc::new(object), new: false, warnings: Vec::new() });
+        }
+        Ok(Written { object: Self::put_down(store, &call.resource, object), new: false, warnings: Vec::new() })
     }
 
     /// An object that waited for its last finalizer goes with it.
@@ -312,6 +338,14 @@ fn no_new_finalizers(call: &Call, live: &Value, object: &Value) -> Result<(), Re
 }
 
 impl Call {
+    /// Who owns what is written: by its own word, or by what the client calls itself.
+    fn manager(&self) -> String {
+        let agent = self.agent.split('/').next().filter(|agent| !agent.is_empty()).unwrap_or("unknown");
+        let given = self.query.get("fieldManager");
+        let apply = self.content_type.starts_with("application/apply-patch");
+        if given.is_empty() && !apply { agent.to_owned() } else { given.to_owned() }
+    }
+
     pub(super) fn api_version(&self) -> String {
         if self.kind.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.kind.group, self.version) }
     }

@@ -46,8 +46,26 @@ pub const EXCEPTIONS: &[Exception] = &[
         what: "the object quoted in the refusal of a patch",
         reason: "it is printed in the order of the fields in the real server's sources",
         forgive: |_, real, simulated| {
-            unquote(real);
-            unquote(simulated);
+            texts(real, &unquoted);
+            texts(simulated, &unquoted);
+        },
+    },
+    Exception {
+        what: "what changed, in the refusal of a change",
+        reason: "it is printed in the form of the real server's own types, field by field",
+        forgive: |_, real, simulated| {
+            texts(real, &without_difference);
+            texts(simulated, &without_difference);
+        },
+    },
+    Exception {
+        what: "the description of a column",
+        reason: "it is prose out of the real server's documentation",
+        forgive: |_, real, simulated| {
+            for answer in [real, simulated] {
+                let columns = answer.pointer_mut("/body/columnDefinitions").and_then(Value::as_array_mut);
+                columns.into_iter().flatten().for_each(|column| take_out(column, "description"));
+            }
         },
     },
 ];
@@ -97,24 +115,35 @@ fn keep_common(real: &mut Value, simulated: &Value) {
 }
 
 fn name(value: &Value) -> Option<&Value> {
-    ["/name", "/metadata/name", "/resource", "/subresource", "/groupVersion"].iter().find_map(|place| value.pointer(place))
+    ["/name", "/metadata/name", "/resource", "/subresource", "/groupVersion"]
+        .iter()
+        .find_map(|place| value.pointer(place))
 }
 
 fn same_name(one: &Value, other: &Value) -> bool {
     name(one).is_some() && name(one) == name(other)
 }
 
-fn unquote(value: &mut Value) {
+fn texts(value: &mut Value, change: &impl Fn(&str) -> String) {
     match value {
-        Value::Object(fields) => fields.values_mut().for_each(unquote),
-        Value::Array(values) => values.iter_mut().for_each(unquote),
-        Value::String(text) => {
-            if let Some((head, tail)) = text.split_once("Invalid value: \"{\\\"")
-                && let Some((_, tail)) = tail.rsplit_once("}\": ")
-            {
-                *text = format!("{head}Invalid value: (an object): {tail}");
-            }
-        }
+        Value::Object(fields) => fields.values_mut().for_each(|value| texts(value, change)),
+        Value::Array(values) => values.iter_mut().for_each(|value| texts(value, change)),
+        Value::String(text) => *text = change(text),
         _ => {}
     }
+}
+
+fn unquoted(text: &str) -> String {
+    match text.split_once("Invalid value: \"{").and_then(|(head, rest)| Some((head, rest.rsplit_once("}\": ")?.1))) {
+        Some((head, tail)) => format!("{head}Invalid value: (an object): {tail}"),
+        None => text.to_owned(),
+    }
+}
+
+/// Without the lines of a unified difference.
+fn without_difference(text: &str) -> String {
+    let begins = text.lines().position(|line| line.starts_with("@@ ")).unwrap_or(usize::MAX);
+    let kept = |(index, line): &(usize, &str)| *index < begins || !line.starts_with(['@', ' ', '+', '-']);
+    let lines: Vec<&str> = text.split('\n').enumerate().filter(kept).map(|(_, line)| line).collect();
+    lines.join("\n")
 }

@@ -3,13 +3,19 @@
 
 mod binder;
 mod namespaces;
+mod owners;
 mod protection;
 
 use super::Cluster;
 
 /// Works until it is dropped.
 pub async fn run(cluster: Cluster) {
-    tokio::join!(binder::run(cluster.clone()), namespaces::run(cluster.clone()), protection::run(cluster),);
+    tokio::join!(
+        binder::run(cluster.clone()),
+        namespaces::run(cluster.clone()),
+        owners::run(cluster.clone()),
+        protection::run(cluster),
+    );
 }
 
 #[cfg(test)]

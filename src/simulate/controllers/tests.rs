@@ -1,4 +1,6 @@
-use serde_json::json;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
 
 use crate::simulate::{
     Cluster,
@@ -31,7 +33,7 @@ async fn a_namespace_that_ends_is_emptied_and_goes_with_its_last_object() {
     assert!(is_terminating(&cluster.get("configmaps", "old", "held").unwrap()));
     assert!(cluster.get("namespaces", "", "old").is_some());
 
-    let release = |object: &mut serde_json::Value| object["metadata"]["finalizers"] = json!([]);
+    let release = |object: &mut Value| object["metadata"]["finalizers"] = json!([]);
     cluster.change("configmaps", "old", "held", release).unwrap();
     pass(&cluster, 60).await;
     assert!(cluster.get("namespaces", "", "old").is_none());
@@ -72,4 +74,82 @@ async fn a_volume_outlives_its_bond() {
     cluster.delete(CLAIMS, "default", "data").unwrap();
     pass(&cluster, 1).await;
     assert!(cluster.get(VOLUMES, "", "pv").is_none());
+}
+
+/// An object that belongs to others of its namespace.
+fn owned(name: &str, owners: &[&Value]) -> Value {
+    let reference = |owner: &&Value| {
+        json!({
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true,
+        })
+    };
+    let references: Vec<Value> = owners.iter().map(reference).collect();
+    json!({"metadata": {"namespace": "default", "name": name, "ownerReferences": references}})
+}
+
+fn make(cluster: &Cluster, name: &str, owners: &[&Value]) -> Arc<Value> {
+    cluster.create("secrets", owned(name, owners)).unwrap()
+}
+
+fn left(cluster: &Cluster) -> Vec<String> {
+    cluster.list("secrets").iter().map(|secret| text(secret, "/metadata/name").to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owned_goes_with_its_last_owner_and_so_on() {
+    let cluster = Cluster::new("a", 1);
+    let (one, two) = (make(&cluster, "one", &[]), make(&cluster, "two", &[]));
+    let both = make(&cluster, "both", &[&one, &two]);
+    make(&cluster, "below", &[&both]);
+    pass(&cluster, 1).await;
+    cluster.delete("secrets", "default", "one").unwrap();
+    pass(&cluster, 1).await;
+    assert_eq!(left(&cluster), ["below", "both", "two"]);
+    assert_eq!(cluster.get("secrets", "default", "both").unwrap()["metadata"]["ownerReferences"][0]["name"], "two");
+    cluster.delete("secrets", "default", "two").unwrap();
+    pass(&cluster, 1).await;
+    assert!(left(&cluster).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_names_an_owner_that_never_was_goes_at_once() {
+    let cluster = Cluster::new("a", 1);
+    let mut owner = Value::clone(&make(&cluster, "one", &[]));
+    owner["metadata"]["uid"] = json!("another");
+    make(&cluster, "stray", &[&owner]);
+    owner["kind"] = json!("Unknown");
+    make(&cluster, "unknown", &[&owner]);
+    pass(&cluster, 1).await;
+    assert_eq!(left(&cluster), ["one", "unknown"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_deleted_in_the_foreground_waits_for_what_it_owns() {
+    let cluster = Cluster::new("a", 1);
+    let owner = make(&cluster, "owner", &[]);
+    make(&cluster, "held", &[&owner]);
+    let finalizers = |names: Value| move |object: &mut Value| object["metadata"]["finalizers"] = names;
+    cluster.change("secrets", "default", "held", finalizers(json!(["example.org/held"]))).unwrap();
+    cluster.change("secrets", "default", "owner", finalizers(json!(["foregroundDeletion"]))).unwrap();
+    cluster.delete("secrets", "default", "owner").unwrap();
+    pass(&cluster, 1).await;
+    assert_eq!(left(&cluster), ["held", "owner"]);
+    assert!(is_terminating(&cluster.get("secrets", "default", "held").unwrap()));
+    cluster.change("secrets", "default", "held", finalizers(json!([]))).unwrap();
+    pass(&cluster, 1).await;
+    assert!(left(&cluster).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_orphans_leaves_what_it_owned() {
+    let cluster = Cluster::new("a", 1);
+    let owner = make(&cluster, "owner", &[]);
+    make(&cluster, "orphan", &[&owner]);
+    let orphans = |object: &mut Value| object["metadata"]["finalizers"] = json!(["orphan"]);
+    cluster.change("secrets", "default", "owner", orphans).unwrap();
+    cluster.delete("secrets", "default", "owner").unwrap();
+    pass(&cluster, 1).await;
+    assert_eq!(left(&cluster), ["orphan"]);
+    assert_eq!(cluster.get("secrets", "default", "orphan").unwrap()["metadata"]["ownerReferences"], json!([]));
 }

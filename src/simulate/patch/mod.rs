@@ -1,8 +1,17 @@
-//! The four kinds of patch.
+//! The four kinds of patch, each a function of the live object and the body. What the result may be is for others.
+
+mod apply;
+mod fields;
+mod json;
+mod managers;
+mod merge;
+mod schema;
+mod strategic;
 
 use serde_json::Value;
 
-use super::refusal::Refusal;
+use super::{refusal::Refusal, store::text};
+pub use managers::{Writer, note};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {
@@ -12,13 +21,20 @@ pub enum PatchType {
     Apply,
 }
 
+/// What the request says beside its body.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    pub manager: String,
+    /// The name in the path.
+    pub name: String,
+    pub kind: String,
+    pub api_version: String,
+    pub writer: Writer,
     pub force: bool,
+    /// Whether a definition made the kind: then strategic merge is not for it.
     pub custom: bool,
-    pub subresource: String,
 }
+
+const OF_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 impl PatchType {
     pub fn from_content_type(text: &str) -> Result<Self, Refusal> {
@@ -32,75 +48,101 @@ impl PatchType {
     }
 }
 
-pub fn apply(how: PatchType, _: &str, live: &Value, body: &[u8], _: &Options) -> Result<Value, Refusal> {
-    let patch: Value = serde_json::from_slice(body).map_err(|error| Refusal::bad_request(&error.to_string()))?;
+/// The patched object; `live` is null where there is none yet, which is for `PatchType::Apply` alone.
+pub fn apply(how: PatchType, resource: &str, live: &Value, body: &[u8], options: &Options) -> Result<Value, Refusal> {
     let mut object = live.clone();
     match how {
-        PatchType::Json => json_patch(&mut object, &patch)?,
-        _ => merge(&mut object, &patch),
+        PatchType::Apply => {
+            let wanted = parsed(body, "error decoding YAML: ")?;
+            object = apply::apply(resource, live, wanted, options)?;
+        }
+        PatchType::Json => json::patch(&mut object, &parsed(body, "error decoding patch: ")?)?,
+        PatchType::Strategic if options.custom => return Err(Refusal::unknown_format(OF_CUSTOM)),
+        PatchType::Strategic => {
+            let place = schema::Place::root(resource, options.custom);
+            strategic::merge(&mut object, &fields_of(parsed(body, "")?)?, &place)?;
+        }
+        PatchType::Merge => {
+            let patch = fields_of(parsed(body, "error decoding patch: ")?)?;
+            merge::merge(&mut object, &Value::Object(patch));
+        }
     }
+    check_name(&object, &options.name)?;
     Ok(object)
 }
 
-fn merge(target: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(serde_json::Map::new());
-    }
-    for (key, value) in fields {
-        if value.is_null() {
-            if let Some(target) = target.as_object_mut() {
-                target.remove(key);
-            }
-        } else {
-            merge(&mut target[key], value);
-        }
+fn parsed(body: &[u8], before: &str) -> Result<Value, Refusal> {
+    serde_json::from_slice(body).map_err(|error| {
+        let problem = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+        Refusal::bad_request(&format!("{before}{problem}"))
+    })
+}
+
+fn fields_of(patch: Value) -> Result<serde_json::Map<String, Value>, Refusal> {
+    match patch {
+        Value::Object(fields) => Ok(fields),
+        other => Err(wrong_shape(&other, "map[string]interface {}")),
     }
 }
 
-fn json_patch(target: &mut Value, patch: &Value) -> Result<(), Refusal> {
-    for step in patch.as_array().into_iter().flatten() {
-        let wrong = || Refusal::bad_request(&format!("cannot apply {step}"));
-        let at_path = step["path"].as_str().ok_or_else(wrong)?;
-        let (parent, last) = at_path.rsplit_once('/').ok_or_else(wrong)?;
-        let last = last.replace("~1", "/").replace("~0", "~");
-        let invalid =
-            || Refusal { code: 422, reason: "Invalid", message: format!("cannot apply {step}"), details: None };
-        match step["op"].as_str() {
-            Some("test") => {
-                if target.pointer(at_path) != Some(&step["value"]) {
-                    return Err(invalid());
-                }
-            }
-            Some("add" | "replace") => match target.pointer_mut(parent) {
-                Some(Value::Array(items)) if last == "-" => items.push(step["value"].clone()),
-                Some(Value::Array(items)) => {
-                    let at: usize = last.parse().map_err(|_| wrong())?;
-                    if step["op"] == "add" {
-                        items.insert(at.min(items.len()), step["value"].clone());
-                    } else {
-                        *items.get_mut(at).ok_or_else(invalid)? = step["value"].clone();
-                    }
-                }
-                Some(Value::Object(fields)) => drop(fields.insert(last, step["value"].clone())),
-                _ => return Err(invalid()),
-            },
-            Some("remove") => match target.pointer_mut(parent) {
-                Some(Value::Array(items)) => {
-                    let at: usize = last.parse().map_err(|_| wrong())?;
-                    if at >= items.len() {
-                        return Err(invalid());
-                    }
-                    items.remove(at);
-                }
-                Some(Value::Object(fields)) => drop(fields.remove(&last).ok_or_else(invalid)?),
-                _ => return Err(invalid()),
-            },
-            _ => return Err(wrong()),
-        }
+/// A body that is JSON, but not of the kind that a patch is.
+fn wrong_shape(patch: &Value, wanted: &str) -> Refusal {
+    let given = match patch {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    Refusal::bad_request(&format!(
+        "error decoding patch: json: cannot unmarshal {given} into Go value of type {wanted}"
+    ))
+}
+
+fn check_name(object: &Value, name: &str) -> Result<(), Refusal> {
+    match text(object, "/metadata/name") {
+        given if given == name => Ok(()),
+        "" => Err(Refusal::bad_request(&format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        given => Err(Refusal::bad_request(&format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        ))),
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(how: PatchType, body: &str, custom: bool) -> (u16, String) {
+        let live = json!({"kind": "ConfigMap", "metadata": {"name": "a"}});
+        let options = Options { name: "a".to_owned(), custom, ..Options::default() };
+        let refusal = apply(how, "configmaps", &live, body.as_bytes(), &options).unwrap_err();
+        (refusal.code, refusal.message)
+    }
+
+    #[test]
+    fn body_that_is_no_patch_is_refused() {
+        let eof = "error decoding patch: unexpected end of JSON input".to_owned();
+        assert_eq!(refused(PatchType::Merge, "{", false), (400, eof.clone()));
+        assert_eq!(refused(PatchType::Json, "[", false), (400, eof));
+        assert_eq!(refused(PatchType::Strategic, "{", false), (400, "unexpected end of JSON input".to_owned()));
+        let (code, message) = refused(PatchType::Merge, "[]", false);
+        assert_eq!(code, 400);
+        assert!(message.ends_with("cannot unmarshal array into Go value of type map[string]interface {}"), "{message}");
+        assert_eq!(refused(PatchType::Strategic, "{}", true).0, 415);
+        assert_eq!(PatchType::from_content_type("application/json").unwrap_err().code, 415);
+    }
+
+    #[test]
+    fn name_cannot_be_patched() {
+        let (code, message) = refused(PatchType::Merge, r#"{"metadata": {"name": "b"}}"#, false);
+        assert_eq!(code, 400);
+        assert_eq!(message, "the name of the object (b) does not match the name on the URL (a)");
+        assert_eq!(refused(PatchType::Json, r#"[{"op": "replace", "path": "", "value": {}}]"#, false).0, 400);
+    }
 }

@@ -1,0 +1,64 @@
+//! A driver's socket as its callers see it: what to ask, and the code of a refusal, by which callers steer.
+
+use std::{fmt, path::Path, time::Duration};
+
+pub use tonic::Code;
+use tonic::{
+    Request, Status,
+    transport::{Channel, Endpoint},
+};
+
+use super::v1::{CreateVolumeRequest, DeleteVolumeRequest, Volume, controller_client::ControllerClient};
+
+/// Whoever calls a driver over its socket. The connection is made when it is first needed, and again when it was lost.
+#[derive(Clone, Debug)]
+pub struct Client {
+    channel: Channel,
+}
+
+/// An answer other than success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: Code,
+    pub message: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}: {}", self.code, self.message)
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self { code: status.code(), message: status.message().to_owned() }
+    }
+}
+
+impl Client {
+    /// Fails only for a path that cannot be a socket's.
+    pub fn new(socket: &Path) -> Result<Self, String> {
+        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))
+            .map_err(|error| format!("{} is no socket to call: {error}", socket.display()))?;
+        Ok(Self { channel: endpoint.connect_lazy() })
+    }
+
+    pub async fn create_volume(&self, request: CreateVolumeRequest, patience: Duration) -> Result<Volume, Refusal> {
+        let answer = ControllerClient::new(self.channel.clone()).create_volume(within(request, patience)).await?;
+        let empty = || Refusal { code: Code::Internal, message: "the driver's answer holds no volume".to_owned() };
+        answer.into_inner().volume.ok_or_else(empty)
+    }
+
+    pub async fn delete_volume(&self, volume_id: String, patience: Duration) -> Result<(), Refusal> {
+        let request = DeleteVolumeRequest { volume_id, ..DeleteVolumeRequest::default() };
+        ControllerClient::new(self.channel.clone()).delete_volume(within(request, patience)).await?;
+        Ok(())
+    }
+}
+
+/// The driver learns of the time as well, and answers before it is over.
+fn within<T>(message: T, patience: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(patience);
+    request
+}

@@ -1,0 +1,299 @@
+//! Plays the agent behind a virtual node: copies the host's pods that are bound to it into the member, and tells the host
+//! what becomes of them. Deleting works both ways: a pod goes with its copy, and a copy with its pod.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    conditions::{self, Condition},
+    overtaken,
+};
+use crate::{
+    simulate::{
+        Cluster,
+        events::{self, About},
+        text,
+    },
+    volume::MEMBER_KEY,
+};
+
+const SPEAKER: &str = "dev-mirror";
+/// On a copy: the UID of the pod it is a copy of.
+const COPY_OF: &str = "kosmos.csi.io/dev-copy-of";
+const TAINT: &str = "kosmos.io/node";
+const AGAIN: Duration = Duration::from_secs(1);
+/// What the member says of a pod; the rest of the status stays the host's own.
+const TOLD: [&str; 11] = [
+    "phase",
+    "reason",
+    "message",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "startTime",
+    "containerStatuses",
+    "initContainerStatuses",
+    "qosClass",
+];
+
+/// What to do about one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    Copy,
+    /// The member has a pod of that name that is not ours.
+    Foreign,
+    RemoveCopy,
+    /// The copy is gone, so the pod has ended.
+    EndPod,
+    Tell,
+}
+
+/// From a pod, the pod of that name in the member, and whether the first one has had a copy before.
+fn step(pod: Option<&Value>, there: Option<&Value>, had_copy: bool) -> Step {
+    let uid = pod.map(|pod| text(pod, "/metadata/uid"));
+    let copy_of = there.and_then(|there| there["metadata"]["annotations"].get(COPY_OF)).and_then(Value::as_str);
+    let leaving =
+        |object: Option<&Value>| object.is_some_and(|object| !text(object, "/metadata/deletionTimestamp").is_empty());
+    let over = pod.is_some_and(|pod| ["Succeeded", "Failed"].contains(&text(pod, "/status/phase")));
+    match (uid, there, copy_of) {
+        (None, _, None) => Step::Nothing,
+        (Some(_), None, _) | (Some(_), Some(_), None) if leaving(pod) => Step::EndPod,
+        (Some(_), None, _) if over => Step::Nothing,
+        (Some(_), None, _) if had_copy => Step::EndPod,
+        (Some(_), None, _) => Step::Copy,
+        (Some(_), Some(_), None) => Step::Foreign,
+        (uid, Some(_), Some(of)) if uid != Some(of) || leaving(pod) => {
+            if leaving(there) {
+                Step::Nothing
+            } else {
+                Step::RemoveCopy
+            }
+        }
+        _ => Step::Tell,
+    }
+}
+
+/// A pod as the member gets it: without what only the host means.
+fn copy(pod: &Value) -> Value {
+    let metadata = &pod["metadata"];
+    let mut annotations = metadata["annotations"].clone();
+    annotations[COPY_OF] = metadata["uid"].clone();
+    let mut spec = pod["spec"].clone();
+    if let Some(spec) = spec.as_object_mut() {
+        for field in ["nodeName", "nodeSelector", "affinity", "schedulerName", "priority", "priorityClassName"] {
+            spec.remove(field);
+        }
+    }
+    if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
+        tolerations.retain(|toleration| toleration["key"] != TAINT);
+    }
+    json!({
+        "metadata": {
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "labels": metadata["labels"],
+            "annotations": annotations,
+        },
+        "spec": spec,
+    })
+}
+
+/// What the member says of the copy becomes what the host says of the pod.
+fn tell(pod: &mut Value, copy: &Value, now: &str) {
+    for field in TOLD {
+        if let Some(told) = copy["status"].get(field) {
+            pod["status"][field] = told.clone();
+        }
+    }
+    for told in copy["status"]["conditions"].as_array().into_iter().flatten() {
+        let kind = text(told, "/type");
+        if kind != "PodScheduled" {
+            let holds = text(told, "/status") == "True";
+            let condition = Condition { kind, holds, reason: text(told, "/reason"), message: text(told, "/message") };
+            conditions::set(&mut pod["status"]["conditions"], condition, now);
+        }
+    }
+}
+
+pub(super) async fn run(host: Cluster, name: String, member: Cluster) {
+    let mut host_changes = host.follow(&["pods", "nodes"]);
+    let mut member_changes = member.follow(&["pods", "namespaces"]);
+    let mut mirror = Mirror { host, name, member, copied: HashSet::new() };
+    loop {
+        while host_changes.try_next().is_some() || member_changes.try_next().is_some() {}
+        let settled = mirror.pass();
+        tokio::select! {
+            _ = host_changes.next() => {}
+            _ = member_changes.next() => {}
+            () = tokio::time::sleep(AGAIN), if !settled => {}
+        }
+    }
+}
+
+struct Mirror {
+    host: Cluster,
+    name: String,
+    member: Cluster,
+    /// UIDs of pods whose copy was seen.
+    copied: HashSet<String>,
+}
+
+impl Mirror {
+    /// Whether everything could be done that was to be done.
+    fn pass(&mut self) -> bool {
+        let pods = self.pods();
+        let of_copies = self.member.list("pods");
+        let of_copies = of_copies.iter().filter(|pod| pod["metadata"]["annotations"].get(COPY_OF).is_some());
+        let names: HashSet<(String, String)> = pods.iter().chain(of_copies).map(|pod| key(pod)).collect();
+        let known: HashSet<&str> = pods.iter().map(|pod| text(pod, "/metadata/uid")).collect();
+        self.copied.retain(|uid| known.contains(uid.as_str()));
+        let mut settled = true;
+        for (namespace, name) in names {
+            let pod = pods.iter().find(|pod| key(pod) == (namespace.clone(), name.clone()));
+            let there = self.member.get("pods", &namespace, &name);
+            let had_copy = pod.is_some_and(|pod| self.copied.contains(text(pod, "/metadata/uid")));
+            let step = step(pod.map(|pod| &**pod), there.as_deref(), had_copy);
+            settled &= self.act(step, &namespace, &name, pod.map(|pod| &**pod), there.as_deref()).is_some();
+        }
+        settled
+    }
+
+    /// The host's pods on this member's virtual nodes.
+    fn pods(&self) -> Vec<Arc<Value>> {
+        let nodes = self.host.list("nodes");
+        let ours: HashSet<&str> = nodes
+            .iter()
+            .filter(|node| node["metadata"]["labels"][MEMBER_KEY] == *self.name)
+            .map(|node| text(node, "/metadata/name"))
+            .collect();
+        let mut pods = self.host.list("pods");
+        pods.retain(|pod| ours.contains(text(pod, "/spec/nodeName")));
+        pods
+    }
+
+    fn act(
+        &mut self,
+        step: Step,
+        namespace: &str,
+        name: &str,
+        pod: Option<&Value>,
+        there: Option<&Value>,
+    ) -> Option<()> {
+        match (step, pod, there) {
+            (Step::Copy, Some(pod), _) => {
+                if self.member.get("namespaces", "", namespace).is_none() {
+                    overtaken(
+                        "a namespace",
+                        self.member.create("namespaces", json!({"metadata": {"name": namespace}})),
+                    )?;
+                }
+                overtaken("a copy", self.member.create("pods", copy(pod)))?;
+                self.copied.insert(text(pod, "/metadata/uid").to_owned());
+            }
+            (Step::Foreign, Some(pod), _) => self.complain(pod),
+            (Step::RemoveCopy, ..) => overtaken("a deletion", self.member.delete("pods", namespace, name))?,
+            (Step::EndPod, ..) => overtaken("a deletion", self.host.delete_now("pods", namespace, name))?,
+            (Step::Tell, Some(pod), Some(copy)) => {
+                self.copied.insert(text(pod, "/metadata/uid").to_owned());
+                let now = self.host.stamp();
+                overtaken("a status", self.host.change("pods", namespace, name, |pod| tell(pod, copy, &now)))?;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Once: a pod that says so already is not told again.
+    fn complain(&self, pod: &Value) {
+        let message = format!("member {} has a pod of this name that is no copy of it; it is left alone", self.name);
+        if text(pod, "/status/message") == message {
+            return;
+        }
+        let edit = |pod: &mut Value| pod["status"]["message"] = json!(message);
+        let (namespace, name) = key(pod);
+        overtaken("a status", self.host.change("pods", &namespace, &name, edit));
+        events::tell(&self.host, &About::pod(pod), SPEAKER, "Warning", "NameTaken", &message);
+    }
+}
+
+fn key(object: &Value) -> (String, String) {
+    (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(uid: &str, leaving: bool, phase: &str) -> Value {
+        let gone = leaving.then_some("2026-01-01T00:00:00Z");
+        json!({"metadata": {"uid": uid, "deletionTimestamp": gone}, "status": {"phase": phase}})
+    }
+
+    fn copy_of(uid: &str, leaving: bool) -> Value {
+        let mut copy = pod("c", leaving, "Running");
+        copy["metadata"]["annotations"] = json!({COPY_OF: uid});
+        copy
+    }
+
+    #[test]
+    fn pod_and_copy_come_and_go_together() {
+        let (living, leaving, over) =
+            (pod("u", false, "Running"), pod("u", true, "Running"), pod("u", false, "Failed"));
+        let (ours, going, former) = (copy_of("u", false), copy_of("u", true), copy_of("old", false));
+        let (foreign, former_going) = (pod("x", false, "Running"), copy_of("old", true));
+        for (pod, there, had_copy, expected) in [
+            (Some(&living), None, false, Step::Copy),
+            (Some(&living), None, true, Step::EndPod),
+            (Some(&over), None, true, Step::Nothing),
+            (Some(&living), Some(&ours), true, Step::Tell),
+            (Some(&living), Some(&going), true, Step::Tell),
+            (Some(&living), Some(&foreign), false, Step::Foreign),
+            (Some(&living), Some(&former), false, Step::RemoveCopy),
+            (Some(&living), Some(&former_going), false, Step::Nothing),
+            (Some(&leaving), Some(&ours), true, Step::RemoveCopy),
+            (Some(&leaving), Some(&going), true, Step::Nothing),
+            (Some(&leaving), Some(&foreign), false, Step::EndPod),
+            (Some(&leaving), None, true, Step::EndPod),
+            (None, Some(&ours), false, Step::RemoveCopy),
+            (None, Some(&going), false, Step::Nothing),
+            (None, Some(&foreign), false, Step::Nothing),
+        ] {
+            assert_eq!(step(pod, there, had_copy), expected, "{pod:?} {there:?} {had_copy}");
+        }
+    }
+
+    #[test]
+    fn copy_is_without_what_only_the_host_means() {
+        let ours = json!({"key": "kosmos.io/node", "operator": "Exists"});
+        let other = json!({"key": "disk", "operator": "Exists"});
+        let spec = json!({"nodeName": "kosmos-a", "nodeSelector": {"a": "b"}, "affinity": {"nodeAffinity": {}},
+            "tolerations": [ours, other], "containers": [{"name": "c"}]});
+        let owners = json!([{"uid": "o"}]);
+        let metadata =
+            json!({"namespace": "x", "name": "p", "uid": "u", "labels": {"l": "1"}, "ownerReferences": owners});
+        let copy = copy(&json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
+        assert_eq!(copy["spec"], json!({"tolerations": [other], "containers": [{"name": "c"}]}));
+        let metadata = json!({"namespace": "x", "name": "p", "labels": {"l": "1"}, "annotations": {COPY_OF: "u"}});
+        assert_eq!(copy["metadata"], metadata);
+        assert_eq!(copy.get("status"), None);
+    }
+
+    #[test]
+    fn status_comes_from_the_member_and_the_schedulers_word_from_the_host() {
+        let scheduled = json!({"type": "PodScheduled", "status": "True"});
+        let mut pod = json!({"status": {"phase": "Pending", "conditions": [scheduled]}});
+        let theirs = json!([{"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "True"}]);
+        tell(&mut pod, &json!({"status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": theirs}}), "1");
+        assert_eq!((text(&pod, "/status/phase"), text(&pod, "/status/podIP")), ("Running", "10.0.0.1"));
+        assert_eq!(pod["status"]["conditions"][0], scheduled);
+        assert_eq!(pod["status"]["conditions"][1]["status"], "True");
+        let told = pod.clone();
+        tell(&mut pod, &json!({"status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": theirs}}), "2");
+        assert_eq!(pod, told, "nothing new was said");
+    }
+}

@@ -1,0 +1,70 @@
+//! Everything around the driver that makes a host alive, played in one process: who turns Deployments into pods, the
+//! scheduler, the provisioner, and the agent that runs the host's pods in the members. It is labelled as what it is:
+//! events name `dev-scheduler` and the like.
+//!
+//! Each part looks at all it goes by, decides in a pure function, acts, and looks again when something has changed. It
+//! works on the simulated clusters from inside; only the driver is called as its real callers call it, over its socket.
+//!
+//! There is no attacher: the driver does not offer to attach yet, and external-attacher would mark every attachment as
+//! done. So VolumeAttachments are left out.
+
+mod conditions;
+mod events;
+mod fit;
+mod garbage;
+mod mirror;
+mod provisioner;
+mod scheduler;
+mod workloads;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::{csi::client::Client, simulate::Cluster};
+
+/// Plays all parts, until one fails or this is dropped.
+pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, driver: Client) -> anyhow::Result<()> {
+    let mut parts = JoinSet::new();
+    parts.spawn(workloads::run(host.clone()));
+    parts.spawn(garbage::run(host.clone()));
+    parts.spawn(scheduler::run(host.clone()));
+    parts.spawn(provisioner::run(host.clone(), driver));
+    for (name, member) in members {
+        parts.spawn(mirror::run(host.clone(), name, member));
+    }
+    match parts.join_next().await {
+        Some(Err(error)) => anyhow::bail!("a part of the simulated host has failed: {error}"),
+        _ => anyhow::bail!("a part of the simulated host has ended"),
+    }
+}
+
+/// Calls `act` at first, and whenever something of these resources has changed.
+async fn whenever_changed(cluster: &Cluster, resources: &[&str], mut act: impl FnMut()) {
+    let mut changes = cluster.follow(resources);
+    loop {
+        while changes.try_next().is_some() {}
+        act();
+        changes.next().await;
+    }
+}
+
+/// All objects of a kind, in its own type.
+fn all<T: DeserializeOwned>(cluster: &Cluster, resource: &str) -> Vec<T> {
+    let objects = cluster.list(resource);
+    let read = |object: &Value| match T::deserialize(object) {
+        Ok(read) => Some(read),
+        Err(error) => {
+            tracing::debug!(resource, name = %object["metadata"]["name"], %error, "an object cannot be read: it is left alone");
+            None
+        }
+    };
+    objects.iter().filter_map(|object| read(object)).collect()
+}
+
+/// What was decided may be overtaken by another hand: then the next look decides anew.
+fn overtaken<T, E: std::fmt::Display>(doing: &str, done: Result<T, E>) -> Option<T> {
+    done.inspect_err(|error| tracing::debug!(%error, "{doing} was refused")).ok()
+}

@@ -1,0 +1,129 @@
+//! The dev role: a host and members simulated in this process, behind real HTTP, and between them the real controller
+//! on its socket. What is played around the driver is in `host`.
+//!
+//! Never a production mode: there are no credentials, no TLS and no rights, and volumes are plain folders.
+
+mod folder;
+mod host;
+mod objects;
+mod report;
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    net::SocketAddr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use self::folder::Folder;
+use super::{Misuse, Signals, bounded, controller};
+use crate::{
+    args::{Common, Controller, Dev, Process},
+    csi::{client::Client, server::Socket},
+    simulate::{self, Cluster, storage::Settings},
+};
+
+/// The host as it is called here.
+const HOST: &str = "host";
+/// The first member's number, as in the documents this driver began with.
+const FIRST: u8 = 38;
+
+pub async fn dev(arguments: Dev) -> anyhow::Result<()> {
+    let signals = Signals::new()?;
+    let folder = Folder::open(&arguments.dir)?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), dir = %folder.path().display(), "kosmos-csi dev starts");
+    let socket = Socket::bind(&folder.socket()).await.map_err(Misuse)?;
+    let stop = CancellationToken::new();
+    let grace = arguments.process.shutdown_grace;
+    bounded(signals, stop.clone(), grace, run(arguments, &folder, socket, stop)).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn run(arguments: Dev, folder: &Folder, socket: Socket, stop: CancellationToken) -> anyhow::Result<()> {
+    let members: Vec<String> =
+        (0..arguments.members).map(|number| format!("cluster{}", u16::from(FIRST) + u16::from(number))).collect();
+    let mut tasks = JoinSet::new();
+    let mut started = Started::default();
+    for (number, name) in [HOST.to_owned()].into_iter().chain(members.iter().cloned()).enumerate() {
+        started.start(folder, name, number, &mut tasks).await?;
+    }
+    let host = started.clusters.remove(HOST).context("the host was not started")?;
+    objects::prepare(&host, &members).context("the host's first objects")?;
+    folder.link_members(&members)?;
+    let driver = Client::new(&folder.socket()).map_err(Misuse)?;
+
+    let ready = watch::Sender::new(false);
+    let report = report::text(folder, &started.addresses, &folder.asleep(&members)?);
+    let driving = controller::serve(flags(arguments.process, folder), socket, ready.clone(), stop.clone());
+    let playing = host::run(host, started.clusters, driver);
+    tokio::pin!(driving);
+    tokio::select! {
+        ended = &mut driving => return ended,
+        ended = playing => ended?,
+        Some(ended) = tasks.join_next() => anyhow::bail!("a simulated cluster has ended: {ended:?}"),
+        never = tell(ready.subscribe(), &report) => match never {},
+        () = stop.cancelled() => {}
+    }
+    // Nobody calls any more, and the clusters still answer what the driver asks while it ends.
+    driving.await
+}
+
+/// The clusters as they are started.
+#[derive(Default)]
+struct Started {
+    clusters: BTreeMap<String, Cluster>,
+    addresses: Vec<(String, SocketAddr)>,
+}
+
+impl Started {
+    async fn start(
+        &mut self,
+        folder: &Folder,
+        name: String,
+        number: usize,
+        tasks: &mut JoinSet<()>,
+    ) -> anyhow::Result<()> {
+        let state = folder.state(&name);
+        let cluster = Cluster::kept(&name, seed(number), &state).with_context(|| state.display().to_string())?;
+        let (listener, address) = folder.listen(&name).await.with_context(|| format!("a port for {name}"))?;
+        tasks.spawn(simulate::controllers::run(cluster.clone()));
+        if name != HOST {
+            let settings = Settings { folder: Some(folder.volumes(&name)), ..Settings::default() };
+            tasks.spawn(simulate::storage::run(cluster.clone(), settings));
+        }
+        tasks.spawn(simulate::serve(cluster.clone(), listener));
+        self.addresses.push((name.clone(), address));
+        self.clusters.insert(name, cluster);
+        Ok(())
+    }
+}
+
+/// Another one at each start and for each cluster: the same seed would draw the same UIDs again.
+fn seed(number: usize) -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos();
+    u64::try_from(time & u128::from(u64::MAX)).unwrap_or_default() ^ (u64::try_from(number).unwrap_or_default() << 48)
+}
+
+/// As if the controller had been started with these.
+fn flags(process: Process, folder: &Folder) -> Controller {
+    Controller {
+        common: Common { endpoint: Some(folder.socket()), kubeconfig: Some(folder.kubeconfig(HOST)), process },
+        members_dir: Some(folder.members()),
+        members_namespace: "kosmos-csi".to_owned(),
+        leaf_namespace: "kosmos-csi".to_owned(),
+    }
+}
+
+/// Tells the person, once, that everything is up.
+async fn tell(mut ready: watch::Receiver<bool>, report: &str) -> std::convert::Infallible {
+    if ready.wait_for(|ready| *ready).await.is_ok() {
+        // Who has closed the other end does not want to know.
+        let _ = writeln!(std::io::stdout(), "{report}\nready");
+    }
+    std::future::pending().await
+}

@@ -1,0 +1,40 @@
+//! What is printed for the person who started it.
+
+use std::{fmt::Write as _, net::SocketAddr};
+
+use super::{HOST, folder::Folder, objects};
+
+pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &[String]) -> String {
+    let mut text = String::new();
+    let members = clusters.len().saturating_sub(1);
+    let dir = folder.path().display();
+    let kubectl = |cluster: &str| format!("kubectl --kubeconfig {}", folder.kubeconfig(cluster).display());
+    let first = clusters.iter().map(|(name, _)| name.as_str()).find(|name| *name != HOST).unwrap_or_default();
+    let example = "deploy/examples/nginx.yaml";
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "\nkosmos-csi dev: a host and {members} members, simulated in this process. The driver is the real one; clusters,\n\
+         scheduler, provisioner and storage are played, and whoever may use this machine may use them.\n\
+         Never for production.\n\n"
+    );
+    for (name, address) in clusters {
+        let _ = writeln!(text, "  {name:<10} http://{address:<22} {}", folder.kubeconfig(name).display());
+    }
+    let _ = writeln!(text, "  {:<10} {}", "driver", folder.socket().display());
+    let _ = writeln!(text, "  {:<10} {dir}/volumes/<member>/<volume>", "volumes");
+    for member in asleep {
+        let _ = writeln!(text, "  {member:<10} is kept and not started: more --members bring it back");
+    }
+    let _ = write!(
+        text,
+        "\nTry it in another terminal, from the checkout:\n\n\
+         {host} apply -f {example}\n\
+         for c in {HOST} {first}; do kubectl --kubeconfig {dir}/$c.kubeconfig -n {namespace} get all,pvc,pv -o wide; done\n\
+         {host} delete -f {example}\n\n\
+         Ctrl-C ends all of it. Started again on {dir}, everything is still there; rm -r {dir} forgets it.\n",
+        host = kubectl(HOST),
+        namespace = objects::NAMESPACE,
+    );
+    text
+}

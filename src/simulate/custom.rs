@@ -41,11 +41,16 @@ fn status(definition: &Value) -> Value {
     let stored: Vec<&Value> =
         stored.filter(|version| version["storage"] == json!(true)).map(|version| &version["name"]).collect();
     let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": since, "reason": reason, "message": message});
+    let approval = definition["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
+    let approved = approval.map(|place| {
+        condition("KubernetesAPIApprovalPolicyConformant", "ApprovedAnnotation", &format!("approved in {place}"))
+    });
+    let accepted = [
+        condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+        condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ];
     json!({
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
+        "conditions": approved.into_iter().chain(accepted).collect::<Vec<_>>(),
         "acceptedNames": definition["spec"]["names"],
         "storedVersions": stored,
     })

@@ -114,10 +114,11 @@ fn carry_out(
     let mut store = cluster.store();
     let Some(place) = Place::parse(parts.uri.path()) else {
         let kinds: Vec<_> = store.tables().map(|table| Arc::clone(&table.kind)).collect();
-        let page = discovery::page(parts.uri.path(), accept, &kinds).ok_or_else(Refusal::no_such_path)?;
+        let page = discovery::page(parts.uri.path(), accept, &kinds).ok_or_else(Refusal::no_page)?;
         return Ok(whole(200, &page.content_type, page.body));
     };
     let call = Call::new(&place, parts, body, &store)?;
+    super::options::check(&call)?;
     let back = if let Action::Stale(back) = fault { *back } else { 0 };
     let object = |code: u16, object: &Arc<Value>| Ok(json_answer(code, &present(cluster, &call, object)));
     if !call.subresource.is_empty()
@@ -165,10 +166,11 @@ fn warned(cluster: &Cluster, call: &Call, written: &Written) -> Response<Reply> 
 
 /// Kinds of which the API returns the object itself when it is gone at once; of the others, a word.
 fn removal(cluster: &Cluster, call: &Call, removed: &Removed) -> Value {
-    const RETURNED: &[&str] = &["pods", "persistentvolumeclaims", "persistentvolumes", "namespaces"];
+    const RETURNED: &[&str] = &["pods", "persistentvolumeclaims", "persistentvolumes", "namespaces", "resourcequotas"];
+    let returned = RETURNED.contains(&call.resource.as_str()) || call.kind.group == "storage.k8s.io";
     match removed {
         Removed::Terminating(object) => present(cluster, call, object),
-        Removed::Gone(object) if RETURNED.contains(&call.resource.as_str()) => present(cluster, call, object),
+        Removed::Gone(object) if returned && call.resource != "csistoragecapacities.storage.k8s.io" => present(cluster, call, object),
         Removed::Gone(object) => {
             let mut details = json!({"name": call.name, "kind": call.kind.plural, "uid": object["metadata"]["uid"]});
             if !call.kind.group.is_empty() {
@@ -207,6 +209,9 @@ fn partial_list(call: &Call, page: &super::read::Page) -> Value {
 }
 
 fn refused(refusal: &Refusal) -> Response<Reply> {
+    if refusal.is_page() {
+        return whole(refusal.code, "text/plain; charset=utf-8", refusal.message.clone().into_bytes());
+    }
     json_answer(refusal.code, &refusal.to_status())
 }
 

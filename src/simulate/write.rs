@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use super::{
     Cluster,
     call::Call,
+    faults::Verb,
     kinds, patch, quota,
     read::check_version,
     refusal::Refusal,
     resources::Kind,
-    store::{Store, text},
+    store::{Store, key_of, text},
 };
 
 /// What was made, and whether it is new.
@@ -29,13 +30,12 @@ impl Written {
 }
 
 /// What no client may set.
-const OF_THE_SERVER: [&str; 4] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
+const OF_THE_SERVER: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// A body as its kind keeps it; what was dropped is refused, told or not, as the request wants it.
 fn read_strictly(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
     let undecodable = |problem: &str| Refusal::undecodable(call, problem);
-    let noticed = kinds::decode(&call.kind, object).map_err(|problem| undecodable(&problem))?;
+    let noticed = kinds::decode(&call.kind, object).map_err(|problem: String| undecodable(&problem))?;
     let mut odd: Vec<String> =
         kinds::duplicates(&call.body).iter().map(|field| format!("duplicate field \"{field}\"")).collect();
     odd.extend(noticed.unknown.iter().map(|field| format!("unknown field \"{field}\"")));
@@ -49,8 +49,7 @@ fn read_strictly(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal
 /// The same of an object that a patch has made.
 fn read_patched(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
     let sent = object.to_string();
-    let noticed =
-        kinds::decode(&call.kind, object).map_err(|problem| Refusal::unreadable_patch(&sent, &problem))?;
+    let noticed = kinds::decode(&call.kind, object).map_err(|problem| Refusal::unreadable_patch(&sent, &problem))?;
     let odd: Vec<String> = noticed.unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect();
     match call.query.get("fieldValidation") {
         "Strict" if !odd.is_empty() => {
@@ -110,8 +109,8 @@ impl Cluster {
         let (now, random) = (self.stamp(), &mut || self.0.chance.draw());
         kinds::prepare_create(&mut object, &mut kinds::Making { kind, view: &view, random, now: &now })?;
         quota::admit(store, &resource, &object, None)?;
-        if store.get(&resource, &namespace, &name).is_some() {
-            return Err(Refusal::already_exists(&resource, &name));
+        if let Some(there) = store.get(&resource, &namespace, &name) {
+            return Err(Refusal::already_exists(&resource, &name, is_terminating(&there)));
         }
         if let Some(writer) = writer {
             patch::note(&resource, kind.custom, &Value::Null, &mut object, writer);
@@ -148,8 +147,11 @@ impl Cluster {
                 _ => return Err(Refusal::wrong_kind(call, object)),
             }
         }
-        if !object["metadata"].is_object() {
+        if object["metadata"].is_null() {
             object["metadata"] = json!({});
+        }
+        if !object["metadata"].is_object() {
+            return kinds::decode(&call.kind, object).map(drop).map_err(|problem| Refusal::undecodable(call, &problem));
         }
         if call.kind.namespaced {
             match text(object, "/metadata/namespace") {
@@ -260,9 +262,14 @@ impl Cluster {
     pub(super) fn put_down(store: &mut Store, resource: &str, object: Value) -> Arc<Value> {
         let namespace = text(&object, "/metadata/namespace").to_owned();
         let ends = is_terminating(&object) && !is_held(resource, &object);
-        // Who takes the last finalizer away is answered with the version that it was taken from.
+        // Who takes the last finalizer away is answered with the version that it was taken from; watches are told of
+        // the object as it was.
         let last = ends.then(|| Arc::new(object.clone()));
-        let put = if ends { store.remove(resource, object) } else { store.put(resource, object) };
+        let (_, name) = key_of(&object);
+        let put = match store.get(resource, &namespace, &name).filter(|_| ends) {
+            Some(live) => store.remove(resource, Value::clone(&live)),
+            None => store.put(resource, object),
+        };
         quota::count(store, &namespace);
         super::custom::follow(store, resource, &put);
         last.unwrap_or(put)
@@ -288,9 +295,18 @@ fn living_namespace(store: &Store, resource: &str, namespace: &str, name: &str) 
 /// What belongs to the server is as it was, whatever a client sends.
 fn keep_system_fields(call: &Call, live: &Value, object: &mut Value) -> Result<(), Refusal> {
     let uid = text(object, "/metadata/uid");
-    if !uid.is_empty() && uid != text(live, "/metadata/uid") {
-        let place: Vec<&str> =
-            [&call.kind.plural, &call.namespace, &call.name].into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    let other = !uid.is_empty() && uid != text(live, "/metadata/uid");
+    if other && call.verb == Verb::Patch {
+        let mut causes = kinds::Causes::default();
+        causes.invalid("metadata.uid", &json!(uid), "field is immutable");
+        return causes.into_result(&call.kind.qualified(), &call.name);
+    }
+    if other {
+        let place: Vec<&str> = [&call.kind.plural, &call.namespace, &call.name]
+            .into_iter()
+            .map(String::as_str)
+            .filter(|part| !part.is_empty())
+            .collect();
         let problem = format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: \
             Precondition failed: UID in precondition: {uid}, UID in object meta: {}",

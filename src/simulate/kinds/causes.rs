@@ -31,6 +31,15 @@ impl Causes {
         self.add("FieldValueForbidden", field, format!("Forbidden: {detail}"));
     }
 
+    /// Where the value is printed in a form that JSON does not have.
+    pub fn invalid_text(&mut self, field: &str, value: &str, detail: &str) {
+        self.add("FieldValueInvalid", field, format!("Invalid value: {value}: {detail}"));
+    }
+
+    pub fn too_long(&mut self, field: &str, longest: usize) {
+        self.add("FieldValueTooLong", field, format!("Too long: may not be more than {longest} bytes"));
+    }
+
     pub fn not_found(&mut self, field: &str, value: &Value) {
         self.add("FieldValueNotFound", field, format!("Not found: {value}"));
     }
@@ -56,6 +65,11 @@ impl Causes {
         if old != new {
             self.invalid(field, new.unwrap_or(&Value::Null), "field is immutable");
         }
+    }
+
+    /// The first of them as one text.
+    pub fn first(&self) -> Option<String> {
+        self.0.first().map(|cause| format!("{}: {}", cause.field, cause.message))
     }
 
     /// `kind` with its group, such as `Deployment.apps`.

@@ -55,9 +55,11 @@ pub fn check_node_change(old: &Value, new: &Value, causes: &mut Causes) {
                 || allocatable(before) != allocatable(&driver)
         });
         if changed {
-            let told = json!({"Name": driver["name"], "NodeID": driver["nodeID"],
-                "TopologyKeys": driver["topologyKeys"], "Allocatable": driver["allocatable"]});
-            causes.invalid("spec.drivers", &told, "field is immutable");
+            let told = format!(
+                "{{\"Name\":{},\"NodeID\":{},\"TopologyKeys\":{},\"Allocatable\":{}}}",
+                driver["name"], driver["nodeID"], driver["topologyKeys"], driver["allocatable"]
+            );
+            causes.invalid_text("spec.drivers", &told, "field is immutable");
         }
     }
 }
@@ -81,10 +83,12 @@ pub fn check_attachment(object: &Value, causes: &mut Causes) {
 pub fn check_attachment_change(old: &Value, new: &Value, causes: &mut Causes) {
     let spec = &new["spec"];
     if old["spec"] != *spec {
-        let source = json!({"PersistentVolumeName": spec["source"]["persistentVolumeName"],
-            "InlineVolumeSpec": spec["source"]["inlineVolumeSpec"]});
-        let told = json!({"Attacher": spec["attacher"], "Source": source, "NodeName": spec["nodeName"]});
-        causes.invalid("spec", &told, "field is immutable");
+        let source = &spec["source"];
+        let told = format!(
+            "{{\"Attacher\":{},\"Source\":{{\"PersistentVolumeName\":{},\"InlineVolumeSpec\":{}}},\"NodeName\":{}}}",
+            spec["attacher"], source["persistentVolumeName"], source["inlineVolumeSpec"], spec["nodeName"]
+        );
+        causes.invalid_text("spec", &told, "field is immutable");
     }
 }
 

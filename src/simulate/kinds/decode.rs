@@ -45,13 +45,33 @@ const TYPES: &[(&str, &str, Type, &str)] = &[
     ("", "/metadata/labels", Type::Texts, "ObjectMeta.metadata.labels of type string"),
     ("", "/metadata/annotations", Type::Texts, "ObjectMeta.metadata.annotations of type string"),
     ("configmaps", "/data", Type::Texts, "ConfigMap.data of type string"),
-    ("pods", "/spec/terminationGracePeriodSeconds", Type::Integer, "PodSpec.spec.terminationGracePeriodSeconds of type int64"),
+    (
+        "pods",
+        "/spec/terminationGracePeriodSeconds",
+        Type::Integer,
+        "PodSpec.spec.terminationGracePeriodSeconds of type int64",
+    ),
     ("pods", "/status/phase", Type::Text, "PodStatus.status.phase of type v1.PodPhase"),
     (".apps", "/spec/replicas", Type::Integer, "KSpec.spec.replicas of type int32"),
     (".apps", "/spec/template/metadata/labels", Type::Texts, "ObjectMeta.spec.template.metadata.labels of type string"),
-    (".apps", "/spec/template/metadata/annotations", Type::Texts, "ObjectMeta.spec.template.metadata.annotations of type string"),
-    ("persistentvolumeclaims", "/status/phase", Type::Text, "PersistentVolumeClaimStatus.status.phase of type v1.PersistentVolumeClaimPhase"),
-    ("persistentvolumes", "/status/phase", Type::Text, "PersistentVolumeStatus.status.phase of type v1.PersistentVolumePhase"),
+    (
+        ".apps",
+        "/spec/template/metadata/annotations",
+        Type::Texts,
+        "ObjectMeta.spec.template.metadata.annotations of type string",
+    ),
+    (
+        "persistentvolumeclaims",
+        "/status/phase",
+        Type::Text,
+        "PersistentVolumeClaimStatus.status.phase of type v1.PersistentVolumeClaimPhase",
+    ),
+    (
+        "persistentvolumes",
+        "/status/phase",
+        Type::Text,
+        "PersistentVolumeStatus.status.phase of type v1.PersistentVolumePhase",
+    ),
 ];
 
 fn types(kind: &Kind, resource: &str, object: &Value) -> Result<(), String> {
@@ -61,10 +81,16 @@ fn types(kind: &Kind, resource: &str, object: &Value) -> Result<(), String> {
             Type::Object => Some(value).filter(|value| !value.is_object()),
             Type::Integer => Some(value).filter(|value| !value.is_i64()),
             Type::Text => Some(value).filter(|value| !value.is_string()),
-            Type::Texts => value.as_object().into_iter().flat_map(Map::values).find(|value| !value.is_string() && !value.is_null()),
+            Type::Texts => {
+                value.as_object().into_iter().flat_map(Map::values).find(|value| !value.is_string() && !value.is_null())
+            }
         };
         if let Some(wrong) = wrong {
-            let told = if of.is_empty() || *of == ".apps" { told.replacen('K', &kind.kind, usize::from(told.starts_with('K'))) } else { (*told).to_owned() };
+            let told = if of.is_empty() || *of == ".apps" {
+                told.replacen('K', &kind.kind, usize::from(told.starts_with('K')))
+            } else {
+                (*told).to_owned()
+            };
             return Err(format!("json: cannot unmarshal {} into Go struct field {told}", name_of(wrong)));
         }
     }
@@ -81,7 +107,8 @@ fn types(kind: &Kind, resource: &str, object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn name_of(value: &Value) -> &'static str {
+/// As the decoder names the type of a value.
+pub fn name_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -99,7 +126,9 @@ fn fine_time(time: &Value) -> Result<(), String> {
     if rest.len() >= 8 && rest.starts_with('.') {
         return Ok(());
     }
-    Err(format!("parsing time \"{text}\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"{rest}\" as \".000000\""))
+    Err(format!(
+        "parsing time \"{text}\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"{rest}\" as \".000000\""
+    ))
 }
 
 const METADATA: [&str; 15] = [
@@ -135,8 +164,16 @@ fn fields(resource: &str) -> Option<&'static [&'static str]> {
             "volumeBindingMode",
             "allowedTopologies",
         ],
-        "namespaces" | "nodes" | "persistentvolumeclaims" | "persistentvolumes" | "pods" | "resourcequotas"
-        | "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" => &["spec", "status"],
+        "namespaces"
+        | "nodes"
+        | "persistentvolumeclaims"
+        | "persistentvolumes"
+        | "pods"
+        | "resourcequotas"
+        | "deployments.apps"
+        | "replicasets.apps"
+        | "statefulsets.apps"
+        | "daemonsets.apps" => &["spec", "status"],
         _ => return None,
     })
 }
@@ -240,12 +277,9 @@ fn tidy_metadata(object: &mut Value) {
 
 fn amounts(resource: &str, object: &mut Value) -> Result<(), String> {
     let places: &[&str] = match resource {
-        "persistentvolumeclaims" => &[
-            "/spec/resources/requests",
-            "/spec/resources/limits",
-            "/status/capacity",
-            "/status/allocatedResources",
-        ],
+        "persistentvolumeclaims" => {
+            &["/spec/resources/requests", "/spec/resources/limits", "/status/capacity", "/status/allocatedResources"]
+        }
         "persistentvolumes" => &["/spec/capacity"],
         "resourcequotas" => &["/spec/hard", "/status/hard", "/status/used"],
         "nodes" => &["/status/capacity", "/status/allocatable"],

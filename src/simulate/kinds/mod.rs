@@ -14,18 +14,18 @@ mod quantities;
 mod schema;
 mod storage;
 mod strict;
-mod words;
+pub mod words;
 mod workloads;
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub use decode::decode;
+pub use decode::{decode, name_of};
 pub use strict::duplicates;
 
 use super::{refusal::Refusal, resources::Kind, store::text};
-use causes::Causes;
+pub use causes::Causes;
 
 type View<'a> = &'a dyn Fn(&str) -> Vec<Arc<Value>>;
 
@@ -81,7 +81,12 @@ pub fn prepare_create(object: &mut Value, making: &mut Making<'_>) -> Result<(),
     metadata::check(&resource, object, &mut causes);
     check(&resource, object, &mut causes);
     schema::check(making.kind, object, &mut causes);
-    causes.into_result(&making.kind.qualified(), text(object, "/metadata/name"))
+    causes.into_result(&judged_as(making.kind), text(object, "/metadata/name"))
+}
+
+/// Events are judged as those of the core, whatever group they come by.
+fn judged_as(kind: &Kind) -> String {
+    if kind.kind == "Event" { kind.kind.clone() } else { kind.qualified() }
 }
 
 /// What the decoder of a kind fills in, and for a new object what its beginning is.
@@ -114,7 +119,10 @@ fn defaults(resource: &str, object: &mut Value, new: bool) {
                 schema::new_definition(object);
             }
         }
-        "pods" => pods::defaults(&mut object["spec"]),
+        "pods" => {
+            pods::defaults(&mut object["spec"]);
+            pods::status(&mut object["status"]);
+        }
         "persistentvolumeclaims" => fill(&mut object["spec"], "volumeMode", json!("Filesystem")),
         "persistentvolumes" => {
             fill(&mut object["spec"], "volumeMode", json!("Filesystem"));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{causes::Causes, fill};
-use crate::simulate::store::text;
+use crate::simulate::{decoder, store::text};
 
 pub fn namespace(object: &mut Value) {
     object["metadata"]["labels"]["kubernetes.io/metadata.name"] = object["metadata"]["name"].clone();
@@ -37,7 +37,8 @@ pub fn check_data_change(old: &Value, new: &Value, causes: &mut Causes) {
 
 pub fn check_data(object: &Value, causes: &mut Causes) {
     for key in object["data"].as_object().into_iter().flat_map(|data| data.keys()) {
-        let valid = !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
+        let valid =
+            !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
         if !valid {
             let detail = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
                 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
@@ -50,7 +51,7 @@ pub fn check_data(object: &Value, causes: &mut Causes) {
 pub fn secret(object: &mut Value) {
     let texts = object.as_object_mut().and_then(|fields| fields.remove("stringData"));
     for (key, value) in texts.as_ref().and_then(Value::as_object).into_iter().flatten() {
-        object["data"][key] = json!(base64(value.as_str().unwrap_or_default().as_bytes()));
+        object["data"][key] = json!(decoder::base64(value.as_str().unwrap_or_default().as_bytes(), decoder::STANDARD));
     }
     fill(object, "type", json!("Opaque"));
 }
@@ -64,19 +65,6 @@ pub fn check_secret(object: &Value, causes: &mut Causes) {
     for key in keys.iter().filter(|key| object["data"].get(**key).is_none()) {
         causes.required(&format!("data[{key}]"), "");
     }
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let encode = |chunk: &[u8]| {
-        let bits = (0..3).fold(0_u32, |bits, index| bits << 8 | u32::from(chunk.get(index).copied().unwrap_or(0)));
-        let letter = |index: usize| {
-            let bits = usize::try_from(bits >> (18 - 6 * index) & 63).unwrap_or_default();
-            if index > chunk.len() { '=' } else { char::from(LETTERS.get(bits).copied().unwrap_or(b'=')) }
-        };
-        (0..4).map(letter).collect::<String>()
-    };
-    bytes.chunks(3).map(encode).collect()
 }
 
 /// Where base64 breaks, if it does.

@@ -55,6 +55,11 @@ fn container(container: &mut Value) {
             }
         }
     }
+    for variable in container.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef") {
+            fill(field, "apiVersion", json!("v1"));
+        }
+    }
     let limits = container["resources"]["limits"].clone();
     for (resource, limit) in limits.as_object().into_iter().flatten() {
         fill(&mut container["resources"]["requests"], resource, limit.clone());
@@ -64,6 +69,20 @@ fn container(container: &mut Value) {
     }
     if container["resources"]["limits"].is_null() {
         container["resources"].as_object_mut().map(|resources| resources.remove("limits"));
+    }
+}
+
+/// What kubelets leave out and the types do not.
+pub fn status(status: &mut Value) {
+    if let Some(address) = status.get("podIP").cloned() {
+        fill(status, "podIPs", json!([{"ip": address}]));
+    }
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        let containers = status.get_mut(list).and_then(Value::as_array_mut);
+        containers.into_iter().flatten().for_each(|container| {
+            fill(container, "lastState", json!({}));
+            fill(container, "state", json!({}));
+        });
     }
 }
 
@@ -83,15 +102,16 @@ pub fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
     }
     let wanted = text(spec, "/serviceAccountName").to_owned();
     let accounts = (making.view)("serviceaccounts");
-    let account = accounts.iter().find(|account| {
-        text(account, "/metadata/namespace") == namespace && text(account, "/metadata/name") == wanted
-    });
+    let account = accounts
+        .iter()
+        .find(|account| text(account, "/metadata/namespace") == namespace && text(account, "/metadata/name") == wanted);
     let Some(account) = account else {
         let problem =
             format!("error looking up service account {namespace}/{wanted}: serviceaccount \"{wanted}\" not found");
         return Err(Refusal::forbidden("pods", text(object, "/metadata/name"), &problem));
     };
-    let mounted = object["spec"].get("automountServiceAccountToken").unwrap_or(&account["automountServiceAccountToken"]);
+    let mounted =
+        object["spec"].get("automountServiceAccountToken").unwrap_or(&account["automountServiceAccountToken"]);
     if mounted != false {
         mount_token(&mut object["spec"], &suffix(making.random));
     }

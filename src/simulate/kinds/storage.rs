@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Making, causes::Causes, fill, quantities, words};
-use crate::simulate::{
-    refusal::Refusal,
-    store::text,
-};
+use crate::simulate::{refusal::Refusal, store::text};
 
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];

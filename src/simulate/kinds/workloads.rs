@@ -75,8 +75,8 @@ pub fn check(object: &Value, causes: &mut Causes) {
     let labels = &spec["template"]["metadata"]["labels"];
     metadata::labels("spec.template.labels", labels, causes);
     let wanted = spec.pointer("/selector/matchLabels").and_then(Value::as_object);
-    let fits = spec["selector"].is_object()
-        && wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
+    let fits =
+        spec["selector"].is_object() && wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     if !fits {
         causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
     }

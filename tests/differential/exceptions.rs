@@ -125,6 +125,9 @@ fn take_out(value: &mut Value, key: &str) {
 fn keep_common(real: &mut Value, simulated: &Value) {
     match (real, simulated) {
         (Value::Object(real), Value::Object(simulated)) => {
+            if let (Some(Value::Array(paths)), Some(Value::Array(others))) = (real.get_mut("paths"), simulated.get("paths")) {
+                paths.retain(|path| others.contains(path));
+            }
             for (key, value) in real {
                 simulated.get(key).into_iter().for_each(|simulated| keep_common(value, simulated));
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Method, request::Parts};
 use serde_json::Value;
 
-use super::{faults::Verb, refusal::Refusal, resources::Kind, selector::Selector, store::Store};
+use super::{faults::Verb, refusal::Refusal, resources::Kind, selector::Selector, store::Store, versions};
 
 /// Parameters of the query, decoded.
 #[derive(Clone, Debug, Default)]
@@ -148,6 +148,7 @@ impl Call {
             .map(|table| Arc::clone(&table.kind))
             .filter(|kind| kind.versions.contains(&place.version) && (kind.namespaced || place.namespace.is_empty()));
         let kind = kind.ok_or_else(Refusal::no_such_path)?;
+        let resource = versions::kept_as(resource);
         let verb = place.verb(&parts.method, &query).ok_or_else(Refusal::method_not_allowed)?;
         if kind.namespaced && place.namespace.is_empty() && !matches!(verb, Verb::List | Verb::Watch) {
             return Err(Refusal::method_not_allowed());

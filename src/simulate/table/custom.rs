@@ -38,8 +38,7 @@ fn cell(column: &Column, view: &View<'_>) -> Value {
             let whole = number.as_i64().or_else(|| number.as_f64().map(|float| float as i64));
             json!(whole)
         }
-        ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => found.clone(),
-        ("string", Value::String(_)) => found.clone(),
+        ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) | ("string", Value::String(_)) => found.clone(),
         ("string", other) => json!(other.to_string()),
         ("date", Value::String(stamp)) => json!(age::since(stamp, view.now)),
         _ => Value::Null,

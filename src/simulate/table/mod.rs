@@ -45,15 +45,15 @@ pub fn of_list(call: &Call, page: &Page, now: SystemTime) -> Value {
     if let Some(remaining) = page.remaining {
         metadata["remainingItemCount"] = json!(remaining);
     }
-    table(call, metadata, page.objects.iter().map(|object| row(call, object, now)).collect())
+    table(call, &metadata, page.objects.iter().map(|object| row(call, object, now)).collect())
 }
 
 pub fn of_one(call: &Call, object: &Value, now: SystemTime) -> Value {
     let metadata = json!({"resourceVersion": text(object, "/metadata/resourceVersion")});
-    table(call, metadata, vec![row(call, object, now)])
+    table(call, &metadata, vec![row(call, object, now)])
 }
 
-fn table(call: &Call, metadata: Value, rows: Vec<Value>) -> Value {
+fn table(call: &Call, metadata: &Value, rows: Vec<Value>) -> Value {
     let columns =
         if call.kind.custom { custom::columns(&call.kind, &call.version) } else { columns(shown(&call.kind)) };
     let mut table =

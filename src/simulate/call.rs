@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Method, request::Parts};
 use serde_json::Value;
 
-use super::{faults::Verb, refusal::Refusal, resources::Kind, selector::Selector, store::Store};
+use super::{faults::Verb, refusal::Refusal, resources::Kind, selector::Selector, store::Store, versions};
 
 /// Parameters of the query, decoded.
 #[derive(Clone, Debug, Default)]
@@ -158,6 +158,7 @@ impl Call {
         // A group that is known answers for versions it does not have.
         let known = served || store.tables().any(|table| table.kind.group == place.group && !table.kind.custom);
         let kind = kind.ok_or_else(|| if known { Refusal::no_such_path() } else { Refusal::no_page() })?;
+        let resource = versions::kept_as(resource);
         let verb = place.verb(&parts.method, &query).ok_or_else(Refusal::method_not_allowed)?;
         if kind.namespaced && place.namespace.is_empty() && !matches!(verb, Verb::List | Verb::Watch) {
             return Err(Refusal::method_not_allowed());

@@ -43,6 +43,7 @@ pub mod table;
 mod testing;
 mod timers;
 mod users;
+pub mod versions;
 pub mod watch;
 pub mod write;
 

@@ -13,6 +13,7 @@ use super::{
     refusal::Refusal,
     resources::Kind,
     store::{Store, key_of, text},
+    versions,
 };
 
 /// What was made, and whether it is new.
@@ -76,8 +77,14 @@ impl Cluster {
         let mut object = call.object()?;
         Self::fit(call, &mut object)?;
         let warnings = read_strictly(call, &mut object)?;
-        let object = self.make(store, &call.kind, object, Some(&self.writer(call)), call.dry())?;
+        versions::to_kept(call, &mut object);
+        let kind = Self::kept_kind(call, store)?;
+        let object = self.make(store, &kind, object, Some(&self.writer(call)), call.dry())?;
         Ok(Written { object, new: true, warnings })
+    }
+
+    fn kept_kind(call: &Call, store: &Store) -> Result<Arc<Kind>, Refusal> {
+        store.table(&call.resource).map(|table| Arc::clone(&table.kind)).ok_or_else(Refusal::no_such_path)
     }
 
     /// Everything that happens to a new object, whoever makes it. A writer's fields are noted as its own.
@@ -186,10 +193,11 @@ impl Cluster {
             return Err(Refusal::version_missing(call));
         }
         check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
+        versions::to_kept(call, &mut object);
         self.replace(call, store, &live, object, Some(&self.writer(call))).map(|written| written.with(warnings))
     }
 
-    fn writer(&self, call: &Call) -> patch::Writer {
+    pub(super) fn writer(&self, call: &Call) -> patch::Writer {
         patch::Writer {
             manager: call.manager(),
             subresource: call.subresource.clone(),
@@ -218,12 +226,17 @@ impl Cluster {
             Self::fit(call, &mut object)?;
             object["metadata"]["name"] = json!(call.name);
             let warnings = read_patched(call, &mut object)?;
-            let object = self.make(store, &call.kind, object, None, call.dry())?;
+            versions::to_kept(call, &mut object);
+            let kind = Self::kept_kind(call, store)?;
+            let object = self.make(store, &kind, object, None, call.dry())?;
             return Ok(Written { object, new: true, warnings });
         };
-        let mut object = patch::apply(how, &call.resource, &live, &call.body, &options)?;
+        let mut given = Value::clone(&live);
+        versions::to_given(call, &mut given);
+        let mut object = patch::apply(how, &call.resource, &given, &call.body, &options)?;
         let warnings = read_patched(call, &mut object)?;
         same_place(call, &object)?;
+        versions::to_kept(call, &mut object);
         if text(&object, "/metadata/resourceVersion") != text(&live, "/metadata/resourceVersion") {
             check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
         }
@@ -245,7 +258,8 @@ impl Cluster {
             store.table(resource).map(|table| table.objects().values().cloned().collect()).unwrap_or_default()
         };
         let (now, random) = (self.stamp(), &mut || self.0.chance.draw());
-        let making = kinds::Making { kind: &call.kind, view: &view, random, now: &now };
+        let kind = Self::kept_kind(call, store)?;
+        let making = kinds::Making { kind: &kind, view: &view, random, now: &now };
         kinds::prepare_update(live, &mut object, &call.subresource, &making)?;
         no_new_finalizers(call, live, &object)?;
         quota::admit(store, &call.resource, &object, Some(live))?;

@@ -81,12 +81,7 @@ pub fn prepare_create(object: &mut Value, making: &mut Making<'_>) -> Result<(),
     metadata::check(&resource, object, &mut causes);
     check(&resource, object, &mut causes);
     schema::check(making.kind, object, &mut causes);
-    causes.into_result(&judged_as(making.kind), text(object, "/metadata/name"))
-}
-
-/// Events are judged as those of the core, whatever group they come by.
-fn judged_as(kind: &Kind) -> String {
-    if kind.kind == "Event" { kind.kind.clone() } else { kind.qualified() }
+    causes.into_result(&making.kind.qualified(), text(object, "/metadata/name"))
 }
 
 /// What the decoder of a kind fills in, and for a new object what its beginning is.
@@ -98,7 +93,6 @@ fn defaults(resource: &str, object: &mut Value, new: bool) {
         "nodes" if new => plain::node(object),
         "nodes" => plain::node_status(object),
         "events" => plain::event(object),
-        "events.events.k8s.io" => plain::new_event(object),
         "resourcequotas" if new => object["status"] = json!({}),
         "csidrivers.storage.k8s.io" => csi::driver(object),
         "csinodes.storage.k8s.io" => csi::node(object),
@@ -141,7 +135,6 @@ fn check(resource: &str, object: &Value, causes: &mut Causes) {
             plain::check_secret(object, causes);
         }
         "events" => plain::check_event(object, causes),
-        "events.events.k8s.io" => plain::check_new_event(object, causes),
         "leases.coordination.k8s.io" => plain::check_lease(object, causes),
         "resourcequotas" => plain::check_quota(object, causes),
         "pods" => pods::check("spec", &object["spec"], causes),

@@ -149,18 +149,8 @@ pub fn check_event(object: &Value, causes: &mut Causes) {
         let detail = "does not match event.namespace";
         causes.invalid("involvedObject.namespace", &json!(about), detail);
     }
-}
-
-pub fn new_event(object: &mut Value) {
-    for field in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp"] {
-        fill(object, field, Value::Null);
-    }
-    fill(object, "deprecatedSource", json!({}));
-}
-
-pub fn check_new_event(object: &Value, causes: &mut Causes) {
     let kind = text(object, "/type");
-    if !["Normal", "Warning"].contains(&kind) {
+    if !object["eventTime"].is_null() && !["Normal", "Warning"].contains(&kind) {
         causes.invalid("type", &json!(""), &format!("has invalid value: {kind}"));
     }
 }

@@ -190,12 +190,25 @@ impl Refusal {
 
     /// What a patch leads to is no object of its kind.
     pub fn unreadable_patch(object: &str, problem: &str) -> Self {
+        Self::unusable_patch(&json!(object).to_string(), problem)
+    }
+
+    pub fn unusable_patch(shown: &str, problem: &str) -> Self {
         let cause = Cause {
             reason: "FieldValueInvalid".to_owned(),
-            message: format!("Invalid value: {}: {problem}", json!(object)),
+            message: format!("Invalid value: {shown}: {problem}"),
             field: "patch".to_owned(),
         };
         Self::invalid("", "", &[cause])
+    }
+
+    /// Of server-side apply.
+    pub fn unappliable(call: &Call, problem: &str) -> Self {
+        let group_version = format!("{}/{}", call.kind.group, call.version);
+        Self::unforeseen(&format!(
+            "failed to create typed patch object (/{}; {group_version}, Kind={}): {problem}",
+            call.name, call.kind.kind
+        ))
     }
 
     pub fn other_name(given: &str, wanted: &str) -> Self {

@@ -47,6 +47,22 @@ fn read_strictly(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal
     }
 }
 
+/// Some bodies are refused before they are applied.
+fn read_patch(call: &Call, how: patch::PatchType) -> Result<(), Refusal> {
+    let Ok(body) = serde_json::from_slice::<Value>(&call.body) else { return Ok(()) };
+    match how {
+        patch::PatchType::Apply if body["kind"] == *call.kind.kind => {
+            let problem = kinds::unappliable(&call.kind, &body).filter(|_| !call.kind.custom);
+            problem.map_or(Ok(()), |problem| Err(Refusal::unappliable(call, &problem)))
+        }
+        patch::PatchType::Strategic => match kinds::unpatchable(&call.kind.resource(), &body) {
+            Some((shown, problem)) => Err(Refusal::unusable_patch(&shown, problem)),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
 /// The same of an object that a patch has made.
 fn read_patched(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
     let sent = object.to_string();
@@ -209,6 +225,7 @@ impl Cluster {
 
     pub(super) fn patch_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
         let how = patch::PatchType::from_content_type(&call.content_type)?;
+        read_patch(call, how)?;
         let live = store.get(&call.resource, &call.namespace, &call.name);
         let options = patch::Options {
             name: call.name.clone(),

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{plain::base64_error, quantities, schema};
+use super::{plain::base64_error, quantities, schema, types};
 use crate::simulate::resources::Kind;
 
 /// What was noticed besides.
@@ -30,69 +30,9 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Noticed, String> {
     Ok(noticed)
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Type {
-    Object,
-    Integer,
-    Text,
-    /// An object of texts.
-    Texts,
-}
-
-/// Resource (ends may be left out), place, type, and the field as the decoder names it; `K` stands for the kind.
-const TYPES: &[(&str, &str, Type, &str)] = &[
-    ("", "/metadata", Type::Object, "K.metadata of type v1.ObjectMeta"),
-    ("", "/metadata/labels", Type::Texts, "ObjectMeta.metadata.labels of type string"),
-    ("", "/metadata/annotations", Type::Texts, "ObjectMeta.metadata.annotations of type string"),
-    ("configmaps", "/data", Type::Texts, "ConfigMap.data of type string"),
-    (
-        "pods",
-        "/spec/terminationGracePeriodSeconds",
-        Type::Integer,
-        "PodSpec.spec.terminationGracePeriodSeconds of type int64",
-    ),
-    ("pods", "/status/phase", Type::Text, "PodStatus.status.phase of type v1.PodPhase"),
-    (".apps", "/spec/replicas", Type::Integer, "KSpec.spec.replicas of type int32"),
-    (".apps", "/spec/template/metadata/labels", Type::Texts, "ObjectMeta.spec.template.metadata.labels of type string"),
-    (
-        ".apps",
-        "/spec/template/metadata/annotations",
-        Type::Texts,
-        "ObjectMeta.spec.template.metadata.annotations of type string",
-    ),
-    (
-        "persistentvolumeclaims",
-        "/status/phase",
-        Type::Text,
-        "PersistentVolumeClaimStatus.status.phase of type v1.PersistentVolumeClaimPhase",
-    ),
-    (
-        "persistentvolumes",
-        "/status/phase",
-        Type::Text,
-        "PersistentVolumeStatus.status.phase of type v1.PersistentVolumePhase",
-    ),
-];
-
 fn types(kind: &Kind, resource: &str, object: &Value) -> Result<(), String> {
-    for (of, place, expected, told) in TYPES.iter().filter(|row| resource.ends_with(row.0)) {
-        let Some(value) = object.pointer(place).filter(|value| !value.is_null()) else { continue };
-        let wrong = match expected {
-            Type::Object => Some(value).filter(|value| !value.is_object()),
-            Type::Integer => Some(value).filter(|value| !value.is_i64()),
-            Type::Text => Some(value).filter(|value| !value.is_string()),
-            Type::Texts => {
-                value.as_object().into_iter().flat_map(Map::values).find(|value| !value.is_string() && !value.is_null())
-            }
-        };
-        if let Some(wrong) = wrong {
-            let told = if of.is_empty() || *of == ".apps" {
-                told.replacen('K', &kind.kind, usize::from(told.starts_with('K')))
-            } else {
-                (*told).to_owned()
-            };
-            return Err(format!("json: cannot unmarshal {} into Go struct field {told}", name_of(wrong)));
-        }
+    if let Some(mismatch) = types::mismatch(resource, object) {
+        return Err(mismatch.as_decoded(&kind.kind));
     }
     if resource == "secrets" {
         for value in object["data"].as_object().into_iter().flat_map(Map::values).filter_map(Value::as_str) {
@@ -105,18 +45,6 @@ fn types(kind: &Kind, resource: &str, object: &Value) -> Result<(), String> {
         ["acquireTime", "renewTime"].iter().try_for_each(|field| fine_time(&object["spec"][*field]))?;
     }
     Ok(())
-}
-
-/// As the decoder names the type of a value.
-pub fn name_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// Times of leases have six digits after the second.
@@ -176,6 +104,14 @@ fn fields(resource: &str) -> Option<&'static [&'static str]> {
         | "daemonsets.apps" => &["spec", "status"],
         _ => return None,
     })
+}
+
+/// What is wrong with the body of an apply, which has a reader of its own.
+pub fn unappliable(kind: &Kind, body: &Value) -> Option<String> {
+    let resource = kind.resource();
+    let mut read = body.clone();
+    let missing = || unknown(kind, &mut read).first().map(|field| format!(".{field}: field not declared in schema"));
+    types::mismatch(&resource, body).map(|mismatch| mismatch.as_applied()).or_else(missing)
 }
 
 /// Takes out what the kind does not have, and says what that was.

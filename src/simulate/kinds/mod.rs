@@ -14,6 +14,7 @@ mod quantities;
 mod schema;
 mod storage;
 mod strict;
+mod types;
 pub mod words;
 mod workloads;
 
@@ -21,8 +22,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub use decode::{decode, name_of};
+pub use decode::{decode, unappliable};
 pub use strict::duplicates;
+pub use types::{name_of, unpatchable};
 
 use super::{refusal::Refusal, resources::Kind, store::text};
 pub use causes::Causes;
@@ -194,6 +196,9 @@ pub fn prepare_update(old: &Value, new: &mut Value, part: &str, making: &Making<
         return causes.into_result(&making.kind.qualified(), text(new, "/metadata/name"));
     }
     keep_status(making.kind, old, new);
+    if resource == "pods" {
+        pods::tolerate_trouble(&mut new["spec"]);
+    }
     if resource == "namespaces" {
         plain::namespace_change(old, new);
     }

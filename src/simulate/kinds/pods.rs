@@ -97,9 +97,7 @@ pub fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
     fill(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
     fill(spec, "priority", json!(0));
     spec["serviceAccount"] = spec["serviceAccountName"].clone();
-    for taint in ["not-ready", "unreachable"] {
-        tolerate(spec, &format!("node.kubernetes.io/{taint}"));
-    }
+    tolerate_trouble(spec);
     let wanted = text(spec, "/serviceAccountName").to_owned();
     let accounts = (making.view)("serviceaccounts");
     let account = accounts
@@ -117,6 +115,13 @@ pub fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
     }
     object["status"] = json!({"phase": "Pending", "qosClass": quality(&object["spec"])});
     Ok(())
+}
+
+/// Every pod stays a while on a node that is in trouble.
+pub fn tolerate_trouble(spec: &mut Value) {
+    for taint in ["not-ready", "unreachable"] {
+        tolerate(spec, &format!("node.kubernetes.io/{taint}"));
+    }
 }
 
 fn tolerate(spec: &mut Value, key: &str) {

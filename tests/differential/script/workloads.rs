@@ -178,5 +178,7 @@ fn events(script: &mut Script) {
         "action": "Testing", "reason": "Told", "type": "Warning", "note": "what happened",
         "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "plain", "namespace": "workloads"}});
     script.post(new, &told);
+    script.get(&format!("{new}/seen"));
+    script.get(&format!("{events}/told"));
     script.post(new, with(with(told, "/metadata/name", json!("careless")), "/type", json!("Odd")));
 }

@@ -152,9 +152,8 @@ impl Call {
             .table(&resource)
             .map(|table| Arc::clone(&table.kind))
             .filter(|kind| kind.versions.contains(&place.version) && (kind.namespaced || place.namespace.is_empty()));
-        let served = store.tables().any(|table| {
-            table.kind.group == place.group && table.kind.versions.contains(&place.version)
-        });
+        let served =
+            store.tables().any(|table| table.kind.group == place.group && table.kind.versions.contains(&place.version));
         // A group that is known answers for versions it does not have.
         let known = served || store.tables().any(|table| table.kind.group == place.group && !table.kind.custom);
         let kind = kind.ok_or_else(|| if known { Refusal::no_such_path() } else { Refusal::no_page() })?;

@@ -69,7 +69,8 @@ pub fn number(text: &str) -> Result<i64, Refusal> {
 
 /// Versions in queries.
 pub fn version(text: &str) -> Result<u64, String> {
-    let wrong = || format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax");
+    let wrong =
+        || format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax");
     if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| wrong()) }
 }
 

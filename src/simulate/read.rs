@@ -89,9 +89,8 @@ fn token(revision: u64, key: &Key) -> String {
 }
 
 fn resume(token: &str) -> Result<(u64, Option<Key>), Refusal> {
-    let wrong = |problem: &str| {
-        Refusal::bad_request(&format!("invalid continue token: continue key is not valid: {problem}"))
-    };
+    let wrong =
+        |problem: &str| Refusal::bad_request(&format!("invalid continue token: continue key is not valid: {problem}"));
     let bytes = decoder::from_base64(token).ok_or_else(|| wrong("illegal base64 data"))?;
     let (revision, namespace, name) = serde_json::from_slice(&bytes).map_err(|_| {
         let first = bytes.first().copied().unwrap_or_default();

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Cluster,
     call::{Call, Query},
-    decoder,
-    quota,
+    decoder, quota,
     read::list,
     refusal::Refusal,
     store::{Store, text},

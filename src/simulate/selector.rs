@@ -37,7 +37,12 @@ struct Field {
 impl Selector {
     pub fn parse(labels: &str, fields: &str, resource: &str) -> Result<Self, Refusal> {
         let labels = labels::parse(labels).map_err(|problem| Refusal::bad_request(&problem))?;
-        let fields = fields.split(',').map(str::trim).filter(|part| !part.is_empty()).map(|part| field(part, resource)).collect::<Result<_, _>>()?;
+        let fields = fields
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(|part| field(part, resource))
+            .collect::<Result<_, _>>()?;
         Ok(Self { labels, fields })
     }
 

@@ -170,7 +170,9 @@ fn removal(cluster: &Cluster, call: &Call, removed: &Removed) -> Value {
     let returned = RETURNED.contains(&call.resource.as_str()) || call.kind.group == "storage.k8s.io";
     match removed {
         Removed::Terminating(object) => present(cluster, call, object),
-        Removed::Gone(object) if returned && call.resource != "csistoragecapacities.storage.k8s.io" => present(cluster, call, object),
+        Removed::Gone(object) if returned && call.resource != "csistoragecapacities.storage.k8s.io" => {
+            present(cluster, call, object)
+        }
         Removed::Gone(object) => {
             let mut details = json!({"name": call.name, "kind": call.kind.plural, "uid": object["metadata"]["uid"]});
             if !call.kind.group.is_empty() {

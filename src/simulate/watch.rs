@@ -73,8 +73,7 @@ impl Watching {
             }
             return Ok(());
         }
-        let from: u64 =
-            decoder::version(wanted).map_err(|problem| Refusal::unforeseen(&problem))?;
+        let from: u64 = decoder::version(wanted).map_err(|problem| Refusal::unforeseen(&problem))?;
         if from < table.forgotten {
             let problem = Refusal::expired(&format!("too old resource version: {from} ({})", table.forgotten));
             self.pending.push_back(json!({"type": "ERROR", "object": problem.to_status()}));
@@ -97,7 +96,11 @@ impl Watching {
                 Action::Silence(after) if self.told >= after => return self.stay_silent().await,
                 _ => {}
             }
-            if let Some(event) = self.pending.pop_front() {
+            if let Some(mut event) = self.pending.pop_front() {
+                // Columns are told once.
+                if self.told > 0 && event.pointer("/object/kind") == Some(&json!("Table")) {
+                    event["object"]["columnDefinitions"] = Value::Null;
+                }
                 self.told += 1;
                 return Some(event);
             }

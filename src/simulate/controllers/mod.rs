@@ -5,6 +5,7 @@ mod binder;
 mod namespaces;
 mod owners;
 mod protection;
+mod quotas;
 
 use super::Cluster;
 
@@ -14,7 +15,8 @@ pub async fn run(cluster: Cluster) {
         binder::run(cluster.clone()),
         namespaces::run(cluster.clone()),
         owners::run(cluster.clone()),
-        protection::run(cluster),
+        protection::run(cluster.clone()),
+        quotas::run(cluster),
     );
 }
 

@@ -52,7 +52,9 @@ pub fn page(path: &str, accept: &str, kinds: &[Arc<Kind>]) -> Option<Page> {
         ["openapi", "v2"] => openapi::empty(),
         [] => json!({"paths": paths(kinds)}),
         ["version"] => version(),
-        ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}]}),
+        ["api"] => {
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}]})
+        }
         ["apis"] => {
             let groups: Vec<Value> = groups(kinds).iter().map(|group| description(kinds, group)).collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
@@ -113,6 +115,7 @@ fn paths(kinds: &[Arc<Kind>]) -> Vec<String> {
         paths.push(format!("/apis/{group}"));
         paths.extend(versions(kinds, &group).iter().map(|version| format!("/apis/{group}/{version}")));
     }
+    paths.sort();
     let others = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
     paths.into_iter().chain(others.map(str::to_owned)).collect()
 }

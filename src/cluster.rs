@@ -11,7 +11,7 @@ use std::{
 use http::{Request, Response, Uri};
 use kube::{
     Client, Config,
-    client::{Body, ClientBuilder},
+    client::{Body, ClientBuilder, DynBody},
     core::Status,
 };
 use tokio::{
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Line {
 }
 
 /// What carries requests to a cluster, below their bounds.
-pub type Transport = BoxService<Request<Body>, Response<Body>, BoxError>;
+pub type Transport = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 /// How clusters are reached.
 #[derive(Clone, Default)]

@@ -1,6 +1,6 @@
 //! A driver's socket as its callers see it: what to ask, and the code of a refusal, by which callers steer.
 
-use std::{path::Path, time::Duration};
+use std::{fmt, path::Path, time::Duration};
 
 pub use tonic::Code;
 use tonic::{
@@ -17,11 +17,16 @@ pub struct Client {
 }
 
 /// An answer other than success.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{code:?}: {message}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub code: Code,
     pub message: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}: {}", self.code, self.message)
+    }
 }
 
 impl From<Status> for Refusal {

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 use kube::ResourceExt;
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     ownership,
@@ -49,12 +49,12 @@ struct Table {
 pub struct Rows {
     host: HostId,
     table: Mutex<Table>,
-    changed: watch::Sender<()>,
+    changed: Notify,
 }
 
 impl Rows {
     pub fn new(host: HostId) -> Self {
-        Self { host, table: Mutex::default(), changed: watch::Sender::new(()) }
+        Self { host, table: Mutex::default(), changed: Notify::new() }
     }
 
     /// Whether everything has been listed, and is watched since.
@@ -199,13 +199,14 @@ impl Rows {
 
     /// Waits until the rows satisfy a condition; false when the deadline came first.
     pub async fn until(&self, deadline: Instant, mut holds: impl FnMut(&Self) -> bool) -> bool {
-        let mut changes = self.changed.subscribe();
         loop {
-            changes.mark_unchanged();
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // Heard from here on, before the look.
+            changed.as_mut().enable();
             if holds(self) {
                 return true;
             }
-            if !matches!(tokio::time::timeout_at(deadline, changes.changed()).await, Ok(Ok(()))) {
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
                 return holds(self);
             }
         }
@@ -213,7 +214,7 @@ impl Rows {
 
     fn write<T>(&self, change: impl FnOnce(&mut Table) -> T) {
         change(&mut self.lock());
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

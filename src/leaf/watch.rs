@@ -43,6 +43,7 @@ pub async fn keep(cluster: &Cluster) {
         Change::Drop(object) => known.drop_class(&object.name_any()),
     });
     tokio::select! {
+        biased;
         () = claims => {}
         () = volumes => {}
         () = classes => {}

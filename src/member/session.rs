@@ -20,6 +20,7 @@ pub(super) async fn run(member: &Member, host: &Host, metrics: &Metrics) {
         tracing::info!(member = member.name, identity, "connected");
         metrics.member_up(&member.name, true);
         tokio::select! {
+            biased;
             () = leaf::watch::keep(&link.leaf) => {
                 tracing::info!(member = member.name, "is listed anew");
                 tokio::time::sleep(BEFORE_LISTING).await;

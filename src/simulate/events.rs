@@ -12,20 +12,20 @@ const EVENTS: &str = "events";
 
 /// The object that an event is about.
 #[derive(Clone, Debug)]
-pub(super) struct About {
-    kind: &'static str,
-    api_version: &'static str,
-    namespace: String,
-    name: String,
-    uid: String,
-    version: String,
+pub struct About {
+    pub kind: String,
+    pub api_version: String,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub version: String,
 }
 
 impl About {
-    fn new(kind: &'static str, api_version: &'static str, object: &Value) -> Self {
+    fn new(kind: &str, api_version: &str, object: &Value) -> Self {
         let version = text(object, "/metadata/resourceVersion");
-        let [namespace, name, uid, version] =
-            [namespace(object), name(object), uid(object), version].map(str::to_owned);
+        let [kind, api_version, namespace, name, uid, version] =
+            [kind, api_version, namespace(object), name(object), uid(object), version].map(str::to_owned);
         Self { kind, api_version, namespace, name, uid, version }
     }
 
@@ -37,7 +37,7 @@ impl About {
         Self::new("PersistentVolume", "v1", object)
     }
 
-    pub(super) fn pod(object: &Value) -> Self {
+    pub fn pod(object: &Value) -> Self {
         Self::new("Pod", "v1", object)
     }
 
@@ -51,7 +51,7 @@ impl About {
     }
 }
 
-pub(super) fn tell(cluster: &Cluster, about: &About, source: &str, level: &str, reason: &str, message: &str) {
+pub fn tell(cluster: &Cluster, about: &About, source: &str, level: &str, reason: &str, message: &str) {
     let words = Chance::about(0, &format!("{}{reason}{message}", about.uid)).draw();
     let event = format!("{}.{words:016x}", about.name);
     let now = cluster.stamp();

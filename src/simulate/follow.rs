@@ -5,13 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value;
-use tokio::sync::watch;
-
 use super::{
     Cluster,
+    news::Listener,
     store::{Key, Store, What, key_of},
 };
+use serde_json::Value;
 
 #[derive(Clone, Debug)]
 pub struct Change {
@@ -27,7 +26,7 @@ pub struct Changes {
     resources: Vec<String>,
     position: u64,
     pending: VecDeque<Change>,
-    news: watch::Receiver<u64>,
+    news: Listener,
     /// What has been told and is not gone, to make up for history that was forgotten.
     told: HashMap<(String, Key), Arc<Value>>,
 }
@@ -40,7 +39,7 @@ impl Cluster {
             resources: resources.iter().map(|resource| (*resource).to_owned()).collect(),
             position: store.revision,
             pending: VecDeque::new(),
-            news: store.news.subscribe(),
+            news: store.news.listen(),
             told: HashMap::new(),
         };
         changes.list(&store);
@@ -54,8 +53,8 @@ impl Changes {
             if let Some(change) = self.pending.pop_front() {
                 return change;
             }
-            if !self.collect() && self.news.changed().await.is_err() {
-                std::future::pending::<()>().await;
+            if !self.collect() {
+                self.news.changed().await;
             }
         }
     }
@@ -89,7 +88,7 @@ impl Changes {
     fn collect(&mut self) -> bool {
         let cluster = self.cluster.clone();
         let store = cluster.store();
-        self.news.borrow_and_update();
+        self.news.catch_up();
         let tables: Vec<_> = self.resources.iter().filter_map(|resource| store.table(resource)).collect();
         if tables.iter().any(|table| table.forgotten > self.position) {
             self.list(&store);

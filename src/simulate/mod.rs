@@ -15,10 +15,11 @@ pub mod clock;
 pub mod controllers;
 pub mod custom;
 pub mod discovery;
-mod events;
+pub mod events;
 pub mod faults;
 pub mod follow;
 pub mod kinds;
+pub mod news;
 mod object;
 pub mod patch;
 pub mod persist;
@@ -53,6 +54,7 @@ use chance::Chance;
 use clock::Clock;
 use faults::Faults;
 pub use follow::{Change, Changes};
+pub use news::Listener;
 pub use refusal::Refusal;
 use remove::Options;
 pub use server::serve;
@@ -212,8 +214,8 @@ impl Cluster {
     }
 
     /// The version of the newest change, to wait for the next one.
-    pub fn versions(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.store().news.subscribe()
+    pub fn versions(&self) -> Listener {
+        self.store().news.listen()
     }
 
     /// Forgets the history: watches that are behind are told 410.

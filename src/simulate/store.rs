@@ -7,9 +7,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
-use super::{persist::Journal, resources::Kind};
+use super::{news::News, persist::Journal, resources::Kind};
 
 /// Namespace (empty for what has none) and name.
 pub type Key = (String, String);
@@ -38,7 +37,7 @@ pub struct Table {
     log: VecDeque<Entry>,
     /// Changes up to this revision are forgotten.
     pub forgotten: u64,
-    pub news: watch::Sender<u64>,
+    pub news: News,
 }
 
 const REMEMBERED: usize = 20_000;
@@ -82,7 +81,7 @@ impl Table {
         {
             self.forgotten = oldest.revision;
         }
-        self.news.send_replace(revision);
+        self.news.tell(revision);
     }
 }
 
@@ -91,7 +90,7 @@ pub struct Store {
     pub revision: u64,
     tables: BTreeMap<String, Table>,
     /// Told after every change of any kind.
-    pub news: watch::Sender<u64>,
+    pub news: News,
     pub(super) journal: Option<Journal>,
 }
 
@@ -102,12 +101,14 @@ impl Store {
             table.kind = kind;
             return;
         }
-        let (objects, log, news) = (BTreeMap::new(), VecDeque::new(), watch::Sender::new(forgotten));
+        let (objects, log, news) = (BTreeMap::new(), VecDeque::new(), News::default());
         self.tables.insert(kind.resource(), Table { kind, objects, log, forgotten, news });
     }
 
     pub fn drop_kind(&mut self, resource: &str) {
-        self.tables.remove(resource);
+        if let Some(table) = self.tables.remove(resource) {
+            table.news.tell(u64::MAX);
+        }
         if let Some(journal) = &mut self.journal {
             journal.outdated();
         }
@@ -173,7 +174,7 @@ impl Store {
                 journal.renew(self.revision, &objects);
             }
         }
-        self.news.send_replace(self.revision);
+        self.news.tell(self.revision);
     }
 
     /// Puts an object back as it was saved, with its version.
@@ -211,8 +212,11 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     at(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a pointer leads to. It knows no escapes, and is read so often that it may not allocate as serde_json's does.
+/// What a pointer leads to. It is read so often that it may not allocate, as serde_json's does, unless it has escapes.
 pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
     pointer.split('/').skip(1).try_fold(object, |inner, part| match inner {
         Value::Object(fields) => fields.get(part),
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),

@@ -3,12 +3,13 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     Cluster,
     call::Call,
     faults::Action,
+    news::Listener,
     refusal::Refusal,
     service::present,
     store::{Entry, Store, What, text},
@@ -26,7 +27,7 @@ pub struct Watching {
     call: Call,
     position: u64,
     pending: VecDeque<Value>,
-    news: watch::Receiver<u64>,
+    news: Listener,
     ends: Instant,
     bookmark: Option<Instant>,
     fault: Action,
@@ -46,7 +47,7 @@ impl Watching {
             cluster: cluster.clone(),
             position: store.revision,
             pending: VecDeque::new(),
-            news: table.news.subscribe(),
+            news: table.news.listen(),
             ends: now + limit,
             bookmark: bookmarks.then(|| now + BETWEEN_BOOKMARKS),
             call,
@@ -121,7 +122,8 @@ impl Watching {
     async fn wait(&mut self) -> bool {
         let bookmark = self.bookmark.unwrap_or(self.ends);
         tokio::select! {
-            changed = self.news.changed() => changed.is_ok(),
+            biased;
+            () = self.news.changed() => true,
             () = tokio::time::sleep_until(self.ends) => false,
             () = tokio::time::sleep_until(bookmark), if bookmark < self.ends => {
                 self.bookmark = Some(bookmark + BETWEEN_BOOKMARKS);
@@ -134,7 +136,7 @@ impl Watching {
     fn collect(&mut self) {
         let cluster = self.cluster.clone();
         let store = cluster.store();
-        self.news.borrow_and_update();
+        self.news.catch_up();
         let Some(table) = store.table(&self.call.resource) else {
             self.over = true;
             return;

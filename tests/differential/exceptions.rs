@@ -97,7 +97,9 @@ fn keep_common(real: &mut Value, simulated: &Value) {
 }
 
 fn name(value: &Value) -> Option<&Value> {
-    ["/name", "/metadata/name", "/resource", "/subresource", "/groupVersion"].iter().find_map(|place| value.pointer(place))
+    ["/name", "/metadata/name", "/resource", "/subresource", "/groupVersion"]
+        .iter()
+        .find_map(|place| value.pointer(place))
 }
 
 fn same_name(one: &Value, other: &Value) -> bool {

@@ -21,7 +21,12 @@ pub fn prepare_create(
             object["status"] = json!({"phase": "Active"});
         }
         "persistentvolumeclaims" => {
-            object["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+            if object["metadata"]["finalizers"].is_null() {
+                object["metadata"]["finalizers"] = json!([]);
+            }
+            if let Some(all) = object["metadata"]["finalizers"].as_array_mut() {
+                all.push(json!("kubernetes.io/pvc-protection"));
+            }
             object["status"] = json!({"phase": "Pending"});
         }
         "persistentvolumes" => object["status"] = json!({"phase": "Pending"}),

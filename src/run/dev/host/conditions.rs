@@ -17,7 +17,7 @@ pub(super) fn set(conditions: &mut Value, condition: Condition<'_>, now: &str) {
     let mut list = conditions.as_array().cloned().unwrap_or_default();
     let before = list.iter().position(|one| one["type"] == condition.kind);
     let same = before.and_then(|place| list.get(place)).filter(|one| one["status"] == status);
-    let since = same.map_or(json!(now), |one| one["lastTransitionTime"].clone());
+    let since = same.map_or_else(|| json!(now), |one| one["lastTransitionTime"].clone());
     let mut written = json!({"type": condition.kind, "status": status, "lastTransitionTime": since});
     for (field, text) in [("reason", condition.reason), ("message", condition.message)] {
         if !text.is_empty() {

@@ -22,8 +22,8 @@ pub(super) fn obstacle(pod: &PodSpec, node: &Node) -> Option<String> {
         let value = taint.value.as_deref().unwrap_or_default();
         return Some(format!("with taint {}={value}:{} that the pod does not tolerate", taint.key, taint.effect));
     }
-    let none = BTreeMap::new();
-    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
+    let unlabelled = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&unlabelled);
     let selected = pod.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     let affinity = pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());

@@ -114,8 +114,8 @@ fn disown(object: &mut Value, uid: &str) {
 
 fn owns_anything(host: &Cluster, owner: &Value) -> bool {
     let uid = text(owner, "/metadata/uid");
-    let owned = |object: &Arc<Value>| references(object).any(|reference| reference["uid"] == uid);
-    KINDS.iter().any(|(_, resource)| host.list(resource).iter().any(owned))
+    let is_its = |object: &Arc<Value>| references(object).any(|reference| reference["uid"] == uid);
+    KINDS.iter().any(|(_, resource)| host.list(resource).iter().any(is_its))
 }
 
 /// Takes the collector's own finalizers away.

@@ -5,20 +5,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, json};
 
 use super::{
     conditions::{self, Condition},
-    events::{Kind, Speaker},
     overtaken,
 };
 use crate::{
-    simulate::{Cluster, text},
+    simulate::{
+        Cluster,
+        events::{self, About},
+        text,
+    },
     volume::MEMBER_KEY,
 };
 
-const SPEAKER: Speaker = Speaker("dev-mirror");
+const SPEAKER: &str = "dev-mirror";
 /// On a copy: the UID of the pod it is a copy of.
 const COPY_OF: &str = "kosmos.csi.io/dev-copy-of";
 const TAINT: &str = "kosmos.io/node";
@@ -60,11 +62,10 @@ fn step(pod: Option<&Value>, there: Option<&Value>, had_copy: bool) -> Step {
     let over = pod.is_some_and(|pod| ["Succeeded", "Failed"].contains(&text(pod, "/status/phase")));
     match (uid, there, copy_of) {
         (None, _, None) => Step::Nothing,
-        (Some(_), None, _) if leaving(pod) => Step::EndPod,
+        (Some(_), None, _) | (Some(_), Some(_), None) if leaving(pod) => Step::EndPod,
         (Some(_), None, _) if over => Step::Nothing,
         (Some(_), None, _) if had_copy => Step::EndPod,
         (Some(_), None, _) => Step::Copy,
-        (Some(_), Some(_), None) if leaving(pod) => Step::EndPod,
         (Some(_), Some(_), None) => Step::Foreign,
         (uid, Some(_), Some(of)) if uid != Some(of) || leaving(pod) => {
             if leaving(there) {
@@ -216,12 +217,7 @@ impl Mirror {
         let edit = |pod: &mut Value| pod["status"]["message"] = json!(message);
         let (namespace, name) = key(pod);
         overtaken("a status", self.host.change("pods", &namespace, &name, edit));
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            ..from_value(pod["metadata"].clone()).unwrap_or_default()
-        };
-        SPEAKER.tell(&self.host, &about, Kind::Warning, "NameTaken", &message);
+        events::tell(&self.host, &About::pod(pod), SPEAKER, "Warning", "NameTaken", &message);
     }
 }
 

@@ -69,8 +69,8 @@ pub(super) fn decide(pod: &Pod, seen: &Seen) -> Decision {
         Ok(needs) => needs,
         Err(reason) => return Decision::Wait { reason },
     };
-    let none = PodSpec::default();
-    let spec = pod.spec.as_ref().unwrap_or(&none);
+    let empty = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&empty);
     let mut obstacles: BTreeMap<String, usize> = BTreeMap::new();
     let mut open: Vec<String> = Vec::new();
     for node in &seen.nodes {
@@ -212,7 +212,7 @@ fn act(host: &Cluster, pod: &Pod, decision: &Decision) {
             if overtaken("a binding", host.change("pods", &namespace, &pod.name_any(), edit)).is_some() {
                 say(host, pod, true, "", "");
                 let message = format!("bound to node {node}");
-                SPEAKER.tell(host, &pod.object_ref(&()), Kind::Normal, "Scheduled", &message);
+                SPEAKER.tell(host, pod.object_ref(&()), Kind::Normal, "Scheduled", &message);
             }
         }
         Decision::Select { node, claims } => {
@@ -232,7 +232,7 @@ fn act(host: &Cluster, pod: &Pod, decision: &Decision) {
         }
         Decision::Wait { reason } => {
             if say(host, pod, false, "Unschedulable", reason) {
-                SPEAKER.tell(host, &pod.object_ref(&()), Kind::Warning, "FailedScheduling", reason);
+                SPEAKER.tell(host, pod.object_ref(&()), Kind::Warning, "FailedScheduling", reason);
             }
         }
     }

@@ -143,7 +143,7 @@ impl Creations {
         };
         if work.attempts.count == 0 {
             let message = format!("the driver {DRIVER} is asked for volume {name}");
-            SPEAKER.tell(&self.host, &work.claim.object_ref(&()), Kind::Normal, "Provisioning", &message);
+            SPEAKER.tell(&self.host, work.claim.object_ref(&()), Kind::Normal, "Provisioning", &message);
         }
         work.attempts.under_way = true;
         work.open = Some(request.clone());
@@ -174,7 +174,7 @@ impl Creations {
                 let manifest = volume::manifest(&work.claim, &work.class, &made);
                 overtaken("a volume", self.host.create("persistentvolumes", manifest));
                 let message = format!("the driver has made volume {name}: {}", made.volume_id);
-                SPEAKER.tell(&self.host, &work.claim.object_ref(&()), Kind::Normal, "ProvisioningSucceeded", &message);
+                SPEAKER.tell(&self.host, work.claim.object_ref(&()), Kind::Normal, "ProvisioningSucceeded", &message);
             }
             Err(refusal) => {
                 let next = answer::next(refusal.code, selected(&work.claim).is_some());
@@ -189,7 +189,7 @@ impl Creations {
 
     fn failed(&self, work: &mut Work, next: Next, reason: &str, now: Instant) {
         work.attempts.failed(next, now);
-        SPEAKER.tell(&self.host, &work.claim.object_ref(&()), Kind::Warning, "ProvisioningFailed", reason);
+        SPEAKER.tell(&self.host, work.claim.object_ref(&()), Kind::Warning, "ProvisioningFailed", reason);
         if next == Next::Reschedule {
             let (namespace, name) = (work.claim.namespace().unwrap_or_default(), work.claim.name_any());
             let unselect = |claim: &mut Value| {

@@ -29,9 +29,9 @@ use crate::{
 
 const SPEAKER: Speaker = Speaker("dev-provisioner");
 /// As the driver's documentation recommends for `--timeout`.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Where nothing is due.
-const IDLE: Duration = Duration::from_secs(3600);
+const IDLE: Duration = Duration::from_hours(1);
 const FOLLOWED: [&str; 5] = [
     "persistentvolumeclaims",
     "persistentvolumes",

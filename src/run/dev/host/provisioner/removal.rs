@@ -94,7 +94,7 @@ impl Removals {
                 let volumes: Vec<PersistentVolume> = all(&self.host, "persistentvolumes");
                 if let Some(volume) = volumes.iter().find(|volume| volume.name_any() == name) {
                     let about = volume.object_ref(&());
-                    SPEAKER.tell(&self.host, &about, Kind::Warning, "VolumeFailedDelete", &refusal.to_string());
+                    SPEAKER.tell(&self.host, about, Kind::Warning, "VolumeFailedDelete", &refusal.to_string());
                 }
             }
         }

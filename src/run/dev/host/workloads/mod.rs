@@ -76,20 +76,21 @@ fn owned<K: Resource>(owner: &impl Resource, mut objects: Vec<K>) -> Vec<K> {
 
 fn carry_out_deployment(host: &Cluster, deployment: &Deployment, plan: deployment::Plan) {
     let namespace = deployment.namespace().unwrap_or_default();
-    let about = deployment.object_ref(&());
+    let tell =
+        |message: &str| SPEAKER.tell(host, deployment.object_ref(&()), Kind::Normal, "ScalingReplicaSet", message);
     if let Some(set) = plan.create {
         let made = overtaken("a ReplicaSet", host.create(REPLICA_SETS, set));
         if let Some(set) = made {
             let message =
                 format!("made ReplicaSet {} for {} pods", text(&set, "/metadata/name"), set["spec"]["replicas"]);
-            SPEAKER.tell(host, &about, Kind::Normal, "ScalingReplicaSet", &message);
+            tell(&message);
         }
     }
     for (name, replicas) in plan.scale {
         let edit = |set: &mut Value| set["spec"]["replicas"] = json!(replicas);
         if overtaken("a size", host.change(REPLICA_SETS, &namespace, &name, edit)).is_some() {
             let message = format!("ReplicaSet {name} shall have {replicas} pods");
-            SPEAKER.tell(host, &about, Kind::Normal, "ScalingReplicaSet", &message);
+            tell(&message);
         }
     }
     let (set, revision) = plan.revision;
@@ -111,20 +112,20 @@ fn make_claims(host: &Cluster, claims: Vec<Value>) {
 }
 
 fn make_and_delete<K: Resource<DynamicType = ()>>(host: &Cluster, owner: &K, create: Vec<Value>, delete: &[String]) {
-    let about = owner.object_ref(&());
+    let tell = |kind, reason, message: &str| SPEAKER.tell(host, owner.object_ref(&()), kind, reason, message);
     for pod in create {
         match host.create("pods", pod) {
             Ok(pod) => {
                 let message = format!("made pod {}", text(&pod, "/metadata/name"));
-                SPEAKER.tell(host, &about, Kind::Normal, "SuccessfulCreate", &message);
+                tell(Kind::Normal, "SuccessfulCreate", &message);
             }
-            Err(refusal) => SPEAKER.tell(host, &about, Kind::Warning, "FailedCreate", &refusal.to_string()),
+            Err(refusal) => tell(Kind::Warning, "FailedCreate", &refusal.to_string()),
         }
     }
     for name in delete {
         let namespace = owner.meta().namespace.as_deref().unwrap_or_default();
         if overtaken("a deletion", host.delete("pods", namespace, name)).is_some() {
-            SPEAKER.tell(host, &about, Kind::Normal, "SuccessfulDelete", &format!("deleted pod {name}"));
+            tell(Kind::Normal, "SuccessfulDelete", &format!("deleted pod {name}"));
         }
     }
 }
@@ -147,7 +148,7 @@ fn put_status<K: Resource>(host: &Cluster, resource: &str, object: &K, status: &
                     }
                 }
                 value if *value == json!(0) && field != "replicas" => {
-                    drop(object["status"].as_object_mut().map(|status| status.remove(field)))
+                    drop(object["status"].as_object_mut().map(|status| status.remove(field)));
                 }
                 value => object["status"][field] = value.clone(),
             }
@@ -174,7 +175,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// A pod as its owner's template says, still without a name.
-fn pod_of(template: &Value, namespace: Option<String>, owner: &OwnerReference) -> Value {
+fn pod_of(template: &Value, namespace: Option<&str>, owner: &OwnerReference) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -29,7 +29,7 @@ pub(super) fn plan(set: &ReplicaSet, pods: &[Pod]) -> Option<Plan> {
     let missing = wanted.saturating_sub(active.len());
     let owner = set.controller_owner_ref(&())?;
     let template = json!(spec.template);
-    let mut pod = pod_of(&template, set.namespace(), &owner);
+    let mut pod = pod_of(&template, set.metadata.namespace.as_deref(), &owner);
     pod["metadata"]["generateName"] = json!(format!("{}-", set.name_any()));
     Some(Plan {
         create: vec![pod; missing],

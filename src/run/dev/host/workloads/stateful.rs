@@ -102,7 +102,7 @@ fn claim_name(template: &Value, set: &str, ordinal: i32) -> String {
 
 fn pod(set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32, revision: &str) -> Option<Value> {
     let name = format!("{}-{ordinal}", set.name_any());
-    let mut pod = pod_of(&json!(spec.template), set.namespace(), &set.controller_owner_ref(&())?);
+    let mut pod = pod_of(&json!(spec.template), set.metadata.namespace.as_deref(), &set.controller_owner_ref(&())?);
     pod["metadata"]["labels"][REVISION] = json!(revision);
     pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = json!(name);
     pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = json!(ordinal.to_string());

@@ -23,6 +23,7 @@ pub mod news;
 mod object;
 pub mod patch;
 pub mod persist;
+pub mod protobuf;
 pub mod quantity;
 pub mod quota;
 pub mod read;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Method, request::Parts};
 use serde_json::Value;
 
-use super::{faults::Verb, refusal::Refusal, resources::Kind, selector::Selector, store::Store};
+use super::{faults::Verb, protobuf, refusal::Refusal, resources::Kind, selector::Selector, store::Store, versions};
 
 /// Parameters of the query, decoded.
 #[derive(Clone, Debug, Default)]
@@ -140,7 +140,7 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn new(place: &Place, parts: &Parts, body: Vec<u8>, store: &Store) -> Result<Self, Refusal> {
+    pub fn new(place: &Place, parts: &Parts, mut body: Vec<u8>, store: &Store) -> Result<Self, Refusal> {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let resource = place.resource();
         let kind = store
@@ -148,6 +148,7 @@ impl Call {
             .map(|table| Arc::clone(&table.kind))
             .filter(|kind| kind.versions.contains(&place.version) && (kind.namespaced || place.namespace.is_empty()));
         let kind = kind.ok_or_else(Refusal::no_such_path)?;
+        let resource = versions::kept_as(resource);
         let verb = place.verb(&parts.method, &query).ok_or_else(Refusal::method_not_allowed)?;
         if kind.namespaced && place.namespace.is_empty() && !matches!(verb, Verb::List | Verb::Watch) {
             return Err(Refusal::method_not_allowed());
@@ -161,6 +162,11 @@ impl Call {
         if verb == Verb::Watch && !place.name.is_empty() {
             selector = Selector::parse("", &format!("metadata.name={}", place.name), &resource)?;
         }
+        let mut content_type = header("content-type");
+        if protobuf::is_meant(&content_type) {
+            body = protobuf::to_json(&body)?.to_string().into_bytes();
+            "application/json".clone_into(&mut content_type);
+        }
         Ok(Self {
             verb,
             kind,
@@ -171,7 +177,7 @@ impl Call {
             subresource: place.subresource.clone(),
             query,
             selector,
-            content_type: header("content-type"),
+            content_type,
             accept: header("accept"),
             agent: header("user-agent"),
             body,

@@ -23,6 +23,7 @@ pub mod news;
 mod object;
 pub mod patch;
 pub mod persist;
+pub mod protobuf;
 pub mod quantity;
 pub mod quota;
 pub mod read;
@@ -40,6 +41,7 @@ pub mod table;
 mod testing;
 mod timers;
 mod users;
+pub mod versions;
 pub mod watch;
 pub mod write;
 

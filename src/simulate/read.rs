@@ -111,6 +111,7 @@ pub fn as_list(call: &Call, page: &Page) -> Value {
 
 fn item(call: &Call, object: &Value) -> Value {
     let mut item = object.clone();
+    super::versions::to_given(call, &mut item);
     if !call.kind.custom
         && let Some(fields) = item.as_object_mut()
     {

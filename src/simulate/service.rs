@@ -22,7 +22,7 @@ use super::{
     read::{as_list, get, list},
     refusal::Refusal,
     remove::Removed,
-    table,
+    table, versions,
     watch::Watching,
 };
 
@@ -178,7 +178,9 @@ pub(super) fn present(cluster: &Cluster, call: &Call, object: &Arc<Value>) -> Va
     if is_partial(&call.accept) {
         return partial(object);
     }
-    Value::clone(object)
+    let mut given = Value::clone(object);
+    versions::to_given(call, &mut given);
+    given
 }
 
 fn is_partial(accept: &str) -> bool {

@@ -12,6 +12,7 @@ use super::{
     refusal::Refusal,
     resources::Kind,
     store::{Store, text},
+    versions,
 };
 
 /// What was made, and whether it is new.
@@ -25,8 +26,14 @@ impl Cluster {
     pub(super) fn create_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
         let mut object = call.object()?;
         Self::fit(call, &mut object)?;
-        let object = self.make(store, &call.kind, object, Some(&self.writer(call)), call.dry())?;
+        versions::to_kept(call, &mut object);
+        let kind = Self::kept_kind(call, store)?;
+        let object = self.make(store, &kind, object, Some(&self.writer(call)), call.dry())?;
         Ok(Written { object, new: true })
+    }
+
+    fn kept_kind(call: &Call, store: &Store) -> Result<Arc<Kind>, Refusal> {
+        store.table(&call.resource).map(|table| Arc::clone(&table.kind)).ok_or_else(Refusal::no_such_path)
     }
 
     /// Everything that happens to a new object, whoever makes it. A writer's fields are noted as its own.
@@ -126,10 +133,11 @@ impl Cluster {
             return Err(Refusal::version_missing(call));
         }
         check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
+        versions::to_kept(call, &mut object);
         Self::replace(call, store, &live, object, Some(&self.writer(call)))
     }
 
-    fn writer(&self, call: &Call) -> patch::Writer {
+    pub(super) fn writer(&self, call: &Call) -> patch::Writer {
         patch::Writer {
             manager: call.manager(),
             subresource: call.subresource.clone(),
@@ -157,10 +165,15 @@ impl Cluster {
             let mut object = patch::apply(how, &call.resource, &Value::Null, &call.body, &options)?;
             Self::fit(call, &mut object)?;
             object["metadata"]["name"] = json!(call.name);
-            let object = self.make(store, &call.kind, object, None, call.dry())?;
+            versions::to_kept(call, &mut object);
+            let kind = Self::kept_kind(call, store)?;
+            let object = self.make(store, &kind, object, None, call.dry())?;
             return Ok(Written { object, new: true });
         };
-        let object = patch::apply(how, &call.resource, &live, &call.body, &options)?;
+        let mut given = Value::clone(&live);
+        versions::to_given(call, &mut given);
+        let mut object = patch::apply(how, &call.resource, &given, &call.body, &options)?;
+        versions::to_kept(call, &mut object);
         if text(&object, "/metadata/resourceVersion") != text(&live, "/metadata/resourceVersion") {
             check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
         }

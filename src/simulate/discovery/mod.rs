@@ -45,6 +45,11 @@ pub fn page(path: &str, accept: &str, kinds: &[Arc<Kind>]) -> Option<Page> {
             let body = aggregated_list(kinds, parts == ["api"]).to_string().into_bytes();
             return Some(Page { content_type: AGGREGATED.to_owned(), body });
         }
+        ["openapi", "v2"] if accept.contains("protobuf") => {
+            // Clients that miss a kind in the younger form look here. An empty document is one without any bytes.
+            return Some(Page { content_type: openapi::PROTOBUF.to_owned(), body: Vec::new() });
+        }
+        ["openapi", "v2"] => openapi::empty(),
         [] => json!({"paths": paths(kinds)}),
         ["version"] => version(),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
@@ -106,7 +111,7 @@ fn paths(kinds: &[Arc<Kind>]) -> Vec<String> {
         paths.push(format!("/apis/{group}"));
         paths.extend(versions(kinds, &group).iter().map(|version| format!("/apis/{group}/{version}")));
     }
-    let others = ["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
+    let others = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
     paths.into_iter().chain(others.map(str::to_owned)).collect()
 }
 

@@ -19,8 +19,11 @@ LOG := $(TARGET)/test.log
 # The backtrace of a failed assertion hides what it says.
 export RUST_BACKTRACE := 0
 
-# Tests that need neither clusters nor Go.
+# Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
 QUICK := --workspace --lib --bins --test layering --test edges --test dev
+ifneq ($(shell command -v go),)
+QUICK += --test sanity
+endif
 # Tests that need them. Their tests run one at a time: the machine has one kernel.
 ON_CLUSTERS := --workspace --test tools --test interface --test dev-kubectl --test fleet --test e2e
 
@@ -38,7 +41,7 @@ dev: ## Try it without clusters: a host and MEMBERS=2 members in one process; DI
 	@exec $(TARGET)/debug/kosmos-csi dev --members $(MEMBERS) $(if $(DIR),--dir "$(DIR)")
 
 .PHONY: check
-check: lint-code ## Quick: formatting, lints, and the tests that need no clusters and no Go
+check: lint-code csi-sanity ## Quick: formatting, lints, and the tests that need no real clusters
 	@$(call say,tests without clusters)
 	@time $(CARGO) test $(QUICK)
 
@@ -91,6 +94,13 @@ lint-code:
 	@$(call say,formatting and lints)
 	@$(CARGO) fmt --all --check
 	@time $(CARGO) clippy --workspace --all-targets -- -D warnings
+
+.PHONY: csi-sanity
+csi-sanity:
+	@$(call say,csi-sanity)
+	@$(CARGO) build --example clusters
+	@if command -v go >/dev/null; then $(CLUSTERS) build csi-sanity; \
+		else echo "there is no Go here: csi-sanity cannot be built, and its test is left out"; fi
 
 .PHONY: build
 build:

@@ -39,6 +39,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 mod timers;
+mod users;
 pub mod watch;
 pub mod write;
 

@@ -45,7 +45,8 @@ async fn csi_sanity_passes_every_spec_listed() {
     let left: Vec<_> = std::fs::read_dir(folder.path().join("volumes/cluster38")).unwrap().collect();
     drop(dev);
     serving.abort();
-    outcome.unwrap();
+    let said = std::fs::read_to_string(folder.path().join("dev.log")).unwrap();
+    assert!(outcome.is_ok(), "{outcome:?}\n{said}");
     assert!(left.is_empty(), "volumes are left: {left:?}");
 }
 
@@ -55,6 +56,7 @@ async fn start(folder: &Path) -> Child {
         .args(["dev", "--dir"])
         .arg(folder)
         .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(folder.join("dev.log")).unwrap())
         .kill_on_drop(true)
         .spawn()
         .unwrap();

@@ -93,6 +93,21 @@ impl Backing {
         self.changed.send_replace(());
     }
 
+    pub(super) fn grow(&self, name: &str, bytes: u64) -> Result<(), Trouble> {
+        let mut volumes = self.lock();
+        let Some(Volume { class, bytes: before }) = volumes.get(name).cloned() else {
+            return Ok(());
+        };
+        let more = bytes.saturating_sub(before);
+        if let Some(room) = self.room_in(&volumes, &class).filter(|room| *room < more) {
+            return Err(Trouble::Full(room));
+        }
+        volumes.insert(name.to_owned(), Volume { class, bytes: bytes.max(before) });
+        drop(volumes);
+        self.changed.send_replace(());
+        Ok(())
+    }
+
     /// Removes a volume and all that is in it. One that is not there is no trouble.
     pub(super) fn remove(&self, name: &str) -> Result<(), Trouble> {
         let mut volumes = self.lock();
@@ -178,6 +193,8 @@ mod tests {
         backing.make("one", "a", 50).unwrap();
         assert_eq!((backing.room("a"), backing.room("b")), (Some(10), Some(50)));
         assert!(matches!(backing.make("two", "a", 20), Err(Trouble::Full(10))));
+        assert!(matches!(backing.grow("one", 70), Err(Trouble::Full(10))));
+        backing.grow("one", 60).unwrap();
         backing.remove("one").unwrap();
         assert_eq!((backing.room("a"), backing.names()), (Some(60), Vec::<String>::new()));
     }

@@ -2,18 +2,20 @@
 //! provisioners, resizers, snapshotters, the scheduler and a kubelet do, at the pace that [`Settings`] tell.
 
 mod backing;
+mod capacity;
 mod names;
 mod node;
 mod pods;
 mod provision;
 mod reclaim;
+mod resize;
 mod settings;
 mod setup;
 
 use std::sync::Arc;
 
 use backing::Backing;
-pub use settings::{Binding, Class, Pods, Reclaim, Settings, Work};
+pub use settings::{Binding, Class, Growth, Pods, Reclaim, Settings, Work};
 
 use super::Cluster;
 
@@ -43,7 +45,13 @@ impl Storage {
     pub async fn run(&self) {
         let member = &*self.0;
         setup::prepare(member);
-        tokio::join!(provision::run(member), reclaim::run(member), pods::run(member));
+        tokio::join!(
+            provision::run(member),
+            reclaim::run(member),
+            pods::run(member),
+            resize::run(member),
+            capacity::run(member)
+        );
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::schedule::{Claimed, Verdict, claims_of};
+use self::schedule::{Claimed, Verdict};
 use super::{
     Member,
     names::{CLAIMS, CLASSES, NODES, PODS, SELECTED_NODE, VOLUMES, class_of, is_bound},
@@ -24,6 +24,7 @@ use crate::simulate::{
     object::{annotate, annotation, is_terminating, name, namespace, set, text, uid},
     store::Key,
     timers::Timers,
+    users::claims_of,
 };
 
 const SCHEDULER: &str = "default-scheduler";

@@ -26,7 +26,7 @@ pub struct Class {
     pub name: String,
     pub binding: Binding,
     pub reclaim: Reclaim,
-    pub expands: bool,
+    pub growth: Growth,
     pub snapshots: bool,
     pub is_default: bool,
     /// What the volumes of this class together may hold, in bytes.
@@ -43,6 +43,15 @@ pub enum Binding {
 pub enum Reclaim {
     Delete,
     Retain,
+}
+
+/// Who makes a volume larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    Never,
+    ByController,
+    /// The controller first, and then the node, once a pod uses the volume there.
+    OnNode,
 }
 
 /// How long a step takes, and how often it fails.
@@ -94,8 +103,8 @@ impl Work {
 impl Class {
     /// Volumes of it go with their claims, grow, and can be copied.
     pub fn new(name: &str, binding: Binding) -> Self {
-        let (reclaim, is_default, capacity) = (Reclaim::Delete, false, None);
-        Self { name: name.to_owned(), binding, reclaim, expands: true, snapshots: true, is_default, capacity }
+        let (reclaim, growth) = (Reclaim::Delete, Growth::ByController);
+        Self { name: name.to_owned(), binding, reclaim, growth, snapshots: true, is_default: false, capacity: None }
     }
 }
 

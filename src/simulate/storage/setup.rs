@@ -6,7 +6,7 @@ use super::{
     Member,
     names::{CLASSES, NODES, PROVISIONED_BY, VOLUMES, class_of, handle},
     node,
-    settings::{Binding, Class, Reclaim},
+    settings::{Binding, Class, Growth, Reclaim},
 };
 use crate::simulate::{
     object::{annotation, text},
@@ -47,7 +47,7 @@ fn storage_class(class: &Class, provisioner: &str) -> Value {
             Reclaim::Delete => "Delete",
             Reclaim::Retain => "Retain",
         },
-        "allowVolumeExpansion": class.expands,
+        "allowVolumeExpansion": class.growth != Growth::Never,
     });
     if class.is_default {
         object["metadata"]["annotations"] = json!({"storageclass.kubernetes.io/is-default-class": "true"});

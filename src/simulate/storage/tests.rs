@@ -210,3 +210,103 @@ async fn volumes_are_directories_where_there_is_a_folder_and_are_counted_again_a
     live(&cluster, &restarted, 1).await;
     assert!(!std::path::Path::new(&path).exists() && restarted.volumes().is_empty());
 }
+
+fn ask(cluster: &Cluster, name: &str, size: &str) {
+    let edit = |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!(size);
+    cluster.change(CLAIMS, "default", name, edit).unwrap();
+}
+
+fn size(cluster: &Cluster, name: &str) -> (String, String) {
+    let volume = volume_of(cluster, name);
+    let own = text(&cluster.claim(name), "/status/capacity/storage").to_owned();
+    (own, text(&volume, "/spec/capacity/storage").to_owned())
+}
+
+fn both(size: &str) -> (String, String) {
+    (size.to_owned(), size.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_asks_for_more_gets_it_after_its_time() {
+    let resizing = Work::takes(Duration::from_secs(20)..=Duration::from_secs(20));
+    let (cluster, storage) = member(Settings { resizing, ..Settings::default() });
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    ask(&cluster, "data", "2Gi");
+    live(&cluster, &storage, 19).await;
+    let claim = cluster.claim("data");
+    assert_eq!(text(&claim, "/status/allocatedResourceStatuses/storage"), "ControllerResizeInProgress");
+    assert_eq!(text(&claim, "/status/conditions/0/type"), "Resizing");
+    assert_eq!(size(&cluster, "data"), both("1Gi"));
+    live(&cluster, &storage, 21).await;
+    assert_eq!(size(&cluster, "data"), both("2Gi"));
+    assert!(cluster.claim("data")["status"].get("conditions").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_grows_on_its_node_waits_for_a_pod() {
+    let class = Class { growth: Growth::OnNode, ..Class::new("now", Binding::Immediate) };
+    let (cluster, storage) = member(Settings { classes: vec![class], ..Settings::default() });
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    ask(&cluster, "data", "2Gi");
+    live(&cluster, &storage, 900).await;
+    assert_eq!(size(&cluster, "data"), ("1Gi".to_owned(), "2Gi".to_owned()));
+    assert_eq!(text(&cluster.claim("data"), "/status/conditions/0/type"), "FileSystemResizePending");
+    cluster.create(PODS, pod("web", &["data"])).unwrap();
+    live(&cluster, &storage, 1).await;
+    assert_eq!(size(&cluster, "data"), both("2Gi"));
+    ask(&cluster, "data", "3Gi");
+    live(&cluster, &storage, 1).await;
+    assert_eq!(size(&cluster, "data"), both("3Gi"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn growth_that_fails_or_finds_no_room_is_told_and_tried_again() {
+    let settings = Settings {
+        capacity: Some(3 << 30),
+        resizing: Work { fails_per_mille: 500, ..Work::default() },
+        ..Settings::default()
+    };
+    let (cluster, storage) = member(settings);
+    for name in ["data", "other"] {
+        cluster.create(CLAIMS, claim(name, "now")).unwrap();
+    }
+    live(&cluster, &storage, 1).await;
+    ask(&cluster, "data", "3Gi");
+    live(&cluster, &storage, 3600).await;
+    assert_eq!(size(&cluster, "data"), both("1Gi"));
+    assert!(cluster.reasons().contains(&"VolumeResizeFailed".to_owned()));
+    cluster.delete(CLAIMS, "default", "other").unwrap();
+    live(&cluster, &storage, 36000).await;
+    assert_eq!(size(&cluster, "data"), both("3Gi"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_does_not_grow_keeps_its_size() {
+    let class = Class { growth: Growth::Never, ..Class::new("now", Binding::Immediate) };
+    let (cluster, storage) = member(Settings { classes: vec![class], ..Settings::default() });
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    ask(&cluster, "data", "2Gi");
+    live(&cluster, &storage, 900).await;
+    assert_eq!(size(&cluster, "data"), both("1Gi"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_room_that_is_left_is_told() {
+    let class = Class { capacity: Some(5 << 30), ..Class::new("now", Binding::Immediate) };
+    let (cluster, storage) = member(Settings { classes: vec![class], ..Settings::default() });
+    let told = || {
+        let object = cluster.get("csistoragecapacities.storage.k8s.io", "kube-system", "csisc-now").unwrap();
+        text(&object, "/capacity").to_owned()
+    };
+    live(&cluster, &storage, 1).await;
+    assert_eq!(told(), "5Gi");
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    assert_eq!(told(), "4Gi");
+    cluster.delete(CLAIMS, "default", "data").unwrap();
+    live(&cluster, &storage, 1).await;
+    assert_eq!(told(), "5Gi");
+}

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::fit;
 use crate::simulate::{
-    object::{annotation, is_terminating, items, name, text},
+    object::{annotation, is_terminating, name, text},
     quantity,
     storage::names::{SELECTED_NODE, is_bound, waits_for_pod},
 };
@@ -31,12 +31,6 @@ pub(super) enum Verdict {
     /// Volumes for the node are being made.
     Wait,
     Unschedulable(String),
-}
-
-/// The claims that a pod mounts.
-pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
-    let volumes = items(pod, "/spec/volumes").iter();
-    volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).filter(|name| !name.is_empty())
 }
 
 /// `node` is none while it is gone.

@@ -1,0 +1,216 @@
+//! A host, members with storage, and the driver itself, all in this process: requests go from the driver to the clusters
+//! without a socket, and time is tokio's, so that a paused clock makes hours pass in milliseconds.
+//!
+//! The driver can be killed at any moment. Its tasks, connections and memory are gone then, and whatever it may still send
+//! hangs: each incarnation signs its requests with a name of its own.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http_body_util::BodyExt;
+use kosmos_csi::{
+    cluster::{Dial, Transport},
+    csi::controller::Controller,
+    metrics::Metrics,
+    run::driver::Driver,
+    simulate::{
+        self, Cluster,
+        storage::{Settings, Storage},
+        text,
+    },
+};
+use kube::{Config, client::DynBody};
+use serde_json::json;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Response, Status};
+use tower::{BoxError, ServiceExt};
+
+use crate::{fixture, guard::Guard};
+
+/// How long the provisioner waits for an answer, by default.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const DRIVER_NAMESPACE: &str = "kosmos-csi";
+/// The namespace of the users.
+pub const SHOP: &str = "shop";
+
+pub struct Bench {
+    pub host: Cluster,
+    pub members: Vec<Cluster>,
+    pub storages: Vec<Storage>,
+    pub guard: Arc<Guard>,
+    pub began: Instant,
+    driver: Mutex<Option<Incarnation>>,
+    incarnations: Mutex<u32>,
+    /// Requests that earlier incarnations have sent.
+    sent_before: AtomicU64,
+    _inside: JoinSet<()>,
+}
+
+/// One life of the driver.
+struct Incarnation {
+    name: String,
+    controller: watch::Receiver<Option<Controller>>,
+    ended: CancellationToken,
+    _work: JoinSet<()>,
+}
+
+impl Bench {
+    /// Clusters with their controllers and storage, as a user finds them, and no driver yet.
+    pub async fn new(seed: u64, members: usize, settings: &Settings) -> Arc<Self> {
+        let mut inside = JoinSet::new();
+        let host = Cluster::new("host", seed);
+        inside.spawn(simulate::controllers::run(host.clone()));
+        let members: Vec<Cluster> = (0..members).map(|at| member(seed, at, &mut inside)).collect();
+        let storages: Vec<Storage> =
+            members.iter().map(|member| Storage::new(member.clone(), settings.clone())).collect();
+        for storage in storages.clone() {
+            inside.spawn(async move { storage.run().await });
+        }
+        for namespace in [DRIVER_NAMESPACE, SHOP] {
+            host.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+        }
+        for member in &members {
+            host.create("secrets", fixture::kubeconfig(member.name())).unwrap();
+        }
+        let guard = Guard::new(&host, &members);
+        let bench = Self {
+            host,
+            members,
+            storages,
+            guard,
+            began: Instant::now(),
+            driver: Mutex::default(),
+            incarnations: Mutex::default(),
+            sent_before: AtomicU64::new(0),
+            _inside: inside,
+        };
+        // What lives in the clusters makes its own objects first.
+        sleep(Duration::from_secs(1)).await;
+        Arc::new(bench)
+    }
+
+    /// Starts the driver. One that is at work already is killed.
+    pub fn start(&self) {
+        self.kill();
+        let mut count = lock(&self.incarnations);
+        *count += 1;
+        self.sent_before.store(self.guard.sent(), Ordering::Relaxed);
+        let name = format!("driver-{count}");
+        let (controller, started) = watch::channel(None);
+        let mut work = JoinSet::new();
+        work.spawn(live(self.driver_called(&name), controller, Arc::clone(&self.guard)));
+        let ended = CancellationToken::new();
+        *lock(&self.driver) = Some(Incarnation { name, controller: started, ended, _work: work });
+    }
+
+    /// Ends the driver as SIGKILL does: at once, with all that it knew.
+    pub fn kill(&self) {
+        if let Some(driver) = lock(&self.driver).take() {
+            self.guard.silence(&driver.name);
+            driver.ended.cancel();
+        }
+    }
+
+    /// How many requests had been sent when the driver was last started.
+    pub fn sent_before_start(&self) -> u64 {
+        self.sent_before.load(Ordering::Relaxed)
+    }
+
+    /// The service, where the driver is at work.
+    pub fn controller(&self) -> Option<Controller> {
+        lock(&self.driver).as_ref()?.controller.borrow().clone()
+    }
+
+    pub fn host_id(&self) -> String {
+        text(&self.host.get("namespaces", "", "kube-system").unwrap(), "/metadata/uid").to_owned()
+    }
+
+    pub fn member_of(&self, handle: &str) -> Option<&Cluster> {
+        self.members.iter().find(|member| handle.split('/').next() == Some(member.name()))
+    }
+
+    /// Waits until the driver serves.
+    pub async fn serves(&self) {
+        let started = lock(&self.driver).as_ref().map(|driver| driver.controller.clone());
+        let mut started = started.expect("the driver was started");
+        let served = timeout(Duration::from_mins(5), started.wait_for(Option::is_some)).await;
+        drop(served.expect("the driver serves").expect("the driver lives"));
+    }
+
+    /// One call, as over a socket: it breaks when the driver dies, and its caller gives up after a while.
+    pub async fn call<T, F>(&self, ask: impl FnOnce(Controller) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let broken = || Status::unavailable("the connection was lost");
+        let (controller, ended) = {
+            let driver = lock(&self.driver);
+            let driver = driver.as_ref().ok_or_else(broken)?;
+            (driver.controller.borrow().clone(), driver.ended.clone())
+        };
+        let asking = timeout(PATIENCE, ask(controller.ok_or_else(broken)?));
+        match ended.run_until_cancelled(asking).await {
+            None => Err(broken()),
+            Some(Err(_)) => Err(Status::deadline_exceeded("the caller gave up")),
+            Some(Ok(answer)) => answer.map(Response::into_inner),
+        }
+    }
+
+    /// The time since the beginning, for messages.
+    pub fn time(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn driver_called(&self, name: &str) -> Driver {
+        let clusters: Vec<Cluster> = std::iter::once(&self.host).chain(&self.members).cloned().collect();
+        let name = name.to_owned();
+        let dial = move |address: &http::Uri| -> Transport {
+            let wanted = clusters.iter().find(|cluster| Some(cluster.name()) == address.host());
+            let service = wanted.expect("an address of this bench").service(&name);
+            let whole = |body| -> Box<DynBody> { Box::new(BodyExt::map_err(body, BoxError::from)) };
+            service.map_response(move |answer| answer.map(whole)).map_err(Into::into).boxed()
+        };
+        Driver {
+            host: Config::new("https://host".parse().unwrap()),
+            dial: Dial::Within(Arc::new(dial)),
+            members_dir: None,
+            members_namespace: DRIVER_NAMESPACE.to_owned(),
+            leaf_namespace: "kosmos-csi-leaves".to_owned(),
+            metrics: Metrics::new(),
+        }
+    }
+}
+
+/// The driver's work, until this is dropped.
+async fn live(driver: Driver, controller: watch::Sender<Option<Controller>>, guard: Arc<Guard>) {
+    let (mut tasks, never) = (JoinSet::new(), CancellationToken::new());
+    let started = Box::pin(driver.start(&mut tasks, &never)).await;
+    let mut started = started.expect("the driver starts").expect("nobody stops it");
+    if started.listed.wait_for(|listed| *listed).await.is_ok() {
+        controller.send_replace(Some(started.controller));
+    }
+    let ended = tasks.join_next().await;
+    guard.report(format!("I8: a task of the driver ended by itself: {ended:?}"));
+}
+
+fn member(seed: u64, at: usize, inside: &mut JoinSet<()>) -> Cluster {
+    let cluster = Cluster::new(&format!("m{at}"), seed.wrapping_mul(1000).wrapping_add(at as u64 + 1));
+    cluster.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+
+    inside.spawn(simulate::controllers::run(cluster.clone()));
+    cluster
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

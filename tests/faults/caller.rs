@@ -1,0 +1,383 @@
+//! A user with one claim, the provisioner beside the driver, and what they do after each answer. The provisioner's rules are
+//! those of external-provisioner: which codes mean "still at work", which one moves the claim to another node, and that
+//! anything else makes it forget the volume for good.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use kosmos_csi::{
+    csi::v1::{
+        self, CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
+        controller_server::Controller as _,
+        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+    },
+    simulate::text,
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tonic::{Code, Request, Status};
+
+use crate::{
+    bench::{Bench, PATIENCE, SHOP, lock},
+    fixture,
+};
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+const GIB: u64 = 1 << 30;
+
+/// What a user wants, and what happens to it.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub claim: String,
+    pub gibibytes: u64,
+    /// The members' class.
+    pub leaf_class: &'static str,
+    /// Members in the order of the requirement; none: wherever the driver likes.
+    pub places: Vec<usize>,
+    /// The host's class waits for a pod, and the scheduler chooses the first of the places.
+    pub node_selected: bool,
+    /// The provisioner tells the driver which claim it works for.
+    pub told: bool,
+    /// The host keeps the volume when its claim goes.
+    pub retain: bool,
+    /// Time from the claim's creation to its deletion by the user.
+    pub deleted_after: Option<Duration>,
+    /// Every call is made so many times at once.
+    pub at_once: usize,
+    /// The provisioner asks once more for what it already has.
+    pub asks_again: bool,
+}
+
+impl Script {
+    pub fn new(claim: &str) -> Self {
+        Self {
+            claim: claim.to_owned(),
+            gibibytes: 1,
+            leaf_class: fixture::NOW,
+            places: Vec::new(),
+            node_selected: false,
+            told: true,
+            retain: false,
+            deleted_after: None,
+            at_once: 1,
+            asks_again: false,
+        }
+    }
+}
+
+/// How a claim's life stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// There is a host volume.
+    Provisioned,
+    /// The provisioner was told that nothing is left behind, and the claim is gone.
+    Forgotten,
+}
+
+/// One claim with all who care for it.
+#[derive(Clone)]
+pub struct Caller {
+    bench: Arc<Bench>,
+    script: Script,
+    /// The claim's UID.
+    uid: String,
+    /// The volume's name.
+    volume: String,
+    handle: Option<String>,
+    places: Vec<usize>,
+    /// Calls that were made.
+    pub calls: usize,
+}
+
+impl Caller {
+    /// The user makes the claim.
+    pub fn new(bench: &Arc<Bench>, script: Script) -> Self {
+        let claim = json!({
+            "metadata": {"name": script.claim, "namespace": SHOP},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "kosmos",
+                "resources": {"requests": {"storage": format!("{}Gi", script.gibibytes)}},
+            },
+        });
+        let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
+        let uid = text(&made, "/metadata/uid").to_owned();
+        let (bench, places) = (Arc::clone(bench), script.places.clone());
+        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, places, calls: 0, script };
+        caller.select_node();
+        caller
+    }
+
+    pub fn claim(&self) -> &str {
+        &self.script.claim
+    }
+
+    pub fn volume(&self) -> &str {
+        &self.volume
+    }
+
+    pub fn handle(&self) -> Option<&str> {
+        self.handle.as_deref()
+    }
+
+    pub fn is_retained(&self) -> bool {
+        self.script.retain
+    }
+
+    /// From the first call to a bound claim, or to nothing, whatever the user does meanwhile.
+    pub async fn provision(&mut self) -> Ending {
+        let (mut pause, mut at_work) = (FIRST_PAUSE, false);
+        loop {
+            if self.host_volume_is_there() {
+                return Ending::Provisioned;
+            }
+            if !at_work && !self.claim_is_there() {
+                return Ending::Forgotten;
+            }
+            match self.create_at_once().await {
+                Ok(volume) => {
+                    self.check_volume(&volume);
+                    self.make_host_volume(&volume);
+                    if self.script.asks_again {
+                        self.ask_again().await;
+                    }
+                    return Ending::Provisioned;
+                }
+                Err(status) => match status.code() {
+                    Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted => at_work = true,
+                    code => {
+                        at_work = false;
+                        self.nothing_is_left(&status);
+                        if code == Code::ResourceExhausted && self.script.node_selected {
+                            self.choose_again();
+                        }
+                    }
+                },
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// The user deletes the claim.
+    pub fn delete_claim(&self) {
+        if self.claim_is_there() {
+            self.bench.guard.note(|| format!("the user deletes claim {}", self.script.claim));
+            self.bench.host.delete("persistentvolumeclaims", SHOP, &self.script.claim).unwrap();
+        }
+    }
+
+    /// The claim is gone: its volume is released, and the provisioner has it removed, for as long as it takes.
+    pub async fn reclaim(&mut self) {
+        while let Some(volume) = self.bench.host.get("persistentvolumes", "", &self.volume) {
+            if text(&volume, "/status/phase") != "Released" {
+                sleep(FIRST_PAUSE).await;
+                continue;
+            }
+            if self.script.retain {
+                return;
+            }
+            self.remove().await;
+        }
+    }
+
+    async fn remove(&mut self) {
+        let handle = self.handle.clone().expect("a host volume has a handle");
+        lock(&self.bench.guard.history).let_go(&self.volume);
+        let mut pause = FIRST_PAUSE;
+        while let Err(status) = self.delete(&handle).await {
+            self.answered("DeleteVolume", &status);
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        self.bench.guard.note(|| format!("DeleteVolume {} is done", self.script.claim));
+        for left in self.bench.leaf_objects(&self.volume) {
+            self.wrong(format!("I5: DeleteVolume is done and {left} is there"));
+        }
+        let host = &self.bench.host;
+        host.change("persistentvolumes", "", &self.volume, |volume| {
+            volume["metadata"]["finalizers"] = json!([]);
+        })
+        .unwrap();
+        let _ = host.delete("persistentvolumes", "", &self.volume);
+    }
+
+    /// Several provisioners, or one that has lost its memory, ask for the same at once.
+    async fn create_at_once(&mut self) -> Result<v1::Volume, Status> {
+        self.calls += 1;
+        let twins = (0..self.script.at_once).map(|_| self.create());
+        let answers = futures::future::join_all(twins).await;
+        let handles: Vec<&str> = answers.iter().flatten().map(|volume| volume.volume_id.as_str()).collect();
+        if handles.windows(2).any(|two| two[0] != two[1]) {
+            self.wrong(format!("I2: calls at once were given {handles:?}"));
+        }
+        for status in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+            self.answered("CreateVolume", status);
+        }
+        // The one that goes on is the one that does not merely wait for another.
+        let rank = |answer: &Result<v1::Volume, Status>| match answer {
+            Ok(_) => 0,
+            Err(status) if status.code() != Code::Aborted => 1,
+            Err(_) => 2,
+        };
+        answers.into_iter().min_by_key(rank).expect("at least one call was made")
+    }
+
+    async fn create(&self) -> Result<v1::Volume, Status> {
+        let request = with_deadline(self.request());
+        let answer = self.bench.call(|driver| async move { driver.create_volume(request).await }).await;
+        answer.map(|answer| answer.volume.expect("an answer holds a volume"))
+    }
+
+    async fn delete(&mut self, handle: &str) -> Result<(), Status> {
+        self.calls += 1;
+        let request =
+            with_deadline(DeleteVolumeRequest { volume_id: handle.to_owned(), ..DeleteVolumeRequest::default() });
+        self.bench.call(|driver| async move { driver.delete_volume(request).await }).await.map(drop)
+    }
+
+    fn request(&self) -> CreateVolumeRequest {
+        let mut parameters = HashMap::from([("leafStorageClass".to_owned(), self.script.leaf_class.to_owned())]);
+        if self.script.told {
+            parameters.insert("csi.storage.k8s.io/pvc/namespace".to_owned(), SHOP.to_owned());
+            parameters.insert("csi.storage.k8s.io/pvc/name".to_owned(), self.script.claim.clone());
+            parameters.insert("csi.storage.k8s.io/pv/name".to_owned(), self.volume.clone());
+        }
+        let segments = |place: &usize| Topology {
+            segments: HashMap::from([(MEMBER_KEY.to_owned(), self.bench.members[*place].name().to_owned())]),
+        };
+        let places: Vec<Topology> = self.places.iter().map(segments).collect();
+        CreateVolumeRequest {
+            name: self.volume.clone(),
+            capacity_range: Some(CapacityRange { required_bytes: self.bytes().cast_signed(), limit_bytes: 0 }),
+            volume_capabilities: vec![VolumeCapability {
+                access_type: Some(AccessType::Mount(MountVolume::default())),
+                access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
+            }],
+            parameters,
+            accessibility_requirements: (!places.is_empty())
+                .then(|| TopologyRequirement { requisite: places.clone(), preferred: places }),
+            ..CreateVolumeRequest::default()
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.script.gibibytes * GIB
+    }
+
+    /// What an answer promises is looked up at once, with no help of the driver's.
+    fn check_volume(&mut self, volume: &v1::Volume) {
+        self.bench.guard.note(|| format!("CreateVolume {}: {}", self.script.claim, volume.volume_id));
+        if self.handle.as_ref().is_some_and(|before| *before != volume.volume_id) {
+            self.wrong(format!("I4: the handle was {:?} and is {}", self.handle, volume.volume_id));
+        }
+        self.handle = Some(volume.volume_id.clone());
+        if volume.capacity_bytes.cast_unsigned() < self.bytes() {
+            self.wrong(format!("I4: {} bytes were given", volume.capacity_bytes));
+        }
+        match self.bench.leaf_behind(&volume.volume_id) {
+            Ok(leaf) => {
+                let bound = text(&leaf, "/status/phase") == "Bound";
+                let terminating = leaf.pointer("/metadata/deletionTimestamp").is_some();
+                let uid = text(&leaf, "/metadata/uid");
+                let name = text(&leaf, "/metadata/annotations/kosmos.csi.io~1name");
+                let told = volume.volume_context.get("leafClaimUID").map(String::as_str);
+                if !bound || terminating || name != self.volume || told != Some(uid) {
+                    self.wrong(format!("I4: given out while the leaf claim is {leaf}"));
+                }
+                lock(&self.bench.guard.history).rely_on(uid, &self.volume);
+            }
+            Err(reason) => self.wrong(format!("I4: {} was given out and {reason}", volume.volume_id)),
+        }
+    }
+
+    /// After an answer that makes the provisioner forget the volume there must be nothing to forget.
+    fn nothing_is_left(&self, status: &Status) {
+        for left in self.bench.leaf_objects(&self.volume) {
+            self.wrong(format!("I1: {:?} was answered ({}) and {left} is there", status.code(), status.message()));
+        }
+    }
+
+    fn make_host_volume(&self, volume: &v1::Volume) {
+        let attributes: serde_json::Map<_, _> =
+            volume.volume_context.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        let object = json!({
+            "metadata": {
+                "name": self.volume,
+                "annotations": {"pv.kubernetes.io/provisioned-by": "kosmos.csi.io"},
+                "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
+            },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": volume.capacity_bytes.to_string()},
+                "storageClassName": "kosmos",
+                "persistentVolumeReclaimPolicy": if self.script.retain { "Retain" } else { "Delete" },
+                "claimRef": {
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP,
+                    "name": self.script.claim, "uid": self.uid,
+                },
+                "csi": {"driver": "kosmos.csi.io", "volumeHandle": volume.volume_id, "volumeAttributes": attributes},
+            },
+        });
+        self.bench.host.create("persistentvolumes", object).unwrap();
+    }
+
+    /// A provisioner that has forgotten what it did asks again, perhaps after the claim is gone.
+    async fn ask_again(&mut self) {
+        match self.create_at_once().await {
+            Ok(volume) => self.check_volume(&volume),
+            Err(status) => self.bench.guard.note(|| format!("asked again for {}: {status}", self.script.claim)),
+        }
+    }
+
+    fn claim_is_there(&self) -> bool {
+        self.seen_claim().is_some()
+    }
+
+    /// The user has deleted it, whether or not it is gone already.
+    pub fn claim_was_deleted(&self) -> bool {
+        self.seen_claim().is_none_or(|claim| claim.pointer("/metadata/deletionTimestamp").is_some())
+    }
+
+    fn seen_claim(&self) -> Option<Arc<Value>> {
+        let claim = self.bench.host.get("persistentvolumeclaims", SHOP, &self.script.claim);
+        claim.filter(|claim| text(claim, "/metadata/uid") == self.uid)
+    }
+
+    fn host_volume_is_there(&self) -> bool {
+        self.bench.host.get("persistentvolumes", "", &self.volume).is_some()
+    }
+
+    /// The scheduler's choice, as it stands on the claim.
+    fn select_node(&self) {
+        if !self.script.node_selected {
+            return;
+        }
+        let node = self.places.first().map(|place| format!("kosmos-{}", self.bench.members[*place].name()));
+        let _ = self.bench.host.change("persistentvolumeclaims", SHOP, &self.script.claim, |claim| {
+            claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!(node);
+        });
+    }
+
+    /// No room there: the scheduler takes the next node.
+    fn choose_again(&mut self) {
+        let by = self.places.len().min(1);
+        self.places.rotate_left(by);
+        self.select_node();
+    }
+
+    fn answered(&self, what: &str, status: &Status) {
+        self.bench.guard.note(|| format!("{what} {}: {:?}: {}", self.script.claim, status.code(), status.message()));
+    }
+
+    fn wrong(&self, what: String) {
+        self.bench.guard.report(format!("claim {} (volume {}): {what}", self.script.claim, self.volume));
+    }
+}
+
+fn with_deadline<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(PATIENCE);
+    request
+}

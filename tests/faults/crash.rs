@@ -1,0 +1,218 @@
+//! The driver is killed at every request it sends, before it arrives and after it was carried out, and started again. How
+//! many there are is counted in a run without faults, so a request that is new is covered by itself. That an answer came
+//! makes no third case: all that it changes dies with the process, and the next request is a point of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use kosmos_csi::simulate::faults::Action;
+use tokio::{sync::mpsc, time::sleep};
+
+use crate::{
+    bench::{Bench, SHOP},
+    caller::{Caller, Script},
+    fixture::{self, Planted},
+    invariants::{Story, violations},
+    virtual_time,
+};
+
+const STEP: Duration = Duration::from_millis(100);
+/// Between the driver's end and its next start.
+const AWAY: Duration = Duration::from_millis(1500);
+const SETTLED: Duration = Duration::from_mins(1);
+const SOME_PAIRS: usize = 100;
+
+/// What is under way while the driver dies.
+#[derive(Clone, Debug)]
+struct Case {
+    name: &'static str,
+    script: Script,
+    /// Created first, so that its deletion is what is under way.
+    deletion: bool,
+    /// The members lack the claim's namespace.
+    namespace_missing: bool,
+    /// The user deletes the claim while the driver is dead.
+    claim_goes: bool,
+}
+
+/// A request, counted from the operation's beginning or the last restart.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    request: u64,
+    /// Whether it is still carried out.
+    applied: bool,
+}
+
+/// What a run has shown.
+struct Shown {
+    /// Requests from the operation's beginning, or from the last restart, to its end.
+    requests: u64,
+    wrong: Vec<String>,
+    trace: Vec<String>,
+}
+
+fn cases() -> Vec<Case> {
+    let create = |name, script| Case { name, script, deletion: false, namespace_missing: false, claim_goes: false };
+    let data = || Script::new("data");
+    let later = Script { leaf_class: fixture::LATER, places: vec![1, 0], node_selected: true, ..data() };
+    let untold = Script { told: false, ..data() };
+    let kept = Script { leaf_class: fixture::KEPT, ..data() };
+    let withdrawn = Script { deleted_after: Some(STEP / 2), ..data() };
+    let cases = vec![
+        create("create in an immediate class", data()),
+        create("create in a class that waits for a pod", later.clone()),
+        Case { namespace_missing: true, ..create("create where the namespace is missing", data()) },
+        create("create without a host claim", untold.clone()),
+        create("create for a claim that goes meanwhile", withdrawn.clone()),
+        create(
+            "create for a claim that goes before a pod has come",
+            Script { deleted_after: Some(STEP / 2), ..later.clone() },
+        ),
+    ];
+    let going = cases.iter().filter(|case| case.script.told).map(|case| Case { claim_goes: true, ..case.clone() });
+    let delete = |name, script| Case { deletion: true, ..create(name, script) };
+    let deletions = [
+        delete("delete", data()),
+        delete("delete where a pod was needed", later),
+        delete("delete without a host claim", untold),
+        delete("delete where the leaf class retains", kept),
+    ];
+    cases.iter().cloned().chain(going).chain(deletions).collect()
+}
+
+/// Plays a case with the driver killed at each of the points in turn.
+fn play(case: &Case, points: &[Point]) -> Shown {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 2, &fixture::steady(STEP)).await;
+        if case.namespace_missing {
+            bench.members.iter().for_each(|member| member.delete("namespaces", "", SHOP).unwrap());
+            sleep(STEP).await;
+        }
+        let planted = Planted::everywhere(&bench);
+        bench.start();
+        bench.serves().await;
+        sleep(STEP).await;
+        let mut caller = Caller::new(&bench, case.script.clone());
+        if case.deletion {
+            caller.provision().await;
+            sleep(STEP).await;
+        }
+        let killer = tokio::spawn(kill(Arc::clone(&bench), case.clone(), points.to_vec(), caller.clone()));
+        let sent = bench.guard.sent();
+        let story = operate(&bench, case, caller).await;
+        let requests = bench.guard.sent() - sent.max(bench.sent_before_start());
+        bench.guard.heal();
+        killer.abort();
+        finish(&bench, story, &planted, requests).await
+    })
+}
+
+/// The operation itself, with the user's part in it.
+async fn operate(bench: &Bench, case: &Case, mut caller: Caller) -> Story {
+    let before = caller.clone();
+    let user = async {
+        if case.deletion {
+            before.delete_claim();
+        } else if let Some(after) = case.script.deleted_after {
+            sleep(after).await;
+            before.delete_claim();
+        }
+    };
+    let (ending, ()) = tokio::join!(caller.provision(), user);
+    let deleted = caller.claim_was_deleted();
+    if deleted {
+        caller.reclaim().await;
+    }
+    bench.guard.note(|| format!("the operation has ended: {ending:?}, deleted: {deleted}"));
+    Story { caller, ending, deleted }
+}
+
+/// Looks at what there is, removes the rest, and looks again.
+async fn finish(bench: &Bench, mut story: Story, planted: &Planted, requests: u64) -> Shown {
+    if bench.controller().is_none() {
+        bench.start();
+    }
+    sleep(SETTLED).await;
+    let mut wrong = violations(bench, std::slice::from_ref(&story), planted);
+    if !story.deleted && wrong.is_empty() {
+        story.caller.delete_claim();
+        story.caller.reclaim().await;
+        story.deleted = true;
+        sleep(SETTLED).await;
+        wrong = violations(bench, std::slice::from_ref(&story), planted);
+    }
+    Shown { requests, wrong, trace: bench.guard.trace() }
+}
+
+/// Kills the driver at each of the points, and starts it again.
+async fn kill(bench: Arc<Bench>, case: Case, points: Vec<Point>, caller: Caller) {
+    for point in points {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let first = bench.guard.sent();
+        bench.guard.set_fate(move |number, _, _| {
+            if number != first + point.request {
+                return Action::Pass;
+            }
+            let _ = tell.send(());
+            if point.applied { Action::ApplyThenHang } else { Action::Hang }
+        });
+        if told.recv().await.is_none() {
+            return;
+        }
+        bench.guard.note(|| format!("the driver is killed: {point:?}"));
+        bench.kill();
+        if case.claim_goes {
+            caller.delete_claim();
+        }
+        sleep(AWAY).await;
+        bench.start();
+    }
+}
+
+fn points(requests: u64) -> impl Iterator<Item = Point> {
+    (1..=requests).flat_map(|request| [false, true].map(|applied| Point { request, applied }))
+}
+
+fn complaint(case: &Case, points: &[Point], shown: &Shown) -> Option<String> {
+    (!shown.wrong.is_empty()).then(|| {
+        format!("{case:?} killed at {points:?}:\n{}\n  {}\n", shown.trace.join("\n"), shown.wrong.join("\n  "))
+    })
+}
+
+/// Every point of every case, each with what is known of the run that follows from it.
+fn single_points() -> Vec<(Case, Point)> {
+    let all = cases().into_iter().flat_map(|case| {
+        let shown = play(&case, &[]);
+        if let Some(wrong) = complaint(&case, &[], &shown) {
+            panic!("without any fault: {wrong}");
+        }
+        points(shown.requests).map(move |point| (case.clone(), point)).collect::<Vec<_>>()
+    });
+    all.collect()
+}
+
+fn none_is_wrong(runs: Vec<(Case, Vec<Point>)>) {
+    let count = runs.len();
+    let wrong = virtual_time::each(runs, |(case, points)| complaint(&case, &points, &play(&case, &points)));
+    println!("{count} runs");
+    assert!(wrong.is_empty(), "{} of {count} runs, such as: {}", wrong.len(), wrong[0]);
+}
+
+#[test]
+fn nothing_is_lost_or_left_wherever_the_driver_is_killed() {
+    none_is_wrong(single_points().into_iter().map(|(case, point)| (case, vec![point])).collect());
+}
+
+/// The second one may also strike while the driver starts. All pairs where the environment asks for them, else some.
+#[test]
+fn nothing_is_lost_or_left_wherever_the_driver_is_killed_twice() {
+    let pairs = virtual_time::each(single_points(), |(case, first)| {
+        let after = play(&case, &[first]).requests;
+        Some(points(after).map(|second| (case.clone(), vec![first, second])).collect::<Vec<_>>())
+    });
+    let mut pairs: Vec<_> = pairs.into_iter().flatten().collect();
+    if std::env::var_os("KOSMOS_CSI_ALL_PAIRS").is_none() {
+        fastrand::Rng::with_seed(1).shuffle(&mut pairs);
+        pairs.truncate(SOME_PAIRS);
+    }
+    none_is_wrong(pairs);
+}

@@ -1,0 +1,138 @@
+//! What stands in the clusters before the driver comes: classes, member Secrets, and objects of others that it must never
+//! touch, some of which look much like its own.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kosmos_csi::simulate::{
+    storage::{Binding, Class, Reclaim, Settings, Work},
+    text,
+};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, DRIVER_NAMESPACE, SHOP, lock};
+
+/// Classes in every member: bound at once, bound when a pod comes, and one whose volumes outlive their claims.
+pub const NOW: &str = "now";
+pub const LATER: &str = "later";
+pub const KEPT: &str = "kept";
+
+/// The namespace in members where other people's things are.
+const ELSEWHERE: &str = "elsewhere";
+
+/// Storage that takes exactly so long for each of its steps.
+pub fn steady(step: Duration) -> Settings {
+    let kept = Class { reclaim: Reclaim::Retain, ..Class::new(KEPT, Binding::Immediate) };
+    let classes = vec![Class::new(NOW, Binding::Immediate), Class::new(LATER, Binding::WaitForFirstConsumer), kept];
+    let work = || Work::takes(step..=step);
+    Settings { classes, provisioning: work(), deleting: work(), ..Settings::default() }
+}
+
+/// Storage as it is on a bad day.
+pub fn moody() -> Settings {
+    let work = |most: u64| Work { takes: Duration::ZERO..=Duration::from_millis(most), fails_per_mille: 50 };
+    Settings { provisioning: work(20_000), deleting: work(8_000), ..steady(Duration::ZERO) }
+}
+
+pub fn kubeconfig(member: &str) -> Value {
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: m, cluster: {{server: 'https://{member}'}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: m, user: u}}}}]\n"
+    );
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(member.to_owned()),
+            namespace: Some(DRIVER_NAMESPACE.to_owned()),
+            labels: Some(BTreeMap::from([("kosmos.csi.io/member".to_owned(), member.to_owned())])),
+            ..ObjectMeta::default()
+        },
+        data: Some(BTreeMap::from([("kubeconfig".to_owned(), ByteString(text.into_bytes()))])),
+        ..Secret::default()
+    };
+    json!(secret)
+}
+
+/// Objects of others, as they were when they were put there.
+#[derive(Clone, Debug, Default)]
+pub struct Planted(Vec<(usize, &'static str, Value)>);
+
+impl Planted {
+    /// In every member: a claim and a volume of another host's, with labels like ours, and ones whose labels are nearly ours.
+    pub fn everywhere(bench: &Bench) -> Self {
+        let mut planted = Self::default();
+        let host = bench.host_id();
+        let other = labels("0b7c2a52-0000-4000-8000-000000000000", "00000000000000000000000000000001");
+        let half = json!({"kosmos.csi.io/host": host, "kosmos.csi.io/volume": "00000000000000000000000000000002"});
+        for (at, member) in bench.members.iter().enumerate() {
+            member.create("namespaces", json!({"metadata": {"name": ELSEWHERE}})).unwrap();
+            planted.put(bench, at, "persistentvolumeclaims", claim(ELSEWHERE, "other-host", &other));
+            planted.put(bench, at, "persistentvolumeclaims", claim(ELSEWHERE, "half", &half));
+            planted.put(bench, at, "persistentvolumeclaims", claim(SHOP, "stranger", &json!({})));
+            planted.put(bench, at, "persistentvolumes", volume("other-host", &other));
+            planted.put(bench, at, "persistentvolumes", volume("unlabelled", &json!({})));
+        }
+        planted
+    }
+
+    /// Somebody else's claim under a name that the driver will want.
+    pub fn squatter(&mut self, bench: &Bench, at: usize, name: &str) {
+        self.put(
+            bench,
+            at,
+            "persistentvolumeclaims",
+            claim(SHOP, name, &json!({"app.kubernetes.io/managed-by": "Helm"})),
+        );
+    }
+
+    /// A copy of a leaf claim in another namespace, labels and all, as backup tools make them.
+    pub fn copy(&mut self, bench: &Bench, at: usize, leaf: &Value) {
+        let name = format!("copy-of-{}", text(leaf, "/metadata/name"));
+        self.put(bench, at, "persistentvolumeclaims", claim(ELSEWHERE, &name, &leaf["metadata"]["labels"]));
+    }
+
+    fn put(&mut self, bench: &Bench, at: usize, kind: &'static str, object: Value) {
+        if let Ok(made) = bench.members[at].create(kind, object) {
+            lock(&bench.guard.history).plant(&made);
+            self.0.push((at, kind, Value::clone(&made)));
+        }
+    }
+
+    /// What has changed of them.
+    pub fn touched(&self, bench: &Bench) -> Vec<String> {
+        let is_as_it_was = |(at, kind, was): &&(usize, &'static str, Value)| {
+            let (namespace, name) = (text(was, "/metadata/namespace"), text(was, "/metadata/name"));
+            let is = bench.members[*at].get(kind, namespace, name);
+            let same = |is: &Value, path: &str| is.pointer(path) == was.pointer(path);
+            let paths = ["/metadata/uid", "/metadata/labels", "/metadata/deletionTimestamp", "/spec/claimRef"];
+            let kept = ["/spec/persistentVolumeReclaimPolicy", "/spec/volumeName"];
+            is.is_some_and(|is| paths.iter().chain(&kept).all(|path| same(&is, path)))
+        };
+        let touched = self.0.iter().filter(|planted| !is_as_it_was(planted));
+        touched.map(|(at, kind, was)| format!("I3: m{at}: {kind} of somebody else's is not as it was: {was}")).collect()
+    }
+}
+
+fn labels(host: &str, hash: &str) -> Value {
+    json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": host, "kosmos.csi.io/volume": hash})
+}
+
+/// Of a class that nobody serves: it stays as it is.
+fn claim(namespace: &str, name: &str, labels: &Value) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "nobody-serves-this",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    })
+}
+
+fn volume(name: &str, labels: &Value) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "nobody-serves-this-either",
+            "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": format!("/srv/{name}")},
+        },
+    })
+}

@@ -1,0 +1,234 @@
+//! Stands between the driver and the clusters: sees every request before it is carried out, judges whether the driver may
+//! send it at all, keeps a trace, and lets the faults of the day decide what becomes of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use kosmos_csi::simulate::{
+    Cluster,
+    faults::{Action, Asked, Verb},
+    text,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{bench::lock, history::History};
+
+/// What becomes of a request to a cluster (0 is the host), by its number among all that the driver has sent.
+pub type Fate = Arc<dyn Fn(u64, usize, &Asked) -> Action + Send + Sync>;
+
+pub struct Guard {
+    pub history: Mutex<History>,
+    clusters: Vec<Cluster>,
+    fate: Mutex<Option<Fate>>,
+    sent: AtomicU64,
+    silenced: Mutex<BTreeSet<String>>,
+    wrong: Mutex<Vec<String>>,
+    trace: Mutex<Vec<String>>,
+    tracing: AtomicBool,
+    counts: Mutex<BTreeMap<Subject, u64>>,
+    began: Instant,
+}
+
+/// What requests are counted by: cluster, verb, resource, namespace and name.
+pub type Subject = (usize, &'static str, String, String, String);
+
+impl Guard {
+    pub fn new(host: &Cluster, members: &[Cluster]) -> Arc<Self> {
+        let identity = host.get("namespaces", "", "kube-system").unwrap();
+        let clusters: Vec<Cluster> = std::iter::once(host).chain(members).cloned().collect();
+        let guard = Arc::new(Self {
+            history: Mutex::new(History::new(text(&identity, "/metadata/uid"), members)),
+            clusters,
+            fate: Mutex::default(),
+            sent: AtomicU64::new(0),
+            silenced: Mutex::default(),
+            wrong: Mutex::default(),
+            trace: Mutex::default(),
+            tracing: AtomicBool::new(true),
+            counts: Mutex::default(),
+            began: Instant::now(),
+        });
+        for (at, cluster) in guard.clusters.iter().enumerate() {
+            let weak = Arc::downgrade(&guard);
+            cluster.faults().set(move |asked| weak.upgrade().map_or(Action::Refuse, |guard| guard.judge(at, asked)));
+        }
+        guard
+    }
+
+    /// From now on faults are decided so.
+    pub fn set_fate(&self, fate: impl Fn(u64, usize, &Asked) -> Action + Send + Sync + 'static) {
+        *lock(&self.fate) = Some(Arc::new(fate));
+    }
+
+    pub fn heal(&self) {
+        *lock(&self.fate) = None;
+    }
+
+    /// Whatever a dead process sent and still sends never arrives.
+    pub fn silence(&self, client: &str) {
+        lock(&self.silenced).insert(client.to_owned());
+    }
+
+    /// How many requests have been sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Requests by what they were about, since the last time this was asked.
+    pub fn take_counts(&self) -> BTreeMap<Subject, u64> {
+        std::mem::take(&mut lock(&self.counts))
+    }
+
+    pub fn report(&self, wrong: impl Into<String>) {
+        let wrong = wrong.into();
+        self.note(|| format!("WRONG: {wrong}"));
+        lock(&self.wrong).push(wrong);
+    }
+
+    /// Everything that was found wrong so far.
+    pub fn wrong(&self) -> Vec<String> {
+        let late = lock(&self.history).catch_up_all();
+        let mut wrong = lock(&self.wrong);
+        wrong.extend(late);
+        wrong.clone()
+    }
+
+    /// A line in the trace.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        if self.tracing.load(Ordering::Relaxed) {
+            let time = self.began.elapsed().as_secs_f64();
+            lock(&self.trace).push(format!("{time:9.3} {}", line()));
+        }
+    }
+
+    pub fn trace(&self) -> Vec<String> {
+        lock(&self.trace).clone()
+    }
+
+    fn judge(&self, at: usize, asked: &Asked) -> Action {
+        if lock(&self.silenced).contains(&asked.client) {
+            return Action::Hang;
+        }
+        let number = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
+        let happened = match (at, asked.verb) {
+            (0, _) => Vec::new(),
+            (_, Verb::Create) => lock(&self.history).catch_up_all(),
+            _ => lock(&self.history).catch_up(at - 1),
+        };
+        happened.into_iter().for_each(|wrong| self.report(wrong));
+        let forbidden = if at == 0 { in_host(asked) } else { self.in_member(at, asked) };
+        if let Some(reason) = forbidden {
+            self.report(format!("I3: {reason}: {asked} in {} with {}", self.clusters[at].name(), asked.body));
+        }
+        let fate = lock(&self.fate).clone();
+        let action = fate.map_or(Action::Pass, |fate| fate(number, at, asked));
+        self.count(at, asked);
+        self.note(|| format!("{:>4} {asked} in {}: {action:?}", number, self.clusters[at].name()));
+        action
+    }
+
+    fn count(&self, at: usize, asked: &Asked) {
+        let subject = (at, verb(asked.verb), asked.resource.clone(), asked.namespace.clone(), asked.name.clone());
+        *lock(&self.counts).entry(subject).or_default() += 1;
+    }
+
+    /// Why the driver may not send this to a member.
+    fn in_member(&self, at: usize, asked: &Asked) -> Option<String> {
+        let live = self.clusters[at].get(&asked.resource, &asked.namespace, &asked.name);
+        match asked.verb {
+            Verb::Get | Verb::List | Verb::Watch => None,
+            Verb::Create => self.creation(asked),
+            Verb::Delete => self.deletion(asked, live.as_deref()),
+            Verb::Patch => self.patch(asked, live.as_deref()),
+            Verb::Update | Verb::DeleteCollection => Some("this verb is never used".to_owned()),
+        }
+    }
+
+    fn creation(&self, asked: &Asked) -> Option<String> {
+        let marked = lock(&self.history).volume_of(&asked.body).is_some();
+        match asked.resource.as_str() {
+            "namespaces" => None,
+            "persistentvolumeclaims" | "pods" if marked => None,
+            "persistentvolumeclaims" | "pods" => Some("made without our labels".to_owned()),
+            _ => Some("nothing of this kind is ever made".to_owned()),
+        }
+    }
+
+    /// Deleted is only what was read before, by its UID, and only what is ours.
+    fn deletion(&self, asked: &Asked, live: Option<&Value>) -> Option<String> {
+        let uid = text(&asked.body, "/preconditions/uid");
+        if uid.is_empty() {
+            return Some("deleted without a precondition on the UID".to_owned());
+        }
+        if !["persistentvolumeclaims", "pods"].contains(&asked.resource.as_str()) {
+            return Some("nothing of this kind is ever deleted".to_owned());
+        }
+        let forced = asked.body.get("gracePeriodSeconds").is_some();
+        let meant = live.filter(|live| text(live, "/metadata/uid") == uid);
+        let foreign = meant.is_some_and(|live| self.is_foreign(live));
+        (forced || foreign).then(|| format!("deleted by force ({forced}) or foreign ({foreign})"))
+    }
+
+    fn patch(&self, asked: &Asked, live: Option<&Value>) -> Option<String> {
+        let tested = |path: &str| {
+            let operations = asked.body.as_array()?;
+            let test = operations.iter().find(|one| text(one, "/op") == "test" && text(one, "/path") == path)?;
+            test.get("value")?.as_str().map(str::to_owned)
+        };
+        match asked.resource.as_str() {
+            "persistentvolumeclaims" => {
+                let Some(uid) = tested("/metadata/uid") else { return Some("patched without its UID".to_owned()) };
+                let meant = live.filter(|live| text(live, "/metadata/uid") == uid)?;
+                self.is_foreign(meant).then(|| "a foreign claim is patched".to_owned())
+            }
+            "persistentvolumes" => {
+                let Some(claim) = tested("/spec/claimRef/uid") else {
+                    return Some("a volume is patched without a test of its claim".to_owned());
+                };
+                let known = lock(&self.history).was_ours(&claim);
+                (!known).then(|| "a volume is patched whose claim was never ours".to_owned())
+            }
+            _ => Some("nothing of this kind is ever patched".to_owned()),
+        }
+    }
+
+    fn is_foreign(&self, object: &Value) -> bool {
+        let history = lock(&self.history);
+        history.volume_of(object).is_none() || history.was_planted(object)
+    }
+}
+
+/// Why the driver may not send this to the host.
+fn in_host(asked: &Asked) -> Option<String> {
+    let place = (asked.resource.as_str(), asked.namespace.as_str(), asked.name.as_str());
+    match (asked.verb, place) {
+        (Verb::Get | Verb::List | Verb::Watch, _) => None,
+        (Verb::Create | Verb::Patch, ("configmaps", "kosmos-csi", "kosmos-csi-members")) => None,
+        (Verb::Create, ("namespaces", "", "kosmos-csi")) => None,
+        (Verb::Patch, ("persistentvolumeclaims", ..)) => {
+            let text = asked.body.to_string();
+            let versioned = !text.contains("\"resourceVersion\":\"\"") && text.contains("\"resourceVersion\"");
+            (!versioned).then(|| "a host claim is patched without its version".to_owned())
+        }
+        _ => Some("the driver never does this in the host".to_owned()),
+    }
+}
+
+fn verb(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "get",
+        Verb::List => "list",
+        Verb::Watch => "watch",
+        Verb::Create => "create",
+        Verb::Update => "update",
+        Verb::Patch => "patch",
+        Verb::Delete => "delete",
+        Verb::DeleteCollection => "deletecollection",
+    }
+}

@@ -1,0 +1,119 @@
+//! The lives of all leaf claims, as the members' stores tell them: two at once for one volume, or the end of one that the
+//! host still uses, are seen at the moment they happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kosmos_csi::simulate::{Change, Changes, Cluster, What, text};
+use serde_json::Value;
+
+const MANAGED_BY: &str = "/metadata/labels/app.kubernetes.io~1managed-by";
+const HOST: &str = "/metadata/labels/kosmos.csi.io~1host";
+const VOLUME: &str = "/metadata/labels/kosmos.csi.io~1volume";
+const NAME: &str = "/metadata/annotations/kosmos.csi.io~1name";
+
+/// A leaf claim that is there.
+#[derive(Clone, Debug)]
+struct Leaf {
+    member: usize,
+    uid: String,
+}
+
+pub struct History {
+    host_id: String,
+    changes: Vec<Changes>,
+    /// By the volume's hash.
+    living: BTreeMap<String, Vec<Leaf>>,
+    /// Every UID that a leaf claim of ours ever had.
+    uids: BTreeSet<String>,
+    /// UIDs of leaf claims that were planted, and are nobody's business.
+    foreign: BTreeSet<String>,
+    /// Leaf claims that the host relies on: UID to volume name.
+    relied_on: BTreeMap<String, String>,
+    /// How many leaf claims each volume name has had.
+    pub made: BTreeMap<String, usize>,
+}
+
+impl History {
+    pub fn new(host_id: &str, members: &[Cluster]) -> Self {
+        let watched = ["persistentvolumeclaims"];
+        Self {
+            host_id: host_id.to_owned(),
+            changes: members.iter().map(|member| member.follow(&watched)).collect(),
+            living: BTreeMap::new(),
+            uids: BTreeSet::new(),
+            foreign: BTreeSet::new(),
+            relied_on: BTreeMap::new(),
+            made: BTreeMap::new(),
+        }
+    }
+
+    /// The volume an object belongs to, where it carries our labels.
+    pub fn volume_of<'a>(&self, object: &'a Value) -> Option<&'a str> {
+        let ours = text(object, MANAGED_BY) == "kosmos.csi.io" && text(object, HOST) == self.host_id;
+        ours.then(|| text(object, VOLUME)).filter(|hash| !hash.is_empty())
+    }
+
+    /// Takes note of a planted object.
+    pub fn plant(&mut self, object: &Value) {
+        self.foreign.insert(text(object, "/metadata/uid").to_owned());
+    }
+
+    pub fn was_planted(&self, object: &Value) -> bool {
+        self.foreign.contains(text(object, "/metadata/uid"))
+    }
+
+    pub fn was_ours(&self, uid: &str) -> bool {
+        self.uids.contains(uid)
+    }
+
+    /// The host has been told of a leaf and keeps its handle: from now on it must stay.
+    pub fn rely_on(&mut self, uid: &str, volume: &str) {
+        self.relied_on.insert(uid.to_owned(), volume.to_owned());
+    }
+
+    /// The host asks for its removal.
+    pub fn let_go(&mut self, volume: &str) {
+        self.relied_on.retain(|_, relied_on| relied_on != volume);
+    }
+
+    /// Takes in what has happened in one member since the last look. What is wrong is said in sentences.
+    pub fn catch_up(&mut self, member: usize) -> Vec<String> {
+        let mut wrong = Vec::new();
+        while let Some(change) = self.changes.get_mut(member).and_then(Changes::try_next) {
+            wrong.extend(self.take(member, &change));
+        }
+        wrong
+    }
+
+    pub fn catch_up_all(&mut self) -> Vec<String> {
+        (0..self.changes.len()).flat_map(|member| self.catch_up(member)).collect()
+    }
+
+    fn take(&mut self, member: usize, change: &Change) -> Option<String> {
+        let uid = text(&change.object, "/metadata/uid").to_owned();
+        let hash = self.volume_of(&change.object)?.to_owned();
+        if self.foreign.contains(&uid) {
+            return None;
+        }
+        let living = self.living.entry(hash.clone()).or_default();
+        let name = text(&change.object, NAME);
+        match change.what {
+            What::Added => {
+                self.uids.insert(uid.clone());
+                *self.made.entry(name.to_owned()).or_default() += 1;
+                living.push(Leaf { member, uid });
+                let relied_on = self.relied_on.values().any(|volume| volume == name);
+                if living.len() > 1 {
+                    return Some(format!("I2: volume {name} has {} leaf claims at once: {living:?}", living.len()));
+                }
+                relied_on.then(|| format!("I2: volume {name} was given out and has another leaf claim now: {living:?}"))
+            }
+            What::Modified => None,
+            What::Deleted => {
+                living.retain(|leaf| leaf.uid != uid);
+                let volume = self.relied_on.get(&uid)?;
+                Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
+            }
+        }
+    }
+}

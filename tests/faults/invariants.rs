@@ -1,0 +1,113 @@
+//! What must hold once the faults are over and everybody has had time: looked up in the clusters' stores, claim by claim.
+
+use std::collections::BTreeSet;
+
+use kosmos_csi::simulate::text;
+
+use crate::{
+    bench::{Bench, SHOP, lock},
+    caller::{Caller, Ending},
+    fixture::Planted,
+};
+
+/// One claim's story at the end.
+pub struct Story {
+    pub caller: Caller,
+    pub ending: Ending,
+    /// The user has deleted the claim, and all was done that follows from it.
+    pub deleted: bool,
+}
+
+/// Everything that is not as it must be, in sentences.
+pub fn violations(bench: &Bench, stories: &[Story], planted: &Planted) -> Vec<String> {
+    let mut wrong = bench.guard.wrong();
+    wrong.extend(planted.touched(bench));
+    wrong.extend(stories.iter().flat_map(|story| told(bench, story)));
+    wrong.extend(leftovers(bench, stories));
+    wrong.extend(backing(bench));
+    wrong.extend(in_flight(bench, stories));
+    wrong
+}
+
+fn told(bench: &Bench, story: &Story) -> Vec<String> {
+    let (caller, volume) = (&story.caller, story.caller.volume());
+    let about = |what: String| format!("claim {} (volume {volume}): {what}", caller.claim());
+    let host_volume = bench.host.get("persistentvolumes", "", volume);
+    if !lives(story) {
+        let left =
+            bench.leaf_objects(volume).into_iter().map(|left| about(format!("I1: it is gone, and there is {left}")));
+        let host = host_volume.map(|_| about("I1: it is gone, and the host still has its volume".to_owned()));
+        return left.chain(host).collect();
+    }
+    let mut wrong = Vec::new();
+    let wanted = if story.deleted { "Released" } else { "Bound" };
+    if host_volume.is_none_or(|volume| text(&volume, "/status/phase") != wanted) {
+        wrong.push(about(format!("I10: the host's volume is not {wanted}")));
+    }
+    if !story.deleted {
+        let claim = bench.host.get("persistentvolumeclaims", SHOP, caller.claim());
+        if claim.is_none_or(|claim| text(&claim, "/status/phase") != "Bound") {
+            wrong.push(about("I10: the host's claim is not bound".to_owned()));
+        }
+    }
+    if let Err(reason) = leaf(bench, caller) {
+        wrong.push(about(reason));
+    }
+    wrong
+}
+
+/// Whether the host still has the volume.
+fn lives(story: &Story) -> bool {
+    story.ending == Ending::Provisioned && (!story.deleted || story.caller.is_retained())
+}
+
+fn leaf(bench: &Bench, caller: &Caller) -> Result<(), String> {
+    let handle = caller.handle().ok_or("I4: it has no handle")?;
+    let leaf = bench.leaf_behind(handle).map_err(|reason| format!("I1: {reason}"))?;
+    let member = bench.member_of(handle).ok_or("I4: its handle names no member")?;
+    let name = text(&leaf, "/spec/volumeName");
+    let volume = member.get("persistentvolumes", "", name).ok_or("I1: the leaf volume is gone")?;
+    if text(&leaf, "/status/phase") != "Bound" || leaf.pointer("/metadata/deletionTimestamp").is_some() {
+        return Err(format!("I10: the leaf claim is {}", leaf["status"]));
+    }
+    if text(&volume, "/spec/claimRef/uid") != text(&leaf, "/metadata/uid") {
+        return Err(format!("I4: the leaf volume is bound to {}", volume["spec"]["claimRef"]));
+    }
+    let marked = lock(&bench.guard.history).volume_of(&volume).is_some();
+    if marked { Ok(()) } else { Err("I4: the leaf volume does not carry our labels".to_owned()) }
+}
+
+/// Whatever carries our labels belongs to a volume that the host has; pods never stay.
+fn leftovers(bench: &Bench, stories: &[Story]) -> Vec<String> {
+    let living: BTreeSet<String> = stories
+        .iter()
+        .filter(|story| lives(story))
+        .flat_map(|story| bench.leaf_objects(story.caller.volume()))
+        .collect();
+    let all = bench.leftovers().into_iter();
+    all.filter(|left| !living.contains(left) || left.starts_with("pods "))
+        .map(|left| format!("I1: left behind: {left}"))
+        .collect()
+}
+
+/// The storage keeps exactly the volumes that PersistentVolumes tell of.
+fn backing(bench: &Bench) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (member, storage) in bench.members.iter().zip(&bench.storages) {
+        let volumes = member.list("persistentvolumes");
+        let told: BTreeSet<&str> = volumes.iter().map(|volume| text(volume, "/metadata/name")).collect();
+        let untold = storage.volumes().into_iter().filter(|name| !told.contains(name.as_str()));
+        wrong.extend(
+            untold.map(|name| format!("I1: {}: the storage keeps {name}, and no object tells of it", member.name())),
+        );
+    }
+    wrong
+}
+
+/// No volume is still taken by a call.
+fn in_flight(bench: &Bench, stories: &[Story]) -> Vec<String> {
+    let Some(controller) = bench.controller() else { return vec!["I8: the driver is not at work".to_owned()] };
+    let keys = stories.iter().flat_map(|story| [Some(story.caller.volume()), story.caller.handle()]).flatten();
+    let taken = keys.filter(|key| controller.in_flight.enter(key).is_err());
+    taken.map(|key| format!("I8: a call for {key} is still under way")).collect()
+}

@@ -1,0 +1,62 @@
+//! What is in the members for a volume, looked up in their stores directly: neither the driver's word nor its requests are
+//! needed for it.
+
+use std::sync::Arc;
+
+use kosmos_csi::{
+    simulate::{Cluster, text},
+    volume::{HostId, VolumeHash},
+};
+use serde_json::Value;
+
+use crate::bench::{Bench, lock};
+
+/// The kinds that the driver leaves in members.
+const KINDS: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "pods"];
+
+impl Bench {
+    fn hash(&self, volume: &str) -> VolumeHash {
+        VolumeHash::new(&HostId(self.host_id()), volume)
+    }
+
+    /// Everything that carries the labels of a volume, in words.
+    pub fn leaf_objects(&self, volume: &str) -> Vec<String> {
+        let hash = self.hash(volume).to_string();
+        self.all_ours().filter(|(_, _, object, of)| *of == hash && !self.is_planted(object)).map(described).collect()
+    }
+
+    /// Everything in any member that carries this host's labels and was not planted.
+    pub fn leftovers(&self) -> Vec<String> {
+        self.all_ours().filter(|(_, _, object, _)| !self.is_planted(object)).map(described).collect()
+    }
+
+    fn is_planted(&self, object: &Value) -> bool {
+        lock(&self.guard.history).was_planted(object)
+    }
+
+    fn all_ours(&self) -> impl Iterator<Item = (&Cluster, &'static str, Arc<Value>, String)> {
+        let of = |member, kind: &'static str| {
+            Cluster::list(member, kind).into_iter().map(move |object| (member, kind, object))
+        };
+        let all = self.members.iter().flat_map(move |member| KINDS.into_iter().flat_map(move |kind| of(member, kind)));
+        all.filter_map(|(member, kind, object)| {
+            let hash = lock(&self.guard.history).volume_of(&object)?.to_owned();
+            Some((member, kind, object, hash))
+        })
+    }
+
+    /// The leaf claim that a handle leads to.
+    pub fn leaf_behind(&self, handle: &str) -> Result<Arc<Value>, String> {
+        let parts: Vec<&str> = handle.split('/').collect();
+        let [member, namespace, claim, hash] = parts.as_slice() else { return Err("it is no handle".to_owned()) };
+        let member = self.member_of(member).ok_or("there is no such member")?;
+        let leaf = member.get("persistentvolumeclaims", namespace, claim).ok_or("there is no such leaf claim")?;
+        let marked = lock(&self.guard.history).volume_of(&leaf).is_some_and(|of| of.starts_with(hash));
+        if marked { Ok(leaf) } else { Err(format!("its leaf claim is not ours: {leaf}")) }
+    }
+}
+
+fn described((member, kind, object, _): (&Cluster, &str, Arc<Value>, String)) -> String {
+    let (namespace, name) = (text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
+    format!("{kind} {namespace}/{name} in {} ({})", member.name(), object["status"]["phase"])
+}

@@ -1,0 +1,14 @@
+//! The driver under faults: simulated clusters, the real driver in this process, a provisioner that behaves as the real one
+//! does, and promises that are checked in the clusters' own stores.
+#![allow(unreachable_pub, reason = "a binary of its own")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
+
+mod bench;
+mod caller;
+mod crash;
+mod fixture;
+mod guard;
+mod history;
+mod invariants;
+mod leaves;
+mod virtual_time;

@@ -8,7 +8,7 @@
 //! There is no attacher: the driver does not offer to attach yet, and external-attacher would mark every attachment as
 //! done. So VolumeAttachments are left out.
 
-mod conditions;
+pub(super) mod conditions;
 mod events;
 mod fit;
 mod garbage;

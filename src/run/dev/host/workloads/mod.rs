@@ -1,7 +1,8 @@
-//! Plays the controllers of Deployments, ReplicaSets and StatefulSets: so much of them that the usual commands
+//! Plays the controllers of Deployments, ReplicaSets, StatefulSets and the claims of single pods: so much of them that the usual commands
 //! (`rollout status`, `scale`, `wait`, `delete`) do what they do elsewhere.
 
 mod deployment;
+pub(super) mod ephemeral;
 mod replicas;
 mod rollout;
 mod stateful;
@@ -54,6 +55,9 @@ fn pass(host: &Cluster) {
             make_and_delete(host, &set, plan.create, &plan.delete);
             put_status(host, STATEFUL_SETS, &set, &plan.status);
         }
+    }
+    for pod in living::<Pod>(host, "pods") {
+        make_claims(host, ephemeral::claims(&pod));
     }
 }
 

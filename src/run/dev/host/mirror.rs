@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     conditions::{self, Condition},
-    overtaken,
+    create, overtaken,
     workloads::ephemeral::claim_name,
 };
 use crate::{
@@ -203,7 +203,7 @@ impl Mirror {
                         self.member.create("namespaces", json!({"metadata": {"name": namespace}})),
                     )?;
                 }
-                overtaken("a copy", self.member.create("pods", copy(pod)))?;
+                overtaken("a copy", create(&self.member, "pods", copy(pod)))?;
                 self.copied.insert(text(pod, "/metadata/uid").to_owned());
             }
             (Step::Foreign, Some(pod), _) => self.complain(pod),

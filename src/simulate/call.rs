@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Method, request::Parts};
 use serde_json::Value;
 
-use super::{faults::Verb, refusal::Refusal, resources::Kind, selector::Selector, store::Store, versions};
+use super::{faults::Verb, protobuf, refusal::Refusal, resources::Kind, selector::Selector, store::Store, versions};
 
 /// Parameters of the query, decoded.
 #[derive(Clone, Debug, Default)]
@@ -145,7 +145,7 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn new(place: &Place, parts: &Parts, body: Vec<u8>, store: &Store) -> Result<Self, Refusal> {
+    pub fn new(place: &Place, parts: &Parts, mut body: Vec<u8>, store: &Store) -> Result<Self, Refusal> {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let resource = place.resource();
         let kind = store
@@ -168,6 +168,11 @@ impl Call {
         let header =
             |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
         let selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"), &resource)?;
+        let mut content_type = header("content-type");
+        if protobuf::is_meant(&content_type) {
+            body = protobuf::to_json(&body)?.to_string().into_bytes();
+            "application/json".clone_into(&mut content_type);
+        }
         Ok(Self {
             verb,
             kind,
@@ -178,7 +183,7 @@ impl Call {
             subresource: place.subresource.clone(),
             query,
             selector,
-            content_type: header("content-type"),
+            content_type,
             accept: header("accept"),
             agent: header("user-agent"),
             body,

@@ -26,6 +26,7 @@ mod object;
 pub mod options;
 pub mod patch;
 pub mod persist;
+pub mod protobuf;
 pub mod quantity;
 pub mod quota;
 pub mod read;

@@ -228,6 +228,30 @@ async fn objects_are_changed_in_every_way() {
 }
 
 #[tokio::test]
+async fn objects_are_made_by_name() {
+    let person = Person::new().await;
+    assert_eq!(person.does("create namespace team").await.text, "namespace/team created\n");
+    for (line, made) in [
+        ("configmap map --from-literal=key=value", "configmap/map"),
+        ("secret generic pass --from-literal=key=value", "secret/pass"),
+        ("serviceaccount robot", "serviceaccount/robot"),
+        ("quota few --hard=pods=5,requests.storage=10Gi", "resourcequota/few"),
+        ("service clusterip web --tcp=80:http", "service/web"),
+        ("deployment web --image=web:1 --replicas=2 --port=80", "deployment.apps/web"),
+    ] {
+        assert_eq!(person.does(&format!("-n team create {line}")).await.text, format!("{made} created\n"));
+    }
+    assert_eq!(person.does("-n team get secret pass -o jsonpath={.data}").await.json(), json!({"key": "dmFsdWU="}));
+    assert_eq!(person.does("-n team get quota few -o jsonpath={.spec.hard}").await.json()["pods"], json!("5"));
+    let port = person.does("-n team get service web -o jsonpath={.spec.ports[0]}").await.json();
+    assert_eq!((&port["port"], &port["targetPort"], &port["protocol"]), (&json!(80), &json!("http"), &json!("TCP")));
+    let spec = person.does("-n team get deployment web -o jsonpath={.spec}").await.json();
+    let container = &spec["template"]["spec"]["containers"][0];
+    assert_eq!((&spec["replicas"], &container["image"]), (&json!(2), &json!("web:1")));
+    assert_eq!(container["ports"][0]["containerPort"], json!(80));
+}
+
+#[tokio::test]
 async fn deployments_are_scaled_and_their_rollout_is_awaited() {
     let person = Person::new().await;
     person.does(&format!("apply -f {}", person.file("web.yaml", DEPLOYMENT))).await;

@@ -1,6 +1,7 @@
 //! What kube-controller-manager does in any cluster, a file for each part. Each follows the objects it is about, and looks
 //! at what a change touches as it is now.
 
+mod accounts;
 mod binder;
 mod namespaces;
 mod owners;
@@ -12,6 +13,7 @@ use super::Cluster;
 /// Works until it is dropped.
 pub async fn run(cluster: Cluster) {
     tokio::join!(
+        accounts::run(cluster.clone()),
         binder::run(cluster.clone()),
         namespaces::run(cluster.clone()),
         owners::run(cluster.clone()),

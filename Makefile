@@ -20,12 +20,12 @@ LOG := $(TARGET)/test.log
 export RUST_BACKTRACE := 0
 
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
-QUICK := --workspace --lib --bins --test layering --test edges
+QUICK := --workspace --lib --bins --test layering --test edges --test dev --test faults
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
 # Tests that need them. Their tests run one at a time: the machine has one kernel.
-ON_CLUSTERS := --workspace --test tools --test interface --test fleet --test e2e
+ON_CLUSTERS := --workspace --test tools --test interface --test dev-kubectl --test simulated --test fleet --test e2e
 
 say = printf '\n== %s (%(%T)T)\n' '$(1)' -1
 
@@ -34,6 +34,11 @@ help: ## This list
 	@echo "usage: make <target>"
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 		printf '  %-14s %s\n' "$$name" "$$text"; done
+
+.PHONY: dev
+dev: ## Try it without clusters: a host and MEMBERS=2 members in one process; DIR=<folder> keeps them there
+	@$(CARGO) build --bin kosmos-csi
+	@exec $(TARGET)/debug/kosmos-csi dev --members $(MEMBERS) $(if $(DIR),--dir "$(DIR)")
 
 .PHONY: check
 check: lint-code csi-sanity ## Quick: formatting, lints, and the tests that need no real clusters

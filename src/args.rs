@@ -19,6 +19,9 @@ pub enum Role {
     /// Serve Identity and Controller beside the sidecars, in the host
     Controller(Controller),
     /// Try the driver without a cluster: a host and members are simulated in this process (never for production)
+    ///
+    /// kubectl works on them, the driver between them is the real one, and their volumes are plain folders. There are no
+    /// credentials: whoever may use this machine may use the clusters.
     Dev(Dev),
 }
 
@@ -72,12 +75,12 @@ pub struct Controller {
     pub leaf_namespace: String,
 }
 
-/// A host and members in one process, with the real controller between them: what they keep is simulated, volumes are
-/// plain folders, and whoever may use this machine may use the clusters. For trying and developing; never for production.
 #[derive(Debug, clap::Args)]
 pub struct Dev {
-    /// Where kubeconfigs, volumes and the clusters' objects are kept; started again on it, everything is still there.
-    /// Short, because the path of the socket in it may have 107 bytes at most
+    /// Where kubeconfigs, the socket, the volumes and all that the clusters hold are kept
+    ///
+    /// Started again on it, everything is still there. Its path must be short: that of the socket in it may have 107
+    /// bytes at most.
     #[arg(long, env = "KOSMOS_CSI_DIR", default_value_os_t = dev_folder(), value_name = "FOLDER")]
     pub dir: PathBuf,
 

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{Driver, get, run};
+use driver::{Driver, comes_to, get, run};
 use host::{Host, kubeconfig};
 use kosmos_csi::{csi::v1, volume::Parameters};
 use nix::sys::{
@@ -242,7 +242,7 @@ async fn second_signal_ends_it_at_once_and_the_grace_ends_it_too() {
 
         driver.signal(Signal::SIGTERM);
         driver.line_with("requests under way may finish").await;
-        assert_eq!(get(driver.admin, "/readyz").await, 503);
+        comes_to(driver.admin, "/readyz", 503).await;
         if signals == 2 {
             driver.signal(Signal::SIGTERM);
         }

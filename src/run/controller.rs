@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use kube::{
     Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, NamedCluster},
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -91,7 +91,13 @@ async fn host_config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     };
     let misuse = |error: kube::config::KubeconfigError| Misuse(format!("--kubeconfig {}: {error}", path.display()));
     let kubeconfig = Kubeconfig::read_from(path).map_err(misuse)?;
-    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(misuse)?)
+    let names_proxy = |named: &NamedCluster| named.cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some());
+    let proxied = kubeconfig.clusters.iter().any(names_proxy);
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(misuse)?;
+    if !proxied {
+        config.proxy_url = None; // never one from the environment
+    }
+    Ok(config)
 }
 
 /// A task that ends by itself is a fault: none of them has a reason to.

@@ -41,6 +41,10 @@ impl About {
         Self::new("Pod", "v1", object)
     }
 
+    pub(super) fn snapshot(object: &Value) -> Self {
+        Self::new("VolumeSnapshot", "snapshot.storage.k8s.io/v1", object)
+    }
+
     /// Events about what has no namespace are kept in the default one.
     fn place(&self) -> &str {
         if self.namespace.is_empty() { "default" } else { &self.namespace }

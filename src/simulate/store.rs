@@ -212,8 +212,11 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     at(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a pointer leads to. It knows no escapes, and is read so often that it may not allocate as serde_json's does.
+/// What a pointer leads to. It is read so often that it may not allocate, as serde_json's does, unless it has escapes.
 pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
     pointer.split('/').skip(1).try_fold(object, |inner, part| match inner {
         Value::Object(fields) => fields.get(part),
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),

@@ -6,6 +6,7 @@ use super::{
     Cluster,
     call::Call,
     faults::Verb,
+    patch,
     refusal::Refusal,
     store::{Store, text},
 };
@@ -19,7 +20,7 @@ pub fn answer(cluster: &Cluster, call: &Call, store: &mut Store) -> Option<Answe
         ("pods", "eviction", Verb::Create) => Some(evict(cluster, call, store)),
         ("namespaces", "finalize", Verb::Update) => Some(finalize(call, store)),
         (_, "scale", Verb::Get) => Some(live(call, store).map(|object| (200, scale(&object)))),
-        (_, "scale", Verb::Update | Verb::Patch) => Some(rescale(call, store)),
+        (_, "scale", Verb::Update | Verb::Patch) => Some(rescale(cluster, call, store)),
         _ => None,
     }
 }
@@ -61,7 +62,18 @@ fn evict(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
 
 fn finalize(call: &Call, store: &mut Store) -> Answer {
     let mut namespace = live(call, store)?;
-    namespace["spec"]["finalizers"] = call.object()?["spec"]["finalizers"].clone();
+    let body = call.object()?;
+    namespace["spec"] = match body["spec"]["finalizers"].as_array() {
+        Some(finalizers) if !finalizers.is_empty() => json!({"finalizers": finalizers}),
+        _ => json!({}),
+    };
+    for field in ["labels", "annotations", "finalizers"] {
+        match body["metadata"].get(field) {
+            Some(value) => namespace["metadata"][field] = value.clone(),
+            None => drop(namespace["metadata"].as_object_mut().map(|metadata| metadata.remove(field))),
+        }
+    }
+    namespace["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(call.name);
     let put = Cluster::put_down(store, "namespaces", namespace);
     Ok((200, Value::clone(&put)))
 }
@@ -84,16 +96,46 @@ fn scale(object: &Value) -> Value {
     })
 }
 
-fn rescale(call: &Call, store: &mut Store) -> Answer {
-    let mut object = live(call, store)?;
-    let wanted = call.object()?;
+/// The scale that a body asks for, itself or as a patch of what is there.
+fn wanted_scale(cluster: &Cluster, call: &Call, there: &Value) -> Result<Value, Refusal> {
+    if call.verb != Verb::Patch {
+        return call.object();
+    }
+    let options = patch::Options {
+        name: call.name.clone(),
+        kind: "Scale".to_owned(),
+        api_version: "autoscaling/v1".to_owned(),
+        writer: cluster.writer(call),
+        force: call.query.is_true("force"),
+        custom: false,
+    };
+    patch::apply(
+        patch::PatchType::from_content_type(&call.content_type)?,
+        "scales.autoscaling",
+        there,
+        &call.body,
+        &options,
+    )
+}
+
+fn rescale(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
+    let live = live(call, store)?;
+    let wanted = wanted_scale(cluster, call, &scale(&live))?;
+    let mut object = live.clone();
     super::read::check_version(call, &object, text(&wanted, "/metadata/resourceVersion"))?;
-    let replicas = wanted.pointer("/spec/replicas").and_then(Value::as_u64);
+    let given = &wanted["spec"]["replicas"];
+    if given.as_i64().is_some_and(|replicas| replicas < 0) {
+        let mut causes = super::kinds::Causes::default();
+        causes.invalid("spec.replicas", given, "must be greater than or equal to 0");
+        causes.into_result("Scale.autoscaling", &call.name)?;
+    }
+    let replicas = given.as_u64();
     let replicas = replicas.ok_or_else(|| Refusal::bad_request("spec.replicas is missing or no number"))?;
     if object.pointer("/spec/replicas").and_then(Value::as_u64) != Some(replicas) {
         object["spec"]["replicas"] = json!(replicas);
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(1);
         object["metadata"]["generation"] = json!(generation + 1);
+        patch::note(&call.resource, call.kind.custom, &live, &mut object, &cluster.writer(call));
         object = Value::clone(&Cluster::put_down(store, &call.resource, object));
     }
     Ok((200, scale(&object)))

@@ -106,3 +106,38 @@ async fn followers_see_what_is_there_and_every_change_even_after_compaction() {
     let change = changes.next().await;
     assert_eq!((change.what, change.object["metadata"]["name"].as_str()), (super::What::Deleted, Some("a")));
 }
+
+#[tokio::test]
+async fn events_of_both_groups_are_the_same() {
+    let cluster = Cluster::new("test", 1);
+    let new = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p"}, "note": "hello"});
+    let (code, made) = send(&cluster, "POST", new, "application/json", &event).await;
+    assert_eq!((code, &made["apiVersion"], &made["note"]), (201, &json!("events.k8s.io/v1"), &json!("hello")));
+    let (_, old) = send(&cluster, "GET", "/api/v1/namespaces/default/events/e", "", &Value::Null).await;
+    assert_eq!((&old["apiVersion"], &old["message"]), (&json!("v1"), &json!("hello")));
+    assert_eq!(old["involvedObject"]["name"], json!("p"));
+    let (code, _) = send(&cluster, "PATCH", &format!("{new}/e"), MERGE, &json!({"note": "bye"})).await;
+    assert_eq!(code, 200);
+    assert_eq!(cluster.get("events", "default", "e").unwrap()["message"], json!("bye"));
+    let (_, list) = send(&cluster, "GET", new, "", &Value::Null).await;
+    assert_eq!((&list["apiVersion"], &list["items"][0]["note"]), (&json!("events.k8s.io/v1"), &json!("bye")));
+}
+
+#[tokio::test]
+async fn scale_is_patched_and_noted() {
+    let cluster = Cluster::new("test", 1);
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let set = json!({"metadata": {"name": "r"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "x"}]}}}});
+    let (code, made) = send(&cluster, "POST", sets, "application/json", &set).await;
+    assert_eq!(code, 201, "{made}");
+    let steps = json!([{"op": "replace", "path": "/spec/replicas", "value": 3}]);
+    let path = format!("{sets}/r/scale?fieldManager=me");
+    let (code, scale) = send(&cluster, "PATCH", &path, "application/json-patch+json", &steps).await;
+    assert_eq!((code, &scale["kind"], &scale["spec"]["replicas"]), (200, &json!("Scale"), &json!(3)), "{scale}");
+    let set = cluster.get("replicasets.apps", "default", "r").unwrap();
+    let noted = set["metadata"]["managedFields"].as_array().unwrap();
+    let mine = noted.iter().find(|entry| entry["manager"] == "me").unwrap();
+    assert_eq!((&mine["subresource"], &mine["fieldsV1"]), (&json!("scale"), &json!({"f:spec": {"f:replicas": {}}})));
+}

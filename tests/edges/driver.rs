@@ -134,6 +134,12 @@ pub async fn get(admin: SocketAddr, path: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{path}: {answer:?}"))
 }
 
+/// Waits until the admin endpoint answers so.
+pub async fn comes_to(admin: SocketAddr, path: &str, code: u16) {
+    let asking = async { while get(admin, path).await != code {} };
+    timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path} never answers {code}"));
+}
+
 /// The lines of one metric.
 pub async fn metric(admin: SocketAddr, name: &str) -> Vec<String> {
     let answer = answer(admin, "/metrics").await;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
 
 mod bench;
+mod bulkhead;
 mod caller;
 mod crash;
 mod fixture;

@@ -46,7 +46,7 @@ pub async fn follow(client: Client, namespace: String, news: watch::Sender<Optio
         if found.complete {
             let definitions = found.definitions();
             if definitions.is_empty() && !complete {
-                tracing::warn!(namespace, label = LABEL, "no Secret with this label yet");
+                tracing::info!(namespace, label = LABEL, "no Secret with this label yet");
             }
             news.send_if_modified(|known| {
                 let changed = known.as_ref() != Some(&definitions);

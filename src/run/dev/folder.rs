@@ -5,7 +5,7 @@ use std::{
     fs::{self, DirBuilder, File, TryLockError},
     io,
     net::{Ipv4Addr, SocketAddr},
-    os::unix::fs::{DirBuilderExt, symlink},
+    os::unix::fs::{DirBuilderExt, MetadataExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -30,6 +30,9 @@ impl Folder {
         let path = std::path::absolute(path).map_err(misuse)?;
         socket_path(&path.join("csi.sock").display().to_string())
             .map_err(|reason| Misuse(format!("--dir {shown}: for the socket in it {reason}")))?;
+        if is_foreign(&path).map_err(misuse)? {
+            return Err(Misuse(format!("--dir {shown} belongs to another user: give another folder")));
+        }
         let private = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
         private(&path).and_then(|()| private(&path.join("state"))).map_err(misuse)?;
         let lock = File::create(path.join("state/lock")).map_err(misuse)?;
@@ -144,6 +147,15 @@ impl Folder {
     }
 }
 
+/// Below a folder for everybody, whoever came first could have laid links for us to write through.
+fn is_foreign(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(there) => Ok(there.uid() != fs::metadata("/proc/self")?.uid()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +185,16 @@ mod tests {
         Folder::open(&path).unwrap();
         let long = Folder::open(&place.path().join("x".repeat(100))).unwrap_err().to_string();
         assert!(long.contains("--dir") && long.contains("at most 107"), "{long}");
+    }
+
+    #[test]
+    fn folder_of_another_user_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        // Only root may give a folder away; for anybody else, root's own are foreign.
+        let given_away = std::os::unix::fs::chown(place.path(), Some(65534), None).is_ok();
+        let foreign = if given_away { place.path() } else { Path::new("/usr") };
+        let refused = Folder::open(foreign).unwrap_err().to_string();
+        assert!(refused.contains("belongs to another user"), "{refused}");
     }
 
     #[test]

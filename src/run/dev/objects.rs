@@ -3,8 +3,9 @@
 
 use serde_json::{Value, json};
 
+use super::host::conditions::{self, Condition};
 use crate::{
-    simulate::{Cluster, Refusal},
+    simulate::{Cluster, Refusal, text},
     volume::{DRIVER, MEMBER_KEY},
 };
 
@@ -12,6 +13,8 @@ use crate::{
 pub(super) const CLASS: &str = "openebs-hostpath";
 /// The namespace of the example.
 pub(super) const NAMESPACE: &str = "test-new";
+
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 pub(super) fn virtual_node(member: &str) -> String {
     format!("kosmos-{member}")
@@ -29,25 +32,36 @@ pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal>
         class["allowedTopologies"] = json!([{"matchLabelExpressions": [expression]}]);
     };
     host.change("storageclasses.storage.k8s.io", "", CLASS, allow)?;
-    remove_others(host, members);
     for member in members {
-        ensure(host, "nodes", node(member, &host.stamp()))?;
+        ensure(host, "nodes", node(member))?;
         ensure(host, "csinodes.storage.k8s.io", csi_node(host, member))?;
+    }
+    for node in host.list("nodes") {
+        let (name, member) = (text(&node, "/metadata/name"), &node["metadata"]["labels"][MEMBER_KEY]);
+        let member = member.as_str().unwrap_or_default();
+        if name == virtual_node(member) {
+            let present = members.iter().any(|there| there == member);
+            host.change("nodes", "", name, |node| tell_presence(node, present, &host.stamp()))?;
+        }
     }
     Ok(())
 }
 
-/// Virtual nodes of members that are not here take no pods.
-fn remove_others(host: &Cluster, members: &[String]) {
-    for node in host.list("nodes") {
-        let (name, member) = (&node["metadata"]["name"], &node["metadata"]["labels"][MEMBER_KEY]);
-        let (Some(name), Some(member)) = (name.as_str(), member.as_str()) else { continue };
-        if name == virtual_node(member) && !members.iter().any(|there| there == member) {
-            // Gone already is what is wanted.
-            drop(host.delete("csinodes.storage.k8s.io", "", name));
-            drop(host.delete("nodes", "", name));
-        }
+/// The virtual node of a member that is not started takes no pods; those it has wait for it.
+fn tell_presence(node: &mut Value, present: bool, now: &str) {
+    let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    taints.retain(|taint| taint["key"] != UNREACHABLE);
+    if !present {
+        taints.push(json!({"key": UNREACHABLE, "effect": "NoSchedule"}));
     }
+    node["spec"]["taints"] = json!(taints);
+    let (reason, message) = if present {
+        ("Simulated", "the simulated member runs its pods")
+    } else {
+        ("NotStarted", "the simulated member is not started")
+    };
+    let ready = Condition { kind: "Ready", holds: present, reason, message };
+    conditions::set(&mut node["status"]["conditions"], ready, now);
 }
 
 /// What is there stays as the user has made it.
@@ -79,7 +93,7 @@ fn class() -> Value {
     })
 }
 
-fn node(member: &str, now: &str) -> Value {
+fn node(member: &str) -> Value {
     let name = virtual_node(member);
     let room = json!({"cpu": "64", "memory": "256Gi", "pods": "1000"});
     json!({
@@ -92,14 +106,6 @@ fn node(member: &str, now: &str) -> Value {
         "status": {
             "capacity": room,
             "allocatable": room,
-            "conditions": [{
-                "type": "Ready",
-                "status": "True",
-                "reason": "Simulated",
-                "message": format!("stands for the simulated member {member}"),
-                "lastHeartbeatTime": now,
-                "lastTransitionTime": now,
-            }],
             "nodeInfo": {"kubeletVersion": "simulated", "operatingSystem": "linux", "architecture": "amd64"},
         },
     })
@@ -134,11 +140,16 @@ mod tests {
         let cordon = |node: &mut Value| node["spec"]["unschedulable"] = json!(true);
         host.change("nodes", "", "kosmos-a", cordon).unwrap();
         prepare(&host, &names(&["a", "c"])).unwrap();
-        let nodes: Vec<_> = host.list("nodes").iter().map(|node| node["metadata"]["name"].clone()).collect();
-        assert_eq!(nodes, ["kosmos-a", "kosmos-c"]);
-        assert_eq!(host.list("csinodes.storage.k8s.io").len(), 2);
+        let open = |name: &str| {
+            let node = host.get("nodes", "", name).unwrap();
+            (node["status"]["conditions"][0]["status"] == "True", node["spec"]["taints"].as_array().unwrap().len())
+        };
+        assert_eq!(["kosmos-a", "kosmos-b", "kosmos-c"].map(open), [(true, 1), (false, 2), (true, 1)]);
+        assert_eq!(host.list("csinodes.storage.k8s.io").len(), 3);
         assert_eq!(host.get("nodes", "", "kosmos-a").unwrap()["spec"]["unschedulable"], true);
         let class = host.get("storageclasses.storage.k8s.io", "", CLASS).unwrap();
         assert_eq!(class["allowedTopologies"][0]["matchLabelExpressions"][0]["values"], json!(["a", "c"]));
+        prepare(&host, &names(&["a", "b", "c"])).unwrap();
+        assert_eq!(["kosmos-a", "kosmos-b"].map(open), [(true, 1), (true, 1)]);
     }
 }

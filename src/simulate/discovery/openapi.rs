@@ -12,6 +12,13 @@ const PARAMETERS: [(&str, &str); 4] =
 const BODIES: [&str; 3] =
     ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
 
+pub(super) const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// In the older form there is nothing to learn.
+pub(super) fn empty() -> Value {
+    json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "1.36"}, "paths": {}})
+}
+
 /// Where the documents are.
 pub(super) fn index(kinds: &[Arc<Kind>]) -> Value {
     let place = |kind: &Kind, version: &String| {

@@ -24,8 +24,16 @@ pub(super) struct Backing {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Volume {
-    pub(super) class: String,
-    pub(super) bytes: u64,
+    kind: Kind,
+    class: String,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Volume,
+    /// It takes up no room of its own.
+    Snapshot,
 }
 
 /// Why a volume cannot be made, grown or removed.
@@ -48,8 +56,12 @@ impl Backing {
         }
     }
 
-    pub(super) fn names(&self) -> Vec<String> {
-        self.lock().keys().cloned().collect()
+    pub(super) fn names(&self, kind: Kind) -> Vec<String> {
+        self.lock().iter().filter(|(_, volume)| volume.kind == kind).map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.lock().contains_key(name)
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<()> {
@@ -80,29 +92,61 @@ impl Backing {
             if let Some(path) = self.path(name).map_err(Trouble::Disk)? {
                 make_directory(&path).map_err(Trouble::Disk)?;
             }
-            volumes.insert(name.to_owned(), Volume { class: class.to_owned(), bytes });
+            volumes.insert(name.to_owned(), Volume { kind: Kind::Volume, class: class.to_owned(), bytes });
         }
         drop(volumes);
         self.changed.send_replace(());
         Ok(())
     }
 
-    /// Counts a volume that was made before.
-    pub(super) fn adopt(&self, name: &str, class: &str, bytes: u64) {
-        self.lock().entry(name.to_owned()).or_insert_with(|| Volume { class: class.to_owned(), bytes });
+    /// Makes a snapshot of a volume once.
+    pub(super) fn snapshot(&self, name: &str, of: &str) -> Result<(), Trouble> {
+        if self.has(name) {
+            return Ok(());
+        }
+        if let Some(path) = self.path(name).map_err(Trouble::Disk)? {
+            make_directory(&path).map_err(Trouble::Disk)?;
+        }
+        self.adopt(Kind::Snapshot, name, "", 0);
+        self.fill(name, of)
+    }
+
+    /// Fills what is new with what is in another, or takes it away again.
+    pub(super) fn fill(&self, name: &str, from: &str) -> Result<(), Trouble> {
+        let filled = self.copy(from, name);
+        if filled.is_err() {
+            self.remove(name)?;
+        }
+        filled
+    }
+
+    fn copy(&self, from: &str, to: &str) -> Result<(), Trouble> {
+        if !self.has(from) {
+            return Err(Trouble::Disk(io::Error::other(format!("{from} is gone"))));
+        }
+        let (from, to) = (self.path(from).map_err(Trouble::Disk)?, self.path(to).map_err(Trouble::Disk)?);
+        match (from, to) {
+            (Some(from), Some(to)) => copy_directory(&from, &to).map_err(Trouble::Disk),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts what was made before.
+    pub(super) fn adopt(&self, kind: Kind, name: &str, class: &str, bytes: u64) {
+        self.lock().entry(name.to_owned()).or_insert_with(|| Volume { kind, class: class.to_owned(), bytes });
         self.changed.send_replace(());
     }
 
     pub(super) fn grow(&self, name: &str, bytes: u64) -> Result<(), Trouble> {
         let mut volumes = self.lock();
-        let Some(Volume { class, bytes: before }) = volumes.get(name).cloned() else {
+        let Some(volume) = volumes.get(name).cloned() else {
             return Ok(());
         };
-        let more = bytes.saturating_sub(before);
-        if let Some(room) = self.room_in(&volumes, &class).filter(|room| *room < more) {
+        let more = bytes.saturating_sub(volume.bytes);
+        if let Some(room) = self.room_in(&volumes, &volume.class).filter(|room| *room < more) {
             return Err(Trouble::Full(room));
         }
-        volumes.insert(name.to_owned(), Volume { class, bytes: bytes.max(before) });
+        volumes.insert(name.to_owned(), Volume { bytes: bytes.max(volume.bytes), ..volume });
         drop(volumes);
         self.changed.send_replace(());
         Ok(())
@@ -175,6 +219,21 @@ fn is_directory(path: &Path) -> io::Result<bool> {
     fs::symlink_metadata(path).map(|found| found.is_dir())
 }
 
+/// Files and directories; a link could lead out, and is left behind.
+fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            make_directory(&target)?;
+            copy_directory(&entry.path(), &target)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,7 +255,7 @@ mod tests {
         assert!(matches!(backing.grow("one", 70), Err(Trouble::Full(10))));
         backing.grow("one", 60).unwrap();
         backing.remove("one").unwrap();
-        assert_eq!((backing.room("a"), backing.names()), (Some(60), Vec::<String>::new()));
+        assert_eq!((backing.room("a"), backing.names(Kind::Volume)), (Some(60), Vec::<String>::new()));
     }
 
     #[test]
@@ -211,11 +270,36 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.join("link")).unwrap();
         assert!(backing.make("link", "a", 1).is_err());
-        backing.adopt("link", "a", 1);
+        backing.adopt(Kind::Volume, "link", "a", 1);
         assert!(backing.remove("link").is_err());
         backing.make("own", "a", 1).unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.join("own/link")).unwrap();
         backing.remove("own").unwrap();
         assert!(outside.path().join("kept").exists() && !folder.join("own").exists());
+    }
+
+    #[test]
+    fn a_copy_holds_the_files_and_not_the_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let backing = limited(Some(1), None, Some(folder.path().to_owned()));
+        backing.make("one", "a", 1).unwrap();
+        fs::create_dir(folder.path().join("one/deep")).unwrap();
+        fs::write(folder.path().join("one/deep/file"), "text").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("one/link")).unwrap();
+        backing.snapshot("two", "one").unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("two/deep/file")).unwrap(), "text");
+        assert!(!folder.path().join("two/link").exists());
+        assert_eq!(
+            (backing.names(Kind::Volume), backing.names(Kind::Snapshot)),
+            (vec!["one".into()], vec!["two".into()])
+        );
+    }
+
+    #[test]
+    fn a_copy_that_fails_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let backing = limited(None, None, Some(folder.path().to_owned()));
+        assert!(backing.snapshot("two", "gone").is_err());
+        assert!(!backing.has("two") && !folder.path().join("two").exists());
     }
 }

@@ -9,12 +9,14 @@ mod pods;
 mod provision;
 mod reclaim;
 mod resize;
+mod restore;
 mod settings;
 mod setup;
+mod snapshots;
 
 use std::sync::Arc;
 
-use backing::Backing;
+use backing::{Backing, Kind};
 pub use settings::{Binding, Class, Growth, Pods, Reclaim, Settings, Work};
 
 use super::Cluster;
@@ -38,7 +40,12 @@ impl Storage {
 
     /// Every volume that takes up room, whether an object still tells of it or not.
     pub fn volumes(&self) -> Vec<String> {
-        self.0.backing.names()
+        self.0.backing.names(Kind::Volume)
+    }
+
+    /// Every snapshot that is kept, likewise.
+    pub fn snapshots(&self) -> Vec<String> {
+        self.0.backing.names(Kind::Snapshot)
     }
 
     /// Works until it is dropped.
@@ -50,7 +57,8 @@ impl Storage {
             reclaim::run(member),
             pods::run(member),
             resize::run(member),
-            capacity::run(member)
+            capacity::run(member),
+            snapshots::run(member)
         );
     }
 }

@@ -8,6 +8,9 @@ pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 pub(super) const VOLUMES: &str = "persistentvolumes";
 pub(super) const CLASSES: &str = "storageclasses.storage.k8s.io";
 pub(super) const PODS: &str = "pods";
+pub(super) const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+pub(super) const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
+pub(super) const SNAPSHOT_CLASSES: &str = "volumesnapshotclasses.snapshot.storage.k8s.io";
 pub(super) const NODES: &str = "nodes";
 
 pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";

@@ -11,7 +11,7 @@ use self::volume::{Source, requested};
 use super::{
     Member,
     names::{CLAIMS, CLASSES, SELECTED_NODE, VOLUMES, class_of, waits_for_pod},
-    node, settings,
+    node, restore, settings,
 };
 use crate::simulate::{
     events::{self, About},
@@ -130,6 +130,7 @@ impl Provisioner<'_> {
         if self.member.cluster.get(VOLUMES, "", &volume).is_some() {
             return Ok(volume);
         }
+        let origin = restore::origin(self.member, claim).map_err(other)?;
         backing.make(&volume, class_of(claim), requested(claim)).map_err(|trouble| match trouble {
             super::backing::Trouble::Full(room) => Failure::Full(format!(
                 "rpc error: code = ResourceExhausted desc = not enough space: {room} of {} bytes are left",
@@ -137,6 +138,9 @@ impl Provisioner<'_> {
             )),
             super::backing::Trouble::Disk(error) => other(error.to_string()),
         })?;
+        if let Some(origin) = origin {
+            backing.fill(&volume, &origin.handle).map_err(|trouble| other(trouble.to_string()))?;
+        }
         let path = backing.path(&volume).map_err(|error| other(error.to_string()))?;
         let source = path.map_or_else(|| Source::Handle(&self.member.settings.provisioner), Source::Directory);
         let place = waits_for_pod(&class).then(|| node::name(self.member));

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{
     Member,
-    names::{CLASSES, NODES, PROVISIONED_BY, VOLUMES, class_of, handle},
+    backing::Kind,
+    names::{CLASSES, CONTENTS, NODES, PROVISIONED_BY, VOLUMES, class_of, handle},
     node,
     settings::{Binding, Class, Growth, Reclaim},
 };
@@ -21,7 +22,13 @@ pub(super) fn prepare(member: &Member) {
     for volume in member.cluster.list(VOLUMES) {
         if annotation(&volume, PROVISIONED_BY) == member.settings.provisioner {
             let bytes = quantity::parse(text(&volume, "/spec/capacity/storage")).unwrap_or(0);
-            member.backing.adopt(handle(&volume), class_of(&volume), bytes);
+            member.backing.adopt(Kind::Volume, handle(&volume), class_of(&volume), bytes);
+        }
+    }
+    for content in member.cluster.list(CONTENTS) {
+        let handle = text(&content, "/status/snapshotHandle");
+        if text(&content, "/spec/driver") == member.settings.provisioner && !handle.is_empty() {
+            member.backing.adopt(Kind::Snapshot, handle, "", 0);
         }
     }
 }

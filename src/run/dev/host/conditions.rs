@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 /// What a condition says now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Condition<'a> {
-    pub(super) kind: &'a str,
-    pub(super) holds: bool,
-    pub(super) reason: &'a str,
-    pub(super) message: &'a str,
+pub(in crate::run::dev) struct Condition<'a> {
+    pub(in crate::run::dev) kind: &'a str,
+    pub(in crate::run::dev) holds: bool,
+    pub(in crate::run::dev) reason: &'a str,
+    pub(in crate::run::dev) message: &'a str,
 }
 
 /// Puts a condition into a list of them, which may be missing. Nothing changes where it says so already.
-pub(super) fn set(conditions: &mut Value, condition: Condition<'_>, now: &str) {
+pub(in crate::run::dev) fn set(conditions: &mut Value, condition: Condition<'_>, now: &str) {
     let status = if condition.holds { "True" } else { "False" };
     let mut list = conditions.as_array().cloned().unwrap_or_default();
     let before = list.iter().position(|one| one["type"] == condition.kind);

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::{
     conditions::{self, Condition},
-    overtaken,
+    create, overtaken,
+    workloads::ephemeral::claim_name,
 };
 use crate::{
     simulate::{
@@ -87,6 +88,16 @@ fn copy(pod: &Value) -> Value {
     if let Some(spec) = spec.as_object_mut() {
         for field in ["nodeName", "nodeSelector", "affinity", "schedulerName", "priority", "priorityClassName"] {
             spec.remove(field);
+        }
+    }
+    for volume in spec.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
+        // The host's claim for it has its leaf, which the member's own controller would take for a stranger's.
+        if let Some(volume) = volume.as_object_mut()
+            && volume.remove("ephemeral").is_some()
+        {
+            let name = volume.get("name").and_then(Value::as_str).unwrap_or_default();
+            let claim = claim_name(text(pod, "/metadata/name"), name);
+            volume.insert("persistentVolumeClaim".to_owned(), json!({"claimName": claim}));
         }
     }
     if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
@@ -192,7 +203,7 @@ impl Mirror {
                         self.member.create("namespaces", json!({"metadata": {"name": namespace}})),
                     )?;
                 }
-                overtaken("a copy", self.member.create("pods", copy(pod)))?;
+                overtaken("a copy", create(&self.member, "pods", copy(pod)))?;
                 self.copied.insert(text(pod, "/metadata/uid").to_owned());
             }
             (Step::Foreign, Some(pod), _) => self.complain(pod),
@@ -281,6 +292,15 @@ mod tests {
         let metadata = json!({"namespace": "x", "name": "p", "labels": {"l": "1"}, "annotations": {COPY_OF: "u"}});
         assert_eq!(copy["metadata"], metadata);
         assert_eq!(copy.get("status"), None);
+    }
+
+    #[test]
+    fn copy_mounts_the_claim_that_was_made_for_the_pod() {
+        let volumes = json!([{"name": "scratch", "ephemeral": {}}]);
+        let copy =
+            copy(&json!({"metadata": {"namespace": "x", "name": "p", "uid": "u"}, "spec": {"volumes": volumes}}));
+        let mounted = json!([{"name": "scratch", "persistentVolumeClaim": {"claimName": "p-scratch"}}]);
+        assert_eq!(copy["spec"]["volumes"], mounted);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! There is no attacher: the driver does not offer to attach yet, and external-attacher would mark every attachment as
 //! done. So VolumeAttachments are left out.
 
-mod conditions;
+pub(super) mod conditions;
 mod events;
 mod fit;
 mod garbage;
@@ -17,13 +17,16 @@ mod provisioner;
 mod scheduler;
 mod workloads;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::{csi::client::Client, simulate::Cluster};
+use crate::{
+    csi::client::Client,
+    simulate::{Cluster, Refusal},
+};
 
 /// Plays all parts, until one fails or this is dropped.
 pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, driver: Client) -> anyhow::Result<()> {
@@ -64,7 +67,38 @@ fn all<T: DeserializeOwned>(cluster: &Cluster, resource: &str) -> Vec<T> {
     objects.iter().filter_map(|object| read(object)).collect()
 }
 
+/// Makes an object; what was left open in it is left out, as a client does.
+fn create(cluster: &Cluster, resource: &str, mut object: Value) -> Result<Arc<Value>, Refusal> {
+    drop_nulls(&mut object);
+    cluster.create(resource, object)
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
 /// What was decided may be overtaken by another hand: then the next look decides anew.
 fn overtaken<T, E: std::fmt::Display>(doing: &str, done: Result<T, E>) -> Option<T> {
     done.inspect_err(|error| tracing::debug!(%error, "{doing} was refused")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_left_open_is_left_out() {
+        let mut object = json!({"a": null, "b": [{"c": null, "d": 0}], "e": {"f": null}});
+        drop_nulls(&mut object);
+        assert_eq!(object, json!({"b": [{"d": 0}], "e": {}}));
+    }
 }

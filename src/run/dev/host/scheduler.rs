@@ -17,6 +17,7 @@ use super::{
     conditions::{self, Condition},
     events::{Kind, Speaker},
     fit, overtaken, whenever_changed,
+    workloads::ephemeral::claim_name,
 };
 use crate::simulate::Cluster;
 
@@ -61,7 +62,7 @@ pub(super) enum Decision {
 /// A claim of a pod, as far as it bears on where the pod may run.
 enum Need<'a> {
     Bound(&'a PersistentVolume),
-    Unbound { name: &'a str, class: &'a StorageClass, selected: Option<&'a str> },
+    Unbound { name: String, class: &'a StorageClass, selected: Option<&'a str> },
 }
 
 pub(super) fn decide(pod: &Pod, seen: &Seen) -> Decision {
@@ -86,7 +87,7 @@ pub(super) fn decide(pod: &Pod, seen: &Seen) -> Decision {
     };
     let unbound = |wanted: fn(Option<&str>) -> bool| {
         let names = needs.iter().filter_map(|need| match need {
-            Need::Unbound { name, selected, .. } if wanted(*selected) => Some((*name).to_owned()),
+            Need::Unbound { name, selected, .. } if wanted(*selected) => Some(name.clone()),
             _ => None,
         });
         names.collect::<Vec<_>>()
@@ -126,17 +127,21 @@ fn allows(class: &StorageClass, node: &Node) -> bool {
 }
 
 /// The pod's claims, or what is wrong with one of them on every node.
-fn needs<'a>(pod: &'a Pod, seen: &'a Seen) -> Result<Vec<Need<'a>>, String> {
+fn needs<'a>(pod: &Pod, seen: &'a Seen) -> Result<Vec<Need<'a>>, String> {
     claims_of(pod).map(|name| need(pod, name, seen)).collect()
 }
 
-fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> {
+fn claims_of(pod: &Pod) -> impl Iterator<Item = String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
+    volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(source), _) => Some(source.claim_name.clone()),
+        (None, Some(_)) => Some(claim_name(&pod.name_any(), &volume.name)),
+        (None, None) => None,
+    })
 }
 
-fn need<'a>(pod: &Pod, name: &'a str, seen: &'a Seen) -> Result<Need<'a>, String> {
-    let key = (pod.namespace().unwrap_or_default(), name.to_owned());
+fn need<'a>(pod: &Pod, name: String, seen: &'a Seen) -> Result<Need<'a>, String> {
+    let key = (pod.namespace().unwrap_or_default(), name.clone());
     let claim = seen.claims.get(&key).ok_or_else(|| format!("claim {name} does not exist"))?;
     if claim.metadata.deletion_timestamp.is_some() {
         return Err(format!("claim {name} is being deleted"));

@@ -21,7 +21,7 @@ use crate::{
         client::{Client, Refusal},
         v1::{self, CreateVolumeRequest},
     },
-    run::dev::host::{all, events::Kind, overtaken, scheduler::SELECTED_NODE},
+    run::dev::host::{all, create, events::Kind, overtaken, scheduler::SELECTED_NODE},
     simulate::Cluster,
     volume::DRIVER,
 };
@@ -172,7 +172,7 @@ impl Creations {
         match answer {
             Ok(made) => {
                 let manifest = volume::manifest(&work.claim, &work.class, &made);
-                overtaken("a volume", self.host.create("persistentvolumes", manifest));
+                overtaken("a volume", create(&self.host, "persistentvolumes", manifest));
                 let message = format!("the driver has made volume {name}: {}", made.volume_id);
                 SPEAKER.tell(&self.host, work.claim.object_ref(&()), Kind::Normal, "ProvisioningSucceeded", &message);
             }

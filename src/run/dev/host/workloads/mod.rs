@@ -1,7 +1,8 @@
-//! Plays the controllers of Deployments, ReplicaSets and StatefulSets: so much of them that the usual commands
+//! Plays the controllers of Deployments, ReplicaSets, StatefulSets and the claims of single pods: so much of them that the usual commands
 //! (`rollout status`, `scale`, `wait`, `delete`) do what they do elsewhere.
 
 mod deployment;
+pub(super) mod ephemeral;
 mod replicas;
 mod rollout;
 mod stateful;
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use super::{
     all,
     conditions::{self, Condition},
+    create,
     events::{Kind, Speaker},
     overtaken, whenever_changed,
 };
@@ -55,6 +57,9 @@ fn pass(host: &Cluster) {
             put_status(host, STATEFUL_SETS, &set, &plan.status);
         }
     }
+    for pod in living::<Pod>(host, "pods") {
+        make_claims(host, ephemeral::claims(&pod));
+    }
 }
 
 /// Those that are not on their way out.
@@ -79,7 +84,7 @@ fn carry_out_deployment(host: &Cluster, deployment: &Deployment, plan: deploymen
     let tell =
         |message: &str| SPEAKER.tell(host, deployment.object_ref(&()), Kind::Normal, "ScalingReplicaSet", message);
     if let Some(set) = plan.create {
-        let made = overtaken("a ReplicaSet", host.create(REPLICA_SETS, set));
+        let made = overtaken("a ReplicaSet", create(host, REPLICA_SETS, set));
         if let Some(set) = made {
             let message =
                 format!("made ReplicaSet {} for {} pods", text(&set, "/metadata/name"), set["spec"]["replicas"]);
@@ -106,15 +111,15 @@ fn make_claims(host: &Cluster, claims: Vec<Value>) {
         let (namespace, name) =
             (text(&claim, "/metadata/namespace").to_owned(), text(&claim, "/metadata/name").to_owned());
         if host.get("persistentvolumeclaims", &namespace, &name).is_none() {
-            overtaken("a claim", host.create("persistentvolumeclaims", claim));
+            overtaken("a claim", create(host, "persistentvolumeclaims", claim));
         }
     }
 }
 
-fn make_and_delete<K: Resource<DynamicType = ()>>(host: &Cluster, owner: &K, create: Vec<Value>, delete: &[String]) {
+fn make_and_delete<K: Resource<DynamicType = ()>>(host: &Cluster, owner: &K, pods: Vec<Value>, delete: &[String]) {
     let tell = |kind, reason, message: &str| SPEAKER.tell(host, owner.object_ref(&()), kind, reason, message);
-    for pod in create {
-        match host.create("pods", pod) {
+    for pod in pods {
+        match create(host, "pods", pod) {
             Ok(pod) => {
                 let message = format!("made pod {}", text(&pod, "/metadata/name"));
                 tell(Kind::Normal, "SuccessfulCreate", &message);
@@ -147,7 +152,7 @@ fn put_status<K: Resource>(host: &Cluster, resource: &str, object: &K, status: &
                         conditions::set(&mut object["status"]["conditions"], condition, &now);
                     }
                 }
-                value if *value == json!(0) && field != "replicas" => {
+                value if value.is_null() || (*value == json!(0) && field != "replicas") => {
                     drop(object["status"].as_object_mut().map(|status| status.remove(field)));
                 }
                 value => object["status"][field] = value.clone(),

@@ -1,0 +1,76 @@
+//! The demo by hand: what `kosmos-csi dev` prints to be copied is run as it stands, with a stock kubectl.
+#![allow(unreachable_pub, dead_code, reason = "a binary of its own, which uses a part of what both share")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
+
+mod demo;
+mod process;
+#[path = "../clusters/tools.rs"]
+mod tools;
+#[path = "../clusters/tools_table.rs"]
+mod tools_table;
+
+use std::fs;
+
+use demo::{CLAIM, VOLUMES, folder_of_the_leaf};
+use process::{Dev, items};
+use tokio::process::Command;
+
+/// What a person types into a shell in the checkout; all that was printed.
+async fn shell(dev: &Dev, line: &str) -> String {
+    let kubectl = tools::tool("kubectl").unwrap();
+    let path = format!("{}:/usr/bin:/bin", kubectl.parent().unwrap().display());
+    let kubeconfig = dev.folder.join("host.kubeconfig");
+    let output = Command::new("/bin/bash")
+        .args(["-euc", line])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", &dev.folder) // kubectl keeps what it has discovered there
+        .env("KUBECONFIG", kubeconfig)
+        .output()
+        .await
+        .unwrap();
+    let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{line}\n{printed}");
+    printed
+}
+
+#[tokio::test]
+async fn commands_that_are_printed_do_what_they_say() {
+    let folder = tempfile::Builder::new().prefix("dev-").tempdir_in("/tmp").unwrap();
+    let dev = Dev::start(folder.path()).await;
+    let report = dev.report.clone();
+    let commands: Vec<&str> = report.lines().filter(|line| line.contains("kubectl")).collect();
+    let [apply, look, delete] = commands.as_slice() else { panic!("not three commands: {report}") };
+
+    shell(&dev, apply).await;
+    shell(&dev, "kubectl -n test-new wait --for=condition=Available deployment/nginx-new --timeout=20s").await;
+    let both = shell(&dev, look).await;
+    for (words, times) in [("Bound", 4), ("Running", 2), ("kosmos-cluster38", 1), ("openebs-hostpath", 4)] {
+        let lines = both.lines().filter(|line| line.contains(words)).count();
+        assert_eq!(lines, times, "lines with {words} in\n{both}");
+    }
+    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
+    let leaf = folder_of_the_leaf(&member).await;
+    fs::write(leaf.join("index.html"), "still here").unwrap();
+
+    shell(&dev, "kubectl -n test-new rollout restart deployment/nginx-new").await;
+    let status = "kubectl -n test-new rollout status deployment/nginx-new --timeout=20s";
+    assert!(shell(&dev, status).await.contains("successfully rolled out"));
+    shell(&dev, "kubectl -n test-new delete pod --all").await;
+    shell(&dev, "kubectl -n test-new scale deployment/nginx-new --replicas=0").await;
+    shell(&dev, "kubectl -n test-new wait --for=delete pod --all --timeout=20s").await;
+    shell(&dev, "kubectl -n test-new scale deployment/nginx-new --replicas=1").await;
+    shell(&dev, status).await;
+    assert_eq!(folder_of_the_leaf(&member).await, leaf);
+    assert_eq!(fs::read_to_string(leaf.join("index.html")).unwrap(), "still here");
+    let told = shell(&dev, "kubectl -n test-new describe pvc nginx-pvc").await;
+    assert!(told.contains("ProvisioningSucceeded") && told.contains("dev-provisioner"), "{told}");
+
+    shell(&dev, delete).await;
+    for cluster in [&host, &member] {
+        cluster.until_gone(CLAIM).await;
+        cluster.until(VOLUMES, "empty", |volumes| items(volumes).is_empty()).await;
+    }
+    assert!(!leaf.exists());
+}

@@ -24,6 +24,13 @@ pub(super) async fn live(cluster: &Cluster, storage: &Storage, seconds: u64) {
     assert!(timeout(Duration::from_secs(seconds), work).await.is_err(), "storage or controllers have ended");
 }
 
+/// One in which pods can be made before its controllers have worked.
+pub(super) fn cluster(seed: u64) -> Cluster {
+    let cluster = Cluster::new("a", seed);
+    cluster.create("serviceaccounts", json!({"metadata": {"namespace": "default", "name": "default"}})).unwrap();
+    cluster
+}
+
 pub(super) fn class(name: &str, provisioner: &str, binding: &str) -> Value {
     json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": binding, "reclaimPolicy": "Delete"})
 }

@@ -3,6 +3,7 @@
 
 mod binder;
 mod namespaces;
+mod nodes;
 mod owners;
 mod protection;
 
@@ -13,6 +14,7 @@ pub async fn run(cluster: Cluster) {
     tokio::join!(
         binder::run(cluster.clone()),
         namespaces::run(cluster.clone()),
+        nodes::run(cluster.clone()),
         owners::run(cluster.clone()),
         protection::run(cluster),
     );

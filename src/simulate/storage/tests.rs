@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::simulate::{
     object::{annotation, has_finalizer, is_terminating, text},
-    testing::{CLAIMS, CLASSES, PODS, VOLUMES, claim, live, pod},
+    testing::{CLAIMS, CLASSES, PODS, VOLUMES, claim, cluster, live, pod},
 };
 
 fn member(settings: Settings) -> (Cluster, Storage) {
-    let cluster = Cluster::new("a", 1);
+    let cluster = cluster(1);
     (cluster.clone(), Storage::new(cluster, settings))
 }
 
@@ -309,4 +309,18 @@ async fn the_room_that_is_left_is_told() {
     cluster.delete(CLAIMS, "default", "data").unwrap();
     live(&cluster, &storage, 1).await;
     assert_eq!(told(), "5Gi");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_there_is_chosen_again() {
+    let (cluster, storage) = member(Settings::default());
+    let mut elsewhere = claim("data", "openebs-hostpath");
+    elsewhere["metadata"]["annotations"] = json!({names::SELECTED_NODE: "gone"});
+    cluster.create(CLAIMS, elsewhere).unwrap();
+    live(&cluster, &storage, 9).await;
+    assert_eq!(annotation(&cluster.claim("data"), names::SELECTED_NODE), "");
+    assert!(storage.volumes().is_empty() && cluster.reasons().contains(&"ProvisioningFailed".to_owned()));
+    cluster.create(PODS, pod("web", &["data"])).unwrap();
+    live(&cluster, &storage, 9).await;
+    assert_eq!(phase(&cluster.pod("web")), "Running");
 }

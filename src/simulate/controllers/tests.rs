@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use crate::simulate::{
     Cluster,
     object::{is_terminating, text},
-    testing::{CLAIMS, PODS, VOLUMES, claim, cluster, pass, pod, volume},
+    testing::{CLAIMS, PODS, VOLUMES, claim, pass, pod, volume},
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_new_namespace_gets_its_service_account() {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     cluster.create("namespaces", json!({"metadata": {"name": "new"}})).unwrap();
     pass(&cluster, 1).await;
     assert!(cluster.get("serviceaccounts", "new", "default").is_some());
@@ -18,7 +18,7 @@ async fn a_new_namespace_gets_its_service_account() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_ends_is_emptied_and_goes_with_its_last_object() {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     cluster.create("namespaces", json!({"metadata": {"name": "old"}, "spec": {"finalizers": ["kubernetes"]}})).unwrap();
     let held = json!({"metadata": {"namespace": "old", "name": "held", "finalizers": ["example.org/held"]}});
     cluster.create("configmaps", held).unwrap();
@@ -42,7 +42,7 @@ async fn a_namespace_that_ends_is_emptied_and_goes_with_its_last_object() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_outlives_the_pods_that_have_a_node_and_not_the_others() {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     for name in ["used", "wanted"] {
         cluster.create(CLAIMS, claim(name, "none")).unwrap();
     }
@@ -64,7 +64,7 @@ async fn a_claim_outlives_the_pods_that_have_a_node_and_not_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_outlives_its_bond() {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     cluster.create(VOLUMES, volume("pv", "hand", "1Gi")).unwrap();
     cluster.create(CLAIMS, claim("data", "hand")).unwrap();
     pass(&cluster, 1).await;
@@ -98,7 +98,7 @@ fn left(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_owned_goes_with_its_last_owner_and_so_on() {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     let (one, two) = (make(&cluster, "one", &[]), make(&cluster, "two", &[]));
     let both = make(&cluster, "both", &[&one, &two]);
     make(&cluster, "below", &[&both]);
@@ -114,7 +114,7 @@ async fn what_is_owned_goes_with_its_last_owner_and_so_on() {
 
 #[tokio::test(start_paused = true)]
 async fn what_names_an_owner_that_never_was_goes_at_once() {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     let mut owner = Value::clone(&make(&cluster, "one", &[]));
     owner["metadata"]["uid"] = json!("another");
     make(&cluster, "stray", &[&owner]);
@@ -126,7 +126,7 @@ async fn what_names_an_owner_that_never_was_goes_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_deleted_in_the_foreground_waits_for_what_it_owns() {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     let owner = make(&cluster, "owner", &[]);
     make(&cluster, "held", &[&owner]);
     let finalizers = |names: Value| move |object: &mut Value| object["metadata"]["finalizers"] = names;
@@ -143,7 +143,7 @@ async fn an_owner_deleted_in_the_foreground_waits_for_what_it_owns() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_orphans_leaves_what_it_owned() {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     let owner = make(&cluster, "owner", &[]);
     make(&cluster, "orphan", &[&owner]);
     let orphans = |object: &mut Value| object["metadata"]["finalizers"] = json!(["orphan"]);

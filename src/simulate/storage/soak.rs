@@ -9,10 +9,10 @@ use crate::simulate::{
     chance::Chance,
     object::{name, text},
     store::version_of,
-    testing::{CLAIMS, PODS, VOLUMES, claim, cluster, live, pod},
+    testing::{CLAIMS, PODS, VOLUMES, add_snapshots, claim, copy_of, live, pod, snapshot},
 };
 
-const KINDS: [&str; 3] = [PODS, CLAIMS, VOLUMES];
+const KINDS: [&str; 5] = [PODS, CLAIMS, VOLUMES, names::SNAPSHOTS, names::CONTENTS];
 
 fn settings() -> Settings {
     let work = || Work { takes: Duration::ZERO..=Duration::from_secs(8), fails_per_mille: 200 };
@@ -22,6 +22,7 @@ fn settings() -> Settings {
         provisioning: work(),
         deleting: work(),
         resizing: work(),
+        snapshotting: work(),
         pods: Pods { starts: times(), stops: times() },
         ..Settings::default()
     }
@@ -32,11 +33,15 @@ fn act(cluster: &Cluster, chance: &Chance) {
     let number = chance.below(12);
     let (data, web) = (format!("data-{number}"), format!("web-{number}"));
     let class = if number % 2 == 0 { "now" } else { "openebs-hostpath" };
-    match chance.below(6) {
+    let photo = format!("photo-{number}");
+    match chance.below(9) {
         0 | 1 => drop(cluster.create(CLAIMS, claim(&data, class))),
         2 => drop(cluster.create(PODS, pod(&web, &[&data]))),
         3 => drop(cluster.delete(CLAIMS, "default", &data)),
         4 => drop(cluster.delete(PODS, "default", &web)),
+        5 => drop(cluster.create(names::SNAPSHOTS, snapshot(&photo, &data, "delete"))),
+        6 => drop(cluster.delete(names::SNAPSHOTS, "default", &photo)),
+        7 => drop(cluster.create(CLAIMS, copy_of(&data, "VolumeSnapshot", &photo))),
         _ => {
             let more = |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!("2Gi");
             drop(cluster.change(CLAIMS, "default", &data, more));
@@ -46,7 +51,8 @@ fn act(cluster: &Cluster, chance: &Chance) {
 
 /// What is there in the end, as versions tell it.
 async fn course(seed: u64) -> Vec<(String, String, u64)> {
-    let cluster = cluster(seed);
+    let cluster = Cluster::new("a", seed);
+    add_snapshots(&cluster);
     let storage = Storage::new(cluster.clone(), settings());
     let chance = Chance::about(seed, "users");
     let users = async {
@@ -56,7 +62,7 @@ async fn course(seed: u64) -> Vec<(String, String, u64)> {
         }
     };
     tokio::select! { biased; () = users => (), () = live(&cluster, &storage, 36000) => () }
-    for resource in [PODS, CLAIMS] {
+    for resource in [PODS, CLAIMS, names::SNAPSHOTS] {
         for object in cluster.list(resource) {
             cluster.delete(resource, "default", name(&object)).unwrap();
         }
@@ -65,7 +71,7 @@ async fn course(seed: u64) -> Vec<(String, String, u64)> {
     for resource in KINDS {
         assert_eq!(cluster.list(resource), Vec::<Arc<Value>>::new(), "seed {seed}");
     }
-    assert_eq!(storage.volumes(), Vec::<String>::new(), "seed {seed}");
+    assert_eq!((storage.volumes(), storage.snapshots()), (vec![], vec![]), "seed {seed}");
     let told = |(resource, object): (String, Arc<Value>)| {
         let of = format!("{resource} {}", name(&object));
         (of, text(&object, "/metadata/uid").to_owned(), version_of(&object))

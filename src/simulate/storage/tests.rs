@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::simulate::{
     object::{annotation, has_finalizer, is_terminating, text},
-    testing::{CLAIMS, CLASSES, PODS, VOLUMES, claim, cluster, live, pod},
+    testing::{CLAIMS, CLASSES, PODS, VOLUMES, claim, live, pod},
 };
 
 fn member(settings: Settings) -> (Cluster, Storage) {
-    let cluster = cluster(1);
+    let cluster = Cluster::new("a", 1);
     (cluster.clone(), Storage::new(cluster, settings))
 }
 

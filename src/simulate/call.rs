@@ -34,6 +34,11 @@ impl Query {
         ["true", "1"].contains(&self.get(key))
     }
 
+    /// Any word but those that say no.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.has(key) && !["false", "0"].contains(&self.get(key))
+    }
+
     pub fn number(&self, key: &str) -> Option<u64> {
         self.get(key).parse().ok()
     }
@@ -107,14 +112,14 @@ impl Place {
     pub fn verb(&self, method: &Method, query: &Query) -> Option<Verb> {
         let named = !self.name.is_empty();
         Some(match (method.as_str(), named) {
-            ("GET", _) if query.is_true("watch") => Verb::Watch,
             ("GET", true) => Verb::Get,
+            ("GET", false) if query.is_set("watch") => Verb::Watch,
             ("GET", false) => Verb::List,
-            ("POST", _) => Verb::Create,
+            ("POST", named) if named == !self.subresource.is_empty() && self.subresource != "status" => Verb::Create,
             ("PUT", true) => Verb::Update,
             ("PATCH", true) => Verb::Patch,
-            ("DELETE", true) => Verb::Delete,
-            ("DELETE", false) => Verb::DeleteCollection,
+            ("DELETE", true) if self.subresource.is_empty() => Verb::Delete,
+            ("DELETE", false) if self.plural != "namespaces" => Verb::DeleteCollection,
             _ => return None,
         })
     }
@@ -147,7 +152,11 @@ impl Call {
             .table(&resource)
             .map(|table| Arc::clone(&table.kind))
             .filter(|kind| kind.versions.contains(&place.version) && (kind.namespaced || place.namespace.is_empty()));
-        let kind = kind.ok_or_else(Refusal::no_such_path)?;
+        let served =
+            store.tables().any(|table| table.kind.group == place.group && table.kind.versions.contains(&place.version));
+        // A group that is known answers for versions it does not have.
+        let known = served || store.tables().any(|table| table.kind.group == place.group && !table.kind.custom);
+        let kind = kind.ok_or_else(|| if known { Refusal::no_such_path() } else { Refusal::no_page() })?;
         let resource = versions::kept_as(resource);
         let verb = place.verb(&parts.method, &query).ok_or_else(Refusal::method_not_allowed)?;
         if kind.namespaced && place.namespace.is_empty() && !matches!(verb, Verb::List | Verb::Watch) {
@@ -158,10 +167,7 @@ impl Call {
         }
         let header =
             |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        let mut selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"), &resource)?;
-        if verb == Verb::Watch && !place.name.is_empty() {
-            selector = Selector::parse("", &format!("metadata.name={}", place.name), &resource)?;
-        }
+        let selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"), &resource)?;
         let mut content_type = header("content-type");
         if protobuf::is_meant(&content_type) {
             body = protobuf::to_json(&body)?.to_string().into_bytes();
@@ -190,8 +196,7 @@ impl Call {
 
     /// The body as the object it must be.
     pub fn object(&self) -> Result<Value, Refusal> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Refusal::bad_request(&format!("the body cannot be read: {error}")))
+        super::decoder::object(&self.kind.kind, &self.body)
     }
 }
 

@@ -21,7 +21,7 @@ pub fn follow(store: &mut Store, resource: &str, definition: &Arc<Value>) {
         store.drop_kind(&name);
         return;
     }
-    if serve(store, definition) && definition.pointer("/status/acceptedNames").is_none() {
+    if serve(store, definition) && text(definition, "/status/acceptedNames/kind").is_empty() {
         let mut established = Value::clone(definition);
         established["status"] = status(definition);
         store.put(RESOURCE, established);
@@ -41,11 +41,16 @@ fn status(definition: &Value) -> Value {
     let stored: Vec<&Value> =
         stored.filter(|version| version["storage"] == json!(true)).map(|version| &version["name"]).collect();
     let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": since, "reason": reason, "message": message});
+    let approval = definition["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
+    let approved = approval.map(|place| {
+        condition("KubernetesAPIApprovalPolicyConformant", "ApprovedAnnotation", &format!("approved in {place}"))
+    });
+    let accepted = [
+        condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+        condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ];
     json!({
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
+        "conditions": approved.into_iter().chain(accepted).collect::<Vec<_>>(),
         "acceptedNames": definition["spec"]["names"],
         "storedVersions": stored,
     })

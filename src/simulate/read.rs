@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     call::Call,
+    decoder,
     refusal::Refusal,
     store::{Key, Store, Table, text, version_of},
 };
@@ -21,6 +22,7 @@ pub struct Page {
 
 /// `back` revisions ago, where a fault asks for it.
 pub fn get(call: &Call, store: &Store, back: u64) -> Result<Arc<Value>, Refusal> {
+    decoder::version(call.query.get("resourceVersion")).map_err(|problem| Refusal::unforeseen(&problem))?;
     let missing = || Refusal::not_found(&call.resource, &call.name);
     let table = store.table(&call.resource).ok_or_else(missing)?;
     let key: Key = (call.namespace.clone(), call.name.clone());
@@ -35,6 +37,9 @@ pub fn list(call: &Call, store: &Store, back: u64) -> Result<Page, Refusal> {
     let table = store.table(&call.resource).ok_or_else(Refusal::no_such_path)?;
     let limit = usize::try_from(call.query.number("limit").unwrap_or(0)).unwrap_or(usize::MAX);
     let token = call.query.get("continue");
+    if !token.is_empty() && !["", "0"].contains(&call.query.get("resourceVersion")) {
+        return Err(Refusal::bad_request("specifying resource version is not allowed when using continue"));
+    }
     let (revision, after) = if token.is_empty() { (asked_revision(call, store)?, None) } else { resume(token)? };
     if back > 0 {
         let revision = store.revision.saturating_sub(back).max(table.forgotten);
@@ -54,11 +59,8 @@ fn known(table: &Table, revision: u64) -> Result<BTreeMap<Key, Arc<Value>>, Refu
 
 /// Only an exact match reads the past: everything else may be, and is, answered by what is newest.
 fn asked_revision(call: &Call, store: &Store) -> Result<u64, Refusal> {
-    let wanted = call.query.get("resourceVersion");
-    let number: u64 = match wanted {
-        "" => 0,
-        text => text.parse().map_err(|_| Refusal::bad_request(&format!("invalid resource version \"{text}\"")))?,
-    };
+    let number = decoder::version(call.query.get("resourceVersion"))
+        .map_err(|problem| Refusal::bad_request(&format!("invalid resource version: {problem}")))?;
     if number > store.revision {
         return Err(Refusal::too_large_version(number, store.revision));
     }
@@ -80,25 +82,30 @@ fn page(call: &Call, objects: &BTreeMap<Key, Arc<Value>>, revision: u64, limit: 
     Page { objects: found.into_iter().map(|(_, object)| object).collect(), revision, next, remaining }
 }
 
-/// Opaque to clients; hexadecimal, so that it needs no escaping.
+/// Opaque to clients: base64, of letters that need no escaping.
 fn token(revision: u64, key: &Key) -> String {
-    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
     let text = json!([revision, key.0, key.1]).to_string();
-    text.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    decoder::base64(text.as_bytes(), decoder::IN_PATHS).trim_end_matches('=').to_owned()
 }
 
 fn resume(token: &str) -> Result<(u64, Option<Key>), Refusal> {
-    let wrong = || Refusal::bad_request("continue key is not valid: illegal base64 data");
-    let digits: Vec<char> = token.chars().collect();
-    let bytes: Option<Vec<u8>> =
-        digits.chunks(2).map(|pair| u8::from_str_radix(&pair.iter().collect::<String>(), 16).ok()).collect();
-    let (revision, namespace, name) = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(wrong)?;
+    let wrong =
+        |problem: &str| Refusal::bad_request(&format!("invalid continue token: continue key is not valid: {problem}"));
+    let bytes = decoder::from_base64(token).ok_or_else(|| wrong("illegal base64 data"))?;
+    let (revision, namespace, name) = serde_json::from_slice(&bytes).map_err(|_| {
+        let first = bytes.first().copied().unwrap_or_default();
+        let shown = if first.is_ascii_graphic() { char::from(first).to_string() } else { format!("\\u{first:04x}") };
+        wrong(&format!("invalid character '{shown}' looking for beginning of value"))
+    })?;
     Ok((revision, Some((namespace, name))))
 }
 
 /// A list as clients read it. Objects of built-in kinds do not repeat their kind in it.
 pub fn as_list(call: &Call, page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if call.kind.custom {
+        metadata["continue"] = json!("");
+    }
     if let Some(next) = &page.next {
         metadata["continue"] = json!(next);
     }
@@ -123,11 +130,12 @@ fn item(call: &Call, object: &Value) -> Value {
 
 /// Refuses a write that was decided on an older version.
 pub fn check_version(call: &Call, live: &Value, wanted: &str) -> Result<(), Refusal> {
-    if wanted.is_empty() || wanted == text(live, "/metadata/resourceVersion") {
+    if ["", "0"].contains(&wanted) || wanted == text(live, "/metadata/resourceVersion") {
         return Ok(());
     }
     if wanted.parse::<u64>().is_err() {
-        return Err(Refusal::bad_request(&format!("invalid resource version \"{wanted}\"")));
+        let problem = format!("strconv.ParseUint: parsing \"{wanted}\": invalid syntax");
+        return Err(Refusal::unforeseen(&problem));
     }
     debug_assert!(version_of(live) > 0, "stored objects have a version");
     Err(Refusal::conflict(&call.resource, &call.name, super::refusal::MODIFIED))

@@ -73,8 +73,35 @@ impl Refusal {
         Self::plainly(404, "NotFound", "the server could not find the requested resource")
     }
 
-    pub fn already_exists(resource: &str, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{resource} \"{name}\" already exists")).about(resource, name)
+    /// What answers where there is no API at all: no object, a text.
+    pub fn no_page() -> Self {
+        Self::new(404, "", "404 page not found\n")
+    }
+
+    pub fn is_page(&self) -> bool {
+        self.code == 404 && self.reason.is_empty()
+    }
+
+    pub fn already_exists(resource: &str, name: &str, ending: bool) -> Self {
+        let before = if ending { "object is being deleted: " } else { "" };
+        Self::new(409, "AlreadyExists", format!("{before}{resource} \"{name}\" already exists")).about(resource, name)
+    }
+
+    /// Of a deletion that is bound to another object than is there, or to another state of it.
+    pub fn other_uid(kind: &str, name: &str, wanted: &str, there: &str) -> Self {
+        let problem = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({there}). The object might have \
+            been deleted and then recreated"
+        );
+        Self::conflict(kind, name, &problem)
+    }
+
+    pub fn other_version(kind: &str, name: &str, wanted: &str, there: &str) -> Self {
+        let problem = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
+            ({there}). The object might have been modified"
+        );
+        Self::conflict(kind, name, &problem)
     }
 
     pub fn conflict(resource: &str, name: &str, problem: &str) -> Self {
@@ -99,7 +126,8 @@ impl Refusal {
 
     /// `kind` with its group, such as `Deployment.apps`.
     pub fn invalid(kind: &str, name: &str, causes: &[Cause]) -> Self {
-        let said: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let mut said: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        said.dedup();
         let said = if said.len() == 1 { said.concat() } else { format!("[{}]", said.join(", ")) };
         let mut refusal = Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {said}")).about(kind, name);
         if let Some(details) = &mut refusal.details {
@@ -114,7 +142,7 @@ impl Refusal {
             message: "Invalid value: 0: must be specified for an update".to_owned(),
             field: "metadata.resourceVersion".to_owned(),
         };
-        Self::invalid(&call.kind.qualified(), &call.name, &[cause])
+        Self::invalid(&call.resource, &call.name, &[cause])
     }
 
     pub fn finalizers_added(call: &Call, added: &[String]) -> Self {
@@ -129,16 +157,66 @@ impl Refusal {
         Self::invalid(&call.kind.qualified(), &call.name, &[cause])
     }
 
+    /// A body that is no object of its kind.
+    pub fn undecodable(call: &Call, problem: &str) -> Self {
+        let kind = &call.kind.kind;
+        Self::bad_request(&format!("{kind} in version \"{}\" cannot be handled as a {kind}: {problem}", call.version))
+    }
+
     pub fn wrong_kind(call: &Call, object: &Value) -> Self {
         let given = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-        Self::bad_request(&format!(
-            "{} in version \"{}\" cannot be handled as a {}: expected {} {}",
-            given("kind"),
-            given("apiVersion"),
-            call.kind.kind,
-            call.api_version(),
-            call.kind.kind
+        let (kind, version, wanted) = (given("kind"), given("apiVersion"), &call.kind.kind);
+        let problem = if super::resources::builtin().any(|known| known.kind == kind && known.api_version() == version) {
+            format!("converting ({version}.{kind}) to ({}.{wanted}): unknown conversion", call.kind.internal_group())
+        } else {
+            format!(
+                "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
+            )
+        };
+        Self::bad_request(&format!("{kind} in version \"{version}\" cannot be handled as a {wanted}: {problem}"))
+    }
+
+    /// A custom object is judged as the kind it says it is of.
+    pub fn wrong_custom_kind(call: &Call, object: &Value) -> Self {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let cause = Cause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: format!("Invalid value: \"{kind}\": must be {}", call.kind.kind),
+            field: "kind".to_owned(),
+        };
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        Self::invalid(&format!("{kind}.{}", call.kind.group), name, &[cause])
+    }
+
+    /// What a patch leads to is no object of its kind.
+    pub fn unreadable_patch(object: &str, problem: &str) -> Self {
+        Self::unusable_patch(&json!(object).to_string(), problem)
+    }
+
+    pub fn unusable_patch(shown: &str, problem: &str) -> Self {
+        let cause = Cause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: format!("Invalid value: {shown}: {problem}"),
+            field: "patch".to_owned(),
+        };
+        Self::invalid("", "", &[cause])
+    }
+
+    /// Of server-side apply.
+    pub fn unappliable(call: &Call, problem: &str) -> Self {
+        let group_version = format!("{}/{}", call.kind.group, call.version);
+        Self::unforeseen(&format!(
+            "failed to create typed patch object (/{}; {group_version}, Kind={}): {problem}",
+            call.name, call.kind.kind
         ))
+    }
+
+    pub fn other_name(given: &str, wanted: &str) -> Self {
+        Self::bad_request(&format!("the name of the object ({given}) does not match the name on the URL ({wanted})"))
+    }
+
+    pub fn other_namespace() -> Self {
+        Self::bad_request("the namespace of the provided object does not match the namespace sent on the request")
     }
 
     pub fn bad_request(problem: &str) -> Self {
@@ -164,6 +242,11 @@ impl Refusal {
     pub fn not_acceptable(available: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
         Self::plainly(406, "NotAcceptable", message)
+    }
+
+    /// Of an answer in a form that there is not.
+    pub fn no_such_form(accepted: &str) -> Self {
+        Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {accepted}"))
     }
 
     /// Of a body that holds an object.

@@ -6,13 +6,16 @@ use serde_json::{Value, json};
 
 use super::{
     Cluster,
-    call::Call,
-    quota,
+    call::{Call, Query},
+    decoder, quota,
     read::list,
     refusal::Refusal,
     store::{Store, text},
     write::{is_held, is_terminating},
 };
+
+/// No cluster is without these.
+const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// What a deletion is bound to, from body and query.
 #[derive(Debug, Default)]
@@ -25,17 +28,17 @@ pub struct Options {
 }
 
 impl Options {
+    /// A body is believed alone: where there is one, the query says nothing.
     fn of(call: &Call) -> Result<Self, Refusal> {
-        let body = if call.body.is_empty() { Value::Null } else { call.object()? };
+        let body = if call.body.is_empty() { from_query(&call.query)? } else { from_body(&call.body)? };
+        super::options::of_deletion(&body)?;
         let given = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let grace = body.get("gracePeriodSeconds").and_then(Value::as_i64);
-        let dry_body = body.pointer("/dryRun/0").and_then(Value::as_str) == Some("All");
         Ok(Self {
             uid: given("/preconditions/uid"),
             version: given("/preconditions/resourceVersion"),
-            grace: grace.or_else(|| call.query.get("gracePeriodSeconds").parse().ok()),
-            propagation: given("/propagationPolicy").unwrap_or_else(|| call.query.get("propagationPolicy").to_owned()),
-            dry: dry_body || call.dry(),
+            grace: body.get("gracePeriodSeconds").and_then(Value::as_i64),
+            propagation: given("/propagationPolicy").unwrap_or_default(),
+            dry: body["dryRun"].as_array().is_some_and(|dry| !dry.is_empty()),
         })
     }
 
@@ -43,6 +46,33 @@ impl Options {
     pub fn at_once() -> Self {
         Self { grace: Some(0), ..Self::default() }
     }
+}
+
+fn from_query(query: &Query) -> Result<Value, Refusal> {
+    let mut body = json!({});
+    for (field, text) in ["propagationPolicy", "dryRun"].map(|field| (field, query.get(field))) {
+        if !text.is_empty() {
+            body[field] = if field == "dryRun" { json!([text]) } else { json!(text) };
+        }
+    }
+    if query.has("gracePeriodSeconds") {
+        body["gracePeriodSeconds"] = json!(decoder::number(query.get("gracePeriodSeconds"))?);
+    }
+    Ok(body)
+}
+
+fn from_body(body: &[u8]) -> Result<Value, Refusal> {
+    let options: Value = serde_json::from_slice(body).map_err(|_| {
+        let problem = decoder::problem(body).unwrap_or_default();
+        Refusal::bad_request(&format!("couldn't get version/kind; json parse error: {problem}"))
+    })?;
+    let (kind, version) = (text(&options, "/kind"), text(&options, "/apiVersion"));
+    if !["", "DeleteOptions"].contains(&kind) {
+        return Err(Refusal::bad_request(&format!(
+            "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
+        )));
+    }
+    Ok(options)
 }
 
 /// What is left of an object after a deletion.
@@ -78,6 +108,9 @@ impl Cluster {
     ) -> Result<Removed, Refusal> {
         let live = store.get(resource, namespace, name).ok_or_else(|| Refusal::not_found(resource, name))?;
         check(resource, name, &live, options)?;
+        if resource == "namespaces" && UNDELETABLE.contains(&name) {
+            return Err(Refusal::forbidden(resource, name, "this namespace may not be deleted"));
+        }
         let mut object = Value::clone(&live);
         let begun = is_terminating(&live);
         self.mark(resource, &mut object, options);
@@ -85,7 +118,7 @@ impl Cluster {
             return Ok(Removed::Gone(live));
         }
         if !is_held(resource, &object) {
-            let gone = store.remove(resource, if begun { object } else { Value::clone(&live) });
+            let gone = store.remove(resource, if begun || resource == "pods" { object } else { Value::clone(&live) });
             quota::count(store, namespace);
             super::custom::follow(store, resource, &gone);
             return Ok(Removed::Gone(gone));
@@ -97,12 +130,14 @@ impl Cluster {
         let begun = is_terminating(object);
         let grace = grace(resource, object, options);
         let before = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
-        if begun && before.is_some_and(|before| before <= grace) {
+        if begun && before.is_none_or(|before| before <= grace) {
             return;
         }
         let wait = std::time::Duration::from_secs(u64::try_from(grace).unwrap_or(0));
         object["metadata"]["deletionTimestamp"] = json!(self.0.clock.stamp_in(wait));
-        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        if resource != "namespaces" {
+            object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        }
         if begun {
             return;
         }
@@ -139,16 +174,19 @@ fn grace(resource: &str, object: &Value, options: &Options) -> i64 {
 
 fn check(resource: &str, name: &str, live: &Value, options: &Options) -> Result<(), Refusal> {
     let uid = text(live, "/metadata/uid");
+    let (_, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let kind = text(live, "/kind");
+    let kind = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        if resource != "namespaces" {
+            return Err(Refusal::other_uid(&kind, name, wanted, uid));
+        }
         let problem = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
         return Err(Refusal::conflict(resource, name, &problem));
     }
     let version = text(live, "/metadata/resourceVersion");
     if let Some(wanted) = options.version.as_deref().filter(|wanted| *wanted != version) {
-        let problem = format!(
-            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
-        );
-        return Err(Refusal::conflict(resource, name, &problem));
+        return Err(Refusal::other_version(&kind, name, wanted, version));
     }
     Ok(())
 }

@@ -20,6 +20,13 @@ pub struct Kind {
     pub custom: bool,
     pub subresources: Vec<String>,
     pub columns: Vec<Column>,
+    /// What objects of each version must look like, where a definition says it.
+    pub schemas: Vec<(String, Value)>,
+}
+
+fn schema(version: &Value) -> Option<(String, Value)> {
+    let schema = version.pointer("/schema/openAPIV3Schema")?;
+    Some((text(version, "/name").to_owned(), schema.clone()))
 }
 
 /// What a definition wants `kubectl get` to show.
@@ -91,6 +98,7 @@ pub fn builtin() -> impl Iterator<Item = Kind> {
         custom: false,
         subresources: words(subresources),
         columns: Vec::new(),
+        schemas: Vec::new(),
     })
 }
 
@@ -128,6 +136,7 @@ impl Kind {
             custom: true,
             subresources,
             columns: served.iter().flat_map(|version| columns(version)).collect(),
+            schemas: served.iter().filter_map(|version| schema(version)).collect(),
         })
         .filter(|kind| !kind.versions.is_empty())
     }
@@ -142,6 +151,11 @@ impl Kind {
 
     pub fn group_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+    }
+
+    /// The group as the server's own types name it.
+    pub fn internal_group(&self) -> &str {
+        if self.group.is_empty() { "core" } else { self.group.split('.').next().unwrap_or_default() }
     }
 
     /// As refusals name it.

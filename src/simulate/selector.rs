@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::refusal::Refusal;
+use super::{labels, refusal::Refusal};
 
 /// What a list or a watch is narrowed to.
 #[derive(Clone, Debug, Default)]
@@ -12,13 +12,13 @@ pub struct Selector {
 }
 
 #[derive(Clone, Debug)]
-struct Term {
-    key: String,
-    rule: Rule,
+pub struct Term {
+    pub key: String,
+    pub rule: Rule,
 }
 
 #[derive(Clone, Debug)]
-enum Rule {
+pub enum Rule {
     Exists,
     Absent,
     In(Vec<String>),
@@ -36,8 +36,13 @@ struct Field {
 
 impl Selector {
     pub fn parse(labels: &str, fields: &str, resource: &str) -> Result<Self, Refusal> {
-        let labels = split(labels).map(|part| term(part, labels)).collect::<Result<_, _>>()?;
-        let fields = split(fields).map(|part| field(part, resource)).collect::<Result<_, _>>()?;
+        let labels = labels::parse(labels).map_err(|problem| Refusal::bad_request(&problem))?;
+        let fields = fields
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(|part| field(part, resource))
+            .collect::<Result<_, _>>()?;
         Ok(Self { labels, fields })
     }
 
@@ -70,59 +75,6 @@ impl Rule {
             Self::Greater(bound) => number().is_some_and(|number| number > *bound),
             Self::Less(bound) => number().is_some_and(|number| number < *bound),
         }
-    }
-}
-
-/// Parts between commas, but for those within brackets.
-fn split(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0;
-    text.split(move |letter| {
-        match letter {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ => {}
-        }
-        letter == ',' && depth == 0
-    })
-    .map(str::trim)
-    .filter(|part| !part.is_empty())
-}
-
-fn term(part: &str, whole: &str) -> Result<Term, Refusal> {
-    let wrong = || {
-        Refusal::bad_request(&format!("unable to parse requirement: couldn't parse the selector string \"{whole}\""))
-    };
-    let new = |key: &str, rule| {
-        let key = key.trim();
-        let valid =
-            !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./".contains(letter));
-        if valid { Ok(Term { key: key.to_owned(), rule }) } else { Err(wrong()) }
-    };
-    let words = |text: &str| -> Result<Vec<String>, Refusal> {
-        let inner = text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
-        Ok(inner.split(',').map(|word| word.trim().to_owned()).collect())
-    };
-    if let Some((key, set)) = part.split_once(" notin ") {
-        return new(key, Rule::NotIn(words(set)?));
-    }
-    if let Some((key, set)) = part.split_once(" in ") {
-        return new(key, Rule::In(words(set)?));
-    }
-    if let Some((key, value)) = part.split_once("!=") {
-        return new(key, Rule::NotIn(vec![value.trim().to_owned()]));
-    }
-    if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return new(key, Rule::In(vec![value.trim().to_owned()]));
-    }
-    if let Some((key, bound)) = part.split_once('>') {
-        return new(key, Rule::Greater(bound.trim().parse().map_err(|_| wrong())?));
-    }
-    if let Some((key, bound)) = part.split_once('<') {
-        return new(key, Rule::Less(bound.trim().parse().map_err(|_| wrong())?));
-    }
-    match part.strip_prefix('!') {
-        Some(key) => new(key, Rule::Absent),
-        None => new(part, Rule::Exists),
     }
 }
 
@@ -171,12 +123,27 @@ fn field(part: &str, resource: &str) -> Result<Field, Refusal> {
     };
     let (path, value) = (path.trim(), value.trim());
     if !["metadata.name", "metadata.namespace"].contains(&path) && !selectable(resource).contains(&path) {
-        return Err(Refusal::bad_request(&format!("field label not supported: {path}")));
+        // Kinds with fields of their own and those of definitions say it in one way, the others in another.
+        let own = !selectable(resource).is_empty() || !is_core(resource);
+        return Err(Refusal::bad_request(&if own {
+            format!("field label not supported: {path}")
+        } else {
+            format!("\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        }));
     }
     Ok(Field { path: path.to_owned(), value: value.to_owned(), equal })
 }
 
+fn is_core(resource: &str) -> bool {
+    super::resources::builtin().any(|kind| kind.resource() == resource)
+}
+
 fn value_at(object: &Value, path: &str) -> String {
+    // Events are told by their source's component, or by who reports them.
+    if path == "source" {
+        let component = value_at(object, "source.component");
+        return if component.is_empty() { value_at(object, "reportingComponent") } else { component };
+    }
     let found = path.split('.').try_fold(object, |inner, part| inner.get(part));
     match found {
         Some(Value::String(text)) => text.clone(),

@@ -24,6 +24,7 @@ use super::{
     remove::Removed,
     table, versions,
     watch::Watching,
+    write::Written,
 };
 
 /// The connection broke: there is no answer, whether or not something was applied.
@@ -113,10 +114,11 @@ fn carry_out(
     let mut store = cluster.store();
     let Some(place) = Place::parse(parts.uri.path()) else {
         let kinds: Vec<_> = store.tables().map(|table| Arc::clone(&table.kind)).collect();
-        let page = discovery::page(parts.uri.path(), accept, &kinds).ok_or_else(Refusal::no_such_path)?;
+        let page = discovery::page(parts.uri.path(), accept, &kinds).ok_or_else(Refusal::no_page)?;
         return Ok(whole(200, &page.content_type, page.body));
     };
     let call = Call::new(&place, parts, body, &store)?;
+    super::options::check(&call)?;
     let back = if let Action::Stale(back) = fault { *back } else { 0 };
     let object = |code: u16, object: &Arc<Value>| Ok(json_answer(code, &present(cluster, &call, object)));
     if !call.subresource.is_empty()
@@ -139,12 +141,9 @@ fn carry_out(
             Ok(json_answer(200, &shown))
         }
         Verb::Watch => Ok(stream_of(Watching::begin(cluster, call, &store, fault.clone())?)),
-        Verb::Create => object(201, &cluster.create_by(&call, &mut store)?.object),
-        Verb::Update => object(200, &cluster.update_by(&call, &mut store)?.object),
-        Verb::Patch => {
-            let written = cluster.patch_by(&call, &mut store)?;
-            object(if written.new { 201 } else { 200 }, &written.object)
-        }
+        Verb::Create => Ok(warned(cluster, &call, &cluster.create_by(&call, &mut store)?)),
+        Verb::Update => Ok(warned(cluster, &call, &cluster.update_by(&call, &mut store)?)),
+        Verb::Patch => Ok(warned(cluster, &call, &cluster.patch_by(&call, &mut store)?)),
         Verb::Delete => Ok(json_answer(200, &removal(cluster, &call, &cluster.delete_by(&call, &mut store)?))),
         Verb::DeleteCollection => {
             let objects = cluster.delete_all_by(&call, &mut store)?;
@@ -154,12 +153,26 @@ fn carry_out(
     }
 }
 
+/// What was written, with what the client should know about it.
+fn warned(cluster: &Cluster, call: &Call, written: &Written) -> Response<Reply> {
+    let mut answer = json_answer(if written.new { 201 } else { 200 }, &present(cluster, call, &written.object));
+    for warning in &written.warnings {
+        if let Ok(value) = format!("299 - {}", json!(warning)).parse() {
+            answer.headers_mut().append(http::header::WARNING, value);
+        }
+    }
+    answer
+}
+
 /// Kinds of which the API returns the object itself when it is gone at once; of the others, a word.
 fn removal(cluster: &Cluster, call: &Call, removed: &Removed) -> Value {
-    const RETURNED: &[&str] = &["pods", "persistentvolumeclaims", "persistentvolumes", "namespaces"];
+    const RETURNED: &[&str] = &["pods", "persistentvolumeclaims", "persistentvolumes", "namespaces", "resourcequotas"];
+    let returned = RETURNED.contains(&call.resource.as_str()) || call.kind.group == "storage.k8s.io";
     match removed {
         Removed::Terminating(object) => present(cluster, call, object),
-        Removed::Gone(object) if RETURNED.contains(&call.resource.as_str()) => present(cluster, call, object),
+        Removed::Gone(object) if returned && call.resource != "csistoragecapacities.storage.k8s.io" => {
+            present(cluster, call, object)
+        }
         Removed::Gone(object) => {
             let mut details = json!({"name": call.name, "kind": call.kind.plural, "uid": object["metadata"]["uid"]});
             if !call.kind.group.is_empty() {
@@ -200,6 +213,9 @@ fn partial_list(call: &Call, page: &super::read::Page) -> Value {
 }
 
 fn refused(refusal: &Refusal) -> Response<Reply> {
+    if refusal.is_page() {
+        return whole(refusal.code, "text/plain; charset=utf-8", refusal.message.clone().into_bytes());
+    }
     json_answer(refusal.code, &refusal.to_status())
 }
 

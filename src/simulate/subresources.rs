@@ -62,7 +62,18 @@ fn evict(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
 
 fn finalize(call: &Call, store: &mut Store) -> Answer {
     let mut namespace = live(call, store)?;
-    namespace["spec"]["finalizers"] = call.object()?["spec"]["finalizers"].clone();
+    let body = call.object()?;
+    namespace["spec"] = match body["spec"]["finalizers"].as_array() {
+        Some(finalizers) if !finalizers.is_empty() => json!({"finalizers": finalizers}),
+        _ => json!({}),
+    };
+    for field in ["labels", "annotations", "finalizers"] {
+        match body["metadata"].get(field) {
+            Some(value) => namespace["metadata"][field] = value.clone(),
+            None => drop(namespace["metadata"].as_object_mut().map(|metadata| metadata.remove(field))),
+        }
+    }
+    namespace["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(call.name);
     let put = Cluster::put_down(store, "namespaces", namespace);
     Ok((200, Value::clone(&put)))
 }
@@ -112,7 +123,13 @@ fn rescale(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
     let wanted = wanted_scale(cluster, call, &scale(&live))?;
     let mut object = live.clone();
     super::read::check_version(call, &object, text(&wanted, "/metadata/resourceVersion"))?;
-    let replicas = wanted.pointer("/spec/replicas").and_then(Value::as_u64);
+    let given = &wanted["spec"]["replicas"];
+    if given.as_i64().is_some_and(|replicas| replicas < 0) {
+        let mut causes = super::kinds::Causes::default();
+        causes.invalid("spec.replicas", given, "must be greater than or equal to 0");
+        causes.into_result("Scale.autoscaling", &call.name)?;
+    }
+    let replicas = given.as_u64();
     let replicas = replicas.ok_or_else(|| Refusal::bad_request("spec.replicas is missing or no number"))?;
     if object.pointer("/spec/replicas").and_then(Value::as_u64) != Some(replicas) {
         object["spec"]["replicas"] = json!(replicas);

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{
     Cluster,
     call::Call,
+    decoder,
     faults::Action,
     news::Listener,
     refusal::Refusal,
@@ -72,8 +73,7 @@ impl Watching {
             }
             return Ok(());
         }
-        let from: u64 =
-            wanted.parse().map_err(|_| Refusal::bad_request(&format!("invalid resource version \"{wanted}\"")))?;
+        let from: u64 = decoder::version(wanted).map_err(|problem| Refusal::unforeseen(&problem))?;
         if from < table.forgotten {
             let problem = Refusal::expired(&format!("too old resource version: {from} ({})", table.forgotten));
             self.pending.push_back(json!({"type": "ERROR", "object": problem.to_status()}));
@@ -180,7 +180,7 @@ impl Watching {
     }
 
     fn bookmark(&self, first: bool) -> Value {
-        let mut metadata = json!({"resourceVersion": self.position.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.position.to_string()});
         if first {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

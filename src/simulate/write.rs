@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use super::{
     Cluster,
     call::Call,
+    faults::Verb,
     kinds, patch, quota,
     read::check_version,
     refusal::Refusal,
     resources::Kind,
-    store::{Store, text},
+    store::{Store, key_of, text},
     versions,
 };
 
@@ -20,16 +21,82 @@ use super::{
 pub struct Written {
     pub object: Arc<Value>,
     pub new: bool,
+    pub warnings: Vec<String>,
+}
+
+impl Written {
+    fn with(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
+    }
+}
+
+/// What no client may set.
+const OF_THE_SERVER: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
+
+/// A body as its kind keeps it; what was dropped is refused, told or not, as the request wants it.
+fn read_strictly(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
+    let undecodable = |problem: &str| Refusal::undecodable(call, problem);
+    let noticed = kinds::decode(&call.kind, object).map_err(|problem: String| undecodable(&problem))?;
+    let mut odd: Vec<String> =
+        kinds::duplicates(&call.body).iter().map(|field| format!("duplicate field \"{field}\"")).collect();
+    odd.extend(noticed.unknown.iter().map(|field| format!("unknown field \"{field}\"")));
+    match call.query.get("fieldValidation") {
+        "Strict" if !odd.is_empty() => Err(undecodable(&format!("strict decoding error: {}", odd.join(", ")))),
+        "Ignore" => Ok(noticed.warnings),
+        _ => Ok([odd, noticed.warnings].concat()),
+    }
+}
+
+/// Some bodies are refused before they are applied.
+fn read_patch(call: &Call, how: patch::PatchType) -> Result<(), Refusal> {
+    let Ok(body) = serde_json::from_slice::<Value>(&call.body) else { return Ok(()) };
+    match how {
+        patch::PatchType::Apply if body["kind"] == *call.kind.kind => {
+            let problem = kinds::unappliable(&call.kind, &body).filter(|_| !call.kind.custom);
+            problem.map_or(Ok(()), |problem| Err(Refusal::unappliable(call, &problem)))
+        }
+        patch::PatchType::Strategic => match kinds::unpatchable(&call.kind.resource(), &body) {
+            Some((shown, problem)) => Err(Refusal::unusable_patch(&shown, problem)),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// The same of an object that a patch has made.
+fn read_patched(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
+    let sent = object.to_string();
+    let noticed = kinds::decode(&call.kind, object).map_err(|problem| Refusal::unreadable_patch(&sent, &problem))?;
+    let odd: Vec<String> = noticed.unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect();
+    match call.query.get("fieldValidation") {
+        "Strict" if !odd.is_empty() => {
+            Err(Refusal::unreadable_patch(&sent, &format!("strict decoding error: {}", odd.join(", "))))
+        }
+        "Ignore" => Ok(noticed.warnings),
+        _ => Ok([odd, noticed.warnings].concat()),
+    }
+}
+
+fn same_place(call: &Call, object: &Value) -> Result<(), Refusal> {
+    let name = text(object, "/metadata/name");
+    if name != call.name {
+        return Err(Refusal::other_name(name, &call.name));
+    }
+    if text(object, "/metadata/namespace") != call.namespace {
+        return Err(Refusal::other_namespace());
+    }
+    Ok(())
 }
 
 impl Cluster {
     pub(super) fn create_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
         let mut object = call.object()?;
         Self::fit(call, &mut object)?;
+        let warnings = read_strictly(call, &mut object)?;
         versions::to_kept(call, &mut object);
         let kind = Self::kept_kind(call, store)?;
         let object = self.make(store, &kind, object, Some(&self.writer(call)), call.dry())?;
-        Ok(Written { object, new: true })
+        Ok(Written { object, new: true, warnings })
     }
 
     fn kept_kind(call: &Call, store: &Store) -> Result<Arc<Kind>, Refusal> {
@@ -46,6 +113,7 @@ impl Cluster {
         dry: bool,
     ) -> Result<Arc<Value>, Refusal> {
         let resource = kind.resource();
+        kinds::decode(kind, &mut object).map_err(|problem| Refusal::bad_request(&problem))?;
         let namespace = text(&object, "/metadata/namespace").to_owned();
         self.complete_name(&mut object);
         let name = text(&object, "/metadata/name").to_owned();
@@ -53,15 +121,19 @@ impl Cluster {
             living_namespace(store, &resource, &namespace, &name)?;
         }
         if !text(&object, "/metadata/resourceVersion").is_empty() {
-            return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
+            return Err(Refusal::unforeseen("resourceVersion should not be set on objects to be created"));
         }
         let view = |resource: &str| {
             store.table(resource).map(|table| table.objects().values().cloned().collect()).unwrap_or_default()
         };
-        kinds::prepare_create(&resource, &mut object, &view, &mut || self.0.chance.draw())?;
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            OF_THE_SERVER.iter().for_each(|field| drop(metadata.remove(*field)));
+        }
+        let (now, random) = (self.stamp(), &mut || self.0.chance.draw());
+        kinds::prepare_create(&mut object, &mut kinds::Making { kind, view: &view, random, now: &now })?;
         quota::admit(store, &resource, &object, None)?;
-        if store.get(&resource, &namespace, &name).is_some() {
-            return Err(Refusal::already_exists(&resource, &name));
+        if let Some(there) = store.get(&resource, &namespace, &name) {
+            return Err(Refusal::already_exists(&resource, &name, is_terminating(&there)));
         }
         if let Some(writer) = writer {
             patch::note(&resource, kind.custom, &Value::Null, &mut object, writer);
@@ -94,21 +166,21 @@ impl Cluster {
             match object.get(field).and_then(Value::as_str).unwrap_or_default() {
                 "" => object[field] = json!(expected),
                 given if given == expected => {}
+                _ if call.kind.custom => return Err(Refusal::wrong_custom_kind(call, object)),
                 _ => return Err(Refusal::wrong_kind(call, object)),
             }
         }
-        if !object["metadata"].is_object() {
+        if object["metadata"].is_null() {
             object["metadata"] = json!({});
+        }
+        if !object["metadata"].is_object() {
+            return kinds::decode(&call.kind, object).map(drop).map_err(|problem| Refusal::undecodable(call, &problem));
         }
         if call.kind.namespaced {
             match text(object, "/metadata/namespace") {
                 "" => object["metadata"]["namespace"] = json!(call.namespace),
                 given if given == call.namespace => {}
-                _ => {
-                    return Err(Refusal::bad_request(
-                        "the namespace of the provided object does not match the namespace sent on the request",
-                    ));
-                }
+                _ => return Err(Refusal::other_namespace()),
             }
         } else if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("namespace");
@@ -119,12 +191,16 @@ impl Cluster {
     pub(super) fn update_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
         let mut object = call.object()?;
         Self::fit(call, &mut object)?;
+        let warnings = read_strictly(call, &mut object)?;
         let name = text(&object, "/metadata/name").to_owned();
-        if !name.is_empty() && name != call.name {
+        if name.is_empty() {
             return Err(Refusal::bad_request(&format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
                 call.name
             )));
+        }
+        if name != call.name {
+            return Err(Refusal::other_name(&name, &call.name));
         }
         let Some(live) = store.get(&call.resource, &call.namespace, &call.name) else {
             return Err(Refusal::not_found(&call.resource, &call.name));
@@ -134,7 +210,7 @@ impl Cluster {
         }
         check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
         versions::to_kept(call, &mut object);
-        Self::replace(call, store, &live, object, Some(&self.writer(call)))
+        self.replace(call, store, &live, object, Some(&self.writer(call))).map(|written| written.with(warnings))
     }
 
     pub(super) fn writer(&self, call: &Call) -> patch::Writer {
@@ -149,6 +225,7 @@ impl Cluster {
 
     pub(super) fn patch_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
         let how = patch::PatchType::from_content_type(&call.content_type)?;
+        read_patch(call, how)?;
         let live = store.get(&call.resource, &call.namespace, &call.name);
         let options = patch::Options {
             name: call.name.clone(),
@@ -165,24 +242,28 @@ impl Cluster {
             let mut object = patch::apply(how, &call.resource, &Value::Null, &call.body, &options)?;
             Self::fit(call, &mut object)?;
             object["metadata"]["name"] = json!(call.name);
+            let warnings = read_patched(call, &mut object)?;
             versions::to_kept(call, &mut object);
             let kind = Self::kept_kind(call, store)?;
             let object = self.make(store, &kind, object, None, call.dry())?;
-            return Ok(Written { object, new: true });
+            return Ok(Written { object, new: true, warnings });
         };
         let mut given = Value::clone(&live);
         versions::to_given(call, &mut given);
         let mut object = patch::apply(how, &call.resource, &given, &call.body, &options)?;
+        let warnings = read_patched(call, &mut object)?;
+        same_place(call, &object)?;
         versions::to_kept(call, &mut object);
         if text(&object, "/metadata/resourceVersion") != text(&live, "/metadata/resourceVersion") {
             check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
         }
         let noted = (how != patch::PatchType::Apply).then_some(&options.writer);
-        Self::replace(call, store, &live, object, noted)
+        self.replace(call, store, &live, object, noted).map(|written| written.with(warnings))
     }
 
     /// What every change of an object from outside goes through.
     fn replace(
+        &self,
         call: &Call,
         store: &mut Store,
         live: &Value,
@@ -190,26 +271,39 @@ impl Cluster {
         writer: Option<&patch::Writer>,
     ) -> Result<Written, Refusal> {
         keep_system_fields(call, live, &mut object)?;
-        kinds::prepare_update(&call.resource, live, &mut object, &call.subresource)?;
+        let view = |resource: &str| {
+            store.table(resource).map(|table| table.objects().values().cloned().collect()).unwrap_or_default()
+        };
+        let (now, random) = (self.stamp(), &mut || self.0.chance.draw());
+        let kind = Self::kept_kind(call, store)?;
+        let making = kinds::Making { kind: &kind, view: &view, random, now: &now };
+        kinds::prepare_update(live, &mut object, &call.subresource, &making)?;
         no_new_finalizers(call, live, &object)?;
         quota::admit(store, &call.resource, &object, Some(live))?;
         if let Some(writer) = writer {
             patch::note(&call.resource, call.kind.custom, live, &mut object, writer);
         }
         if call.dry() || object == *live {
-            return Ok(Written { object: Arc::new(object), new: false });
+            return Ok(Written { object: Arc::new(object), new: false, warnings: Vec::new() });
         }
-        Ok(Written { object: Self::put_down(store, &call.resource, object), new: false })
+        Ok(Written { object: Self::put_down(store, &call.resource, object), new: false, warnings: Vec::new() })
     }
 
     /// An object that waited for its last finalizer goes with it.
     pub(super) fn put_down(store: &mut Store, resource: &str, object: Value) -> Arc<Value> {
         let namespace = text(&object, "/metadata/namespace").to_owned();
         let ends = is_terminating(&object) && !is_held(resource, &object);
-        let put = if ends { store.remove(resource, object) } else { store.put(resource, object) };
+        // Who takes the last finalizer away is answered with the version that it was taken from; watches are told of
+        // the object as it was.
+        let last = ends.then(|| Arc::new(object.clone()));
+        let (_, name) = key_of(&object);
+        let put = match store.get(resource, &namespace, &name).filter(|_| ends) {
+            Some(live) => store.remove(resource, Value::clone(&live)),
+            None => store.put(resource, object),
+        };
         quota::count(store, &namespace);
         super::custom::follow(store, resource, &put);
-        put
+        last.unwrap_or(put)
     }
 }
 
@@ -232,9 +326,22 @@ fn living_namespace(store: &Store, resource: &str, namespace: &str, name: &str) 
 /// What belongs to the server is as it was, whatever a client sends.
 fn keep_system_fields(call: &Call, live: &Value, object: &mut Value) -> Result<(), Refusal> {
     let uid = text(object, "/metadata/uid");
-    if !uid.is_empty() && uid != text(live, "/metadata/uid") {
+    let other = !uid.is_empty() && uid != text(live, "/metadata/uid");
+    if other && call.verb == Verb::Patch {
+        let mut causes = kinds::Causes::default();
+        causes.invalid("metadata.uid", &json!(uid), "field is immutable");
+        return causes.into_result(&call.kind.qualified(), &call.name);
+    }
+    if other {
+        let place: Vec<&str> = [&call.kind.plural, &call.namespace, &call.name]
+            .into_iter()
+            .map(String::as_str)
+            .filter(|part| !part.is_empty())
+            .collect();
         let problem = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+            Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            place.join("/"),
             text(live, "/metadata/uid")
         );
         return Err(Refusal::conflict(&call.resource, &call.name, &problem));

@@ -31,13 +31,39 @@ pub const EXCEPTIONS: &[Exception] = &[
         },
     },
     Exception {
-        what: "the build in /version",
-        reason: "the simulated server is not built of that commit, with that compiler, on that day",
+        what: "build and address of the server",
+        reason: "the simulated server is not built of that commit, with that compiler, on that day, and is elsewhere",
         forgive: |step, real, simulated| {
-            if step.path == "/version" {
-                for key in ["buildDate", "compiler", "gitCommit", "gitTreeState", "goVersion", "platform"] {
+            if step.topic == "discovery" {
+                for key in
+                    ["buildDate", "compiler", "gitCommit", "gitTreeState", "goVersion", "platform", "serverAddress"]
+                {
                     take_out(real, key);
                     take_out(simulated, key);
+                }
+            }
+        },
+    },
+    Exception {
+        what: "storageVersionHash",
+        reason: "it is a digest for those who migrate what is stored; nothing is to be migrated here",
+        forgive: |_, real, simulated| {
+            take_out(real, "storageVersionHash");
+            take_out(simulated, "storageVersionHash");
+        },
+    },
+    Exception {
+        what: "causes that are told twice",
+        reason: "the real server checks some things in several places; the message tells each of them once",
+        forgive: |_, real, simulated| {
+            for answer in [real, simulated] {
+                if let Some(causes) = answer.pointer_mut("/body/details/causes").and_then(Value::as_array_mut) {
+                    let all = std::mem::take(causes);
+                    all.into_iter().for_each(|cause| {
+                        if !causes.contains(&cause) {
+                            causes.push(cause);
+                        }
+                    });
                 }
             }
         },
@@ -46,8 +72,26 @@ pub const EXCEPTIONS: &[Exception] = &[
         what: "the object quoted in the refusal of a patch",
         reason: "it is printed in the order of the fields in the real server's sources",
         forgive: |_, real, simulated| {
-            unquote(real);
-            unquote(simulated);
+            texts(real, &unquoted);
+            texts(simulated, &unquoted);
+        },
+    },
+    Exception {
+        what: "what changed, in the refusal of a change",
+        reason: "it is printed in the form of the real server's own types, field by field",
+        forgive: |_, real, simulated| {
+            texts(real, &without_difference);
+            texts(simulated, &without_difference);
+        },
+    },
+    Exception {
+        what: "the description of a column",
+        reason: "it is prose out of the real server's documentation",
+        forgive: |_, real, simulated| {
+            for answer in [real, simulated] {
+                let columns = answer.pointer_mut("/body/columnDefinitions").and_then(Value::as_array_mut);
+                columns.into_iter().flatten().for_each(|column| take_out(column, "description"));
+            }
         },
     },
 ];
@@ -81,6 +125,11 @@ fn take_out(value: &mut Value, key: &str) {
 fn keep_common(real: &mut Value, simulated: &Value) {
     match (real, simulated) {
         (Value::Object(real), Value::Object(simulated)) => {
+            if let (Some(Value::Array(paths)), Some(Value::Array(others))) =
+                (real.get_mut("paths"), simulated.get("paths"))
+            {
+                paths.retain(|path| others.contains(path));
+            }
             for (key, value) in real {
                 simulated.get(key).into_iter().for_each(|simulated| keep_common(value, simulated));
             }
@@ -97,7 +146,7 @@ fn keep_common(real: &mut Value, simulated: &Value) {
 }
 
 fn name(value: &Value) -> Option<&Value> {
-    ["/name", "/metadata/name", "/resource", "/subresource", "/groupVersion"]
+    ["/name", "/metadata/name", "/resource", "/subresource", "/groupVersion", "/version"]
         .iter()
         .find_map(|place| value.pointer(place))
 }
@@ -106,17 +155,26 @@ fn same_name(one: &Value, other: &Value) -> bool {
     name(one).is_some() && name(one) == name(other)
 }
 
-fn unquote(value: &mut Value) {
+fn texts(value: &mut Value, change: &impl Fn(&str) -> String) {
     match value {
-        Value::Object(fields) => fields.values_mut().for_each(unquote),
-        Value::Array(values) => values.iter_mut().for_each(unquote),
-        Value::String(text) => {
-            if let Some((head, tail)) = text.split_once("Invalid value: \"{\\\"")
-                && let Some((_, tail)) = tail.rsplit_once("}\": ")
-            {
-                *text = format!("{head}Invalid value: (an object): {tail}");
-            }
-        }
+        Value::Object(fields) => fields.values_mut().for_each(|value| texts(value, change)),
+        Value::Array(values) => values.iter_mut().for_each(|value| texts(value, change)),
+        Value::String(text) => *text = change(text),
         _ => {}
     }
+}
+
+fn unquoted(text: &str) -> String {
+    match text.split_once("Invalid value: \"{").and_then(|(head, rest)| Some((head, rest.rsplit_once("}\": ")?.1))) {
+        Some((head, tail)) => format!("{head}Invalid value: (an object): {tail}"),
+        None => text.to_owned(),
+    }
+}
+
+/// Without the lines of a unified difference.
+fn without_difference(text: &str) -> String {
+    let begins = text.lines().position(|line| line.starts_with("@@ ")).unwrap_or(usize::MAX);
+    let kept = |(index, line): &(usize, &str)| *index < begins || !line.starts_with(['@', ' ', '+', '-']);
+    let lines: Vec<&str> = text.split('\n').enumerate().filter(kept).map(|(_, line)| line).collect();
+    lines.join("\n")
 }

@@ -107,12 +107,24 @@ impl Normal {
         if is_generated(text, TOKEN_VOLUME) {
             return format!("{TOKEN_VOLUME}(generated)");
         }
+        if text.contains("ResourceVersion in record") {
+            return without_versions(text);
+        }
         let replace = |text: String, (known, stands_for): (&String, &String)| text.replace(known.as_str(), stands_for);
         if text.len() < SUFFIX {
             return text.to_owned();
         }
         self.known.iter().fold(text.to_owned(), replace)
     }
+}
+
+/// Versions stand in brackets where a refusal tells them.
+fn without_versions(text: &str) -> String {
+    let parts = text.split('(').map(|part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => format!("version){rest}"),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("(")
 }
 
 fn is_generated(name: &str, prefix: &str) -> bool {

@@ -52,7 +52,9 @@ pub fn page(path: &str, accept: &str, kinds: &[Arc<Kind>]) -> Option<Page> {
         ["openapi", "v2"] => openapi::empty(),
         [] => json!({"paths": paths(kinds)}),
         ["version"] => version(),
-        ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        ["api"] => {
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}]})
+        }
         ["apis"] => {
             let groups: Vec<Value> = groups(kinds).iter().map(|group| description(kinds, group)).collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
@@ -75,7 +77,9 @@ pub fn page(path: &str, accept: &str, kinds: &[Arc<Kind>]) -> Option<Page> {
 
 fn version() -> Value {
     json!({
-        "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "clean",
+        "major": "1", "minor": "36", "gitVersion": "v1.36.3",
+        "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitCommit": "", "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc", "platform": "simulated/memory",
     })
 }

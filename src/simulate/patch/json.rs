@@ -6,7 +6,9 @@ use serde_json::Value;
 use super::super::refusal::Refusal;
 
 pub(super) fn patch(target: &mut Value, steps: &Value) -> Result<(), Refusal> {
-    let steps = steps.as_array().ok_or_else(|| super::wrong_shape(steps, "[]handlers.jsonPatchOp"))?;
+    let steps = steps
+        .as_array()
+        .ok_or_else(|| super::wrong_shape(steps, "error decoding patch: ", "[]handlers.jsonPatchOp"))?;
     for step in steps {
         take(target, step).ok_or_else(Refusal::not_processable)?;
     }

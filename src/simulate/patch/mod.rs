@@ -60,10 +60,11 @@ pub fn apply(how: PatchType, resource: &str, live: &Value, body: &[u8], options:
         PatchType::Strategic if options.custom => return Err(Refusal::unknown_format(OF_CUSTOM)),
         PatchType::Strategic => {
             let place = schema::Place::root(resource, options.custom);
-            strategic::merge(&mut object, &fields_of(parsed(body, "")?)?, &place)?;
+            strategic::merge(&mut object, &fields_of(parsed(body, "")?, "")?, &place)?;
         }
         PatchType::Merge => {
-            let patch = fields_of(parsed(body, "error decoding patch: ")?)?;
+            let before = "error decoding patch: ";
+            let patch = fields_of(parsed(body, before)?, before)?;
             merge::merge(&mut object, &Value::Object(patch));
         }
     }
@@ -78,26 +79,18 @@ fn parsed(body: &[u8], before: &str) -> Result<Value, Refusal> {
     })
 }
 
-fn fields_of(patch: Value) -> Result<serde_json::Map<String, Value>, Refusal> {
+fn fields_of(patch: Value, before: &str) -> Result<serde_json::Map<String, Value>, Refusal> {
     match patch {
         Value::Object(fields) => Ok(fields),
-        other => Err(wrong_shape(&other, "map[string]interface {}")),
+        Value::Null => Err(Refusal::bad_request("Invalid JSON Patch")),
+        other => Err(wrong_shape(&other, before, "map[string]interface {}")),
     }
 }
 
 /// A body that is JSON, but not of the kind that a patch is.
-fn wrong_shape(patch: &Value, wanted: &str) -> Refusal {
-    let given = match patch {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    Refusal::bad_request(&format!(
-        "error decoding patch: json: cannot unmarshal {given} into Go value of type {wanted}"
-    ))
+fn wrong_shape(patch: &Value, before: &str, wanted: &str) -> Refusal {
+    let given = super::kinds::name_of(patch);
+    Refusal::bad_request(&format!("{before}json: cannot unmarshal {given} into Go value of type {wanted}"))
 }
 
 fn check_name(object: &Value, name: &str) -> Result<(), Refusal> {

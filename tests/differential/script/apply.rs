@@ -43,11 +43,6 @@ pub fn steps(script: &mut Script) {
     script.patch(APPLY, &format!("{one}?fieldManager=alice"), map(json!({})));
     script.patch(
         APPLY,
-        &format!("{one}?fieldManager=yaml&force=true"),
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: one\ndata:\n  yaml: \"yes\"\n",
-    );
-    script.patch(
-        APPLY,
         &format!("{maps}/made?fieldManager=alice"),
         with(map(json!({"new": "yes"})), "/metadata/name", json!("made")),
     );
@@ -59,7 +54,6 @@ pub fn steps(script: &mut Script) {
 
 fn workloads(script: &mut Script) {
     let claims = core("persistentvolumeclaims", "apply");
-    script.patch(APPLY, &format!("{claims}/data?fieldManager=alice"), claim("data", "fast", "1Gi"));
     script.patch(APPLY, &format!("{claims}/data?fieldManager=alice"), claim("data", "fast", "1Gi"));
     let web = "/apis/apps/v1/namespaces/apply/deployments/web?fieldManager=alice";
     script.patch(APPLY, web, deployment("web"));

@@ -75,7 +75,6 @@ fn snapshots(script: &mut Script) {
     ] {
         let name = format!("{resource}.{group}");
         script.post(DEFINITIONS, format!("<crd:{name}>"));
-        script.get(&format!("{DEFINITIONS}/{name}")).until("/body/status/conditions/1/status", "True");
     }
     let group = "/apis/snapshot.storage.k8s.io/v1";
     let version = "snapshot.storage.k8s.io/v1";

@@ -6,6 +6,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 pub fn steps(script: &mut Script) {
     for path in [
+        "/",
         "/version",
         "/api",
         "/api/v1",

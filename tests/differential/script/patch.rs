@@ -28,7 +28,6 @@ fn merge(script: &mut Script, one: &str, maps: &str) {
     script.patch(MERGE, one, json!({"metadata": {"uid": "<uid>", "labels": {"c": "d"}}}));
     script.patch(MERGE, one, json!({"metadata": {"name": "two"}}));
     script.patch(MERGE, one, json!({"metadata": {"namespace": "default"}}));
-    script.patch(MERGE, one, json!({"kind": "Secret"}));
     script.patch(MERGE, one, json!({"metadata": {"labels": {"bad value": "x"}}}));
     script.patch(MERGE, one, json!({"metadata": {"labels": {"a": 1}}}));
     script.patch(MERGE, one, json!({"metadata": {"creationTimestamp": null, "selfLink": "x"}}));

@@ -50,7 +50,6 @@ pub fn steps(script: &mut Script) {
     script.get("/apis/nonsense.io/v1/things");
     script.get("/apis/apps/v7/deployments");
     script.get("/nonsense");
-    script.get("/");
     script.get(&format!("{maps}/a/nonsense"));
     script.get(&format!("{maps}/a/status"));
     script.put(&maps, config_map("a", json!({}), json!({})));

@@ -13,7 +13,6 @@ pub fn steps(script: &mut Script) {
         .post(&claims, with(claim("data", "fast", "1Gi"), "/status", json!({"phase": "Bound"})))
         .keep("version", "/metadata/resourceVersion");
     script.get(&format!("{data}/status"));
-    script.patch(MERGE, &data, json!({"status": {"phase": "Bound"}}));
     script.patch(
         MERGE,
         &format!("{data}/status"),

@@ -80,7 +80,6 @@ pub fn steps(script: &mut Script) {
     script.get(&format!("{maps}?includeObject=Object")).accept(TABLE);
     script.get(&maps).accept("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json");
     script.get(&maps).accept("application/json;as=Nonsense;v=v1;g=meta.k8s.io");
-    script.get(&maps).accept("application/vnd.kubernetes.protobuf;nonsense");
     script.get(&format!("{maps}?limit=1")).accept(TABLE);
     script.watch(&format!("{maps}?watch=true&timeoutSeconds=1"), "nothing").accept(TABLE);
     script.delete("/api/v1/nodes/table-node");

@@ -61,9 +61,7 @@ fn begins(script: &mut Script, maps: &str) {
     script.watch(&format!("{maps}?watch=true&timeoutSeconds=1"), "nothing");
     script.watch(&format!("{maps}?watch=true&timeoutSeconds=x"), "nothing");
     script.watch(&format!("{maps}?watch=nonsense&labelSelector=none&timeoutSeconds=1"), "nothing");
-    script.watch(&format!("{maps}/three?watch=true"), "nothing");
-    script.watch("/api/v1/watch/namespaces/watch/configmaps?resourceVersion=<second>", "last");
-    script.watch("/api/v1/watch/namespaces/watch/configmaps/three", "three");
+    script.get(&format!("{maps}/three?watch=true"));
     script.watch(&format!("{maps}?watch=true&labelSelector=a in ("), "nothing");
     script.watch(&format!("{maps}?watch=true&fieldSelector=data.a=b"), "nothing");
     script.watch(&format!("{maps}?watch=true&resourceVersion=<second>&limit=1"), "last");

@@ -243,9 +243,14 @@ pub fn read<T>(answer: Result<T, kube::Error>, name: &str) -> Result<Option<T>, 
 }
 
 fn is_absence(status: &Status, name: &str) -> bool {
+    says_what_is_missing(status) && status.details.as_ref().is_some_and(|details| details.name == name)
+}
+
+/// A "not found" of the cluster's own names the object. One that does not is about the path, or from a proxy.
+pub fn says_what_is_missing(status: &Status) -> bool {
     status.code == 404
         && status.reason == "NotFound"
-        && status.details.as_ref().is_some_and(|details| details.name == name)
+        && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
 /// The resource a path is about: `persistentvolumeclaims` of `/api/v1/namespaces/x/persistentvolumeclaims/y`.

@@ -7,7 +7,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Host, outcome};
+use super::{Host, outcome, unread};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -57,7 +57,7 @@ impl Host {
         let doing = format!("get claim {}/{}", claim.namespace, claim.name);
         let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
         let answer = claims.get(&claim.name).await;
-        let found = cluster::read(answer, &claim.name).map_err(|error| outcome(&doing, &error))?;
+        let found = cluster::read(answer, &claim.name).map_err(|error| unread(&doing, &error))?;
         let found = found.as_ref().map(HostClaim::new);
         Ok(found.filter(|claim| uid_in_name(volume_name).is_none_or(|uid| uid == claim.uid)))
     }

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 
 use crate::{
-    cluster::with_causes,
+    cluster::{self, with_causes},
     error::{Error, Result},
     volume::HostId,
 };
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Host {
 
 impl Host {
     pub async fn connect(client: Client, namespace: String) -> Result<Self> {
-        let id = HostId(identity(&client).await.map_err(|error| outcome("get namespace kube-system", &error))?);
+        let id = HostId(identity(&client).await.map_err(|error| unread("get namespace kube-system", &error))?);
         Ok(Self { id, client, namespace })
     }
 }
@@ -51,14 +51,22 @@ pub async fn identity(client: &Client) -> Result<String, kube::Error> {
     namespace.uid().filter(|uid| !uid.is_empty()).ok_or_else(|| unclear("its kube-system namespace has no UID"))
 }
 
-/// What the host's answer means for us.
+/// A read without a result. That something is not there is told by `cluster::read` alone: a "not found" that proves nothing
+/// must never be taken for an answer.
+fn unread(doing: &str, error: &kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) => Error::HostUnreachable(format!("{doing}: {}", status.message)),
+        other => Error::HostUnreachable(format!("{doing}: {}", with_causes(other))),
+    }
+}
+
+/// What the host's answer to a write means for us.
 fn outcome(doing: &str, error: &kube::Error) -> Error {
     match error {
-        kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound" => {
+        kube::Error::Api(status) if cluster::says_what_is_missing(status) => {
             Error::NotFound(format!("{doing}: {}", status.message))
         }
         kube::Error::Api(status) if status.code == 409 => Error::InProgress(format!("{doing}: {}", status.message)),
-        kube::Error::Api(status) => Error::HostUnreachable(format!("{doing}: {}", status.message)),
-        other => Error::HostUnreachable(format!("{doing}: {}", with_causes(other))),
+        other => unread(doing, other),
     }
 }

@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Host, outcome};
+use super::{Host, outcome, unread};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -70,7 +70,7 @@ impl Host {
     async fn read_pins(&self) -> Result<Option<ConfigMap>> {
         let answer = self.config_maps().get(CONFIG_MAP).await;
         cluster::read(answer, CONFIG_MAP)
-            .map_err(|error| outcome(&format!("get config map {}/{CONFIG_MAP}", self.namespace), &error))
+            .map_err(|error| unread(&format!("get config map {}/{CONFIG_MAP}", self.namespace), &error))
     }
 
     /// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.

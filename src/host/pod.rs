@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{Host, outcome};
+use super::{Host, unread};
 use crate::{error::Result, volume::Claim};
 
 /// A pod that mounts a claim, and all the claims it mounts.
@@ -18,7 +18,7 @@ impl Host {
     pub async fn pod_of(&self, claim: &Claim) -> Result<Option<HostPod>> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &claim.namespace);
         let doing = format!("list pods in {}", claim.namespace);
-        let pods = pods.list(&ListParams::default()).await.map_err(|error| outcome(&doing, &error))?;
+        let pods = pods.list(&ListParams::default()).await.map_err(|error| unread(&doing, &error))?;
         Ok(choose(pods.items, &claim.name))
     }
 }

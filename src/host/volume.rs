@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
 use kube::{Api, api::ListParams};
 
-use super::{Host, outcome};
+use super::{Host, unread};
 use crate::{cluster, error::Result};
 
 /// The attribute under which a host volume keeps the UID of its leaf claim.
@@ -27,7 +27,7 @@ impl Host {
 
     pub async fn has_volume(&self, name: &str) -> Result<bool> {
         let answer = self.volumes().get_metadata(name).await;
-        let named = cluster::read(answer, name).map_err(|error| outcome(&format!("get volume {name}"), &error))?;
+        let named = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
         Ok(named.is_some())
     }
 
@@ -44,7 +44,7 @@ impl Host {
     /// Reads all volumes: only for rare cases.
     async fn volume_with(&self, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
         let all = self.volumes().list(&ListParams::default()).await;
-        let all = all.map_err(|error| outcome("list volumes", &error))?;
+        let all = all.map_err(|error| unread("list volumes", &error))?;
         let mut sources = all.items.into_iter().filter_map(|volume| volume.spec?.csi);
         Ok(sources.find(|source| source.volume_handle == handle))
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use kube::{Client, api::Patch, core::Status};
 
 use crate::{
-    cluster::with_causes,
+    cluster::{self, with_causes},
     error::{Error, Result},
     volume::HostId,
 };
@@ -57,7 +57,7 @@ impl Cluster {
             403 if said.contains("exceeded quota") => Error::NoPlace(text),
             403 if said.contains("being terminated") => Error::InProgress(text),
             403 => Error::Denied(text),
-            404 if status.reason == "NotFound" => Error::NotFound(text),
+            404 if cluster::says_what_is_missing(status) => Error::NotFound(text),
             409 if status.reason == "AlreadyExists" => Error::Exists(text),
             409 => Error::InProgress(text),
             code => unreachable(format!("{doing}: HTTP {code}: {said}")),

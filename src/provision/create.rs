@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     Provisioner, Volume,
     job::Job,
-    withdraw::{holds, in_use, may_hold, misplaced},
+    withdraw::{allows, holds, in_use, may_hold, misplaced},
 };
 use crate::{
     error::{Error, Result},
@@ -21,6 +21,7 @@ use crate::{
     member::{
         Member,
         placement::{Choice, Wish, choose},
+        registry,
     },
     volume::{
         Claim, VolumeHash, VolumeSpec,
@@ -83,14 +84,29 @@ impl Provisioner {
                 if let (Some(claim), Some(owner)) = (&spec.claim, owner) {
                     self.host.record_member(claim, owner, &spec.name, &name).await?;
                 } else {
-                    let known = self.host.known_members().await?.unwrap_or_default();
-                    let possible = members.values().filter(|member| may_hold(member, spec, hash));
-                    all_listed(possible.filter(|member| known.contains(&member.name)))?;
+                    self.none_holds(spec, hash).await?;
                 }
                 name
             }
         };
         self.members.get(&name).await
+    }
+
+    /// Without a host claim there is no place to write a choice down, so it may only be made by who has seen every member
+    /// that may have been chosen before.
+    async fn none_holds(&self, spec: &VolumeSpec, hash: VolumeHash) -> Result<()> {
+        let known = self.host.known_members().await?.unwrap_or_default();
+        let members = self.members.all()?;
+        if let Some(departed) = known.iter().find(|name| !members.contains_key(*name) && allows(spec, name)) {
+            return Err(registry::departed(departed));
+        }
+        let possible = members.values().filter(|member| may_hold(member, spec, hash));
+        all_listed(possible.filter(|member| known.contains(&member.name)))?;
+        // Listed while the record was read: the choice was made without it.
+        match members.values().find(|member| holds(member, hash)) {
+            Some(member) => Err(Error::InProgress(format!("member {}: a leaf of it is seen there now", member.name))),
+            None => Ok(()),
+        }
     }
 
     /// The member on record. A name that no member ever had came with a copied claim: nothing can be there.
@@ -208,7 +224,6 @@ impl Provisioner {
     }
 }
 
-/// Without a host claim there is no place to write a choice down, so it may only be made by who has seen every member.
 fn all_listed<'a>(mut members: impl Iterator<Item = &'a std::sync::Arc<Member>>) -> Result<()> {
     let unseen = members.find(|member| !member.last_known().is_some_and(|leaf| leaf.rows.synced()));
     unseen.map_or(Ok(()), |member| {

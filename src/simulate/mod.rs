@@ -89,11 +89,14 @@ impl std::fmt::Debug for Inner {
 const FIRST_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 impl Cluster {
-    /// With its first namespaces and nothing else.
+    /// With its first namespaces and their accounts, and nothing else.
     pub fn new(name: &str, seed: u64) -> Self {
         let cluster = Self::empty(name, seed);
         for namespace in FIRST_NAMESPACES {
             let made = cluster.create("namespaces", json!({"metadata": {"name": namespace}}));
+            debug_assert!(made.is_ok(), "{made:?}");
+            let account = json!({"metadata": {"namespace": namespace, "name": "default"}});
+            let made = cluster.create("serviceaccounts", account);
             debug_assert!(made.is_ok(), "{made:?}");
         }
         cluster
@@ -182,7 +185,7 @@ impl Cluster {
         let kind = store.table(resource).map(|table| Arc::clone(&table.kind)).ok_or_else(Refusal::no_such_path)?;
         object["kind"] = json!(kind.kind);
         object["apiVersion"] = json!(kind.api_version());
-        self.make(&mut store, &kind, object, None, false)
+        self.make(&mut store, &kind, object, write::Maker::Inside, false)
     }
 
     /// Reads, edits and puts down in one step; nothing is written where nothing has changed.

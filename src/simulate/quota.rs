@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
+    Cluster,
     quantity::{parse, print},
     refusal::Refusal,
     store::{Store, Table, text},
@@ -90,9 +91,18 @@ pub fn admit(store: &Store, resource: &str, object: &Value, live: Option<&Value>
     Ok(())
 }
 
-/// Writes down what is used now.
+/// Writes down what is used now, where it was counted before: a controller counts first.
 pub fn count(store: &mut Store, namespace: &str) {
-    let there: Vec<_> = quotas(store, namespace).cloned().collect();
+    tally(store, namespace, |quota| quota["status"].get("hard").is_some());
+}
+
+/// Counts what has not been counted yet, or under other limits.
+pub fn begin(cluster: &Cluster, namespace: &str) {
+    tally(&mut cluster.store(), namespace, |quota| quota["status"]["hard"] != quota["spec"]["hard"]);
+}
+
+fn tally(store: &mut Store, namespace: &str, wanted: impl Fn(&Value) -> bool) {
+    let there: Vec<_> = quotas(store, namespace).filter(|quota| wanted(quota)).cloned().collect();
     for quota in there {
         let hard = &quota["spec"]["hard"];
         let used: BTreeMap<String, String> =

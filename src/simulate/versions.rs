@@ -40,6 +40,8 @@ pub(super) fn to_kept(call: &Call, object: &mut Value) {
 pub(super) fn to_given(call: &Call, object: &mut Value) {
     if is_renamed(call) {
         rename(object, |(old, new)| (old, new));
+        let said = |field: &str, value: &Value| !field.starts_with("reporting") || value != "";
+        object.as_object_mut().into_iter().for_each(|fields| fields.retain(|field, value| said(field, value)));
     }
     if is_renamed(call) || call.kind.custom {
         object["apiVersion"] = json!(call.api_version());

@@ -96,7 +96,11 @@ impl Watching {
                 Action::Silence(after) if self.told >= after => return self.stay_silent().await,
                 _ => {}
             }
-            if let Some(event) = self.pending.pop_front() {
+            if let Some(mut event) = self.pending.pop_front() {
+                // Columns are told once.
+                if self.told > 0 && event.pointer("/object/kind") == Some(&json!("Table")) {
+                    event["object"]["columnDefinitions"] = Value::Null;
+                }
                 self.told += 1;
                 return Some(event);
             }

@@ -24,6 +24,17 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
+/// Who makes an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Maker<'a> {
+    /// What lives inside the cluster.
+    Inside,
+    /// Its fields are noted as its own.
+    Client(&'a patch::Writer),
+    /// Its fields have been noted already.
+    Applier,
+}
+
 impl Written {
     fn with(self, warnings: Vec<String>) -> Self {
         Self { warnings, ..self }
@@ -95,7 +106,7 @@ impl Cluster {
         let warnings = read_strictly(call, &mut object)?;
         versions::to_kept(call, &mut object);
         let kind = Self::kept_kind(call, store)?;
-        let object = self.make(store, &kind, object, Some(&self.writer(call)), call.dry())?;
+        let object = self.make(store, &kind, object, Maker::Client(&self.writer(call)), call.dry())?;
         Ok(Written { object, new: true, warnings })
     }
 
@@ -103,13 +114,13 @@ impl Cluster {
         store.table(&call.resource).map(|table| Arc::clone(&table.kind)).ok_or_else(Refusal::no_such_path)
     }
 
-    /// Everything that happens to a new object, whoever makes it. A writer's fields are noted as its own.
+    /// Everything that happens to a new object, whoever makes it.
     pub(super) fn make(
         &self,
         store: &mut Store,
         kind: &Kind,
         mut object: Value,
-        writer: Option<&patch::Writer>,
+        maker: Maker<'_>,
         dry: bool,
     ) -> Result<Arc<Value>, Refusal> {
         let resource = kind.resource();
@@ -130,12 +141,13 @@ impl Cluster {
             OF_THE_SERVER.iter().for_each(|field| drop(metadata.remove(*field)));
         }
         let (now, random) = (self.stamp(), &mut || self.0.chance.draw());
-        kinds::prepare_create(&mut object, &mut kinds::Making { kind, view: &view, random, now: &now })?;
+        let inside = matches!(maker, Maker::Inside);
+        kinds::prepare_create(&mut object, &mut kinds::Making { kind, view: &view, random, now: &now, inside })?;
         quota::admit(store, &resource, &object, None)?;
         if let Some(there) = store.get(&resource, &namespace, &name) {
             return Err(Refusal::already_exists(&resource, &name, is_terminating(&there)));
         }
-        if let Some(writer) = writer {
+        if let Maker::Client(writer) = maker {
             patch::note(&resource, kind.custom, &Value::Null, &mut object, writer);
         }
         object["metadata"]["uid"] = json!(self.0.chance.uuid());
@@ -245,7 +257,7 @@ impl Cluster {
             let warnings = read_patched(call, &mut object)?;
             versions::to_kept(call, &mut object);
             let kind = Self::kept_kind(call, store)?;
-            let object = self.make(store, &kind, object, None, call.dry())?;
+            let object = self.make(store, &kind, object, Maker::Applier, call.dry())?;
             return Ok(Written { object, new: true, warnings });
         };
         let mut given = Value::clone(&live);
@@ -276,7 +288,7 @@ impl Cluster {
         };
         let (now, random) = (self.stamp(), &mut || self.0.chance.draw());
         let kind = Self::kept_kind(call, store)?;
-        let making = kinds::Making { kind: &kind, view: &view, random, now: &now };
+        let making = kinds::Making { kind: &kind, view: &view, random, now: &now, inside: false };
         kinds::prepare_update(live, &mut object, &call.subresource, &making)?;
         no_new_finalizers(call, live, &object)?;
         quota::admit(store, &call.resource, &object, Some(live))?;

@@ -19,6 +19,7 @@ use tonic::{Code, Request, Status};
 use crate::{
     bench::{Bench, PATIENCE, SHOP, lock},
     fixture,
+    history::made_for,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -281,7 +282,7 @@ impl Caller {
                 let bound = text(&leaf, "/status/phase") == "Bound";
                 let terminating = leaf.pointer("/metadata/deletionTimestamp").is_some();
                 let uid = text(&leaf, "/metadata/uid");
-                let name = text(&leaf, "/metadata/annotations/kosmos.csi.io~1name");
+                let name = made_for(&leaf);
                 let told = volume.volume_context.get("leafClaimUID").map(String::as_str);
                 if !bound || terminating || name != self.volume || told != Some(uid) {
                     self.wrong(format!("I4: given out while the leaf claim is {leaf}"));

@@ -6,10 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use kosmos_csi::simulate::{Change, Changes, Cluster, What, text};
 use serde_json::Value;
 
-const MANAGED_BY: &str = "/metadata/labels/app.kubernetes.io~1managed-by";
-const HOST: &str = "/metadata/labels/kosmos.csi.io~1host";
-const VOLUME: &str = "/metadata/labels/kosmos.csi.io~1volume";
-const NAME: &str = "/metadata/annotations/kosmos.csi.io~1name";
+/// A label's value; empty where there is none.
+pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    object["metadata"]["labels"][key].as_str().unwrap_or_default()
+}
+
+/// The name of the volume that a leaf claim was made for.
+pub fn made_for(leaf: &Value) -> &str {
+    leaf["metadata"]["annotations"]["kosmos.csi.io/name"].as_str().unwrap_or_default()
+}
 
 /// A leaf claim that is there.
 #[derive(Clone, Debug)]
@@ -49,8 +54,9 @@ impl History {
 
     /// The volume an object belongs to, where it carries our labels.
     pub fn volume_of<'a>(&self, object: &'a Value) -> Option<&'a str> {
-        let ours = text(object, MANAGED_BY) == "kosmos.csi.io" && text(object, HOST) == self.host_id;
-        ours.then(|| text(object, VOLUME)).filter(|hash| !hash.is_empty())
+        let host = label(object, "kosmos.csi.io/host");
+        let ours = label(object, "app.kubernetes.io/managed-by") == "kosmos.csi.io" && host == self.host_id;
+        ours.then(|| label(object, "kosmos.csi.io/volume")).filter(|hash| !hash.is_empty())
     }
 
     /// Takes note of a planted object.
@@ -96,7 +102,7 @@ impl History {
             return None;
         }
         let living = self.living.entry(hash.clone()).or_default();
-        let name = text(&change.object, NAME);
+        let name = made_for(&change.object);
         match change.what {
             What::Added => {
                 self.uids.insert(uid.clone());

@@ -1,20 +1,24 @@
 //! What kube-controller-manager does in any cluster, a file for each part. Each follows the objects it is about, and looks
 //! at what a change touches as it is now.
 
+mod accounts;
 mod binder;
 mod namespaces;
 mod owners;
 mod protection;
+mod quotas;
 
 use super::Cluster;
 
 /// Works until it is dropped.
 pub async fn run(cluster: Cluster) {
     tokio::join!(
+        accounts::run(cluster.clone()),
         binder::run(cluster.clone()),
         namespaces::run(cluster.clone()),
         owners::run(cluster.clone()),
-        protection::run(cluster),
+        protection::run(cluster.clone()),
+        quotas::run(cluster),
     );
 }
 

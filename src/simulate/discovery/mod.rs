@@ -115,6 +115,7 @@ fn paths(kinds: &[Arc<Kind>]) -> Vec<String> {
         paths.push(format!("/apis/{group}"));
         paths.extend(versions(kinds, &group).iter().map(|version| format!("/apis/{group}/{version}")));
     }
+    paths.sort();
     let others = ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
     paths.into_iter().chain(others.map(str::to_owned)).collect()
 }

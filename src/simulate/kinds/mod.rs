@@ -39,6 +39,8 @@ pub struct Making<'a> {
     pub random: &'a mut dyn FnMut() -> u64,
     /// The time as objects carry it.
     pub now: &'a str,
+    /// Whether it is not a client that asks: then nothing is decided for it.
+    pub inside: bool,
 }
 
 impl std::fmt::Debug for Making<'_> {
@@ -76,6 +78,7 @@ pub fn prepare_create(object: &mut Value, making: &mut Making<'_>) -> Result<(),
         "pods" => pods::pod(object, making)?,
         "persistentvolumeclaims" => storage::claim(object, making),
         "persistentvolumes" => storage::volume(object, making),
+        "nodes" if !making.inside => plain::node(object),
         "storageclasses.storage.k8s.io" => storage::class(object),
         _ => defaults(&resource, object, true),
     }
@@ -92,7 +95,6 @@ fn defaults(resource: &str, object: &mut Value, new: bool) {
         "namespaces" if new => plain::namespace(object),
         "secrets" => plain::secret(object),
         "services" => plain::service(object),
-        "nodes" if new => plain::node(object),
         "nodes" => plain::node_status(object),
         "events" => plain::event(object),
         "resourcequotas" if new => object["status"] = json!({}),

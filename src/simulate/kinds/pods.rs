@@ -103,13 +103,13 @@ pub fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
     let account = accounts
         .iter()
         .find(|account| text(account, "/metadata/namespace") == namespace && text(account, "/metadata/name") == wanted);
-    let Some(account) = account else {
+    if account.is_none() && !making.inside {
         let problem =
             format!("error looking up service account {namespace}/{wanted}: serviceaccount \"{wanted}\" not found");
         return Err(Refusal::forbidden("pods", text(object, "/metadata/name"), &problem));
-    };
-    let mounted =
-        object["spec"].get("automountServiceAccountToken").unwrap_or(&account["automountServiceAccountToken"]);
+    }
+    let automatic = account.map(|account| account["automountServiceAccountToken"].clone()).unwrap_or_default();
+    let mounted = object["spec"].get("automountServiceAccountToken").unwrap_or(&automatic);
     if mounted != false {
         mount_token(&mut object["spec"], &suffix(making.random));
     }

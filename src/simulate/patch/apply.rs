@@ -165,6 +165,7 @@ fn conflict(mut conflicts: Vec<(String, Vec<Path>)>) -> Refusal {
 /// What the manager owned, no longer wants, and nobody else owns; what holds other fields before them.
 fn dropped(managers: &Managers, owner: &Owner, before: &Set, now: &Set) -> Vec<Path> {
     let mut kept = fields::with_ancestors(now);
+    kept.insert(vec![field("metadata")]); // every object has it, whoever owns what is in it
     for (_, owned) in managers.iter().filter(|(other, _)| *other != owner) {
         kept.extend(fields::with_ancestors(&owned.fields));
     }

@@ -78,12 +78,20 @@ pub(super) const SHOWN: &[Shown] = &[
                 address(view, "InternalIP"),
                 address(view, "ExternalIP"),
                 view.or("/status/nodeInfo/osImage", UNKNOWN),
-                view.or("/status/nodeInfo/kernelVersion", UNKNOWN),
+                json!(kernel(view)),
                 view.or("/status/nodeInfo/containerRuntimeVersion", UNKNOWN),
             ]
         },
     },
 ];
+
+fn kernel(view: &View<'_>) -> String {
+    match (view.word("/status/nodeInfo/kernelVersion"), view.word("/status/nodeInfo/architecture")) {
+        ("", _) => "<unknown>".to_owned(),
+        (kernel, "") => kernel.to_owned(),
+        (kernel, architecture) => format!("{kernel} ({architecture})"),
+    }
+}
 
 fn ready(view: &View<'_>) -> Value {
     json!(format!("{}/{}", view.number("/status/readyReplicas"), view.number("/spec/replicas")))

@@ -1,0 +1,33 @@
+//! Every namespace has a default account, without which it takes no pods.
+
+use serde_json::json;
+
+use crate::simulate::{
+    Cluster, What,
+    object::{is_terminating, name, namespace},
+};
+
+const ACCOUNTS: &str = "serviceaccounts";
+const NAMESPACES: &str = "namespaces";
+const DEFAULT: &str = "default";
+
+pub(super) async fn run(cluster: Cluster) {
+    let mut changes = cluster.follow(&[NAMESPACES, ACCOUNTS]);
+    loop {
+        let change = changes.next().await;
+        let gone = change.what == What::Deleted;
+        match change.resource.as_str() {
+            NAMESPACES if !gone => make(&cluster, name(&change.object)),
+            ACCOUNTS if gone && name(&change.object) == DEFAULT => make(&cluster, namespace(&change.object)),
+            _ => {}
+        }
+    }
+}
+
+fn make(cluster: &Cluster, namespace: &str) {
+    let ends = cluster.get(NAMESPACES, "", namespace).is_none_or(|namespace| is_terminating(&namespace));
+    if !ends && cluster.get(ACCOUNTS, namespace, DEFAULT).is_none() {
+        // A namespace that ends meanwhile takes no account.
+        drop(cluster.create(ACCOUNTS, json!({"metadata": {"namespace": namespace, "name": DEFAULT}})));
+    }
+}

@@ -1,0 +1,159 @@
+//! What goes wrong, drawn from a seed: rules that hold for a while, for one cluster or all, and strike some of the requests
+//! they are about.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use kosmos_csi::simulate::faults::{Action, Asked, Verb};
+
+/// How long the weather lasts.
+pub const STORM: Duration = Duration::from_mins(2);
+
+#[derive(Clone, Debug)]
+pub struct Weather {
+    seed: u64,
+    pub rules: Vec<Rule>,
+}
+
+/// One kind of trouble.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// None: every cluster. 0 is the host.
+    cluster: Option<usize>,
+    about: About,
+    from: Duration,
+    until: Duration,
+    per_mille: u64,
+    trouble: Trouble,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Everything,
+    Reads,
+    Writes,
+    Watches,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Delay(Duration),
+    Refuse,
+    Answer(u16, &'static str),
+    Hang,
+    Lose,
+    Mute,
+    LateAnswer(u16, &'static str),
+    Cut(u64),
+    Silence(u64),
+    Duplicate,
+}
+
+const ANSWERS: [(u16, &str); 7] = [
+    (500, "InternalError"),
+    (503, "ServiceUnavailable"),
+    (504, "Timeout"),
+    (429, "TooManyRequests"),
+    (401, "Unauthorized"),
+    (403, "Forbidden"),
+    (404, "NotFound"),
+];
+
+impl Weather {
+    pub fn draw(seed: u64, clusters: usize) -> Self {
+        let mut chance = Rng::with_seed(seed);
+        let mut rules: Vec<Rule> = (0..chance.usize(2..10)).map(|_| Rule::draw(&mut chance, clusters)).collect();
+        if chance.u8(..10) < 4 {
+            rules.push(Rule::black_hole(&mut chance, clusters));
+        }
+        Self { seed, rules }
+    }
+
+    /// What becomes of one request, by its number.
+    pub fn decide(&self, time: Duration, number: u64, at: usize, asked: &Asked) -> Action {
+        let strikes = |(index, rule): &(usize, &Rule)| {
+            let drawn = Rng::with_seed(self.seed ^ (number << 8) ^ *index as u64).u64(..1000);
+            rule.holds(time, at, asked.verb) && drawn < rule.per_mille
+        };
+        let rule = self.rules.iter().enumerate().find(strikes).map(|(_, rule)| rule);
+        rule.map_or(Action::Pass, |rule| rule.trouble.action())
+    }
+}
+
+impl Rule {
+    fn draw(chance: &mut Rng, clusters: usize) -> Self {
+        let about = *chance.choice(&[About::Everything, About::Reads, About::Writes, About::Watches]).unwrap();
+        let from = Duration::from_millis(chance.u64(..STORM.as_millis() as u64));
+        let lasts = Duration::from_millis(chance.u64(100..STORM.as_millis() as u64));
+        Self {
+            cluster: chance.bool().then(|| chance.usize(..clusters)),
+            about,
+            from,
+            until: (from + lasts).min(STORM),
+            per_mille: *chance.choice(&[10, 30, 100, 300, 1000]).unwrap(),
+            trouble: if about == About::Watches {
+                Trouble::of_watch(chance)
+            } else {
+                Trouble::of_request(chance, about)
+            },
+        }
+    }
+
+    /// A member that takes every packet and answers none.
+    fn black_hole(chance: &mut Rng, clusters: usize) -> Self {
+        let from = Duration::from_secs(chance.u64(..STORM.as_secs()));
+        let cluster = Some(chance.usize(1..clusters));
+        Self { cluster, about: About::Everything, from, until: STORM, per_mille: 1000, trouble: Trouble::Hang }
+    }
+
+    fn holds(&self, time: Duration, at: usize, verb: Verb) -> bool {
+        let about = match self.about {
+            About::Everything => true,
+            About::Reads => matches!(verb, Verb::Get | Verb::List),
+            About::Writes => verb.writes(),
+            About::Watches => verb == Verb::Watch,
+        };
+        about && (self.from..self.until).contains(&time) && self.cluster.is_none_or(|cluster| cluster == at)
+    }
+}
+
+impl Trouble {
+    fn of_watch(chance: &mut Rng) -> Self {
+        match chance.u8(..5) {
+            0 => Self::Silence(chance.u64(..4)),
+            1 => Self::Duplicate,
+            2 => Self::of_request(chance, About::Reads),
+            _ => Self::Cut(chance.u64(..4)),
+        }
+    }
+
+    fn of_request(chance: &mut Rng, about: About) -> Self {
+        let (code, reason) = *chance.choice(&ANSWERS).unwrap();
+        match chance.u8(..if about == About::Reads { 4 } else { 7 }) {
+            0 => Self::Delay(Duration::from_millis(chance.u64(1..6000))),
+            1 => Self::Refuse,
+            2 => Self::Answer(code, reason),
+            3 => Self::Hang,
+            4 => Self::Lose,
+            5 => Self::Mute,
+            _ if chance.bool() => Self::LateAnswer(504, "Timeout"),
+            _ if about == About::Writes && chance.bool() => Self::Answer(409, "Conflict"),
+            _ => Self::LateAnswer(500, "InternalError"),
+        }
+    }
+
+    fn action(self) -> Action {
+        match self {
+            Self::Delay(time) => Action::Delay(time),
+            Self::Refuse => Action::Refuse,
+            Self::Answer(code, reason) => Action::Answer { code, reason },
+            Self::Hang => Action::Hang,
+            Self::Lose => Action::ApplyThenLose,
+            Self::Mute => Action::ApplyThenHang,
+            Self::LateAnswer(code, reason) => Action::ApplyThenAnswer { code, reason },
+            Self::Cut(after) => Action::Cut(after),
+            Self::Silence(after) => Action::Silence(after),
+            Self::Duplicate => Action::Duplicate,
+        }
+    }
+}

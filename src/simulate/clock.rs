@@ -1,6 +1,6 @@
 //! The time that objects are stamped with. It follows tokio's clock, so that a test that pauses the one pauses the other.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -12,7 +12,9 @@ pub struct Clock {
 
 impl Clock {
     pub fn start() -> Self {
-        Self { began: Instant::now(), at: SystemTime::now() }
+        // Whole seconds: when stamps change must not depend on when a test was started.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began: Instant::now(), at: UNIX_EPOCH + Duration::from_secs(since.as_secs()) }
     }
 
     pub fn now(self) -> SystemTime {

@@ -10,6 +10,7 @@ use super::{Cluster, controllers, storage::Storage};
 pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 pub(super) const VOLUMES: &str = "persistentvolumes";
 pub(super) const CLASSES: &str = "storageclasses.storage.k8s.io";
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 pub(super) const PODS: &str = "pods";
 
 /// Lets the controllers work for so many seconds.
@@ -62,6 +63,49 @@ pub(super) fn pod(name: &str, claims: &[&str]) -> Value {
         "spec": {"containers": [{"name": "main", "image": "x"}], "volumes": volumes},
         "status": {"phase": "Pending"},
     })
+}
+
+/// Adds the kinds of snapshots, with a class for each policy.
+pub(super) fn add_snapshots(cluster: &Cluster) {
+    for (plural, kind, scope) in [
+        ("volumesnapshots", "VolumeSnapshot", "Namespaced"),
+        ("volumesnapshotcontents", "VolumeSnapshotContent", "Cluster"),
+        ("volumesnapshotclasses", "VolumeSnapshotClass", "Cluster"),
+    ] {
+        let definition = json!({
+            "metadata": {"name": format!("{plural}.snapshot.storage.k8s.io")},
+            "spec": {
+                "group": "snapshot.storage.k8s.io",
+                "names": {"plural": plural, "kind": kind},
+                "scope": scope,
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+            },
+        });
+        cluster.create(DEFINITIONS, definition).unwrap();
+    }
+    for policy in ["Delete", "Retain"] {
+        let name = policy.to_lowercase();
+        let class = json!({"metadata": {"name": name}, "driver": "storage.simulated", "deletionPolicy": policy});
+        cluster.create("volumesnapshotclasses.snapshot.storage.k8s.io", class).unwrap();
+    }
+}
+
+pub(super) fn snapshot(name: &str, source: &str, class: &str) -> Value {
+    json!({
+        "metadata": {"namespace": "default", "name": name},
+        "spec": {"volumeSnapshotClassName": class, "source": {"persistentVolumeClaimName": source}},
+    })
+}
+
+/// A claim that is to be filled with something.
+pub(super) fn copy_of(name: &str, kind: &str, source: &str) -> Value {
+    let mut claim = claim(name, "now");
+    claim["spec"]["dataSource"] = json!({"kind": kind, "name": source});
+    if kind == "VolumeSnapshot" {
+        claim["spec"]["dataSource"]["apiGroup"] = json!("snapshot.storage.k8s.io");
+    }
+    claim
 }
 
 impl Cluster {

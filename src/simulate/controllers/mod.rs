@@ -4,6 +4,7 @@
 mod accounts;
 mod binder;
 mod namespaces;
+mod nodes;
 mod owners;
 mod protection;
 mod quotas;
@@ -16,6 +17,7 @@ pub async fn run(cluster: Cluster) {
         accounts::run(cluster.clone()),
         binder::run(cluster.clone()),
         namespaces::run(cluster.clone()),
+        nodes::run(cluster.clone()),
         owners::run(cluster.clone()),
         protection::run(cluster.clone()),
         quotas::run(cluster),

@@ -1,5 +1,5 @@
-//! Namespaces: a new one gets its service account, one that ends is emptied and then let go. What is held by finalizers is
-//! asked after again, less and less often.
+//! Namespaces: one that ends is emptied and then let go. What is held by finalizers is asked after again, less and less
+//! often.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -16,7 +16,6 @@ use crate::simulate::{
 };
 
 const NAMESPACES: &str = "namespaces";
-const ACCOUNTS: &str = "serviceaccounts";
 const FINALIZER: &str = "kubernetes";
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -32,9 +31,7 @@ pub(super) async fn run(cluster: Cluster) {
                 let object = &change.object;
                 if change.what == What::Deleted {
                     emptied.remove(uid(object));
-                } else if !is_terminating(object) {
-                    give_account(&cluster, name(object));
-                } else if emptied.insert(uid(object).to_owned()) {
+                } else if is_terminating(object) && emptied.insert(uid(object).to_owned()) {
                     timers.add(Duration::ZERO, (name(object).to_owned(), FIRST_PAUSE));
                 }
             }
@@ -44,14 +41,6 @@ pub(super) async fn run(cluster: Cluster) {
                 }
             }
         }
-    }
-}
-
-fn give_account(cluster: &Cluster, namespace: &str) {
-    if cluster.get(ACCOUNTS, namespace, "default").is_none() {
-        let account = json!({"metadata": {"namespace": namespace, "name": "default"}});
-        // The namespace may have ended meanwhile.
-        drop(cluster.create(ACCOUNTS, account));
     }
 }
 

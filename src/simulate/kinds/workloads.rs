@@ -80,11 +80,24 @@ pub(super) fn check(object: &Value, causes: &mut Causes) {
     if !fits {
         causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
     }
-    let template = &spec["template"]["spec"];
-    pods::check("spec.template.spec", template, causes);
-    if ["Never", "OnFailure"].contains(&text(template, "/restartPolicy")) {
+    let template = with_own_claims(spec);
+    pods::check("spec.template.spec", &template, causes);
+    if ["Never", "OnFailure"].contains(&text(&template, "/restartPolicy")) {
         causes.unsupported("spec.template.spec.restartPolicy", &template["restartPolicy"], &["Always"]);
     }
+}
+
+/// The specification of the pods, which can mount the claims that are made for each of them.
+fn with_own_claims(spec: &Value) -> Value {
+    let mut template = spec["template"]["spec"].clone();
+    let claims = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
+    let volumes: Vec<Value> = claims.map(|claim| json!({"name": claim["metadata"]["name"]})).collect();
+    if let Some(own) = template.get("volumes").and_then(Value::as_array) {
+        template["volumes"] = json!([own.as_slice(), &volumes].concat());
+    } else {
+        template["volumes"] = json!(volumes);
+    }
+    template
 }
 
 const STATEFUL: [&str; 7] = [

@@ -8,9 +8,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::watch;
-
 use super::settings::Settings;
+use crate::simulate::news::{Listener, News};
 
 #[derive(Debug)]
 pub(super) struct Backing {
@@ -19,7 +18,7 @@ pub(super) struct Backing {
     by_class: BTreeMap<String, u64>,
     volumes: Mutex<BTreeMap<String, Volume>>,
     /// Told whenever there is more or less room.
-    changed: watch::Sender<()>,
+    changed: News,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ impl Backing {
             whole: settings.capacity,
             by_class: limits.collect(),
             volumes: Mutex::default(),
-            changed: watch::Sender::new(()),
+            changed: News::default(),
         }
     }
 
@@ -64,8 +63,12 @@ impl Backing {
         self.lock().contains_key(name)
     }
 
-    pub(super) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+    pub(super) fn changes(&self) -> Listener {
+        self.changed.listen()
+    }
+
+    fn tell(&self) {
+        self.changed.tell(self.changed.latest() + 1);
     }
 
     /// The room that is left in a class; none where there is no limit.
@@ -95,7 +98,7 @@ impl Backing {
             volumes.insert(name.to_owned(), Volume { kind: Kind::Volume, class: class.to_owned(), bytes });
         }
         drop(volumes);
-        self.changed.send_replace(());
+        self.tell();
         Ok(())
     }
 
@@ -134,7 +137,7 @@ impl Backing {
     /// Counts what was made before.
     pub(super) fn adopt(&self, kind: Kind, name: &str, class: &str, bytes: u64) {
         self.lock().entry(name.to_owned()).or_insert_with(|| Volume { kind, class: class.to_owned(), bytes });
-        self.changed.send_replace(());
+        self.tell();
     }
 
     pub(super) fn grow(&self, name: &str, bytes: u64) -> Result<(), Trouble> {
@@ -148,7 +151,7 @@ impl Backing {
         }
         volumes.insert(name.to_owned(), Volume { bytes: bytes.max(volume.bytes), ..volume });
         drop(volumes);
-        self.changed.send_replace(());
+        self.tell();
         Ok(())
     }
 
@@ -163,7 +166,7 @@ impl Backing {
         }
         volumes.remove(name);
         drop(volumes);
-        self.changed.send_replace(());
+        self.tell();
         Ok(())
     }
 

@@ -23,9 +23,7 @@ pub(super) async fn run(member: &Member) {
                 tell(member, &class.name, room);
             }
         }
-        if room.changed().await.is_err() {
-            return std::future::pending().await;
-        }
+        room.changed().await;
     }
 }
 

@@ -68,4 +68,6 @@ pub async fn run(cluster: Cluster, settings: Settings) {
 }
 
 #[cfg(test)]
+mod soak;
+#[cfg(test)]
 mod tests;

@@ -41,7 +41,7 @@ pub(super) async fn run(member: &Member) {
                 CLAIMS => pods.claim_changed(&change.object),
                 _ => pods.wake_stuck(),
             },
-            Ok(()) = room.changed() => pods.wake_stuck(),
+            () = room.changed() => pods.wake_stuck(),
             step = pods.timers.next() => pods.take(&step),
         }
     }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use self::volume::{Source, requested};
 use super::{
     Member,
-    names::{CLAIMS, CLASSES, SELECTED_NODE, VOLUMES, class_of, waits_for_pod},
-    node, restore, settings,
+    names::{CLAIMS, CLASSES, NODES, SELECTED_NODE, VOLUMES, class_of, waits_for_pod},
+    restore, settings,
 };
 use crate::simulate::{
     events::{self, About},
@@ -51,8 +51,8 @@ enum Step {
 
 /// Why an attempt came to nothing.
 enum Failure {
-    /// There is no room: the scheduler may choose again, where it chose.
-    Full(String),
+    /// Not here: the scheduler may choose again, where it chose.
+    Elsewhere(String),
     Other(String),
 }
 
@@ -93,7 +93,7 @@ impl Provisioner<'_> {
                 self.tell(&claim, "Normal", "ProvisioningSucceeded", &format!("volume {volume} is made"));
                 return;
             }
-            Err(Failure::Full(message)) => (message, !annotation(&claim, SELECTED_NODE).is_empty()),
+            Err(Failure::Elsewhere(message)) => (message, !annotation(&claim, SELECTED_NODE).is_empty()),
             Err(Failure::Other(message)) => (message, false),
         };
         let class = class_of(&claim);
@@ -126,13 +126,14 @@ impl Provisioner<'_> {
         if claim.pointer("/spec/selector").is_some_and(|selector| !selector.is_null()) {
             return Err(Failure::Other("a selector asks for a volume that is there already".to_owned()));
         }
+        let place = self.place(claim, &class)?;
         let volume = format!("pvc-{}", uid(claim));
         if self.member.cluster.get(VOLUMES, "", &volume).is_some() {
             return Ok(volume);
         }
         let origin = restore::origin(self.member, claim).map_err(other)?;
         backing.make(&volume, class_of(claim), requested(claim)).map_err(|trouble| match trouble {
-            super::backing::Trouble::Full(room) => Failure::Full(format!(
+            super::backing::Trouble::Full(room) => Failure::Elsewhere(format!(
                 "rpc error: code = ResourceExhausted desc = not enough space: {room} of {} bytes are left",
                 requested(claim)
             )),
@@ -143,10 +144,22 @@ impl Provisioner<'_> {
         }
         let path = backing.path(&volume).map_err(|error| other(error.to_string()))?;
         let source = path.map_or_else(|| Source::Handle(&self.member.settings.provisioner), Source::Directory);
-        let place = waits_for_pod(&class).then(|| node::name(self.member));
         let object = volume::object(claim, &class, source, place.as_deref());
-        self.member.cluster.create(VOLUMES, object).map_err(|refusal| other(refusal.message))?;
+        if let Err(refusal) = self.member.cluster.create(VOLUMES, object) {
+            backing.remove(&volume).map_err(|trouble| other(trouble.to_string()))?;
+            return Err(other(refusal.message));
+        }
         Ok(volume)
+    }
+
+    /// The node that a volume is bound to, where its class waits for one.
+    fn place(&self, claim: &Value, class: &Value) -> Result<Option<String>, Failure> {
+        if !waits_for_pod(class) {
+            return Ok(None);
+        }
+        let node = annotation(claim, SELECTED_NODE);
+        let there = self.member.cluster.get(NODES, "", node).map(|_| node.to_owned());
+        there.map(Some).ok_or_else(|| Failure::Elsewhere(format!("node {node} is not there")))
     }
 
     /// Leaves the choice of a node to the scheduler again.

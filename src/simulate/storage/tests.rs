@@ -310,3 +310,17 @@ async fn the_room_that_is_left_is_told() {
     live(&cluster, &storage, 1).await;
     assert_eq!(told(), "5Gi");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_there_is_chosen_again() {
+    let (cluster, storage) = member(Settings::default());
+    let mut elsewhere = claim("data", "openebs-hostpath");
+    elsewhere["metadata"]["annotations"] = json!({names::SELECTED_NODE: "gone"});
+    cluster.create(CLAIMS, elsewhere).unwrap();
+    live(&cluster, &storage, 9).await;
+    assert_eq!(annotation(&cluster.claim("data"), names::SELECTED_NODE), "");
+    assert!(storage.volumes().is_empty() && cluster.reasons().contains(&"ProvisioningFailed".to_owned()));
+    cluster.create(PODS, pod("web", &["data"])).unwrap();
+    live(&cluster, &storage, 9).await;
+    assert_eq!(phase(&cluster.pod("web")), "Running");
+}

@@ -7,60 +7,19 @@ use crate::simulate::{
     Cluster,
     object::{at, has_finalizer},
     storage::{Binding, Class, Settings, Storage, Work},
-    testing::{claim, live},
+    testing::{add_snapshots, claim, copy_of, live, snapshot},
 };
 
-const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const PROTECTED: &str = "snapshot.storage.kubernetes.io/pvc-as-source-protection";
 
-fn define(cluster: &Cluster) {
-    for (plural, kind, scope) in [
-        ("volumesnapshots", "VolumeSnapshot", "Namespaced"),
-        ("volumesnapshotcontents", "VolumeSnapshotContent", "Cluster"),
-        ("volumesnapshotclasses", "VolumeSnapshotClass", "Cluster"),
-    ] {
-        let definition = json!({
-            "metadata": {"name": format!("{plural}.snapshot.storage.k8s.io")},
-            "spec": {
-                "group": "snapshot.storage.k8s.io",
-                "names": {"plural": plural, "kind": kind},
-                "scope": scope,
-                "versions": [{"name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-            },
-        });
-        cluster.create(DEFINITIONS, definition).unwrap();
-    }
-}
-
-/// A member with a bound claim, and snapshot classes of both policies.
+/// A member with a bound claim, and the kinds of snapshots.
 async fn member(settings: Settings) -> (Cluster, Storage) {
     let cluster = Cluster::new("a", 1);
     let storage = Storage::new(cluster.clone(), settings);
     cluster.create(CLAIMS, claim("data", "now")).unwrap();
     live(&cluster, &storage, 1).await;
-    define(&cluster);
-    for policy in ["Delete", "Retain"] {
-        let class = json!({"metadata": {"name": policy.to_lowercase()}, "driver": "storage.simulated", "deletionPolicy": policy});
-        cluster.create(SNAPSHOT_CLASSES, class).unwrap();
-    }
+    add_snapshots(&cluster);
     (cluster, storage)
-}
-
-fn snapshot(name: &str, class: &str) -> Value {
-    json!({
-        "metadata": {"namespace": "default", "name": name},
-        "spec": {"volumeSnapshotClassName": class, "source": {"persistentVolumeClaimName": "data"}},
-    })
-}
-
-fn copy_of(name: &str, kind: &str, source: &str) -> Value {
-    let mut claim = claim(name, "now");
-    claim["spec"]["dataSource"] = json!({"kind": kind, "name": source});
-    if kind == "VolumeSnapshot" {
-        claim["spec"]["dataSource"]["apiGroup"] = json!("snapshot.storage.k8s.io");
-    }
-    claim
 }
 
 impl Cluster {
@@ -79,7 +38,7 @@ async fn a_snapshot_is_ready_after_its_time_and_its_source_is_kept_meanwhile() {
     let (cluster, storage) = member(Settings { snapshotting, ..Settings::default() }).await;
     let check = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        cluster.create(SNAPSHOTS, snapshot("photo", "delete")).unwrap();
+        cluster.create(SNAPSHOTS, snapshot("photo", "data", "delete")).unwrap();
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(has_finalizer(&cluster.claim("data"), PROTECTED) && !objects::is_ready(&cluster.snapshot("photo")));
         tokio::time::sleep(Duration::from_secs(11)).await;
@@ -100,7 +59,7 @@ async fn a_snapshot_is_ready_after_its_time_and_its_source_is_kept_meanwhile() {
 async fn a_snapshot_goes_with_its_content_unless_that_is_retained() {
     let (cluster, storage) = member(Settings::default()).await;
     for class in ["delete", "retain"] {
-        cluster.create(SNAPSHOTS, snapshot(class, class)).unwrap();
+        cluster.create(SNAPSHOTS, snapshot(class, "data", class)).unwrap();
     }
     live(&cluster, &storage, 1).await;
     assert_eq!(storage.snapshots().len(), 2);
@@ -118,7 +77,7 @@ async fn a_snapshot_goes_with_its_content_unless_that_is_retained() {
 #[tokio::test(start_paused = true)]
 async fn a_content_outlives_a_snapshot_that_needs_it() {
     let (cluster, storage) = member(Settings::default()).await;
-    cluster.create(SNAPSHOTS, snapshot("photo", "delete")).unwrap();
+    cluster.create(SNAPSHOTS, snapshot("photo", "data", "delete")).unwrap();
     live(&cluster, &storage, 1).await;
     let content = objects::content_of(&cluster.snapshot("photo")).to_owned();
     cluster.delete(CONTENTS, "", &content).unwrap();
@@ -138,7 +97,7 @@ async fn claims_are_filled_with_a_snapshot_or_with_another_claim() {
         format!("{}/file", text(&volume, "/spec/hostPath/path"))
     };
     fs::write(file("data"), "before").unwrap();
-    cluster.create(SNAPSHOTS, snapshot("photo", "delete")).unwrap();
+    cluster.create(SNAPSHOTS, snapshot("photo", "data", "delete")).unwrap();
     live(&cluster, &storage, 1).await;
     fs::write(file("data"), "after").unwrap();
     cluster.create(CLAIMS, copy_of("restored", "VolumeSnapshot", "photo")).unwrap();
@@ -157,7 +116,7 @@ async fn a_claim_waits_for_its_snapshot_and_a_smaller_one_is_refused() {
     cluster.create(CLAIMS, small).unwrap();
     live(&cluster, &storage, 5).await;
     assert!(!cluster.is_bound("restored") && cluster.reasons().contains(&"ProvisioningFailed".to_owned()));
-    cluster.create(SNAPSHOTS, snapshot("photo", "delete")).unwrap();
+    cluster.create(SNAPSHOTS, snapshot("photo", "data", "delete")).unwrap();
     live(&cluster, &storage, 600).await;
     assert!(cluster.is_bound("restored") && !cluster.is_bound("small"));
     assert_eq!(storage.volumes().len(), 2);
@@ -167,7 +126,7 @@ async fn a_claim_waits_for_its_snapshot_and_a_smaller_one_is_refused() {
 async fn a_snapshot_waits_for_the_claims_that_are_filled_with_it() {
     let provisioning = Work::takes(Duration::from_secs(20)..=Duration::from_secs(20));
     let (cluster, storage) = member(Settings::default()).await;
-    cluster.create(SNAPSHOTS, snapshot("photo", "delete")).unwrap();
+    cluster.create(SNAPSHOTS, snapshot("photo", "data", "delete")).unwrap();
     live(&cluster, &storage, 1).await;
     let slow = Storage::new(cluster.clone(), Settings { provisioning, ..Settings::default() });
     cluster.create(CLAIMS, copy_of("restored", "VolumeSnapshot", "photo")).unwrap();
@@ -184,11 +143,11 @@ async fn failures_are_told_and_tried_again() {
     let failing = Work { fails_per_mille: 700, ..Work::default() };
     let settings = Settings { snapshotting: failing.clone(), deleting: failing, ..Settings::default() };
     let (cluster, storage) = member(settings).await;
-    let mut early = snapshot("early", "delete");
+    let mut early = snapshot("early", "data", "delete");
     early["spec"]["source"]["persistentVolumeClaimName"] = json!("later");
     cluster.create(SNAPSHOTS, early).unwrap();
     for number in 0..9 {
-        cluster.create(SNAPSHOTS, snapshot(&format!("photo-{number}"), "delete")).unwrap();
+        cluster.create(SNAPSHOTS, snapshot(&format!("photo-{number}"), "data", "delete")).unwrap();
     }
     live(&cluster, &storage, 5).await;
     assert!(text(&cluster.snapshot("early"), "/status/error/message").contains("not there"));
@@ -210,8 +169,8 @@ async fn a_class_without_snapshots_and_another_driver_make_none() {
     let (cluster, storage) = member(Settings { classes: vec![class], ..Settings::default() }).await;
     let other = json!({"metadata": {"name": "other"}, "driver": "another", "deletionPolicy": "Delete"});
     cluster.create(SNAPSHOT_CLASSES, other).unwrap();
-    cluster.create(SNAPSHOTS, snapshot("refused", "delete")).unwrap();
-    cluster.create(SNAPSHOTS, snapshot("ignored", "other")).unwrap();
+    cluster.create(SNAPSHOTS, snapshot("refused", "data", "delete")).unwrap();
+    cluster.create(SNAPSHOTS, snapshot("ignored", "data", "other")).unwrap();
     live(&cluster, &storage, 60).await;
     assert!(text(&cluster.snapshot("refused"), "/status/error/message").contains("no snapshots"));
     assert!(cluster.snapshot("ignored").get("status").is_none());
@@ -221,7 +180,7 @@ async fn a_class_without_snapshots_and_another_driver_make_none() {
 #[tokio::test(start_paused = true)]
 async fn a_content_that_was_retained_is_taken_by_a_new_snapshot() {
     let (cluster, storage) = member(Settings::default()).await;
-    cluster.create(SNAPSHOTS, snapshot("old", "retain")).unwrap();
+    cluster.create(SNAPSHOTS, snapshot("old", "data", "retain")).unwrap();
     live(&cluster, &storage, 1).await;
     cluster.delete(SNAPSHOTS, "default", "old").unwrap();
     live(&cluster, &storage, 1).await;
@@ -234,7 +193,7 @@ async fn a_content_that_was_retained_is_taken_by_a_new_snapshot() {
         },
     });
     cluster.create(CONTENTS, content).unwrap();
-    let mut new = snapshot("new", "");
+    let mut new = snapshot("new", "data", "");
     new["spec"] = json!({"source": {"volumeSnapshotContentName": "by-hand"}});
     cluster.create(SNAPSHOTS, new).unwrap();
     live(&cluster, &storage, 1).await;

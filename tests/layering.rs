@@ -55,7 +55,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),
     ("rustls", &["main"]),
-    ("serde", &["leaf", "volume"]),
+    ("serde", &["leaf", "simulate", "volume"]),
     ("sha2", &["volume"]),
     ("thiserror", &["error", "run", "simulate"]),
     ("tokio_stream", &["csi"]),

@@ -115,7 +115,7 @@ impl Place {
             ("GET", true) => Verb::Get,
             ("GET", false) if query.is_set("watch") => Verb::Watch,
             ("GET", false) => Verb::List,
-            ("POST", named) if named == !self.subresource.is_empty() && self.subresource != "status" => Verb::Create,
+            ("POST", named) if named != self.subresource.is_empty() && self.subresource != "status" => Verb::Create,
             ("PUT", true) => Verb::Update,
             ("PATCH", true) => Verb::Patch,
             ("DELETE", true) if self.subresource.is_empty() => Verb::Delete,

@@ -57,7 +57,10 @@ fn quoted(body: &[u8]) -> String {
     let shown = if body.first() == Some(&b'{') {
         String::from_utf8_lossy(head).into_owned()
     } else {
-        head.iter().map(|byte| format!("{byte:02x}")).collect()
+        head.iter()
+            .flat_map(|byte| [byte >> 4, byte & 15])
+            .filter_map(|digit| char::from_digit(digit.into(), 16))
+            .collect()
     };
     if body.len() > QUOTED { format!("{shown} ...") } else { shown }
 }

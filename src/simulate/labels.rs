@@ -140,6 +140,6 @@ impl<'a> Reader<'a> {
 
 fn check(field: &str, value: &str, problems: &[String]) -> Result<(), String> {
     let mut causes = Causes::default();
-    problems.iter().for_each(|problem| causes.invalid(field, &value.into(), problem));
+    causes.all(field, value, problems);
     causes.first().map_or(Ok(()), Err)
 }

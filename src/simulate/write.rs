@@ -138,7 +138,9 @@ impl Cluster {
             store.table(resource).map(|table| table.objects().values().cloned().collect()).unwrap_or_default()
         };
         if let Some(metadata) = object["metadata"].as_object_mut() {
-            OF_THE_SERVER.iter().for_each(|field| drop(metadata.remove(*field)));
+            for field in OF_THE_SERVER {
+                metadata.remove(field);
+            }
         }
         let (now, random) = (self.stamp(), &mut || self.0.chance.draw());
         let inside = matches!(maker, Maker::Inside);

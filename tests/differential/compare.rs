@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Every place where two values differ, one line each.
-pub fn differences(real: &Value, simulated: &Value) -> Vec<String> {
+pub(crate) fn differences(real: &Value, simulated: &Value) -> Vec<String> {
     let mut found = Vec::new();
     walk("", Some(real), Some(simulated), &mut found);
     found

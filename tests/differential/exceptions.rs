@@ -5,14 +5,14 @@ use serde_json::Value;
 use crate::step::Step;
 
 #[derive(Debug)]
-pub struct Exception {
-    pub what: &'static str,
-    pub reason: &'static str,
+pub(crate) struct Exception {
+    pub(crate) what: &'static str,
+    pub(crate) reason: &'static str,
     /// Takes out of both answers what may differ.
     forgive: fn(&Step, &mut Value, &mut Value),
 }
 
-pub const EXCEPTIONS: &[Exception] = &[
+pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         what: "metadata.managedFields",
         reason: "who wrote which field is kept for appliers alone: what they may do shows in the answers to applies",
@@ -95,7 +95,7 @@ pub const EXCEPTIONS: &[Exception] = &[
 ];
 
 /// Whether the answers are alike but for the exceptions; counts those that mattered.
-pub fn alike(step: &Step, real: &Value, simulated: &Value, used: &mut [usize]) -> Result<(), (Value, Value)> {
+pub(crate) fn alike(step: &Step, real: &Value, simulated: &Value, used: &mut [usize]) -> Result<(), (Value, Value)> {
     let (mut real, mut simulated) = (real.clone(), simulated.clone());
     for (exception, used) in EXCEPTIONS.iter().zip(used) {
         if real == simulated {

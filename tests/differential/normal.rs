@@ -9,7 +9,7 @@ const SUFFIX: usize = 5;
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
 #[derive(Debug, Default)]
-pub struct Normal {
+pub(crate) struct Normal {
     /// What a text of this server stands for.
     known: BTreeMap<String, String>,
     /// Distinct values by what they belong to, in the order they were seen in.
@@ -17,7 +17,7 @@ pub struct Normal {
 }
 
 impl Normal {
-    pub fn answer(&mut self, mut answer: Value) -> Value {
+    pub(crate) fn answer(&mut self, mut answer: Value) -> Value {
         self.learn(&answer);
         self.replace(&mut answer);
         answer

@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What one server said to one step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer(pub Value);
+pub(crate) struct Answer(pub(crate) Value);
 
-pub struct Runner {
+pub(crate) struct Runner {
     client: Client,
     variables: BTreeMap<String, String>,
     watches: BTreeMap<String, (Value, Events)>,
@@ -28,7 +28,7 @@ pub struct Runner {
 
 impl Runner {
     /// With what steps may use from the beginning.
-    pub fn new(client: Client, variables: BTreeMap<String, String>) -> Self {
+    pub(crate) fn new(client: Client, variables: BTreeMap<String, String>) -> Self {
         Self { client, variables, watches: BTreeMap::new(), normal: Normal::default() }
     }
 

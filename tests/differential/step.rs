@@ -5,17 +5,17 @@
 
 use serde_json::Value;
 
-pub const MERGE: &str = "application/merge-patch+json";
-pub const JSON: &str = "application/json-patch+json";
-pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
-pub const APPLY: &str = "application/apply-patch+yaml";
-pub const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-pub const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-pub const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const JSON: &str = "application/json-patch+json";
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+pub(crate) const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+pub(crate) const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
 /// What the answer of a step is read as.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Reading {
+pub(crate) enum Reading {
     #[default]
     Whole,
     /// A watch, read until an event is of this type or about an object of this name, or until the server ends it.
@@ -29,29 +29,29 @@ pub enum Reading {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Step {
-    pub topic: &'static str,
-    pub method: &'static str,
-    pub path: String,
-    pub accept: Option<&'static str>,
-    pub content_type: Option<&'static str>,
-    pub body: Option<String>,
-    pub keep: Vec<(&'static str, &'static str)>,
-    pub reading: Reading,
+pub(crate) struct Step {
+    pub(crate) topic: &'static str,
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) accept: Option<&'static str>,
+    pub(crate) content_type: Option<&'static str>,
+    pub(crate) body: Option<String>,
+    pub(crate) keep: Vec<(&'static str, &'static str)>,
+    pub(crate) reading: Reading,
 }
 
 impl Step {
-    pub fn keep(&mut self, name: &'static str, pointer: &'static str) -> &mut Self {
+    pub(crate) fn keep(&mut self, name: &'static str, pointer: &'static str) -> &mut Self {
         self.keep.push((name, pointer));
         self
     }
 
-    pub fn accept(&mut self, accept: &'static str) -> &mut Self {
+    pub(crate) fn accept(&mut self, accept: &'static str) -> &mut Self {
         self.accept = Some(accept);
         self
     }
 
-    pub fn until(&mut self, pointer: &str, value: impl Into<Value>) -> &mut Self {
+    pub(crate) fn until(&mut self, pointer: &str, value: impl Into<Value>) -> &mut Self {
         self.reading = Reading::Until { pointer: pointer.to_owned(), value: value.into() };
         self
     }
@@ -65,9 +65,9 @@ impl Step {
 
 /// The steps of one topic, in order.
 #[derive(Debug, Default)]
-pub struct Script {
-    pub topic: &'static str,
-    pub steps: Vec<Step>,
+pub(crate) struct Script {
+    pub(crate) topic: &'static str,
+    pub(crate) steps: Vec<Step>,
 }
 
 impl Script {
@@ -77,49 +77,55 @@ impl Script {
         &mut self.steps[index]
     }
 
-    pub fn get(&mut self, path: &str) -> &mut Step {
+    pub(crate) fn get(&mut self, path: &str) -> &mut Step {
         self.ask("GET", path)
     }
 
-    pub fn post(&mut self, path: &str, body: impl ToString) -> &mut Step {
+    pub(crate) fn post(&mut self, path: &str, body: impl ToString) -> &mut Step {
         self.ask("POST", path).body("application/json", body)
     }
 
-    pub fn put(&mut self, path: &str, body: impl ToString) -> &mut Step {
+    pub(crate) fn put(&mut self, path: &str, body: impl ToString) -> &mut Step {
         self.ask("PUT", path).body("application/json", body)
     }
 
-    pub fn patch(&mut self, content_type: &'static str, path: &str, body: impl ToString) -> &mut Step {
+    pub(crate) fn patch(&mut self, content_type: &'static str, path: &str, body: impl ToString) -> &mut Step {
         self.ask("PATCH", path).body(content_type, body)
     }
 
-    pub fn delete(&mut self, path: &str) -> &mut Step {
+    pub(crate) fn delete(&mut self, path: &str) -> &mut Step {
         self.ask("DELETE", path)
     }
 
-    pub fn delete_with(&mut self, path: &str, options: impl ToString) -> &mut Step {
+    pub(crate) fn delete_with(&mut self, path: &str, options: impl ToString) -> &mut Step {
         self.ask("DELETE", path).body("application/json", options)
     }
 
     /// Any request, however odd.
-    pub fn odd(&mut self, method: &'static str, path: &str, content_type: &'static str, body: &str) -> &mut Step {
+    pub(crate) fn odd(
+        &mut self,
+        method: &'static str,
+        path: &str,
+        content_type: &'static str,
+        body: &str,
+    ) -> &mut Step {
         self.ask(method, path).body(content_type, body)
     }
 
     /// Reads a watch until an event is of this type or about this object.
-    pub fn watch(&mut self, path: &str, until: &str) -> &mut Step {
+    pub(crate) fn watch(&mut self, path: &str, until: &str) -> &mut Step {
         let step = self.ask("GET", path);
         step.reading = Reading::Events(until.to_owned());
         step
     }
 
-    pub fn open(&mut self, watch: &str, path: &str) -> &mut Step {
+    pub(crate) fn open(&mut self, watch: &str, path: &str) -> &mut Step {
         let step = self.ask("GET", path);
         step.reading = Reading::Open(watch.to_owned());
         step
     }
 
-    pub fn collect(&mut self, watch: &str, until: &str) -> &mut Step {
+    pub(crate) fn collect(&mut self, watch: &str, until: &str) -> &mut Step {
         let step = self.ask("READ", watch);
         step.reading = Reading::Collect { watch: watch.to_owned(), until: until.to_owned() };
         step

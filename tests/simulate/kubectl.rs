@@ -275,6 +275,39 @@ async fn deployments_are_scaled_and_their_rollout_is_awaited() {
 }
 
 #[tokio::test]
+async fn dry_run_changes_nothing() {
+    let person = Person::new().await;
+    let file = person.file("map.yaml", MAP);
+    assert_eq!(
+        person.does(&format!("apply --dry-run=server -f {file}")).await.text,
+        "configmap/map created (server dry run)\n"
+    );
+    assert_eq!(person.does("get configmaps -o name").await.text, "");
+    person.does(&format!("create -f {file}")).await;
+    person.does("delete configmap map --dry-run=server").await;
+    person.does("label configmap map a=b --dry-run=server").await;
+    assert_eq!(person.does("get configmap map -o jsonpath={.metadata.labels}").await.json(), json!({"app": "web"}));
+}
+
+#[tokio::test]
+async fn node_is_drained_and_namespace_with_all_that_is_in_it_is_removed() {
+    let person = Person::with_life().await;
+    person.does(&format!("apply -f {}", person.file("pod.yaml", POD))).await;
+    person.does("wait --for=condition=Ready pod/web --timeout=15s").await;
+    holds(&person.does("drain simulated-n1 --force --timeout=15s").await.text, &["pod/web evicted", "drained"]);
+    holds(&person.does("get node simulated-n1").await.text, &["Ready,SchedulingDisabled"]);
+    person.does("uncordon simulated-n1").await;
+    person.does("create namespace team").await;
+    person.does("-n team create quota few --hard=configmaps=1").await;
+    person.does("-n team create configmap one").await;
+    let refused = person.is_refused("-n team create configmap two").await;
+    holds(&refused, &["configmaps \"two\" is forbidden: exceeded quota: few, requested: configmaps=1"]);
+    holds(&person.does("-n team describe quota few").await.text, &["configmaps  1     1"]);
+    assert_eq!(person.does("delete namespace team").await.text, "namespace \"team\" deleted\n");
+    assert_eq!(person.does("get configmaps -A -o name").await.text, "");
+}
+
+#[tokio::test]
 async fn server_tells_what_it_is_and_has() {
     let person = Person::new().await;
     holds(&person.does("version").await.text, &["Server Version: v1.36"]);

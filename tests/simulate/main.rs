@@ -7,6 +7,7 @@ mod tools;
 #[path = "../clusters/tools_table.rs"]
 mod tools_table;
 
+mod client;
 mod custom;
 mod kubectl;
 mod person;

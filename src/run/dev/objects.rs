@@ -15,6 +15,8 @@ pub(super) const CLASS: &str = "openebs-hostpath";
 pub(super) const NAMESPACE: &str = "test-new";
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// Every new node has it, until somebody sees that it is ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 pub(super) fn virtual_node(member: &str) -> String {
     format!("kosmos-{member}")
@@ -50,7 +52,7 @@ pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal>
 /// The virtual node of a member that is not started takes no pods; those it has wait for it.
 fn tell_presence(node: &mut Value, present: bool, now: &str) {
     let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-    taints.retain(|taint| taint["key"] != UNREACHABLE);
+    taints.retain(|taint| taint["key"] != UNREACHABLE && taint["key"] != NOT_READY);
     if !present {
         taints.push(json!({"key": UNREACHABLE, "effect": "NoSchedule"}));
     }

@@ -31,6 +31,13 @@ impl Causes {
         self.add("FieldValueForbidden", field, format!("Forbidden: {detail}"));
     }
 
+    /// Everything that is wrong with one value.
+    pub fn all(&mut self, field: &str, value: &str, problems: &[String]) {
+        for problem in problems {
+            self.invalid(field, &value.into(), problem);
+        }
+    }
+
     /// Where the value is printed in a form that JSON does not have.
     pub fn invalid_text(&mut self, field: &str, value: &str, detail: &str) {
         self.add("FieldValueInvalid", field, format!("Invalid value: {value}: {detail}"));

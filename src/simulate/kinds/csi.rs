@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{causes::Causes, fill, storage::add_finalizer};
 use crate::simulate::store::text;
 
-pub fn driver(object: &mut Value) {
+pub(super) fn driver(object: &mut Value) {
     let spec = &mut object["spec"];
     fill(spec, "attachRequired", json!(true));
     fill(spec, "fsGroupPolicy", json!("ReadWriteOnceWithFSType"));
@@ -15,14 +15,14 @@ pub fn driver(object: &mut Value) {
     fill(spec, "volumeLifecycleModes", json!(["Persistent"]));
 }
 
-pub fn check_driver_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_driver_change(old: &Value, new: &Value, causes: &mut Causes) {
     let (old, new) = (&old["spec"], &new["spec"]);
     causes.immutable("spec.attachedRequired", old.get("attachRequired"), new.get("attachRequired"));
     let modes = "volumeLifecycleModes";
     causes.immutable("spec.volumeLifecycleModes", old.get(modes), new.get(modes));
 }
 
-pub fn node(object: &mut Value) {
+pub(super) fn node(object: &mut Value) {
     let spec = &mut object["spec"];
     if spec["drivers"].as_array().is_none_or(Vec::is_empty) {
         spec["drivers"] = Value::Null;
@@ -34,7 +34,7 @@ pub fn node(object: &mut Value) {
     }
 }
 
-pub fn check_node(object: &Value, causes: &mut Causes) {
+pub(super) fn check_node(object: &Value, causes: &mut Causes) {
     for (index, driver) in object["spec"]["drivers"].as_array().into_iter().flatten().enumerate() {
         for field in ["name", "nodeID"] {
             if text(driver, &format!("/{field}")).is_empty() {
@@ -44,7 +44,7 @@ pub fn check_node(object: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn check_node_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_node_change(old: &Value, new: &Value, causes: &mut Causes) {
     let drivers = |object: &Value| object["spec"]["drivers"].as_array().cloned().unwrap_or_default();
     for driver in drivers(new) {
         let same = |other: &&Value| other["name"] == driver["name"];
@@ -64,11 +64,11 @@ pub fn check_node_change(old: &Value, new: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn attachment(object: &mut Value) {
+pub(super) fn attachment(object: &mut Value) {
     object["status"] = json!({"attached": false});
 }
 
-pub fn check_attachment(object: &Value, causes: &mut Causes) {
+pub(super) fn check_attachment(object: &Value, causes: &mut Causes) {
     let spec = &object["spec"];
     for field in ["attacher", "nodeName"] {
         if text(spec, &format!("/{field}")).is_empty() {
@@ -80,7 +80,7 @@ pub fn check_attachment(object: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn check_attachment_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_attachment_change(old: &Value, new: &Value, causes: &mut Causes) {
     let spec = &new["spec"];
     if old["spec"] != *spec {
         let source = &spec["source"];
@@ -92,17 +92,17 @@ pub fn check_attachment_change(old: &Value, new: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn check_capacity_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_capacity_change(old: &Value, new: &Value, causes: &mut Causes) {
     for field in ["nodeTopology", "storageClassName"] {
         causes.immutable(field, old.get(field), new.get(field));
     }
 }
 
-pub fn attributes(object: &mut Value) {
+pub(super) fn attributes(object: &mut Value) {
     add_finalizer(object, "kubernetes.io/vac-protection");
 }
 
-pub fn check_attributes_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_attributes_change(old: &Value, new: &Value, causes: &mut Causes) {
     for field in ["driverName", "parameters"] {
         if old.get(field) != new.get(field) {
             causes.forbidden(field, &format!("updates to {field} are forbidden."));

@@ -264,6 +264,8 @@ fn fill_conditions(resource: &str, object: &mut Value) {
     };
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
-        times.iter().for_each(|time| super::fill(condition, time, Value::Null));
+        for time in times {
+            super::fill(condition, time, Value::Null);
+        }
     }
 }

@@ -13,19 +13,18 @@ fn name_rule(resource: &str) -> fn(&str) -> Vec<String> {
     }
 }
 
-pub fn check(resource: &str, object: &Value, causes: &mut Causes) {
+pub(super) fn check(resource: &str, object: &Value, causes: &mut Causes) {
     let rule = name_rule(resource);
     let (name, prefix) = (text(object, "/metadata/name"), text(object, "/metadata/generateName"));
     if !prefix.is_empty() {
-        let problems = rule(prefix.trim_end_matches('-'));
-        problems.iter().for_each(|problem| causes.invalid("metadata.generateName", &json!(prefix), problem));
+        causes.all("metadata.generateName", prefix, &rule(prefix.trim_end_matches('-')));
     }
     if name.is_empty() {
         causes.required("metadata.name", "name or generateName is required");
     } else if resource == "namespaces" && name.contains('.') {
         causes.invalid("metadata.name", &json!(name), "must not contain dots");
     } else {
-        rule(name).iter().for_each(|problem| causes.invalid("metadata.name", &json!(name), problem));
+        causes.all("metadata.name", name, &rule(name));
     }
     check_lists(object, causes);
 }
@@ -34,8 +33,7 @@ fn check_lists(object: &Value, causes: &mut Causes) {
     let metadata = &object["metadata"];
     labels("metadata.labels", &metadata["labels"], causes);
     for key in metadata["annotations"].as_object().into_iter().flat_map(|map| map.keys()) {
-        let problems = words::qualified(&key.to_lowercase());
-        problems.iter().for_each(|problem| causes.invalid("metadata.annotations", &json!(key), problem));
+        causes.all("metadata.annotations", key, &words::qualified(&key.to_lowercase()));
     }
     for owner in metadata["ownerReferences"].as_array().into_iter().flatten() {
         for (field, detail) in [
@@ -51,8 +49,7 @@ fn check_lists(object: &Value, causes: &mut Causes) {
     }
     let finalizers = metadata["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for (index, finalizer) in finalizers.enumerate() {
-        let problems = words::qualified(finalizer);
-        problems.iter().for_each(|problem| causes.invalid("metadata.finalizers", &json!(finalizer), problem));
+        causes.all("metadata.finalizers", finalizer, &words::qualified(finalizer));
         if !finalizer.contains('/') && !["orphan", "foregroundDeletion", "kubernetes"].contains(&finalizer) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             causes.invalid(&format!("metadata.finalizers[{index}]"), &json!(finalizer), detail);
@@ -60,10 +57,10 @@ fn check_lists(object: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn labels(field: &str, labels: &Value, causes: &mut Causes) {
+pub(super) fn labels(field: &str, labels: &Value, causes: &mut Causes) {
     for (key, value) in labels.as_object().into_iter().flatten() {
-        words::qualified(key).iter().for_each(|problem| causes.invalid(field, &json!(key), problem));
+        causes.all(field, key, &words::qualified(key));
         let value = value.as_str().unwrap_or_default();
-        words::label_value(value).iter().for_each(|problem| causes.invalid(field, &json!(value), problem));
+        causes.all(field, value, &words::label_value(value));
     }
 }

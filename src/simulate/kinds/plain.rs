@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{causes::Causes, fill};
 use crate::simulate::{decoder, store::text};
 
-pub fn namespace(object: &mut Value) {
+pub(super) fn namespace(object: &mut Value) {
     object["metadata"]["labels"]["kubernetes.io/metadata.name"] = object["metadata"]["name"].clone();
     let mut finalizers = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     if !finalizers.iter().any(|one| one == "kubernetes") {
@@ -16,12 +16,12 @@ pub fn namespace(object: &mut Value) {
 }
 
 /// Only the end of a namespace takes away from its finalizers.
-pub fn namespace_change(old: &Value, new: &mut Value) {
+pub(super) fn namespace_change(old: &Value, new: &mut Value) {
     new["metadata"]["labels"]["kubernetes.io/metadata.name"] = old["metadata"]["name"].clone();
     new["spec"] = old["spec"].clone();
 }
 
-pub fn check_data_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_data_change(old: &Value, new: &Value, causes: &mut Causes) {
     if old.get("immutable") != Some(&json!(true)) {
         return;
     }
@@ -35,7 +35,7 @@ pub fn check_data_change(old: &Value, new: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn check_data(object: &Value, causes: &mut Causes) {
+pub(super) fn check_data(object: &Value, causes: &mut Causes) {
     for key in object["data"].as_object().into_iter().flat_map(|data| data.keys()) {
         let valid =
             !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
@@ -48,7 +48,7 @@ pub fn check_data(object: &Value, causes: &mut Causes) {
 }
 
 /// Texts are stored as data.
-pub fn secret(object: &mut Value) {
+pub(super) fn secret(object: &mut Value) {
     let texts = object.as_object_mut().and_then(|fields| fields.remove("stringData"));
     for (key, value) in texts.as_ref().and_then(Value::as_object).into_iter().flatten() {
         object["data"][key] = json!(decoder::base64(value.as_str().unwrap_or_default().as_bytes(), decoder::STANDARD));
@@ -56,7 +56,7 @@ pub fn secret(object: &mut Value) {
     fill(object, "type", json!("Opaque"));
 }
 
-pub fn check_secret(object: &Value, causes: &mut Causes) {
+pub(super) fn check_secret(object: &Value, causes: &mut Causes) {
     let keys: &[&str] = match text(object, "/type") {
         "kubernetes.io/tls" => &["tls.crt", "tls.key"],
         "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
@@ -68,13 +68,13 @@ pub fn check_secret(object: &Value, causes: &mut Causes) {
 }
 
 /// Where base64 breaks, if it does.
-pub fn base64_error(text: &str) -> Option<usize> {
+pub(super) fn base64_error(text: &str) -> Option<usize> {
     let letters = text.trim_end_matches('=');
     let valid = |letter: char| letter.is_ascii_alphanumeric() || letter == '+' || letter == '/';
-    letters.find(|letter| !valid(letter)).or_else(|| (text.len() % 4 != 0).then_some(text.len()))
+    letters.find(|letter| !valid(letter)).or_else(|| (!text.len().is_multiple_of(4)).then_some(text.len()))
 }
 
-pub fn service(object: &mut Value) {
+pub(super) fn service(object: &mut Value) {
     let spec = &mut object["spec"];
     fill(spec, "type", json!("ClusterIP"));
     fill(spec, "sessionAffinity", json!("None"));
@@ -92,7 +92,7 @@ pub fn service(object: &mut Value) {
     fill(object, "status", json!({"loadBalancer": {}}));
 }
 
-pub fn node(object: &mut Value) {
+pub(super) fn node(object: &mut Value) {
     let ready = json!({"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready"});
     let taints = &mut object["spec"]["taints"];
     match taints.as_array_mut() {
@@ -103,7 +103,7 @@ pub fn node(object: &mut Value) {
     node_status(object);
 }
 
-pub fn node_status(object: &mut Value) {
+pub(super) fn node_status(object: &mut Value) {
     if let Some(range) = object["spec"].get("podCIDR").cloned() {
         fill(&mut object["spec"], "podCIDRs", json!([range]));
     }
@@ -132,7 +132,7 @@ pub fn node_status(object: &mut Value) {
     }
 }
 
-pub fn event(object: &mut Value) {
+pub(super) fn event(object: &mut Value) {
     for field in ["reportingComponent", "reportingInstance"] {
         fill(object, field, json!(""));
     }
@@ -142,7 +142,7 @@ pub fn event(object: &mut Value) {
     fill(object, "source", json!({}));
 }
 
-pub fn check_event(object: &Value, causes: &mut Causes) {
+pub(super) fn check_event(object: &Value, causes: &mut Causes) {
     let (own, about) = (text(object, "/metadata/namespace"), text(object, "/involvedObject/namespace"));
     let fits = own == about || (about.is_empty() && own == "default");
     if !fits {
@@ -155,7 +155,7 @@ pub fn check_event(object: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn check_lease(object: &Value, causes: &mut Causes) {
+pub(super) fn check_lease(object: &Value, causes: &mut Causes) {
     let seconds = &object["spec"]["leaseDurationSeconds"];
     if seconds.as_i64().is_some_and(|seconds| seconds <= 0) {
         causes.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0");
@@ -163,7 +163,7 @@ pub fn check_lease(object: &Value, causes: &mut Causes) {
 }
 
 /// Users and groups are of a group of their own, accounts of the core.
-pub fn binding(object: &mut Value) {
+pub(super) fn binding(object: &mut Value) {
     for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
         if ["User", "Group"].contains(&text(subject, "/kind")) {
             fill(subject, "apiGroup", json!("rbac.authorization.k8s.io"));
@@ -171,7 +171,7 @@ pub fn binding(object: &mut Value) {
     }
 }
 
-pub fn check_binding_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_binding_change(old: &Value, new: &Value, causes: &mut Causes) {
     if old["roleRef"] != new["roleRef"] {
         let role = &new["roleRef"];
         let told = json!({"APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"]});
@@ -196,7 +196,7 @@ const COUNTED: [&str; 14] = [
     "services",
 ];
 
-pub fn check_quota(object: &Value, causes: &mut Causes) {
+pub(super) fn check_quota(object: &Value, causes: &mut Causes) {
     for name in object["spec"]["hard"].as_object().into_iter().flat_map(|hard| hard.keys()) {
         if !name.contains('/') && !COUNTED.contains(&name.as_str()) && !name.starts_with("services.") {
             let field = format!("spec.hard[{name}]");

@@ -9,7 +9,7 @@ const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const LISTS: [&str; 2] = ["initContainers", "containers"];
 
 /// What every specification of a pod is given, in a template too.
-pub fn defaults(spec: &mut Value) {
+pub(super) fn defaults(spec: &mut Value) {
     fill(spec, "dnsPolicy", json!("ClusterFirst"));
     fill(spec, "restartPolicy", json!("Always"));
     fill(spec, "schedulerName", json!("default-scheduler"));
@@ -73,7 +73,7 @@ fn container(container: &mut Value) {
 }
 
 /// What kubelets leave out and the types do not.
-pub fn status(status: &mut Value) {
+pub(super) fn status(status: &mut Value) {
     if let Some(address) = status.get("podIP").cloned() {
         fill(status, "podIPs", json!([{"ip": address}]));
     }
@@ -87,7 +87,7 @@ pub fn status(status: &mut Value) {
 }
 
 /// What only pods have: an account, tolerations, a priority, a status.
-pub fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
+pub(super) fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
     let namespace = text(object, "/metadata/namespace").to_owned();
     object["metadata"]["generation"] = json!(1);
     let spec = &mut object["spec"];
@@ -118,7 +118,7 @@ pub fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
 }
 
 /// Every pod stays a while on a node that is in trouble.
-pub fn tolerate_trouble(spec: &mut Value) {
+pub(super) fn tolerate_trouble(spec: &mut Value) {
     for taint in ["not-ready", "unreachable"] {
         tolerate(spec, &format!("node.kubernetes.io/{taint}"));
     }
@@ -179,7 +179,9 @@ fn quality(spec: &Value) -> &'static str {
         container["resources"][which][resource].as_str().and_then(quantities::nanos)
     };
     let any = |container: &Value| {
-        ["cpu", "memory"].iter().any(|name| of(container, "requests", name).or(of(container, "limits", name)).is_some())
+        ["cpu", "memory"]
+            .iter()
+            .any(|name| of(container, "requests", name).is_some() || of(container, "limits", name).is_some())
     };
     let full = |container: &Value| {
         ["cpu", "memory"].iter().all(|name| {
@@ -197,7 +199,7 @@ fn quality(spec: &Value) -> &'static str {
 }
 
 /// `place` is where the specification stands in the object, as refusals name it.
-pub fn check(place: &str, spec: &Value, causes: &mut Causes) {
+pub(super) fn check(place: &str, spec: &Value, causes: &mut Causes) {
     let volumes: Vec<&Value> = spec["volumes"].as_array().into_iter().flatten().collect();
     for (index, volume) in volumes.iter().enumerate() {
         let claim = &volume["persistentVolumeClaim"];
@@ -220,8 +222,7 @@ fn check_container(place: &str, container: &Value, volumes: &[&Value], causes: &
     match text(container, "/name") {
         "" => causes.required(&format!("{place}.name"), ""),
         name => {
-            let problems = words::label(name);
-            problems.iter().for_each(|problem| causes.invalid(&format!("{place}.name"), &json!(name), problem));
+            causes.all(&format!("{place}.name"), name, &words::label(name));
         }
     }
     if text(container, "/image").is_empty() {
@@ -252,7 +253,7 @@ const CHANGEABLE: &str = "pod updates may not change fields other than `spec.con
     `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
     tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
 
-pub fn check_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_change(old: &Value, new: &Value, causes: &mut Causes) {
     let tolerations = |spec: &Value| spec["tolerations"].as_array().cloned().unwrap_or_default();
     let kept = |one: &Value| {
         let bare = |toleration: &Value| {

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-pub const WRONG: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+pub(super) const WRONG: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
@@ -15,16 +16,16 @@ enum Form {
 const NANO: i128 = 1_000_000_000;
 
 /// In billionths.
-pub fn nanos(text: &str) -> Option<i128> {
+pub(super) fn nanos(text: &str) -> Option<i128> {
     read(text).map(|(value, _)| value)
 }
 
-pub fn is_zero_or_less(text: &str) -> bool {
+pub(super) fn is_zero_or_less(text: &str) -> bool {
     nanos(text).is_some_and(|value| value <= 0)
 }
 
 /// What a quantity of storage is given back as; none where it is none.
-pub fn canonical(text: &str) -> Option<String> {
+pub(super) fn canonical(text: &str) -> Option<String> {
     let (value, form) = read(text)?;
     let small = value.abs() < 1024 * NANO;
     Some(match form {
@@ -109,7 +110,7 @@ fn suffix(thousands: i32) -> String {
 }
 
 /// Puts every quantity of a list of resources into its form; says what is wrong where one is none.
-pub fn tidy(list: &mut Value) -> Result<(), String> {
+pub(super) fn tidy(list: &mut Value) -> Result<(), String> {
     for value in list.as_object_mut().into_iter().flat_map(|fields| fields.values_mut()) {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         *value = json!(canonical(&text).ok_or(WRONG)?);

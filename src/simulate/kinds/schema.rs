@@ -12,7 +12,7 @@ fn schema_of<'a>(kind: &'a Kind, object: &Value) -> Option<&'a Value> {
 }
 
 /// Drops what is not known, tells what that was, and fills in what has a default.
-pub fn complete(kind: &Kind, object: &mut Value, unknown: &mut Vec<String>) {
+pub(super) fn complete(kind: &Kind, object: &mut Value, unknown: &mut Vec<String>) {
     if let Some(schema) = schema_of(kind, object) {
         let fixed = ["apiVersion", "kind", "metadata"];
         prune(schema, object, "", unknown, &fixed);
@@ -41,7 +41,9 @@ fn prune(schema: &Value, value: &mut Value, path: &str, unknown: &mut Vec<String
             for (key, value) in fields {
                 let inner = known.and_then(|known| known.get(key)).or(others);
                 let inner = inner.filter(|_| !fixed.contains(&key.as_str()));
-                inner.into_iter().for_each(|inner| prune(inner, value, &below(path, key), unknown, &[]));
+                if let Some(inner) = inner {
+                    prune(inner, value, &below(path, key), unknown, &[]);
+                }
             }
         }
         Value::Array(values) => {
@@ -72,7 +74,7 @@ fn fill_in(schema: &Value, value: &mut Value) {
     }
 }
 
-pub fn check(kind: &Kind, object: &Value, causes: &mut Causes) {
+pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Causes) {
     if let Some(schema) = schema_of(kind, object) {
         check_value(schema, object, "", causes);
     }
@@ -151,7 +153,7 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 /// A definition is named after what it defines.
-pub fn check_definition(object: &Value, causes: &mut Causes) {
+pub(super) fn check_definition(object: &Value, causes: &mut Causes) {
     let name = text(object, "/metadata/name");
     let expected = format!("{}.{}", text(object, "/spec/names/plural"), text(object, "/spec/group"));
     if name != expected {
@@ -159,7 +161,7 @@ pub fn check_definition(object: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn definition(object: &mut Value) {
+pub(super) fn definition(object: &mut Value) {
     let spec = &mut object["spec"];
     super::fill(spec, "conversion", json!({"strategy": "None"}));
     let kind = text(spec, "/names/kind").to_owned();
@@ -168,7 +170,7 @@ pub fn definition(object: &mut Value) {
 }
 
 /// What the server has yet to find out about a new definition.
-pub fn new_definition(object: &mut Value) {
+pub(super) fn new_definition(object: &mut Value) {
     let stored = object["spec"]["versions"].as_array().into_iter().flatten();
     let stored: Vec<Value> =
         stored.filter(|version| version["storage"] == true).map(|version| version["name"].clone()).collect();

@@ -18,17 +18,17 @@ const RESIZE: [&str; 5] = [
 const NOT_RESIZABLE: &str =
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
 
-pub fn class(object: &mut Value) {
+pub(super) fn class(object: &mut Value) {
     fill(object, "reclaimPolicy", json!("Delete"));
     fill(object, "volumeBindingMode", json!("Immediate"));
 }
 
-pub fn check_class(object: &Value, causes: &mut Causes) {
+pub(super) fn check_class(object: &Value, causes: &mut Causes) {
     match text(object, "/provisioner") {
         "" => causes.required("provisioner", ""),
         name => {
             let lower = name.to_lowercase();
-            words::qualified(&lower).iter().for_each(|problem| causes.invalid("provisioner", &json!(name), problem));
+            causes.all("provisioner", name, &words::qualified(&lower));
         }
     }
     if object["parameters"].as_object().is_some_and(|map| map.contains_key("")) {
@@ -38,13 +38,13 @@ pub fn check_class(object: &Value, causes: &mut Causes) {
     causes.one_of("volumeBindingMode", object.get("volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"]);
 }
 
-pub fn check_class_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_class_change(old: &Value, new: &Value, causes: &mut Causes) {
     for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         causes.immutable(field, old.get(field), new.get(field));
     }
 }
 
-pub fn claim(object: &mut Value, making: &Making<'_>) {
+pub(super) fn claim(object: &mut Value, making: &Making<'_>) {
     let given = object.get("spec").and_then(|spec| spec.get("storageClassName")).is_some();
     if let Some(default) = default_class(making).filter(|_| !given) {
         object["spec"]["storageClassName"] = json!(default);
@@ -81,7 +81,7 @@ fn tidy_source(spec: &mut Value) {
     spec["dataSource"] = source;
 }
 
-pub fn check_claim(object: &Value, causes: &mut Causes) {
+pub(super) fn check_claim(object: &Value, causes: &mut Causes) {
     let spec = &object["spec"];
     check_access("at least 1 access mode is required", spec, causes);
     match spec.pointer("/resources/requests/storage").and_then(Value::as_str) {
@@ -93,8 +93,7 @@ pub fn check_claim(object: &Value, causes: &mut Causes) {
     }
     let class = text(spec, "/storageClassName");
     if !class.is_empty() {
-        let problems = words::subdomain(class);
-        problems.iter().for_each(|problem| causes.invalid("spec.storageClassName", &json!(class), problem));
+        causes.all("spec.storageClassName", class, &words::subdomain(class));
     }
     causes.one_of("spec.volumeMode", spec.get("volumeMode"), &VOLUME_MODES);
 }
@@ -104,14 +103,16 @@ fn check_access(missing: &str, spec: &Value, causes: &mut Causes) {
     if modes.is_empty() {
         causes.required("spec.accessModes", missing);
     }
-    modes.iter().for_each(|mode| causes.one_of("spec.accessModes", Some(mode), &ACCESS_MODES));
+    for mode in &modes {
+        causes.one_of("spec.accessModes", Some(mode), &ACCESS_MODES);
+    }
     if modes.len() > 1 && modes.iter().any(|mode| *mode == "ReadWriteOncePod") {
         causes.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
     }
 }
 
 /// What bound claims may still change, and what they may be changed to.
-pub fn check_claim_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_claim_change(old: &Value, new: &Value, causes: &mut Causes) {
     let size = |object: &Value| object.pointer("/spec/resources/requests/storage").cloned().unwrap_or_default();
     let bound = old["status"]["phase"] == "Bound";
     let mut allowed = new["spec"].clone();
@@ -138,7 +139,7 @@ pub fn check_claim_change(old: &Value, new: &Value, causes: &mut Causes) {
     causes.immutable("volumeMode", old["spec"].get("volumeMode"), new["spec"].get("volumeMode"));
 }
 
-pub fn check_claim_status(new: &Value, causes: &mut Causes) {
+pub(super) fn check_claim_status(new: &Value, causes: &mut Causes) {
     let statuses = new.pointer("/status/allocatedResourceStatuses").and_then(Value::as_object);
     for (resource, status) in statuses.into_iter().flatten() {
         if !RESIZE.iter().any(|one| status == one) {
@@ -148,7 +149,7 @@ pub fn check_claim_status(new: &Value, causes: &mut Causes) {
 }
 
 /// Only a class that says so lets its claims grow.
-pub fn admit_growth(old: &Value, new: &Value, making: &Making<'_>) -> Result<(), Refusal> {
+pub(super) fn admit_growth(old: &Value, new: &Value, making: &Making<'_>) -> Result<(), Refusal> {
     let size = |object: &Value| quantities::nanos(text(object, "/spec/resources/requests/storage")).unwrap_or(0);
     if size(new) <= size(old) || old["status"]["phase"] != "Bound" {
         return Ok(());
@@ -162,7 +163,7 @@ pub fn admit_growth(old: &Value, new: &Value, making: &Making<'_>) -> Result<(),
     Err(Refusal::forbidden("persistentvolumeclaims", text(new, "/metadata/name"), NOT_RESIZABLE))
 }
 
-pub fn volume(object: &mut Value, making: &Making<'_>) {
+pub(super) fn volume(object: &mut Value, making: &Making<'_>) {
     add_finalizer(object, "kubernetes.io/pv-protection");
     fill(&mut object["spec"], "volumeMode", json!("Filesystem"));
     fill(&mut object["spec"], "persistentVolumeReclaimPolicy", json!("Retain"));
@@ -174,7 +175,7 @@ pub fn volume(object: &mut Value, making: &Making<'_>) {
 
 const SOURCES: [&str; 8] = ["hostPath", "nfs", "local", "csi", "iscsi", "fc", "cephfs", "rbd"];
 
-pub fn check_volume(object: &Value, causes: &mut Causes) {
+pub(super) fn check_volume(object: &Value, causes: &mut Causes) {
     let spec = &object["spec"];
     check_access("", spec, causes);
     match spec.pointer("/capacity/storage").and_then(Value::as_str) {
@@ -204,7 +205,7 @@ pub fn check_volume(object: &Value, causes: &mut Causes) {
     causes.one_of("spec.volumeMode", spec.get("volumeMode"), &VOLUME_MODES);
 }
 
-pub fn check_volume_change(old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_volume_change(old: &Value, new: &Value, causes: &mut Causes) {
     let (old, new) = (&old["spec"], &new["spec"]);
     if SOURCES.iter().any(|source| old.get(source) != new.get(source)) {
         let detail = "spec.persistentvolumesource is immutable after creation\n";
@@ -218,7 +219,7 @@ pub fn check_volume_change(old: &Value, new: &Value, causes: &mut Causes) {
 }
 
 /// As the real server's own types print: fields begin with capital letters, and none is left out.
-pub fn in_go(value: &Value) -> Value {
+pub(super) fn in_go(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let name = |key: &str| {
@@ -239,13 +240,13 @@ pub fn in_go(value: &Value) -> Value {
 }
 
 /// A status that says when the phase changed says so itself.
-pub fn note_phase(old: &Value, new: &mut Value, now: &str) {
+pub(super) fn note_phase(old: &Value, new: &mut Value, now: &str) {
     if old["status"]["phase"] != new["status"]["phase"] {
         new["status"]["lastPhaseTransitionTime"] = json!(now);
     }
 }
 
-pub fn add_finalizer(object: &mut Value, finalizer: &str) {
+pub(super) fn add_finalizer(object: &mut Value, finalizer: &str) {
     let list = &mut object["metadata"]["finalizers"];
     match list.as_array_mut() {
         Some(there) if there.iter().any(|one| one == finalizer) => {}

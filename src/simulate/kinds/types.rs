@@ -49,7 +49,7 @@ const TYPES: &[(&str, &str, Type, &str)] = &[
 
 /// One field that has a value of another type than it should.
 #[derive(Debug)]
-pub struct Mismatch<'a> {
+pub(super) struct Mismatch<'a> {
     place: &'static str,
     told: &'static str,
     /// In a map, the key.
@@ -57,7 +57,7 @@ pub struct Mismatch<'a> {
     value: &'a Value,
 }
 
-pub fn mismatch<'a>(resource: &str, object: &'a Value) -> Option<Mismatch<'a>> {
+pub(super) fn mismatch<'a>(resource: &str, object: &'a Value) -> Option<Mismatch<'a>> {
     TYPES.iter().filter(|row| resource.ends_with(row.0)).find_map(|(_, place, expected, told)| {
         let value = object.pointer(place).filter(|value| !value.is_null())?;
         let (key, value) = match expected {
@@ -75,7 +75,7 @@ pub fn mismatch<'a>(resource: &str, object: &'a Value) -> Option<Mismatch<'a>> {
 }
 
 impl Mismatch<'_> {
-    pub fn as_decoded(&self, kind: &str) -> String {
+    pub(super) fn as_decoded(&self, kind: &str) -> String {
         let told = match self.told.strip_prefix('K') {
             Some(rest) => format!("{kind}{rest}"),
             None => self.told.to_owned(),
@@ -83,7 +83,7 @@ impl Mismatch<'_> {
         format!("json: cannot unmarshal {} into Go struct field {told}", name_of(self.value))
     }
 
-    pub fn as_applied(&self) -> String {
+    pub(super) fn as_applied(&self) -> String {
         let key = self.key.map(|key| format!(".{key}")).unwrap_or_default();
         let wanted = if self.told.ends_with("string") || self.key.is_some() { "string" } else { "numeric" };
         let place = self.place.replace('/', ".");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{causes::Causes, fill, metadata, pods};
 use crate::simulate::store::text;
 
-pub fn defaults(resource: &str, object: &mut Value) {
+pub(super) fn defaults(resource: &str, object: &mut Value) {
     let spec = &mut object["spec"];
     if resource != "daemonsets.apps" {
         fill(spec, "replicas", json!(1));
@@ -51,7 +51,7 @@ fn claim_template(template: &mut Value) {
     template["status"] = json!({"phase": "Pending"});
 }
 
-pub fn made(resource: &str, object: &mut Value) {
+pub(super) fn made(resource: &str, object: &mut Value) {
     object["status"] = match resource {
         "replicasets.apps" => json!({"replicas": 0}),
         "statefulsets.apps" => json!({"availableReplicas": 0, "replicas": 0}),
@@ -64,7 +64,7 @@ pub fn made(resource: &str, object: &mut Value) {
     }
 }
 
-pub fn check(object: &Value, causes: &mut Causes) {
+pub(super) fn check(object: &Value, causes: &mut Causes) {
     let spec = &object["spec"];
     if spec["replicas"].as_i64().is_some_and(|replicas| replicas < 0) {
         causes.invalid("spec.replicas", &spec["replicas"], "must be greater than or equal to 0");
@@ -80,11 +80,24 @@ pub fn check(object: &Value, causes: &mut Causes) {
     if !fits {
         causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
     }
-    let template = &spec["template"]["spec"];
-    pods::check("spec.template.spec", template, causes);
-    if ["Never", "OnFailure"].contains(&text(template, "/restartPolicy")) {
+    let template = with_own_claims(spec);
+    pods::check("spec.template.spec", &template, causes);
+    if ["Never", "OnFailure"].contains(&text(&template, "/restartPolicy")) {
         causes.unsupported("spec.template.spec.restartPolicy", &template["restartPolicy"], &["Always"]);
     }
+}
+
+/// The specification of the pods, which can mount the claims that are made for each of them.
+fn with_own_claims(spec: &Value) -> Value {
+    let mut template = spec["template"]["spec"].clone();
+    let claims = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
+    let volumes: Vec<Value> = claims.map(|claim| json!({"name": claim["metadata"]["name"]})).collect();
+    if let Some(own) = template.get("volumes").and_then(Value::as_array) {
+        template["volumes"] = json!([own.as_slice(), &volumes].concat());
+    } else {
+        template["volumes"] = json!(volumes);
+    }
+    template
 }
 
 const STATEFUL: [&str; 7] = [
@@ -97,7 +110,7 @@ const STATEFUL: [&str; 7] = [
     "minReadySeconds",
 ];
 
-pub fn check_change(resource: &str, old: &Value, new: &Value, causes: &mut Causes) {
+pub(super) fn check_change(resource: &str, old: &Value, new: &Value, causes: &mut Causes) {
     let (old, new) = (&old["spec"], &new["spec"]);
     if resource != "statefulsets.apps" {
         causes.immutable("spec.selector", old.get("selector"), new.get("selector"));

@@ -89,25 +89,24 @@ fn merged(live: Option<&Value>, wanted: &Value, place: &Place<'_>) -> Value {
     }
 }
 
-/// Both lists keep their order; where they differ, that of the wanted one holds.
+/// Both lists keep their order, and what is in the live one alone stands before what is new. Where they differ, the
+/// order of the wanted list holds.
 fn merged_list(live: &[Value], wanted: &[Value], place: &Place<'_>) -> Vec<Value> {
     let key = |item: &Value| element(item, place.applied());
     let find = |list: &[Value], item: &Value| list.iter().position(|other| key(other) == key(item));
     let mut list = Vec::with_capacity(live.len() + wanted.len());
     let mut left = live.iter().peekable();
-    for item in wanted {
-        let there = find(live, item);
-        while let Some(other) = left.next_if(|other| there.is_some() && find(live, other) < there) {
+    for (position, item) in wanted.iter().enumerate() {
+        let shared = wanted.iter().skip(position).find(|item| find(live, item).is_some()).map(key);
+        while let Some(other) = left.next_if(|other| shared != Some(key(other))) {
             if find(wanted, other).is_none() {
                 list.push(other.clone());
             }
         }
-        let live = there.and_then(|position| live.get(position)).filter(|_| !place.has_whole_items());
-        list.push(if item.is_object() && !place.has_whole_items() {
-            merged_item(live, item, place)
-        } else {
-            item.clone()
-        });
+        left.next_if(|other| key(other) == key(item));
+        let there = find(live, item).and_then(|position| live.get(position));
+        let is_merged = item.is_object() && !place.has_whole_items();
+        list.push(if is_merged { merged_item(there, item, place) } else { item.clone() });
     }
     list.extend(left.filter(|other| find(wanted, other).is_none()).cloned());
     list
@@ -302,6 +301,10 @@ mod tests {
         let merged = apply("pods", &live, pod(json!([{"name": "c"}, {"name": "a", "image": "1"}])), &pods).unwrap();
         let expected = json!([{"name": "b"}, {"name": "c"}, {"name": "a", "image": "1", "tty": true}]);
         assert_eq!(merged["spec"]["containers"], expected);
+        let more = apply("pods", &live, pod(json!([{"name": "new"}, {"name": "b"}])), &pods).unwrap();
+        let names: Vec<_> =
+            more["spec"]["containers"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+        assert_eq!(names, ["a", "new", "b", "c"]);
         let fewer = apply("pods", &merged, pod(json!([{"name": "c"}])), &pods).unwrap();
         assert_eq!(fewer["spec"]["containers"], json!([{"name": "b"}, {"name": "c"}]));
     }

@@ -53,7 +53,7 @@ fn walk(value: &Value, place: &Place<'_>, path: &mut Path, set: &mut Set, with_s
     let last = path.last().map(String::as_str).unwrap_or_default();
     let is_item = !last.starts_with("f:") && !path.is_empty();
     let parts = parts(value, place).filter(|parts| !(parts.is_empty() || is_item && place.has_whole_items()));
-    if parts.is_none() || with_self(last, is_item) && !value.is_array() {
+    if parts.is_none() || with_self(last, is_item) {
         set.insert(path.clone());
     }
     for (key, place, part) in parts.into_iter().flatten() {
@@ -97,13 +97,14 @@ fn compare_at(before: &Value, after: &Value, place: &Place<'_>, path: &mut Path,
     }
     for (key, place, value) in after.iter().filter(|(key, ..)| find(&before, key).is_none()) {
         path.push(key.clone());
-        walk(value, place, path, &mut difference.changed, &|key, _| !ALWAYS_THERE.contains(&key));
+        let always: &[&str] = if place.is_custom() { &["f:metadata"] } else { &ALWAYS_THERE };
+        walk(value, place, path, &mut difference.changed, &|key, _| !always.contains(&key));
         path.pop();
     }
 }
 
 /// Parts that typed objects have even where nothing is in them, so that nobody adds them.
-const ALWAYS_THERE: [&str; 5] = ["f:metadata", "f:spec", "f:status", "f:strategy", "f:template"];
+const ALWAYS_THERE: [&str; 6] = ["f:containers", "f:metadata", "f:spec", "f:status", "f:strategy", "f:template"];
 
 /// A set with everything above what is in it.
 pub(super) fn with_ancestors(set: &Set) -> Set {
@@ -194,9 +195,10 @@ mod tests {
     #[test]
     fn difference_names_what_changed_and_what_went() {
         let before = json!({"metadata": {}, "data": {"a": "1", "b": "2"}});
-        let after = json!({"metadata": {"labels": {"x": "y"}}, "data": {"a": "3"}});
+        let after = json!({"metadata": {"labels": {"x": "y"}, "finalizers": ["f"]}, "data": {"a": "3"}});
         let difference = compare(&before, &after, &Place::root("configmaps", false));
-        let changed = json!({"f:metadata": {"f:labels": {".": {}, "f:x": {}}}, "f:data": {"f:a": {}}});
+        let metadata = json!({"f:labels": {".": {}, "f:x": {}}, "f:finalizers": {".": {}, "v:\"f\"": {}}});
+        let changed = json!({"f:metadata": metadata, "f:data": {"f:a": {}}});
         assert_eq!(to_value(&difference.changed), changed);
         assert_eq!(to_value(&difference.removed), json!({"f:data": {"f:b": {}}}));
     }

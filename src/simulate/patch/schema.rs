@@ -122,6 +122,10 @@ impl<'a> Place<'a> {
         Self { path, ..self.clone() }
     }
 
+    pub(super) fn is_custom(&self) -> bool {
+        self.custom
+    }
+
     fn ends_with(&self, place: &str) -> bool {
         let rest = self.path.strip_suffix(place);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

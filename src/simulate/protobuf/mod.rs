@@ -169,7 +169,7 @@ fn compound(of: Type, bytes: &[u8]) -> Option<Value> {
             let (mut key, mut value) = (String::new(), compound(schema::of(of), &[])?);
             for field in Fields(bytes) {
                 match field? {
-                    (1, Content::Bytes(bytes)) => key = std::str::from_utf8(bytes).ok()?.to_owned(),
+                    (1, Content::Bytes(bytes)) => std::str::from_utf8(bytes).ok()?.clone_into(&mut key),
                     (2, Content::Bytes(bytes)) => value = compound(schema::of(of), bytes)?,
                     _ => return None,
                 }

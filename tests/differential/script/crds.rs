@@ -22,7 +22,7 @@ fn definition() -> Value {
                     "status": {"type": "object", "properties": {"ready": {"type": "boolean"}}}}}}}]}})
 }
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     script.post(NAMESPACES, namespace("crds"));
     script.get("/apis/test.example.com/v1/namespaces/crds/members");
     script.post(DEFINITIONS, definition());

@@ -7,7 +7,7 @@ use crate::step::{MERGE, Script};
 
 const GROUP: &str = "/apis/storage.k8s.io/v1";
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     script.post(NAMESPACES, namespace("csi"));
     drivers(script);
     nodes(script);

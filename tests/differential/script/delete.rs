@@ -5,7 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::step::{JSON, MERGE, Script};
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     let maps = core("configmaps", "delete");
     script.post(NAMESPACES, namespace("delete"));
     script.post(&maps, config_map("one", json!({}), json!({})));

@@ -4,7 +4,7 @@ use crate::step::Script;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     for path in [
         "/",
         "/version",

@@ -43,7 +43,7 @@ const TOPICS: &[Topic] = &[
     ("discovery", discovery::steps),
 ];
 
-pub fn steps() -> Vec<Step> {
+pub(crate) fn steps() -> Vec<Step> {
     let script = |(topic, write): &Topic| {
         let mut script = Script { topic, ..Script::default() };
         write(&mut script);

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::step::{MERGE, Script};
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     let namespace_path = format!("{NAMESPACES}/ending");
     script
         .post(NAMESPACES, with(namespace("ending"), "/metadata/labels", json!({"a": "b"})))

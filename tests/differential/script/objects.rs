@@ -3,50 +3,50 @@
 use serde_json::{Value, json};
 
 /// The path of a resource, of a namespace of the core group, and of an object in it.
-pub fn core(resource: &str, namespace: &str) -> String {
+pub(crate) fn core(resource: &str, namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/{resource}")
 }
 
-pub const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
-pub const VOLUMES: &str = "/api/v1/persistentvolumes";
-pub const NAMESPACES: &str = "/api/v1/namespaces";
+pub(crate) const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+pub(crate) const VOLUMES: &str = "/api/v1/persistentvolumes";
+pub(crate) const NAMESPACES: &str = "/api/v1/namespaces";
 
-pub fn namespace(name: &str) -> Value {
+pub(crate) fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-pub fn config_map(name: &str, labels: Value, data: Value) -> Value {
+pub(crate) fn config_map(name: &str, labels: Value, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": data})
 }
 
 /// The account without which a namespace takes no pods; a controller makes it in a whole cluster.
-pub fn account(name: &str) -> Value {
+pub(crate) fn account(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
 }
 
-pub fn claim(name: &str, class: &str, size: &str) -> Value {
+pub(crate) fn claim(name: &str, class: &str, size: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
         "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": size}}}})
 }
 
-pub fn volume(name: &str, size: &str) -> Value {
+pub(crate) fn volume(name: &str, size: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
         "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": size},
             "csi": {"driver": "csi.example.com", "volumeHandle": name}}})
 }
 
-pub fn class(name: &str) -> Value {
+pub(crate) fn class(name: &str) -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
         "provisioner": "csi.example.com"})
 }
 
-pub fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{"name": "main", "image": "busybox"}]}})
 }
 
-pub fn deployment(name: &str) -> Value {
+pub(crate) fn deployment(name: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
             "metadata": {"labels": {"app": name}},
@@ -54,7 +54,7 @@ pub fn deployment(name: &str) -> Value {
 }
 
 /// An object with one place changed: `with(pod("a"), "/spec/nodeName", json!("n"))`. Missing parents are made.
-pub fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+pub(crate) fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     let mut place = &mut object;
     for part in pointer.split('/').skip(1) {
         let key = part.replace("~1", "/").replace("~0", "~");
@@ -67,7 +67,7 @@ pub fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     object
 }
 
-pub fn event(name: &str, namespace: &str, pod: &str, reason: &str) -> Value {
+pub(crate) fn event(name: &str, namespace: &str, pod: &str, reason: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "reason": reason, "message": "what happened",
         "type": if reason == "Failed" { "Warning" } else { "Normal" }, "count": 1, "source": {"component": "test"},
         "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z",

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::objects::*;
 use crate::step::{JSON, MERGE, STRATEGIC, Script};
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     let maps = core("configmaps", "patch");
     let one = format!("{maps}/one");
     script.post(NAMESPACES, namespace("patch"));

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::step::{PARTIAL, PARTIAL_LIST, Script};
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     let maps = core("configmaps", "read");
     script.get(NAMESPACES_OF_NOTHING);
     script.get(&maps);

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::step::{APPLY, JSON, MERGE, Script};
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     script.post(NAMESPACES, namespace("status"));
     let claims = core("persistentvolumeclaims", "status");
     let data = format!("{claims}/data");

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::step::{MERGE, Script, TABLE};
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     script.post(NAMESPACES, namespace("tables"));
     script.post(&core("serviceaccounts", "tables"), account("default"));
     let paths = [

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::step::Script;
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     let maps = core("configmaps", "update");
     let one = format!("{maps}/one");
     script.post(NAMESPACES, namespace("update"));

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::step::{JSON, MERGE, PARTIAL, Script, TABLE};
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     let maps = core("configmaps", "watch");
     script.post(NAMESPACES, namespace("watch"));
     script

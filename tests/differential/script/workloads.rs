@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::objects::*;
 use crate::step::{MERGE, Script};
 
-pub fn steps(script: &mut Script) {
+pub(crate) fn steps(script: &mut Script) {
     script.post(NAMESPACES, namespace("workloads"));
     pods(script);
     refused_pods(script);

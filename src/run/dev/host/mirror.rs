@@ -25,6 +25,19 @@ const SPEAKER: &str = "dev-mirror";
 /// On a copy: the UID of the pod it is a copy of.
 const COPY_OF: &str = "kosmos.csi.io/dev-copy-of";
 const TAINT: &str = "kosmos.io/node";
+/// Nodes, classes and accounts are the host's.
+const HOSTS_OWN: [&str; 8] = [
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "schedulerName",
+    "priority",
+    "priorityClassName",
+    "serviceAccount",
+    "serviceAccountName",
+];
+/// The volume in which the host hands its pods the account's token; the member hands them its own.
+const TOKEN: &str = "kube-api-access-";
 const AGAIN: Duration = Duration::from_secs(1);
 /// What the member says of a pod; the rest of the status stays the host's own.
 const TOLD: [&str; 11] = [
@@ -86,7 +99,7 @@ fn copy(pod: &Value) -> Value {
     annotations[COPY_OF] = metadata["uid"].clone();
     let mut spec = pod["spec"].clone();
     if let Some(spec) = spec.as_object_mut() {
-        for field in ["nodeName", "nodeSelector", "affinity", "schedulerName", "priority", "priorityClassName"] {
+        for field in HOSTS_OWN {
             spec.remove(field);
         }
     }
@@ -100,8 +113,13 @@ fn copy(pod: &Value) -> Value {
             volume.insert("persistentVolumeClaim".to_owned(), json!({"claimName": claim}));
         }
     }
-    if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
-        tolerations.retain(|toleration| toleration["key"] != TAINT);
+    let is_token = |named: &Value| text(named, "/name").starts_with(TOKEN);
+    retain(&mut spec, "tolerations", |toleration| toleration["key"] != TAINT);
+    retain(&mut spec, "volumes", |volume| !is_token(volume));
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            retain(container, "volumeMounts", |mount| !is_token(mount));
+        }
     }
     json!({
         "metadata": {
@@ -112,6 +130,12 @@ fn copy(pod: &Value) -> Value {
         },
         "spec": spec,
     })
+}
+
+fn retain(object: &mut Value, list: &str, keep: impl Fn(&Value) -> bool) {
+    if let Some(list) = object.get_mut(list).and_then(Value::as_array_mut) {
+        list.retain(keep);
+    }
 }
 
 /// What the member says of the copy becomes what the host says of the pod.
@@ -133,7 +157,7 @@ fn tell(pod: &mut Value, copy: &Value, now: &str) {
 
 pub(super) async fn run(host: Cluster, name: String, member: Cluster) {
     let mut host_changes = host.follow(&["pods", "nodes"]);
-    let mut member_changes = member.follow(&["pods", "namespaces"]);
+    let mut member_changes = member.follow(&["pods", "namespaces", "serviceaccounts"]);
     let mut mirror = Mirror { host, name, member, copied: HashSet::new() };
     loop {
         while host_changes.try_next().is_some() || member_changes.try_next().is_some() {}
@@ -283,12 +307,16 @@ mod tests {
         let ours = json!({"key": "kosmos.io/node", "operator": "Exists"});
         let other = json!({"key": "disk", "operator": "Exists"});
         let spec = json!({"nodeName": "kosmos-a", "nodeSelector": {"a": "b"}, "affinity": {"nodeAffinity": {}},
-            "tolerations": [ours, other], "containers": [{"name": "c"}]});
+            "tolerations": [ours, other], "serviceAccountName": "default",
+            "containers": [{"name": "c", "volumeMounts": [{"name": "kube-api-access-x"}, {"name": "d"}]}],
+            "volumes": [{"name": "d"}, {"name": "kube-api-access-x", "projected": {}}]});
         let owners = json!([{"uid": "o"}]);
         let metadata =
             json!({"namespace": "x", "name": "p", "uid": "u", "labels": {"l": "1"}, "ownerReferences": owners});
         let copy = copy(&json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
-        assert_eq!(copy["spec"], json!({"tolerations": [other], "containers": [{"name": "c"}]}));
+        let containers = json!([{"name": "c", "volumeMounts": [{"name": "d"}]}]);
+        let spec = json!({"tolerations": [other], "containers": containers, "volumes": [{"name": "d"}]});
+        assert_eq!(copy["spec"], spec);
         let metadata = json!({"namespace": "x", "name": "p", "labels": {"l": "1"}, "annotations": {COPY_OF: "u"}});
         assert_eq!(copy["metadata"], metadata);
         assert_eq!(copy.get("status"), None);

@@ -11,7 +11,6 @@
 pub(super) mod conditions;
 mod events;
 mod fit;
-mod garbage;
 mod mirror;
 mod provisioner;
 mod scheduler;
@@ -32,7 +31,6 @@ use crate::{
 pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, driver: Client) -> anyhow::Result<()> {
     let mut parts = JoinSet::new();
     parts.spawn(workloads::run(host.clone()));
-    parts.spawn(garbage::run(host.clone()));
     parts.spawn(scheduler::run(host.clone()));
     parts.spawn(provisioner::run(host.clone(), driver));
     for (name, member) in members {

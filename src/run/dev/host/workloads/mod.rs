@@ -33,7 +33,8 @@ const REPLICA_SETS: &str = "replicasets.apps";
 const STATEFUL_SETS: &str = "statefulsets.apps";
 
 pub(super) async fn run(host: Cluster) {
-    let followed = [DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, "pods"];
+    // Without its namespace's account no pod can be made.
+    let followed = [DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, "pods", "serviceaccounts"];
     whenever_changed(&host, &followed, || pass(&host)).await;
 }
 

@@ -1,0 +1,71 @@
+//! Programs apply on the server's side as people do: through the client that controllers are built on.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kosmos_csi::simulate::Cluster;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+fn client(cluster: &Cluster) -> Client {
+    Client::new(cluster.service("program"), "default")
+}
+
+fn map(data: &Value) -> Patch<Value> {
+    Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}, "data": data}))
+}
+
+#[tokio::test]
+async fn program_applies_what_it_owns() {
+    let cluster = Cluster::new("simulated", 1);
+    let maps: Api<ConfigMap> = Api::default_namespaced(client(&cluster));
+    let (one, two) = (PatchParams::apply("one"), PatchParams::apply("two"));
+    let made = maps.patch("map", &one, &map(&json!({"a": "1", "b": "1"}))).await.unwrap();
+    let again = maps.patch("map", &one, &map(&json!({"a": "1", "b": "1"}))).await.unwrap();
+    assert_eq!(made, again, "nothing has changed, and so has the version");
+    let refused = maps.patch("map", &two, &map(&json!({"a": "2"}))).await.unwrap_err();
+    let kube::Error::Api(status) = refused else { panic!("{refused}") };
+    assert_eq!(status.code, 409);
+    assert_eq!(status.message, "Apply failed with 1 conflict: conflict with \"one\": .data.a");
+    let forced = maps.patch("map", &two.force(), &map(&json!({"a": "2"}))).await.unwrap();
+    assert_eq!(
+        forced.data,
+        Some(BTreeMap::from([("a", "2"), ("b", "1")].map(|(key, value)| (key.into(), value.into()))))
+    );
+    let left = maps.patch("map", &one, &map(&json!({}))).await.unwrap();
+    assert_eq!(left.data, Some(BTreeMap::from([("a".into(), "2".into())])));
+}
+
+#[tokio::test]
+async fn program_adds_to_lists_that_others_keep() {
+    let cluster = Cluster::new("simulated", 1);
+    let deployments: Api<Deployment> = Api::default_namespaced(client(&cluster));
+    let deployment = |containers: Value| {
+        Patch::Apply(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}},
+            },
+        }))
+    };
+    let (one, two) = (PatchParams::apply("one"), PatchParams::apply("two"));
+    let own = json!([{"name": "web", "image": "web:1", "env": [{"name": "A", "value": "1"}]}]);
+    deployments.patch("web", &one, &deployment(own.clone())).await.unwrap();
+    let beside =
+        json!([{"name": "beside", "image": "beside:1"}, {"name": "web", "env": [{"name": "B", "value": "2"}]}]);
+    deployments.patch("web", &two, &deployment(beside)).await.unwrap();
+    let containers = |deployment: Deployment| deployment.spec.unwrap().template.spec.unwrap().containers;
+    let both = containers(deployments.get("web").await.unwrap());
+    let told = |container: &k8s_openapi::api::core::v1::Container| {
+        let env = container.env.iter().flatten().map(|variable| variable.name.as_str()).collect::<Vec<_>>();
+        format!("{} {} {}", container.name, container.image.as_deref().unwrap(), env.join(","))
+    };
+    assert_eq!(both.iter().map(told).collect::<Vec<_>>(), ["beside beside:1 ", "web web:1 A,B"]);
+    let none = deployment(json!([{"name": "web", "image": "web:1"}]));
+    let fewer = containers(deployments.patch("web", &two, &none).await.unwrap());
+    assert_eq!(fewer.iter().map(told).collect::<Vec<_>>(), ["web web:1 A"]);
+}

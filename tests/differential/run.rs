@@ -35,11 +35,7 @@ impl Runner {
     pub async fn run(&mut self, steps: &[Step]) -> Result<Vec<Answer>> {
         let mut answers = Vec::with_capacity(steps.len());
         for (number, step) in steps.iter().enumerate() {
-            let begin = std::time::Instant::now();
             let answer = tokio::time::timeout(PATIENCE, self.answer(step)).await;
-            if begin.elapsed() > Duration::from_millis(700) {
-                eprintln!("SLOW {:?} {} {}", begin.elapsed(), number, step.path);
-            }
             let answer = answer.map_err(anyhow::Error::from).and_then(|answer| answer);
             let answer = answer.unwrap_or_else(|error| json!({"failed": format!("{error:#}")}));
             let what = || format!("step {number}: {} {}", step.method, step.path);

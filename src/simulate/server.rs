@@ -3,7 +3,7 @@
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
@@ -27,7 +27,8 @@ pub async fn serve(cluster: Cluster, listener: TcpListener) {
 
 async fn connection(cluster: Cluster, stream: tokio::net::TcpStream) {
     let service = service_fn(|request| respond(&cluster, request));
-    let serving = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+    // An idle connection stays open: a client may use it again at the moment of its end.
+    let serving = http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service);
     if let Err(error) = serving.await {
         tracing::debug!(%error, "a connection ended");
     }

@@ -37,7 +37,7 @@ async fn shell(dev: &Dev, line: &str) -> String {
 
 #[tokio::test]
 async fn commands_that_are_printed_do_what_they_say() {
-    let folder = tempfile::Builder::new().prefix("dev-").tempdir_in("/tmp").unwrap();
+    let folder = tempfile::Builder::new().prefix("dev it's ").tempdir_in("/tmp").unwrap();
     let dev = Dev::start(folder.path()).await;
     let report = dev.report.clone();
     let commands: Vec<&str> = report.lines().filter(|line| line.contains("kubectl")).collect();

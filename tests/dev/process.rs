@@ -23,7 +23,7 @@ use tokio::{
 };
 
 /// Nothing here takes longer, unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 pub struct Dev {
     pub folder: PathBuf,

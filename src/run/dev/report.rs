@@ -7,14 +7,16 @@ use super::{HOST, folder::Folder, objects};
 pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &[String]) -> String {
     let mut text = String::new();
     let members = clusters.len().saturating_sub(1);
+    let count = if members == 1 { "one member".to_owned() } else { format!("{members} members") };
     let dir = folder.path().display();
-    let kubectl = |cluster: &str| format!("kubectl --kubeconfig {}", folder.kubeconfig(cluster).display());
+    let typed = quoted(&dir.to_string());
+    let host = format!("kubectl --kubeconfig {typed}/{HOST}.kubeconfig");
     let first = clusters.iter().map(|(name, _)| name.as_str()).find(|name| *name != HOST).unwrap_or_default();
     let example = "deploy/examples/nginx.yaml";
     // Writing to a string does not fail.
     let _ = write!(
         text,
-        "\nkosmos-csi dev: a host and {members} members, simulated in this process. The driver is the real one; clusters,\n\
+        "\nkosmos-csi dev: a host and {count}, simulated in this process. The driver is the real one; clusters,\n\
          scheduler, provisioner and storage are played, and whoever may use this machine may use them.\n\
          Never for production.\n\n"
     );
@@ -30,11 +32,30 @@ pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &
         text,
         "\nTry it in another terminal, from the checkout:\n\n\
          {host} apply -f {example}\n\
-         for c in {HOST} {first}; do kubectl --kubeconfig {dir}/$c.kubeconfig -n {namespace} get all,pvc,pv -o wide; done\n\
+         for c in {HOST} {first}; do kubectl --kubeconfig {typed}/$c.kubeconfig -n {namespace} get all,pvc,pv -o wide; done\n\
          {host} delete -f {example}\n\n\
-         Ctrl-C ends all of it. Started again on {dir}, everything is still there; rm -r {dir} forgets it.\n",
-        host = kubectl(HOST),
+         Ctrl-C ends all of it. Started again on {dir}, everything is still there; rm -r {typed} forgets it.\n",
         namespace = objects::NAMESPACE,
     );
     text
+}
+
+/// As a shell takes it for one word.
+fn quoted(path: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_is_one_word_for_a_shell() {
+        for (path, expected) in
+            [("/tmp/a-b.c", "/tmp/a-b.c"), ("/tmp/a b", "'/tmp/a b'"), ("/tmp/it's", r"'/tmp/it'\''s'")]
+        {
+            assert_eq!(quoted(path), expected);
+        }
+    }
 }

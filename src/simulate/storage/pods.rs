@@ -220,8 +220,8 @@ impl<'a> Pods<'a> {
         let now = self.member.cluster.stamp();
         if matches!(step, Step::Stop { .. }) {
             self.edit(&pod, |pod| status::stop(pod, &now));
-            // Removed by force meanwhile is gone as well.
-            drop(self.member.cluster.delete_now(PODS, &key.0, &key.1));
+            // Without time left, and without finalizers, a pod that ends is gone.
+            self.edit(&pod, |pod| set(pod, &["metadata", "deletionGracePeriodSeconds"], json!(0)));
         } else if !is_terminating(&pod) {
             let address = status::address(self.addresses);
             self.addresses += 1;

@@ -32,7 +32,7 @@ fn settings() -> Settings {
 fn act(cluster: &Cluster, chance: &Chance) {
     let number = chance.below(12);
     let (data, web) = (format!("data-{number}"), format!("web-{number}"));
-    let class = if number % 2 == 0 { "now" } else { "openebs-hostpath" };
+    let class = if number.is_multiple_of(2) { "now" } else { "openebs-hostpath" };
     let photo = format!("photo-{number}");
     match chance.below(9) {
         0 | 1 => drop(cluster.create(CLAIMS, claim(&data, class))),

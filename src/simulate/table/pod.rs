@@ -181,25 +181,25 @@ mod tests {
 
     use super::*;
 
-    fn shown(spec: Value, status: Value, leaving: bool) -> String {
+    fn shown(spec: &Value, status: &Value, leaving: bool) -> String {
         let mut pod = json!({"metadata": {"name": "p"}, "spec": spec, "status": status});
         if leaving {
             pod["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
         }
-        let view = View { object: &pod, now: SystemTime::UNIX_EPOCH + Duration::from_secs(60) };
+        let view = View { object: &pod, now: SystemTime::UNIX_EPOCH + Duration::from_mins(1) };
         let cells = cells(&view);
         let words: Vec<&str> = cells.iter().take(4).skip(1).filter_map(Value::as_str).collect();
         words.join(" ")
     }
 
-    fn container(state: Value) -> Value {
+    fn container(state: &Value) -> Value {
         json!({"name": "a", "restartCount": 0, "ready": state["running"].is_object(), "state": state})
     }
 
     #[test]
     fn state_of_containers_says_more_than_the_phase() {
         let one = json!({"containers": [{"name": "a"}]});
-        let status = |phase: &str, state: Value| json!({"phase": phase, "containerStatuses": [container(state)]});
+        let status = |phase: &str, state: Value| json!({"phase": phase, "containerStatuses": [container(&state)]});
         for (status, leaving, expected) in [
             (json!({"phase": "Pending"}), false, "0/1 Pending 0"),
             (json!({"phase": "Pending"}), true, "0/1 Terminating 0"),
@@ -215,7 +215,7 @@ mod tests {
                 "0/1 Completed 0",
             ),
         ] {
-            assert_eq!(shown(one.clone(), status, leaving), expected);
+            assert_eq!(shown(&one, &status, leaving), expected);
         }
     }
 
@@ -227,13 +227,10 @@ mod tests {
             json!({"phase": "Pending", "initContainerStatuses": [{"name": "i", "restartCount": 2, "state": state,
             "lastState": {"terminated": {"finishedAt": "1970-01-01T00:00:30Z"}}}]})
         };
+        assert_eq!(shown(&spec, &init(waiting("CrashLoopBackOff")), false), "0/2 Init:CrashLoopBackOff 2 (30s ago)");
+        assert_eq!(shown(&spec, &init(waiting("PodInitializing")), false), "0/2 Init:0/2 2 (30s ago)");
         assert_eq!(
-            shown(spec.clone(), init(waiting("CrashLoopBackOff")), false),
-            "0/2 Init:CrashLoopBackOff 2 (30s ago)"
-        );
-        assert_eq!(shown(spec.clone(), init(waiting("PodInitializing")), false), "0/2 Init:0/2 2 (30s ago)");
-        assert_eq!(
-            shown(spec.clone(), init(json!({"terminated": {"exitCode": 1}})), false),
+            shown(&spec, &init(json!({"terminated": {"exitCode": 1}})), false),
             "0/2 Init:ExitCode:1 2 (30s ago)"
         );
         let running = json!({"phase": "Running",
@@ -241,18 +238,18 @@ mod tests {
                 {"name": "i", "restartCount": 2, "state": {"terminated": {"exitCode": 0}}},
                 {"name": "s", "restartCount": 1, "started": true, "ready": true, "state": {"running": {}}},
             ],
-            "containerStatuses": [container(json!({"running": {}}))]});
-        assert_eq!(shown(spec, running, false), "2/2 Running 1");
+            "containerStatuses": [container(&json!({"running": {}}))]});
+        assert_eq!(shown(&spec, &running, false), "2/2 Running 1");
     }
 
     #[test]
     fn container_that_ended_beside_one_that_runs_is_not_the_end() {
         let spec = json!({"containers": [{"name": "a"}, {"name": "b"}]});
         let containers = [
-            container(json!({"running": {}})),
-            container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}})),
+            container(&json!({"running": {}})),
+            container(&json!({"terminated": {"exitCode": 0, "reason": "Completed"}})),
         ];
         let status = json!({"phase": "Running", "containerStatuses": containers});
-        assert_eq!(shown(spec, status, false), "1/2 NotReady 0");
+        assert_eq!(shown(&spec, &status, false), "1/2 NotReady 0");
     }
 }

@@ -1,9 +1,7 @@
 //! Plays the agent behind a virtual node: copies the host's pods that are bound to it into the member, and tells the host
 //! what becomes of them. Deleting works both ways: a pod goes with its copy, and a copy with its pod.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 

@@ -143,3 +143,23 @@ fn check(field: &str, value: &str, problems: &[String]) -> Result<(), String> {
     causes.all(field, value, problems);
     causes.first().map_or(Ok(()), Err)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_selector_is_told_as_the_api_server_tells_it() {
+        for (text, told) in [
+            ("a in red", "unable to parse requirement: found 'red' expected: '('"),
+            ("a b c", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+            ("=x", "found '=', expected: !, identifier, or 'end of string'"),
+            ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+            ("a=b,", "found '', expected: identifier after ','"),
+            ("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), told, "{text}");
+        }
+        assert_eq!(parse("a, !b,c in (x,y) ,d notin (),e!=f,g>1").unwrap().len(), 6);
+    }
+}

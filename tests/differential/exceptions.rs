@@ -209,5 +209,5 @@ fn without_difference(text: &str) -> String {
     let begins = text.lines().position(|line| line.starts_with("@@ ")).unwrap_or(usize::MAX);
     let kept = |(index, line): &(usize, &str)| *index < begins || !line.starts_with(['@', ' ', '+', '-']);
     let lines: Vec<&str> = text.split('\n').enumerate().filter(kept).map(|(_, line)| line).collect();
-    lines.join("\n")
+    lines.join(if begins == usize::MAX { "\n" } else { "" })
 }

@@ -184,6 +184,10 @@ fn check_change(resource: &str, old: &Value, new: &Value, causes: &mut Causes) {
 pub fn prepare_update(old: &Value, new: &mut Value, part: &str, making: &Making<'_>) -> Result<(), Refusal> {
     let resource = making.kind.resource();
     let mut causes = Causes::default();
+    // What is kept may be older than a default.
+    let mut settled = old.clone();
+    defaults(&resource, &mut settled, false);
+    let old = &settled;
     defaults(&resource, new, false);
     if part == "status" {
         keep_all_but_status(making.kind, old, new);
@@ -260,3 +264,6 @@ fn count_change(kind: &Kind, old: &Value, new: &mut Value) {
         new["metadata"]["generation"] = json!(generation + 1);
     }
 }
+
+#[cfg(test)]
+mod tests;

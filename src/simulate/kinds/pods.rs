@@ -251,7 +251,7 @@ fn check_container(place: &str, container: &Value, volumes: &[&Value], causes: &
 
 const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
     `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
-    tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
+    tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(super) fn check_change(old: &Value, new: &Value, causes: &mut Causes) {
     let tolerations = |spec: &Value| spec["tolerations"].as_array().cloned().unwrap_or_default();

@@ -132,7 +132,7 @@ pub(super) fn check_claim_change(old: &Value, new: &Value, causes: &mut Causes) 
     if allowed != before {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
             bound claims";
-        causes.forbidden("spec", &format!("{detail}\n"));
+        causes.forbidden("spec", detail);
     } else if nanos(&size(new)) < nanos(&size(old)) && nanos(&size(new)) <= capacity {
         causes.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity");
     }
@@ -208,7 +208,7 @@ pub(super) fn check_volume(object: &Value, causes: &mut Causes) {
 pub(super) fn check_volume_change(old: &Value, new: &Value, causes: &mut Causes) {
     let (old, new) = (&old["spec"], &new["spec"]);
     if SOURCES.iter().any(|source| old.get(source) != new.get(source)) {
-        let detail = "spec.persistentvolumesource is immutable after creation\n";
+        let detail = "spec.persistentvolumesource is immutable after creation";
         causes.forbidden("spec.persistentvolumesource", detail);
     }
     causes.immutable("volumeMode", old.get("volumeMode"), new.get("volumeMode"));

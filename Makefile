@@ -25,7 +25,7 @@ ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
 # Tests that need them. Their tests run one at a time: the machine has one kernel.
-ON_CLUSTERS := --workspace --test tools --test interface --test dev-kubectl --test simulated --test fleet --test e2e
+ON_CLUSTERS := --workspace --test tools --test interface --test differential --test dev-kubectl --test simulated --test fleet --test e2e
 
 say = printf '\n== %s (%(%T)T)\n' '$(1)' -1
 

@@ -109,6 +109,12 @@ impl Place {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
+    /// A group that is known answers for what it does not have; of others there is no page.
+    fn missing(&self, store: &Store) -> Refusal {
+        let known = |kind: &Kind| kind.group == self.group && (!kind.custom || kind.versions.contains(&self.version));
+        if store.tables().any(|table| known(&table.kind)) { Refusal::no_such_path() } else { Refusal::no_page() }
+    }
+
     pub fn verb(&self, method: &Method, query: &Query) -> Option<Verb> {
         let named = !self.name.is_empty();
         Some(match (method.as_str(), named) {
@@ -152,11 +158,7 @@ impl Call {
             .table(&resource)
             .map(|table| Arc::clone(&table.kind))
             .filter(|kind| kind.versions.contains(&place.version) && (kind.namespaced || place.namespace.is_empty()));
-        let served =
-            store.tables().any(|table| table.kind.group == place.group && table.kind.versions.contains(&place.version));
-        // A group that is known answers for versions it does not have.
-        let known = served || store.tables().any(|table| table.kind.group == place.group && !table.kind.custom);
-        let kind = kind.ok_or_else(|| if known { Refusal::no_such_path() } else { Refusal::no_page() })?;
+        let kind = kind.ok_or_else(|| place.missing(store))?;
         let resource = versions::kept_as(resource);
         let verb = place.verb(&parts.method, &query).ok_or_else(Refusal::method_not_allowed)?;
         if kind.namespaced && place.namespace.is_empty() && !matches!(verb, Verb::List | Verb::Watch) {

@@ -76,13 +76,12 @@ fn read_patch(call: &Call, how: patch::PatchType) -> Result<(), Refusal> {
 
 /// The same of an object that a patch has made.
 fn read_patched(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
-    let sent = object.to_string();
-    let noticed = kinds::decode(&call.kind, object).map_err(|problem| Refusal::unreadable_patch(&sent, &problem))?;
+    let noticed = kinds::decode(&call.kind, object);
+    let unreadable = |problem: &str| Refusal::unreadable_patch(&object.to_string(), problem);
+    let noticed = noticed.map_err(|problem| unreadable(&problem))?;
     let odd: Vec<String> = noticed.unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect();
     match call.query.get("fieldValidation") {
-        "Strict" if !odd.is_empty() => {
-            Err(Refusal::unreadable_patch(&sent, &format!("strict decoding error: {}", odd.join(", "))))
-        }
+        "Strict" if !odd.is_empty() => Err(unreadable(&format!("strict decoding error: {}", odd.join(", ")))),
         "Ignore" => Ok(noticed.warnings),
         _ => Ok([odd, noticed.warnings].concat()),
     }

@@ -15,7 +15,8 @@ pub(crate) struct Exception {
 pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         what: "metadata.managedFields",
-        reason: "who wrote which field is kept for appliers alone: what they may do shows in the answers to applies",
+        reason: "the simulated server notes what admission adds as the client's own; what appliers may do with which \
+            field shows in the answers to applies",
         forgive: |_, real, simulated| {
             take_out(real, "managedFields");
             take_out(simulated, "managedFields");

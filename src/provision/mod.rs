@@ -37,8 +37,10 @@ pub struct Volume {
     pub member: String,
 }
 
-/// A wait without news this long ends in a read: a watch can die without a word.
+/// A wait without news this long ends in a read, and one of half the time that is left: a watch can die without a word.
 const SILENCE: Duration = Duration::from_secs(15);
+/// But not sooner than after this.
+const SHORTEST: Duration = Duration::from_secs(3);
 
 /// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
 /// At the deadline, `late` says what to answer.
@@ -51,7 +53,9 @@ async fn wait<F>(
 where
     F: FnMut(&Rows) -> bool,
 {
-    let pause = deadline.min(Instant::now() + SILENCE);
+    let now = Instant::now();
+    let half = deadline.saturating_duration_since(now) / 2;
+    let pause = deadline.min(now + half.clamp(SHORTEST, SILENCE));
     if leaf.rows.until(pause, changed).await {
         return Ok(true);
     }

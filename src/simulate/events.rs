@@ -29,6 +29,11 @@ impl About {
         Self { kind, api_version, namespace, name, uid, version }
     }
 
+    /// Of any kind, as long as the object says which.
+    pub fn any(object: &Value) -> Self {
+        Self::new(text(object, "/kind"), text(object, "/apiVersion"), object)
+    }
+
     pub(super) fn claim(object: &Value) -> Self {
         Self::new("PersistentVolumeClaim", "v1", object)
     }

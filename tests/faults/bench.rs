@@ -15,7 +15,11 @@ use std::{
 use http_body_util::BodyExt;
 use kosmos_csi::{
     cluster::{Dial, Transport},
-    csi::controller::Controller,
+    csi::{
+        client::{Client, Refusal},
+        controller::Controller,
+        v1::{self, controller_server::Controller as _},
+    },
     metrics::Metrics,
     run::driver::Driver,
     simulate::{
@@ -29,13 +33,17 @@ use serde_json::json;
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{Response, Status};
+use tonic::{Request, Response, Status};
 use tower::{BoxError, ServiceExt};
 
-use crate::{fixture, guard::Guard};
+use crate::{
+    fixture,
+    guard::Guard,
+    process::{Outside, Process},
+};
 
 /// How long the provisioner waits for an answer, by default.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,12 +56,13 @@ pub struct Bench {
     pub members: Vec<Cluster>,
     pub storages: Vec<Storage>,
     pub guard: Arc<Guard>,
-    pub began: Instant,
     driver: Mutex<Option<Incarnation>>,
     incarnations: Mutex<u32>,
     /// Requests that earlier incarnations have sent.
     sent_before: AtomicU64,
-    _inside: JoinSet<()>,
+    outside: Option<Outside>,
+    process: Mutex<Option<Process>>,
+    inside: JoinSet<()>,
 }
 
 /// One life of the driver.
@@ -67,6 +76,25 @@ struct Incarnation {
 impl Bench {
     /// Clusters with their controllers and storage, as a user finds them, and no driver yet.
     pub async fn new(seed: u64, members: usize, settings: &Settings) -> Arc<Self> {
+        let bench = Self::clusters(seed, members, settings);
+        for member in &bench.members {
+            bench.host.create("secrets", fixture::kubeconfig(member.name())).unwrap();
+        }
+        // What lives in the clusters makes its own objects first.
+        sleep(Duration::from_secs(1)).await;
+        Arc::new(bench)
+    }
+
+    /// The same, for the real process.
+    pub async fn outside(seed: u64, members: usize, settings: &Settings) -> Arc<Self> {
+        let mut bench = Self::clusters(seed, members, settings);
+        let clusters: Vec<Cluster> = std::iter::once(&bench.host).chain(&bench.members).cloned().collect();
+        bench.outside = Some(Outside::serve(&clusters, &mut bench.inside).await);
+        sleep(Duration::from_secs(1)).await;
+        Arc::new(bench)
+    }
+
+    fn clusters(seed: u64, members: usize, settings: &Settings) -> Self {
         let mut inside = JoinSet::new();
         let host = Cluster::new("host", seed);
         inside.spawn(simulate::controllers::run(host.clone()));
@@ -79,24 +107,19 @@ impl Bench {
         for namespace in [DRIVER_NAMESPACE, SHOP] {
             host.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
         }
-        for member in &members {
-            host.create("secrets", fixture::kubeconfig(member.name())).unwrap();
-        }
         let guard = Guard::new(&host, &members);
-        let bench = Self {
+        Self {
             host,
             members,
             storages,
             guard,
-            began: Instant::now(),
             driver: Mutex::default(),
             incarnations: Mutex::default(),
             sent_before: AtomicU64::new(0),
-            _inside: inside,
-        };
-        // What lives in the clusters makes its own objects first.
-        sleep(Duration::from_secs(1)).await;
-        Arc::new(bench)
+            outside: None,
+            process: Mutex::default(),
+            inside,
+        }
     }
 
     /// Starts the driver. One that is at work already is killed.
@@ -105,6 +128,10 @@ impl Bench {
         let mut count = lock(&self.incarnations);
         *count += 1;
         self.sent_before.store(self.guard.sent(), Ordering::Relaxed);
+        if let Some(outside) = &self.outside {
+            *lock(&self.process) = Some(outside.start());
+            return;
+        }
         let name = format!("driver-{count}");
         let (controller, started) = watch::channel(None);
         let mut work = JoinSet::new();
@@ -119,6 +146,9 @@ impl Bench {
             self.guard.silence(&driver.name);
             driver.ended.cancel();
         }
+        if let Some(process) = lock(&self.process).take() {
+            process.kill();
+        }
     }
 
     /// How many requests had been sent when the driver was last started.
@@ -126,7 +156,15 @@ impl Bench {
         self.sent_before.load(Ordering::Relaxed)
     }
 
-    /// The service, where the driver is at work.
+    pub fn is_outside(&self) -> bool {
+        self.outside.is_some()
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.controller().is_some() || lock(&self.process).is_some()
+    }
+
+    /// The service, where the driver is at work in this process.
     pub fn controller(&self) -> Option<Controller> {
         lock(&self.driver).as_ref()?.controller.borrow().clone()
     }
@@ -141,10 +179,35 @@ impl Bench {
 
     /// Waits until the driver serves.
     pub async fn serves(&self) {
+        if let Some(outside) = &self.outside {
+            return outside.serves().await;
+        }
         let started = lock(&self.driver).as_ref().map(|driver| driver.controller.clone());
         let mut started = started.expect("the driver was started");
         let served = timeout(Duration::from_mins(5), started.wait_for(Option::is_some)).await;
         drop(served.expect("the driver serves").expect("the driver lives"));
+    }
+
+    pub async fn create(&self, request: v1::CreateVolumeRequest) -> Result<v1::Volume, Status> {
+        if self.is_outside() {
+            return self.client()?.create_volume(request, PATIENCE).await.map_err(as_status);
+        }
+        let request = with_deadline(request);
+        let answer = self.call(|driver| async move { driver.create_volume(request).await }).await;
+        answer.map(|answer| answer.volume.expect("an answer holds a volume"))
+    }
+
+    pub async fn delete(&self, request: v1::DeleteVolumeRequest) -> Result<(), Status> {
+        if self.is_outside() {
+            return self.client()?.delete_volume(request.volume_id, PATIENCE).await.map_err(as_status);
+        }
+        let request = with_deadline(request);
+        self.call(|driver| async move { driver.delete_volume(request).await }).await.map(drop)
+    }
+
+    fn client(&self) -> Result<Client, Status> {
+        let process = lock(&self.process);
+        process.as_ref().map(|process| process.client.clone()).ok_or_else(|| Status::unavailable("nobody serves"))
     }
 
     /// One call, as over a socket: it breaks when the driver dies, and its caller gives up after a while.
@@ -164,11 +227,6 @@ impl Bench {
             Some(Err(_)) => Err(Status::deadline_exceeded("the caller gave up")),
             Some(Ok(answer)) => answer.map(Response::into_inner),
         }
-    }
-
-    /// The time since the beginning, for messages.
-    pub fn time(&self) -> Duration {
-        self.began.elapsed()
     }
 
     fn driver_called(&self, name: &str) -> Driver {
@@ -209,6 +267,16 @@ fn member(seed: u64, at: usize, inside: &mut JoinSet<()>) -> Cluster {
 
     inside.spawn(simulate::controllers::run(cluster.clone()));
     cluster
+}
+
+fn with_deadline<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(PATIENCE);
+    request
+}
+
+fn as_status(refusal: Refusal) -> Status {
+    Status::new(refusal.code, refusal.message)
 }
 
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,22 +7,23 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use kosmos_csi::{
     csi::v1::{
         self, CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
-        controller_server::Controller as _,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
     simulate::text,
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 
 use crate::{
-    bench::{Bench, PATIENCE, SHOP, lock},
+    bench::{Bench, SHOP, lock},
     fixture,
     history::made_for,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Enough for time to pass at all.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 const GIB: u64 = 1 << 30;
@@ -87,8 +88,6 @@ pub struct Caller {
     volume: String,
     handle: Option<String>,
     places: Vec<usize>,
-    /// Calls that were made.
-    pub calls: usize,
 }
 
 impl Caller {
@@ -105,7 +104,7 @@ impl Caller {
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();
         let (bench, places) = (Arc::clone(bench), script.places.clone());
-        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, places, calls: 0, script };
+        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, places, script };
         caller.select_node();
         caller
     }
@@ -161,6 +160,22 @@ impl Caller {
         }
     }
 
+    /// Asks until there is a volume, without a pause.
+    pub async fn insist_on_creation(&mut self) {
+        loop {
+            if let Ok(volume) = self.create_at_once().await {
+                self.check_volume(&volume);
+                return self.make_host_volume(&volume);
+            }
+            sleep(LEAST_PAUSE).await;
+        }
+    }
+
+    /// Asks until the volume is removed, without a pause.
+    pub async fn insist_on_deletion(&mut self) {
+        self.remove_with(|_| LEAST_PAUSE).await;
+    }
+
     /// The user deletes the claim.
     pub fn delete_claim(&self) {
         if self.claim_is_there() {
@@ -179,18 +194,18 @@ impl Caller {
             if self.script.retain {
                 return;
             }
-            self.remove().await;
+            self.remove_with(|before| (before * 2).min(LONGEST_PAUSE)).await;
         }
     }
 
-    async fn remove(&mut self) {
+    async fn remove_with(&mut self, next: impl Fn(Duration) -> Duration) {
         let handle = self.handle.clone().expect("a host volume has a handle");
         lock(&self.bench.guard.history).let_go(&self.volume);
-        let mut pause = FIRST_PAUSE;
+        let mut pause = FIRST_PAUSE / 2;
         while let Err(status) = self.delete(&handle).await {
             self.answered("DeleteVolume", &status);
+            pause = next(pause);
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         self.bench.guard.note(|| format!("DeleteVolume {} is done", self.script.claim));
         for left in self.bench.leaf_objects(&self.volume) {
@@ -205,8 +220,7 @@ impl Caller {
     }
 
     /// Several provisioners, or one that has lost its memory, ask for the same at once.
-    async fn create_at_once(&mut self) -> Result<v1::Volume, Status> {
-        self.calls += 1;
+    async fn create_at_once(&self) -> Result<v1::Volume, Status> {
         let twins = (0..self.script.at_once).map(|_| self.create());
         let answers = futures::future::join_all(twins).await;
         let handles: Vec<&str> = answers.iter().flatten().map(|volume| volume.volume_id.as_str()).collect();
@@ -226,16 +240,13 @@ impl Caller {
     }
 
     async fn create(&self) -> Result<v1::Volume, Status> {
-        let request = with_deadline(self.request());
-        let answer = self.bench.call(|driver| async move { driver.create_volume(request).await }).await;
-        answer.map(|answer| answer.volume.expect("an answer holds a volume"))
+        let request = self.request();
+        self.bench.create(request).await
     }
 
-    async fn delete(&mut self, handle: &str) -> Result<(), Status> {
-        self.calls += 1;
-        let request =
-            with_deadline(DeleteVolumeRequest { volume_id: handle.to_owned(), ..DeleteVolumeRequest::default() });
-        self.bench.call(|driver| async move { driver.delete_volume(request).await }).await.map(drop)
+    async fn delete(&self, handle: &str) -> Result<(), Status> {
+        let request = DeleteVolumeRequest { volume_id: handle.to_owned(), ..DeleteVolumeRequest::default() };
+        self.bench.delete(request).await
     }
 
     fn request(&self) -> CreateVolumeRequest {
@@ -375,10 +386,4 @@ impl Caller {
     fn wrong(&self, what: String) {
         self.bench.guard.report(format!("claim {} (volume {}): {what}", self.script.claim, self.volume));
     }
-}
-
-fn with_deadline<T>(message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.set_timeout(PATIENCE);
-    request
 }

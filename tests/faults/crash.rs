@@ -5,7 +5,10 @@
 use std::{sync::Arc, time::Duration};
 
 use kosmos_csi::simulate::faults::Action;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
 
 use crate::{
     bench::{Bench, SHOP},
@@ -23,7 +26,7 @@ const SOME_PAIRS: usize = 100;
 
 /// What is under way while the driver dies.
 #[derive(Clone, Debug)]
-struct Case {
+pub struct Case {
     name: &'static str,
     script: Script,
     /// Created first, so that its deletion is what is under way.
@@ -36,7 +39,7 @@ struct Case {
 
 /// A request, counted from the operation's beginning or the last restart.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+pub struct Point {
     request: u64,
     /// Whether it is still carried out.
     applied: bool,
@@ -81,29 +84,42 @@ fn cases() -> Vec<Case> {
 
 /// Plays a case with the driver killed at each of the points in turn.
 fn play(case: &Case, points: &[Point]) -> Shown {
-    virtual_time::run(1, async {
-        let bench = Bench::new(1, 2, &fixture::steady(STEP)).await;
-        if case.namespace_missing {
-            bench.members.iter().for_each(|member| member.delete("namespaces", "", SHOP).unwrap());
-            sleep(STEP).await;
-        }
-        let planted = Planted::everywhere(&bench);
-        bench.start();
-        bench.serves().await;
+    virtual_time::run(1, async { play_on(Bench::new(1, 2, &fixture::steady(STEP)).await, case, points).await })
+}
+
+/// The same with the real process, which is killed once; what was wrong.
+pub fn play_outside(case: &Case, point: Point) -> Option<String> {
+    let points = [point];
+    let played = async { play_on(Bench::outside(1, 2, &fixture::steady(STEP)).await, case, &points).await };
+    complaint(case, &points, &virtual_time::run_in_real_time(played))
+}
+
+/// Whether the environment asks for everything, however long it takes.
+pub fn is_thorough() -> bool {
+    std::env::var_os("KOSMOS_CSI_THOROUGH").is_some()
+}
+
+async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
+    if case.namespace_missing {
+        bench.members.iter().for_each(|member| member.delete("namespaces", "", SHOP).unwrap());
         sleep(STEP).await;
-        let mut caller = Caller::new(&bench, case.script.clone());
-        if case.deletion {
-            caller.provision().await;
-            sleep(STEP).await;
-        }
-        let killer = tokio::spawn(kill(Arc::clone(&bench), case.clone(), points.to_vec(), caller.clone()));
-        let sent = bench.guard.sent();
-        let story = operate(&bench, case, caller).await;
-        let requests = bench.guard.sent() - sent.max(bench.sent_before_start());
-        bench.guard.heal();
-        killer.abort();
-        finish(&bench, story, &planted, requests).await
-    })
+    }
+    let planted = Planted::everywhere(&bench);
+    bench.start();
+    bench.serves().await;
+    sleep(STEP).await;
+    let mut caller = Caller::new(&bench, case.script.clone());
+    if case.deletion {
+        caller.provision().await;
+        sleep(STEP).await;
+    }
+    let killer = tokio::spawn(kill(Arc::clone(&bench), case.clone(), points.to_vec(), caller.clone()));
+    let sent = bench.guard.sent();
+    let story = operate(&bench, case, caller).await;
+    let requests = bench.guard.sent() - sent.max(bench.sent_before_start());
+    bench.guard.heal();
+    killer.abort();
+    finish(&bench, story, &planted, requests).await
 }
 
 /// The operation itself, with the user's part in it.
@@ -128,19 +144,31 @@ async fn operate(bench: &Bench, case: &Case, mut caller: Caller) -> Story {
 
 /// Looks at what there is, removes the rest, and looks again.
 async fn finish(bench: &Bench, mut story: Story, planted: &Planted, requests: u64) -> Shown {
-    if bench.controller().is_none() {
+    if !bench.is_up() {
         bench.start();
     }
-    sleep(SETTLED).await;
-    let mut wrong = violations(bench, std::slice::from_ref(&story), planted);
+    let mut wrong = settle(bench, &story, planted).await;
     if !story.deleted && wrong.is_empty() {
         story.caller.delete_claim();
         story.caller.reclaim().await;
         story.deleted = true;
-        sleep(SETTLED).await;
-        wrong = violations(bench, std::slice::from_ref(&story), planted);
+        wrong = settle(bench, &story, planted).await;
     }
     Shown { requests, wrong, trace: bench.guard.trace() }
+}
+
+/// What is wrong after everybody had time.
+async fn settle(bench: &Bench, story: &Story, planted: &Planted) -> Vec<String> {
+    let wrong = || violations(bench, std::slice::from_ref(story), planted);
+    if !bench.is_outside() {
+        sleep(SETTLED).await;
+        return wrong();
+    }
+    let began = Instant::now();
+    while !wrong().is_empty() && began.elapsed() < SETTLED {
+        sleep(STEP).await;
+    }
+    wrong()
 }
 
 /// Kills the driver at each of the points, and starts it again.
@@ -179,11 +207,11 @@ fn complaint(case: &Case, points: &[Point], shown: &Shown) -> Option<String> {
 }
 
 /// Every point of every case, each with what is known of the run that follows from it.
-fn single_points() -> Vec<(Case, Point)> {
+pub fn single_points() -> Vec<(Case, Point)> {
     let all = cases().into_iter().flat_map(|case| {
         let shown = play(&case, &[]);
         if let Some(wrong) = complaint(&case, &[], &shown) {
-            panic!("without any fault: {wrong}");
+            panic!("{} without any fault: {wrong}", case.name);
         }
         points(shown.requests).map(move |point| (case.clone(), point)).collect::<Vec<_>>()
     });
@@ -192,7 +220,9 @@ fn single_points() -> Vec<(Case, Point)> {
 
 fn none_is_wrong(runs: Vec<(Case, Vec<Point>)>) {
     let count = runs.len();
-    let wrong = virtual_time::each(runs, |(case, points)| complaint(&case, &points, &play(&case, &points)));
+    let wrong = virtual_time::each(virtual_time::THREADS, runs, |(case, points)| {
+        complaint(&case, &points, &play(&case, &points))
+    });
     println!("{count} runs");
     assert!(wrong.is_empty(), "{} of {count} runs, such as: {}", wrong.len(), wrong[0]);
 }
@@ -205,12 +235,12 @@ fn nothing_is_lost_or_left_wherever_the_driver_is_killed() {
 /// The second one may also strike while the driver starts. All pairs where the environment asks for them, else some.
 #[test]
 fn nothing_is_lost_or_left_wherever_the_driver_is_killed_twice() {
-    let pairs = virtual_time::each(single_points(), |(case, first)| {
+    let pairs = virtual_time::each(virtual_time::THREADS, single_points(), |(case, first)| {
         let after = play(&case, &[first]).requests;
         Some(points(after).map(|second| (case.clone(), vec![first, second])).collect::<Vec<_>>())
     });
     let mut pairs: Vec<_> = pairs.into_iter().flatten().collect();
-    if std::env::var_os("KOSMOS_CSI_ALL_PAIRS").is_none() {
+    if !is_thorough() {
         fastrand::Rng::with_seed(1).shuffle(&mut pairs);
         pairs.truncate(SOME_PAIRS);
     }

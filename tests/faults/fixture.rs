@@ -19,6 +19,7 @@ pub const KEPT: &str = "kept";
 
 /// The namespace in members where other people's things are.
 const ELSEWHERE: &str = "elsewhere";
+const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
 
 /// Storage that takes exactly so long for each of its steps.
 pub fn steady(step: Duration) -> Settings {
@@ -34,11 +35,15 @@ pub fn moody() -> Settings {
     Settings { provisioning: work(20_000), deleting: work(8_000), ..steady(Duration::ZERO) }
 }
 
-pub fn kubeconfig(member: &str) -> Value {
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: m, cluster: {{server: 'https://{member}'}}}}]\n\
+pub fn kubeconfig_text(server: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: m, cluster: {{server: '{server}'}}}}]\n\
          users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: m, user: u}}}}]\n"
-    );
+    )
+}
+
+pub fn kubeconfig(member: &str) -> Value {
+    let text = kubeconfig_text(&format!("https://{member}"));
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(member.to_owned()),
@@ -61,7 +66,7 @@ impl Planted {
     pub fn everywhere(bench: &Bench) -> Self {
         let mut planted = Self::default();
         let host = bench.host_id();
-        let other = labels("0b7c2a52-0000-4000-8000-000000000000", "00000000000000000000000000000001");
+        let other = labels(OTHER_HOST, "00000000000000000000000000000001");
         let half = json!({"kosmos.csi.io/host": host, "kosmos.csi.io/volume": "00000000000000000000000000000002"});
         for (at, member) in bench.members.iter().enumerate() {
             member.create("namespaces", json!({"metadata": {"name": ELSEWHERE}})).unwrap();
@@ -82,6 +87,14 @@ impl Planted {
             "persistentvolumeclaims",
             claim(SHOP, name, &json!({"app.kubernetes.io/managed-by": "Helm"})),
         );
+    }
+
+    /// Another host's claim in the place of a leaf that has gone, for a volume with the same hash.
+    pub fn namesake(&mut self, bench: &Bench, at: usize, leaf: &Value) {
+        let mut labels = leaf["metadata"]["labels"].clone();
+        labels["kosmos.csi.io/host"] = json!(OTHER_HOST);
+        let (namespace, name) = (text(leaf, "/metadata/namespace"), text(leaf, "/metadata/name"));
+        self.put(bench, at, "persistentvolumeclaims", claim(namespace, name, &labels));
     }
 
     /// A copy of a leaf claim in another namespace, labels and all, as backup tools make them.

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -30,13 +30,24 @@ pub struct Guard {
     silenced: Mutex<BTreeSet<String>>,
     wrong: Mutex<Vec<String>>,
     trace: Mutex<Vec<String>>,
-    tracing: AtomicBool,
-    counts: Mutex<BTreeMap<Subject, u64>>,
+    counts: Mutex<BTreeMap<Subject, Asking>>,
     began: Instant,
 }
 
 /// What requests are counted by: cluster, verb, resource, namespace and name.
-pub type Subject = (usize, &'static str, String, String, String);
+type Subject = (usize, &'static str, String, String, String);
+
+/// How often one thing was asked of one object.
+struct Asking {
+    last: Instant,
+    at_that_instant: usize,
+    in_all: u32,
+}
+
+/// Requests on one object at one instant, besides one for each member: a few callers may have come at once.
+const AT_ONCE: usize = 8;
+/// Requests of one kind on one object in a whole story, with all its retries.
+const IN_ALL: u32 = 400;
 
 impl Guard {
     pub fn new(host: &Cluster, members: &[Cluster]) -> Arc<Self> {
@@ -50,7 +61,6 @@ impl Guard {
             silenced: Mutex::default(),
             wrong: Mutex::default(),
             trace: Mutex::default(),
-            tracing: AtomicBool::new(true),
             counts: Mutex::default(),
             began: Instant::now(),
         });
@@ -80,11 +90,6 @@ impl Guard {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Requests by what they were about, since the last time this was asked.
-    pub fn take_counts(&self) -> BTreeMap<Subject, u64> {
-        std::mem::take(&mut lock(&self.counts))
-    }
-
     pub fn report(&self, wrong: impl Into<String>) {
         let wrong = wrong.into();
         self.note(|| format!("WRONG: {wrong}"));
@@ -93,18 +98,21 @@ impl Guard {
 
     /// Everything that was found wrong so far.
     pub fn wrong(&self) -> Vec<String> {
-        let late = lock(&self.history).catch_up_all();
-        let mut wrong = lock(&self.wrong);
-        wrong.extend(late);
-        wrong.clone()
+        self.look();
+        lock(&self.wrong).clone()
+    }
+
+    /// Takes in what has happened in the members.
+    pub fn look(&self) {
+        let wrong = lock(&self.history).catch_up_all();
+        wrong.into_iter().for_each(|wrong| self.report(wrong));
     }
 
     /// A line in the trace.
     pub fn note(&self, line: impl FnOnce() -> String) {
-        if self.tracing.load(Ordering::Relaxed) {
-            let time = self.began.elapsed().as_secs_f64();
-            lock(&self.trace).push(format!("{time:9.3} {}", line()));
-        }
+        let time = self.began.elapsed().as_secs_f64();
+        let line = format!("{time:9.3} {}", line());
+        lock(&self.trace).push(line);
     }
 
     pub fn trace(&self) -> Vec<String> {
@@ -134,8 +142,22 @@ impl Guard {
     }
 
     fn count(&self, at: usize, asked: &Asked) {
+        if asked.name.is_empty() || asked.verb == Verb::Watch {
+            return;
+        }
         let subject = (at, verb(asked.verb), asked.resource.clone(), asked.namespace.clone(), asked.name.clone());
-        *lock(&self.counts).entry(subject).or_default() += 1;
+        let now = Instant::now();
+        let mut counts = lock(&self.counts);
+        let asking = counts.entry(subject).or_insert(Asking { last: now, at_that_instant: 0, in_all: 0 });
+        asking.at_that_instant = if asking.last == now { asking.at_that_instant + 1 } else { 1 };
+        asking.in_all += 1;
+        asking.last = now;
+        let hot = asking.at_that_instant == AT_ONCE + self.clusters.len() || asking.in_all == IN_ALL + 1;
+        let shared = ["kosmos-csi-members", "kube-system"].contains(&asked.name.as_str());
+        drop(counts);
+        if hot && !shared {
+            self.report(format!("I11: a hot loop: {asked} in {}", self.clusters[at].name()));
+        }
     }
 
     /// Why the driver may not send this to a member.

@@ -1,7 +1,10 @@
 //! The lives of all leaf claims, as the members' stores tell them: two at once for one volume, or the end of one that the
 //! host still uses, are seen at the moment they happen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kosmos_csi::simulate::{Change, Changes, Cluster, What, text};
 use serde_json::Value;
@@ -16,26 +19,19 @@ pub fn made_for(leaf: &Value) -> &str {
     leaf["metadata"]["annotations"]["kosmos.csi.io/name"].as_str().unwrap_or_default()
 }
 
-/// A leaf claim that is there.
-#[derive(Clone, Debug)]
-struct Leaf {
-    member: usize,
-    uid: String,
-}
-
 pub struct History {
     host_id: String,
     changes: Vec<Changes>,
-    /// By the volume's hash.
-    living: BTreeMap<String, Vec<Leaf>>,
+    /// Leaf claims that are there, by the volume's hash: member and UID.
+    living: BTreeMap<String, Vec<(usize, String)>>,
     /// Every UID that a leaf claim of ours ever had.
     uids: BTreeSet<String>,
     /// UIDs of leaf claims that were planted, and are nobody's business.
     foreign: BTreeSet<String>,
     /// Leaf claims that the host relies on: UID to volume name.
     relied_on: BTreeMap<String, String>,
-    /// How many leaf claims each volume name has had.
-    pub made: BTreeMap<String, usize>,
+    /// Leaf claims that have gone since somebody looked for a name to take, and their members.
+    pub freed: Vec<(usize, Arc<Value>)>,
 }
 
 impl History {
@@ -48,7 +44,7 @@ impl History {
             uids: BTreeSet::new(),
             foreign: BTreeSet::new(),
             relied_on: BTreeMap::new(),
-            made: BTreeMap::new(),
+            freed: Vec::new(),
         }
     }
 
@@ -106,8 +102,7 @@ impl History {
         match change.what {
             What::Added => {
                 self.uids.insert(uid.clone());
-                *self.made.entry(name.to_owned()).or_default() += 1;
-                living.push(Leaf { member, uid });
+                living.push((member, uid));
                 let relied_on = self.relied_on.values().any(|volume| volume == name);
                 if living.len() > 1 {
                     return Some(format!("I2: volume {name} has {} leaf claims at once: {living:?}", living.len()));
@@ -116,7 +111,8 @@ impl History {
             }
             What::Modified => None,
             What::Deleted => {
-                living.retain(|leaf| leaf.uid != uid);
+                living.retain(|(_, living)| *living != uid);
+                self.freed.push((member, Arc::clone(&change.object)));
                 let volume = self.relied_on.get(&uid)?;
                 Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
             }

@@ -1,19 +1,22 @@
 //! Seeded schedules: many claims in twenty members, made and deleted while all kinds of things go wrong, then healing, then
 //! every promise. One seed is one schedule, and gives the same again.
 
-use std::{env, sync::Arc, time::Duration};
+use std::{
+    env,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use fastrand::Rng;
 use futures::future::join_all;
-use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
+    bench::{Bench, lock},
     caller::{Caller, Ending, Script},
     fixture::{self, Planted},
     invariants::{Story, violations},
-    virtual_time,
+    people, prompt, virtual_time,
     weather::{STORM, Weather},
 };
 
@@ -33,7 +36,7 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
     virtual_time::run(seed, async {
         let mut chance = Rng::with_seed(seed);
         let bench = Bench::new(seed, MEMBERS, &fixture::moody()).await;
-        let mut planted = Planted::everywhere(&bench);
+        let planted = Arc::new(Mutex::new(Planted::everywhere(&bench)));
         bench.start();
         bench.serves().await;
         sleep(Duration::from_secs(5)).await;
@@ -41,21 +44,24 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
         let scripts: Vec<(Duration, Script)> = (0..CLAIMS).map(|number| draw(&mut chance, number)).collect();
         let squatted = scripts.iter().map(|(_, script)| script).filter(|script| script.claim.starts_with("squatted"));
         for script in squatted {
-            script.places.iter().for_each(|place| planted.squatter(&bench, *place, &script.claim));
+            script.places.iter().for_each(|place| lock(&planted).squatter(&bench, *place, &script.claim));
         }
         begin_storm(&bench, seed);
         let lives = scripts.into_iter().map(|(after, script)| tokio::spawn(life(Arc::clone(&bench), after, script)));
         let lives: Vec<_> = lives.collect();
-        trouble(&bench, &mut planted, &mut chance).await;
-        heal(&bench);
+        people::trouble(&bench, &planted, &mut chance, STORM).await;
+        people::heal(&bench);
         let Ok(stories) = timeout(PATIENCE, join_all(lives)).await else {
             bench.guard.report("I10: the faults are over, and some claims come to no end");
             return (bench.guard.wrong(), bench.guard.trace());
         };
         let mut stories: Vec<Story> = stories.into_iter().flat_map(Result::unwrap).collect();
         sleep(SETTLED).await;
+        let planted = lock(&planted).clone();
         let mut wrong = violations(&bench, &stories, &planted);
         if wrong.is_empty() {
+            let fresh = (0..MEMBERS).map(|member| prompt::volume(&bench, member));
+            stories.extend(join_all(fresh).await);
             stories = end_all(stories).await;
             sleep(SETTLED).await;
             wrong = violations(&bench, &stories, &planted);
@@ -109,61 +115,6 @@ fn begin_storm(bench: &Arc<Bench>, seed: u64) {
     bench.guard.set_fate(move |number, at, asked| weather.decide(began.elapsed(), number, at, asked));
 }
 
-/// What happens besides: the driver dies and comes back, histories are compacted, members are closed, people make copies.
-async fn trouble(bench: &Arc<Bench>, planted: &mut Planted, chance: &mut Rng) {
-    let mut left = STORM;
-    while !left.is_zero() {
-        let pause = Duration::from_millis(chance.u64(1000..30_000)).min(left);
-        left -= pause;
-        sleep(pause).await;
-        let member = chance.usize(..MEMBERS);
-        match chance.u8(..6) {
-            0 | 1 => {
-                bench.guard.note(|| "the driver is killed".to_owned());
-                bench.kill();
-                sleep(Duration::from_millis(chance.u64(..5000))).await;
-                bench.start();
-            }
-            2 => bench.members[member].compact(),
-            3 => cordon(bench, member, chance.bool()),
-            4 => limit(bench, member),
-            _ => {
-                let leaves = bench.members[member].list("persistentvolumeclaims");
-                let ours = leaves.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());
-                if let Some(leaf) = ours {
-                    planted.copy(bench, member, leaf);
-                }
-            }
-        }
-    }
-}
-
-fn cordon(bench: &Bench, member: usize, closed: bool) {
-    let name = bench.members[member].name();
-    bench.guard.note(|| format!("{name} is closed: {closed}"));
-    let annotate = |secret: &mut serde_json::Value| {
-        secret["metadata"]["annotations"]["kosmos.csi.io/cordon"] = json!(closed.to_string());
-    };
-    bench.host.change("secrets", DRIVER_NAMESPACE, name, annotate).unwrap();
-}
-
-/// A quota that leaves hardly any room.
-fn limit(bench: &Bench, member: usize) {
-    let quota =
-        json!({"metadata": {"name": "tight", "namespace": SHOP}, "spec": {"hard": {"persistentvolumeclaims": "2"}}});
-    bench.guard.note(|| format!("m{member} has a quota"));
-    let _ = bench.members[member].create("resourcequotas", quota);
-}
-
-fn heal(bench: &Arc<Bench>) {
-    bench.guard.note(|| "the faults are over".to_owned());
-    bench.guard.heal();
-    for (at, member) in bench.members.iter().enumerate() {
-        let _ = member.delete("resourcequotas", SHOP, "tight");
-        cordon(bench, at, false);
-    }
-}
-
 /// A claim's life with its user and its provisioner. Some names are used again.
 async fn life(bench: Arc<Bench>, after: Duration, script: Script) -> Vec<Story> {
     sleep(after).await;
@@ -215,7 +166,7 @@ fn seeds() -> Vec<u64> {
 fn every_promise_holds_when_the_faults_are_over() {
     let (seeds, began) = (seeds(), std::time::Instant::now());
     let count = seeds.len();
-    let wrong = virtual_time::each(seeds, |seed| {
+    let wrong = virtual_time::each(virtual_time::THREADS, seeds, |seed| {
         let (wrong, trace) = play(seed);
         (!wrong.is_empty()).then(|| format!("seed {seed}:\n{}\n  {}", trace.join("\n"), wrong.join("\n  ")))
     });

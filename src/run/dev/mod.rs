@@ -93,7 +93,9 @@ impl Started {
         let (listener, address) = folder.listen(&name).await.with_context(|| format!("a port for {name}"))?;
         tasks.spawn(simulate::controllers::run(cluster.clone()));
         if name != HOST {
-            let settings = Settings { folder: Some(folder.volumes(&name)), ..Settings::default() };
+            let volumes = folder.volumes(&name);
+            std::fs::create_dir_all(&volumes).with_context(|| volumes.display().to_string())?;
+            let settings = Settings { folder: Some(volumes), ..Settings::default() };
             tasks.spawn(simulate::storage::run(cluster.clone(), settings));
         }
         tasks.spawn(simulate::serve(cluster.clone(), listener));

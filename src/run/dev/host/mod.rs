@@ -24,7 +24,10 @@ use tokio::task::JoinSet;
 
 use crate::{
     csi::client::Client,
-    simulate::{Cluster, Refusal},
+    simulate::{
+        Cluster, Refusal,
+        events::{About, tell},
+    },
 };
 
 /// Plays all parts, until one fails or this is dropped.
@@ -52,13 +55,14 @@ async fn whenever_changed(cluster: &Cluster, resources: &[&str], mut act: impl F
     }
 }
 
-/// All objects of a kind, in its own type.
+/// All objects of a kind, in its own type. The user is told of one that cannot be read, and it is left alone.
 fn all<T: DeserializeOwned>(cluster: &Cluster, resource: &str) -> Vec<T> {
     let objects = cluster.list(resource);
     let read = |object: &Value| match T::deserialize(object) {
         Ok(read) => Some(read),
         Err(error) => {
-            tracing::debug!(resource, name = %object["metadata"]["name"], %error, "an object cannot be read: it is left alone");
+            let message = format!("it cannot be read, so nothing is done about it: {error}");
+            tell(cluster, &About::any(object), "dev", "Warning", "Unreadable", &message);
             None
         }
     };
@@ -89,9 +93,24 @@ fn overtaken<T, E: std::fmt::Display>(doing: &str, done: Result<T, E>) -> Option
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn user_is_told_of_what_cannot_be_read() {
+        let host = Cluster::new("host", 1);
+        let metadata = json!({"namespace": "default", "name": "odd"});
+        let template = json!({"metadata": {"labels": {"a": "b"}, "deletionGracePeriodSeconds": "30"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+        host.create("deployments.apps", json!({"metadata": metadata, "spec": spec})).unwrap();
+        assert!(all::<Deployment>(&host, "deployments.apps").is_empty());
+        let events = host.list("events");
+        assert_eq!(events[0]["involvedObject"]["kind"], "Deployment");
+        assert!(events[0]["message"].as_str().unwrap().contains("cannot be read"));
+    }
 
     #[test]
     fn what_was_left_open_is_left_out() {

@@ -1,0 +1,94 @@
+//! What people and administrators do while all goes wrong, and how it ends.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use kosmos_csi::simulate::text;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
+    fixture::Planted,
+};
+
+/// What happens besides: the driver dies and comes back, histories are compacted, members are closed, people make copies.
+pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: &mut Rng, time: Duration) {
+    let taking = tokio::spawn(take_names(Arc::clone(bench), Arc::clone(planted), Rng::with_seed(chance.u64(..))));
+    let mut left = time;
+    while !left.is_zero() {
+        let pause = Duration::from_millis(chance.u64(1000..30_000)).min(left);
+        left -= pause;
+        sleep(pause).await;
+        let member = chance.usize(..bench.members.len());
+        match chance.u8(..6) {
+            0 | 1 => {
+                bench.guard.note(|| "the driver is killed".to_owned());
+                bench.kill();
+                sleep(Duration::from_millis(chance.u64(..5000))).await;
+                bench.start();
+            }
+            2 => bench.members[member].compact(),
+            3 => cordon(bench, member, chance.bool()),
+            4 => limit(bench, member),
+            _ => {
+                let leaves = bench.members[member].list("persistentvolumeclaims");
+                let ours = leaves.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());
+                if let Some(leaf) = ours {
+                    lock(planted).copy(bench, member, leaf);
+                }
+            }
+        }
+    }
+    taking.abort();
+}
+
+fn cordon(bench: &Bench, member: usize, closed: bool) {
+    let name = bench.members[member].name();
+    bench.guard.note(|| format!("{name} is closed: {closed}"));
+    let annotate = |secret: &mut serde_json::Value| {
+        secret["metadata"]["annotations"]["kosmos.csi.io/cordon"] = json!(closed.to_string());
+    };
+    bench.host.change("secrets", DRIVER_NAMESPACE, name, annotate).unwrap();
+}
+
+/// A quota that leaves hardly any room.
+fn limit(bench: &Bench, member: usize) {
+    let quota =
+        json!({"metadata": {"name": "tight", "namespace": SHOP}, "spec": {"hard": {"persistentvolumeclaims": "2"}}});
+    bench.guard.note(|| format!("m{member} has a quota"));
+    let _ = bench.members[member].create("resourcequotas", quota);
+}
+
+pub fn heal(bench: &Arc<Bench>) {
+    bench.guard.note(|| "the faults are over".to_owned());
+    bench.guard.heal();
+    for (at, member) in bench.members.iter().enumerate() {
+        let _ = member.delete("resourcequotas", SHOP, "tight");
+        cordon(bench, at, false);
+    }
+}
+
+/// Names that become free in a member are taken by others there, who must not lose what they make.
+async fn take_names(bench: Arc<Bench>, planted: Arc<Mutex<Planted>>, mut chance: Rng) {
+    loop {
+        sleep(Duration::from_millis(200)).await;
+        bench.guard.look();
+        let freed = std::mem::take(&mut lock(&bench.guard.history).freed);
+        for (member, leaf) in freed {
+            let name = text(&leaf, "/metadata/name");
+            let wanted = bench.host.get("persistentvolumeclaims", SHOP, name).is_some() || name.ends_with('7');
+            if wanted || chance.u8(..3) > 0 {
+                continue;
+            }
+            bench.guard.note(|| format!("somebody takes the name {name} in m{member}"));
+            match chance.bool() {
+                true => lock(&planted).squatter(&bench, member, name),
+                false => lock(&planted).namesake(&bench, member, &leaf),
+            }
+        }
+    }
+}

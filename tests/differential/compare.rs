@@ -23,7 +23,7 @@ fn walk(place: &str, real: Option<&Value>, simulated: Option<&Value>, found: &mu
         }
         (real, simulated) if real == simulated => {}
         (real, simulated) => {
-            found.push(format!("{place}\n      real      {}\n      simulated {}", shown(real), shown(simulated)))
+            found.push(format!("{place}\n      real      {}\n      simulated {}", shown(real), shown(simulated)));
         }
     }
 }

@@ -63,11 +63,11 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
             for answer in [real, simulated] {
                 if let Some(causes) = answer.pointer_mut("/body/details/causes").and_then(Value::as_array_mut) {
                     let all = std::mem::take(causes);
-                    all.into_iter().for_each(|cause| {
+                    for cause in all {
                         if !causes.contains(&cause) {
                             causes.push(cause);
                         }
-                    });
+                    }
                 }
             }
         },
@@ -158,7 +158,9 @@ fn keep_common(real: &mut Value, simulated: &Value) {
             let twin = |value: &Value| simulated.iter().find(|other| same_name(value, other));
             real.retain(|value| name(value).is_none() || twin(value).is_some());
             for value in real {
-                twin(value).into_iter().for_each(|twin| keep_common(value, twin));
+                if let Some(twin) = twin(value) {
+                    keep_common(value, twin);
+                }
             }
         }
         _ => {}

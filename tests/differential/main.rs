@@ -1,5 +1,6 @@
 //! The simulated API server against a real one: the same requests to both, the answers compared whole.
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
+#![expect(clippy::needless_pass_by_value, reason = "steps are written down with the values they are about")]
 
 #[path = "../clusters/mod.rs"]
 mod clusters;

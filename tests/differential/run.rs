@@ -32,7 +32,7 @@ impl Runner {
         Self { client, variables, watches: BTreeMap::new(), normal: Normal::default() }
     }
 
-    pub async fn run(&mut self, steps: &[Step]) -> Result<Vec<Answer>> {
+    pub(crate) async fn run(&mut self, steps: &[Step]) -> Result<Vec<Answer>> {
         let mut answers = Vec::with_capacity(steps.len());
         for (number, step) in steps.iter().enumerate() {
             let answer = tokio::time::timeout(PATIENCE, self.answer(step)).await;

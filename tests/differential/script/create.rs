@@ -62,27 +62,33 @@ pub(crate) fn steps(script: &mut Script) {
         "deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5, "generation": 7,
         "selfLink": "/x"}}),
     );
-    // bodies
-    script.post(&maps, with(config_map("elsewhere", json!({}), json!({})), "/metadata/namespace", json!("default")));
-    script.post(&maps, with(config_map("kind", json!({}), json!({})), "/kind", json!("Secret")));
-    script.post(&maps, with(config_map("kind", json!({}), json!({})), "/kind", json!("Nonsense")));
-    script.post(&maps, with(config_map("version", json!({}), json!({})), "/apiVersion", json!("v2")));
-    script.post(&maps, json!({"metadata": {"name": "untyped"}}));
-    script.post(&maps, json!({"apiVersion": "v1", "kind": "ConfigMap"}));
-    script.post(&maps, "");
-    script.post(&maps, "{");
-    script.post(&maps, "nonsense");
-    script.post(&maps, "[]");
-    script.post(&maps, "{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {\"name\": \"a\",}}");
-    script.post(&maps, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": "text"}));
-    script.odd("POST", &maps, "text/plain", &config_map("plain", json!({}), json!({})).to_string());
-    script.odd("POST", &maps, "application/xml", "<a/>");
+    bodies(script, &maps);
+}
+
+fn bodies(script: &mut Script, maps: &str) {
+    script.post(maps, with(config_map("elsewhere", json!({}), json!({})), "/metadata/namespace", json!("default")));
+    script.post(maps, with(config_map("kind", json!({}), json!({})), "/kind", json!("Secret")));
+    script.post(maps, with(config_map("kind", json!({}), json!({})), "/kind", json!("Nonsense")));
+    script.post(maps, with(config_map("version", json!({}), json!({})), "/apiVersion", json!("v2")));
+    script.post(maps, json!({"metadata": {"name": "untyped"}}));
+    script.post(maps, json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+    script.post(maps, "");
+    script.post(maps, "{");
+    script.post(maps, "nonsense");
+    script.post(maps, "[]");
+    script.post(maps, "{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {\"name\": \"a\",}}");
+    script.post(maps, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": "text"}));
+    script.odd("POST", maps, "text/plain", &config_map("plain", json!({}), json!({})).to_string());
+    script.odd("POST", maps, "application/xml", "<a/>");
     // places
     script.post(&core("configmaps", "nowhere"), config_map("a", json!({}), json!({})));
     script.post("/api/v1/configmaps", config_map("a", json!({}), json!({})));
     script.post(&format!("{maps}/one"), config_map("one", json!({}), json!({})));
     script.post(&core("nonsenses", "create"), json!({}));
-    // options
+    options(script, maps);
+}
+
+fn options(script: &mut Script, maps: &str) {
     script.post(&format!("{maps}?dryRun=All"), config_map("dry", json!({}), json!({})));
     script.get(&format!("{maps}/dry"));
     script.post(&format!("{maps}?dryRun=Some"), config_map("dry", json!({}), json!({})));

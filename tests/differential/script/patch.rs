@@ -132,6 +132,10 @@ fn strategic(script: &mut Script) {
         json!({"status": {
         "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}]}}),
     );
+    templates(script);
+}
+
+fn templates(script: &mut Script) {
     let deployments = "/apis/apps/v1/namespaces/patch/deployments";
     script.post(deployments, deployment("web"));
     let web = format!("{deployments}/web");

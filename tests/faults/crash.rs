@@ -1,6 +1,6 @@
-//! The driver is killed at every request it sends, before it arrives and after it was carried out, and started again. How
-//! many there are is counted in a run without faults, so a request that is new is covered by itself. That an answer came
-//! makes no third case: all that it changes dies with the process, and the next request is a point of its own.
+//! The driver is killed at every request it sends, before it arrives, after it was carried out, and after its answer has
+//! come, and started again. How many there are is counted in a run without faults, so a request that is new is covered by
+//! itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,8 +41,28 @@ pub struct Case {
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     request: u64,
-    /// Whether it is still carried out.
-    applied: bool,
+    when: When,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum When {
+    /// It never arrives.
+    Before,
+    /// It is carried out, and its answer never comes.
+    Applied,
+    /// Its answer comes, and nothing that is sent after it arrives.
+    Answered,
+}
+
+impl When {
+    /// What becomes of the request itself, or of one that comes later.
+    fn fate(self, later: bool) -> Action {
+        match self {
+            Self::Applied if !later => Action::ApplyThenHang,
+            Self::Answered if !later => Action::Pass,
+            _ => Action::Hang,
+        }
+    }
 }
 
 /// What a run has shown.
@@ -177,17 +197,19 @@ async fn kill(bench: Arc<Bench>, case: Case, points: Vec<Point>, caller: Caller)
         let (tell, mut told) = mpsc::unbounded_channel();
         let first = bench.guard.sent();
         bench.guard.set_fate(move |number, _, _| {
-            if number != first + point.request {
+            let fatal = first + point.request;
+            if number < fatal {
                 return Action::Pass;
             }
             let _ = tell.send(());
-            if point.applied { Action::ApplyThenHang } else { Action::Hang }
+            point.when.fate(number > fatal)
         });
         if told.recv().await.is_none() {
             return;
         }
         bench.guard.note(|| format!("the driver is killed: {point:?}"));
         bench.kill();
+        bench.guard.heal();
         if case.claim_goes {
             caller.delete_claim();
         }
@@ -197,7 +219,8 @@ async fn kill(bench: Arc<Bench>, case: Case, points: Vec<Point>, caller: Caller)
 }
 
 fn points(requests: u64) -> impl Iterator<Item = Point> {
-    (1..=requests).flat_map(|request| [false, true].map(|applied| Point { request, applied }))
+    let whens = [When::Before, When::Applied, When::Answered];
+    (1..=requests).flat_map(move |request| whens.map(|when| Point { request, when }))
 }
 
 fn complaint(case: &Case, points: &[Point], shown: &Shown) -> Option<String> {

@@ -2,6 +2,7 @@
 //! under way, and fails at once while the cluster is known to be down. Nothing is retried out of sight.
 
 use std::{
+    collections::HashMap,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
@@ -30,6 +31,9 @@ const IMPATIENCE: Duration = Duration::from_secs(2);
 /// A watch ends by itself before this much silence.
 const SILENCE: Duration = Duration::from_secs(310);
 const UNDER_WAY: usize = 32;
+/// From the beginning of a watch to that of the next one on the same path. One that ends without an error is begun again
+/// at once, and a cluster that ends every watch at once would be asked in circles.
+const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
 
 /// The ways to one cluster.
 #[derive(Clone)]
@@ -89,6 +93,7 @@ pub fn connect(cluster: &str, mut config: Config, dial: &Dial, metrics: &Metrics
         cluster: cluster.into(),
         breaker,
         places: Arc::new(Semaphore::new(UNDER_WAY)),
+        watches: Arc::default(),
         metrics: metrics.clone(),
     };
     let probe = dial.client(config.clone(), &bounds(None))?;
@@ -136,6 +141,8 @@ struct Bounds {
     cluster: Arc<str>,
     breaker: Option<Breaker>,
     places: Arc<Semaphore>,
+    /// When the last watch on each path was begun.
+    watches: Arc<Mutex<HashMap<String, Instant>>>,
     metrics: Metrics,
 }
 
@@ -178,6 +185,17 @@ where
 }
 
 impl Bounds {
+    /// When a watch may begin; none for other requests.
+    fn turn(&self, address: &Uri) -> Option<Instant> {
+        let mut parameters = address.query().unwrap_or_default().split('&');
+        parameters.find(|parameter| *parameter == "watch=true")?;
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let turn = watches.get(address.path()).map_or(now, |before| now.max(*before + BETWEEN_WATCHES));
+        watches.insert(address.path().to_owned(), turn);
+        Some(turn)
+    }
+
     async fn send<S, B>(
         self,
         inner: Arc<tokio::sync::Mutex<S>>,
@@ -189,6 +207,9 @@ impl Bounds {
     {
         if let Some(reason) = self.breaker.as_ref().and_then(Breaker::open) {
             return Err(reason.into());
+        }
+        if let Some(turn) = self.turn(request.uri()) {
+            tokio::time::sleep_until(turn).await;
         }
         // Waiting for a place says nothing about the cluster.
         let queued = tokio::time::timeout(ANSWER, self.places.acquire()).await;

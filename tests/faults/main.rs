@@ -18,4 +18,5 @@ mod process;
 mod prompt;
 mod schedules;
 mod virtual_time;
+mod watches;
 mod weather;

@@ -23,7 +23,7 @@ use crate::{
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Enough for time to pass at all.
-const LEAST_PAUSE: Duration = Duration::from_millis(10);
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 const GIB: u64 = 1 << 30;

@@ -61,7 +61,10 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
         let mut wrong = violations(&bench, &stories, &planted);
         if wrong.is_empty() {
             let fresh = (0..MEMBERS).map(|member| prompt::volume(&bench, member));
-            stories.extend(join_all(fresh).await);
+            match timeout(PATIENCE, join_all(fresh)).await {
+                Ok(fresh) => stories.extend(fresh),
+                Err(_) => bench.guard.report("I10: all is well, and a new volume cannot be made and removed"),
+            }
             stories = end_all(stories).await;
             sleep(SETTLED).await;
             wrong = violations(&bench, &stories, &planted);

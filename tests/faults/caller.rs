@@ -30,6 +30,7 @@ const GIB: u64 = 1 << 30;
 
 /// What a user wants, and what happens to it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Script {
     pub claim: String,
     pub gibibytes: u64,
@@ -209,7 +210,7 @@ impl Caller {
         }
         self.bench.guard.note(|| format!("DeleteVolume {} is done", self.script.claim));
         for left in self.bench.leaf_objects(&self.volume) {
-            self.wrong(format!("I5: DeleteVolume is done and {left} is there"));
+            self.wrong(&format!("I5: DeleteVolume is done and {left} is there"));
         }
         let host = &self.bench.host;
         host.change("persistentvolumes", "", &self.volume, |volume| {
@@ -225,7 +226,7 @@ impl Caller {
         let answers = futures::future::join_all(twins).await;
         let handles: Vec<&str> = answers.iter().flatten().map(|volume| volume.volume_id.as_str()).collect();
         if handles.windows(2).any(|two| two[0] != two[1]) {
-            self.wrong(format!("I2: calls at once were given {handles:?}"));
+            self.wrong(&format!("I2: calls at once were given {handles:?}"));
         }
         for status in answers.iter().filter_map(|answer| answer.as_ref().err()) {
             self.answered("CreateVolume", status);
@@ -282,11 +283,11 @@ impl Caller {
     fn check_volume(&mut self, volume: &v1::Volume) {
         self.bench.guard.note(|| format!("CreateVolume {}: {}", self.script.claim, volume.volume_id));
         if self.handle.as_ref().is_some_and(|before| *before != volume.volume_id) {
-            self.wrong(format!("I4: the handle was {:?} and is {}", self.handle, volume.volume_id));
+            self.wrong(&format!("I4: the handle was {:?} and is {}", self.handle, volume.volume_id));
         }
         self.handle = Some(volume.volume_id.clone());
         if volume.capacity_bytes.cast_unsigned() < self.bytes() {
-            self.wrong(format!("I4: {} bytes were given", volume.capacity_bytes));
+            self.wrong(&format!("I4: {} bytes were given", volume.capacity_bytes));
         }
         match self.bench.leaf_behind(&volume.volume_id) {
             Ok(leaf) => {
@@ -296,18 +297,18 @@ impl Caller {
                 let name = made_for(&leaf);
                 let told = volume.volume_context.get("leafClaimUID").map(String::as_str);
                 if !bound || terminating || name != self.volume || told != Some(uid) {
-                    self.wrong(format!("I4: given out while the leaf claim is {leaf}"));
+                    self.wrong(&format!("I4: given out while the leaf claim is {leaf}"));
                 }
                 lock(&self.bench.guard.history).rely_on(uid, &self.volume);
             }
-            Err(reason) => self.wrong(format!("I4: {} was given out and {reason}", volume.volume_id)),
+            Err(reason) => self.wrong(&format!("I4: {} was given out and {reason}", volume.volume_id)),
         }
     }
 
     /// After an answer that makes the provisioner forget the volume there must be nothing to forget.
     fn nothing_is_left(&self, status: &Status) {
         for left in self.bench.leaf_objects(&self.volume) {
-            self.wrong(format!("I1: {:?} was answered ({}) and {left} is there", status.code(), status.message()));
+            self.wrong(&format!("I1: {:?} was answered ({}) and {left} is there", status.code(), status.message()));
         }
     }
 
@@ -383,7 +384,7 @@ impl Caller {
         self.bench.guard.note(|| format!("{what} {}: {:?}: {}", self.script.claim, status.code(), status.message()));
     }
 
-    fn wrong(&self, what: String) {
+    fn wrong(&self, what: &str) {
         self.bench.guard.report(format!("claim {} (volume {}): {what}", self.script.claim, self.volume));
     }
 }

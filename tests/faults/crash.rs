@@ -80,7 +80,7 @@ fn cases() -> Vec<Case> {
     let untold = Script { told: false, ..data() };
     let kept = Script { leaf_class: fixture::KEPT, ..data() };
     let withdrawn = Script { deleted_after: Some(STEP / 2), ..data() };
-    let cases = vec![
+    let cases = [
         create("create in an immediate class", data()),
         create("create in a class that waits for a pod", later.clone()),
         Case { namespace_missing: true, ..create("create where the namespace is missing", data()) },
@@ -246,7 +246,6 @@ fn none_is_wrong(runs: Vec<(Case, Vec<Point>)>) {
     let wrong = virtual_time::each(virtual_time::THREADS, runs, |(case, points)| {
         complaint(&case, &points, &play(&case, &points))
     });
-    println!("{count} runs");
     assert!(wrong.is_empty(), "{} of {count} runs, such as: {}", wrong.len(), wrong[0]);
 }
 

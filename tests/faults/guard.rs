@@ -105,7 +105,9 @@ impl Guard {
     /// Takes in what has happened in the members.
     pub fn look(&self) {
         let wrong = lock(&self.history).catch_up_all();
-        wrong.into_iter().for_each(|wrong| self.report(wrong));
+        for wrong in wrong {
+            self.report(wrong);
+        }
     }
 
     /// A line in the trace.
@@ -129,7 +131,9 @@ impl Guard {
             (_, Verb::Create) => lock(&self.history).catch_up_all(),
             _ => lock(&self.history).catch_up(at - 1),
         };
-        happened.into_iter().for_each(|wrong| self.report(wrong));
+        for wrong in happened {
+            self.report(wrong);
+        }
         let forbidden = if at == 0 { in_host(asked) } else { self.in_member(at, asked) };
         if let Some(reason) = forbidden {
             self.report(format!("I3: {reason}: {asked} in {} with {}", self.clusters[at].name(), asked.body));
@@ -230,9 +234,9 @@ impl Guard {
 fn in_host(asked: &Asked) -> Option<String> {
     let place = (asked.resource.as_str(), asked.namespace.as_str(), asked.name.as_str());
     match (asked.verb, place) {
-        (Verb::Get | Verb::List | Verb::Watch, _) => None,
-        (Verb::Create | Verb::Patch, ("configmaps", "kosmos-csi", "kosmos-csi-members")) => None,
-        (Verb::Create, ("namespaces", "", "kosmos-csi")) => None,
+        (Verb::Get | Verb::List | Verb::Watch, _)
+        | (Verb::Create | Verb::Patch, ("configmaps", "kosmos-csi", "kosmos-csi-members"))
+        | (Verb::Create, ("namespaces", "", "kosmos-csi")) => None,
         (Verb::Patch, ("persistentvolumeclaims", ..)) => {
             let text = asked.body.to_string();
             let versioned = !text.contains("\"resourceVersion\":\"\"") && text.contains("\"resourceVersion\"");

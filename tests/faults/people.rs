@@ -85,9 +85,10 @@ async fn take_names(bench: Arc<Bench>, planted: Arc<Mutex<Planted>>, mut chance:
                 continue;
             }
             bench.guard.note(|| format!("somebody takes the name {name} in m{member}"));
-            match chance.bool() {
-                true => lock(&planted).squatter(&bench, member, name),
-                false => lock(&planted).namesake(&bench, member, &leaf),
+            if chance.bool() {
+                lock(&planted).squatter(&bench, member, name);
+            } else {
+                lock(&planted).namesake(&bench, member, &leaf);
             }
         }
     }

@@ -83,8 +83,8 @@ impl Weather {
 impl Rule {
     fn draw(chance: &mut Rng, clusters: usize) -> Self {
         let about = *chance.choice(&[About::Everything, About::Reads, About::Writes, About::Watches]).unwrap();
-        let from = Duration::from_millis(chance.u64(..STORM.as_millis() as u64));
-        let lasts = Duration::from_millis(chance.u64(100..STORM.as_millis() as u64));
+        let from = Duration::from_millis(chance.u64(..1000 * STORM.as_secs()));
+        let lasts = Duration::from_millis(chance.u64(100..1000 * STORM.as_secs()));
         Self {
             cluster: chance.bool().then(|| chance.usize(..clusters)),
             about,

@@ -20,9 +20,7 @@ LOG := $(TARGET)/test.log
 export RUST_BACKTRACE := 0
 
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
-QUICK := --workspace --lib --bins --test layering --test edges --test dev
-# Those that count in thousands are built to be quick.
-FAULTS := --profile faults --test faults
+QUICK := --workspace --lib --bins --test layering --test edges --test dev --test faults
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
@@ -46,14 +44,12 @@ dev: ## Try it without clusters: a host and MEMBERS=2 members in one process; DI
 check: lint-code csi-sanity ## Quick: formatting, lints, and the tests that need no real clusters
 	@$(call say,tests without clusters)
 	@time $(CARGO) test $(QUICK)
-	@$(call say,faults on simulated clusters)
-	@time $(CARGO) test $(FAULTS)
 
 .PHONY: soak
 soak: ## Long: 100,000 operations under faults, the driver killed at every pair of requests, bugs planted to be found
 	@$(call say,faults on simulated clusters)
 	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-100000} \
-		$(CARGO) test $(FAULTS) -- --nocapture --test-threads=1
+		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1
 	@$(call say,planted bugs)
 	@time tests/faults/planted/find.sh
 
@@ -123,7 +119,5 @@ build:
 all-tests:
 	@$(call say,tests without clusters)
 	@time $(CARGO) test $(QUICK) --no-fail-fast
-	@$(call say,faults on simulated clusters)
-	@time $(CARGO) test $(FAULTS) --no-fail-fast
 	@$(call say,tests on real clusters)
 	@time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1

@@ -103,6 +103,18 @@ impl Planted {
         self.put(bench, at, "persistentvolumeclaims", claim(ELSEWHERE, &name, &leaf["metadata"]["labels"]));
     }
 
+    /// Whoever made the copies does as the driver's message tells, and removes them.
+    pub fn remove_copies(&mut self, bench: &Bench) {
+        self.0.retain(|(at, kind, object)| {
+            let name = text(object, "/metadata/name");
+            let copy = name.starts_with("copy-of-");
+            if copy {
+                bench.members[*at].delete(kind, ELSEWHERE, name).unwrap();
+            }
+            !copy
+        });
+    }
+
     fn put(&mut self, bench: &Bench, at: usize, kind: &'static str, object: Value) {
         if let Ok(made) = bench.members[at].create(kind, object) {
             lock(&bench.guard.history).plant(&made);

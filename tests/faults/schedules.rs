@@ -50,7 +50,7 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
         let lives = scripts.into_iter().map(|(after, script)| tokio::spawn(life(Arc::clone(&bench), after, script)));
         let lives: Vec<_> = lives.collect();
         people::trouble(&bench, &planted, &mut chance, STORM).await;
-        people::heal(&bench);
+        people::heal(&bench, &planted);
         let Ok(stories) = timeout(PATIENCE, join_all(lives)).await else {
             bench.guard.report("I10: the faults are over, and some claims come to no end");
             return (bench.guard.wrong(), bench.guard.trace());

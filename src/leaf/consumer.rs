@@ -225,11 +225,7 @@ impl Cluster {
 
     /// The UID of our consumer pod, read from the member. One that was evicted is no consumer any more.
     pub async fn find_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<String>> {
-        let name = pod_name(hash);
-        let answer = self.pods(namespace).get(&name).await;
-        let found = cluster::read(answer, &name)
-            .map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
-        let ours = found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash));
+        let ours = self.read_consumer(namespace, hash).await?;
         let ended = ours.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Failed");
         let uid = ours.and_then(|pod| pod.uid());
         if let (true, Some(uid)) = (ended, &uid) {
@@ -238,6 +234,14 @@ impl Cluster {
         }
         self.rows.set_consumer(hash, made(uid.clone()));
         Ok(uid)
+    }
+
+    async fn read_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<Pod>> {
+        let name = pod_name(hash);
+        let answer = self.pods(namespace).get(&name).await;
+        let found = cluster::read(answer, &name)
+            .map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
+        Ok(found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash)))
     }
 
     /// Removes the pod; one that this process did not make is looked up first.
@@ -261,13 +265,18 @@ impl Cluster {
         };
         let deleted = self.pods(namespace).delete(&name, &parameters).await;
         match deleted.map_err(|error| self.outcome(&format!("delete consumer pod {namespace}/{name}"), &error)) {
-            // A conflict is another pod of that name: not the one we made.
-            Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => {
-                self.rows.set_consumer(hash, Consumer::Gone);
-                Ok(())
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            // A conflict may be about another pod of that name, or about nothing that lasts: a read tells.
+            Err(conflict @ Error::InProgress(_)) => {
+                let there = self.read_consumer(namespace, hash).await?;
+                if there.is_some_and(|pod| pod.uid().as_deref() == Some(uid)) {
+                    return Err(conflict);
+                }
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
         }
+        self.rows.set_consumer(hash, Consumer::Gone);
+        Ok(())
     }
 }
 

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use kosmos_csi::simulate::{
     Cluster,
-    faults::{Action, Asked, Verb},
+    faults::{
+        Action, Asked, Verb,
+        rules::{self, Rule},
+    },
 };
 use tokio::time::sleep;
 
@@ -122,5 +125,27 @@ fn leaf_that_a_proxy_does_not_find_is_still_removed() {
             sleep(Duration::from_secs(10)).await;
             bench.guard.heal();
         });
+    });
+}
+
+/// A conflict over a pod that is still the one meant proves nothing.
+#[test]
+fn consumer_whose_removal_meets_a_conflict_is_still_removed() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 2, &fixture::steady(Duration::from_mins(1))).await;
+        bench.start();
+        bench.serves().await;
+        let conflict = Action::Answer { code: 409, reason: "Conflict" };
+        let verb = Some(Verb::Delete);
+        let once = Rule { verb, resource: "pods".to_owned(), times: 1, ..Rule::always(conflict) };
+        let decide = rules::plan(vec![once]);
+        bench.guard.set_fate(move |_, _, asked| decide(asked));
+        let mut caller = Caller::new(&bench, Script { leaf_class: fixture::LATER, ..Script::new("data") });
+        let user = caller.clone();
+        let (ending, ()) = tokio::join!(caller.provision(), async {
+            sleep(STEP).await;
+            user.delete_claim();
+        });
+        ends_well(&bench, caller, ending).await;
     });
 }

@@ -61,7 +61,7 @@ impl Driver {
             keeper.run(sources, listed).await;
             Ok(())
         });
-        let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace };
+        let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();
         let controller = Controller { provisioner, in_flight: InFlight::default() };
         Ok(Some(Started { controller, listed: all_listed }))
     }

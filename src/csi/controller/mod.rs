@@ -1,0 +1,61 @@
+//! Controller: each RPC parses, calls its use-case and converts the answer. The files beside this one hold a group of
+//! RPCs each; here stands what they have in common, and the whole service at a glance.
+
+mod volumes;
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+
+use super::{
+    convert,
+    inflight::InFlight,
+    v1::{self, controller_server, controller_service_capability::rpc::Type},
+};
+use crate::{error::Error, provision::Provisioner};
+
+/// Fixed for the life of the process, whatever the members can do now: the sidecars ask once.
+const CAPABILITIES: [Type; 2] = [Type::CreateDeleteVolume, Type::SingleNodeMultiWriter];
+
+#[derive(Clone, Debug)]
+pub struct Controller {
+    pub provisioner: Arc<Provisioner>,
+    pub in_flight: InFlight,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+fn deadline<T>(request: &Request<T>) -> Instant {
+    Instant::now() + convert::patience(request.metadata())
+}
+
+fn required(field: &str, value: &str) -> Result<(), Status> {
+    if value.is_empty() { Err(Error::Invalid(format!("{field} is missing")).into()) } else { Ok(()) }
+}
+
+#[tonic::async_trait]
+impl controller_server::Controller for Controller {
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<v1::ControllerGetCapabilitiesRequest>,
+    ) -> Answer<v1::ControllerGetCapabilitiesResponse> {
+        let capabilities = CAPABILITIES.map(Into::into).into();
+        Ok(Response::new(v1::ControllerGetCapabilitiesResponse { capabilities }))
+    }
+
+    async fn create_volume(&self, request: Request<v1::CreateVolumeRequest>) -> Answer<v1::CreateVolumeResponse> {
+        self.create(request).await.map(Response::new)
+    }
+
+    async fn delete_volume(&self, request: Request<v1::DeleteVolumeRequest>) -> Answer<v1::DeleteVolumeResponse> {
+        self.delete(request).await.map(Response::new)
+    }
+
+    async fn validate_volume_capabilities(
+        &self,
+        request: Request<v1::ValidateVolumeCapabilitiesRequest>,
+    ) -> Answer<v1::ValidateVolumeCapabilitiesResponse> {
+        self.validate(request.into_inner()).await.map(Response::new)
+    }
+}

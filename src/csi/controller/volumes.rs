@@ -1,0 +1,57 @@
+//! Making and removing volumes, and whether one can be used in some way.
+
+use tonic::{Request, Status};
+use tracing::Span;
+
+use super::{Controller, convert, deadline, required};
+use crate::csi::v1::{self, validate_volume_capabilities_response::Confirmed};
+
+impl Controller {
+    pub(super) async fn create(
+        &self,
+        request: Request<v1::CreateVolumeRequest>,
+    ) -> Result<v1::CreateVolumeResponse, Status> {
+        let deadline = deadline(&request);
+        let spec = convert::volume_spec(request.into_inner())?;
+        let span = Span::current();
+        span.record("volume.name", &spec.name);
+        if let Some(claim) = &spec.claim {
+            span.record("pvc", format!("{}/{}", claim.namespace, claim.name));
+        }
+        let _place = self.in_flight.enter(&spec.name)?;
+        let volume = self.provisioner.create(&spec, deadline).await?;
+        span.record("volume.id", volume.id.to_string());
+        Ok(v1::CreateVolumeResponse { volume: Some(convert::volume(volume)) })
+    }
+
+    pub(super) async fn delete(
+        &self,
+        request: Request<v1::DeleteVolumeRequest>,
+    ) -> Result<v1::DeleteVolumeResponse, Status> {
+        let deadline = deadline(&request);
+        let id = request.into_inner().volume_id;
+        required("volume_id", &id)?;
+        Span::current().record("volume.id", &id);
+        let _place = self.in_flight.enter(&id)?;
+        self.provisioner.delete(&id, deadline).await?;
+        Ok(v1::DeleteVolumeResponse {})
+    }
+
+    pub(super) async fn validate(
+        &self,
+        request: v1::ValidateVolumeCapabilitiesRequest,
+    ) -> Result<v1::ValidateVolumeCapabilitiesResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        Span::current().record("volume.id", &request.volume_id);
+        let uses = convert::uses(&request.volume_capabilities)?;
+        let obstacle = self.provisioner.obstacle(&request.volume_id, &uses).await?;
+        let confirmed = obstacle.is_none().then_some(Confirmed {
+            volume_context: request.volume_context,
+            volume_capabilities: request.volume_capabilities,
+            parameters: request.parameters,
+            mutable_parameters: request.mutable_parameters,
+        });
+        let message = obstacle.unwrap_or_default();
+        Ok(v1::ValidateVolumeCapabilitiesResponse { confirmed, message })
+    }
+}

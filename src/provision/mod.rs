@@ -16,7 +16,7 @@ use crate::{
     host::Host,
     leaf::{Cluster, Rows},
     member::Registry,
-    volume::VolumeId,
+    volume::{VolumeHash, VolumeId},
 };
 
 /// Everything a use-case needs.
@@ -42,10 +42,11 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// But not sooner than after this.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
+/// Waits for what is known of a volume to change as wanted. True: they did. False: nothing came for a while, look for yourself.
 /// At the deadline, `late` says what to answer.
 async fn wait<F>(
     leaf: &Cluster,
+    hash: VolumeHash,
     deadline: Instant,
     changed: F,
     late: impl AsyncFnOnce() -> crate::error::Error,
@@ -56,7 +57,7 @@ where
     let now = Instant::now();
     let half = deadline.saturating_duration_since(now) / 2;
     let pause = deadline.min(now + half.clamp(SHORTEST, SILENCE));
-    if leaf.rows.until(pause, changed).await {
+    if leaf.rows.until(hash, pause, changed).await {
         return Ok(true);
     }
     if Instant::now() >= deadline { Err(late().await) } else { Ok(false) }

@@ -1,9 +1,11 @@
 //! The objects inside one member: the leaf claim, its volume, the pod that consumes it, and what is known of them.
 
+pub mod capacity;
 pub mod claim;
 pub mod consumer;
 pub mod events;
 pub mod ownership;
+mod refusals;
 pub mod row;
 pub mod rows;
 pub mod volume;
@@ -18,6 +20,7 @@ use crate::{
     error::{Error, Result},
     volume::HostId,
 };
+use capacity::Stock;
 pub use rows::Rows;
 
 /// One member as this folder sees it.
@@ -28,6 +31,7 @@ pub struct Cluster {
     pub host: HostId,
     pub client: Client,
     pub rows: Arc<Rows>,
+    pub stock: Arc<Stock>,
 }
 
 impl std::fmt::Debug for Cluster {

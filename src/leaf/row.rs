@@ -9,7 +9,11 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
-use super::ownership::{FINALIZER, HAD_VOLUME, REQUEST};
+use super::{
+    capacity::node_of_volume,
+    claim::SELECTED_NODE,
+    ownership::{FINALIZER, HAD_VOLUME, REQUEST},
+};
 use crate::volume::{
     AccessMode, VolumeMode,
     plan::{ObservedClaim, ObservedVolume, Phase},
@@ -35,6 +39,8 @@ pub struct ClaimRow {
     pub(super) created: i64,
     pub(super) volume: Option<Box<str>>,
     pub(super) capacity: u64,
+    /// Whether it says for which node it waits.
+    pub(super) node_selected: bool,
     pub(super) request: Option<Box<str>>,
     pub(super) version: u64,
     /// The list that named it, or after which it was seen.
@@ -51,6 +57,8 @@ pub struct VolumeRow {
     /// The member's storage driver and its own handle; empty for kinds that are not CSI.
     pub driver: Box<str>,
     pub handle: Box<str>,
+    /// The one node that it can be used on; empty where there are several.
+    pub node: Box<str>,
     pub(super) uid: Box<str>,
     pub(super) retained: bool,
     pub(super) created: i64,
@@ -210,6 +218,7 @@ impl ClaimRow {
                 .and_then(|status| status.capacity.as_ref()?.get("storage"))
                 .and_then(|size| quantity::parse(&size.0))
                 .unwrap_or_default(),
+            node_selected: annotation(SELECTED_NODE).is_some(),
             request: annotation(REQUEST).map(|request| request.as_str().into()),
             version: version(claim),
             round: 0,
@@ -229,6 +238,7 @@ impl ClaimRow {
             protected: self.finalizer.is_some(),
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
+            node_selected: self.node_selected,
             request: self.request.as_deref().and_then(|request| serde_json::from_str(request).ok()),
         }
     }
@@ -249,6 +259,7 @@ impl VolumeRow {
             },
             driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
+            node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
             created: created(&volume.metadata),

@@ -118,6 +118,6 @@ build:
 .PHONY: all-tests
 all-tests:
 	@$(call say,tests without clusters)
-	@time $(CARGO) test $(QUICK) --no-fail-fast
+	@time KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-5000} $(CARGO) test $(QUICK) --no-fail-fast
 	@$(call say,tests on real clusters)
 	@time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1

@@ -5,6 +5,7 @@ pub mod claim;
 pub mod consumer;
 mod entry;
 pub mod events;
+mod items;
 mod kept;
 pub mod lean;
 pub mod ownership;

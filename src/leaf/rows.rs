@@ -45,6 +45,8 @@ struct Table {
     claim_round: u32,
     volume_round: u32,
     synced: [bool; 3],
+    /// Lists that have begun and not come to their end.
+    begun: [bool; 3],
     /// Claims that have gone, and as of which version: older news of them may still be on its way.
     removed: VecDeque<(Box<str>, u64)>,
     /// What keeps a kind from being watched.
@@ -182,13 +184,16 @@ impl Rows {
         self.write_all(|table| drop(table.classes.remove(name)));
     }
 
-    /// A list begins: what is neither in it nor written by us meanwhile has gone.
-    pub fn begin(&self, kind: Kind) {
-        self.write_all(|table| match kind {
+    /// A list begins: what is neither in it nor written by us meanwhile has gone. True where the one before was not
+    /// brought to its end.
+    pub fn begin(&self, kind: Kind) -> bool {
+        let mut table = self.lock();
+        match kind {
             Kind::Claims => table.claim_round += 1,
             Kind::Volumes => table.volume_round += 1,
             Kind::Classes => table.listing.clear(),
-        });
+        }
+        std::mem::replace(&mut table.begun[kind as usize], true)
     }
 
     pub fn complete(&self, kind: Kind) {
@@ -201,6 +206,7 @@ impl Rows {
             }
             table.rows.retain(|_, entry| !entry.is_empty());
             table.synced[kind as usize] = true;
+            table.begun[kind as usize] = false;
         });
     }
 

@@ -54,7 +54,7 @@ fn list_removes_what_has_gone_but_not_what_was_written_meanwhile() {
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));
     rows.put_volume(&volume());
-    rows.begin(Kind::Claims);
+    assert!(!rows.begin(Kind::Claims));
     rows.complete(Kind::Claims);
     assert_eq!(phase(&rows), None);
     assert!(rows.row(hash()).unwrap().volume.is_some(), "the list of claims says nothing of volumes");
@@ -62,6 +62,16 @@ fn list_removes_what_has_gone_but_not_what_was_written_meanwhile() {
     rows.put_claim(&claim("12", "Pending"));
     rows.complete(Kind::Claims);
     assert_eq!(phase(&rows), Some(Phase::Pending));
+}
+
+#[test]
+fn list_that_came_to_no_end_is_remembered() {
+    let rows = rows();
+    assert!(!rows.begin(Kind::Claims));
+    assert!(rows.begin(Kind::Claims));
+    assert!(!rows.begin(Kind::Volumes));
+    rows.complete(Kind::Claims);
+    assert!(!rows.begin(Kind::Claims));
 }
 
 #[test]

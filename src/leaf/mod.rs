@@ -1,4 +1,5 @@
-//! The objects inside one member: the leaf claim, its volume, the pod that consumes it, and what is known of them.
+//! The objects inside one member: the leaf claim, its volume, the pod that consumes it, their snapshots, and what is known
+//! of them all.
 
 pub mod claim;
 pub mod consumer;
@@ -6,6 +7,7 @@ pub mod events;
 pub mod ownership;
 pub mod row;
 pub mod rows;
+pub mod snapshot;
 pub mod volume;
 pub mod watch;
 
@@ -19,6 +21,7 @@ use crate::{
     volume::HostId,
 };
 pub use rows::Rows;
+pub use snapshot::Snapshots;
 
 /// One member as this folder sees it.
 #[derive(Clone)]
@@ -28,6 +31,7 @@ pub struct Cluster {
     pub host: HostId,
     pub client: Client,
     pub rows: Arc<Rows>,
+    pub snapshots: Arc<Snapshots>,
 }
 
 impl std::fmt::Debug for Cluster {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::{
     Provisioner, Volume,
     job::Job,
+    source::beside_source,
     withdraw::{allows, holds, in_use, may_hold, misplaced},
 };
 use crate::{
@@ -33,6 +34,10 @@ use crate::{
 
 impl Provisioner {
     pub async fn create(&self, spec: &VolumeSpec, deadline: Instant) -> Result<Volume> {
+        let spec = match beside_source(spec) {
+            Err(refusal @ Error::NoPlace(_)) => return Err(self.refused_beside_source(spec, refusal, deadline).await),
+            narrowed => &*narrowed?,
+        };
         let hash = VolumeHash::new(&self.host.id, &spec.name);
         let owner = match &spec.claim {
             None => None,
@@ -44,7 +49,7 @@ impl Provisioner {
         let member = self.place(spec, owner.as_ref(), hash, deadline).await?;
         let leaf = member.leaf()?;
         let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
-        let job = Job { spec, owner: owner.as_ref(), hash, leaf, place, deadline };
+        let job = Job { provisioner: self, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
         self.settle(&job).await
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{Volume, wait};
+use super::{Provisioner, Volume, source::Filling, wait};
 use crate::{
     error::{Error, Result},
     host::{
@@ -27,6 +27,7 @@ use crate::{
 
 /// One CreateVolume under way in the member it was decided for.
 pub(super) struct Job<'a> {
+    pub(super) provisioner: &'a Provisioner,
     pub(super) spec: &'a VolumeSpec,
     pub(super) owner: Option<&'a HostClaim>,
     pub(super) hash: VolumeHash,
@@ -73,6 +74,11 @@ impl Job<'_> {
     }
 
     pub(super) async fn make(&self) -> Result<()> {
+        let filling = match self.filling().await {
+            Ok(filling) => filling,
+            Err(error) if error.is_final() => return self.refuse(error).await,
+            Err(error) => return Err(error),
+        };
         let wanted = Wanted {
             spec: self.spec,
             hash: self.hash,
@@ -80,8 +86,9 @@ impl Job<'_> {
             class: &self.class()?,
             access: self.spec.leaf_access(&self.leaf.member),
             mode: self.spec.leaf_mode(&self.leaf.member),
-            size: self.size(),
+            size: self.size(filling.as_ref().map_or(0, |filling| filling.size)),
             claim_uid: self.owner.map(|owner| owner.uid.as_str()),
+            source: filling.as_ref().map(|filling| &filling.source),
         };
         let mut made = self.leaf.create_claim(&wanted).await;
         if matches!(made, Err(Error::NotFound(_))) {
@@ -129,8 +136,11 @@ impl Job<'_> {
     }
 
     /// The size as the user wrote it where that is what the provisioner asks for, else the shortest exact form.
-    pub(super) fn size(&self) -> String {
-        let required = self.spec.request.required;
+    pub(super) fn size(&self, source: u64) -> String {
+        let required = match self.spec.request.required {
+            0 => source,
+            asked => asked,
+        };
         let written = self.owner.and_then(|owner| owner.size.clone());
         let written = written.filter(|size| quantity::parse(size) == Some(required));
         // Without any size asked for, the smallest that a claim can ask for: the member rounds up.
@@ -215,6 +225,14 @@ impl Job<'_> {
             capacity: row.observed().capacity,
             context: filled.map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>(),
             member: self.leaf.member.clone(),
+            source: self.spec.request.source.clone(),
         })
+    }
+
+    async fn filling(&self) -> Result<Option<Filling>> {
+        match &self.spec.request.source {
+            Some(source) => self.provisioner.filling(self, source).await.map(Some),
+            None => Ok(None),
+        }
     }
 }

@@ -3,7 +3,12 @@
 
 mod create;
 mod delete;
+pub mod group;
 mod job;
+pub mod snapshot;
+pub mod snapshots;
+mod source;
+mod unsnapshot;
 mod validate;
 mod withdraw;
 
@@ -16,7 +21,7 @@ use crate::{
     host::Host,
     leaf::{Cluster, Rows},
     member::Registry,
-    volume::VolumeId,
+    volume::{Source, VolumeId},
 };
 
 /// Everything a use-case needs.
@@ -35,6 +40,7 @@ pub struct Volume {
     pub capacity: u64,
     pub context: BTreeMap<String, String>,
     pub member: String,
+    pub source: Option<Source>,
 }
 
 /// A wait without news this long ends in a read, and one of half the time that is left: a watch can die without a word.
@@ -53,10 +59,18 @@ async fn wait<F>(
 where
     F: FnMut(&Rows) -> bool,
 {
+    wait_for(deadline, |pause| leaf.rows.until(pause, changed), late).await
+}
+
+/// The same for whatever tells within a given time whether it has come.
+async fn wait_for<W: Future<Output = bool>>(
+    deadline: Instant,
+    come: impl FnOnce(Instant) -> W,
+    late: impl AsyncFnOnce() -> crate::error::Error,
+) -> Result<bool> {
     let now = Instant::now();
     let half = deadline.saturating_duration_since(now) / 2;
-    let pause = deadline.min(now + half.clamp(SHORTEST, SILENCE));
-    if leaf.rows.until(pause, changed).await {
+    if come(deadline.min(now + half.clamp(SHORTEST, SILENCE))).await {
         return Ok(true);
     }
     if Instant::now() >= deadline { Err(late().await) } else { Ok(false) }

@@ -1,5 +1,7 @@
 //! From the interface's messages to the domain's types, with every check that needs no cluster.
 
+pub mod snapshots;
+
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
@@ -23,7 +25,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     let name = checked_name(request.name)?;
-    refuse_what_is_not_offered(request.volume_content_source.as_ref(), &request.mutable_parameters)?;
+    refuse_what_is_not_offered(&request.mutable_parameters)?;
+    let source = request.volume_content_source.map(snapshots::source).transpose()?;
     let uses = uses(&request.volume_capabilities)?;
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
@@ -38,7 +41,14 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     access.dedup();
     Ok(VolumeSpec {
         name,
-        request: Request { required, limit, access, mode: one_mode(&uses)?, parameters: VolumeSpec::comparable(&raw) },
+        request: Request {
+            required,
+            limit,
+            access,
+            mode: one_mode(&uses)?,
+            parameters: VolumeSpec::comparable(&raw),
+            source,
+        },
         parameters: Parameters::parse(&raw)?,
         claim: claim(&raw),
         preferred,
@@ -56,13 +66,7 @@ fn checked_name(name: String) -> Result<String> {
     }
 }
 
-fn refuse_what_is_not_offered(
-    source: Option<&v1::VolumeContentSource>,
-    mutable: &HashMap<String, String>,
-) -> Result<()> {
-    if source.is_some() {
-        return Err(Error::Invalid("volume_content_source: snapshots and clones are not offered".to_owned()));
-    }
+fn refuse_what_is_not_offered(mutable: &HashMap<String, String>) -> Result<()> {
     match mutable.keys().next() {
         Some(key) => Err(Error::Invalid(format!("mutable_parameters: {key:?} is not offered"))),
         None => Ok(()),
@@ -135,14 +139,18 @@ fn members(topologies: &[Topology]) -> Vec<String> {
 }
 
 pub fn volume(volume: Volume) -> v1::Volume {
-    let segments = HashMap::from([(MEMBER_KEY.to_owned(), volume.member)]);
     v1::Volume {
         capacity_bytes: i64::try_from(volume.capacity).unwrap_or(i64::MAX),
         volume_id: volume.id.to_string(),
         volume_context: volume.context.into_iter().collect(),
-        content_source: None,
-        accessible_topology: vec![Topology { segments }],
+        content_source: volume.source.map(snapshots::content_source),
+        accessible_topology: vec![topology(volume.member)],
     }
+}
+
+/// A member as the interface says where something is.
+fn topology(member: String) -> Topology {
+    Topology { segments: HashMap::from([(MEMBER_KEY.to_owned(), member)]) }
 }
 
 /// How long a call may wait: until shortly before its own deadline, so that the answer still arrives.

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::{
-    Provisioner, Volume,
+    Deadline, Provisioner, Volume,
     job::Job,
     source::beside_source,
     withdraw::{allows, holds, in_use, may_hold, misplaced},
@@ -33,7 +31,7 @@ use crate::{
 };
 
 impl Provisioner {
-    pub async fn create(&self, spec: &VolumeSpec, deadline: Instant) -> Result<Volume> {
+    pub async fn create(&self, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
         let spec = match beside_source(spec) {
             Err(refusal @ Error::NoPlace(_)) => return Err(self.refused_beside_source(spec, refusal, deadline).await),
             narrowed => &*narrowed?,
@@ -59,7 +57,7 @@ impl Provisioner {
         spec: &VolumeSpec,
         owner: Option<&HostClaim>,
         hash: VolumeHash,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<Arc<Member>> {
         let members = self.members.all()?;
         let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.as_str());
@@ -79,6 +77,9 @@ impl Provisioner {
             let earlier = self.members.get(earlier).await?;
             if !self.clear(&earlier, spec, hash, deadline).await? {
                 return Err(in_use(spec, &earlier.name));
+            }
+            if !deadline.caller_waits() {
+                return Err(Error::InProgress(format!("volume {} has left member {}", spec.name, earlier.name)));
             }
             wish.earlier = None;
             choice = choose(&wish, &candidates)?;
@@ -155,8 +156,13 @@ impl Provisioner {
             let step = plan::creation(&job.spec.request, observed.as_ref(), waits);
             // Acted, and nothing has changed: looking on would be asking in circles.
             let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
-            if circles || (before.is_some() && Instant::now() >= job.deadline) {
+            // Whoever asked may have had it removed since.
+            let unasked = matches!(step, Creation::Create) && !job.deadline.caller_waits();
+            if circles || unasked {
                 return Err(job.late().await);
+            }
+            if before.is_some() && job.deadline.passed() {
+                job.deadline.tell(job.late().await)?;
             }
             match (&step, row) {
                 (Creation::Create, _) => job.make().await?,

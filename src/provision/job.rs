@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tokio::time::Instant;
-
-use super::{Provisioner, Volume, source::Filling, wait};
+use super::{Deadline, Provisioner, Volume, source::Filling, wait};
 use crate::{
     error::{Error, Result},
     host::{
@@ -33,7 +31,7 @@ pub(super) struct Job<'a> {
     pub(super) hash: VolumeHash,
     pub(super) leaf: &'a Cluster,
     pub(super) place: LeafPlace,
-    pub(super) deadline: Instant,
+    pub(super) deadline: &'a Deadline,
 }
 
 impl Job<'_> {

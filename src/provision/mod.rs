@@ -2,6 +2,7 @@
 //! acts. Any step may be entered again at any time, by this process or another.
 
 mod create;
+mod deadline;
 mod delete;
 pub mod group;
 mod job;
@@ -23,6 +24,7 @@ use crate::{
     member::Registry,
     volume::{Source, VolumeId},
 };
+pub use deadline::Deadline;
 
 /// Everything a use-case needs.
 #[derive(Clone, Debug)]
@@ -49,10 +51,10 @@ const SILENCE: Duration = Duration::from_secs(15);
 const SHORTEST: Duration = Duration::from_secs(3);
 
 /// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
-/// At the deadline, `late` says what to answer.
+/// At the deadline, `late` says what to tell the caller.
 async fn wait<F>(
     leaf: &Cluster,
-    deadline: Instant,
+    deadline: &Deadline,
     changed: F,
     late: impl AsyncFnOnce() -> crate::error::Error,
 ) -> Result<bool>
@@ -64,14 +66,18 @@ where
 
 /// The same for whatever tells within a given time whether it has come.
 async fn wait_for<W: Future<Output = bool>>(
-    deadline: Instant,
+    deadline: &Deadline,
     come: impl FnOnce(Instant) -> W,
     late: impl AsyncFnOnce() -> crate::error::Error,
 ) -> Result<bool> {
     let now = Instant::now();
-    let half = deadline.saturating_duration_since(now) / 2;
-    if come(deadline.min(now + half.clamp(SHORTEST, SILENCE))).await {
+    let end = deadline.next();
+    let half = end.saturating_duration_since(now) / 2;
+    if come(end.min(now + half.clamp(SHORTEST, SILENCE))).await {
         return Ok(true);
     }
-    if Instant::now() >= deadline { Err(late().await) } else { Ok(false) }
+    if deadline.passed() {
+        deadline.tell(late().await)?;
+    }
+    Ok(false)
 }

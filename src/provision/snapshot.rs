@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Provisioner, wait_for};
+use super::{Deadline, Provisioner, wait_for};
 use crate::{
     error::{Error, Result},
     host::snapshot::{ContentKind, HostContent},
@@ -60,11 +60,11 @@ struct Job<'a> {
     hash: VolumeHash,
     leaf: &'a Cluster,
     host_content: Option<HostContent>,
-    deadline: Instant,
+    deadline: &'a Deadline,
 }
 
 impl Provisioner {
-    pub async fn snapshot(&self, spec: &SnapshotSpec, deadline: Instant) -> Result<Snapshot> {
+    pub async fn snapshot(&self, spec: &SnapshotSpec, deadline: &Deadline) -> Result<Snapshot> {
         let source = spec.sources.first().map(String::as_str).unwrap_or_default();
         let volume = VolumeId::parse(source).ok_or_else(|| no_volume(source))?;
         let hash = VolumeHash::of_snapshot(&self.host.id, &spec.name);
@@ -98,9 +98,14 @@ impl Provisioner {
         loop {
             let row = job.leaf.snapshots.row(job.hash);
             let step = job.step(row.as_ref());
-            let circles = before.as_ref() == Some(&step) && step == Cutting::Create;
-            if circles || (before.is_some() && Instant::now() >= job.deadline && step != Cutting::Cut) {
+            // Acted, and nothing has changed: looking on would be asking in circles. And whoever asked may have had it
+            // removed since.
+            let circles = before.as_ref() == Some(&step) || !job.deadline.caller_waits();
+            if circles && step == Cutting::Create {
                 return Err(job.late(row.as_ref()).await);
+            }
+            if before.is_some() && job.deadline.passed() && step != Cutting::Cut {
+                job.deadline.tell(job.late(row.as_ref()).await)?;
             }
             match (&step, &row) {
                 (Cutting::Create, _) => self.make_snapshot(job).await?,
@@ -109,11 +114,11 @@ impl Provisioner {
                 }
                 (Cutting::Differs(difference), _) => return Err(exists(job.spec, difference)),
                 (Cutting::Failing(_), row) => {
-                    let until = *troubled.get_or_insert(Instant::now() + PATIENCE_WITH_TROUBLE);
-                    if Instant::now() >= until.min(job.deadline) {
+                    let until = *troubled.get_or_insert_with(|| Instant::now() + PATIENCE_WITH_TROUBLE);
+                    if Instant::now() >= until {
                         return Err(job.late(row.as_ref()).await);
                     }
-                    job.leaf.snapshots.until(until.min(job.deadline), |_| job.changed(&step)).await;
+                    job.leaf.snapshots.until(until.min(job.deadline.next()), |_| job.changed(&step)).await;
                 }
                 _ => job.wait(&step).await.map_err(Error::while_a_leaf_may_exist)?,
             }

@@ -3,9 +3,7 @@
 
 use std::borrow::Cow;
 
-use tokio::time::Instant;
-
-use super::{Provisioner, job::Job};
+use super::{Deadline, Provisioner, job::Job};
 use crate::{
     error::{Error, Result},
     leaf::claim::LeafSource,
@@ -63,7 +61,7 @@ fn missing(source: &Source) -> Error {
 
 impl Provisioner {
     /// The requirement may have moved away from the source's member since a leaf was made there.
-    pub(super) async fn refused_beside_source(&self, spec: &VolumeSpec, refusal: Error, deadline: Instant) -> Error {
+    pub(super) async fn refused_beside_source(&self, spec: &VolumeSpec, refusal: Error, deadline: &Deadline) -> Error {
         let cleared = async {
             let source = spec.request.source.as_ref().and_then(|source| VolumeId::parse(source.handle()));
             let Some(source) = source else { return Ok(true) };

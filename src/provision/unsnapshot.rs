@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::{Provisioner, wait_for};
+use super::{Deadline, Provisioner, wait_for};
 use crate::{
     error::{Error, Result},
     leaf::{
@@ -19,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 impl Provisioner {
     /// An id that is none of ours names a snapshot that does not exist, and that is what was asked for.
-    pub async fn delete_snapshot(&self, id: &str, deadline: Instant) -> Result<()> {
+    pub async fn delete_snapshot(&self, id: &str, deadline: &Deadline) -> Result<()> {
         let Some(id) = VolumeId::parse(id) else { return Ok(()) };
         let member = match self.members.get(&id.member).await {
             Err(Error::NotFound(_)) => return Ok(()),
@@ -52,7 +50,7 @@ impl Provisioner {
         leaf: &Cluster,
         hash: VolumeHash,
         place: &LeafPlace,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<()> {
         let mut content = None;
         let mut pinned: Option<Box<str>> = None;
@@ -90,7 +88,7 @@ impl Provisioner {
         leaf: &Cluster,
         hash: VolumeHash,
         place: &LeafPlace,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<()> {
         match leaf.read_snapshot(place).await? {
             // The next look removes it.
@@ -140,7 +138,7 @@ async fn follow_host(leaf: &Cluster, name: &str, row: &SnapshotRow) -> Result<()
 }
 
 /// Its snapshot has gone. It goes before that, unless somebody has taken the finalizers away.
-async fn content_is_gone(leaf: &Cluster, name: &str, snapshot_uid: &str, deadline: Instant) -> Result<()> {
+async fn content_is_gone(leaf: &Cluster, name: &str, snapshot_uid: &str, deadline: &Deadline) -> Result<()> {
     loop {
         match leaf.read_content(name).await? {
             Some(content) if content.snapshot_uid == snapshot_uid => end_content(leaf, &content, deadline).await?,
@@ -150,7 +148,7 @@ async fn content_is_gone(leaf: &Cluster, name: &str, snapshot_uid: &str, deadlin
 }
 
 /// Contents without their snapshot: a hand in the member has removed that, and the class retained them.
-async fn remove_contents(leaf: &Cluster, hash: VolumeHash, deadline: Instant) -> Result<()> {
+async fn remove_contents(leaf: &Cluster, hash: VolumeHash, deadline: &Deadline) -> Result<()> {
     loop {
         let contents = leaf.list_contents(hash).await?;
         let Some(content) = contents.first() else { return Ok(()) };
@@ -158,18 +156,18 @@ async fn remove_contents(leaf: &Cluster, hash: VolumeHash, deadline: Instant) ->
     }
 }
 
-async fn end_content(leaf: &Cluster, content: &Content, deadline: Instant) -> Result<()> {
+async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> Result<()> {
     if content.retained {
         leaf.make_content_deletable(content).await?;
     }
     if !content.terminating {
         leaf.delete_content(content).await?;
     }
-    if Instant::now() >= deadline {
-        return Err(Error::InProgress(format!(
+    if deadline.passed() {
+        deadline.tell(Error::InProgress(format!(
             "member {}: snapshot content {} is still being deleted",
             leaf.member, content.name
-        )));
+        )))?;
     }
     tokio::time::sleep(PAUSE).await;
     Ok(())

@@ -45,7 +45,7 @@ impl VolumeHash {
     }
 
     fn over(parts: &[&str]) -> Self {
-        let digest = parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part)).finalize();
+        let digest = parts.iter().fold(Sha256::new(), Digest::chain_update).finalize();
         let mut first = [0; 16];
         first.copy_from_slice(&digest[..16]);
         Self(u128::from_be_bytes(first))

@@ -103,7 +103,7 @@ impl Request {
         let size = |bytes: u64| {
             if bytes == 0 { "no size".to_owned() } else { quantity::print(bytes) }
         };
-        let source = |source: &Option<Source>| source.as_ref().map_or("none".to_owned(), Source::to_string);
+        let source = |source: &Option<Source>| source.as_ref().map_or_else(|| "none".to_owned(), Source::to_string);
         let pairs = [
             ("required size", size(earlier.required), size(self.required)),
             ("size limit", size(earlier.limit), size(self.limit)),

@@ -9,6 +9,7 @@ mod caller;
 mod crash;
 mod fixture;
 mod found;
+mod goes_on;
 mod guard;
 mod history;
 mod invariants;

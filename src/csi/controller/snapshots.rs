@@ -1,5 +1,7 @@
 //! Making, removing and listing snapshots.
 
+use std::sync::Arc;
+
 use tonic::{Request, Status};
 use tracing::Span;
 
@@ -15,8 +17,9 @@ impl Controller {
         let spec = convert::snapshots::snapshot_spec(request.into_inner())?;
         let span = Span::current();
         span.record("volume.name", &spec.name);
-        let _place = self.in_flight.enter(&format!("snapshot {}", spec.name))?;
-        let snapshot = self.provisioner.snapshot(&spec, deadline).await?;
+        let (provisioner, name) = (Arc::clone(&self.provisioner), spec.name.clone());
+        let work = |deadline| async move { provisioner.snapshot(&spec, &deadline).await };
+        let snapshot = self.in_flight.run(&format!("snapshot {name}"), deadline, work).await?;
         span.record("volume.id", snapshot.id.to_string());
         Ok(v1::CreateSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
     }
@@ -29,8 +32,9 @@ impl Controller {
         let id = request.into_inner().snapshot_id;
         required("snapshot_id", &id)?;
         Span::current().record("volume.id", &id);
-        let _place = self.in_flight.enter(&format!("snapshot {id}"))?;
-        self.provisioner.delete_snapshot(&id, deadline).await?;
+        let (provisioner, key) = (Arc::clone(&self.provisioner), format!("snapshot {id}"));
+        let work = |deadline| async move { provisioner.delete_snapshot(&id, &deadline).await };
+        self.in_flight.run(&key, deadline, work).await?;
         Ok(v1::DeleteSnapshotResponse {})
     }
 

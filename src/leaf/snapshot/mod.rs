@@ -209,7 +209,7 @@ impl Cluster {
             Ok(answer) => {
                 match answer.left() {
                     Some(snapshot) if snapshot.metadata.deletion_timestamp.is_some() => {
-                        drop(self.snapshots.put(&snapshot))
+                        drop(self.snapshots.put(&snapshot));
                     }
                     _ => self.snapshots.drop_row(row.hash, &row.uid),
                 }

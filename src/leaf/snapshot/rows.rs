@@ -22,8 +22,8 @@ struct Table {
     rows: BTreeMap<VolumeHash, SnapshotRow>,
     round: u32,
     synced: bool,
-    /// Snapshots that have gone: older news of them may still be on its way.
-    removed: VecDeque<Box<str>>,
+    /// Snapshots that have gone, and as of which version: older news of them may still be on its way.
+    removed: VecDeque<(Box<str>, u64)>,
 }
 
 /// The snapshots of one member.
@@ -86,7 +86,7 @@ impl Snapshots {
     pub fn put(&self, snapshot: &VolumeSnapshot) -> Option<SnapshotRow> {
         let mut new = SnapshotRow::new(snapshot, &self.host)?;
         self.write(|table| {
-            if table.removed.contains(&new.uid) {
+            if table.removed.iter().any(|(uid, as_of)| *uid == new.uid && new.version <= *as_of) {
                 return;
             }
             new.round = table.round;
@@ -116,10 +116,21 @@ impl Snapshots {
         self.lock().rows.get(&hash).is_some_and(|row| row.marked)
     }
 
-    /// It has gone.
+    /// It has gone, as was proved.
     pub fn drop_row(&self, hash: VolumeHash, uid: &str) {
+        self.remove(hash, uid, u64::MAX);
+    }
+
+    /// It is out of sight: gone, or without its labels.
+    pub(super) fn lose(&self, snapshot: &VolumeSnapshot) {
+        if let Some(row) = SnapshotRow::new(snapshot, &self.host) {
+            self.remove(row.hash, &row.uid, row.version);
+        }
+    }
+
+    fn remove(&self, hash: VolumeHash, uid: &str, as_of: u64) {
         self.write(|table| {
-            table.removed.push_back(uid.into());
+            table.removed.push_back((uid.into(), as_of));
             if table.removed.len() > REMEMBERED {
                 table.removed.pop_front();
             }
@@ -127,17 +138,6 @@ impl Snapshots {
                 table.rows.remove(&hash);
             }
         });
-    }
-
-    /// It is out of sight: gone, or without its labels.
-    pub(super) fn lose(&self, snapshot: &VolumeSnapshot) {
-        if let Some(row) = SnapshotRow::new(snapshot, &self.host) {
-            self.write(|table| {
-                if table.rows.get(&row.hash).is_some_and(|known| known.uid == row.uid) {
-                    table.rows.remove(&row.hash);
-                }
-            });
-        }
     }
 
     /// A list begins: what is neither in it nor written by us meanwhile has gone.

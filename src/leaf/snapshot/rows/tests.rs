@@ -53,6 +53,17 @@ fn older_news_changes_nothing_and_what_has_gone_does_not_come_back() {
 }
 
 #[test]
+fn answer_that_comes_after_the_news_of_the_end_is_not_believed() {
+    let rows = Snapshots::new(host());
+    rows.put(&leaf("a", 1));
+    rows.lose(&leaf("a", 4));
+    rows.put(&leaf("a", 3));
+    assert!(rows.row(hash("a")).is_none());
+    rows.put(&leaf("a", 5));
+    assert!(rows.row(hash("a")).is_some(), "its labels are back");
+}
+
+#[test]
 fn a_list_forgets_what_it_does_not_name_and_keeps_what_was_written_meanwhile() {
     let rows = Snapshots::new(host());
     rows.put(&leaf("gone", 1));

@@ -3,8 +3,12 @@
 
 pub mod claim;
 pub mod consumer;
+mod entry;
 pub mod events;
+mod kept;
+pub mod lean;
 pub mod ownership;
+mod packed;
 pub mod row;
 pub mod rows;
 pub mod snapshot;

@@ -22,7 +22,7 @@ use crate::{
     host::Host,
     leaf::{Cluster, Rows},
     member::Registry,
-    volume::{Source, VolumeId},
+    volume::{Source, VolumeHash, VolumeId},
 };
 pub use deadline::Deadline;
 
@@ -50,10 +50,11 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// But not sooner than after this.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
-/// At the deadline, `late` says what to tell the caller.
+/// Waits for what is known of a volume to change as wanted. True: it did. False: nothing came for a while, look for
+/// yourself. At the deadline, `late` says what to tell the caller.
 async fn wait<F>(
     leaf: &Cluster,
+    hash: VolumeHash,
     deadline: &Deadline,
     changed: F,
     late: impl AsyncFnOnce() -> crate::error::Error,
@@ -61,7 +62,7 @@ async fn wait<F>(
 where
     F: FnMut(&Rows) -> bool,
 {
-    wait_for(deadline, |pause| leaf.rows.until(pause, changed), late).await
+    wait_for(deadline, |pause| leaf.rows.until(hash, pause, changed), late).await
 }
 
 /// The same for whatever tells within a given time whether it has come.

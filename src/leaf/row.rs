@@ -92,6 +92,8 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct ClassRow {
     pub waits_for_pod: bool,
+    /// The driver that makes its volumes.
+    pub provisioner: Box<str>,
     pub(super) default_since: Option<String>,
 }
 
@@ -204,6 +206,7 @@ impl ClassRow {
         let made = class.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
+            provisioner: class.provisioner.as_str().into(),
             default_since: is_default.then_some(made),
         }
     }

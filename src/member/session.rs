@@ -21,6 +21,7 @@ pub(super) async fn run(member: &Member, host: &Host, metrics: &Metrics) {
         metrics.member_up(&member.name, true);
         tokio::select! {
             biased;
+            never = leaf::snapshot::watch::keep(&link.leaf) => never,
             () = leaf::watch::keep(&link.leaf) => {
                 tracing::info!(member = member.name, "is listed anew");
                 tokio::time::sleep(BEFORE_LISTING).await;

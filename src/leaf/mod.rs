@@ -2,7 +2,7 @@
 
 pub mod claim;
 pub mod consumer;
-mod entry;
+pub mod entry;
 pub mod events;
 mod items;
 mod kept;

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
 use kube::{Api, api::ListParams};
 
 use super::{Host, unread};
-use crate::{cluster, error::Result};
+use crate::{cluster, error::Result, volume::DRIVER};
 
 /// The attribute under which a host volume keeps the UID of its leaf claim.
 pub const LEAF_UID: &str = "leafClaimUID";
@@ -39,6 +39,14 @@ impl Host {
             let volume = attributes.remove(LEAF_VOLUME).unwrap_or_default();
             Some(GivenOut { claim_uid: attributes.remove(LEAF_UID)?, volume })
         }))
+    }
+
+    /// The handle of a volume of this driver's.
+    pub async fn handle_of(&self, name: &str) -> Result<Option<String>> {
+        let answer = self.volumes().get(name).await;
+        let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+        let source = found.and_then(|volume| volume.spec?.csi);
+        Ok(source.filter(|source| source.driver == DRIVER).map(|source| source.volume_handle))
     }
 
     /// Reads all volumes: only for rare cases.

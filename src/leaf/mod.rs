@@ -1,5 +1,6 @@
 //! The objects inside one member: the leaf claim, its volume, the pod that consumes it, and what is known of them.
 
+pub mod capacity;
 pub mod claim;
 pub mod consumer;
 pub mod entry;
@@ -9,6 +10,7 @@ mod kept;
 pub mod lean;
 pub mod ownership;
 mod packed;
+mod refusals;
 pub mod row;
 pub mod rows;
 pub mod volume;
@@ -23,6 +25,7 @@ use crate::{
     error::{Error, Result},
     volume::HostId,
 };
+use capacity::Stock;
 pub use rows::Rows;
 
 /// One member as this folder sees it.
@@ -33,6 +36,7 @@ pub struct Cluster {
     pub host: HostId,
     pub client: Client,
     pub rows: Arc<Rows>,
+    pub stock: Arc<Stock>,
 }
 
 impl std::fmt::Debug for Cluster {

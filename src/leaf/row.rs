@@ -10,7 +10,11 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
-use super::ownership::{FINALIZER, HAD_VOLUME, REQUEST};
+use super::{
+    capacity::node_of_volume,
+    claim::SELECTED_NODE,
+    ownership::{FINALIZER, HAD_VOLUME, REQUEST},
+};
 use crate::volume::{
     AccessMode, Request, VolumeMode,
     plan::{ObservedClaim, ObservedVolume, Phase},
@@ -38,6 +42,8 @@ pub struct ClaimRow {
     pub(super) created: i64,
     pub(super) volume: Option<Box<str>>,
     pub(super) capacity: u64,
+    /// Whether it says for which node it waits.
+    pub(super) node_selected: bool,
     /// Of the request it was made for; absent where somebody removed or garbled it.
     pub(super) request: Option<Fingerprint>,
     pub(super) version: u64,
@@ -55,6 +61,8 @@ pub struct VolumeRow {
     /// The member's storage driver and its own handle; empty for kinds that are not CSI.
     pub driver: Box<str>,
     pub handle: Box<str>,
+    /// The one node that it can be used on; empty where there are several.
+    pub node: Box<str>,
     pub(super) uid: Box<str>,
     pub(super) retained: bool,
     pub(super) created: i64,
@@ -133,6 +141,7 @@ impl ClaimRow {
                 .and_then(|status| status.capacity.as_ref()?.get("storage"))
                 .and_then(|size| quantity::parse(&size.0))
                 .unwrap_or_default(),
+            node_selected: annotation(SELECTED_NODE).is_some(),
             request: request_of(claim).map(|request| request.fingerprint()),
             version: version(claim),
             round: 0,
@@ -152,6 +161,7 @@ impl ClaimRow {
             protected: self.finalizer.is_some(),
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
+            node_selected: self.node_selected,
             request: self.request,
         }
     }
@@ -172,6 +182,7 @@ impl VolumeRow {
             },
             driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
+            node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
             created: created(&volume.metadata),

@@ -20,7 +20,7 @@ use crate::{
     leaf::Cluster,
     metrics::MemberNow,
 };
-use placement::{Candidate, Standing};
+use placement::{Candidate, Offer, Standing};
 pub use registry::Registry;
 
 /// One member cluster.
@@ -64,13 +64,14 @@ impl Member {
         self.link.as_ref().ok().map(|link| &link.leaf)
     }
 
-    pub fn candidate(&self) -> Candidate {
+    /// How it stands towards a new volume, if it has this to offer.
+    pub fn candidate(&self, offer: Offer) -> Candidate {
         let standing = match self.leaf() {
             Err(Error::Unreachable { reason, .. }) => Standing::Closed(reason),
             _ if self.cordoned.load(Ordering::Relaxed) => Standing::Cordoned,
             _ => Standing::Open,
         };
-        Candidate { name: self.name.clone(), standing }
+        Candidate { name: self.name.clone(), standing, offer }
     }
 
     fn now(&self) -> MemberNow {

@@ -175,7 +175,7 @@ impl Keeper {
         let host = self.host.id.clone();
         let rows = Arc::new(Rows::new(host.clone()));
         Ok(Link {
-            leaf: Cluster { member: name.to_owned(), host, client: line.client.clone(), rows },
+            leaf: Cluster { member: name.to_owned(), host, client: line.client.clone(), rows, stock: Arc::default() },
             line,
             trust: Mutex::new(Trust::Unproven("it is being connected to".to_owned())),
         })

@@ -1,16 +1,22 @@
 //! What is done with a volume from beginning to end: each file one use-case, which looks, lets the pure plan decide, and
 //! acts. Any step may be entered again at any time, by this process or another.
 
+mod binding;
+mod capacity;
+mod companions;
 mod create;
 mod deadline;
 mod delete;
 mod job;
+mod refusal;
 mod validate;
 mod withdraw;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
+
+pub use capacity::{Capacity, CapacityQuestion, Where};
 
 use crate::{
     error::Result,
@@ -37,6 +43,8 @@ pub struct Volume {
     pub capacity: u64,
     pub context: BTreeMap<String, String>,
     pub member: String,
+    /// The member's node that it is bound to, where the requirement was about nodes.
+    pub node: Option<String>,
 }
 
 /// A wait without news this long ends in a read, and one of half the time that is left: a watch can die without a word.

@@ -4,7 +4,7 @@
 pub mod capacity;
 pub mod claim;
 pub mod consumer;
-mod entry;
+pub mod entry;
 pub mod events;
 mod items;
 mod kept;

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::Bound,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,12 +15,15 @@ use kube::ResourceExt;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    entry::Entry,
+    entry::{Census, Entry},
     ownership,
     packed::Names,
     row::{ClaimRow, ClassRow, Consumer, Row, VolumeRow},
 };
 use crate::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};
+
+/// How many rows are counted while others wait.
+const COUNTED_AT_ONCE: usize = 1000;
 
 /// How many removed claims are remembered.
 const REMEMBERED: usize = 256;
@@ -104,6 +108,23 @@ impl Rows {
             None => (*hash, entry.row()),
         });
         rows.find(|(_, row)| !row.is_empty())
+    }
+
+    /// Counts the volumes, some at a time: others wait for the rows as well.
+    pub fn census(&self) -> Census {
+        let (mut census, mut from) = (Census::default(), Bound::Unbounded);
+        loop {
+            let table = self.lock();
+            let mut last = None;
+            for (hash, entry) in table.rows.range((from, Bound::Unbounded)).take(COUNTED_AT_ONCE) {
+                entry.count(&mut census);
+                last = Some(*hash);
+            }
+            match last {
+                Some(last) => from = Bound::Excluded(last),
+                None => return census,
+            }
+        }
     }
 
     pub fn class(&self, name: &str) -> Option<ClassRow> {

@@ -3,6 +3,7 @@
 pub mod claim;
 pub mod consumer;
 pub mod events;
+pub mod imported;
 pub mod ownership;
 pub mod row;
 pub mod rows;

@@ -4,6 +4,8 @@
 mod create;
 mod deadline;
 mod delete;
+mod find;
+mod imported;
 mod job;
 mod validate;
 mod withdraw;

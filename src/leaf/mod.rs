@@ -2,9 +2,13 @@
 
 pub mod claim;
 pub mod consumer;
+mod entry;
 pub mod events;
 pub mod imported;
+mod kept;
+pub mod lean;
 pub mod ownership;
+mod packed;
 pub mod row;
 pub mod rows;
 pub mod volume;

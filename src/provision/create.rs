@@ -165,7 +165,7 @@ impl Provisioner {
                     return job.finish(&row, volume, waits).await.map_err(Error::while_a_leaf_may_exist);
                 }
                 (Creation::TooLarge, Some(row)) => return Err(self.too_large(job, &row).await),
-                (Creation::Differs(difference), _) => return Err(job.differs(difference)),
+                (Creation::Differs, _) => return Err(job.differs().await),
                 (Creation::Lost, _) => return Err(job.lost()),
                 (_, row) => self.go_on(job, &step, row, waits).await.map_err(Error::while_a_leaf_may_exist)?,
             }

@@ -13,7 +13,7 @@ use crate::{
         Cluster, Rows,
         claim::{Made, Wanted},
         ownership,
-        row::{ClaimRow, Consumer},
+        row::{self, ClaimRow, Consumer},
     },
     volume::{
         LeafBinding, VolumeHash, VolumeSpec,
@@ -141,7 +141,7 @@ impl Job<'_> {
             let claim = rows.row_at(self.hash, &self.place).claim.map(|claim| claim.observed());
             plan::creation(&self.spec.request, claim.as_ref(), waits) != *step
         };
-        if !wait(self.leaf, self.deadline, differs, async || self.late().await).await? {
+        if !wait(self.leaf, self.hash, self.deadline, differs, async || self.late().await).await? {
             self.look_again(*step == Creation::Consume).await?;
         }
         Ok(())
@@ -179,8 +179,12 @@ impl Job<'_> {
     }
 
     /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
-    pub(super) fn differs(&self, difference: &str) -> Error {
-        let reason = format!("volume {} exists and was asked for differently: {difference}", self.spec.name);
+    pub(super) async fn differs(&self) -> Error {
+        let there = self.leaf.read_claim(&self.place).await.ok().flatten();
+        let earlier = there.as_ref().and_then(row::request_of);
+        let difference = earlier.and_then(|earlier| self.spec.request.difference(&earlier));
+        let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
+        let reason = format!("volume {} exists and was asked for differently{how}", self.spec.name);
         match self.owner {
             Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin anew")),
             None => Error::Exists(reason),

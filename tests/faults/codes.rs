@@ -105,10 +105,10 @@ async fn arrange(bench: &Bench, situation: &str, target: &mut Target) {
     match situation {
         "all is well" | "it takes long" | "another is under way" => {}
         "a field is missing" => target.empty = true,
-        "the id is none of ours" => target.volume = FORGED.to_owned(),
+        "the id is none of ours" => FORGED.clone_into(&mut target.volume),
         "the member is silent" => meet(bench, always(Action::Hang)).await,
         "the member is overloaded" => {
-            meet(bench, always(Action::Answer { code: 503, reason: "ServiceUnavailable" })).await
+            meet(bench, always(Action::Answer { code: 503, reason: "ServiceUnavailable" })).await;
         }
         "the member denies it" => meet(bench, denied).await,
         "the host is silent" => {

@@ -12,14 +12,26 @@ const QUICK: Duration = Duration::from_millis(400);
 impl Cluster {
     /// The newest warning about an object, if there is one and the member can be asked.
     pub async fn newest_warning(&self, namespace: &str, uid: &str) -> Option<String> {
-        let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
+        newest(self.events(namespace, &format!("involvedObject.uid={uid},type=Warning")).await?)
+    }
+
+    /// Reason and message of the newest event about an object that has one of these reasons.
+    pub async fn newest_of(&self, namespace: &str, uid: &str, reasons: &[&str]) -> Option<(String, String)> {
+        let mut events = self.events(namespace, &format!("involvedObject.uid={uid}")).await?;
+        events.retain(|event| event.reason.as_deref().is_some_and(|reason| reasons.contains(&reason)));
+        let event = events.into_iter().max_by_key(time)?;
+        Some((event.reason?, event.message.unwrap_or_default()))
+    }
+
+    async fn events(&self, namespace: &str, fields: &str) -> Option<Vec<Event>> {
+        let about = ListParams::default().fields(fields);
         let events = Api::<Event>::namespaced(self.client.clone(), namespace);
         // The caller's own deadline is near: a reason is worth little time.
         let events = tokio::time::timeout(QUICK, events.list(&about)).await.ok()?;
         let events = events.inspect_err(|error| {
             tracing::debug!(member = %self.member, %error, "events cannot be read");
         });
-        newest(events.ok()?.items)
+        Some(events.ok()?.items)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The objects inside one member: the leaf claim, its volume, the pod that consumes it, and what is known of them.
 
+pub mod change;
 pub mod claim;
 pub mod consumer;
 pub mod events;
+pub mod life;
 pub mod ownership;
 pub mod row;
 pub mod rows;

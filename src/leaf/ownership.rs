@@ -15,6 +15,8 @@ pub const CLAIM: &str = "kosmos.csi.io/claim";
 pub const CLAIM_UID: &str = "kosmos.csi.io/claim-uid";
 pub const REQUEST: &str = "kosmos.csi.io/request";
 pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
+/// On which nodes of the host it is.
+pub const PUBLISHED: &str = "kosmos.csi.io/published";
 
 pub const FINALIZER: &str = "kosmos.csi.io/protect";
 

@@ -9,9 +9,13 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
-use super::ownership::{FINALIZER, HAD_VOLUME, REQUEST};
+use super::{
+    life::Life,
+    ownership::{FINALIZER, HAD_VOLUME, REQUEST},
+};
 use crate::volume::{
     AccessMode, VolumeMode,
+    growth::Size,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
     spec::LeafPlace,
@@ -36,6 +40,7 @@ pub struct ClaimRow {
     pub(super) volume: Option<Box<str>>,
     pub(super) capacity: u64,
     pub(super) request: Option<Box<str>>,
+    pub life: Box<Life>,
     pub(super) version: u64,
     /// The list that named it, or after which it was seen.
     pub(super) round: u32,
@@ -91,6 +96,8 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 pub struct ClassRow {
     pub waits_for_pod: bool,
+    /// Claims of it may ask for more later.
+    pub grows: bool,
     pub(super) default_since: Option<String>,
 }
 
@@ -211,6 +218,7 @@ impl ClaimRow {
                 .and_then(|size| quantity::parse(&size.0))
                 .unwrap_or_default(),
             request: annotation(REQUEST).map(|request| request.as_str().into()),
+            life: Box::new(Life::new(claim)),
             version: version(claim),
             round: 0,
         }
@@ -221,6 +229,21 @@ impl ClaimRow {
         self.volume.as_deref()
     }
 
+    pub fn size(&self) -> Size {
+        Size {
+            phase: self.phase,
+            terminating: self.terminating,
+            capacity: self.capacity,
+            requested: self.life.requested,
+            growth: self.life.growth,
+        }
+    }
+
+    /// As the member writes it.
+    pub(super) fn version_text(&self) -> String {
+        self.version.to_string()
+    }
+
     pub fn observed(&self) -> ObservedClaim {
         ObservedClaim {
             uid: self.uid.to_string(),
@@ -229,6 +252,7 @@ impl ClaimRow {
             protected: self.finalizer.is_some(),
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
+            requested: self.life.requested,
             request: self.request.as_deref().and_then(|request| serde_json::from_str(request).ok()),
         }
     }
@@ -273,6 +297,7 @@ impl ClassRow {
         let made = class.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
+            grows: class.allow_volume_expansion == Some(true),
             default_since: is_default.then_some(made),
         }
     }

@@ -230,5 +230,6 @@ impl Table {
     }
 }
 
+mod paging;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{Volume, wait};
+use super::{Volume, modify::check_class, wait};
 use crate::{
     error::{Error, Result},
     host::{
@@ -80,9 +80,15 @@ impl Job<'_> {
             class: &self.class()?,
             access: self.spec.leaf_access(&self.leaf.member),
             mode: self.spec.leaf_mode(&self.leaf.member),
+            attributes: self.spec.attributes.at(&self.leaf.member),
             size: self.size(),
             claim_uid: self.owner.map(|owner| owner.uid.as_str()),
         };
+        if let Some(class) = wanted.attributes
+            && let Err(error) = check_class(self.leaf, class, None).await
+        {
+            return if error.is_final() { self.refuse(error).await } else { Err(error) };
+        }
         let mut made = self.leaf.create_claim(&wanted).await;
         if matches!(made, Err(Error::NotFound(_))) {
             self.leaf.create_namespace(&self.place.namespace).await?;

@@ -3,13 +3,23 @@
 
 mod create;
 mod delete;
+mod expand;
+mod find;
+mod health;
 mod job;
+mod list;
+mod modify;
+mod publish;
 mod validate;
 mod withdraw;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
+
+pub use expand::Grown;
+pub use health::{Ailment, Health, Severity};
+pub use list::{Listed, Page};
 
 use crate::{
     error::Result,

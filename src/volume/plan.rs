@@ -21,6 +21,8 @@ pub struct ObservedClaim {
     /// The leaf volume it names.
     pub volume: Option<String>,
     pub capacity: u64,
+    /// The size it asks for now: more than at first, once it was expanded.
+    pub requested: u64,
     /// What it was made for; absent where somebody removed the annotation.
     pub request: Option<Request>,
 }
@@ -69,9 +71,13 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, waits_for_pod:
     if let Some(difference) = claim.request.as_ref().and_then(|earlier| request.difference(earlier)) {
         return Creation::Differs(difference);
     }
+    let expanded = claim.requested > request.required.max(1);
     match (claim.phase, &claim.volume) {
         (Phase::Lost, _) => Creation::Lost,
-        (Phase::Bound, Some(_)) if request.limit > 0 && claim.capacity > request.limit => Creation::TooLarge,
+        // The limit was for the size of then: one that has been expanded since holds data.
+        (Phase::Bound, Some(_)) if request.limit > 0 && claim.capacity > request.limit && !expanded => {
+            Creation::TooLarge
+        }
         (Phase::Bound, Some(volume)) if claim.capacity >= request.required => {
             Creation::Ready { volume: volume.clone() }
         }
@@ -139,6 +145,7 @@ mod tests {
             protected: true,
             volume: volume.map(str::to_owned),
             capacity,
+            requested: 10,
             request: Some(request(10, 20)),
         }
     }
@@ -166,6 +173,15 @@ mod tests {
         ] {
             assert_eq!(creation(&asked, observed.as_ref(), waits), expected, "{observed:?}");
         }
+    }
+
+    /// The limit was for the size of then, and what would be removed holds data.
+    #[test]
+    fn leaf_that_was_expanded_since_is_still_the_answer() {
+        let mut expanded = claim(Phase::Bound, Some("pv"), 30);
+        expanded.requested = 30;
+        let ready = Creation::Ready { volume: "pv".to_owned() };
+        assert_eq!(creation(&request(10, 20), Some(&expanded), false), ready);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Controller: each RPC parses, calls its use-case and converts the answer. The files beside this one hold a group of
 //! RPCs each; here stands what they have in common, and the whole service at a glance.
 
+mod changes;
+mod listing;
+mod publish;
 mod volumes;
 
 use std::sync::Arc;
@@ -16,7 +19,19 @@ use super::{
 use crate::{error::Error, provision::Provisioner};
 
 /// Fixed for the life of the process, whatever the members can do now: the sidecars ask once.
-const CAPABILITIES: [Type; 2] = [Type::CreateDeleteVolume, Type::SingleNodeMultiWriter];
+const CAPABILITIES: [Type; 11] = [
+    Type::CreateDeleteVolume,
+    Type::ExpandVolume,
+    Type::GetVolume,
+    Type::GetVolumeHealth,
+    Type::ListVolumeHealth,
+    Type::ListVolumes,
+    Type::ListVolumesPublishedNodes,
+    Type::ModifyVolume,
+    Type::PublishReadonly,
+    Type::PublishUnpublishVolume,
+    Type::SingleNodeMultiWriter,
+];
 
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -57,5 +72,58 @@ impl controller_server::Controller for Controller {
         request: Request<v1::ValidateVolumeCapabilitiesRequest>,
     ) -> Answer<v1::ValidateVolumeCapabilitiesResponse> {
         self.validate(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        request: Request<v1::ControllerExpandVolumeRequest>,
+    ) -> Answer<v1::ControllerExpandVolumeResponse> {
+        self.expand(request).await.map(Response::new)
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        request: Request<v1::ControllerModifyVolumeRequest>,
+    ) -> Answer<v1::ControllerModifyVolumeResponse> {
+        self.modify(request).await.map(Response::new)
+    }
+
+    async fn list_volumes(&self, request: Request<v1::ListVolumesRequest>) -> Answer<v1::ListVolumesResponse> {
+        self.list(&request.into_inner()).map(Response::new)
+    }
+
+    async fn controller_get_volume(
+        &self,
+        request: Request<v1::ControllerGetVolumeRequest>,
+    ) -> Answer<v1::ControllerGetVolumeResponse> {
+        self.get(&request.into_inner().volume_id).await.map(Response::new)
+    }
+
+    async fn controller_list_volume_health(
+        &self,
+        request: Request<v1::ControllerListVolumeHealthRequest>,
+    ) -> Answer<v1::ControllerListVolumeHealthResponse> {
+        self.list_health(&request.into_inner()).map(Response::new)
+    }
+
+    async fn controller_get_volume_health(
+        &self,
+        request: Request<v1::ControllerGetVolumeHealthRequest>,
+    ) -> Answer<v1::ControllerGetVolumeHealthResponse> {
+        self.health(&request.into_inner().volume_id).await.map(Response::new)
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: Request<v1::ControllerPublishVolumeRequest>,
+    ) -> Answer<v1::ControllerPublishVolumeResponse> {
+        self.publish(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: Request<v1::ControllerUnpublishVolumeRequest>,
+    ) -> Answer<v1::ControllerUnpublishVolumeResponse> {
+        self.unpublish(request.into_inner()).await.map(Response::new)
     }
 }

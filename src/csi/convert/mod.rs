@@ -14,8 +14,10 @@ use super::v1::{
 use crate::{
     error::{Error, Result},
     provision::Volume,
-    volume::{AccessMode, Claim, MEMBER_KEY, Parameters, Request, VolumeMode, VolumeSpec},
+    volume::{AccessMode, Attributes, Claim, MEMBER_KEY, Parameters, Request, VolumeMode, VolumeSpec},
 };
+
+pub mod listing;
 
 const LONGEST_NAME: usize = 128;
 /// What a request may wait for at most; the sidecar's workers are few.
@@ -23,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     let name = checked_name(request.name)?;
-    refuse_what_is_not_offered(request.volume_content_source.as_ref(), &request.mutable_parameters)?;
+    refuse_what_is_not_offered(request.volume_content_source.as_ref())?;
     let uses = uses(&request.volume_capabilities)?;
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
@@ -40,6 +42,7 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
         name,
         request: Request { required, limit, access, mode: one_mode(&uses)?, parameters: VolumeSpec::comparable(&raw) },
         parameters: Parameters::parse(&raw)?,
+        attributes: attributes(request.mutable_parameters)?,
         claim: claim(&raw),
         preferred,
         requisite,
@@ -56,17 +59,29 @@ fn checked_name(name: String) -> Result<String> {
     }
 }
 
-fn refuse_what_is_not_offered(
-    source: Option<&v1::VolumeContentSource>,
-    mutable: &HashMap<String, String>,
-) -> Result<()> {
-    if source.is_some() {
-        return Err(Error::Invalid("volume_content_source: snapshots and clones are not offered".to_owned()));
-    }
-    match mutable.keys().next() {
-        Some(key) => Err(Error::Invalid(format!("mutable_parameters: {key:?} is not offered"))),
+fn refuse_what_is_not_offered(source: Option<&v1::VolumeContentSource>) -> Result<()> {
+    match source {
+        Some(_) => Err(Error::Invalid("volume_content_source: snapshots and clones are not offered".to_owned())),
         None => Ok(()),
     }
+}
+
+/// The parameters of a VolumeAttributesClass.
+pub fn attributes(mutable: impl IntoIterator<Item = (String, String)>) -> Result<Attributes> {
+    Attributes::parse(&mutable.into_iter().collect())
+}
+
+/// The size that a volume is to have at least, and at most; an expansion needs one of them.
+pub fn new_size(range: Option<&CapacityRange>) -> Result<(u64, u64)> {
+    match sizes(range)? {
+        (0, 0) => Err(Error::Invalid("capacity_range is missing: say how large the volume is to be".to_owned())),
+        sizes => Ok(sizes),
+    }
+}
+
+/// The one way in which a volume is to be published.
+pub fn way(capability: Option<&VolumeCapability>) -> Result<(AccessMode, VolumeMode)> {
+    one_use(capability.ok_or_else(|| Error::Invalid("volume_capability is missing".to_owned()))?)
 }
 
 /// The ways in which a volume is to be used.

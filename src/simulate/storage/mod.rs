@@ -3,6 +3,7 @@
 
 mod backing;
 mod capacity;
+mod modify;
 mod names;
 mod node;
 mod pods;
@@ -58,6 +59,7 @@ impl Storage {
             pods::run(member),
             resize::run(member),
             capacity::run(member),
+            modify::run(member),
             snapshots::run(member)
         );
     }

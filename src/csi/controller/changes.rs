@@ -1,0 +1,38 @@
+//! Volumes that change while they live: larger ones, and ones with other attributes.
+
+use tonic::{Request, Status};
+use tracing::Span;
+
+use super::{Controller, convert, deadline, required};
+use crate::csi::v1;
+
+impl Controller {
+    pub(super) async fn expand(
+        &self,
+        request: Request<v1::ControllerExpandVolumeRequest>,
+    ) -> Result<v1::ControllerExpandVolumeResponse, Status> {
+        let deadline = deadline(&request);
+        let request = request.into_inner();
+        required("volume_id", &request.volume_id)?;
+        Span::current().record("volume.id", &request.volume_id);
+        let (least, most) = convert::new_size(request.capacity_range.as_ref())?;
+        let _place = self.in_flight.enter(&request.volume_id)?;
+        let grown = self.provisioner.expand(&request.volume_id, least, most, deadline).await?;
+        let capacity_bytes = i64::try_from(grown.capacity).unwrap_or(i64::MAX);
+        Ok(v1::ControllerExpandVolumeResponse { capacity_bytes, node_expansion_required: grown.on_node })
+    }
+
+    pub(super) async fn modify(
+        &self,
+        request: Request<v1::ControllerModifyVolumeRequest>,
+    ) -> Result<v1::ControllerModifyVolumeResponse, Status> {
+        let deadline = deadline(&request);
+        let request = request.into_inner();
+        required("volume_id", &request.volume_id)?;
+        Span::current().record("volume.id", &request.volume_id);
+        let attributes = convert::attributes(request.mutable_parameters)?;
+        let _place = self.in_flight.enter(&request.volume_id)?;
+        self.provisioner.modify(&request.volume_id, &attributes, deadline).await?;
+        Ok(v1::ControllerModifyVolumeResponse {})
+    }
+}

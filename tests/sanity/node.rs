@@ -1,0 +1,79 @@
+//! A service that stands in for a node: the suite asks it what it can and which node it is, and cleans up through it. It can
+//! nothing. The host's CSINode of the same name says how many volumes it takes.
+
+use std::collections::HashMap;
+
+use kosmos_csi::csi::{
+    identity::Identity,
+    v1::{self, identity_server::IdentityServer, node_server},
+};
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status};
+
+/// The node's name in the host.
+const NAME: &str = "sanity";
+const LIMIT: u8 = 3;
+const MEMBER: &str = "cluster38";
+
+/// What the host knows of the node.
+pub fn csi_node() -> Value {
+    let driver = json!({
+        "name": "kosmos.csi.io", "nodeID": format!("real/{NAME}"), "topologyKeys": ["topology.kosmos.csi.io/member"],
+        "allocatable": {"count": LIMIT},
+    });
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": NAME}, "spec": {"drivers": [driver]}})
+}
+
+/// A VolumeAttributesClass of the member, which [`ATTRIBUTES`] names.
+pub fn attributes_class(driver: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "gold"},
+        "driverName": driver, "parameters": {"iops": "3000"},
+    })
+}
+
+/// What the suite passes as mutable parameters, as YAML.
+pub const ATTRIBUTES: &str = "leafVolumeAttributesClass: gold\n";
+
+struct Node;
+
+#[tonic::async_trait]
+impl node_server::Node for Node {
+    async fn node_get_capabilities(
+        &self,
+        _: Request<v1::NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<v1::NodeGetCapabilitiesResponse>, Status> {
+        Ok(Response::new(v1::NodeGetCapabilitiesResponse::default()))
+    }
+
+    async fn node_get_info(
+        &self,
+        _: Request<v1::NodeGetInfoRequest>,
+    ) -> Result<Response<v1::NodeGetInfoResponse>, Status> {
+        let segments = HashMap::from([("topology.kosmos.csi.io/member".to_owned(), MEMBER.to_owned())]);
+        Ok(Response::new(v1::NodeGetInfoResponse {
+            node_id: format!("real/{NAME}"),
+            max_volumes_per_node: i64::from(LIMIT),
+            accessible_topology: Some(v1::Topology { segments }),
+        }))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        _: Request<v1::NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<v1::NodeUnpublishVolumeResponse>, Status> {
+        Ok(Response::new(v1::NodeUnpublishVolumeResponse {}))
+    }
+}
+
+/// Serves until it is dropped.
+pub async fn serve(listener: UnixListener) {
+    tonic::transport::Server::builder()
+        .add_service(IdentityServer::new(Identity))
+        .add_service(node_server::NodeServer::new(Node))
+        .serve_with_incoming(UnixListenerStream::new(listener))
+        .await
+        .unwrap();
+}

@@ -1,11 +1,15 @@
 //! What of a leaf claim goes on changing after it was bound: its size, its VolumeAttributesClass, the nodes it is
 //! published on, and its health. Pure.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use kube::ResourceExt;
 
-use super::ownership::PUBLISHED;
-use crate::volume::{attributes::AttributesSeen, growth::Growth, published::Published, quantity};
+use super::{ownership::PUBLISHED, packed::Names, row::request_of};
+use crate::volume::{
+    AccessMode, VolumeMode, attributes::AttributesSeen, growth::Growth, published::Published, quantity,
+};
 
 /// Conditions that only say that work is under way.
 const AT_WORK: [&str; 3] = ["Resizing", "FileSystemResizePending", "ModifyingVolume"];
@@ -18,7 +22,44 @@ pub struct Life {
     pub growth: Growth,
     pub attributes: AttributesSeen,
     pub published: Published,
+    /// How the host asked for it, where the leaf claim is of another kind.
+    pub asked: Option<(Box<[AccessMode]>, VolumeMode)>,
     complaints: Box<[Complaint]>,
+}
+
+/// The same in memory: volumes that only live take hardly anything, and those of one node share its name.
+#[derive(Debug)]
+pub(super) struct KeptLife {
+    requested: u64,
+    published: Option<Arc<str>>,
+    rest: Option<Box<Life>>,
+}
+
+impl KeptLife {
+    pub(super) fn keep(life: &Life, names: &mut Names) -> Self {
+        // What cannot be read is kept as something that cannot be read.
+        let record = if life.published.is_spoilt() { Some(String::new()) } else { record(&life.published) };
+        let rest = Life { requested: 0, published: Published::default(), ..life.clone() };
+        Self {
+            requested: life.requested,
+            published: record.map(|record| names.share(&record)),
+            rest: (!rest.is_quiet()).then(|| Box::new(rest)),
+        }
+    }
+
+    pub(super) fn life(&self) -> Life {
+        let rest = self.rest.as_deref().cloned().unwrap_or_default();
+        Life { requested: self.requested, published: published(self.published.as_deref()), ..rest }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    pub(super) fn is_on(&self, node: &str) -> bool {
+        let named = self.published.as_deref().is_some_and(|record| record.contains(node));
+        named && published(self.published.as_deref()).is_on(node)
+    }
 }
 
 /// A condition that says more than that work is under way.
@@ -39,6 +80,12 @@ impl Life {
             ..Self::default()
         };
         life.attributes.asked = spec.and_then(|spec| text(spec.volume_attributes_class_name.as_deref()));
+        life.asked = request_of(claim).and_then(|asked| {
+            let block = spec.and_then(|spec| spec.volume_mode.as_deref()) == Some("Block");
+            let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+            let same = modes.iter().map(String::as_str).eq(asked.access.iter().map(|mode| mode.as_str()));
+            (!same || block != asked.mode.is_block()).then(|| (asked.access.into(), asked.mode))
+        });
         if let Some(status) = &claim.status {
             life.growth = growth(status, requested);
             life.attributes.current = text(status.current_volume_attributes_class_name.as_deref());
@@ -49,6 +96,14 @@ impl Life {
             life.complaints = complaints(status);
         }
         life
+    }
+
+    /// Nothing but its size and its nodes is worth telling.
+    fn is_quiet(&self) -> bool {
+        self.growth == Growth::Untold
+            && self.attributes == AttributesSeen::default()
+            && self.asked.is_none()
+            && self.complaints.is_empty()
     }
 
     /// What a condition says of which one of the names is the type.
@@ -143,6 +198,23 @@ mod tests {
         for spoilt in ["", "yes", "[]", r#"{"real/b":{"access":"Sometimes"}}"#] {
             assert!(published(Some(spoilt)).is_spoilt(), "{spoilt}");
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_what_was_there() {
+        let mut names = Names::default();
+        let mut kept = |life: &Life| KeptLife::keep(life, &mut names);
+        let quiet = life(json!({"phase": "Bound", "capacity": {"storage": "2Gi"}}));
+        let node = |record: &str| Life { published: published(Some(record)), ..quiet.clone() };
+        assert!(kept(&quiet).is_quiet() && !kept(&quiet).is_on("virtual/a"));
+        let there = kept(&node(r#"{"virtual/a":{"access":"ReadWriteOnce"}}"#));
+        assert!(there.is_quiet() && there.is_on("virtual/a") && !there.is_on("virtual/aa") && !there.is_on("virtual/"));
+        assert!(kept(&node("nonsense")).life().published.is_spoilt());
+        let growing = life(json!({"allocatedResourceStatuses": {"storage": "NodeResizePending"},
+            "currentVolumeAttributesClassName": "gold"}));
+        let again = kept(&growing).life();
+        assert_eq!((again.requested, again.growth), (2 << 30, Growth::OnNode { size: 2 << 30 }));
+        assert_eq!(again.attributes, growing.attributes);
     }
 
     #[test]

@@ -3,9 +3,13 @@
 pub mod change;
 pub mod claim;
 pub mod consumer;
+mod entry;
 pub mod events;
+mod kept;
+pub mod lean;
 pub mod life;
 pub mod ownership;
+mod packed;
 pub mod row;
 pub mod rows;
 pub mod volume;

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::{
-    Provisioner, Volume,
+    Deadline, Provisioner, Volume,
     job::Job,
     withdraw::{allows, holds, in_use, may_hold, misplaced},
 };
@@ -32,7 +30,7 @@ use crate::{
 };
 
 impl Provisioner {
-    pub async fn create(&self, spec: &VolumeSpec, deadline: Instant) -> Result<Volume> {
+    pub async fn create(&self, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
         let hash = VolumeHash::new(&self.host.id, &spec.name);
         let owner = match &spec.claim {
             None => None,
@@ -54,7 +52,7 @@ impl Provisioner {
         spec: &VolumeSpec,
         owner: Option<&HostClaim>,
         hash: VolumeHash,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<Arc<Member>> {
         let members = self.members.all()?;
         let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.as_str());
@@ -74,6 +72,9 @@ impl Provisioner {
             let earlier = self.members.get(earlier).await?;
             if !self.clear(&earlier, spec, hash, deadline).await? {
                 return Err(in_use(spec, &earlier.name));
+            }
+            if !deadline.caller_waits() {
+                return Err(Error::InProgress(format!("volume {} has left member {}", spec.name, earlier.name)));
             }
             wish.earlier = None;
             choice = choose(&wish, &candidates)?;
@@ -150,8 +151,13 @@ impl Provisioner {
             let step = plan::creation(&job.spec.request, observed.as_ref(), waits);
             // Acted, and nothing has changed: looking on would be asking in circles.
             let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
-            if circles || (before.is_some() && Instant::now() >= job.deadline) {
+            // Whoever asked may have had it removed since.
+            let unasked = matches!(step, Creation::Create) && !job.deadline.caller_waits();
+            if circles || unasked {
                 return Err(job.late().await);
+            }
+            if before.is_some() && job.deadline.passed() {
+                job.deadline.tell(job.late().await)?;
             }
             match (&step, row) {
                 (Creation::Create, _) => job.make().await?,
@@ -159,7 +165,7 @@ impl Provisioner {
                     return job.finish(&row, volume, waits).await.map_err(Error::while_a_leaf_may_exist);
                 }
                 (Creation::TooLarge, Some(row)) => return Err(self.too_large(job, &row).await),
-                (Creation::Differs(difference), _) => return Err(job.differs(difference)),
+                (Creation::Differs, _) => return Err(job.differs().await),
                 (Creation::Lost, _) => return Err(job.lost()),
                 (_, row) => self.go_on(job, &step, row, waits).await.map_err(Error::while_a_leaf_may_exist)?,
             }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::{Provisioner, wait};
+use super::{Deadline, Provisioner, wait};
 use crate::{
     attach,
     error::{Error, Result},
@@ -35,7 +33,7 @@ struct LastSeen {
 
 impl Provisioner {
     /// An id that is none of ours names a volume that does not exist, and that is what was asked for.
-    pub async fn delete(&self, id: &str, deadline: Instant) -> Result<()> {
+    pub async fn delete(&self, id: &str, deadline: &Deadline) -> Result<()> {
         let Some(id) = VolumeId::parse(id) else {
             return Ok(());
         };
@@ -98,7 +96,7 @@ impl Provisioner {
         leaf: &Cluster,
         id: &VolumeId,
         found: Option<(VolumeHash, Row)>,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<()> {
         let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
         let place = id.place().or_else(|| volume.as_ref().map(|(_, place, _)| place.clone()));
@@ -133,7 +131,7 @@ impl Provisioner {
         hash: VolumeHash,
         place: &LeafPlace,
         row: &Row,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<()> {
         if let Some(volume) = row.observed_volume().filter(|volume| volume.retained)
             && given_out.is_none_or(|given_out| given_out.claim_uid != volume.claim_uid)
@@ -152,7 +150,7 @@ impl Provisioner {
         leaf: &Cluster,
         hash: VolumeHash,
         place: &LeafPlace,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<()> {
         let mut seen = LastSeen::default();
         let mut before = None;
@@ -164,8 +162,8 @@ impl Provisioner {
             if before.as_ref() == Some(&step) {
                 tokio::time::sleep(PAUSE).await;
             }
-            if before.is_some() && Instant::now() >= deadline {
-                return Err(late(leaf, place, &step));
+            if before.is_some() && deadline.passed() {
+                deadline.tell(late(leaf, place, &step))?;
             }
             match (&step, &row.claim) {
                 (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
@@ -180,7 +178,7 @@ impl Provisioner {
                 (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
                     let changed =
                         |rows: &Rows| decide(&seen.only_mine(rows.row_at(hash, place)), seen.no_volume) != step;
-                    if !wait(leaf, deadline, changed, async || late(leaf, place, &step)).await? {
+                    if !wait(leaf, hash, deadline, changed, async || late(leaf, place, &step)).await? {
                         look_again(leaf, hash, place, &row).await?;
                     }
                 }

@@ -4,9 +4,7 @@
 //! claim, asks seldom, and lets the user ask for less. FAILED_PRECONDITION means to it "not while a pod uses the volume",
 //! and it would wait for that pod to go. RESOURCE_EXHAUSTED and ABORTED keep it asking.
 
-use tokio::time::Instant;
-
-use super::{Provisioner, find::Found, wait};
+use super::{Deadline, Provisioner, find::Found, wait};
 use crate::{
     error::{Error, Result},
     leaf::{Rows, row::ClaimRow},
@@ -29,7 +27,7 @@ pub struct Grown {
 }
 
 impl Provisioner {
-    pub async fn expand(&self, handle: &str, required: u64, limit: u64, deadline: Instant) -> Result<Grown> {
+    pub async fn expand(&self, handle: &str, required: u64, limit: u64, deadline: &Deadline) -> Result<Grown> {
         let found = self.find_to_change(handle).await?;
         let mut asked = 0;
         loop {
@@ -40,18 +38,21 @@ impl Provisioner {
                 Expansion::AwaitMount if claim.life.published.is_on_real_node() => {
                     return Ok(Grown { capacity: required, on_node: true });
                 }
-                Expansion::Ask if asked < ASKED_AT_MOST => {
+                Expansion::Ask if asked < ASKED_AT_MOST && deadline.caller_waits() => {
                     asked += 1;
                     self.ask_for_size(&found, &claim, required).await?;
                 }
                 // Nobody is there to mount it: a pod will be there sooner or later, and the sidecar asks again.
                 Expansion::AwaitMount if claim.life.published.is_nowhere() => return Err(late(&found, required).await),
-                Expansion::Ask | Expansion::Await | Expansion::AwaitMount => {
+                Expansion::Ask => return Err(late(&found, required).await),
+                Expansion::Await | Expansion::AwaitMount => {
                     let differs = |rows: &Rows| {
                         let now = rows.row_at(found.hash, &found.claim.place).claim;
                         now.is_none_or(|claim| expansion(required, limit, claim.size()) != step)
                     };
-                    if !wait(found.leaf()?, deadline, differs, async || late(&found, required).await).await? {
+                    if !wait(found.leaf()?, found.hash, deadline, differs, async || late(&found, required).await)
+                        .await?
+                    {
                         found.leaf()?.read_claim(&found.claim.place).await?;
                     }
                 }

@@ -46,7 +46,16 @@ pub struct Health {
 impl Provisioner {
     /// Those alone with which something is wrong.
     pub fn list_ailing(&self, most: usize, token: &str) -> Result<Page<Health>> {
-        self.page(most, token, is_ailing, |place, hash, row| {
+        let pick = |leaf: &Cluster, place: &Place<'_>, after, most| {
+            let ails = |row: &Row| !ailments(row, place).is_empty();
+            // Where a member does not answer, all that it holds is concerned.
+            if place.trouble.is_some() {
+                leaf.rows.page(after, most, ails)
+            } else {
+                leaf.rows.page_of_ailing(after, most, ails)
+            }
+        };
+        self.page(most, token, pick, |place, hash, row| {
             let leaf = row.claim.as_ref().map(|claim| &claim.place);
             let leaf = leaf.or_else(|| row.volume.as_ref().map(|volume| &volume.claim_place))?;
             let handle = VolumeId::new(place.member, &leaf.namespace, &leaf.claim, hash).to_string();
@@ -99,10 +108,6 @@ impl Provisioner {
 }
 
 const LONGEST: usize = 16;
-
-fn is_ailing(row: &Row, place: &Place<'_>) -> bool {
-    !ailments(row, place).is_empty()
-}
 
 /// What can be told without a request.
 fn ailments(row: &Row, place: &Place<'_>) -> Vec<Ailment> {

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tokio::time::Instant;
-
-use super::{Volume, modify::check_class, wait};
+use super::{Deadline, Volume, modify::check_class, wait};
 use crate::{
     error::{Error, Result},
     host::{
@@ -15,7 +13,7 @@ use crate::{
         Cluster, Rows,
         claim::{Made, Wanted},
         ownership,
-        row::{ClaimRow, Consumer},
+        row::{self, ClaimRow, Consumer},
     },
     volume::{
         LeafBinding, VolumeHash, VolumeSpec,
@@ -32,7 +30,7 @@ pub(super) struct Job<'a> {
     pub(super) hash: VolumeHash,
     pub(super) leaf: &'a Cluster,
     pub(super) place: LeafPlace,
-    pub(super) deadline: Instant,
+    pub(super) deadline: &'a Deadline,
 }
 
 impl Job<'_> {
@@ -149,7 +147,7 @@ impl Job<'_> {
             let claim = rows.row_at(self.hash, &self.place).claim.map(|claim| claim.observed());
             plan::creation(&self.spec.request, claim.as_ref(), waits) != *step
         };
-        if !wait(self.leaf, self.deadline, differs, async || self.late().await).await? {
+        if !wait(self.leaf, self.hash, self.deadline, differs, async || self.late().await).await? {
             self.look_again(*step == Creation::Consume).await?;
         }
         Ok(())
@@ -187,8 +185,12 @@ impl Job<'_> {
     }
 
     /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
-    pub(super) fn differs(&self, difference: &str) -> Error {
-        let reason = format!("volume {} exists and was asked for differently: {difference}", self.spec.name);
+    pub(super) async fn differs(&self) -> Error {
+        let there = self.leaf.read_claim(&self.place).await.ok().flatten();
+        let earlier = there.as_ref().and_then(row::request_of);
+        let difference = earlier.and_then(|earlier| self.spec.request.difference(&earlier));
+        let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
+        let reason = format!("volume {} exists and was asked for differently{how}", self.spec.name);
         match self.owner {
             Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin anew")),
             None => Error::Exists(reason),

@@ -8,7 +8,10 @@
 use super::{Provisioner, find::unknown};
 use crate::{
     error::{Error, Result},
-    leaf::row::{ClaimRow, Row},
+    leaf::{
+        Cluster,
+        row::{ClaimRow, Row},
+    },
     volume::{VolumeHash, VolumeId, id::is_member_name, plan::Phase},
 };
 
@@ -68,12 +71,9 @@ pub(super) struct Place<'a> {
 impl Provisioner {
     /// Zero entries at most: as many as fit.
     pub fn list(&self, most: usize, token: &str) -> Result<Page<Listed>> {
-        self.page(
-            most,
-            token,
-            |row, _| row.claim.as_ref().is_some_and(is_listed),
-            |place, hash, row| row.claim.map(|claim| listed(place.member, hash, &claim)),
-        )
+        let is_there = |row: &Row| row.claim.as_ref().is_some_and(is_listed);
+        let pick = |leaf: &Cluster, _: &Place<'_>, after, most| leaf.rows.page(after, most, is_there);
+        self.page(most, token, pick, |place, hash, row| row.claim.map(|claim| listed(place.member, hash, &claim)))
     }
 
     pub async fn get(&self, handle: &str) -> Result<Listed> {
@@ -85,12 +85,12 @@ impl Provisioner {
         Ok(Listed { id: found.id.clone(), ..listed(&found.id.member, found.hash, &found.claim) })
     }
 
-    /// The wanted rows of all members, from where the token left off.
+    /// Rows of all members, from where the token left off.
     pub(super) fn page<T>(
         &self,
         most: usize,
         token: &str,
-        wanted: impl Fn(&Row, &Place<'_>) -> bool,
+        pick: impl Fn(&Cluster, &Place<'_>, Option<VolumeHash>, usize) -> Vec<(VolumeHash, Row)>,
         entry: impl Fn(&Place<'_>, VolumeHash, Row) -> Option<T>,
     ) -> Result<Page<T>> {
         let most = if most == 0 { LONGEST_PAGE } else { most.min(LONGEST_PAGE) };
@@ -104,7 +104,7 @@ impl Provisioner {
             let place = Place { member: name, trouble };
             let after = token.as_ref().filter(|token| token.member == *name).map(|token| token.hash);
             // One more than there is room for says whether there is a next page.
-            for (hash, row) in leaf.rows.page(after, most + 1 - entries.len(), |row| wanted(row, &place)) {
+            for (hash, row) in pick(leaf, &place, after, most + 1 - entries.len()) {
                 if entries.len() == most {
                     let next = last.as_ref().map(Token::print).unwrap_or_default();
                     return Ok(Page { entries, next });

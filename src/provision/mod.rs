@@ -2,6 +2,7 @@
 //! acts. Any step may be entered again at any time, by this process or another.
 
 mod create;
+mod deadline;
 mod delete;
 mod expand;
 mod find;
@@ -26,8 +27,9 @@ use crate::{
     host::Host,
     leaf::{Cluster, Rows},
     member::Registry,
-    volume::VolumeId,
+    volume::{VolumeHash, VolumeId},
 };
+pub use deadline::Deadline;
 
 /// Everything a use-case needs.
 #[derive(Clone, Debug)]
@@ -52,11 +54,12 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// But not sooner than after this.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
-/// At the deadline, `late` says what to answer.
+/// Waits for what is known of a volume to change as wanted. True: it did. False: nothing came for a while, look for
+/// yourself. At the deadline, `late` says what to tell the caller.
 async fn wait<F>(
     leaf: &Cluster,
-    deadline: Instant,
+    hash: VolumeHash,
+    deadline: &Deadline,
     changed: F,
     late: impl AsyncFnOnce() -> crate::error::Error,
 ) -> Result<bool>
@@ -64,10 +67,14 @@ where
     F: FnMut(&Rows) -> bool,
 {
     let now = Instant::now();
-    let half = deadline.saturating_duration_since(now) / 2;
-    let pause = deadline.min(now + half.clamp(SHORTEST, SILENCE));
-    if leaf.rows.until(pause, changed).await {
+    let end = deadline.next();
+    let half = end.saturating_duration_since(now) / 2;
+    let pause = end.min(now + half.clamp(SHORTEST, SILENCE));
+    if leaf.rows.until(hash, pause, changed).await {
         return Ok(true);
     }
-    if Instant::now() >= deadline { Err(late().await) } else { Ok(false) }
+    if deadline.passed() {
+        deadline.tell(late().await)?;
+    }
+    Ok(false)
 }

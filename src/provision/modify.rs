@@ -3,9 +3,7 @@
 //! external-resizer takes INVALID_ARGUMENT as "cannot be", and lets the user go back; after ABORTED it holds on to what it
 //! has begun.
 
-use tokio::time::Instant;
-
-use super::{Provisioner, find::Found, wait};
+use super::{Deadline, Provisioner, find::Found, wait};
 use crate::{
     error::{Error, Result},
     leaf::{Cluster, Rows, row::ClaimRow},
@@ -18,7 +16,7 @@ use crate::{
 const MODIFY_ERRORS: [&str; 1] = ["ModifyVolumeError"];
 
 impl Provisioner {
-    pub async fn modify(&self, handle: &str, attributes: &Attributes, deadline: Instant) -> Result<()> {
+    pub async fn modify(&self, handle: &str, attributes: &Attributes, deadline: &Deadline) -> Result<()> {
         let found = self.find_to_change(handle).await?;
         let Some(target) = attributes.at(&found.id.member) else { return Ok(()) };
         let mut asked = false;
@@ -28,7 +26,7 @@ impl Provisioner {
             let step = change(target, &claim.life.attributes);
             match step {
                 Change::Done => return Ok(()),
-                Change::Ask if !asked => {
+                Change::Ask if !asked && deadline.caller_waits() => {
                     asked = true;
                     ask(leaf, &found, &claim, target).await?;
                 }
@@ -39,7 +37,7 @@ impl Provisioner {
                         let now = rows.row_at(found.hash, &found.claim.place).claim;
                         now.is_none_or(|claim| change(target, &claim.life.attributes) != step)
                     };
-                    if !wait(leaf, deadline, differs, async || late(&found, &claim, target).await).await? {
+                    if !wait(leaf, found.hash, deadline, differs, async || late(&found, &claim, target).await).await? {
                         leaf.read_claim(&found.claim.place).await?;
                     }
                 }

@@ -17,8 +17,7 @@ impl Provisioner {
 
 pub(super) fn obstacle(claim: &ClaimRow, access: AccessMode, mode: VolumeMode) -> Option<String> {
     // What the volume was asked for its class has seen to, also where the leaf claim itself is of another kind.
-    let asked = claim.observed().request;
-    if asked.is_some_and(|asked| asked.mode == mode && asked.access.contains(&access)) {
+    if claim.life.asked.as_ref().is_some_and(|(asked, as_mode)| *as_mode == mode && asked.contains(&access)) {
         return None;
     }
     if claim.mode != mode {

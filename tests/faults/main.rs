@@ -3,16 +3,21 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
 
+mod ask;
 mod bench;
 mod bulkhead;
 mod caller;
+mod codes;
+mod costs;
 mod crash;
 mod fixture;
 mod found;
+mod goes_on;
 mod guard;
 mod history;
 mod invariants;
 mod leaves;
+mod lives;
 mod people;
 mod process;
 mod prompt;

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status};
 
 /// The node's name in the host.
-const NAME: &str = "sanity";
+pub const NAME: &str = "sanity";
 const LIMIT: u8 = 3;
 const MEMBER: &str = "cluster38";
 

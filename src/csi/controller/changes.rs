@@ -1,5 +1,7 @@
 //! Volumes that change while they live: larger ones, and ones with other attributes.
 
+use std::sync::Arc;
+
 use tonic::{Request, Status};
 use tracing::Span;
 
@@ -16,8 +18,10 @@ impl Controller {
         required("volume_id", &request.volume_id)?;
         Span::current().record("volume.id", &request.volume_id);
         let (least, most) = convert::new_size(request.capacity_range.as_ref())?;
-        let _place = self.in_flight.enter(&request.volume_id)?;
-        let grown = self.provisioner.expand(&request.volume_id, least, most, deadline).await?;
+        let (provisioner, id) = (Arc::clone(&self.provisioner), request.volume_id);
+        let key = format!("volume {id}");
+        let work = |deadline| async move { provisioner.expand(&id, least, most, &deadline).await };
+        let grown = self.in_flight.run(&key, deadline, work).await?;
         let capacity_bytes = i64::try_from(grown.capacity).unwrap_or(i64::MAX);
         Ok(v1::ControllerExpandVolumeResponse { capacity_bytes, node_expansion_required: grown.on_node })
     }
@@ -31,8 +35,10 @@ impl Controller {
         required("volume_id", &request.volume_id)?;
         Span::current().record("volume.id", &request.volume_id);
         let attributes = convert::attributes(request.mutable_parameters)?;
-        let _place = self.in_flight.enter(&request.volume_id)?;
-        self.provisioner.modify(&request.volume_id, &attributes, deadline).await?;
+        let (provisioner, id) = (Arc::clone(&self.provisioner), request.volume_id);
+        let key = format!("volume {id}");
+        let work = |deadline| async move { provisioner.modify(&id, &attributes, &deadline).await };
+        self.in_flight.run(&key, deadline, work).await?;
         Ok(v1::ControllerModifyVolumeResponse {})
     }
 }

@@ -16,7 +16,7 @@ use super::{
     inflight::InFlight,
     v1::{self, controller_server, controller_service_capability::rpc::Type},
 };
-use crate::{error::Error, provision::Provisioner};
+use crate::provision::Provisioner;
 
 /// Fixed for the life of the process, whatever the members can do now: the sidecars ask once.
 const CAPABILITIES: [Type; 11] = [
@@ -46,7 +46,7 @@ fn deadline<T>(request: &Request<T>) -> Instant {
 }
 
 fn required(field: &str, value: &str) -> Result<(), Status> {
-    if value.is_empty() { Err(Error::Invalid(format!("{field} is missing")).into()) } else { Ok(()) }
+    if value.is_empty() { Err(convert::missing(field).into()) } else { Ok(()) }
 }
 
 #[tonic::async_trait]
@@ -117,13 +117,13 @@ impl controller_server::Controller for Controller {
         &self,
         request: Request<v1::ControllerPublishVolumeRequest>,
     ) -> Answer<v1::ControllerPublishVolumeResponse> {
-        self.publish(request.into_inner()).await.map(Response::new)
+        self.publish(request).await.map(Response::new)
     }
 
     async fn controller_unpublish_volume(
         &self,
         request: Request<v1::ControllerUnpublishVolumeRequest>,
     ) -> Answer<v1::ControllerUnpublishVolumeResponse> {
-        self.unpublish(request.into_inner()).await.map(Response::new)
+        self.unpublish(request).await.map(Response::new)
     }
 }

@@ -21,8 +21,9 @@ const MODULES: &[(&str, &[&str])] = &[
     ("host", &["cluster", "error", "volume"]),
     ("leaf", &["cluster", "error", "volume"]),
     ("member", &["cluster", "error", "host", "leaf", "metrics", "volume"]),
-    // use-cases, which see clusters only through the three above
-    ("provision", &["error", "host", "leaf", "member", "volume"]),
+    ("attach", &["error", "host", "leaf", "member", "volume"]),
+    // use-cases, which see clusters only through the four above
+    ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges
     ("csi", &["error", "metrics", "provision", "volume"]),
     ("admin", &["metrics"]),

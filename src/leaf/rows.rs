@@ -276,5 +276,6 @@ impl Table {
     }
 }
 
+mod paging;
 #[cfg(test)]
 mod tests;

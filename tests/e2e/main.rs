@@ -12,6 +12,7 @@ mod suite;
 
 mod driver;
 mod edges;
+mod lives;
 mod members;
 mod objects;
 mod outage;

@@ -2,6 +2,8 @@
 //! those of external-provisioner: which codes mean "still at work", which one moves the claim to another node, and that
 //! anything else makes it forget the volume for good.
 
+mod changes;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kosmos_csi::{
@@ -20,6 +22,8 @@ use crate::{
     fixture,
     history::made_for,
 };
+
+pub use changes::Change;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Enough for time to pass at all.
@@ -50,6 +54,8 @@ pub struct Script {
     pub at_once: usize,
     /// The provisioner asks once more for what it already has.
     pub asks_again: bool,
+    /// What happens to the volume while it lives.
+    pub changes: &'static [Change],
 }
 
 impl Script {
@@ -65,6 +71,7 @@ impl Script {
             deleted_after: None,
             at_once: 1,
             asks_again: false,
+            changes: &[],
         }
     }
 }
@@ -88,6 +95,8 @@ pub struct Caller {
     /// The volume's name.
     volume: String,
     handle: Option<String>,
+    /// It may be on a node.
+    attached: bool,
     places: Vec<usize>,
 }
 
@@ -105,7 +114,7 @@ impl Caller {
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();
         let (bench, places) = (Arc::clone(bench), script.places.clone());
-        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, places, script };
+        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, attached: false, places, script };
         caller.select_node();
         caller
     }
@@ -161,6 +170,13 @@ impl Caller {
         }
     }
 
+    /// All that is to happen to the volume while it lives.
+    pub async fn live(&mut self) {
+        for change in self.script.changes {
+            self.change(*change).await;
+        }
+    }
+
     /// Asks until there is a volume, without a pause.
     pub async fn insist_on_creation(&mut self) {
         loop {
@@ -200,6 +216,7 @@ impl Caller {
     }
 
     async fn remove_with(&mut self, next: impl Fn(Duration) -> Duration) {
+        self.detach().await;
         let handle = self.handle.clone().expect("a host volume has a handle");
         lock(&self.bench.guard.history).let_go(&self.volume);
         let mut pause = FIRST_PAUSE / 2;

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     bench::{Bench, SHOP},
-    caller::{Caller, Script},
+    caller::{Caller, Change, Script},
     fixture::{self, Planted},
     invariants::{Story, violations},
     virtual_time,
@@ -31,6 +31,8 @@ pub struct Case {
     script: Script,
     /// Created first, so that its deletion is what is under way.
     deletion: bool,
+    /// Created first, with what must come before, so that this change is what is under way.
+    change: Option<Change>,
     /// The members lack the claim's namespace.
     namespace_missing: bool,
     /// The user deletes the claim while the driver is dead.
@@ -74,7 +76,14 @@ struct Shown {
 }
 
 fn cases() -> Vec<Case> {
-    let create = |name, script| Case { name, script, deletion: false, namespace_missing: false, claim_goes: false };
+    let create = |name, script| Case {
+        name,
+        script,
+        deletion: false,
+        change: None,
+        namespace_missing: false,
+        claim_goes: false,
+    };
     let data = || Script::new("data");
     let later = Script { leaf_class: fixture::LATER, places: vec![1, 0], node_selected: true, ..data() };
     let untold = Script { told: false, ..data() };
@@ -99,7 +108,16 @@ fn cases() -> Vec<Case> {
         delete("delete without a host claim", untold),
         delete("delete where the leaf class retains", kept),
     ];
-    cases.iter().cloned().chain(going).chain(deletions).collect()
+    let change = |name, change| Case { change: Some(change), ..create(name, data()) };
+    let before: &[Change] = &[Change::Publish];
+    let published = Script { changes: before, ..data() };
+    let changes = [
+        change("expand", Change::Expand),
+        change("modify", Change::Modify),
+        change("publish", Change::Publish),
+        Case { change: Some(Change::Unpublish), ..create("unpublish", published) },
+    ];
+    cases.iter().cloned().chain(going).chain(deletions).chain(changes).collect()
 }
 
 /// Plays a case with the driver killed at each of the points in turn.
@@ -129,8 +147,9 @@ async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
     bench.serves().await;
     sleep(STEP).await;
     let mut caller = Caller::new(&bench, case.script.clone());
-    if case.deletion {
+    if case.deletion || case.change.is_some() {
         caller.provision().await;
+        caller.live().await;
         sleep(STEP).await;
     }
     let killer = tokio::spawn(kill(Arc::clone(&bench), case.clone(), points.to_vec(), caller.clone()));
@@ -154,6 +173,9 @@ async fn operate(bench: &Bench, case: &Case, mut caller: Caller) -> Story {
         }
     };
     let (ending, ()) = tokio::join!(caller.provision(), user);
+    if let Some(change) = case.change {
+        caller.change(change).await;
+    }
     let deleted = caller.claim_was_deleted();
     if deleted {
         caller.reclaim().await;

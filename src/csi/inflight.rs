@@ -1,49 +1,156 @@
-//! One call at a time per volume: the interface asks for ABORTED while another one is under way.
+//! One call at a time per volume: the interface asks for ABORTED while another one is under way. The work of a call is a
+//! task of its own, which goes on when the caller is answered early or gives up; the next call takes its place.
 
 use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use crate::error::{Error, Result};
+use tokio::{sync::oneshot, time::Instant};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
 
+use crate::{
+    error::{Error, Result},
+    provision::Deadline,
+};
+
+type Works = Mutex<HashMap<String, Work>>;
+
+/// All work ends with the last clone.
 #[derive(Clone, Debug, Default)]
-pub struct InFlight(Arc<Mutex<HashSet<String>>>);
+pub struct InFlight(Arc<Works>);
 
-/// The place of one call; given back when it is dropped, also by a caller who gave up.
 #[derive(Debug)]
-pub struct Place {
-    calls: InFlight,
-    key: String,
+struct Work {
+    /// Alive while somebody waits for it.
+    caller: Weak<()>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl InFlight {
-    pub fn enter(&self, key: &str) -> Result<Place> {
-        let entered = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
-        if entered {
-            return Ok(Place { calls: self.clone(), key: key.to_owned() });
+    /// Does the work for a key. Only one caller may wait for a key; what goes on without a caller is ended first.
+    pub async fn run<T, F>(&self, key: &str, answer_by: Instant, work: impl FnOnce(Deadline) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (early, told) = oneshot::channel();
+        let (ended, end) = oneshot::channel();
+        let work = work(Deadline::of_caller(answer_by, early));
+        let caller = Arc::new(());
+        self.begin(key, &caller, |before| async move {
+            if let Some(before) = before {
+                before.abort();
+                drop(before.await);
+            }
+            drop(ended.send(work.await));
+        })?;
+        tokio::select! {
+            biased;
+            result = end => result.unwrap_or_else(|_| Err(Error::InProgress(format!("the work on {key} was ended")))),
+            Ok(why) = told => Err(why),
         }
-        Err(Error::InProgress(format!("another call for volume {key} is under way")))
+    }
+
+    /// The keys at work, with or without a caller.
+    pub fn under_way(&self) -> Vec<String> {
+        lock(&self.0).keys().cloned().collect()
+    }
+
+    fn begin<F>(&self, key: &str, caller: &Arc<()>, work: impl FnOnce(Option<AbortOnDropHandle<()>>) -> F) -> Result<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut works = lock(&self.0);
+        if works.get(key).is_some_and(|work| work.caller.strong_count() > 0) {
+            return Err(Error::InProgress(format!("another call for {key} is under way")));
+        }
+        let work = work(works.remove(key).map(|before| before.task));
+        let (mine, all, name) = (Arc::downgrade(caller), Arc::downgrade(&self.0), key.to_owned());
+        let task = async move {
+            work.await;
+            remove(&all, &name, &mine);
+        };
+        let task = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
+        works.insert(key.to_owned(), Work { caller: Arc::downgrade(caller), task });
+        Ok(())
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.calls.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+fn remove(works: &Weak<Works>, key: &str, caller: &Weak<()>) {
+    let Some(works) = works.upgrade() else { return };
+    let mut works = lock(&works);
+    if works.get(key).is_some_and(|work| work.caller.ptr_eq(caller)) {
+        works.remove(key);
     }
+}
+
+fn lock(works: &Works) -> std::sync::MutexGuard<'_, HashMap<String, Work>> {
+    works.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{future::pending, time::Duration};
+
     use super::*;
 
-    #[test]
-    fn second_call_for_a_volume_is_refused_until_the_first_has_ended() {
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(1)
+    }
+
+    #[tokio::test]
+    async fn second_call_for_a_key_is_refused_while_the_first_waits() {
         let calls = InFlight::default();
-        let first = calls.enter("a").unwrap();
-        assert!(matches!(calls.enter("a"), Err(Error::InProgress(_))));
-        assert!(calls.enter("b").is_ok());
-        drop(first);
-        assert!(calls.enter("a").is_ok());
+        let mut first = Box::pin(calls.run("a", soon(), |_| pending::<Result<()>>()));
+        assert!(futures::poll!(&mut first).is_pending());
+        assert!(matches!(calls.run("a", soon(), async |_| Ok(())).await, Err(Error::InProgress(_))));
+        assert_eq!(calls.run("b", soon(), async |_| Ok(1)).await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn work_goes_on_when_its_caller_gives_up() {
+        let calls = InFlight::default();
+        let (go, wait) = oneshot::channel::<()>();
+        let (done, seen) = oneshot::channel();
+        let mut call = Box::pin(calls.run("a", soon(), |_| async move {
+            drop(wait.await);
+            let _ = done.send(());
+            Ok(())
+        }));
+        assert!(futures::poll!(&mut call).is_pending());
+        drop(call);
+        go.send(()).unwrap();
+        seen.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn next_call_takes_the_place_of_work_without_a_caller() {
+        let calls = InFlight::default();
+        let (alive, ended) = oneshot::channel::<()>();
+        let mut call = Box::pin(calls.run("a", soon(), |_| async move {
+            let _alive = alive;
+            pending::<Result<()>>().await
+        }));
+        assert!(futures::poll!(&mut call).is_pending());
+        drop(call);
+        assert_eq!(calls.run("a", soon(), async |_| Ok(2)).await, Ok(2));
+        assert!(ended.await.is_err(), "the earlier work has ended");
+        assert!(calls.under_way().is_empty());
+    }
+
+    #[tokio::test]
+    async fn all_work_ends_with_the_last_clone() {
+        let calls = InFlight::default();
+        let (alive, ended) = oneshot::channel::<()>();
+        let mut call = Box::pin(calls.run("a", soon(), |_| async move {
+            let _alive = alive;
+            pending::<Result<()>>().await
+        }));
+        assert!(futures::poll!(&mut call).is_pending());
+        drop(call);
+        drop(calls);
+        assert!(ended.await.is_err());
     }
 }

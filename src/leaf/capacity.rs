@@ -21,13 +21,15 @@ use tokio::time::Instant;
 use super::{Cluster, refusals::Refusals};
 use crate::{
     error::{Error, Result},
-    volume::quantity,
+    volume::{VolumeHash, quantity},
 };
 
 /// So much is said where a member says nothing: 4Ei.
 pub const UNLIMITED: u64 = 1 << 62;
 /// What a member has said is believed for so long.
 const BELIEVED: Duration = Duration::from_secs(30);
+/// The provisioner calls again within five minutes.
+const VERDICT: Duration = Duration::from_mins(6);
 /// How the label that names a node is called, after its prefix.
 const NODE_LABELS: [&str; 4] = ["hostname", "node", "nodename", "node-name"];
 
@@ -65,6 +67,8 @@ struct State {
     /// By namespace, and when it was heard.
     quotas: BTreeMap<String, (Instant, Left)>,
     refusals: Refusals,
+    /// What the callers of these volumes have not been told yet.
+    verdicts: BTreeMap<VolumeHash, (Instant, String)>,
 }
 
 impl Room {
@@ -137,6 +141,18 @@ impl Stock {
 
     pub fn disprove_refusal(&self, class: &str, size: u64) {
         self.lock().refusals.disprove(class, size);
+    }
+
+    /// A volume was refused, and nobody waited for the answer any more: the next call for it shall have it.
+    pub fn keep_verdict(&self, hash: VolumeHash, verdict: &str) {
+        let mut state = self.lock();
+        state.verdicts.retain(|_, (reached, _)| reached.elapsed() < VERDICT);
+        state.verdicts.insert(hash, (Instant::now(), verdict.to_owned()));
+    }
+
+    pub fn take_verdict(&self, hash: VolumeHash) -> Option<String> {
+        let (reached, verdict) = self.lock().verdicts.remove(&hash)?;
+        (reached.elapsed() < VERDICT).then_some(verdict)
     }
 
     fn hear(&self, said: BTreeMap<String, Vec<Segment>>) {

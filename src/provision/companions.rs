@@ -53,7 +53,8 @@ impl Provisioner {
     }
 
     async fn companions(&self, job: &Job<'_>, claim: &Claim, pod: &HostPod, row: &ClaimRow) -> Result<Vec<Consumed>> {
-        let until = Instant::now() + (job.deadline.saturating_duration_since(Instant::now()) / 2).min(LONGEST);
+        let left = job.deadline.next().saturating_duration_since(Instant::now());
+        let until = Instant::now() + (left / 2).min(LONGEST);
         let mut open: Vec<&String> = pod.claims.iter().filter(|name| **name != claim.name).collect();
         let mut here = Vec::new();
         loop {

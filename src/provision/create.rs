@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::time::Instant;
-
 use super::{
-    Provisioner, Volume,
+    Deadline, Provisioner, Volume,
     capacity::offer,
     job::Job,
     refusal::{Course, Lack},
@@ -30,7 +28,7 @@ use crate::{
 
 impl Provisioner {
     /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
-    pub async fn create(&self, spec: &VolumeSpec, deadline: Instant) -> Result<Volume> {
+    pub async fn create(&self, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
         let hash = VolumeHash::new(&self.host.id, &spec.name);
         let mut refusals: BTreeMap<String, Error> = BTreeMap::new();
         loop {
@@ -49,7 +47,7 @@ impl Provisioner {
             let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
             let job = Job { spec, owner: owner.as_ref(), hash, leaf, place, deadline };
             match self.settle(&job).await {
-                Err(refusal @ Error::NoPlace(_)) if !job.node_selected() => {
+                Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
                     refusals.insert(member.name.clone(), refusal);
                 }
                 answer => return answer,
@@ -63,7 +61,7 @@ impl Provisioner {
         spec: &VolumeSpec,
         owner: Option<&HostClaim>,
         hash: VolumeHash,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<Arc<Member>> {
         let members = self.members.all()?;
         let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.as_str());
@@ -88,6 +86,9 @@ impl Provisioner {
             let earlier = self.members.get(earlier).await?;
             if !self.clear(&earlier, spec, hash, deadline).await? {
                 return Err(in_use(spec, &earlier.name));
+            }
+            if !deadline.caller_waits() {
+                return Err(Error::InProgress(format!("volume {} has left member {}", spec.name, earlier.name)));
             }
             (wish.earlier, wish.held, wish.on_wrong_node) = (None, false, false);
             choice = choose(&wish, &candidates)?;
@@ -169,8 +170,13 @@ impl Provisioner {
             let step = job.next_step(&job.leaf.rows, binder);
             // Acted, and nothing has changed: looking on would be asking in circles.
             let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
-            if circles || (before.is_some() && Instant::now() >= job.deadline) {
+            // Whoever asked may have had it removed since.
+            let unasked = matches!(step, Creation::Create) && !job.deadline.caller_waits();
+            if circles || unasked {
                 return Err(job.late().await);
+            }
+            if before.is_some() && job.deadline.passed() {
+                job.deadline.tell(job.late().await)?;
             }
             match (&step, row) {
                 (Creation::Create, _) => job.make(binder, &mut course).await?,

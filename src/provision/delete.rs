@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::{Provisioner, wait};
+use super::{Deadline, Provisioner, wait};
 use crate::{
     error::{Error, Result},
     host::volume::GivenOut,
@@ -34,7 +32,7 @@ struct LastSeen {
 
 impl Provisioner {
     /// An id that is none of ours names a volume that does not exist, and that is what was asked for.
-    pub async fn delete(&self, id: &str, deadline: Instant) -> Result<()> {
+    pub async fn delete(&self, id: &str, deadline: &Deadline) -> Result<()> {
         let Some(id) = VolumeId::parse(id) else {
             return Ok(());
         };
@@ -86,7 +84,7 @@ impl Provisioner {
         leaf: &Cluster,
         id: &VolumeId,
         found: Option<(VolumeHash, Row)>,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<()> {
         let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
         let place = id.place().or_else(|| volume.as_ref().map(|(_, place, _)| place.clone()));
@@ -120,7 +118,7 @@ impl Provisioner {
         hash: VolumeHash,
         place: &LeafPlace,
         row: &Row,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<()> {
         if let Some(volume) = row.observed_volume().filter(|volume| volume.retained)
             && given_out.is_none_or(|given_out| given_out.claim_uid != volume.claim_uid)
@@ -139,7 +137,7 @@ impl Provisioner {
         leaf: &Cluster,
         hash: VolumeHash,
         place: &LeafPlace,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<()> {
         let mut seen = LastSeen::default();
         let mut before = None;
@@ -151,8 +149,8 @@ impl Provisioner {
             if before.as_ref() == Some(&step) {
                 tokio::time::sleep(PAUSE).await;
             }
-            if before.is_some() && Instant::now() >= deadline {
-                return Err(late(leaf, place, &step));
+            if before.is_some() && deadline.passed() {
+                deadline.tell(late(leaf, place, &step))?;
             }
             match (&step, &row.claim) {
                 (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,

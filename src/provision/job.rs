@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tokio::time::Instant;
-
-use super::{Volume, refusal::Course};
+use super::{Deadline, Volume, refusal::Course};
 use crate::{
     error::{Error, Result},
     host::{
@@ -27,7 +25,7 @@ pub(super) struct Job<'a> {
     pub(super) hash: VolumeHash,
     pub(super) leaf: &'a Cluster,
     pub(super) place: LeafPlace,
-    pub(super) deadline: Instant,
+    pub(super) deadline: &'a Deadline,
 }
 
 impl Job<'_> {
@@ -37,6 +35,9 @@ impl Job<'_> {
 
     /// Makes the leaf claim, where nothing is.
     pub(super) async fn make(&self, binder: Binder, course: &mut Course) -> Result<()> {
+        if let Some(verdict) = self.leaf.stock.take_verdict(self.hash) {
+            return self.refuse(Error::NoPlace(verdict)).await;
+        }
         let class = self.class()?;
         let node = match binder {
             Binder::Node => match self.pick(course).await {

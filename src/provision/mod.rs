@@ -5,6 +5,7 @@ mod binding;
 mod capacity;
 mod companions;
 mod create;
+mod deadline;
 mod delete;
 mod job;
 mod refusal;
@@ -24,6 +25,7 @@ use crate::{
     member::Registry,
     volume::VolumeId,
 };
+pub use deadline::Deadline;
 
 /// Everything a use-case needs.
 #[derive(Clone, Debug)]
@@ -51,10 +53,10 @@ const SILENCE: Duration = Duration::from_secs(15);
 const SHORTEST: Duration = Duration::from_secs(3);
 
 /// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
-/// At the deadline, `late` says what to answer.
+/// At the deadline, `late` says what to tell the caller.
 async fn wait<F>(
     leaf: &Cluster,
-    deadline: Instant,
+    deadline: &Deadline,
     changed: F,
     late: impl AsyncFnOnce() -> crate::error::Error,
 ) -> Result<bool>
@@ -62,10 +64,14 @@ where
     F: FnMut(&Rows) -> bool,
 {
     let now = Instant::now();
-    let half = deadline.saturating_duration_since(now) / 2;
-    let pause = deadline.min(now + half.clamp(SHORTEST, SILENCE));
+    let end = deadline.next();
+    let half = end.saturating_duration_since(now) / 2;
+    let pause = end.min(now + half.clamp(SHORTEST, SILENCE));
     if leaf.rows.until(pause, changed).await {
         return Ok(true);
     }
-    if Instant::now() >= deadline { Err(late().await) } else { Ok(false) }
+    if deadline.passed() {
+        deadline.tell(late().await)?;
+    }
+    Ok(false)
 }

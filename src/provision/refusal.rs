@@ -50,12 +50,12 @@ impl Course {
 impl Job<'_> {
     /// Waits until the next step is another one, and looks closer when nothing is heard for a while.
     pub(super) async fn wait(&self, step: &Creation, binder: Binder, course: &mut Course) -> Result<Option<Lack>> {
-        let pause = self.deadline.min(Instant::now() + course.next_look());
+        let pause = self.deadline.next().min(Instant::now() + course.next_look());
         if self.leaf.rows.until(pause, |rows| self.next_step(rows, binder) != *step).await {
             return Ok(None);
         }
-        if Instant::now() >= self.deadline {
-            return Err(self.late().await);
+        if self.deadline.passed() {
+            self.deadline.tell(self.late().await)?;
         }
         self.look_again().await?;
         match self.row() {
@@ -98,7 +98,11 @@ impl Provisioner {
                 if lack.lasting {
                     job.remember(&class, lack.node.as_deref());
                 }
-                Error::NoPlace(format!("member {} has no room for it: {}", job.leaf.member, lack.reason))
+                let refusal = format!("member {} has no room for it: {}", job.leaf.member, lack.reason);
+                if !job.deadline.caller_waits() {
+                    job.leaf.stock.keep_verdict(job.hash, &refusal);
+                }
+                Error::NoPlace(refusal)
             }
             Err(error) => error.while_a_leaf_may_exist(),
         }

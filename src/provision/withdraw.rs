@@ -1,8 +1,6 @@
 //! What was made for a claim that is gone, or that goes elsewhere, is taken back; what the host uses stays.
 
-use tokio::time::Instant;
-
-use super::Provisioner;
+use super::{Deadline, Provisioner};
 use crate::{
     error::{Error, Result},
     leaf::Cluster,
@@ -17,7 +15,7 @@ impl Provisioner {
         spec: &VolumeSpec,
         claim: &Claim,
         hash: VolumeHash,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Error {
         let claim = format!("claim {}/{}", claim.namespace, claim.name);
         match self.try_withdraw(spec, hash, deadline).await {
@@ -28,7 +26,7 @@ impl Provisioner {
     }
 
     /// Every member that may hold something is cleared, whatever the others say.
-    async fn try_withdraw(&self, spec: &VolumeSpec, hash: VolumeHash, deadline: Instant) -> Result<bool> {
+    async fn try_withdraw(&self, spec: &VolumeSpec, hash: VolumeHash, deadline: &Deadline) -> Result<bool> {
         if self.host.has_volume(&spec.name).await? {
             return Ok(false);
         }
@@ -55,7 +53,7 @@ impl Provisioner {
         member: &Member,
         spec: &VolumeSpec,
         hash: VolumeHash,
-        deadline: Instant,
+        deadline: &Deadline,
     ) -> Result<bool> {
         let leaf = member.leaf()?;
         let place =

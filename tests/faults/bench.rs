@@ -269,7 +269,7 @@ fn member(seed: u64, at: usize, inside: &mut JoinSet<()>) -> Cluster {
     cluster
 }
 
-fn with_deadline<T>(message: T) -> Request<T> {
+pub fn with_deadline<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(PATIENCE);
     request

@@ -240,12 +240,12 @@ impl Caller {
         answers.into_iter().min_by_key(rank).expect("at least one call was made")
     }
 
-    async fn create(&self) -> Result<v1::Volume, Status> {
+    pub async fn create(&self) -> Result<v1::Volume, Status> {
         let request = self.request();
         self.bench.create(request).await
     }
 
-    async fn delete(&self, handle: &str) -> Result<(), Status> {
+    pub async fn delete(&self, handle: &str) -> Result<(), Status> {
         let request = DeleteVolumeRequest { volume_id: handle.to_owned(), ..DeleteVolumeRequest::default() };
         self.bench.delete(request).await
     }

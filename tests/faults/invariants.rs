@@ -25,7 +25,7 @@ pub fn violations(bench: &Bench, stories: &[Story], planted: &Planted) -> Vec<St
     wrong.extend(stories.iter().flat_map(|story| told(bench, story)));
     wrong.extend(leftovers(bench, stories));
     wrong.extend(backing(bench));
-    wrong.extend(in_flight(bench, stories));
+    wrong.extend(in_flight(bench));
     wrong
 }
 
@@ -104,13 +104,11 @@ fn backing(bench: &Bench) -> Vec<String> {
     wrong
 }
 
-/// No volume is still taken by a call.
-fn in_flight(bench: &Bench, stories: &[Story]) -> Vec<String> {
+/// No work is still under way.
+fn in_flight(bench: &Bench) -> Vec<String> {
     if bench.is_outside() {
         return Vec::new();
     }
     let Some(controller) = bench.controller() else { return vec!["I8: the driver is not at work".to_owned()] };
-    let keys = stories.iter().flat_map(|story| [Some(story.caller.volume()), story.caller.handle()]).flatten();
-    let taken = keys.filter(|key| controller.in_flight.enter(key).is_err());
-    taken.map(|key| format!("I8: a call for {key} is still under way")).collect()
+    controller.in_flight.under_way().into_iter().map(|key| format!("I8: the work on {key} still goes on")).collect()
 }

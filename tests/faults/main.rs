@@ -3,12 +3,15 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
 
+mod ask;
 mod bench;
 mod bulkhead;
 mod caller;
+mod codes;
 mod crash;
 mod fixture;
 mod found;
+mod goes_on;
 mod guard;
 mod history;
 mod invariants;

@@ -14,7 +14,7 @@ use super::{
     inflight::InFlight,
     v1::{self, controller_server, controller_service_capability::rpc::Type},
 };
-use crate::{error::Error, provision::Provisioner};
+use crate::provision::Provisioner;
 
 /// Fixed for the life of the process, whatever the members can do now: the sidecars ask once.
 const CAPABILITIES: [Type; 3] = [Type::CreateDeleteVolume, Type::GetCapacity, Type::SingleNodeMultiWriter];
@@ -32,7 +32,7 @@ fn deadline<T>(request: &Request<T>) -> Instant {
 }
 
 fn required(field: &str, value: &str) -> Result<(), Status> {
-    if value.is_empty() { Err(Error::Invalid(format!("{field} is missing")).into()) } else { Ok(()) }
+    if value.is_empty() { Err(convert::missing(field).into()) } else { Ok(()) }
 }
 
 #[tonic::async_trait]

@@ -1,5 +1,7 @@
 //! Making and removing volumes, and whether one can be used in some way.
 
+use std::sync::Arc;
+
 use tonic::{Request, Status};
 use tracing::Span;
 
@@ -18,8 +20,9 @@ impl Controller {
         if let Some(claim) = &spec.claim {
             span.record("pvc", format!("{}/{}", claim.namespace, claim.name));
         }
-        let _place = self.in_flight.enter(&spec.name)?;
-        let volume = self.provisioner.create(&spec, deadline).await?;
+        let (provisioner, name) = (Arc::clone(&self.provisioner), spec.name.clone());
+        let work = |deadline| async move { provisioner.create(&spec, &deadline).await };
+        let volume = self.in_flight.run(&format!("volume {name}"), deadline, work).await?;
         span.record("volume.id", volume.id.to_string());
         Ok(v1::CreateVolumeResponse { volume: Some(convert::volume(volume)) })
     }
@@ -32,8 +35,9 @@ impl Controller {
         let id = request.into_inner().volume_id;
         required("volume_id", &id)?;
         Span::current().record("volume.id", &id);
-        let _place = self.in_flight.enter(&id)?;
-        self.provisioner.delete(&id, deadline).await?;
+        let (provisioner, key) = (Arc::clone(&self.provisioner), format!("volume {id}"));
+        let work = |deadline| async move { provisioner.delete(&id, &deadline).await };
+        self.in_flight.run(&key, deadline, work).await?;
         Ok(v1::DeleteVolumeResponse {})
     }
 

@@ -47,11 +47,24 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
 fn checked_name(name: String) -> Result<String> {
     let control = |character: char| character.is_control() && !matches!(character, '\t' | '\n' | '\r');
     match name.as_str() {
-        "" => Err(Error::Invalid("name is missing".to_owned())),
-        long if long.len() > LONGEST_NAME => Err(Error::Invalid(format!("name is longer than {LONGEST_NAME} bytes"))),
-        odd if odd.chars().any(control) => Err(Error::Invalid("name holds a control character".to_owned())),
-        _ => Ok(name),
+        "" => Err(missing("name")),
+        long if long.len() > LONGEST_NAME => Err(Error::Invalid(format!(
+            "name has {} bytes and at most {LONGEST_NAME} are allowed: choose a shorter one",
+            long.len()
+        ))),
+        odd => match odd.chars().find(|character| control(*character)) {
+            Some(character) => Err(Error::Invalid(format!(
+                "name {odd:?} holds the control character U+{:04X}: leave it out",
+                u32::from(character)
+            ))),
+            None => Ok(name),
+        },
     }
+}
+
+/// A field that every request must have.
+pub fn missing(field: &str) -> Error {
+    Error::Invalid(format!("{field} is missing: the request must have it"))
 }
 
 fn refuse_what_is_not_offered(
@@ -70,7 +83,7 @@ fn refuse_what_is_not_offered(
 /// The ways in which a volume is to be used.
 pub fn uses(capabilities: &[VolumeCapability]) -> Result<Vec<(AccessMode, VolumeMode)>> {
     if capabilities.is_empty() {
-        return Err(Error::Invalid("volume_capabilities is empty".to_owned()));
+        return Err(missing("volume_capabilities"));
     }
     capabilities.iter().map(one_use).collect()
 }
@@ -80,7 +93,7 @@ fn one_use(capability: &VolumeCapability) -> Result<(AccessMode, VolumeMode)> {
         Some(AccessType::Mount(_)) => VolumeMode::Filesystem,
         Some(AccessType::Block(_)) => VolumeMode::Block,
         None => {
-            return Err(Error::Invalid("volume_capabilities: access_type is missing".to_owned()));
+            return Err(Error::Invalid("volume_capabilities: access_type is missing: say mount or block".to_owned()));
         }
     };
     let access = match capability.access_mode.as_ref().map(v1::volume_capability::AccessMode::mode) {
@@ -91,7 +104,9 @@ fn one_use(capability: &VolumeCapability) -> Result<(AccessMode, VolumeMode)> {
         Some(Mode::MultiNodeReaderOnly) => AccessMode::ReadOnlyMany,
         Some(Mode::MultiNodeSingleWriter | Mode::MultiNodeMultiWriter) => AccessMode::ReadWriteMany,
         Some(Mode::Unknown) | None => {
-            return Err(Error::Invalid("volume_capabilities: access_mode is missing or unknown".to_owned()));
+            return Err(Error::Invalid(
+                "volume_capabilities: access_mode is missing or UNKNOWN: say how the volume is to be used".to_owned(),
+            ));
         }
     };
     Ok((access, mode))
@@ -102,7 +117,10 @@ fn one_mode(uses: &[(AccessMode, VolumeMode)]) -> Result<VolumeMode> {
     match block {
         0 => Ok(VolumeMode::Filesystem),
         all if all == uses.len() => Ok(VolumeMode::Block),
-        _ => Err(Error::Invalid("volume_capabilities: block and mount cannot be had at once".to_owned())),
+        _ => Err(Error::Invalid(format!(
+            "volume_capabilities: {block} of {} say block and the others mount: one volume is either",
+            uses.len()
+        ))),
     }
 }
 
@@ -111,11 +129,16 @@ fn sizes(range: Option<&CapacityRange>) -> Result<(u64, u64)> {
         return Ok((0, 0));
     };
     let positive = |what: &str, bytes: i64| {
-        u64::try_from(bytes).map_err(|_| Error::OutOfRange(format!("capacity_range.{what} is negative")))
+        u64::try_from(bytes).map_err(|_| {
+            Error::OutOfRange(format!("capacity_range.{what} is {bytes}: give a number of bytes, or 0 for any"))
+        })
     };
     let sizes = (positive("required_bytes", range.required_bytes)?, positive("limit_bytes", range.limit_bytes)?);
     if sizes.1 > 0 && sizes.1 < sizes.0 {
-        return Err(Error::OutOfRange("capacity_range: limit_bytes is less than required_bytes".to_owned()));
+        return Err(Error::OutOfRange(format!(
+            "capacity_range: limit_bytes {} is less than required_bytes {}: raise the limit or ask for less",
+            sizes.1, sizes.0
+        )));
     }
     Ok(sizes)
 }

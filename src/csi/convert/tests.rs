@@ -52,7 +52,7 @@ fn what_is_missing_or_contradictory_is_named() {
         (|request| request.volume_capabilities.clear(), "volume_capabilities"),
         (|request| request.volume_capabilities[0].access_mode = None, "access_mode"),
         (|request| request.volume_capabilities[0].access_type = None, "access_type"),
-        (|request| request.volume_capabilities.push(capability(Mode::SingleNodeWriter, true)), "at once"),
+        (|request| request.volume_capabilities.push(capability(Mode::SingleNodeWriter, true)), "either"),
         (|request| drop(request.mutable_parameters.insert("iops".to_owned(), "1".to_owned())), "iops"),
     ];
     for (spoil, word) in cases {

@@ -1,0 +1,94 @@
+//! One call of each RPC, as a table needs it: the same for every method, and only its code is told.
+
+use kosmos_csi::csi::{
+    controller::Controller,
+    v1::{
+        self, CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
+        controller_server::Controller as _,
+        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+    },
+};
+use tonic::{Code, Status};
+
+use crate::bench::{Bench, with_deadline};
+
+pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+const GIB: i64 = 1 << 30;
+
+/// What is asked for, and about what.
+#[derive(Clone, Debug, Default)]
+pub struct Target {
+    /// Nothing is filled in.
+    pub empty: bool,
+    /// Where new volumes go.
+    pub member: String,
+    /// Of what is to be made.
+    pub name: String,
+    /// The host claim for which a volume is to be made.
+    pub claim: String,
+    /// The members' class.
+    pub class: String,
+    /// A volume that is there.
+    pub volume: String,
+}
+
+/// The code and the message of an answer.
+pub type Told = (Code, String);
+
+pub async fn ask(bench: &Bench, rpc: &str, target: &Target) -> Told {
+    macro_rules! call {
+        ($method:ident, $request:expr) => {{
+            let request = if target.empty { Default::default() } else { $request };
+            let answer = bench.call(|driver: Controller| async move { driver.$method(with_deadline(request)).await });
+            told(answer.await)
+        }};
+    }
+    let volume_id = target.volume.clone();
+    match rpc {
+        "CreateVolume" => call!(create_volume, creation(target)),
+        "DeleteVolume" => call!(delete_volume, v1::DeleteVolumeRequest { volume_id, ..Default::default() }),
+        "ValidateVolumeCapabilities" => call!(
+            validate_volume_capabilities,
+            v1::ValidateVolumeCapabilitiesRequest {
+                volume_id,
+                volume_capabilities: vec![capability()],
+                ..Default::default()
+            }
+        ),
+        other => panic!("the table names {other}, and there is no such call"),
+    }
+}
+
+fn creation(target: &Target) -> CreateVolumeRequest {
+    let topology = Topology { segments: [(MEMBER_KEY.to_owned(), target.member.clone())].into() };
+    let parameters = [
+        ("leafStorageClass", target.class.as_str()),
+        ("csi.storage.k8s.io/pvc/namespace", crate::bench::SHOP),
+        ("csi.storage.k8s.io/pvc/name", &target.claim),
+    ];
+    CreateVolumeRequest {
+        name: target.name.clone(),
+        capacity_range: Some(CapacityRange { required_bytes: GIB, limit_bytes: 0 }),
+        volume_capabilities: vec![capability()],
+        parameters: parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        accessibility_requirements: Some(TopologyRequirement {
+            requisite: vec![topology.clone()],
+            preferred: vec![topology],
+        }),
+        ..CreateVolumeRequest::default()
+    }
+}
+
+pub fn capability() -> VolumeCapability {
+    VolumeCapability {
+        access_type: Some(AccessType::Mount(MountVolume::default())),
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
+    }
+}
+
+fn told<T>(answer: Result<T, Status>) -> Told {
+    match answer {
+        Ok(_) => (Code::Ok, String::new()),
+        Err(status) => (status.code(), status.message().to_owned()),
+    }
+}

@@ -1,0 +1,71 @@
+//! What a call has begun goes on when its caller has been answered, or has given up.
+
+use std::{sync::Arc, time::Duration};
+
+use kosmos_csi::simulate::text;
+use tokio::time::sleep;
+
+use crate::{
+    bench::{Bench, SHOP},
+    caller::{Caller, Ending, Script},
+    fixture, virtual_time,
+};
+
+/// Longer than the provisioner waits for an answer.
+const SLOW: Duration = Duration::from_secs(20);
+
+async fn slow_bench() -> Arc<Bench> {
+    let bench = Bench::new(1, 1, &fixture::steady(SLOW)).await;
+    bench.start();
+    bench.serves().await;
+    sleep(Duration::from_secs(1)).await;
+    bench
+}
+
+#[test]
+fn creation_is_finished_when_its_caller_calls_again() {
+    virtual_time::run(1, async {
+        let bench = slow_bench().await;
+        let mut caller = Caller::new(&bench, Script { leaf_class: fixture::LATER, ..Script::new("data") });
+        let refused = caller.create().await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Aborted, "{refused}");
+        sleep(SLOW * 2).await;
+        let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        let volume = bench.members[0].get("persistentvolumes", "", text(&leaf, "/spec/volumeName")).unwrap();
+        assert!(volume.pointer("/metadata/labels/kosmos.csi.io~1volume").is_some(), "{volume}");
+        assert!(bench.members[0].list("pods").is_empty(), "the consumer is gone");
+        let before = bench.guard.sent();
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        assert_eq!(bench.guard.sent() - before, 1, "the host's claim is read, and no member is asked");
+    });
+}
+
+#[test]
+fn deletion_is_finished_when_its_caller_calls_again() {
+    virtual_time::run(1, async {
+        let bench = slow_bench().await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        caller.insist_on_creation().await;
+        let handle = caller.handle().unwrap().to_owned();
+        caller.delete_claim();
+        let refused = caller.delete(&handle).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Aborted, "{refused}");
+        sleep(SLOW * 2).await;
+        assert!(bench.leaf_objects(caller.volume()).is_empty());
+        assert!(bench.controller().unwrap().in_flight.under_way().is_empty());
+    });
+}
+
+/// A leaf that somebody removes meanwhile is not made anew for nobody.
+#[test]
+fn nothing_is_made_for_a_caller_who_has_gone() {
+    virtual_time::run(1, async {
+        let bench = slow_bench().await;
+        let caller = Caller::new(&bench, Script::new("data"));
+        let refused = caller.create().await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Aborted, "{refused}");
+        bench.members[0].delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        sleep(SLOW * 2).await;
+        assert!(bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_none());
+    });
+}

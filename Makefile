@@ -20,7 +20,7 @@ LOG := $(TARGET)/test.log
 export RUST_BACKTRACE := 0
 
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
-QUICK := --workspace --lib --bins --test layering --test edges --test dev --test faults
+QUICK := --workspace --lib --bins --test layering --test edges --test memory --test dev --test faults
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
@@ -118,6 +118,6 @@ build:
 .PHONY: all-tests
 all-tests:
 	@$(call say,tests without clusters)
-	@time $(CARGO) test $(QUICK) --no-fail-fast
+	@time KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-5000} $(CARGO) test $(QUICK) --no-fail-fast
 	@$(call say,tests on real clusters)
 	@time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1

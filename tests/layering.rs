@@ -57,6 +57,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rustls", &["main"]),
     ("serde", &["leaf", "simulate", "volume"]),
     ("sha2", &["volume"]),
+    ("smallvec", &["leaf"]),
     ("thiserror", &["error", "run", "simulate"]),
     ("tokio_stream", &["csi"]),
     ("tonic", &["csi"]),

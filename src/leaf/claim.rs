@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Cluster, json_patch, ownership, row::ClaimRow};
+use super::{Cluster, json_patch, lean::Lean, ownership, row::ClaimRow};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -96,14 +96,14 @@ impl Wanted<'_> {
 }
 
 impl Cluster {
-    fn claims(&self, namespace: &str) -> Api<PersistentVolumeClaim> {
+    fn claims(&self, namespace: &str) -> Api<Lean<PersistentVolumeClaim>> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
     /// POST first: a name that is free costs one request.
     pub async fn create_claim(&self, wanted: &Wanted<'_>) -> Result<Made> {
         let doing = format!("create claim {}", wanted.place);
-        let manifest = wanted.manifest(&self.host);
+        let manifest = Lean(wanted.manifest(&self.host));
         let made = self.claims(&wanted.place.namespace).create(&PostParams::default(), &manifest).await;
         match made.map_err(|error| self.outcome(&doing, &error)) {
             Ok(claim) => {
@@ -130,11 +130,12 @@ impl Cluster {
         }
     }
 
-    /// A quorum read: the only thing that proves a claim absent.
+    /// A quorum read: the only thing that proves a claim absent. With all of its metadata: it may be somebody else's.
     pub async fn read_claim(&self, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>> {
         let doing = format!("get claim {place}");
-        let answer = self.claims(&place.namespace).get(&place.claim).await;
-        let claim = cluster::read(answer, &place.claim).map_err(|error| self.outcome(&doing, &error))?;
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &place.namespace);
+        let claim = cluster::read(claims.get(&place.claim).await, &place.claim);
+        let claim = claim.map_err(|error| self.outcome(&doing, &error))?;
         if let Some(claim) = &claim {
             self.rows.put_claim(claim);
         }
@@ -145,10 +146,10 @@ impl Cluster {
     pub async fn list_leaf(&self, hash: VolumeHash) -> Result<()> {
         let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::VOLUME);
         let ours = ListParams::default().labels(&selector);
-        let claims = Api::<PersistentVolumeClaim>::all(self.client.clone()).list(&ours).await;
+        let claims = Api::<Lean<PersistentVolumeClaim>>::all(self.client.clone()).list(&ours).await;
         let claims = claims.map_err(|error| self.outcome(&format!("list claims of volume {hash}"), &error))?;
         claims.iter().for_each(|claim| self.rows.put_claim(claim));
-        let volumes = Api::<PersistentVolume>::all(self.client.clone()).list(&ours).await;
+        let volumes = Api::<Lean<PersistentVolume>>::all(self.client.clone()).list(&ours).await;
         let volumes = volumes.map_err(|error| self.outcome(&format!("list volumes of volume {hash}"), &error))?;
         volumes.iter().for_each(|volume| self.rows.put_volume(volume));
         Ok(())

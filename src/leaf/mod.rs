@@ -3,8 +3,12 @@
 pub mod capacity;
 pub mod claim;
 pub mod consumer;
+mod entry;
 pub mod events;
+mod kept;
+pub mod lean;
 pub mod ownership;
+mod packed;
 mod refusals;
 pub mod row;
 pub mod rows;

@@ -1,4 +1,5 @@
-//! One row: what is kept of a leaf claim, its volume and its consumer, and which of two tidings is to be believed. Pure.
+//! One row: what is known of a leaf claim, its volume and its consumer, as it is handed out. Pure.
+//! `kept.rs` says how little of memory it takes meanwhile.
 
 use k8s_openapi::{
     api::{
@@ -15,10 +16,10 @@ use super::{
     ownership::{FINALIZER, HAD_VOLUME, REQUEST},
 };
 use crate::volume::{
-    AccessMode, VolumeMode,
+    AccessMode, Request, VolumeMode,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
-    spec::LeafPlace,
+    spec::{Fingerprint, LeafPlace},
 };
 
 /// A leaf claim.
@@ -41,7 +42,8 @@ pub struct ClaimRow {
     pub(super) capacity: u64,
     /// Whether it says for which node it waits.
     pub(super) node_selected: bool,
-    pub(super) request: Option<Box<str>>,
+    /// Of the request it was made for; absent where somebody removed or garbled it.
+    pub(super) request: Option<Fingerprint>,
     pub(super) version: u64,
     /// The list that named it, or after which it was seen.
     pub(super) round: u32,
@@ -86,93 +88,11 @@ pub struct Row {
     pub consumer: Consumer,
 }
 
-/// Everything that carries the labels of one volume: its leaf, and the copies that people and backup tools make of it,
-/// labels and all. The place tells them apart; without one, the oldest is the leaf.
-#[derive(Debug, Default)]
-pub(super) struct Entry {
-    claims: Vec<ClaimRow>,
-    volumes: Vec<VolumeRow>,
-    pub(super) consumer: Consumer,
-}
-
 /// A StorageClass of the member.
 #[derive(Clone, Debug)]
 pub struct ClassRow {
     pub waits_for_pod: bool,
     pub(super) default_since: Option<String>,
-}
-
-impl Entry {
-    pub(super) fn row(&self) -> Row {
-        self.row_of(|_| true)
-    }
-
-    pub(super) fn row_at(&self, place: &LeafPlace) -> Row {
-        self.row_of(|there| there == place)
-    }
-
-    fn row_of(&self, wanted: impl Fn(&LeafPlace) -> bool) -> Row {
-        let claims = self.claims.iter().filter(|claim| wanted(&claim.place));
-        let claim = claims.min_by_key(|claim| (claim.created, &claim.uid));
-        let belongs = |volume: &&VolumeRow| match claim {
-            Some(claim) => claim.uid == volume.claim_uid && claim.volume.as_ref() == Some(&volume.name),
-            None => wanted(&volume.claim_place),
-        };
-        let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
-        Row { claim: claim.cloned(), volume: volume.cloned(), consumer: self.consumer.clone() }
-    }
-
-    pub(super) fn put_claim(&mut self, new: ClaimRow) {
-        match self.claims.iter_mut().find(|known| known.place == new.place) {
-            Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = new,
-            // News from before what is known; that it was listed counts all the same.
-            Some(known) if known.uid == new.uid => known.round = new.round,
-            Some(_) => {}
-            None => {
-                if let Some(known) = self.claims.first() {
-                    let places = format!("{} and {}", known.place, new.place);
-                    tracing::warn!(places, "two claims carry the labels of one volume");
-                }
-                self.claims.push(new);
-            }
-        }
-    }
-
-    pub(super) fn put_volume(&mut self, new: VolumeRow) {
-        match self.volumes.iter_mut().find(|known| known.name == new.name) {
-            Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = new,
-            Some(known) if known.uid == new.uid => known.round = new.round,
-            Some(_) => {}
-            None => self.volumes.push(new),
-        }
-    }
-
-    pub(super) fn drop_claim(&mut self, uid: &str) {
-        self.claims.retain(|claim| *claim.uid != *uid);
-    }
-
-    pub(super) fn drop_volume(&mut self, uid: &str) {
-        self.volumes.retain(|volume| *volume.uid != *uid);
-    }
-
-    /// Forgets the claims that a list has not named.
-    pub(super) fn keep_claims(&mut self, round: u32) {
-        self.claims.retain(|claim| claim.round == round);
-    }
-
-    pub(super) fn keep_volumes(&mut self, round: u32) {
-        self.volumes.retain(|volume| volume.round == round);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.claims.is_empty() && self.volumes.is_empty() && !matches!(self.consumer, Consumer::Made(_))
-    }
-}
-
-/// Within one list and what follows it, the higher version is newer. A new list is always: a member restored from a
-/// backup begins with lower versions again.
-fn is_newer(version: u64, round: u32, known_version: u64, known_round: u32) -> bool {
-    version >= known_version || round != known_round
 }
 
 impl Row {
@@ -219,7 +139,7 @@ impl ClaimRow {
                 .and_then(|size| quantity::parse(&size.0))
                 .unwrap_or_default(),
             node_selected: annotation(SELECTED_NODE).is_some(),
-            request: annotation(REQUEST).map(|request| request.as_str().into()),
+            request: request_of(claim).map(|request| request.fingerprint()),
             version: version(claim),
             round: 0,
         }
@@ -239,7 +159,7 @@ impl ClaimRow {
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
             node_selected: self.node_selected,
-            request: self.request.as_deref().and_then(|request| serde_json::from_str(request).ok()),
+            request: self.request,
         }
     }
 }
@@ -287,6 +207,11 @@ impl ClassRow {
             default_since: is_default.then_some(made),
         }
     }
+}
+
+/// What a claim was made for, as it says itself.
+pub fn request_of(claim: &PersistentVolumeClaim) -> Option<Request> {
+    serde_json::from_str(claim.annotations().get(REQUEST)?).ok()
 }
 
 fn created(metadata: &ObjectMeta) -> i64 {

@@ -14,13 +14,19 @@ use kube::ResourceExt;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
+    entry::Entry,
     ownership,
-    row::{ClaimRow, ClassRow, Consumer, Entry, Row, VolumeRow},
+    packed::Names,
+    row::{ClaimRow, ClassRow, Consumer, Row, VolumeRow},
 };
 use crate::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};
 
 /// How many removed claims are remembered.
 const REMEMBERED: usize = 256;
+
+/// Who waits for one volume is woken by news of it and of some one in so many others: by news of all, a thousand callers
+/// would look a million times.
+const PARTS: usize = 256;
 
 /// The three kinds that are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +38,8 @@ pub enum Kind {
 
 #[derive(Debug, Default)]
 struct Table {
-    rows: BTreeMap<VolumeHash, Entry>,
+    rows: BTreeMap<VolumeHash, Box<Entry>>,
+    names: Names,
     classes: BTreeMap<String, ClassRow>,
     listing: BTreeMap<String, ClassRow>,
     claim_round: u32,
@@ -49,12 +56,12 @@ struct Table {
 pub struct Rows {
     host: HostId,
     table: Mutex<Table>,
-    changed: Notify,
+    changed: [Notify; PARTS],
 }
 
 impl Rows {
     pub fn new(host: HostId) -> Self {
-        Self { host, table: Mutex::default(), changed: Notify::new() }
+        Self { host, table: Mutex::default(), changed: std::array::from_fn(|_| Notify::new()) }
     }
 
     /// Whether everything has been listed, and is watched since.
@@ -64,7 +71,7 @@ impl Rows {
 
     /// Nothing is to be believed until it has been listed anew.
     pub fn unsync(&self) {
-        self.write(|table| table.synced = [false; 3]);
+        self.write_all(|table| table.synced = [false; 3]);
     }
 
     /// What keeps a kind from being watched, where the member said it.
@@ -74,12 +81,12 @@ impl Rows {
 
     pub fn set_obstacle(&self, kind: Kind, obstacle: Option<String>) {
         if self.lock().obstacles[kind as usize] != obstacle {
-            self.write(|table| table.obstacles[kind as usize] = obstacle);
+            self.write_all(|table| table.obstacles[kind as usize] = obstacle);
         }
     }
 
     pub fn row(&self, hash: VolumeHash) -> Option<Row> {
-        self.lock().rows.get(&hash).map(Entry::row)
+        self.lock().rows.get(&hash).map(|entry| entry.row())
     }
 
     /// What is known of a volume at the place of its leaf: whatever else carries its labels is a copy.
@@ -113,7 +120,7 @@ impl Rows {
     }
 
     pub fn set_consumer(&self, hash: VolumeHash, consumer: Consumer) {
-        self.write(|table| {
+        self.write(hash, |table| {
             table.rows.entry(hash).or_default().consumer = consumer;
             table.tidy(hash);
         });
@@ -125,18 +132,18 @@ impl Rows {
             return;
         };
         let mut new = ClaimRow::new(claim);
-        self.write(|table| {
+        self.write(hash, |table| {
             if table.removed.iter().any(|(uid, as_of)| *uid == new.uid && new.version <= *as_of) {
                 return;
             }
             new.round = table.claim_round;
-            table.rows.entry(hash).or_default().put_claim(new);
+            table.rows.entry(hash).or_default().put_claim(&new, &mut table.names);
         });
     }
 
     /// A claim has gone as of a version; `u64::MAX` where that has been proved.
     pub fn drop_claim(&self, hash: VolumeHash, uid: &str, as_of: u64) {
-        self.write(|table| {
+        self.write(hash, |table| {
             table.removed.push_back((uid.into(), as_of));
             if table.removed.len() > REMEMBERED {
                 table.removed.pop_front();
@@ -151,33 +158,33 @@ impl Rows {
             return;
         };
         let mut new = VolumeRow::new(volume);
-        self.write(|table| {
+        self.write(hash, |table| {
             new.round = table.volume_round;
-            table.rows.entry(hash).or_default().put_volume(new);
+            table.rows.entry(hash).or_default().put_volume(&new, &mut table.names);
         });
     }
 
     pub fn drop_volume(&self, hash: VolumeHash, uid: &str) {
-        self.write(|table| {
+        self.write(hash, |table| {
             table.rows.entry(hash).and_modify(|entry| entry.drop_volume(uid));
             table.tidy(hash);
         });
     }
 
     pub fn put_class(&self, class: &StorageClass, listing: bool) {
-        self.write(|table| {
+        self.write_all(|table| {
             let classes = if listing { &mut table.listing } else { &mut table.classes };
             classes.insert(class.name_any(), ClassRow::new(class));
         });
     }
 
     pub fn drop_class(&self, name: &str) {
-        self.write(|table| drop(table.classes.remove(name)));
+        self.write_all(|table| drop(table.classes.remove(name)));
     }
 
     /// A list begins: what is neither in it nor written by us meanwhile has gone.
     pub fn begin(&self, kind: Kind) {
-        self.write(|table| match kind {
+        self.write_all(|table| match kind {
             Kind::Claims => table.claim_round += 1,
             Kind::Volumes => table.volume_round += 1,
             Kind::Classes => table.listing.clear(),
@@ -185,7 +192,7 @@ impl Rows {
     }
 
     pub fn complete(&self, kind: Kind) {
-        self.write(|table| {
+        self.write_all(|table| {
             let (claims, volumes) = (table.claim_round, table.volume_round);
             match kind {
                 Kind::Claims => table.rows.values_mut().for_each(|entry| entry.keep_claims(claims)),
@@ -197,10 +204,10 @@ impl Rows {
         });
     }
 
-    /// Waits until the rows satisfy a condition; false when the deadline came first.
-    pub async fn until(&self, deadline: Instant, mut holds: impl FnMut(&Self) -> bool) -> bool {
+    /// Waits until what is known of a volume satisfies a condition; false when the deadline came first.
+    pub async fn until(&self, hash: VolumeHash, deadline: Instant, mut holds: impl FnMut(&Self) -> bool) -> bool {
         loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
+            let mut changed = std::pin::pin!(self.news_of(hash).notified());
             // Heard from here on, before the look.
             changed.as_mut().enable();
             if holds(self) {
@@ -212,9 +219,21 @@ impl Rows {
         }
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut Table) -> T) {
+    /// A change that concerns one volume.
+    fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
         change(&mut self.lock());
-        self.changed.notify_waiters();
+        self.news_of(hash).notify_waiters();
+    }
+
+    /// A change that may concern all.
+    fn write_all(&self, change: impl FnOnce(&mut Table)) {
+        change(&mut self.lock());
+        self.changed.iter().for_each(Notify::notify_waiters);
+    }
+
+    fn news_of(&self, hash: VolumeHash) -> &Notify {
+        let [.., last] = hash.seed().to_ne_bytes();
+        &self.changed[usize::from(last)]
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -224,7 +243,7 @@ impl Rows {
 
 impl Table {
     fn tidy(&mut self, hash: VolumeHash) {
-        if self.rows.get(&hash).is_some_and(Entry::is_empty) {
+        if self.rows.get(&hash).is_some_and(|entry| entry.is_empty()) {
             self.rows.remove(&hash);
         }
     }

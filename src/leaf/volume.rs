@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, api::PatchParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, json_patch, ownership, row::VolumeRow};
+use super::{Cluster, json_patch, lean::Lean, ownership, row::VolumeRow};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Cluster {
-    fn volumes(&self) -> Api<PersistentVolume> {
+    fn volumes(&self) -> Api<Lean<PersistentVolume>> {
         Api::all(self.client.clone())
     }
 
@@ -61,7 +61,7 @@ impl Cluster {
     pub async fn read_volume(&self, name: &str) -> Result<Option<VolumeRow>> {
         let answer = self.volumes().get(name).await;
         let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
-        Ok(found.as_ref().map(VolumeRow::new))
+        Ok(found.map(|volume| VolumeRow::new(&volume)))
     }
 
     /// Believed only after this read: a watch also says "deleted" when somebody strips a label.
@@ -71,7 +71,7 @@ impl Cluster {
         Ok(found.is_none_or(|volume| uid.is_some() && volume.metadata.uid.as_deref() != uid))
     }
 
-    async fn patch_volume(&self, name: &str, operations: Value, what: &str) -> Result<PersistentVolume> {
+    async fn patch_volume(&self, name: &str, operations: Value, what: &str) -> Result<Lean<PersistentVolume>> {
         let patch = json_patch(operations)?;
         let patched = self.volumes().patch(name, &PatchParams::default(), &patch).await;
         let volume = patched.map_err(|error| self.outcome(&format!("{what} volume {name}"), &error))?;

@@ -18,7 +18,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{Cluster, ownership, row, rows::Kind};
+use super::{Cluster, lean::Lean, ownership, row, rows::Kind};
 use crate::{cluster::with_causes, volume::VolumeHash};
 
 /// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
@@ -27,13 +27,14 @@ pub async fn keep(cluster: &Cluster) {
     cluster.rows.unsync();
     let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
     let known = &cluster.rows;
-    let claims = follow(cluster, Kind::Claims, ours.clone(), |change: Change<PersistentVolumeClaim>| match change {
-        Change::Put { object, .. } => known.put_claim(&object),
-        Change::Drop(object) => {
-            drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, row::version(&object)));
-        }
-    });
-    let volumes = follow(cluster, Kind::Volumes, ours, |change: Change<PersistentVolume>| match change {
+    let claims =
+        follow(cluster, Kind::Claims, ours.clone(), |change: Change<Lean<PersistentVolumeClaim>>| match change {
+            Change::Put { object, .. } => known.put_claim(&object),
+            Change::Drop(object) => {
+                drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, row::version(&object)));
+            }
+        });
+    let volumes = follow(cluster, Kind::Volumes, ours, |change: Change<Lean<PersistentVolume>>| match change {
         Change::Put { object, .. } => known.put_volume(&object),
         Change::Drop(object) => drop_row(cluster, &object, |hash, uid| known.drop_volume(hash, uid)),
     });

@@ -71,11 +71,10 @@ impl Provisioner {
                 }
             }
             let now = Instant::now();
-            if still_open.is_empty() || now >= until {
-                return Ok(here);
-            }
+            let Some(first) = hashes.first().filter(|_| now < until) else { return Ok(here) };
             open = still_open;
-            job.leaf.rows.until(until.min(now + PAUSE), |rows| hashes.iter().any(|hash| is_there(rows, *hash))).await;
+            let look = until.min(now + PAUSE);
+            job.leaf.rows.until(*first, look, |rows| hashes.iter().any(|hash| is_there(rows, *hash))).await;
         }
     }
 

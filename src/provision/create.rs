@@ -188,7 +188,7 @@ impl Provisioner {
                 }
                 (Creation::Accepted, Some(row)) => return Ok(job.accepted(&row)),
                 (Creation::TooLarge, Some(row)) => return Err(self.too_large(job, &row).await),
-                (Creation::Differs(difference), _) => return Err(job.differs(difference)),
+                (Creation::Differs, _) => return Err(job.differs().await),
                 (Creation::Lost, _) => return Err(job.lost()),
                 (_, row) => {
                     let gone_on = self.go_on(job, &step, row, binder, &mut course).await;

@@ -165,7 +165,7 @@ impl Provisioner {
                 (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
                     let changed =
                         |rows: &Rows| decide(&seen.only_mine(rows.row_at(hash, place)), seen.no_volume) != step;
-                    if !wait(leaf, deadline, changed, async || late(leaf, place, &step)).await? {
+                    if !wait(leaf, hash, deadline, changed, async || late(leaf, place, &step)).await? {
                         look_again(leaf, hash, place, &row).await?;
                     }
                 }

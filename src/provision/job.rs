@@ -13,7 +13,7 @@ use crate::{
         Cluster,
         claim::{Made, Wanted},
         ownership,
-        row::{ClaimRow, Consumer},
+        row::{self, ClaimRow, Consumer},
     },
     volume::{VolumeHash, VolumeSpec, plan::Binder, quantity, spec::LeafPlace},
 };
@@ -157,8 +157,12 @@ impl Job<'_> {
     }
 
     /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
-    pub(super) fn differs(&self, difference: &str) -> Error {
-        let reason = format!("volume {} exists and was asked for differently: {difference}", self.spec.name);
+    pub(super) async fn differs(&self) -> Error {
+        let there = self.leaf.read_claim(&self.place).await.ok().flatten();
+        let earlier = there.as_ref().and_then(row::request_of);
+        let difference = earlier.and_then(|earlier| self.spec.request.difference(&earlier));
+        let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
+        let reason = format!("volume {} exists and was asked for differently{how}", self.spec.name);
         match self.owner {
             Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin anew")),
             None => Error::Exists(reason),

@@ -23,7 +23,7 @@ use crate::{
     host::Host,
     leaf::{Cluster, Rows},
     member::Registry,
-    volume::VolumeId,
+    volume::{VolumeHash, VolumeId},
 };
 pub use deadline::Deadline;
 
@@ -52,10 +52,11 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// But not sooner than after this.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// Waits for the rows to change as wanted. True: they did. False: nothing came for a while, look for yourself.
-/// At the deadline, `late` says what to tell the caller.
+/// Waits for what is known of a volume to change as wanted. True: it did. False: nothing came for a while, look for
+/// yourself. At the deadline, `late` says what to tell the caller.
 async fn wait<F>(
     leaf: &Cluster,
+    hash: VolumeHash,
     deadline: &Deadline,
     changed: F,
     late: impl AsyncFnOnce() -> crate::error::Error,
@@ -67,7 +68,7 @@ where
     let end = deadline.next();
     let half = end.saturating_duration_since(now) / 2;
     let pause = end.min(now + half.clamp(SHORTEST, SILENCE));
-    if leaf.rows.until(pause, changed).await {
+    if leaf.rows.until(hash, pause, changed).await {
         return Ok(true);
     }
     if deadline.passed() {

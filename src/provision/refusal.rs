@@ -51,7 +51,7 @@ impl Job<'_> {
     /// Waits until the next step is another one, and looks closer when nothing is heard for a while.
     pub(super) async fn wait(&self, step: &Creation, binder: Binder, course: &mut Course) -> Result<Option<Lack>> {
         let pause = self.deadline.next().min(Instant::now() + course.next_look());
-        if self.leaf.rows.until(pause, |rows| self.next_step(rows, binder) != *step).await {
+        if self.leaf.rows.until(self.hash, pause, |rows| self.next_step(rows, binder) != *step).await {
             return Ok(None);
         }
         if self.deadline.passed() {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::{HostId, Parameters, VolumeHash, VolumeId, id::is_label, id::is_subdomain, parameters::own, quantity};
 use crate::error::{Error, Result};
@@ -17,10 +18,10 @@ pub enum AccessMode {
 }
 
 impl AccessMode {
+    pub const ALL: [Self; 4] = [Self::ReadWriteOnce, Self::ReadOnlyMany, Self::ReadWriteMany, Self::ReadWriteOncePod];
+
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::ReadWriteOnce, Self::ReadOnlyMany, Self::ReadWriteMany, Self::ReadWriteOncePod]
-            .into_iter()
-            .find(|mode| mode.as_str() == text)
+        Self::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
 
     pub fn as_str(self) -> &'static str {
@@ -70,7 +71,18 @@ pub struct Request {
     pub parameters: BTreeMap<String, String>,
 }
 
+/// Stands for a request where only equality counts: two that differ have different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint([u8; 16]);
+
 impl Request {
+    pub fn fingerprint(&self) -> Fingerprint {
+        let digest = Sha256::digest(format!("{self:?}"));
+        let mut first = [0; 16];
+        first.copy_from_slice(&digest[..16]);
+        Fingerprint(first)
+    }
+
     /// The first thing in which an earlier request differs from this one, in words.
     pub fn difference(&self, earlier: &Self) -> Option<String> {
         let size = |bytes: u64| {
@@ -280,6 +292,7 @@ mod tests {
             let mut other = request();
             change(&mut other);
             assert!(request().difference(&other).is_some());
+            assert_ne!(request().fingerprint(), other.fingerprint());
         }
     }
 }

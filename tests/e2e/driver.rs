@@ -67,6 +67,11 @@ impl Driver {
             "--retry-interval-max=5s",
             "--kube-api-qps=100",
             "--kube-api-burst=200",
+            "--enable-capacity",
+            "--capacity-ownerref-level=-1",
+            "--capacity-poll-interval=2s",
+            "--kube-api-capacity-qps=100",
+            "--kube-api-capacity-burst=200",
         ];
         fleet.provisioner(fleet.host(), &self.socket, &flags)
     }

@@ -8,6 +8,8 @@ mod clusters;
 #[path = "../sanity/suite.rs"]
 mod suite;
 
+mod binding;
+mod capacity;
 mod driver;
 mod edges;
 mod members;

@@ -19,6 +19,7 @@ mod leaves;
 mod people;
 mod process;
 mod prompt;
+mod refusals;
 mod schedules;
 mod virtual_time;
 mod watches;

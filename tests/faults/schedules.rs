@@ -24,8 +24,8 @@ const MEMBERS: usize = 20;
 /// Each is made and deleted.
 const CLAIMS: usize = 100;
 const OPERATIONS: usize = 2 * CLAIMS;
-/// Operations in a quick run.
-const FEW: usize = 5000;
+/// Operations in a quick run; `make test` asks for more.
+const FEW: usize = 1000;
 /// After the faults are over, so long for everybody to come to an end.
 const PATIENCE: Duration = Duration::from_hours(2);
 /// A watch that was silenced is given up after five minutes.
@@ -103,6 +103,8 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script) {
         retain: chance.u8(..10) == 0,
         at_once: if chance.u8(..10) == 0 { chance.usize(2..4) } else { 1 },
         asks_again: chance.u8(..6) == 0,
+        binding: [None, None, None, Some("consumer"), Some("deferred"), Some("selected-node")][chance.usize(..6)],
+        on_node: chance.u8(..3) == 0,
         places,
         deleted_after,
     };

@@ -187,10 +187,10 @@ fn default_class_is_the_newest_that_says_so() {
 async fn waiting_ends_with_the_change_or_the_deadline() {
     let rows = std::sync::Arc::new(rows());
     let deadline = Instant::now() + std::time::Duration::from_secs(5);
-    assert!(!rows.until(deadline, |rows| phase(rows).is_some()).await);
+    assert!(!rows.until(hash(), deadline, |rows| phase(rows).is_some()).await);
     let writer = std::sync::Arc::clone(&rows);
     let deadline = Instant::now() + std::time::Duration::from_secs(5);
-    let (came, ()) = tokio::join!(rows.until(deadline, |rows| phase(rows).is_some()), async move {
+    let (came, ()) = tokio::join!(rows.until(hash(), deadline, |rows| phase(rows).is_some()), async move {
         tokio::task::yield_now().await;
         writer.put_claim(&claim("10", "Bound"));
     });

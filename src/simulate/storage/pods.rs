@@ -140,11 +140,12 @@ impl<'a> Pods<'a> {
         self.nodes.iter().any(|one| one == node)
     }
 
-    /// The nodes, those with fewest pods first.
-    fn by_load(&self) -> Vec<String> {
-        let pods = self.member.cluster.list(PODS);
+    /// The nodes in the order in which they are tried for a pod, drawn by lot.
+    fn by_lot(&self, pod: &Value) -> Vec<String> {
         let mut nodes = self.nodes.clone();
-        nodes.sort_by_key(|node| pods.iter().filter(|pod| text(pod, "/spec/nodeName") == node).count());
+        if nodes.len() > 1 {
+            nodes.sort_by_cached_key(|node| self.chance(&format!("place on {node}"), pod).below(u64::MAX));
+        }
         nodes
     }
 
@@ -155,7 +156,7 @@ impl<'a> Pods<'a> {
         }
         let claims: Vec<Claimed> = claims_of(pod).map(|claim| self.claimed(&key.0, claim)).collect();
         let mut obstacles = Vec::new();
-        for name in self.by_load() {
+        for name in self.by_lot(pod) {
             let node = self.member.cluster.get(NODES, "", &name);
             match schedule::decide(pod, node.as_deref(), &claims) {
                 Verdict::Bind => return self.bind(pod, &name),

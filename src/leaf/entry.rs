@@ -1,0 +1,96 @@
+//! Everything that carries the labels of one volume, and which of two tidings of it is to be believed. Pure.
+
+use smallvec::SmallVec;
+
+use super::{
+    kept::{KeptClaim, KeptVolume},
+    packed::{Names, Packed},
+    row::{ClaimRow, Consumer, Row, VolumeRow},
+};
+use crate::volume::spec::LeafPlace;
+
+/// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without
+/// one, the oldest is the leaf. One of each is the rule, so one of each has its place here.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    claims: SmallVec<[KeptClaim; 1]>,
+    volumes: SmallVec<[KeptVolume; 1]>,
+    pub(super) consumer: Consumer,
+}
+
+impl Entry {
+    pub(super) fn row(&self) -> Row {
+        self.row_of(None)
+    }
+
+    pub(super) fn row_at(&self, place: &LeafPlace) -> Row {
+        self.row_of(Some(place))
+    }
+
+    fn row_of(&self, wanted: Option<&LeafPlace>) -> Row {
+        let claims = self.claims.iter().filter(|claim| wanted.is_none_or(|place| claim.place.is(place)));
+        let claim = claims.min_by_key(|claim| (claim.created, &claim.uid));
+        let belongs = |volume: &&KeptVolume| match claim {
+            Some(claim) => claim.uid == volume.claim_uid && claim.volume.as_ref() == Some(&volume.name),
+            None => wanted.is_none_or(|place| volume.claim_place.is(place)),
+        };
+        let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
+        Row { claim: claim.map(KeptClaim::row), volume: volume.map(KeptVolume::row), consumer: self.consumer.clone() }
+    }
+
+    pub(super) fn put_claim(&mut self, new: &ClaimRow, names: &mut Names) {
+        let kept = KeptClaim::keep(new, names);
+        match self.claims.iter_mut().find(|known| known.place.is(&new.place)) {
+            Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = kept,
+            // News from before what is known; that it was listed counts all the same.
+            Some(known) if known.uid == kept.uid => known.round = new.round,
+            Some(_) => {}
+            None => {
+                if let Some(known) = self.claims.first() {
+                    let places = format!("{} and {}", known.row().place, new.place);
+                    tracing::warn!(places, "two claims carry the labels of one volume");
+                }
+                self.claims.push(kept);
+            }
+        }
+    }
+
+    pub(super) fn put_volume(&mut self, new: &VolumeRow, names: &mut Names) {
+        let kept = KeptVolume::keep(new, names);
+        match self.volumes.iter_mut().find(|known| known.name == kept.name) {
+            Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = kept,
+            Some(known) if known.uid == kept.uid => known.round = new.round,
+            Some(_) => {}
+            None => self.volumes.push(kept),
+        }
+    }
+
+    pub(super) fn drop_claim(&mut self, uid: &str) {
+        let uid = Packed::from(uid);
+        self.claims.retain(|claim| claim.uid != uid);
+    }
+
+    pub(super) fn drop_volume(&mut self, uid: &str) {
+        let uid = Packed::from(uid);
+        self.volumes.retain(|volume| volume.uid != uid);
+    }
+
+    /// Forgets the claims that a list has not named.
+    pub(super) fn keep_claims(&mut self, round: u32) {
+        self.claims.retain(|claim| claim.round == round);
+    }
+
+    pub(super) fn keep_volumes(&mut self, round: u32) {
+        self.volumes.retain(|volume| volume.round == round);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.volumes.is_empty() && !matches!(self.consumer, Consumer::Made(_))
+    }
+}
+
+/// Within one list and what follows it, the higher version is newer. A new list is always: a member restored from a
+/// backup begins with lower versions again.
+fn is_newer(version: u64, round: u32, known_version: u64, known_round: u32) -> bool {
+    version >= known_version || round != known_round
+}

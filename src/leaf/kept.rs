@@ -1,0 +1,165 @@
+//! How a row is kept in memory: some five hundred bytes for a volume, claim and leaf volume together. What is handed out is
+//! a [`ClaimRow`] or a [`VolumeRow`], made when it is asked for.
+//!
+//! A new field goes into the row, into what is kept of it here, and into the two functions between them; the compiler
+//! asks for all of them. What many volumes share goes through [`Names`], what usually is a UID into [`Packed`].
+
+use std::sync::Arc;
+
+use super::{
+    packed::{Names, Packed},
+    row::{ClaimRow, VolumeRow},
+};
+use crate::volume::{AccessMode, VolumeMode, plan::Phase, spec::Fingerprint, spec::LeafPlace};
+
+/// Where a claim is.
+#[derive(Clone, Debug)]
+pub(super) struct KeptPlace {
+    namespace: Arc<str>,
+    claim: Box<str>,
+}
+
+impl KeptPlace {
+    fn keep(place: &LeafPlace, names: &mut Names) -> Self {
+        Self { namespace: names.share(&place.namespace), claim: place.claim.as_str().into() }
+    }
+
+    fn place(&self) -> LeafPlace {
+        LeafPlace { namespace: self.namespace.to_string(), claim: self.claim.to_string() }
+    }
+
+    pub(super) fn is(&self, place: &LeafPlace) -> bool {
+        *self.claim == *place.claim && *self.namespace == *place.namespace
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct KeptClaim {
+    pub(super) place: KeptPlace,
+    pub(super) uid: Packed,
+    pub(super) volume: Option<Packed>,
+    class: Arc<str>,
+    request: Option<Fingerprint>,
+    access: AccessModes,
+    mode: VolumeMode,
+    phase: Phase,
+    terminating: bool,
+    had_volume: bool,
+    node_selected: bool,
+    finalizer: Option<u32>,
+    capacity: u64,
+    pub(super) created: i64,
+    pub(super) version: u64,
+    pub(super) round: u32,
+}
+
+impl KeptClaim {
+    pub(super) fn keep(row: &ClaimRow, names: &mut Names) -> Self {
+        Self {
+            place: KeptPlace::keep(&row.place, names),
+            uid: Packed::from(&*row.uid),
+            volume: row.volume.as_deref().map(Packed::from),
+            class: names.share(&row.class),
+            request: row.request,
+            access: AccessModes::keep(&row.access),
+            mode: row.mode,
+            phase: row.phase,
+            terminating: row.terminating,
+            had_volume: row.had_volume,
+            node_selected: row.node_selected,
+            finalizer: row.finalizer.and_then(|at| u32::try_from(at).ok()),
+            capacity: row.capacity,
+            created: row.created,
+            version: row.version,
+            round: row.round,
+        }
+    }
+
+    pub(super) fn row(&self) -> ClaimRow {
+        ClaimRow {
+            place: self.place.place(),
+            uid: self.uid.text(),
+            class: (*self.class).into(),
+            access: self.access.all(),
+            mode: self.mode,
+            had_volume: self.had_volume,
+            node_selected: self.node_selected,
+            phase: self.phase,
+            terminating: self.terminating,
+            finalizer: self.finalizer.map(|at| at as usize),
+            created: self.created,
+            volume: self.volume.as_ref().map(Packed::text),
+            capacity: self.capacity,
+            request: self.request,
+            version: self.version,
+            round: self.round,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct KeptVolume {
+    pub(super) name: Packed,
+    pub(super) claim_place: KeptPlace,
+    pub(super) claim_uid: Packed,
+    pub(super) uid: Packed,
+    driver: Arc<str>,
+    handle: Packed,
+    node: Arc<str>,
+    retained: bool,
+    pub(super) created: i64,
+    pub(super) version: u64,
+    pub(super) round: u32,
+}
+
+impl KeptVolume {
+    pub(super) fn keep(row: &VolumeRow, names: &mut Names) -> Self {
+        Self {
+            name: Packed::from(&*row.name),
+            claim_place: KeptPlace::keep(&row.claim_place, names),
+            claim_uid: Packed::from(&*row.claim_uid),
+            uid: Packed::from(&*row.uid),
+            driver: names.share(&row.driver),
+            handle: Packed::from(&*row.handle),
+            node: names.share(&row.node),
+            retained: row.retained,
+            created: row.created,
+            version: row.version,
+            round: row.round,
+        }
+    }
+
+    pub(super) fn row(&self) -> VolumeRow {
+        VolumeRow {
+            name: self.name.text(),
+            claim_place: self.claim_place.place(),
+            claim_uid: self.claim_uid.text(),
+            driver: (*self.driver).into(),
+            handle: self.handle.text(),
+            node: (*self.node).into(),
+            uid: self.uid.text(),
+            retained: self.retained,
+            created: self.created,
+            version: self.version,
+            round: self.round,
+        }
+    }
+}
+
+/// A set of access modes, a bit for each.
+#[derive(Clone, Copy, Debug)]
+struct AccessModes(u8);
+
+impl AccessModes {
+    fn keep(modes: &[AccessMode]) -> Self {
+        Self(modes.iter().fold(0, |set, mode| set | bit(*mode)))
+    }
+
+    fn all(self) -> Box<[AccessMode]> {
+        AccessMode::ALL.into_iter().filter(|mode| self.0 & bit(*mode) != 0).collect()
+    }
+}
+
+fn bit(mode: AccessMode) -> u8 {
+    1 << mode as u8
+}

@@ -4,6 +4,7 @@
 pub mod claim;
 pub mod pins;
 pub mod pod;
+pub mod snapshot;
 pub mod volume;
 
 use std::time::Duration;

@@ -34,6 +34,8 @@ pub struct ClaimRow {
     pub had_volume: bool,
     pub(super) phase: Phase,
     pub(super) terminating: bool,
+    /// When that began, in seconds; 0 where it did not.
+    pub(super) deleted: i64,
     /// Where our finalizer stands among the others.
     pub finalizer: Option<usize>,
     /// When it was made, in seconds.
@@ -92,6 +94,8 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct ClassRow {
     pub waits_for_pod: bool,
+    /// The driver that makes its volumes.
+    pub provisioner: Box<str>,
     pub(super) default_since: Option<String>,
 }
 
@@ -131,6 +135,7 @@ impl ClaimRow {
                 _ => Phase::Pending,
             },
             terminating: claim.metadata.deletion_timestamp.is_some(),
+            deleted: claim.metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             finalizer: claim.finalizers().iter().position(|finalizer| finalizer == FINALIZER),
             created: created(&claim.metadata),
             volume: spec.and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty()).map(Into::into),
@@ -204,6 +209,7 @@ impl ClassRow {
         let made = class.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
+            provisioner: class.provisioner.as_str().into(),
             default_since: is_default.then_some(made),
         }
     }

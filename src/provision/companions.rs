@@ -53,8 +53,8 @@ impl Provisioner {
     }
 
     async fn companions(&self, job: &Job<'_>, claim: &Claim, pod: &HostPod, row: &ClaimRow) -> Result<Vec<Consumed>> {
-        let left = job.deadline.next().saturating_duration_since(Instant::now());
-        let until = Instant::now() + (left / 2).min(LONGEST);
+        let now = Instant::now();
+        let until = now + (job.deadline.next().saturating_duration_since(now) / 2).min(LONGEST);
         let mut open: Vec<&String> = pod.claims.iter().filter(|name| **name != claim.name).collect();
         let mut here = Vec::new();
         loop {
@@ -71,10 +71,13 @@ impl Provisioner {
                 }
             }
             let now = Instant::now();
-            let Some(first) = hashes.first().filter(|_| now < until) else { return Ok(here) };
+            if still_open.is_empty() || now >= until {
+                return Ok(here);
+            }
             open = still_open;
-            let look = until.min(now + PAUSE);
-            job.leaf.rows.until(*first, look, |rows| hashes.iter().any(|hash| is_there(rows, *hash))).await;
+            let pause = until.min(now + PAUSE);
+            let one = |hash: VolumeHash| Box::pin(job.leaf.rows.until(hash, pause, move |rows| is_there(rows, hash)));
+            futures::future::select_all(hashes.into_iter().map(one)).await;
         }
     }
 

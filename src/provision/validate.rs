@@ -15,7 +15,7 @@ impl Provisioner {
     }
 
     /// The leaf claim behind a handle, from memory where it is known.
-    async fn find(&self, text: &str) -> Result<ClaimRow> {
+    pub(super) async fn find(&self, text: &str) -> Result<ClaimRow> {
         let unknown = || Error::NotFound(format!("no volume has the handle {text:?}"));
         let id = VolumeId::parse(text).ok_or_else(unknown)?;
         let member = self.members.get(&id.member).await?;

@@ -205,7 +205,7 @@ async fn on_two_nodes(rig: &Rig, member: &Cluster) -> Result<()> {
             let affinity = leaf.bound(claim).await?.spec.and_then(|spec| spec.node_affinity);
             nodes.push(json!(affinity.context("the leaf volume is on no node")?).to_string());
         }
-        println!("round {round}: {}", nodes[0]);
+        eprintln!("round {round}: {}", nodes[0]);
         ensure!(nodes[0] == nodes[1], "two nodes: {nodes:?}");
         host.force_delete_pod(&pod).await?;
         for claim in &claims {

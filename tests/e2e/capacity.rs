@@ -81,9 +81,9 @@ async fn moved(rig: &Rig, namespace: &str, leaf_class: &str) -> Result<()> {
     let begun = std::time::Instant::now();
     host.preferring_pod("web", &["data"], "kosmos-cluster38").await?;
     let said = host.warned("data", &["cluster38", "no room", "ResourceExhausted"]).await?;
-    println!("refused after {:.1} s: {said}", begun.elapsed().as_secs_f64());
+    eprintln!("refused after {:.1} s: {said}", begun.elapsed().as_secs_f64());
     let volume = host.bound("data").await?;
-    println!("bound in the other member after {:.1} s", begun.elapsed().as_secs_f64());
+    eprintln!("bound in the other member after {:.1} s", begun.elapsed().as_secs_f64());
     ensure!(handle(&volume).starts_with("cluster39/"), "handle {}", handle(&volume));
     ensure!(host.node_of("web").await? == "kosmos-cluster39", "the pod follows");
     nothing_of_ours(rig.fleet.member("cluster38"), namespace).await?;
@@ -156,7 +156,7 @@ fn quota_of_one_namespace_stops_no_other() {
         rich.claim("data", "by-quota").await?;
         rich.tolerant_pod("web", &["data"], None).await?;
         let volume = rich.bound("data").await?;
-        println!("the other namespace had its volume after {:.1} s", begun.elapsed().as_secs_f64());
+        eprintln!("the other namespace had its volume after {:.1} s", begun.elapsed().as_secs_f64());
         quotas.delete("tight", &DeleteParams::default()).await?;
         let late = poor.bound("data").await?;
         for (place, volume) in [(&poor, late), (&rich, volume)] {

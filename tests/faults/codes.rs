@@ -140,7 +140,8 @@ async fn arrange(bench: &Bench, situation: &str, target: &mut Target) {
             bench.host.change("persistentvolumeclaims", SHOP, &target.claim, select).unwrap();
         }
         "there is no room" => {
-            fixture::fill(bench, 0);
+            // Beside the volume that is there.
+            fixture::fill_beside(bench, 0, 1 << 30);
             sleep(STEP * 10).await;
         }
         other => panic!("the table names the situation {other:?}, and nobody knows how to bring it about"),

@@ -26,6 +26,7 @@ const SOME_PAIRS: usize = 100;
 
 /// What is under way while the driver dies.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Case {
     name: &'static str,
     script: Script,

@@ -84,20 +84,19 @@ async fn ask(driver: &Client, class: &StorageClass, place: &Place) -> Result<Get
 
 fn tell(host: &Cluster, class: &StorageClass, place: &Place, capacity: &GetCapacityResponse) {
     let (name, object) = (name(class, place), object(class, place, capacity));
-    match host.get(CAPACITIES, DRIVER_NAMESPACE, &name) {
-        None => drop(overtaken("a capacity", host.create(CAPACITIES, object))),
-        Some(_) => {
-            let edit = |live: &mut Value| {
-                for field in ["capacity", "maximumVolumeSize"] {
-                    match object.get(field) {
-                        Some(value) => live[field] = value.clone(),
-                        None => drop(live.as_object_mut().and_then(|live| live.remove(field))),
-                    }
-                }
-            };
-            overtaken("a capacity", host.change(CAPACITIES, DRIVER_NAMESPACE, &name, edit));
-        }
+    if host.get(CAPACITIES, DRIVER_NAMESPACE, &name).is_none() {
+        overtaken("a capacity", host.create(CAPACITIES, object));
+        return;
     }
+    let edit = |live: &mut Value| {
+        for field in ["capacity", "maximumVolumeSize"] {
+            match object.get(field) {
+                Some(value) => live[field] = value.clone(),
+                None => drop(live.as_object_mut().and_then(|live| live.remove(field))),
+            }
+        }
+    };
+    overtaken("a capacity", host.change(CAPACITIES, DRIVER_NAMESPACE, &name, edit));
 }
 
 fn name(class: &StorageClass, place: &Place) -> String {

@@ -62,6 +62,7 @@ type Left = Vec<(Box<str>, u64)>;
 
 #[derive(Debug, Default)]
 struct State {
+    asked: Option<Instant>,
     heard: Option<Instant>,
     said: BTreeMap<String, Vec<Segment>>,
     /// By namespace, and when it was heard.
@@ -127,6 +128,11 @@ impl Stock {
         Some(named.into_iter().map(|(node, _)| node.to_owned()).collect())
     }
 
+    /// Whether it was asked lately, with or without an answer.
+    pub fn was_asked(&self) -> bool {
+        is_recent(self.lock().asked)
+    }
+
     pub fn refuse(&self, class: &str, node: Option<&str>, size: u64) {
         self.lock().refusals.note(class, node, size, Instant::now());
     }
@@ -174,6 +180,7 @@ impl Cluster {
         if is_recent(self.stock.lock().heard) {
             return Ok(());
         }
+        self.stock.lock().asked = Some(Instant::now());
         let all = Api::<CSIStorageCapacity>::all(self.client.clone()).list(&ListParams::default()).await;
         let said = self.or_silent("list storage capacities", all)?;
         self.stock.hear(by_class(said.unwrap_or_default()));

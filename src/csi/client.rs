@@ -10,8 +10,8 @@ use tonic::{
 
 use super::v1::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerPublishVolumeRequest,
-    ControllerUnpublishVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest, Volume,
-    controller_client::ControllerClient,
+    ControllerUnpublishVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest,
+    GetCapacityResponse, Volume, controller_client::ControllerClient,
 };
 
 /// Whoever calls a driver over its socket. The connection is made when it is first needed, and again when it was lost.
@@ -51,6 +51,15 @@ impl Client {
         let answer = ControllerClient::new(self.channel.clone()).create_volume(within(request, patience)).await?;
         let empty = || Refusal { code: Code::Internal, message: "the driver's answer holds no volume".to_owned() };
         answer.into_inner().volume.ok_or_else(empty)
+    }
+
+    pub async fn get_capacity(
+        &self,
+        request: GetCapacityRequest,
+        patience: Duration,
+    ) -> Result<GetCapacityResponse, Refusal> {
+        let answer = ControllerClient::new(self.channel.clone()).get_capacity(within(request, patience)).await?;
+        Ok(answer.into_inner())
     }
 
     pub async fn delete_volume(&self, volume_id: String, patience: Duration) -> Result<(), Refusal> {

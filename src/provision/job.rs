@@ -36,6 +36,9 @@ impl Job<'_> {
 
     /// Makes the leaf claim, where nothing is.
     pub(super) async fn make(&self, binder: Binder, course: &mut Course) -> Result<()> {
+        if let Some(verdict) = self.leaf.stock.take_verdict(self.hash) {
+            return self.refuse(Error::NoPlace(verdict)).await;
+        }
         let class = self.class()?;
         let node = match binder {
             Binder::Node => match self.pick(course).await {

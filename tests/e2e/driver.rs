@@ -70,12 +70,18 @@ impl Driver {
         let quick = ["--retry-interval-start=500ms", "--kube-api-qps=100", "--kube-api-burst=200"];
         let flags = |own: &[&'static str]| [&quick[..], own].concat();
         let (host, socket) = (fleet.host(), &self.socket);
+        let provisioner = [
+            "--feature-gates=Topology=true",
+            "--timeout=30s",
+            "--retry-interval-max=5s",
+            "--enable-capacity",
+            "--capacity-ownerref-level=-1",
+            "--capacity-poll-interval=2s",
+            "--kube-api-capacity-qps=100",
+            "--kube-api-capacity-burst=200",
+        ];
         Ok([
-            fleet.provisioner(
-                host,
-                socket,
-                &flags(&["--feature-gates=Topology=true", "--timeout=30s", "--retry-interval-max=5s"]),
-            )?,
+            fleet.provisioner(host, socket, &flags(&provisioner))?,
             fleet.attacher(host, socket, &flags(&["--retry-interval-max=5s", "--reconcile-sync=10s"]))?,
             fleet.resizer(host, socket, &flags(&["--retry-interval-max=5s"]))?,
         ])

@@ -10,6 +10,8 @@ mod node;
 #[path = "../sanity/suite.rs"]
 mod suite;
 
+mod binding;
+mod capacity;
 mod driver;
 mod edges;
 mod lives;

@@ -89,7 +89,16 @@ pub async fn ask(bench: &Bench, rpc: &str, target: &Target) -> Told {
             let request = v1::ControllerUnpublishVolumeRequest { volume_id, node_id, ..Default::default() };
             call!(controller_unpublish_volume, request)
         }
+        "GetCapacity" => call!(get_capacity, capacity(target)),
         other => panic!("the table names {other}, and there is no such call"),
+    }
+}
+
+fn capacity(target: &Target) -> v1::GetCapacityRequest {
+    v1::GetCapacityRequest {
+        parameters: [("leafStorageClass".to_owned(), target.class.clone())].into(),
+        accessible_topology: Some(Topology { segments: [(MEMBER_KEY.to_owned(), target.member.clone())].into() }),
+        ..Default::default()
     }
 }
 

@@ -29,7 +29,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Enough for time to pass at all.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+pub const NODE_KEY: &str = "topology.kosmos.csi.io/node";
 const GIB: u64 = 1 << 30;
 
 /// What a user wants, and what happens to it.
@@ -56,6 +57,10 @@ pub struct Script {
     pub asks_again: bool,
     /// What happens to the volume while it lives.
     pub changes: &'static [Change],
+    /// The class's leafBinding.
+    pub binding: Option<&'static str>,
+    /// The host's virtual nodes stand for single nodes of the members.
+    pub on_node: bool,
 }
 
 impl Script {
@@ -72,6 +77,8 @@ impl Script {
             at_once: 1,
             asks_again: false,
             changes: &[],
+            binding: None,
+            on_node: false,
         }
     }
 }
@@ -129,6 +136,11 @@ impl Caller {
 
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
+    }
+
+    /// Nobody waits for the leaf to be bound.
+    pub fn is_deferred(&self) -> bool {
+        self.script.binding == Some("deferred")
     }
 
     pub fn is_retained(&self) -> bool {
@@ -274,8 +286,11 @@ impl Caller {
             parameters.insert("csi.storage.k8s.io/pvc/name".to_owned(), self.script.claim.clone());
             parameters.insert("csi.storage.k8s.io/pv/name".to_owned(), self.volume.clone());
         }
-        let segments = |place: &usize| Topology {
-            segments: HashMap::from([(MEMBER_KEY.to_owned(), self.bench.members[*place].name().to_owned())]),
+        parameters.extend(self.script.binding.map(|binding| ("leafBinding".to_owned(), binding.to_owned())));
+        let segments = |place: &usize| {
+            let member = self.bench.members[*place].name().to_owned();
+            let node = self.script.on_node.then(|| (NODE_KEY.to_owned(), format!("{member}-n1")));
+            Topology { segments: [(MEMBER_KEY.to_owned(), member)].into_iter().chain(node).collect() }
         };
         let places: Vec<Topology> = self.places.iter().map(segments).collect();
         CreateVolumeRequest {
@@ -313,9 +328,10 @@ impl Caller {
                 let uid = text(&leaf, "/metadata/uid");
                 let name = made_for(&leaf);
                 let told = volume.volume_context.get("leafClaimUID").map(String::as_str);
-                if !bound || terminating || name != self.volume || told != Some(uid) {
+                if !(bound || self.is_deferred()) || terminating || name != self.volume || told != Some(uid) {
                     self.wrong(&format!("I4: given out while the leaf claim is {leaf}"));
                 }
+                self.bench.guard.look();
                 lock(&self.bench.guard.history).rely_on(uid, &self.volume);
             }
             Err(reason) => self.wrong(&format!("I4: {} was given out and {reason}", volume.volume_id)),

@@ -26,6 +26,7 @@ const SOME_PAIRS: usize = 100;
 
 /// What is under way while the driver dies.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Case {
     name: &'static str,
     script: Script,
@@ -35,6 +36,8 @@ pub struct Case {
     change: Option<Change>,
     /// The members lack the claim's namespace.
     namespace_missing: bool,
+    /// The member that comes first has no room.
+    full: bool,
     /// The user deletes the claim while the driver is dead.
     claim_goes: bool,
 }
@@ -82,6 +85,7 @@ fn cases() -> Vec<Case> {
         deletion: false,
         change: None,
         namespace_missing: false,
+        full: false,
         claim_goes: false,
     };
     let data = || Script::new("data");
@@ -94,6 +98,11 @@ fn cases() -> Vec<Case> {
         create("create in a class that waits for a pod", later.clone()),
         Case { namespace_missing: true, ..create("create where the namespace is missing", data()) },
         create("create without a host claim", untold.clone()),
+        create("create with a node", Script { on_node: true, ..later.clone() }),
+        create("create for nobody", Script { binding: Some("deferred"), ..later.clone() }),
+        Case { full: true, ..create("create where there is no room", later.clone()) },
+        Case { full: true, ..create("create where there is no room at once", Script { places: vec![1, 0], ..data() }) },
+        Case { full: true, ..create("create where a node has no room", Script { on_node: true, ..later.clone() }) },
         create("create for a claim that goes meanwhile", withdrawn.clone()),
         create(
             "create for a claim that goes before a pod has come",
@@ -104,6 +113,7 @@ fn cases() -> Vec<Case> {
     let delete = |name, script| Case { deletion: true, ..create(name, script) };
     let deletions = [
         delete("delete", data()),
+        delete("delete where nobody came", Script { binding: Some("deferred"), ..later.clone() }),
         delete("delete where a pod was needed", later),
         delete("delete without a host claim", untold),
         delete("delete where the leaf class retains", kept),
@@ -122,13 +132,13 @@ fn cases() -> Vec<Case> {
 
 /// Plays a case with the driver killed at each of the points in turn.
 fn play(case: &Case, points: &[Point]) -> Shown {
-    virtual_time::run(1, async { play_on(Bench::new(1, 2, &fixture::steady(STEP)).await, case, points).await })
+    virtual_time::run(1, async { play_on(Bench::new(1, 2, &fixture::tight(STEP)).await, case, points).await })
 }
 
 /// The same with the real process, which is killed once; what was wrong.
 pub fn play_outside(case: &Case, point: Point) -> Option<String> {
     let points = [point];
-    let played = async { play_on(Bench::outside(1, 2, &fixture::steady(STEP)).await, case, &points).await };
+    let played = async { play_on(Bench::outside(1, 2, &fixture::tight(STEP)).await, case, &points).await };
     complaint(case, &points, &virtual_time::run_in_real_time(played))
 }
 
@@ -141,6 +151,10 @@ async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
     if case.namespace_missing {
         bench.members.iter().for_each(|member| member.delete("namespaces", "", SHOP).unwrap());
         sleep(STEP).await;
+    }
+    if case.full {
+        fixture::fill(&bench, case.script.places[0]);
+        sleep(STEP * 2).await;
     }
     let planted = Planted::everywhere(&bench);
     bench.start();

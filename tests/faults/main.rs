@@ -22,6 +22,7 @@ mod lives;
 mod people;
 mod process;
 mod prompt;
+mod refusals;
 mod schedules;
 mod virtual_time;
 mod watches;

@@ -113,6 +113,8 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script) {
         at_once: if chance.u8(..10) == 0 { chance.usize(2..4) } else { 1 },
         asks_again: chance.u8(..6) == 0,
         changes: CHANGES[chance.usize(..CHANGES.len())],
+        binding: [None, None, None, Some("consumer"), Some("deferred"), Some("selected-node")][chance.usize(..6)],
+        on_node: chance.u8(..3) == 0,
         places,
         deleted_after,
     };

@@ -2,8 +2,10 @@
 //! which cluster.
 
 pub mod claim;
+pub mod events;
 pub mod pins;
 pub mod pod;
+pub mod snapshot;
 pub mod volume;
 
 use std::time::Duration;

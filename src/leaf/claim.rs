@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        Namespace, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
+        Namespace, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, TypedLocalObjectReference,
+        VolumeResourceRequirements,
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
@@ -39,6 +40,24 @@ pub struct Wanted<'a> {
     pub claim_uid: Option<&'a str>,
     /// The node that it waits for, where we choose it.
     pub node: Option<&'a str>,
+    pub source: Option<&'a LeafSource>,
+}
+
+/// What a leaf claim is to be filled with: something in its own namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeafSource {
+    Snapshot(String),
+    Claim(String),
+}
+
+impl LeafSource {
+    fn reference(&self) -> TypedLocalObjectReference {
+        let (api_group, kind, name) = match self {
+            Self::Snapshot(name) => (Some("snapshot.storage.k8s.io".to_owned()), "VolumeSnapshot", name),
+            Self::Claim(name) => (None, "PersistentVolumeClaim", name),
+        };
+        TypedLocalObjectReference { api_group, kind: kind.to_owned(), name: name.clone() }
+    }
 }
 
 /// What became of a POST.
@@ -66,6 +85,7 @@ impl Wanted<'_> {
                 access_modes: Some(access),
                 volume_mode: Some(self.mode.as_str().to_owned()),
                 storage_class_name: Some(self.class.to_owned()),
+                data_source: self.source.map(LeafSource::reference),
                 resources: Some(VolumeResourceRequirements {
                     requests: Some(BTreeMap::from([("storage".to_owned(), Quantity(self.size.clone()))])),
                     limits: None,

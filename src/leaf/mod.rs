@@ -1,10 +1,12 @@
-//! The objects inside one member: the leaf claim, its volume, the pod that consumes it, and what is known of them.
+//! The objects inside one member: the leaf claim, its volume, the pod that consumes it, their snapshots, and what is known
+//! of them all.
 
 pub mod capacity;
 pub mod claim;
 pub mod consumer;
 pub mod entry;
 pub mod events;
+pub mod imported;
 mod items;
 mod kept;
 pub mod lean;
@@ -13,6 +15,7 @@ mod packed;
 mod refusals;
 pub mod row;
 pub mod rows;
+pub mod snapshot;
 pub mod volume;
 pub mod watch;
 
@@ -27,6 +30,7 @@ use crate::{
 };
 use capacity::Stock;
 pub use rows::Rows;
+pub use snapshot::Snapshots;
 
 /// One member as this folder sees it.
 #[derive(Clone)]
@@ -37,6 +41,7 @@ pub struct Cluster {
     pub client: Client,
     pub rows: Arc<Rows>,
     pub stock: Arc<Stock>,
+    pub snapshots: Arc<Snapshots>,
 }
 
 impl std::fmt::Debug for Cluster {

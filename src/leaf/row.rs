@@ -94,6 +94,8 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct ClassRow {
     pub waits_for_pod: bool,
+    /// The driver that makes its volumes.
+    pub provisioner: Box<str>,
     pub(super) default_since: Option<String>,
 }
 
@@ -145,6 +147,16 @@ impl ClaimRow {
             request: request_of(claim).map(|request| request.fingerprint()),
             version: version(claim),
             round: 0,
+        }
+    }
+
+    /// Why it cannot be used now, where it cannot.
+    pub fn unusable(&self) -> Option<&'static str> {
+        match self.phase {
+            _ if self.terminating => Some("is being removed in the member"),
+            Phase::Lost => Some("has lost its volume"),
+            Phase::Pending => Some("is not bound to a volume"),
+            Phase::Bound => None,
         }
     }
 
@@ -207,6 +219,7 @@ impl ClassRow {
         let made = class.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
+            provisioner: class.provisioner.as_str().into(),
             default_since: is_default.then_some(made),
         }
     }

@@ -18,7 +18,7 @@ use crate::{
     cluster::{self, Dial},
     error::{Error, Result},
     host::Host,
-    leaf::{Cluster, Rows},
+    leaf::{Cluster, Rows, Snapshots},
     metrics::Metrics,
 };
 
@@ -174,8 +174,16 @@ impl Keeper {
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         let host = self.host.id.clone();
         let rows = Arc::new(Rows::new(host.clone()));
+        let snapshots = Arc::new(Snapshots::new(host.clone()));
         Ok(Link {
-            leaf: Cluster { member: name.to_owned(), host, client: line.client.clone(), rows, stock: Arc::default() },
+            leaf: Cluster {
+                member: name.to_owned(),
+                host,
+                client: line.client.clone(),
+                rows,
+                stock: Arc::default(),
+                snapshots,
+            },
             line,
             trust: Mutex::new(Trust::Unproven("it is being connected to".to_owned())),
         })

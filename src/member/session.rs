@@ -19,6 +19,7 @@ pub(super) async fn run(member: &Member, host: &Host) {
         tracing::info!(member = member.name, identity, "connected");
         tokio::select! {
             biased;
+            never = leaf::snapshot::watch::keep(&link.leaf) => never,
             () = leaf::watch::keep(&link.leaf) => {
                 tracing::info!(member = member.name, "is listed anew");
                 tokio::time::sleep(BEFORE_LISTING).await;

@@ -7,6 +7,7 @@ use super::{
     capacity::offer,
     job::Job,
     refusal::{Course, Lack},
+    source::beside_source,
     withdraw::{allows, holds, in_use, may_hold, misplaced},
 };
 use crate::{
@@ -29,6 +30,10 @@ use crate::{
 impl Provisioner {
     /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
     pub async fn create(&self, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
+        let spec = match beside_source(spec) {
+            Err(refusal @ Error::NoPlace(_)) => return Err(self.refused_beside_source(spec, refusal, deadline).await),
+            narrowed => &*narrowed?,
+        };
         let hash = VolumeHash::new(&self.host.id, &spec.name);
         let mut refusals: BTreeMap<String, Error> = BTreeMap::new();
         loop {
@@ -45,7 +50,7 @@ impl Provisioner {
             }
             let leaf = member.leaf()?;
             let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
-            let job = Job { spec, owner: owner.as_ref(), hash, leaf, place, deadline };
+            let job = Job { provisioner: self, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
             match self.settle(&job).await {
                 Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
                     refusals.insert(member.name.clone(), refusal);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Deadline, Volume, refusal::Course};
+use super::{Deadline, Provisioner, Volume, refusal::Course, source::Filling};
 use crate::{
     error::{Error, Result},
     host::{
@@ -20,6 +20,7 @@ use crate::{
 
 /// One CreateVolume under way in the member it was decided for.
 pub(super) struct Job<'a> {
+    pub(super) provisioner: &'a Provisioner,
     pub(super) spec: &'a VolumeSpec,
     pub(super) owner: Option<&'a HostClaim>,
     pub(super) hash: VolumeHash,
@@ -61,6 +62,7 @@ impl Job<'_> {
     }
 
     async fn post(&self, class: &str, node: Option<&str>) -> Result<Made> {
+        let filling = self.filling().await?;
         let wanted = Wanted {
             spec: self.spec,
             hash: self.hash,
@@ -68,9 +70,10 @@ impl Job<'_> {
             class,
             access: self.spec.leaf_access(&self.leaf.member),
             mode: self.spec.leaf_mode(&self.leaf.member),
-            size: self.size(),
+            size: self.size(filling.as_ref().map_or(0, |filling| filling.size)),
             claim_uid: self.owner.map(|owner| owner.uid.as_str()),
             node,
+            source: filling.as_ref().map(|filling| &filling.source),
         };
         let made = self.leaf.create_claim(&wanted).await;
         if !matches!(made, Err(Error::NotFound(_))) {
@@ -117,8 +120,11 @@ impl Job<'_> {
     }
 
     /// The size as the user wrote it where that is what the provisioner asks for, else the shortest exact form.
-    pub(super) fn size(&self) -> String {
-        let required = self.spec.request.required;
+    pub(super) fn size(&self, source: u64) -> String {
+        let required = match self.spec.request.required {
+            0 => source,
+            asked => asked,
+        };
         let written = self.owner.and_then(|owner| owner.size.clone());
         let written = written.filter(|size| quantity::parse(size) == Some(required));
         // Without any size asked for, the smallest that a claim can ask for: the member rounds up.
@@ -182,6 +188,7 @@ impl Job<'_> {
             context: BTreeMap::from([(LEAF_UID.to_owned(), row.uid.to_string())]),
             member: self.leaf.member.clone(),
             node: None,
+            source: self.spec.request.source.clone(),
         }
     }
 
@@ -204,6 +211,14 @@ impl Job<'_> {
             context: filled.map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>(),
             member: self.leaf.member.clone(),
             node: Some(leaf_volume.node.to_string()).filter(|node| !node.is_empty() && !self.spec.nodes.is_empty()),
+            source: self.spec.request.source.clone(),
         })
+    }
+
+    async fn filling(&self) -> Result<Option<Filling>> {
+        match &self.spec.request.source {
+            Some(source) => self.provisioner.filling(self, source).await.map(Some),
+            None => Ok(None),
+        }
     }
 }

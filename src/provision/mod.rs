@@ -7,8 +7,15 @@ mod companions;
 mod create;
 mod deadline;
 mod delete;
+mod find;
+pub mod group;
+mod imported;
 mod job;
 mod refusal;
+pub mod snapshot;
+pub mod snapshots;
+mod source;
+mod unsnapshot;
 mod validate;
 mod withdraw;
 
@@ -23,7 +30,7 @@ use crate::{
     host::Host,
     leaf::{Cluster, Rows},
     member::Registry,
-    volume::{VolumeHash, VolumeId},
+    volume::{Source, VolumeHash, VolumeId},
 };
 pub use deadline::Deadline;
 
@@ -45,6 +52,7 @@ pub struct Volume {
     pub member: String,
     /// The member's node that it is bound to, where the requirement was about nodes.
     pub node: Option<String>,
+    pub source: Option<Source>,
 }
 
 /// A wait without news this long ends in a read, and one of half the time that is left: a watch can die without a word.
@@ -64,11 +72,19 @@ async fn wait<F>(
 where
     F: FnMut(&Rows) -> bool,
 {
+    wait_for(deadline, |pause| leaf.rows.until(hash, pause, changed), late).await
+}
+
+/// The same for whatever tells within a given time whether it has come.
+async fn wait_for<W: Future<Output = bool>>(
+    deadline: &Deadline,
+    come: impl FnOnce(Instant) -> W,
+    late: impl AsyncFnOnce() -> crate::error::Error,
+) -> Result<bool> {
     let now = Instant::now();
     let end = deadline.next();
     let half = end.saturating_duration_since(now) / 2;
-    let pause = end.min(now + half.clamp(SHORTEST, SILENCE));
-    if leaf.rows.until(hash, pause, changed).await {
+    if come(end.min(now + half.clamp(SHORTEST, SILENCE))).await {
         return Ok(true);
     }
     if deadline.passed() {

@@ -42,7 +42,7 @@ impl<T> PerMember<T> {
         self.exceptions.get(member).or(self.everywhere.as_ref())
     }
 
-    fn set(&mut self, member: Option<&str>, value: T) {
+    pub(super) fn set(&mut self, member: Option<&str>, value: T) {
         match member {
             Some(member) => drop(self.exceptions.insert(member.to_owned(), value)),
             None => self.everywhere = Some(value),

@@ -149,6 +149,7 @@ mod tests {
             access: vec![AccessMode::ReadWriteOnce],
             mode: VolumeMode::Filesystem,
             parameters: BTreeMap::new(),
+            source: None,
         }
     }
 

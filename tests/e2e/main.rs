@@ -5,6 +5,8 @@
 
 #[path = "../clusters/mod.rs"]
 mod clusters;
+#[path = "../sanity/node.rs"]
+mod node;
 #[path = "../sanity/suite.rs"]
 mod suite;
 

@@ -1,5 +1,6 @@
 //! From the interface's messages to the domain's types, with every check that needs no cluster.
 
+pub mod snapshots;
 mod topology;
 
 use std::{
@@ -25,7 +26,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     let name = checked_name(request.name)?;
-    refuse_what_is_not_offered(request.volume_content_source.as_ref(), &request.mutable_parameters)?;
+    refuse_what_is_not_offered(&request.mutable_parameters)?;
+    let source = request.volume_content_source.map(snapshots::source).transpose()?;
     let uses = uses(&request.volume_capabilities)?;
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
@@ -35,7 +37,14 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     access.dedup();
     Ok(VolumeSpec {
         name,
-        request: Request { required, limit, access, mode: one_mode(&uses)?, parameters: VolumeSpec::comparable(&raw) },
+        request: Request {
+            required,
+            limit,
+            access,
+            mode: one_mode(&uses)?,
+            parameters: VolumeSpec::comparable(&raw),
+            source,
+        },
         parameters: Parameters::parse(&raw)?,
         claim: claim(&raw),
         preferred: requirement.preferred,
@@ -67,13 +76,7 @@ pub fn missing(field: &str) -> Error {
     Error::Invalid(format!("{field} is missing: the request must have it"))
 }
 
-fn refuse_what_is_not_offered(
-    source: Option<&v1::VolumeContentSource>,
-    mutable: &HashMap<String, String>,
-) -> Result<()> {
-    if source.is_some() {
-        return Err(Error::Invalid("volume_content_source: snapshots and clones are not offered".to_owned()));
-    }
+fn refuse_what_is_not_offered(mutable: &HashMap<String, String>) -> Result<()> {
     match mutable.keys().next() {
         Some(key) => Err(Error::Invalid(format!("mutable_parameters: {key:?} is not offered"))),
         None => Ok(()),
@@ -174,7 +177,7 @@ pub fn volume(volume: Volume) -> v1::Volume {
         capacity_bytes: i64::try_from(volume.capacity).unwrap_or(i64::MAX),
         volume_id: volume.id.to_string(),
         volume_context: volume.context.into_iter().collect(),
-        content_source: None,
+        content_source: volume.source.map(snapshots::content_source),
         accessible_topology: vec![topology::accessible(volume.member, volume.node)],
     }
 }

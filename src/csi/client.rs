@@ -8,7 +8,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::v1::{CreateVolumeRequest, DeleteVolumeRequest, Volume, controller_client::ControllerClient};
+use super::v1::{
+    CreateSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest, DeleteVolumeRequest, Snapshot, Volume,
+    controller_client::ControllerClient,
+};
 
 /// Whoever calls a driver over its socket. The connection is made when it is first needed, and again when it was lost.
 #[derive(Clone, Debug)]
@@ -52,6 +55,22 @@ impl Client {
     pub async fn delete_volume(&self, volume_id: String, patience: Duration) -> Result<(), Refusal> {
         let request = DeleteVolumeRequest { volume_id, ..DeleteVolumeRequest::default() };
         ControllerClient::new(self.channel.clone()).delete_volume(within(request, patience)).await?;
+        Ok(())
+    }
+
+    pub async fn create_snapshot(
+        &self,
+        request: CreateSnapshotRequest,
+        patience: Duration,
+    ) -> Result<Snapshot, Refusal> {
+        let answer = ControllerClient::new(self.channel.clone()).create_snapshot(within(request, patience)).await?;
+        let empty = || Refusal { code: Code::Internal, message: "the driver's answer holds no snapshot".to_owned() };
+        answer.into_inner().snapshot.ok_or_else(empty)
+    }
+
+    pub async fn delete_snapshot(&self, snapshot_id: String, patience: Duration) -> Result<(), Refusal> {
+        let request = DeleteSnapshotRequest { snapshot_id, ..DeleteSnapshotRequest::default() };
+        ControllerClient::new(self.channel.clone()).delete_snapshot(within(request, patience)).await?;
         Ok(())
     }
 }

@@ -23,6 +23,8 @@ pub struct Driver {
 struct Running {
     controller: Process,
     provisioner: Process,
+    snapshotter: Process,
+    _snapshot_controller: Process,
 }
 
 impl Driver {
@@ -37,8 +39,10 @@ impl Driver {
     /// Both run and answer.
     pub async fn ensure(&self, fleet: &Fleet) -> Result<()> {
         let mut running = self.running.lock().await;
-        let alive =
-            |running: &Running| anyhow::Ok(running.controller.is_running()? && running.provisioner.is_running()?);
+        let alive = |running: &Running| {
+            let sidecars = running.provisioner.is_running()? && running.snapshotter.is_running()?;
+            anyhow::Ok(sidecars && running.controller.is_running()?)
+        };
         if running.as_ref().map(alive).transpose()? == Some(true) {
             return Ok(());
         }
@@ -46,7 +50,11 @@ impl Driver {
         let controller = self.start_controller(fleet)?;
         self.ready().await?;
         let provisioner = self.start_provisioner(fleet)?;
-        *running = Some(Running { controller, provisioner });
+        let groups = "--feature-gates=CSIVolumeGroupSnapshot=true";
+        let flags = ["--timeout=30s", "--retry-interval-start=500ms", "--retry-interval-max=5s", groups];
+        let snapshotter = fleet.snapshotter(fleet.host(), &self.socket, &flags)?;
+        let snapshot_controller = fleet.snapshot_controller(fleet.host(), &[groups])?;
+        *running = Some(Running { controller, provisioner, snapshotter, _snapshot_controller: snapshot_controller });
         Ok(())
     }
 

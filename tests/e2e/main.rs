@@ -19,3 +19,4 @@ mod placement;
 mod requests;
 mod rig;
 mod sanity;
+mod snapshots;

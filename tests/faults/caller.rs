@@ -50,6 +50,8 @@ pub struct Script {
     pub at_once: usize,
     /// The provisioner asks once more for what it already has.
     pub asks_again: bool,
+    /// What the volume is to be filled with.
+    pub source: Option<v1::VolumeContentSource>,
 }
 
 impl Script {
@@ -65,6 +67,7 @@ impl Script {
             deleted_after: None,
             at_once: 1,
             asks_again: false,
+            source: None,
         }
     }
 }
@@ -269,6 +272,7 @@ impl Caller {
                 access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
             }],
             parameters,
+            volume_content_source: self.script.source.clone(),
             accessibility_requirements: (!places.is_empty())
                 .then(|| TopologyRequirement { requisite: places.clone(), preferred: places }),
             ..CreateVolumeRequest::default()

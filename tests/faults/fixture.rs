@@ -26,7 +26,7 @@ pub fn steady(step: Duration) -> Settings {
     let kept = Class { reclaim: Reclaim::Retain, ..Class::new(KEPT, Binding::Immediate) };
     let classes = vec![Class::new(NOW, Binding::Immediate), Class::new(LATER, Binding::WaitForFirstConsumer), kept];
     let work = || Work::takes(step..=step);
-    Settings { classes, provisioning: work(), deleting: work(), ..Settings::default() }
+    Settings { classes, provisioning: work(), deleting: work(), snapshotting: work(), ..Settings::default() }
 }
 
 /// Storage as it is on a bad day.

@@ -105,6 +105,7 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script) {
         asks_again: chance.u8(..6) == 0,
         places,
         deleted_after,
+        source: None,
     };
     (Duration::from_millis(chance.u64(..60_000)), script)
 }

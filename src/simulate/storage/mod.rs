@@ -4,6 +4,7 @@
 mod backing;
 mod capacity;
 pub mod definitions;
+mod groups;
 mod names;
 mod node;
 mod pods;
@@ -13,7 +14,7 @@ mod resize;
 mod restore;
 mod settings;
 mod setup;
-mod snapshots;
+pub mod snapshots;
 
 use std::sync::Arc;
 
@@ -59,7 +60,8 @@ impl Storage {
             pods::run(member),
             resize::run(member),
             capacity::run(member),
-            snapshots::run(member)
+            snapshots::run(member),
+            groups::run(member)
         );
     }
 }

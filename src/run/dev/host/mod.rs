@@ -14,6 +14,7 @@ mod fit;
 mod mirror;
 mod provisioner;
 mod scheduler;
+mod snapshotter;
 mod workloads;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -35,7 +36,8 @@ pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, drive
     let mut parts = JoinSet::new();
     parts.spawn(workloads::run(host.clone()));
     parts.spawn(scheduler::run(host.clone()));
-    parts.spawn(provisioner::run(host.clone(), driver));
+    parts.spawn(provisioner::run(host.clone(), driver.clone()));
+    parts.spawn(snapshotter::run(host.clone(), driver));
     for (name, member) in members {
         parts.spawn(mirror::run(host.clone(), name, member));
     }

@@ -1,14 +1,18 @@
 //! The objects inside one member: the leaf claim, its volume, the pod that consumes it, their snapshots, and what is known
 //! of them all.
 
+pub mod capacity;
 pub mod claim;
 pub mod consumer;
-mod entry;
+pub mod entry;
 pub mod events;
+pub mod imported;
+mod items;
 mod kept;
 pub mod lean;
 pub mod ownership;
 mod packed;
+mod refusals;
 pub mod row;
 pub mod rows;
 pub mod snapshot;
@@ -24,6 +28,7 @@ use crate::{
     error::{Error, Result},
     volume::HostId,
 };
+use capacity::Stock;
 pub use rows::Rows;
 pub use snapshot::Snapshots;
 
@@ -35,6 +40,7 @@ pub struct Cluster {
     pub host: HostId,
     pub client: Client,
     pub rows: Arc<Rows>,
+    pub stock: Arc<Stock>,
     pub snapshots: Arc<Snapshots>,
 }
 

@@ -49,10 +49,12 @@ impl Provisioner {
         match leaf.rows.find(&id) {
             Some((hash, Row { claim: Some(claim), .. })) => {
                 self.check_against_copies(leaf, &id, hash, &claim).await?;
-                self.remove(leaf, hash, &claim.place, deadline).await
+                self.remove(leaf, hash, &claim.place, deadline).await?;
             }
-            found => self.delete_unseen(leaf, &id, found, deadline).await,
+            found => self.delete_unseen(leaf, &id, found, deadline).await?,
         }
+        leaf.stock.forget_refusals();
+        Ok(())
     }
 
     /// Where several claims carry the labels of a volume, the oldest is the leaf; of another one, the host's record must
@@ -94,6 +96,9 @@ impl Provisioner {
         if let (Some(place), Some(claim)) = (&place, &claim) {
             if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
                 return self.remove(leaf, hash, place, deadline).await;
+            }
+            if ownership::consents(&claim.metadata, &leaf.host) {
+                return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
             }
             if given_out.as_ref().is_some_and(|given_out| Some(&given_out.claim_uid) == claim.metadata.uid.as_ref()) {
                 return Err(stripped(leaf, place));
@@ -245,7 +250,7 @@ fn decide(row: &Row, no_volume: bool) -> Removal {
 /// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.
 async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
     if let Some(claim) = &row.claim {
-        if leaf.find_consumer(&place.namespace, hash).await?.is_some() {
+        if leaf.look_at_consumer(&place.namespace, hash).await?.is_some() {
             leaf.remove_consumer(&place.namespace, hash).await?;
         }
         if leaf.read_claim(place).await?.is_none() {

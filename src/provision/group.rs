@@ -144,11 +144,17 @@ impl Provisioner {
     async fn volumes_of(&self, job: &Job<'_>) -> Result<Vec<Volume>> {
         let mut volumes = Vec::new();
         for handle in &job.spec.sources {
-            let claim = self.find(handle).await?;
+            let found = self.find(handle).await?;
+            if found.imported {
+                return Err(Error::Refused(format!(
+                    "member {}: claim {} was imported, so it carries no labels by which a group could select it",
+                    job.leaf.member, found.claim.place
+                )));
+            }
             let row = VolumeId::parse(handle).and_then(|id| job.leaf.rows.find(&id));
             let (hash, row) = row.ok_or_else(|| super::snapshot::no_volume(handle))?;
             let driver = row.volume.map(|volume| volume.driver.to_string()).unwrap_or_default();
-            volumes.push(Volume { handle: handle.clone(), hash, claim, driver });
+            volumes.push(Volume { handle: handle.clone(), hash, claim: found.claim, driver });
         }
         Ok(volumes)
     }

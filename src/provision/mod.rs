@@ -1,11 +1,17 @@
 //! What is done with a volume from beginning to end: each file one use-case, which looks, lets the pure plan decide, and
 //! acts. Any step may be entered again at any time, by this process or another.
 
+mod binding;
+mod capacity;
+mod companions;
 mod create;
 mod deadline;
 mod delete;
+mod find;
 pub mod group;
+mod imported;
 mod job;
+mod refusal;
 pub mod snapshot;
 pub mod snapshots;
 mod source;
@@ -16,6 +22,8 @@ mod withdraw;
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
+
+pub use capacity::{Capacity, CapacityQuestion, Where};
 
 use crate::{
     error::Result,
@@ -42,6 +50,8 @@ pub struct Volume {
     pub capacity: u64,
     pub context: BTreeMap<String, String>,
     pub member: String,
+    /// The member's node that it is bound to, where the requirement was about nodes.
+    pub node: Option<String>,
     pub source: Option<Source>,
 }
 

@@ -131,6 +131,13 @@ impl Request {
     }
 }
 
+/// A node of a member, as the topology names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberNode {
+    pub member: String,
+    pub node: String,
+}
+
 /// One volume as the host wants it.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
@@ -142,6 +149,8 @@ pub struct VolumeSpec {
     /// Members, in the order of the requirement; empty where there is none.
     pub preferred: Vec<String>,
     pub requisite: Vec<String>,
+    /// The members' own nodes that the requirement names, in its order; empty where it names none.
+    pub nodes: Vec<MemberNode>,
 }
 
 /// Where a leaf claim lives inside its member.
@@ -198,6 +207,17 @@ impl VolumeSpec {
         self.parameters.leaf_volume_mode.at(member).copied().unwrap_or(self.request.mode)
     }
 
+    /// The nodes of a member that will do, the best first; empty where any will.
+    pub fn nodes_of(&self, member: &str) -> Vec<&str> {
+        let mut nodes: Vec<&str> = Vec::new();
+        for place in self.nodes.iter().filter(|place| place.member == member) {
+            if !nodes.contains(&place.node.as_str()) {
+                nodes.push(&place.node);
+            }
+        }
+        nodes
+    }
+
     pub fn id(&self, member: &str, host: &HostId, place: &LeafPlace) -> VolumeId {
         VolumeId::new(member, &place.namespace, &place.claim, VolumeHash::new(host, &self.name))
     }
@@ -243,6 +263,7 @@ mod tests {
             claim: claim.map(|(namespace, name)| Claim { namespace: namespace.to_owned(), name: name.to_owned() }),
             preferred: Vec::new(),
             requisite: Vec::new(),
+            nodes: Vec::new(),
         }
     }
 

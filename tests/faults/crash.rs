@@ -200,25 +200,43 @@ async fn settle(bench: &Bench, story: &Story, planted: &Planted) -> Vec<String> 
 /// Kills the driver at each of the points, and starts it again. Something else may happen meanwhile.
 pub async fn kill(bench: Arc<Bench>, points: Vec<Point>, meanwhile: impl Fn()) {
     for point in points {
+        if !point.reached(&bench).await {
+            return;
+        }
+        meanwhile();
+        sleep(AWAY).await;
+        bench.start();
+    }
+}
+
+impl Point {
+    /// Kills the driver there, and starts it again.
+    pub async fn strike(self, bench: Arc<Bench>) {
+        if self.reached(&bench).await {
+            sleep(AWAY).await;
+            bench.start();
+        }
+    }
+
+    /// The driver has come there, and was killed.
+    async fn reached(self, bench: &Bench) -> bool {
         let (tell, mut told) = mpsc::unbounded_channel();
         let first = bench.guard.sent();
         bench.guard.set_fate(move |number, _, _| {
-            let fatal = first + point.request;
+            let fatal = first + self.request;
             if number < fatal {
                 return Action::Pass;
             }
             let _ = tell.send(());
-            point.when.fate(number > fatal)
+            self.when.fate(number > fatal)
         });
         if told.recv().await.is_none() {
-            return;
+            return false;
         }
-        bench.guard.note(|| format!("the driver is killed: {point:?}"));
+        bench.guard.note(|| format!("the driver is killed: {self:?}"));
         bench.kill();
         bench.guard.heal();
-        meanwhile();
-        sleep(AWAY).await;
-        bench.start();
+        true
     }
 }
 

@@ -1,6 +1,7 @@
 //! Controller: each RPC parses, calls its use-case and converts the answer. The files beside this one hold a group of
 //! RPCs each; here stands what they have in common, and the whole service at a glance.
 
+mod capacity;
 mod snapshots;
 mod volumes;
 
@@ -17,8 +18,9 @@ use super::{
 use crate::provision::Provisioner;
 
 /// Fixed for the life of the process, whatever the members can do now: the sidecars ask once.
-const CAPABILITIES: [Type; 6] = [
+const CAPABILITIES: [Type; 7] = [
     Type::CreateDeleteVolume,
+    Type::GetCapacity,
     Type::SingleNodeMultiWriter,
     Type::CreateDeleteSnapshot,
     Type::ListSnapshots,
@@ -65,6 +67,10 @@ impl controller_server::Controller for Controller {
         request: Request<v1::ValidateVolumeCapabilitiesRequest>,
     ) -> Answer<v1::ValidateVolumeCapabilitiesResponse> {
         self.validate(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_capacity(&self, request: Request<v1::GetCapacityRequest>) -> Answer<v1::GetCapacityResponse> {
+        self.capacity(request.into_inner()).await.map(Response::new)
     }
 
     async fn create_snapshot(&self, request: Request<v1::CreateSnapshotRequest>) -> Answer<v1::CreateSnapshotResponse> {

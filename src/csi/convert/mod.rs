@@ -1,6 +1,7 @@
 //! From the interface's messages to the domain's types, with every check that needs no cluster.
 
 pub mod snapshots;
+mod topology;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,13 +11,13 @@ use std::{
 use tonic::metadata::MetadataMap;
 
 use super::v1::{
-    self, CapacityRange, CreateVolumeRequest, Topology, VolumeCapability,
+    self, CapacityRange, CreateVolumeRequest, GetCapacityRequest, GetCapacityResponse, VolumeCapability,
     volume_capability::{AccessType, access_mode::Mode},
 };
 use crate::{
     error::{Error, Result},
-    provision::Volume,
-    volume::{AccessMode, Claim, MEMBER_KEY, Parameters, Request, VolumeMode, VolumeSpec},
+    provision::{Capacity, CapacityQuestion, Volume},
+    volume::{AccessMode, Claim, Parameters, Request, VolumeMode, VolumeSpec},
 };
 
 const LONGEST_NAME: usize = 128;
@@ -30,12 +31,7 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     let uses = uses(&request.volume_capabilities)?;
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
-    let requirement = request.accessibility_requirements.unwrap_or_default();
-    let (preferred, requisite) = (members(&requirement.preferred), members(&requirement.requisite));
-    let demands = !requirement.preferred.is_empty() || !requirement.requisite.is_empty();
-    if demands && preferred.is_empty() && requisite.is_empty() {
-        return Err(Error::NoPlace(format!("no topology of the requirement has the key {MEMBER_KEY}")));
-    }
+    let requirement = topology::requirement(request.accessibility_requirements)?;
     let mut access: Vec<AccessMode> = uses.iter().map(|(access, _)| *access).collect();
     access.sort_unstable();
     access.dedup();
@@ -51,8 +47,9 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
         },
         parameters: Parameters::parse(&raw)?,
         claim: claim(&raw),
-        preferred,
-        requisite,
+        preferred: requirement.preferred,
+        requisite: requirement.requisite,
+        nodes: requirement.nodes,
     })
 }
 
@@ -157,8 +154,22 @@ fn claim(parameters: &BTreeMap<String, String>) -> Option<Claim> {
     })
 }
 
-fn members(topologies: &[Topology]) -> Vec<String> {
-    topologies.iter().filter_map(|topology| topology.segments.get(MEMBER_KEY)).cloned().collect()
+/// Which room is asked about. The provisioner sends the class's parameters as they stand, and no capabilities.
+pub fn capacity_question(request: GetCapacityRequest) -> Result<CapacityQuestion> {
+    if !request.volume_capabilities.is_empty() {
+        uses(&request.volume_capabilities)?;
+    }
+    let parameters = Parameters::parse(&request.parameters.into_iter().collect())?;
+    Ok(CapacityQuestion { parameters, place: topology::place(request.accessible_topology) })
+}
+
+pub fn capacity(capacity: Capacity) -> GetCapacityResponse {
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    GetCapacityResponse {
+        available_capacity: bytes(capacity.free),
+        maximum_volume_size: capacity.largest.map(bytes),
+        minimum_volume_size: None,
+    }
 }
 
 pub fn volume(volume: Volume) -> v1::Volume {
@@ -167,13 +178,8 @@ pub fn volume(volume: Volume) -> v1::Volume {
         volume_id: volume.id.to_string(),
         volume_context: volume.context.into_iter().collect(),
         content_source: volume.source.map(snapshots::content_source),
-        accessible_topology: vec![topology(volume.member)],
+        accessible_topology: vec![topology::accessible(volume.member, volume.node)],
     }
-}
-
-/// A member as the interface says where something is.
-fn topology(member: String) -> Topology {
-    Topology { segments: HashMap::from([(MEMBER_KEY.to_owned(), member)]) }
 }
 
 /// How long a call may wait: until shortly before its own deadline, so that the answer still arrives.

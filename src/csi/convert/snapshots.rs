@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{checked_name, members, topology};
+use super::{checked_name, missing, topology};
 use crate::{
     csi::v1::{self, volume_content_source as content},
     error::{Error, Result},
     provision::{group::Group, snapshot::Snapshot, snapshots::Wanted},
-    volume::{MEMBER_KEY, SnapshotSpec, Source, snapshot::leaf_class},
+    volume::{SnapshotSpec, Source, snapshot::leaf_class},
 };
 
 const GROUP_CONTENT: &str = "csi.storage.k8s.io/volumegroupsnapshotcontent/name";
@@ -16,7 +16,7 @@ const CONTENT: &str = "csi.storage.k8s.io/volumesnapshotcontent/name";
 pub fn snapshot_spec(request: v1::CreateSnapshotRequest) -> Result<SnapshotSpec> {
     let name = checked_name(request.name)?;
     if request.source_volume_id.is_empty() {
-        return Err(Error::Invalid("source_volume_id is missing".to_owned()));
+        return Err(missing("source_volume_id"));
     }
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
     Ok(SnapshotSpec {
@@ -56,15 +56,10 @@ pub fn group(group: Group) -> v1::VolumeGroupSnapshot {
 
 /// The members that a requirement names.
 fn allowed(requirement: Option<v1::TopologyRequirement>) -> Result<Vec<String>> {
-    let requirement = requirement.unwrap_or_default();
-    let mut allowed = members(&requirement.requisite);
-    allowed.extend(members(&requirement.preferred));
+    let requirement = topology::requirement(requirement)?;
+    let mut allowed = [requirement.requisite, requirement.preferred].concat();
     allowed.sort_unstable();
     allowed.dedup();
-    let demands = !requirement.preferred.is_empty() || !requirement.requisite.is_empty();
-    if demands && allowed.is_empty() {
-        return Err(Error::NoPlace(format!("no topology of the requirement has the key {MEMBER_KEY}")));
-    }
     Ok(allowed)
 }
 
@@ -76,7 +71,7 @@ pub fn snapshot(snapshot: Snapshot) -> v1::Snapshot {
         creation_time: Some(prost_types::Timestamp { seconds: snapshot.cut, nanos: 0 }),
         ready_to_use: snapshot.ready,
         group_snapshot_id: snapshot.group.unwrap_or_default(),
-        accessible_topology: vec![topology(snapshot.member)],
+        accessible_topology: vec![topology::accessible(snapshot.member, None)],
     }
 }
 
@@ -93,7 +88,7 @@ pub fn source(source: v1::VolumeContentSource) -> Result<Source> {
         None => return Err(Error::Invalid("volume_content_source has neither snapshot nor volume".to_owned())),
     };
     if source.handle().is_empty() {
-        return Err(Error::Invalid(format!("volume_content_source.{field} is missing")));
+        return Err(missing(&format!("volume_content_source.{field}")));
     }
     Ok(source)
 }

@@ -295,3 +295,49 @@ async fn stateful_set_finds_its_volumes_again() {
     let again = host.get(CLAIMS).await.unwrap();
     assert_eq!(items(&again).iter().map(|claim| text(claim, "/spec/volumeName")).collect::<Vec<_>>(), volumes);
 }
+
+/// A file is written, a snapshot taken, the file changed: what is restored holds the first text, what is cloned the second.
+#[tokio::test]
+async fn snapshot_and_clone_hold_what_the_volume_held() {
+    const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/test-new/volumesnapshots";
+    let folder = folder();
+    let dev = Dev::start(folder.path()).await;
+    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
+    apply(&host).await;
+    host.until(DEPLOYMENT, "available", is_available).await;
+    let leaf = folder_of_the_leaf(&member).await;
+    fs::write(leaf.join("index.html"), "before").unwrap();
+
+    let source = json!({"persistentVolumeClaimName": "nginx-pvc"});
+    host.create(
+        SNAPSHOTS,
+        &json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+        "metadata": {"name": "photo"}, "spec": {"source": source}}),
+    )
+    .await;
+    let photo = format!("{SNAPSHOTS}/photo");
+    host.until(&photo, "ready", |snapshot| snapshot["status"]["readyToUse"] == true).await;
+    fs::write(leaf.join("index.html"), "after").unwrap();
+
+    let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "photo"});
+    let clone = json!({"kind": "PersistentVolumeClaim", "name": "nginx-pvc"});
+    for (name, source, holds) in [("restored", snapshot, "before"), ("cloned", clone, "after")] {
+        let mut claim = demo::claim();
+        claim["metadata"]["name"] = json!(name);
+        claim["spec"]["dataSource"] = source;
+        host.create(CLAIMS, &claim).await;
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
+        let mut pod = template("kosmos-cluster38", &volumes);
+        pod["metadata"]["name"] = json!(name);
+        host.create(PODS, &pod).await;
+        let leaf = demo::folder_of(&member, &format!("{CLAIMS}/{name}")).await;
+        assert_eq!(fs::read_to_string(leaf.join("index.html")).unwrap(), holds, "{name}");
+        host.delete(&format!("{PODS}/{name}")).await;
+        host.delete(&format!("{CLAIMS}/{name}")).await;
+    }
+    host.delete(&photo).await;
+    host.until_gone(&photo).await;
+    let kept = member.get(SNAPSHOTS).await.unwrap();
+    assert!(items(&kept).is_empty(), "{kept:#}");
+    delete_all(&host, &member, &leaf).await;
+}

@@ -22,3 +22,4 @@ mod placement;
 mod requests;
 mod rig;
 mod sanity;
+mod snapshots;

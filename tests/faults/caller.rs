@@ -61,6 +61,8 @@ pub struct Script {
     pub binding: Option<&'static str>,
     /// The host's virtual nodes stand for single nodes of the members.
     pub on_node: bool,
+    /// What the volume is to be filled with.
+    pub source: Option<v1::VolumeContentSource>,
 }
 
 impl Script {
@@ -79,6 +81,7 @@ impl Script {
             changes: &[],
             binding: None,
             on_node: false,
+            source: None,
         }
     }
 }
@@ -301,6 +304,7 @@ impl Caller {
                 access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
             }],
             parameters,
+            volume_content_source: self.script.source.clone(),
             accessibility_requirements: (!places.is_empty())
                 .then(|| TopologyRequirement { requisite: places.clone(), preferred: places }),
             ..CreateVolumeRequest::default()

@@ -15,6 +15,7 @@ mod fit;
 mod mirror;
 mod provisioner;
 mod scheduler;
+mod snapshotter;
 mod workloads;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -37,7 +38,8 @@ pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, drive
     parts.spawn(workloads::run(host.clone()));
     parts.spawn(scheduler::run(host.clone()));
     parts.spawn(provisioner::run(host.clone(), driver.clone()));
-    parts.spawn(capacity::run(host.clone(), driver));
+    parts.spawn(capacity::run(host.clone(), driver.clone()));
+    parts.spawn(snapshotter::run(host.clone(), driver));
     for (name, member) in members {
         parts.spawn(mirror::run(host.clone(), name, member));
     }

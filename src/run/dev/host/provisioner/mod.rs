@@ -7,6 +7,7 @@
 mod answer;
 mod creation;
 mod removal;
+mod source;
 pub(super) mod topology;
 mod volume;
 

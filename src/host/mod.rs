@@ -2,9 +2,11 @@
 //! which cluster.
 
 pub mod claim;
+pub mod events;
 pub mod node;
 pub mod pins;
 pub mod pod;
+pub mod snapshot;
 pub mod volume;
 
 use std::time::Duration;

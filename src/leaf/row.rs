@@ -11,6 +11,8 @@ use k8s_openapi::{
 use kube::ResourceExt;
 
 use super::{
+    capacity::node_of_volume,
+    claim::SELECTED_NODE,
     life::Life,
     ownership::{FINALIZER, HAD_VOLUME, REQUEST},
 };
@@ -34,12 +36,16 @@ pub struct ClaimRow {
     pub had_volume: bool,
     pub(super) phase: Phase,
     pub(super) terminating: bool,
+    /// When that began, in seconds; 0 where it did not.
+    pub(super) deleted: i64,
     /// Where our finalizer stands among the others.
     pub finalizer: Option<usize>,
     /// When it was made, in seconds.
     pub(super) created: i64,
     pub(super) volume: Option<Box<str>>,
     pub(super) capacity: u64,
+    /// Whether it says for which node it waits.
+    pub(super) node_selected: bool,
     /// Of the request it was made for; absent where somebody removed or garbled it.
     pub(super) request: Option<Fingerprint>,
     pub life: Box<Life>,
@@ -58,6 +64,8 @@ pub struct VolumeRow {
     /// The member's storage driver and its own handle; empty for kinds that are not CSI.
     pub driver: Box<str>,
     pub handle: Box<str>,
+    /// The one node that it can be used on; empty where there are several.
+    pub node: Box<str>,
     pub(super) uid: Box<str>,
     pub(super) retained: bool,
     pub(super) created: i64,
@@ -91,6 +99,8 @@ pub struct ClassRow {
     pub waits_for_pod: bool,
     /// Claims of it may ask for more later.
     pub grows: bool,
+    /// The driver that makes its volumes.
+    pub provisioner: Box<str>,
     pub(super) default_since: Option<String>,
 }
 
@@ -130,6 +140,7 @@ impl ClaimRow {
                 _ => Phase::Pending,
             },
             terminating: claim.metadata.deletion_timestamp.is_some(),
+            deleted: claim.metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             finalizer: claim.finalizers().iter().position(|finalizer| finalizer == FINALIZER),
             created: created(&claim.metadata),
             volume: spec.and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty()).map(Into::into),
@@ -137,10 +148,21 @@ impl ClaimRow {
                 .and_then(|status| status.capacity.as_ref()?.get("storage"))
                 .and_then(|size| quantity::parse(&size.0))
                 .unwrap_or_default(),
+            node_selected: annotation(SELECTED_NODE).is_some(),
             request: request_of(claim).map(|request| request.fingerprint()),
             life: Box::new(Life::new(claim)),
             version: version(claim),
             round: 0,
+        }
+    }
+
+    /// Why it cannot be used now, where it cannot.
+    pub fn unusable(&self) -> Option<&'static str> {
+        match self.phase {
+            _ if self.terminating => Some("is being removed in the member"),
+            Phase::Lost => Some("has lost its volume"),
+            Phase::Pending => Some("is not bound to a volume"),
+            Phase::Bound => None,
         }
     }
 
@@ -173,6 +195,7 @@ impl ClaimRow {
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
             requested: self.life.requested,
+            node_selected: self.node_selected,
             request: self.request,
         }
     }
@@ -193,6 +216,7 @@ impl VolumeRow {
             },
             driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
+            node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
             created: created(&volume.metadata),
@@ -218,6 +242,7 @@ impl ClassRow {
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
             grows: class.allow_volume_expansion == Some(true),
+            provisioner: class.provisioner.as_str().into(),
             default_since: is_default.then_some(made),
         }
     }

@@ -1,4 +1,5 @@
-//! The leaf behind a handle.
+//! The leaf behind a handle: one made by this driver, or an imported one, whose claim was there before and whose member
+//! has consented.
 
 use std::sync::Arc;
 
@@ -15,8 +16,11 @@ use crate::{
 pub(super) struct Found {
     pub(super) id: VolumeId,
     pub(super) member: Arc<Member>,
+    /// Of an imported claim, which carries no labels: a hash that stands for it.
     pub(super) hash: VolumeHash,
     pub(super) claim: ClaimRow,
+    /// Somebody else's claim, read just now. It never gets labels or a finalizer of ours, and is in no row.
+    pub(super) imported: bool,
 }
 
 /// What is behind a handle.
@@ -34,7 +38,8 @@ impl Found {
 }
 
 impl Provisioner {
-    /// From memory where it is known there, also while its member is down.
+    /// From memory where it is known there, also while its member is down. Whoever forges a handle learns nothing from the
+    /// answer.
     pub(super) async fn find(&self, handle: &str) -> Result<Found> {
         match self.seek(handle).await? {
             Sought::Found(found) => Ok(*found),
@@ -46,7 +51,8 @@ impl Provisioner {
     /// the host's own record says otherwise.
     pub(super) async fn find_to_change(&self, handle: &str) -> Result<Found> {
         let found = self.find(handle).await?;
-        if self.is_copy(found.leaf()?, &found.id, found.hash, &found.claim).await? {
+        let leaf = found.leaf()?;
+        if !found.imported && self.is_copy(leaf, &found.id, found.hash, &found.claim).await? {
             return Err(unknown(handle));
         }
         Ok(found)
@@ -58,26 +64,28 @@ impl Provisioner {
             Err(Error::NotFound(_)) => return Ok(Sought::Unknown),
             member => member?,
         };
-        if let Some(found) = member.last_known().and_then(|leaf| seen(leaf, &id)) {
-            let (hash, claim) = found;
-            return Ok(Sought::Found(Box::new(Found { id, member, hash, claim })));
+        let found = |id, member, (hash, claim), imported| {
+            Ok(Sought::Found(Box::new(Found { id, member, hash, claim, imported })))
+        };
+        if let Some(seen) = member.last_known().and_then(|leaf| seen(leaf, &id)) {
+            return found(id, member, seen, false);
         }
         let leaf = member.leaf()?;
         let Some(place) = id.place() else {
             leaf.list_leaf(*id.hashes().start()).await?;
-            let found = seen(leaf, &id);
-            let found = found.map(|(hash, claim)| Found { id, member: Arc::clone(&member), hash, claim });
-            return Ok(found.map_or(Sought::Unknown, |found| Sought::Found(Box::new(found))));
+            let Some(listed) = seen(leaf, &id) else { return Ok(Sought::Unknown) };
+            return found(id, Arc::clone(&member), listed, false);
         };
         let Some(read) = leaf.read_claim(&place).await? else { return Ok(Sought::Unknown) };
-        match ownership::volume_of(&read.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
-            Some(hash) => {
-                let claim = ClaimRow::new(&read);
-                Ok(Sought::Found(Box::new(Found { id, member: Arc::clone(&member), hash, claim })))
-            }
-            None if ownership::was_ours(&read.metadata, &leaf.host) => Ok(Sought::Stripped(Arc::clone(&member), place)),
-            None => Ok(Sought::Unknown),
+        if let Some(hash) = ownership::volume_of(&read.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
+            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false);
         }
+        if ownership::consents(&read.metadata, &leaf.host) {
+            let hash = VolumeHash::imported(&leaf.host, &id);
+            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), true);
+        }
+        let stripped = ownership::was_ours(&read.metadata, &leaf.host);
+        Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { Sought::Unknown })
     }
 }
 

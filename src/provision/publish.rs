@@ -29,6 +29,10 @@ impl Provisioner {
         if let Some(obstacle) = validate::obstacle(&found.claim, access, mode) {
             return Err(Error::Refused(obstacle));
         }
+        if found.imported {
+            // Nothing is written on somebody else's claim; within one host, Kubernetes itself keeps it to one node.
+            return Ok(());
+        }
         attach::publish(found.leaf()?, found.hash, &found.claim, &id, Publication { access, readonly }).await
     }
 
@@ -40,6 +44,9 @@ impl Provisioner {
             Sought::Unknown => return Ok(()),
         };
         let leaf = found.leaf()?;
+        if found.imported {
+            return Ok(());
+        }
         if self.is_copy(leaf, &found.id, found.hash, &found.claim).await? {
             return Ok(());
         }

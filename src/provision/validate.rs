@@ -11,6 +11,10 @@ impl Provisioner {
     /// None where all ways are open; else why one is not.
     pub async fn obstacle(&self, id: &str, wanted: &[(AccessMode, VolumeMode)]) -> Result<Option<String>> {
         let found = self.find(id).await?;
+        if let (true, Some(reason)) = (found.imported, found.claim.unusable()) {
+            tracing::info!(volume = %found.hash, handle = %found.id, reason, "an imported volume cannot be used");
+            return Ok(Some(format!("member {}: leaf claim {} {reason}", found.member.name, found.claim.place)));
+        }
         Ok(wanted.iter().find_map(|(access, mode)| obstacle(&found.claim, *access, *mode)))
     }
 }

@@ -1,4 +1,4 @@
-//! Names of volumes: the hash every leaf object carries, and the handle the host keeps.
+//! Names of volumes, snapshots and groups: the hash every leaf object carries, and the handle the host keeps.
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -27,10 +27,34 @@ pub struct VolumeHash(u128);
 
 impl VolumeHash {
     pub fn new(host: &HostId, name: &str) -> Self {
-        let digest = Sha256::new().chain_update(&host.0).chain_update("\n").chain_update(name).finalize();
+        Self::over(&[&host.0, "\n", name])
+    }
+
+    /// No name holds a NUL, so no volume, snapshot or group has a hash of another kind.
+    pub fn of_snapshot(host: &HostId, name: &str) -> Self {
+        Self::over(&[&host.0, "\0snapshot\n", name])
+    }
+
+    pub fn of_group(host: &HostId, name: &str) -> Self {
+        Self::over(&[&host.0, "\0group\n", name])
+    }
+
+    /// The snapshot of one volume in a group.
+    pub fn of_part(host: &HostId, group: &str, volume: Self) -> Self {
+        Self::over(&[&host.0, "\0part\n", group, "\0", &volume.to_string()])
+    }
+
+    fn over(parts: &[&str]) -> Self {
+        let digest = parts.iter().fold(Sha256::new(), Digest::chain_update).finalize();
         let mut first = [0; 16];
         first.copy_from_slice(&digest[..16]);
         Self(u128::from_be_bytes(first))
+    }
+
+    /// Stands for a claim that was there before: the digits of its handle, then some of its place.
+    pub fn imported(host: &HostId, id: &VolumeId) -> Self {
+        let place = Self::new(host, &id.to_string());
+        Self((id.hashes().start().0 & !u128::from(u64::MAX)) | (place.0 >> 64))
     }
 
     /// Exactly 32 lower-case hex digits, as in a label.
@@ -55,7 +79,8 @@ impl fmt::Display for VolumeHash {
     }
 }
 
-/// The handle: which member, and which leaf claim there.
+/// The handle: which member, and which leaf claim there. Snapshots and groups have handles of the same form, with the
+/// name of the leaf snapshot or group where a volume's has that of the claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeId {
     pub member: String,
@@ -188,6 +213,19 @@ mod tests {
     }
 
     #[test]
+    fn kinds_never_share_a_hash() {
+        let host = HostId("4f3c".to_owned());
+        let all = [
+            VolumeHash::new(&host, "x"),
+            VolumeHash::of_snapshot(&host, "x"),
+            VolumeHash::of_group(&host, "x"),
+            VolumeHash::of_part(&host, "x", hash("y")),
+            VolumeHash::of_part(&host, "x", hash("z")),
+        ];
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len());
+    }
+
+    #[test]
     fn handle_is_readable_where_it_fits() {
         let id = VolumeId::new("cluster38", "test-new", "nginx-pvc", hash("pvc-1"));
         assert_eq!(id.to_string(), format!("cluster38/test-new/nginx-pvc/{}", hash("pvc-1").prefix()));
@@ -223,6 +261,15 @@ mod tests {
         }
         assert!(VolumeId::parse(&format!("{}/b/c/{good}", "m".repeat(40))).is_some());
         assert!(VolumeId::parse(&format!("{}/b/c/{good}", "m".repeat(41))).is_none());
+    }
+
+    #[test]
+    fn hash_of_an_imported_claim_is_named_by_its_handle_and_differs_by_place() {
+        let host = HostId("4f3c".to_owned());
+        let [one, other] = ["a", "b"].map(|claim| VolumeId::parse(&format!("m/n/{claim}/{}", "0".repeat(16))).unwrap());
+        let hashes = [&one, &other].map(|id| VolumeHash::imported(&host, id));
+        assert!(one.names(hashes[0]) && one.hashes().contains(&hashes[0]));
+        assert_ne!(hashes[0], hashes[1]);
     }
 
     proptest! {

@@ -15,6 +15,7 @@ mod found;
 mod goes_on;
 mod guard;
 mod history;
+mod imported;
 mod invariants;
 mod leaves;
 mod lives;

@@ -1,9 +1,11 @@
 //! Controller: each RPC parses, calls its use-case and converts the answer. The files beside this one hold a group of
 //! RPCs each; here stands what they have in common, and the whole service at a glance.
 
+mod capacity;
 mod changes;
 mod listing;
 mod publish;
+mod snapshots;
 mod volumes;
 
 use std::sync::Arc;
@@ -19,8 +21,14 @@ use super::{
 use crate::provision::Provisioner;
 
 /// Fixed for the life of the process, whatever the members can do now: the sidecars ask once.
-const CAPABILITIES: [Type; 11] = [
+const CAPABILITIES: [Type; 16] = [
     Type::CreateDeleteVolume,
+    Type::GetCapacity,
+    Type::SingleNodeMultiWriter,
+    Type::CreateDeleteSnapshot,
+    Type::ListSnapshots,
+    Type::GetSnapshot,
+    Type::CloneVolume,
     Type::ExpandVolume,
     Type::GetVolume,
     Type::GetVolumeHealth,
@@ -30,7 +38,6 @@ const CAPABILITIES: [Type; 11] = [
     Type::ModifyVolume,
     Type::PublishReadonly,
     Type::PublishUnpublishVolume,
-    Type::SingleNodeMultiWriter,
 ];
 
 #[derive(Clone, Debug)]
@@ -125,5 +132,25 @@ impl controller_server::Controller for Controller {
         request: Request<v1::ControllerUnpublishVolumeRequest>,
     ) -> Answer<v1::ControllerUnpublishVolumeResponse> {
         self.unpublish(request).await.map(Response::new)
+    }
+
+    async fn get_capacity(&self, request: Request<v1::GetCapacityRequest>) -> Answer<v1::GetCapacityResponse> {
+        self.capacity(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn create_snapshot(&self, request: Request<v1::CreateSnapshotRequest>) -> Answer<v1::CreateSnapshotResponse> {
+        self.snapshot(request).await.map(Response::new)
+    }
+
+    async fn delete_snapshot(&self, request: Request<v1::DeleteSnapshotRequest>) -> Answer<v1::DeleteSnapshotResponse> {
+        self.unsnapshot(request).await.map(Response::new)
+    }
+
+    async fn list_snapshots(&self, request: Request<v1::ListSnapshotsRequest>) -> Answer<v1::ListSnapshotsResponse> {
+        self.snapshots(request).await.map(Response::new)
+    }
+
+    async fn get_snapshot(&self, request: Request<v1::GetSnapshotRequest>) -> Answer<v1::GetSnapshotResponse> {
+        self.one_snapshot(request).await.map(Response::new)
     }
 }

@@ -3,6 +3,7 @@
 
 mod backing;
 mod capacity;
+pub mod definitions;
 mod modify;
 mod names;
 mod node;

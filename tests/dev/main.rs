@@ -107,6 +107,36 @@ async fn what_was_there_is_there_again_after_a_kill() {
     delete_all(&host, &member, &leaf).await;
 }
 
+/// A claim that asks for more gets it on both sides, and while a pod has it, it is attached to the pod's node.
+#[tokio::test]
+async fn volume_is_attached_while_it_is_used_and_grows_when_it_is_asked_to() {
+    const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+    let folder = folder();
+    let dev = Dev::start(folder.path()).await;
+    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
+    apply(&host).await;
+    host.until(DEPLOYMENT, "available", is_available).await;
+    let attachments = host.get(ATTACHMENTS).await.unwrap();
+    let [attachment] = items(&attachments) else { panic!("{attachments:#}") };
+    assert_eq!(text(attachment, "/spec/nodeName"), "kosmos-cluster38");
+    assert_eq!(attachment["status"]["attached"], true, "before the pod's copy was made");
+    let leaf = member.get(CLAIM).await.unwrap();
+    let published = leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap();
+    assert!(published.contains("virtual/cluster38"), "{published}");
+
+    let asked = json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}});
+    host.merge(CLAIM, &asked).await;
+    let grown = |claim: &Value| claim["status"]["capacity"]["storage"] == "3Gi";
+    member.until(CLAIM, "larger", grown).await;
+    host.until(CLAIM, "larger", grown).await;
+    let volumes = host.get(VOLUMES).await.unwrap();
+    assert_eq!(volumes["items"][0]["spec"]["capacity"]["storage"], "3Gi");
+
+    let leaf = folder_of_the_leaf(&member).await;
+    delete_all(&host, &member, &leaf).await;
+    assert!(items(&host.get(ATTACHMENTS).await.unwrap()).is_empty());
+}
+
 /// Killed over and over while volumes are made and removed, it never contradicts itself: in the end the volume is there,
 /// with what was written into it, and then it is gone.
 #[tokio::test]

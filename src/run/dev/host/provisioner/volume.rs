@@ -64,6 +64,13 @@ fn access(mode: &str) -> Option<Mode> {
     }
 }
 
+/// The ways in which a volume of the host may be used.
+pub(in crate::run::dev::host) fn capabilities(volume: &Value) -> Vec<VolumeCapability> {
+    let block = volume["spec"]["volumeMode"] == "Block";
+    let modes = volume["spec"]["accessModes"].as_array().into_iter().flatten();
+    modes.filter_map(|mode| Some(capability(access(mode.as_str()?)?, block))).collect()
+}
+
 fn capability(mode: Mode, block: bool) -> VolumeCapability {
     let access_type = if block { AccessType::Block(BlockVolume {}) } else { AccessType::Mount(MountVolume::default()) };
     VolumeCapability { access_mode: Some(AccessMode { mode: mode.into() }), access_type: Some(access_type) }

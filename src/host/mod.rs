@@ -6,6 +6,7 @@ pub mod events;
 pub mod pins;
 pub mod pod;
 pub mod volume;
+pub mod volumes;
 
 use std::time::Duration;
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::{
+    ownership,
     packed::{Names, Packed},
     row::{ClaimRow, VolumeRow},
 };
@@ -45,6 +46,7 @@ pub(super) struct KeptClaim {
     phase: Phase,
     terminating: bool,
     had_volume: bool,
+    former: Option<Box<str>>,
     finalizer: Option<u32>,
     capacity: u64,
     pub(super) created: i64,
@@ -65,6 +67,7 @@ impl KeptClaim {
             phase: row.phase,
             terminating: row.terminating,
             had_volume: row.had_volume,
+            former: some(&row.former),
             finalizer: row.finalizer.and_then(|at| u32::try_from(at).ok()),
             capacity: row.capacity,
             created: row.created,
@@ -81,6 +84,7 @@ impl KeptClaim {
             access: self.access.all(),
             mode: self.mode,
             had_volume: self.had_volume,
+            former: self.former.clone().unwrap_or_default(),
             phase: self.phase,
             terminating: self.terminating,
             finalizer: self.finalizer.map(|at| at as usize),
@@ -102,6 +106,8 @@ pub(super) struct KeptVolume {
     pub(super) uid: Packed,
     driver: Arc<str>,
     handle: Packed,
+    former: Option<Box<str>>,
+    healing: bool,
     retained: bool,
     pub(super) created: i64,
     pub(super) version: u64,
@@ -117,6 +123,8 @@ impl KeptVolume {
             uid: Packed::from(&*row.uid),
             driver: names.share(&row.driver),
             handle: Packed::from(&*row.handle),
+            former: some(&row.former),
+            healing: row.healing,
             retained: row.retained,
             created: row.created,
             version: row.version,
@@ -131,6 +139,8 @@ impl KeptVolume {
             claim_uid: self.claim_uid.text(),
             driver: (*self.driver).into(),
             handle: self.handle.text(),
+            former: self.former.clone().unwrap_or_default(),
+            healing: self.healing,
             uid: self.uid.text(),
             retained: self.retained,
             created: self.created,
@@ -138,6 +148,33 @@ impl KeptVolume {
             round: self.round,
         }
     }
+}
+
+impl KeptClaim {
+    /// Whether a volume that is bound to this UID is its own. One that it was made anew for is given to it later.
+    pub(super) fn has(&self, bound_to: &Packed) -> bool {
+        let was = |former: &str| ownership::is_former(former, &bound_to.text());
+        self.uid == *bound_to || self.former.as_deref().is_some_and(was)
+    }
+
+    /// On its way out, or made anew and not bound yet.
+    pub(super) fn is_unwell(&self) -> bool {
+        self.terminating || self.former.is_some() && self.phase != Phase::Bound
+    }
+}
+
+impl KeptVolume {
+    pub(super) fn is_kept(&self) -> bool {
+        self.retained
+    }
+
+    pub(super) fn is_healing(&self) -> bool {
+        self.healing
+    }
+}
+
+fn some(text: &str) -> Option<Box<str>> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// A set of access modes, a bit for each.

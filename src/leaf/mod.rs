@@ -4,6 +4,7 @@ pub mod claim;
 pub mod consumer;
 mod entry;
 pub mod events;
+pub mod healing;
 pub mod imported;
 mod kept;
 pub mod lean;

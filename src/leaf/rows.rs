@@ -104,6 +104,12 @@ impl Rows {
         rows.find(|(_, row)| !row.is_empty())
     }
 
+    /// Volumes whose leaf is on its way out, gone before its volume, or being made anew.
+    pub fn unwell(&self) -> Vec<VolumeHash> {
+        let table = self.lock();
+        table.rows.iter().filter(|(_, entry)| entry.is_unwell()).map(|(hash, _)| *hash).collect()
+    }
+
     pub fn class(&self, name: &str) -> Option<ClassRow> {
         self.lock().classes.get(name).cloned()
     }

@@ -1,6 +1,7 @@
 //! The pure domain: what a volume is, by which name it is known, and what follows from what was observed.
 //! Knows neither gRPC nor Kubernetes clients, and does no I/O.
 
+pub mod healing;
 pub mod id;
 pub mod parameters;
 pub mod plan;

@@ -88,6 +88,8 @@ pub struct Caller {
     /// The volume's name.
     volume: String,
     handle: Option<String>,
+    /// The leaf volume's name when it was given out: where the data is.
+    leaf_volume: Option<String>,
     places: Vec<usize>,
 }
 
@@ -105,7 +107,7 @@ impl Caller {
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();
         let (bench, places) = (Arc::clone(bench), script.places.clone());
-        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, places, script };
+        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, leaf_volume: None, places, script };
         caller.select_node();
         caller
     }
@@ -120,6 +122,10 @@ impl Caller {
 
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
+    }
+
+    pub fn leaf_volume(&self) -> Option<&str> {
+        self.leaf_volume.as_deref()
     }
 
     pub fn is_retained(&self) -> bool {
@@ -300,6 +306,7 @@ impl Caller {
                     self.wrong(&format!("I4: given out while the leaf claim is {leaf}"));
                 }
                 lock(&self.bench.guard.history).rely_on(uid, &self.volume);
+                self.leaf_volume = Some(text(&leaf, "/spec/volumeName").to_owned());
             }
             Err(reason) => self.wrong(&format!("I4: {} was given out and {reason}", volume.volume_id)),
         }

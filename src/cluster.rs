@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, Uri};
+use http::{Method, Request, Response, Uri};
 use kube::{
     Client, Config,
     client::{Body, ClientBuilder, DynBody},
@@ -43,6 +43,14 @@ pub struct Line {
     /// Asks in any case: for who finds out whether it answers again, and who it is.
     pub probe: Client,
     pub breaker: Breaker,
+    places: Arc<Semaphore>,
+}
+
+impl Line {
+    /// How many requests wait for an answer now.
+    pub fn under_way(&self) -> usize {
+        UNDER_WAY.saturating_sub(self.places.available_permits())
+    }
 }
 
 impl std::fmt::Debug for Line {
@@ -89,16 +97,18 @@ pub fn connect(cluster: &str, mut config: Config, dial: &Dial, metrics: &Metrics
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(ANSWER);
     let breaker = Breaker::default();
-    let bounds = |breaker| Bounds {
+    let places = Arc::new(Semaphore::new(UNDER_WAY));
+    let bounds = |breaker: Option<Breaker>| Bounds {
         cluster: cluster.into(),
+        // Who asks whether it answers must not wait behind those who do not get an answer.
+        places: if breaker.is_some() { Arc::clone(&places) } else { Arc::new(Semaphore::new(UNDER_WAY)) },
         breaker,
-        places: Arc::new(Semaphore::new(UNDER_WAY)),
         watches: Arc::default(),
         metrics: metrics.clone(),
     };
     let probe = dial.client(config.clone(), &bounds(None))?;
     let client = dial.client(config, &bounds(Some(breaker.clone())))?;
-    Ok(Line { client, probe, breaker })
+    Ok(Line { client, probe, breaker, places })
 }
 
 /// Open from the first request that gets no answer until somebody has asked again, and who answers is who should.
@@ -214,15 +224,13 @@ impl Bounds {
         // Waiting for a place says nothing about the cluster.
         let queued = tokio::time::timeout(ANSWER, self.places.acquire()).await;
         let _place = queued.map_err(|_| format!("{UNDER_WAY} requests to it are under way already"))??;
-        let (verb, kind) = (request.method().clone(), kind_of(request.uri().path()).to_owned());
-        let asked = Asked { breaker: self.breaker.clone(), since: Instant::now(), answered: false };
+        let asked = Asked::begin(&self, &request);
         let answer = tokio::time::timeout(ANSWER, async {
             let answering = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
             answering.await.map_err(Into::into)
         });
         let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
-        self.metrics.request(&self.cluster, verb.as_str(), &kind, asked.since.elapsed(), answer.is_ok());
-        asked.told(answer.as_ref().err());
+        asked.told(&answer);
         answer
     }
 }
@@ -230,22 +238,57 @@ impl Bounds {
 /// A request under way. One that is given up counts like one that failed, if it had waited long.
 struct Asked {
     breaker: Option<Breaker>,
+    cluster: Arc<str>,
+    verb: &'static str,
+    resource: String,
+    metrics: Metrics,
     since: Instant,
     answered: bool,
 }
 
 impl Asked {
-    fn told(mut self, error: Option<&BoxError>) {
-        self.answered = true;
-        if let (Some(breaker), Some(error)) = (&self.breaker, error) {
-            breaker.failed(&with_causes(error.as_ref()));
+    fn begin(bounds: &Bounds, request: &Request<Body>) -> Self {
+        Self {
+            breaker: bounds.breaker.clone(),
+            cluster: Arc::clone(&bounds.cluster),
+            verb: verb_of(request.method(), request.uri()),
+            resource: route(request.uri().path()).0.to_owned(),
+            metrics: bounds.metrics.clone(),
+            since: Instant::now(),
+            answered: false,
         }
+    }
+
+    fn told<B>(mut self, answer: &Result<Response<B>, BoxError>) {
+        self.answered = true;
+        match answer {
+            Ok(response) => {
+                let status = response.status();
+                // A code that HTTP knows: what stands before a cluster may send any number.
+                self.count(if status.canonical_reason().is_some() { status.as_str() } else { "other" });
+            }
+            Err(error) => {
+                self.count("no answer");
+                self.metrics.unanswered(&self.cluster);
+                if let Some(breaker) = &self.breaker {
+                    breaker.failed(&with_causes(error.as_ref()));
+                }
+            }
+        }
+    }
+
+    fn count(&self, code: &str) {
+        self.metrics.request(&self.cluster, self.verb, &self.resource, code, self.since.elapsed());
     }
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        if let (Some(breaker), false) = (&self.breaker, self.answered)
+        if self.answered {
+            return;
+        }
+        self.count("given up");
+        if let Some(breaker) = &self.breaker
             && self.since.elapsed() > IMPATIENCE
         {
             breaker.failed("no answer while it was waited for");
@@ -274,14 +317,30 @@ pub fn says_what_is_missing(status: &Status) -> bool {
         && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
-/// The resource a path is about: `persistentvolumeclaims` of `/api/v1/namespaces/x/persistentvolumeclaims/y`.
-fn kind_of(path: &str) -> &str {
+/// The resource a path is about, and whether it names one of them: `persistentvolumeclaims`, true of
+/// `/api/v1/namespaces/x/persistentvolumeclaims/y`.
+fn route(path: &str) -> (&str, bool) {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let group_and_version = if parts.next() == Some("apis") { 2 } else { 1 };
     let rest: Vec<&str> = parts.skip(group_and_version).collect();
     match rest.as_slice() {
-        ["namespaces", _, kind, ..] | [kind, ..] => kind,
-        [] => "",
+        ["namespaces", _, kind, more @ ..] | [kind, more @ ..] => (kind, !more.is_empty()),
+        [] => ("", true),
+    }
+}
+
+/// The verb in Kubernetes' own words.
+fn verb_of(method: &Method, address: &Uri) -> &'static str {
+    let watches = address.query().unwrap_or_default().split('&').any(|parameter| parameter == "watch=true");
+    match (method.as_str(), route(address.path()).1) {
+        ("GET", _) if watches => "watch",
+        ("GET", true) => "get",
+        ("GET", false) => "list",
+        ("POST", _) => "create",
+        ("PATCH", _) => "patch",
+        ("PUT", _) => "update",
+        ("DELETE", _) => "delete",
+        _ => "other",
     }
 }
 
@@ -304,15 +363,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kind_is_read_from_the_path() {
-        for (path, kind) in [
-            ("/api/v1/namespaces/x/persistentvolumeclaims/y", "persistentvolumeclaims"),
-            ("/api/v1/persistentvolumes", "persistentvolumes"),
-            ("/api/v1/namespaces/x", "namespaces"),
-            ("/apis/storage.k8s.io/v1/storageclasses", "storageclasses"),
-            ("/version", ""),
+    fn verb_and_resource_are_read_from_the_request() {
+        for (method, address, verb, resource) in [
+            (Method::GET, "/api/v1/namespaces/x/persistentvolumeclaims/y", "get", "persistentvolumeclaims"),
+            (Method::GET, "/api/v1/persistentvolumes", "list", "persistentvolumes"),
+            (Method::GET, "/api/v1/persistentvolumes?watch=true&x=y", "watch", "persistentvolumes"),
+            (Method::GET, "/api/v1/namespaces/x", "get", "namespaces"),
+            (Method::POST, "/apis/storage.k8s.io/v1/storageclasses?", "create", "storageclasses"),
+            (Method::PATCH, "/api/v1/persistentvolumes/y?", "patch", "persistentvolumes"),
+            (Method::GET, "/version", "get", ""),
         ] {
-            assert_eq!(kind_of(path), kind, "{path}");
+            let uri: Uri = address.parse().unwrap();
+            assert_eq!((verb_of(&method, &uri), route(uri.path()).0), (verb, resource), "{address}");
         }
     }
 

@@ -25,7 +25,10 @@ impl identity_server::Identity for Identity {
         &self,
         _: Request<v1::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
-        let capabilities = [Type::ControllerService, Type::VolumeAccessibilityConstraints].map(Into::into).into();
+        let capabilities =
+            [Type::ControllerService, Type::VolumeAccessibilityConstraints, Type::SnapshotAccessibilityConstraints]
+                .map(Into::into)
+                .into();
         Ok(Response::new(v1::GetPluginCapabilitiesResponse { capabilities }))
     }
 

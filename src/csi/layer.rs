@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span, field::Empty};
 
+use super::v1;
 use crate::metrics::Metrics;
 
 #[derive(Clone, Debug)]
@@ -44,7 +45,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let method = method(request.uri().path());
         let span = tracing::info_span!("rpc", method, volume.name = Empty, volume.id = Empty, pvc = Empty);
         let call = Call::begin(method, self.metrics.clone(), span.clone());
         let answering = span.in_scope(|| self.inner.call(request));
@@ -59,9 +60,15 @@ where
     }
 }
 
+/// The last part of a path that the interface knows. Any other is the caller's invention, and no label.
+fn method(path: &str) -> &'static str {
+    let known = v1::METHODS.iter().find(|known| **known == path);
+    known.and_then(|known| known.rsplit('/').next()).unwrap_or("unknown")
+}
+
 /// A call under way. tonic drops a handler whose caller's deadline has passed, and no layer sees an answer then.
 struct Call {
-    method: String,
+    method: &'static str,
     metrics: Metrics,
     span: Span,
     begun: Instant,
@@ -69,8 +76,8 @@ struct Call {
 }
 
 impl Call {
-    fn begin(method: String, metrics: Metrics, span: Span) -> Self {
-        metrics.rpc_started(&method);
+    fn begin(method: &'static str, metrics: Metrics, span: Span) -> Self {
+        metrics.rpc_started(method);
         Self { method, metrics, span, begun: Instant::now(), ended: false }
     }
 
@@ -83,9 +90,9 @@ impl Call {
     fn tell(&self, code: Code, message: &str) {
         let took = self.begun.elapsed();
         let name = format!("{code:?}");
-        self.metrics.rpc_handled(&self.method, &name, took);
+        self.metrics.rpc_handled(self.method, &name, took);
         let milliseconds = took.as_millis();
-        let quiet = matches!(self.method.as_str(), "Probe" | "GetPluginInfo")
+        let quiet = matches!(self.method, "Probe" | "GetPluginInfo")
             || self.method.ends_with("GetCapabilities")
             || self.method.ends_with("GetPluginCapabilities");
         match code {
@@ -104,6 +111,48 @@ impl Drop for Call {
         if !self.ended {
             let span = self.span.clone();
             span.in_scope(|| self.tell(Code::Cancelled, "the caller gave up"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower::{ServiceExt, service_fn};
+
+    use super::*;
+
+    type Answer = Result<Response<()>, std::convert::Infallible>;
+
+    async fn never(_: Request<()>) -> Answer {
+        std::future::pending().await
+    }
+
+    async fn refused(_: Request<()>) -> Answer {
+        Ok(Status::aborted("at work").into_http())
+    }
+
+    fn request(path: &str) -> Request<()> {
+        Request::builder().uri(path).body(()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_call_is_counted_by_method_and_code() {
+        let metrics = Metrics::new();
+        let path = "/csi.v1.Controller/CreateVolume";
+        let answered = Watched(metrics.clone()).layer(service_fn(refused)).oneshot(request(path)).await;
+        assert!(answered.is_ok());
+        let mut dropping = Watched(metrics.clone()).layer(service_fn(never));
+        drop(dropping.call(request(path)));
+        for forged in ["/csi.v1.Controller/Forged", "/x/CreateVolume", "/"] {
+            drop(dropping.call(request(forged)));
+        }
+        let text = metrics.text().unwrap();
+        for line in [
+            "kosmos_csi_rpc_handled_total{method=\"CreateVolume\",code=\"Aborted\"} 1",
+            "kosmos_csi_rpc_handled_total{method=\"CreateVolume\",code=\"Cancelled\"} 1",
+            "kosmos_csi_rpc_handled_total{method=\"unknown\",code=\"Cancelled\"} 3",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod status;
 )]
 pub mod v1 {
     tonic::include_proto!("csi.v1");
+    include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 
     impl From<controller_service_capability::rpc::Type> for ControllerServiceCapability {
         fn from(kind: controller_service_capability::rpc::Type) -> Self {

@@ -94,7 +94,7 @@ impl Follower {
         let volumes = self.volumes.with(handle);
         let Some(volume) = volumes.iter().find(|volume| !volume.is_leaving()) else { return Ok(()) };
         let Some((hash, row)) = VolumeId::parse(handle).and_then(|id| leaf.rows.find(&id)) else { return Ok(()) };
-        match row.claim.filter(|claim| !claim.had_volume && claim.unusable().is_none()) {
+        match row.claim.filter(|claim| !claim.had_volume && !claim.observed().terminating) {
             Some(claim) => leaf.mark_used(&claim, &volume.uid, hash).await,
             None => Ok(()),
         }

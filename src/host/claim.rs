@@ -18,6 +18,8 @@ const CHOSEN_MEMBER: &str = "kosmos.csi.io/member";
 /// The provisioner and the scheduler write on the same claim at the same time.
 const TRIES: usize = 4;
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Whose turn it is to make the volume, as the host's controller says.
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 /// A host claim as far as it bears on its volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,10 @@ pub struct HostClaim {
     pub node_selected: bool,
     /// The member recorded for it.
     pub member: Option<String>,
+    /// The host volume it is bound to.
+    pub volume: Option<String>,
+    /// Who makes its volume, once that is said.
+    pub provisioner: Option<String>,
     version: String,
 }
 
@@ -39,6 +45,8 @@ impl HostClaim {
             size: requests.and_then(|requests| requests.get("storage")).map(|size| size.0.clone()),
             node_selected: claim.annotations().contains_key(SELECTED_NODE),
             member: claim.annotations().get(CHOSEN_MEMBER).cloned(),
+            volume: claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|name| !name.is_empty()),
+            provisioner: claim.annotations().get(PROVISIONER).cloned(),
             version: claim.resource_version().unwrap_or_default(),
         }
     }

@@ -5,6 +5,7 @@ pub mod claim;
 pub mod events;
 pub mod pins;
 pub mod pod;
+pub mod snapshot;
 pub mod volume;
 pub mod volumes;
 

@@ -89,6 +89,14 @@ impl Host {
         Ok(found.and_then(|found| Some((HostVolume::new(&found)?, found.spec?.csi.and_then(given_out)))))
     }
 
+    /// The handle of a volume of this driver's.
+    pub async fn handle_of(&self, name: &str) -> Result<Option<String>> {
+        let answer = self.volumes().get(name).await;
+        let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+        let source = found.and_then(|volume| volume.spec?.csi);
+        Ok(source.filter(|source| source.driver == DRIVER).map(|source| source.volume_handle))
+    }
+
     /// All volumes whose handle leads to this claim, whatever hash it carries.
     pub async fn volumes_at(&self, member: &str, place: &LeafPlace) -> Result<Vec<HostVolume>> {
         let leads_there = |volume: &HostVolume| {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        Namespace, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
+        Namespace, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, TypedLocalObjectReference,
+        VolumeResourceRequirements,
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
@@ -21,6 +22,9 @@ use crate::{
     volume::{AccessMode, HostId, VolumeHash, VolumeMode, VolumeSpec, spec::LeafPlace},
 };
 
+/// Where the class waits for a pod: for which node the volume is. The member's scheduler writes it, or we do.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
 /// What a leaf claim says besides the request.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
@@ -34,6 +38,26 @@ pub struct Wanted<'a> {
     pub size: String,
     /// UID of the host claim, where there is one.
     pub claim_uid: Option<&'a str>,
+    /// The node that it waits for, where we choose it.
+    pub node: Option<&'a str>,
+    pub source: Option<&'a LeafSource>,
+}
+
+/// What a leaf claim is to be filled with: something in its own namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeafSource {
+    Snapshot(String),
+    Claim(String),
+}
+
+impl LeafSource {
+    fn reference(&self) -> TypedLocalObjectReference {
+        let (api_group, kind, name) = match self {
+            Self::Snapshot(name) => (Some("snapshot.storage.k8s.io".to_owned()), "VolumeSnapshot", name),
+            Self::Claim(name) => (None, "PersistentVolumeClaim", name),
+        };
+        TypedLocalObjectReference { api_group, kind: kind.to_owned(), name: name.clone() }
+    }
 }
 
 /// What became of a POST.
@@ -61,6 +85,7 @@ impl Wanted<'_> {
                 access_modes: Some(access),
                 volume_mode: Some(self.mode.as_str().to_owned()),
                 storage_class_name: Some(self.class.to_owned()),
+                data_source: self.source.map(LeafSource::reference),
                 resources: Some(VolumeResourceRequirements {
                     requests: Some(BTreeMap::from([("storage".to_owned(), Quantity(self.size.clone()))])),
                     limits: None,
@@ -82,6 +107,9 @@ impl Wanted<'_> {
         }
         if let Some(uid) = self.claim_uid {
             annotations.insert(ownership::CLAIM_UID.to_owned(), uid.to_owned());
+        }
+        if let Some(node) = self.node {
+            annotations.insert(SELECTED_NODE.to_owned(), node.to_owned());
         }
         annotations
     }
@@ -149,8 +177,17 @@ impl Cluster {
 
     /// Deletes the claim with this UID and no other.
     pub async fn delete_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+        self.delete_claim_if(row, hash, None).await
+    }
+
+    /// The same, as long as it is as it was seen: it may have been bound since.
+    pub async fn delete_unchanged_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+        self.delete_claim_if(row, hash, Some(row.version.to_string())).await
+    }
+
+    async fn delete_claim_if(&self, row: &ClaimRow, hash: VolumeHash, version: Option<String>) -> Result<()> {
         let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: None }),
+            preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: version }),
             ..DeleteParams::default()
         };
         let doing = format!("delete claim {}", row.place);
@@ -166,6 +203,29 @@ impl Cluster {
                 self.rows.drop_claim(hash, &row.uid, u64::MAX);
                 Ok(())
             }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes on a claim that waits for which node it is, if nobody has done so meanwhile.
+    pub async fn select_node(&self, row: &ClaimRow, node: &str) -> Result<()> {
+        let annotation = format!("/metadata/annotations/{}", SELECTED_NODE.replace('/', "~1"));
+        let patch = json!([
+            {"op": "test", "path": "/metadata/uid", "value": row.uid},
+            {"op": "test", "path": annotation, "value": null},
+            {"op": "test", "path": "/spec/volumeName", "value": null},
+            {"op": "add", "path": annotation, "value": node},
+        ]);
+        let patch = json_patch(patch)?;
+        let doing = format!("select node {node} for claim {}", row.place);
+        let patched = self.claims(&row.place.namespace).patch(&row.place.claim, &PatchParams::default(), &patch).await;
+        match patched.map_err(|error| self.outcome(&doing, &error)) {
+            Ok(claim) => {
+                self.rows.put_claim(&claim);
+                Ok(())
+            }
+            // It has changed since it was seen: the next look decides anew.
+            Err(Error::Refused(_)) => self.read_claim(&row.place).await.map(drop),
             Err(error) => Err(error),
         }
     }

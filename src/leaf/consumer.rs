@@ -38,6 +38,16 @@ pub struct Constraints {
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Option<Affinity>,
     pub tolerations: Vec<Toleration>,
+    /// The one node of the member that will do.
+    pub node: Option<String>,
+}
+
+/// Our consumer pod, as the member's scheduler sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    pub uid: String,
+    /// Why it has no node yet.
+    pub obstacle: Option<String>,
 }
 
 /// A leaf claim that the pod mounts.
@@ -70,7 +80,28 @@ impl Constraints {
                 .filter(|toleration| toleration.key.as_deref() != Some(HOST_TAINT))
                 .cloned()
                 .collect(),
+            node: None,
         }
+    }
+
+    /// The host pod's affinity, and the node.
+    fn affinity(&self) -> Option<Affinity> {
+        let Some(node) = &self.node else { return self.affinity.clone() };
+        let named = NodeSelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.clone()]),
+        };
+        let mut affinity = self.affinity.clone().unwrap_or_default();
+        let nodes = affinity.node_affinity.get_or_insert_default();
+        let required = nodes.required_during_scheduling_ignored_during_execution.get_or_insert_default();
+        if required.node_selector_terms.is_empty() {
+            required.node_selector_terms.push(NodeSelectorTerm::default());
+        }
+        for term in &mut required.node_selector_terms {
+            term.match_fields = Some(vec![named.clone()]);
+        }
+        Some(affinity)
     }
 }
 
@@ -153,7 +184,7 @@ fn manifest(
             containers,
             volumes: Some(claims.iter().enumerate().map(|(index, claim)| volume(volume_name(index), claim)).collect()),
             node_selector: Some(wishes.node_selector.clone()),
-            affinity: wishes.affinity.clone(),
+            affinity: wishes.affinity(),
             tolerations: Some(wishes.tolerations.clone()),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
@@ -213,7 +244,7 @@ impl Cluster {
                 Ok(())
             }
             Err(error) => match self.outcome(&doing, &error) {
-                Error::Exists(_) => self.find_consumer(namespace, hash).await.map(drop),
+                Error::Exists(_) => self.look_at_consumer(namespace, hash).await.map(drop),
                 // A quota on pods says nothing about storage: the user is told, and it is tried again.
                 Error::NoPlace(reason) | Error::Refused(reason) | Error::Denied(reason) => {
                     Err(Error::InProgress(reason))
@@ -223,17 +254,17 @@ impl Cluster {
         }
     }
 
-    /// The UID of our consumer pod, read from the member. One that was evicted is no consumer any more.
-    pub async fn find_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<String>> {
+    /// Our consumer pod, read from the member. One that was evicted is no consumer any more.
+    pub async fn look_at_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<Sight>> {
         let ours = self.read_consumer(namespace, hash).await?;
         let ended = ours.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Failed");
-        let uid = ours.and_then(|pod| pod.uid());
+        let uid = ours.as_ref().and_then(ResourceExt::uid);
         if let (true, Some(uid)) = (ended, &uid) {
             self.delete_consumer(namespace, hash, uid).await?;
             return Ok(None);
         }
         self.rows.set_consumer(hash, made(uid.clone()));
-        Ok(uid)
+        Ok(uid.map(|uid| Sight { uid, obstacle: ours.as_ref().and_then(obstacle) }))
     }
 
     async fn read_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<Pod>> {
@@ -249,7 +280,7 @@ impl Cluster {
         let uid = match self.rows.row(hash).map(|row| row.consumer).unwrap_or_default() {
             Consumer::Gone => None,
             Consumer::Made(uid) => Some(uid.to_string()),
-            Consumer::Unknown => self.find_consumer(namespace, hash).await?,
+            Consumer::Unknown => self.look_at_consumer(namespace, hash).await?.map(|pod| pod.uid),
         };
         match uid {
             Some(uid) => self.delete_consumer(namespace, hash, &uid).await,
@@ -278,6 +309,12 @@ impl Cluster {
         self.rows.set_consumer(hash, Consumer::Gone);
         Ok(())
     }
+}
+
+fn obstacle(pod: &Pod) -> Option<String> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let scheduled = conditions.find(|condition| condition.type_ == "PodScheduled")?;
+    if scheduled.status == "False" { scheduled.message.clone() } else { None }
 }
 
 fn made(uid: Option<String>) -> Consumer {

@@ -7,7 +7,7 @@ use super::{
     packed::{Names, Packed},
     row::{ClaimRow, Consumer, Row, VolumeRow},
 };
-use crate::volume::spec::LeafPlace;
+use crate::volume::{plan::Phase, spec::LeafPlace};
 
 /// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without
 /// one, the oldest is the leaf. One of each is the rule, so one of each has its place here.
@@ -16,6 +16,20 @@ pub(super) struct Entry {
     claims: SmallVec<[KeptClaim; 1]>,
     volumes: SmallVec<[KeptVolume; 1]>,
     pub(super) consumer: Consumer,
+}
+
+/// The volumes of one member, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    pub pending: u64,
+    pub bound: u64,
+    pub lost: u64,
+    pub terminating: u64,
+    /// Leaf volumes that outlive their claim.
+    pub released: u64,
+    /// When the oldest of those that are not done began, in seconds.
+    pub oldest_creation: Option<i64>,
+    pub oldest_deletion: Option<i64>,
 }
 
 impl Entry {
@@ -36,6 +50,27 @@ impl Entry {
         };
         let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
         Row { claim: claim.map(KeptClaim::row), volume: volume.map(KeptVolume::row), consumer: self.consumer.clone() }
+    }
+
+    /// Every claim counts, copies too: a person has to see them.
+    pub(super) fn count(&self, census: &mut Census) {
+        for claim in &self.claims {
+            let begun = |oldest: &mut Option<i64>, at: i64| *oldest = Some(oldest.map_or(at, |oldest| oldest.min(at)));
+            if claim.terminating {
+                census.terminating += 1;
+                begun(&mut census.oldest_deletion, claim.deleted);
+                continue;
+            }
+            match claim.phase {
+                Phase::Bound => census.bound += 1,
+                Phase::Lost => census.lost += 1,
+                Phase::Pending => {
+                    census.pending += 1;
+                    begun(&mut census.oldest_creation, claim.created);
+                }
+            }
+        }
+        census.released += u64::from(self.claims.is_empty() && !self.volumes.is_empty());
     }
 
     pub(super) fn put_claim(&mut self, new: &ClaimRow, names: &mut Names) {

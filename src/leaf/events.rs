@@ -12,6 +12,17 @@ const QUICK: Duration = Duration::from_millis(400);
 impl Cluster {
     /// The newest warning about an object, if there is one and the member can be asked.
     pub async fn newest_warning(&self, namespace: &str, uid: &str) -> Option<String> {
+        newest(self.warnings(namespace, uid).await?)
+    }
+
+    /// The newest word of the member's provisioner that it has no room for a claim.
+    pub async fn lack_of_room(&self, namespace: &str, uid: &str) -> Option<String> {
+        let mut warnings = self.warnings(namespace, uid).await?;
+        warnings.retain(says_that_room_is_lacking);
+        newest(warnings)
+    }
+
+    async fn warnings(&self, namespace: &str, uid: &str) -> Option<Vec<Event>> {
         let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
         let events = Api::<Event>::namespaced(self.client.clone(), namespace);
         // The caller's own deadline is near: a reason is worth little time.
@@ -19,8 +30,14 @@ impl Cluster {
         let events = events.inspect_err(|error| {
             tracing::debug!(member = %self.member, %error, "events cannot be read");
         });
-        newest(events.ok()?.items)
+        Some(events.ok()?.items)
     }
+}
+
+/// As the provisioners write it who call a CSI driver and pass on its answer.
+fn says_that_room_is_lacking(event: &Event) -> bool {
+    event.reason.as_deref() == Some("ProvisioningFailed")
+        && event.message.as_deref().is_some_and(|message| message.contains("code = ResourceExhausted"))
 }
 
 fn newest(events: Vec<Event>) -> Option<String> {
@@ -53,5 +70,19 @@ mod tests {
         ];
         assert_eq!(newest(events).as_deref(), Some("ProvisioningFailed: newer"));
         assert_eq!(newest(Vec::new()), None);
+    }
+
+    #[test]
+    fn lack_of_room_is_told_from_other_failures() {
+        let event = |reason: &str, message: &str| -> Event {
+            from_value(json!({"metadata": {}, "involvedObject": {}, "reason": reason, "message": message})).unwrap()
+        };
+        let said =
+            "failed to provision volume with StorageClass \"fast\": rpc error: code = ResourceExhausted desc = full";
+        assert!(says_that_room_is_lacking(&event("ProvisioningFailed", said)));
+        assert!(!says_that_room_is_lacking(&event("FailedMount", said)));
+        let internal =
+            "failed to provision volume: rpc error: code = Internal desc = ResourceExhausted by somebody else";
+        assert!(!says_that_room_is_lacking(&event("ProvisioningFailed", internal)));
     }
 }

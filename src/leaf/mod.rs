@@ -1,17 +1,22 @@
-//! The objects inside one member: the leaf claim, its volume, the pod that consumes it, and what is known of them.
+//! The objects inside one member: the leaf claim, its volume, the pod that consumes it, their snapshots, and what is known
+//! of them all.
 
+pub mod capacity;
 pub mod claim;
 pub mod consumer;
-mod entry;
+pub mod entry;
 pub mod events;
 pub mod healing;
 pub mod imported;
+mod items;
 mod kept;
 pub mod lean;
 pub mod ownership;
 mod packed;
+mod refusals;
 pub mod row;
 pub mod rows;
+pub mod snapshot;
 pub mod volume;
 pub mod watch;
 
@@ -24,7 +29,9 @@ use crate::{
     error::{Error, Result},
     volume::HostId,
 };
+use capacity::Stock;
 pub use rows::Rows;
+pub use snapshot::Snapshots;
 
 /// One member as this folder sees it.
 #[derive(Clone)]
@@ -34,6 +41,8 @@ pub struct Cluster {
     pub host: HostId,
     pub client: Client,
     pub rows: Arc<Rows>,
+    pub stock: Arc<Stock>,
+    pub snapshots: Arc<Snapshots>,
 }
 
 impl std::fmt::Debug for Cluster {

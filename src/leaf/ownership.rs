@@ -10,7 +10,15 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const HOST: &str = "kosmos.csi.io/host";
 pub const VOLUME: &str = "kosmos.csi.io/volume";
 
+/// On leaf snapshots and their contents: the snapshot's own hash. `VOLUME` is its source's there.
+pub const SNAPSHOT: &str = "kosmos.csi.io/snapshot";
+/// On leaf groups and the snapshots in them, and for as long as it takes on the claims of a group.
+pub const GROUP: &str = "kosmos.csi.io/group";
+
 pub const NAME: &str = "kosmos.csi.io/name";
+/// On leaf snapshots: the handle of the volume they are of, and the driver that holds them.
+pub const SOURCE: &str = "kosmos.csi.io/source";
+pub const HOLDER: &str = "kosmos.csi.io/driver";
 pub const CLAIM: &str = "kosmos.csi.io/claim";
 pub const CLAIM_UID: &str = "kosmos.csi.io/claim-uid";
 pub const REQUEST: &str = "kosmos.csi.io/request";
@@ -46,9 +54,14 @@ pub fn selector(host: &HostId) -> String {
 
 /// The volume an object of ours belongs to; none where it is not ours.
 pub fn volume_of(metadata: &ObjectMeta, host: &HostId) -> Option<VolumeHash> {
+    hash_of(metadata, host, VOLUME)
+}
+
+/// The same by another of our labels.
+pub fn hash_of(metadata: &ObjectMeta, host: &HostId, label: &str) -> Option<VolumeHash> {
     let labels = metadata.labels.as_ref()?;
     let is = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
-    (is(MANAGED_BY, DRIVER) && is(HOST, &host.0)).then(|| VolumeHash::parse(labels.get(VOLUME)?))?
+    (is(MANAGED_BY, DRIVER) && is(HOST, &host.0)).then(|| VolumeHash::parse(labels.get(label)?))?
 }
 
 /// Whether an object was ours until somebody took its labels away.
@@ -95,7 +108,10 @@ pub fn whose(metadata: &ObjectMeta, host: &HostId) -> String {
         }
         (Some(_), _) => {
             let name = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
-            format!("it belongs to another volume of this host ({})", name.map_or("unnamed", String::as_str))
+            format!(
+                "it belongs to another volume or snapshot of this host ({})",
+                name.map_or("unnamed", String::as_str)
+            )
         }
         (None, Some(manager)) => format!("it is managed by {manager}"),
         (None, None) => match first_writer(metadata) {
@@ -175,7 +191,7 @@ mod tests {
     fn the_user_is_told_whose_it_is() {
         let other = HostId("other".to_owned());
         assert!(whose(&object(labels(&other, hash())), &host()).contains("another host cluster (other)"));
-        assert!(whose(&object(labels(&host(), hash())), &host()).contains("another volume"));
+        assert!(whose(&object(labels(&host(), hash())), &host()).contains("another volume or snapshot"));
         let helm = BTreeMap::from([(MANAGED_BY.to_owned(), "Helm".to_owned())]);
         assert!(whose(&object(helm), &host()).contains("managed by Helm"));
         let writer = |manager: &str, time: &str| -> ManagedFieldsEntry {

@@ -10,7 +10,11 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
-use super::ownership::{self, FINALIZER, FORMER, HAD_VOLUME, HEALING, REQUEST};
+use super::{
+    capacity::node_of_volume,
+    claim::SELECTED_NODE,
+    ownership::{self, FINALIZER, FORMER, HAD_VOLUME, HEALING, REQUEST},
+};
 use crate::volume::{
     AccessMode, Request, VolumeMode,
     plan::{ObservedClaim, ObservedVolume, Phase},
@@ -32,12 +36,16 @@ pub struct ClaimRow {
     pub former: Box<str>,
     pub(super) phase: Phase,
     pub(super) terminating: bool,
+    /// When that began, in seconds; 0 where it did not.
+    pub(super) deleted: i64,
     /// Where our finalizer stands among the others.
     pub finalizer: Option<usize>,
     /// When it was made, in seconds.
     pub(super) created: i64,
     pub(super) volume: Option<Box<str>>,
     pub(super) capacity: u64,
+    /// Whether it says for which node it waits.
+    pub(super) node_selected: bool,
     /// Of the request it was made for; absent where somebody removed or garbled it.
     pub(super) request: Option<Fingerprint>,
     pub(super) version: u64,
@@ -59,6 +67,8 @@ pub struct VolumeRow {
     pub former: Box<str>,
     /// It keeps the description of a claim that is to be made anew.
     pub healing: bool,
+    /// The one node that it can be used on; empty where there are several.
+    pub node: Box<str>,
     pub(super) uid: Box<str>,
     pub(super) retained: bool,
     pub(super) created: i64,
@@ -90,6 +100,8 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct ClassRow {
     pub waits_for_pod: bool,
+    /// The driver that makes its volumes.
+    pub provisioner: Box<str>,
     pub(super) default_since: Option<String>,
 }
 
@@ -130,6 +142,7 @@ impl ClaimRow {
                 _ => Phase::Pending,
             },
             terminating: claim.metadata.deletion_timestamp.is_some(),
+            deleted: claim.metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             finalizer: claim.finalizers().iter().position(|finalizer| finalizer == FINALIZER),
             created: created(&claim.metadata),
             volume: spec.and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty()).map(Into::into),
@@ -137,6 +150,7 @@ impl ClaimRow {
                 .and_then(|status| status.capacity.as_ref()?.get("storage"))
                 .and_then(|size| quantity::parse(&size.0))
                 .unwrap_or_default(),
+            node_selected: annotation(SELECTED_NODE).is_some(),
             request: request_of(claim).map(|request| request.fingerprint()),
             version: version(claim),
             round: 0,
@@ -176,6 +190,7 @@ impl ClaimRow {
             protected: self.finalizer.is_some(),
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
+            node_selected: self.node_selected,
             request: self.request,
         }
     }
@@ -198,6 +213,7 @@ impl VolumeRow {
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
             former: volume.annotations().get(FORMER).map(String::as_str).unwrap_or_default().into(),
             healing: volume.annotations().contains_key(HEALING),
+            node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
             created: created(&volume.metadata),
@@ -227,6 +243,7 @@ impl ClassRow {
         let made = class.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
+            provisioner: class.provisioner.as_str().into(),
             default_since: is_default.then_some(made),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::Bound,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,12 +15,15 @@ use kube::ResourceExt;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    entry::Entry,
+    entry::{Census, Entry},
     ownership,
     packed::Names,
     row::{ClaimRow, ClassRow, Consumer, Row, VolumeRow},
 };
 use crate::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};
+
+/// How many rows are counted while others wait.
+const COUNTED_AT_ONCE: usize = 1000;
 
 /// How many removed claims are remembered.
 const REMEMBERED: usize = 256;
@@ -45,6 +49,8 @@ struct Table {
     claim_round: u32,
     volume_round: u32,
     synced: [bool; 3],
+    /// Lists that have begun and not come to their end.
+    begun: [bool; 3],
     /// Claims that have gone, and as of which version: older news of them may still be on its way.
     removed: VecDeque<(Box<str>, u64)>,
     /// What keeps a kind from being watched.
@@ -108,6 +114,23 @@ impl Rows {
     pub fn unwell(&self) -> Vec<VolumeHash> {
         let table = self.lock();
         table.rows.iter().filter(|(_, entry)| entry.is_unwell()).map(|(hash, _)| *hash).collect()
+    }
+
+    /// Counts the volumes, some at a time: others wait for the rows as well.
+    pub fn census(&self) -> Census {
+        let (mut census, mut from) = (Census::default(), Bound::Unbounded);
+        loop {
+            let table = self.lock();
+            let mut last = None;
+            for (hash, entry) in table.rows.range((from, Bound::Unbounded)).take(COUNTED_AT_ONCE) {
+                entry.count(&mut census);
+                last = Some(*hash);
+            }
+            match last {
+                Some(last) => from = Bound::Excluded(last),
+                None => return census,
+            }
+        }
     }
 
     pub fn class(&self, name: &str) -> Option<ClassRow> {
@@ -188,13 +211,16 @@ impl Rows {
         self.write_all(|table| drop(table.classes.remove(name)));
     }
 
-    /// A list begins: what is neither in it nor written by us meanwhile has gone.
-    pub fn begin(&self, kind: Kind) {
-        self.write_all(|table| match kind {
+    /// A list begins: what is neither in it nor written by us meanwhile has gone. True where the one before was not
+    /// brought to its end.
+    pub fn begin(&self, kind: Kind) -> bool {
+        let mut table = self.lock();
+        match kind {
             Kind::Claims => table.claim_round += 1,
             Kind::Volumes => table.volume_round += 1,
             Kind::Classes => table.listing.clear(),
-        });
+        }
+        std::mem::replace(&mut table.begun[kind as usize], true)
     }
 
     pub fn complete(&self, kind: Kind) {
@@ -207,6 +233,7 @@ impl Rows {
             }
             table.rows.retain(|_, entry| !entry.is_empty());
             table.synced[kind as usize] = true;
+            table.begun[kind as usize] = false;
         });
     }
 

@@ -1,45 +1,48 @@
 //! The standing watches on one member: claims and volumes with our labels, and the StorageClasses. Each resumes after
-//! an interruption and ends only when its future is dropped.
+//! an interruption and ends only when its future is dropped, or when it has lost its thread.
 
 use std::{fmt::Debug, time::Duration};
 
-use backon::ExponentialBuilder;
-use futures::StreamExt;
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures::{AsyncBufReadExt, TryStreamExt};
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 use kube::{
-    Api, ResourceExt,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, ExponentialBackoff, watcher},
-    },
+    Api, Resource, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+    core::Request,
 };
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
-use super::{Cluster, lean::Lean, ownership, row, rows::Kind};
+use super::{Cluster, items::Items, lean::Lean, ownership, row, rows::Kind};
 use crate::{cluster::with_causes, volume::VolumeHash};
+
+/// Where a list in one piece has failed before.
+const PAGE: u32 = 500;
+/// The longest a list may pause, and a watch be silent: the member ends one sooner.
+const LIST_PAUSE: Duration = Duration::from_secs(4);
+const WATCH_SILENCE: Duration = Duration::from_secs(295);
 
 /// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
 /// believed, somebody has to ask again which cluster this is.
 pub async fn keep(cluster: &Cluster) {
     cluster.rows.unsync();
-    let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
+    let ours = ownership::selector(&cluster.host);
     let known = &cluster.rows;
-    let claims =
-        follow(cluster, Kind::Claims, ours.clone(), |change: Change<Lean<PersistentVolumeClaim>>| match change {
-            Change::Put { object, .. } => known.put_claim(&object),
-            Change::Drop(object) => {
-                drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, row::version(&object)));
-            }
-        });
-    let volumes = follow(cluster, Kind::Volumes, ours, |change: Change<Lean<PersistentVolume>>| match change {
+    let claims = follow(cluster, Kind::Claims, &ours, |change: Change<Lean<PersistentVolumeClaim>>| match change {
+        Change::Put { object, .. } => known.put_claim(&object),
+        Change::Drop(object) => {
+            drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, row::version(&object)));
+        }
+    });
+    let volumes = follow(cluster, Kind::Volumes, &ours, |change: Change<Lean<PersistentVolume>>| match change {
         Change::Put { object, .. } => known.put_volume(&object),
         Change::Drop(object) => drop_row(cluster, &object, |hash, uid| known.drop_volume(hash, uid)),
     });
-    let all = watcher::Config::default();
-    let classes = follow(cluster, Kind::Classes, all, |change: Change<StorageClass>| match change {
+    let classes = follow(cluster, Kind::Classes, "", |change: Change<StorageClass>| match change {
         Change::Put { object, listing } => known.put_class(&object, listing),
         Change::Drop(object) => known.drop_class(&object.name_any()),
     });
@@ -56,52 +59,135 @@ enum Change<K> {
     Drop(K),
 }
 
-async fn follow<K>(cluster: &Cluster, kind: Kind, config: watcher::Config, mut take: impl FnMut(Change<K>))
+async fn follow<K>(cluster: &Cluster, kind: Kind, selector: &str, mut take: impl FnMut(Change<K>))
 where
-    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let backoff = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(Duration::from_secs(5))
-        .with_jitter()
-        .without_max_times();
-    let backoff = ExponentialBackoff::from(backoff);
-    let events = watcher(Api::<K>::all(cluster.client.clone()), config).backoff(backoff);
-    let mut events = std::pin::pin!(events);
-    let mut listed = false;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) if listed => return,
-            Ok(Event::Init) => cluster.rows.begin(kind),
-            Ok(Event::InitApply(object)) => take(Change::Put { object, listing: true }),
-            Ok(Event::InitDone) => {
-                cluster.rows.set_obstacle(kind, None);
-                cluster.rows.complete(kind);
-                listed = true;
-            }
-            Ok(Event::Apply(object)) => take(Change::Put { object, listing: false }),
-            Ok(Event::Delete(object)) => take(Change::Drop(object)),
-            Err(error) => {
-                let refused = refusal(&error);
-                // A right that is missing now: a list will say whether it still is.
-                if listed && refused.is_some() {
-                    return;
+    let mut pauses = pauses();
+    let mut version = loop {
+        match list(cluster, kind, selector, &mut take).await {
+            Ok(version) => break version,
+            Err(error) => cluster.rows.set_obstacle(kind, interrupted(cluster, kind, &error)),
+        }
+        tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    };
+    cluster.rows.set_obstacle(kind, None);
+    cluster.rows.complete(kind);
+    loop {
+        let before = version.clone();
+        match watch(cluster, selector, &mut version, &mut take).await {
+            Ok(Ended::Lost) => return,
+            Ok(Ended::Over) => pauses = self::pauses(),
+            // A right that is missing now: a list will say whether it still is.
+            Err(error) if interrupted(cluster, kind, &error).is_some() => return,
+            Err(_) => {
+                if version != before {
+                    pauses = self::pauses();
                 }
-                cluster.rows.set_obstacle(kind, refused);
-                let error = with_causes(&error);
-                tracing::debug!(member = %cluster.member, kind = ?kind, error, "watch interrupted");
+                tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
             }
         }
     }
 }
 
-/// A right that is missing, in the member's words; other interruptions pass.
-fn refusal(error: &watcher::Error) -> Option<String> {
-    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
-    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
-    else {
-        return None;
+/// Reads everything there is: one list, consistent, taken object by object as it comes. A member that has not brought
+/// that to an end before is asked for pages.
+async fn list<K>(
+    cluster: &Cluster,
+    kind: Kind,
+    selector: &str,
+    take: &mut impl FnMut(Change<K>),
+) -> Result<String, kube::Error>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let mut wanted = ListParams::default().labels(selector);
+    if cluster.rows.begin(kind) {
+        wanted.limit = Some(PAGE);
+    }
+    loop {
+        let request = Request::new(K::url_path(&(), None)).list(&wanted).map_err(kube::Error::BuildRequest)?;
+        let mut text = std::pin::pin!(cluster.client.request_stream(request).await?);
+        let mut items = Items::default();
+        loop {
+            let piece = timeout(LIST_PAUSE, text.fill_buf()).await.map_err(std::io::Error::from).flatten();
+            let piece = piece.map_err(kube::Error::ReadEvents)?;
+            if piece.is_empty() {
+                break;
+            }
+            let read = piece.len();
+            let decoded = items.feed(piece, &mut |item| {
+                serde_json::from_slice(item).map(|object| take(Change::Put { object, listing: true }))
+            });
+            decoded.map_err(kube::Error::SerdeError)?;
+            text.consume_unpin(read);
+        }
+        let head = items.head().map_err(kube::Error::SerdeError)?;
+        if head.next.is_empty() {
+            return Ok(head.resource_version);
+        }
+        wanted.continue_token = Some(head.next);
+    }
+}
+
+/// How a watch came to an end without an error.
+enum Ended {
+    /// It can be resumed.
+    Over,
+    /// What happened since cannot be told any more.
+    Lost,
+}
+
+async fn watch<K>(
+    cluster: &Cluster,
+    selector: &str,
+    version: &mut String,
+    take: &mut impl FnMut(Change<K>),
+) -> Result<Ended, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let wanted = WatchParams::default().labels(selector);
+    let objects = Api::<K>::all(cluster.client.clone());
+    let events = match objects.watch(&wanted, version).await {
+        Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Lost),
+        begun => begun?,
     };
+    let mut events = std::pin::pin!(events);
+    loop {
+        let event = match timeout(WATCH_SILENCE, events.try_next()).await {
+            Err(_) | Ok(Ok(None)) => return Ok(Ended::Over),
+            // One object that nobody understands does not hide the others.
+            Ok(Err(kube::Error::SerdeError(error))) => {
+                tracing::warn!(member = %cluster.member, %error, "an object cannot be read");
+                continue;
+            }
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(Some(event))) => event,
+        };
+        let (change, seen) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                let seen = object.resource_version();
+                (Some(Change::Put { object, listing: false }), seen)
+            }
+            WatchEvent::Deleted(object) => {
+                let seen = object.resource_version();
+                (Some(Change::Drop(object)), seen)
+            }
+            WatchEvent::Bookmark(bookmark) => (None, Some(bookmark.metadata.resource_version)),
+            WatchEvent::Error(status) if status.code == 410 => return Ok(Ended::Lost),
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+        };
+        let Some(seen) = seen.filter(|seen| !seen.is_empty()) else { return Ok(Ended::Lost) };
+        *version = seen;
+        change.into_iter().for_each(&mut *take);
+    }
+}
+
+/// A right that is missing, in the member's words; other interruptions pass.
+fn interrupted(cluster: &Cluster, kind: Kind, error: &kube::Error) -> Option<String> {
+    tracing::debug!(member = %cluster.member, kind = ?kind, error = with_causes(error), "watch interrupted");
+    let kube::Error::Api(status) = error else { return None };
     matches!(status.code, 401 | 403).then(|| status.message.clone())
 }
 
@@ -110,4 +196,15 @@ fn drop_row<K: ResourceExt>(cluster: &Cluster, object: &K, remove: impl FnOnce(V
     if let (Some(hash), Some(uid)) = (ownership::volume_of(object.meta(), &cluster.host), object.uid()) {
         remove(hash, &uid);
     }
+}
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+fn pauses() -> impl Iterator<Item = Duration> {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(250))
+        .with_max_delay(LONGEST_PAUSE)
+        .with_jitter()
+        .without_max_times()
+        .build()
 }

@@ -6,17 +6,21 @@ pub mod registry;
 mod session;
 pub mod source;
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, UNIX_EPOCH},
 };
 
 use crate::{
     cluster::Line,
     error::{Error, Result},
     leaf::Cluster,
+    metrics::MemberNow,
 };
-use placement::{Candidate, Standing};
+use placement::{Candidate, Offer, Standing};
 pub use registry::Registry;
 
 /// One member cluster.
@@ -60,18 +64,46 @@ impl Member {
         self.link.as_ref().ok().map(|link| &link.leaf)
     }
 
-    pub fn candidate(&self) -> Candidate {
+    /// How it stands towards a new volume, if it has this to offer.
+    pub fn candidate(&self, offer: Offer) -> Candidate {
         let standing = match self.leaf() {
             Err(Error::Unreachable { reason, .. }) => Standing::Closed(reason),
             _ if self.cordoned.load(Ordering::Relaxed) => Standing::Cordoned,
             _ => Standing::Open,
         };
-        Candidate { name: self.name.clone(), standing }
+        Candidate { name: self.name.clone(), standing, offer }
+    }
+
+    fn now(&self) -> MemberNow {
+        let Ok(link) = &self.link else { return MemberNow { member: self.name.clone(), ..MemberNow::default() } };
+        let census = link.leaf.rows.census();
+        MemberNow {
+            member: self.name.clone(),
+            up: link.proven(),
+            requests_under_way: link.line.under_way(),
+            breaker_open: link.line.breaker.open().is_some(),
+            oldest_creation: age(census.oldest_creation),
+            oldest_deletion: age(census.oldest_deletion),
+            volumes: vec![
+                ("pending", census.pending),
+                ("bound", census.bound),
+                ("lost", census.lost),
+                ("terminating", census.terminating),
+                ("released", census.released),
+            ],
+        }
     }
 
     fn set_cordoned(&self, cordoned: bool) {
         self.cordoned.store(cordoned, Ordering::Relaxed);
     }
+}
+
+/// How long ago something began, by the member's clock and ours.
+fn age(begun: Option<i64>) -> Duration {
+    let begun = begun.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    let since = begun.and_then(|begun| (UNIX_EPOCH + begun).elapsed().ok());
+    since.unwrap_or_default()
 }
 
 impl Link {
@@ -84,6 +116,10 @@ impl Link {
             return Some(reason);
         }
         (!self.leaf.rows.synced()).then(|| "its claims and volumes are still being listed".to_owned())
+    }
+
+    fn proven(&self) -> bool {
+        *self.trust.lock().unwrap_or_else(PoisonError::into_inner) == Trust::Proven
     }
 
     fn set(&self, trust: Trust) {

@@ -1,6 +1,6 @@
 //! Which member a volume goes to. Pure: from the members as they stand, what was chosen before, and what is asked for.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use crate::error::{Error, Result};
 
@@ -14,11 +14,42 @@ pub enum Standing {
     Closed(String),
 }
 
+/// What a member has for the volume, by what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Room for it, and so much in all.
+    Room(u64),
+    /// Its leaf class is not there.
+    NoClass,
+    /// No room: the member says so, or has refused it lately.
+    Full,
+}
+
 /// A member that could be chosen.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub name: String,
     pub standing: Standing,
+    pub offer: Offer,
+}
+
+impl Candidate {
+    fn is_good(&self) -> bool {
+        self.standing == Standing::Open && matches!(self.offer, Offer::Room(_))
+    }
+
+    /// The better, the less: room, a class that may yet come, and room that may yet come.
+    fn rank(&self) -> u8 {
+        match self.offer {
+            Offer::Room(_) => 0,
+            Offer::NoClass => 1,
+            Offer::Full => 2,
+        }
+    }
+
+    fn room(&self) -> u64 {
+        if let Offer::Room(room) = self.offer { room } else { 0 }
+    }
 }
 
 /// What bears on the choice.
@@ -28,6 +59,8 @@ pub struct Wish<'a> {
     pub earlier: Option<&'a str>,
     /// Whether a leaf is seen there; a record alone may be older than the scheduler's choice.
     pub held: bool,
+    /// It is bound to a node of that member which the requirement leaves out.
+    pub on_wrong_node: bool,
     /// The class's `member`.
     pub parameter: Option<&'a String>,
     pub preferred: &'a [String],
@@ -54,19 +87,26 @@ pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
     if let Some(earlier) = wish.earlier {
         let refused_by_scheduler =
             wish.node_selected && !wish.held && possible.first().is_some_and(|first| first != earlier);
-        let fits = possible.iter().any(|name| name == earlier) && !refused_by_scheduler;
+        let fits = possible.iter().any(|name| name == earlier) && !refused_by_scheduler && !wish.on_wrong_node;
+        let fits = fits && (wish.held || wish.node_selected || !has_better(earlier, &possible, members));
         return Ok(if fits { Choice::Stay(earlier.to_owned()) } else { Choice::Leave(earlier.to_owned()) });
     }
     if possible.is_empty() {
         return Err(nothing_possible(wish));
     }
     let tried = if wish.node_selected { &possible[..1] } else { &possible[..] };
-    let standing =
-        |name: &String| members.iter().find(|candidate| candidate.name == *name).map(|candidate| &candidate.standing);
-    if let Some(member) = tried.iter().find(|name| standing(name) == Some(&Standing::Open)) {
-        return Ok(Choice::New(member.clone()));
+    let known = |name: &String| members.iter().find(|candidate| candidate.name == *name);
+    let open = tried.iter().filter_map(known).filter(|candidate| candidate.standing == Standing::Open);
+    if let Some(member) = open.min_by_key(|candidate| candidate.rank()) {
+        return Ok(Choice::New(member.name.clone()));
     }
-    Err(none_open(tried, standing))
+    Err(none_open(tried, |name| known(name).map(|candidate| &candidate.standing)))
+}
+
+/// The member of before holds nothing and has nothing to offer, and another one has.
+fn has_better(earlier: &str, possible: &[String], members: &[Candidate]) -> bool {
+    let poor = members.iter().any(|one| one.name == earlier && one.standing == Standing::Open && !one.is_good());
+    poor && members.iter().any(|one| possible.contains(&one.name) && one.is_good())
 }
 
 /// The members that the requirement and the class leave, in the order in which to try them.
@@ -76,10 +116,12 @@ fn possible(wish: &Wish<'_>, members: &[Candidate]) -> Vec<String> {
         if let Some(named) = wish.parameter {
             return vec![named];
         }
-        let mut names: Vec<&String> = members.iter().map(|candidate| &candidate.name).collect();
-        let shift = usize::try_from(wish.seed % names.len().max(1) as u64).unwrap_or_default();
-        names.rotate_left(shift);
-        names
+        let mut all: Vec<&Candidate> = members.iter().collect();
+        let shift = usize::try_from(wish.seed % all.len().max(1) as u64).unwrap_or_default();
+        all.rotate_left(shift);
+        // Those with equally much stay as the seed has put them.
+        all.sort_by_key(|candidate| Reverse(candidate.room()));
+        all.into_iter().map(|candidate| &candidate.name).collect()
     };
     let ordered = if required.is_empty() { anywhere() } else { required };
     let mut seen = BTreeSet::new();
@@ -124,9 +166,15 @@ mod tests {
             .into_iter()
             .map(|name| {
                 let closed = down.contains(&name.as_str());
-                Candidate { standing: if closed { Standing::Closed("down".to_owned()) } else { Standing::Open }, name }
+                let standing = if closed { Standing::Closed("down".to_owned()) } else { Standing::Open };
+                Candidate { standing, offer: Offer::Room(1), name }
             })
             .collect()
+    }
+
+    /// Members a, b and c, all open, with these offers.
+    fn offering(offers: [Offer; 3]) -> Vec<Candidate> {
+        members(&[]).into_iter().zip(offers).map(|(member, offer)| Candidate { offer, ..member }).collect()
     }
 
     fn new(member: &str) -> Choice {
@@ -176,6 +224,51 @@ mod tests {
     }
 
     #[test]
+    fn without_requirement_the_roomiest_member_is_chosen() {
+        for seed in 0..9 {
+            let wish = Wish { seed, ..Wish::default() };
+            assert_eq!(choose(&wish, &offering([Offer::Room(5), Offer::Room(9), Offer::Full])), Ok(new("b")));
+            assert_eq!(choose(&wish, &offering([Offer::NoClass, Offer::Full, Offer::Room(1)])), Ok(new("c")));
+        }
+    }
+
+    #[test]
+    fn immediate_volume_passes_over_members_without_room_or_class() {
+        let preferred = names(&["a", "b", "c"]);
+        let wish = Wish { preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &offering([Offer::Full, Offer::NoClass, Offer::Room(1)])), Ok(new("c")));
+        assert_eq!(choose(&wish, &offering([Offer::Full, Offer::NoClass, Offer::Full])), Ok(new("b")));
+        assert_eq!(choose(&wish, &offering([Offer::Full, Offer::Full, Offer::Full])), Ok(new("a")), "tried anew");
+        let wish = Wish { node_selected: true, ..wish };
+        assert_eq!(choose(&wish, &offering([Offer::Full, Offer::Room(1), Offer::Room(1)])), Ok(new("a")));
+    }
+
+    #[test]
+    fn record_without_a_leaf_gives_way_to_a_member_that_has_room() {
+        let preferred = names(&["a", "b"]);
+        let wish = Wish { earlier: Some("a"), preferred: &preferred, ..Wish::default() };
+        for offer in [Offer::Full, Offer::NoClass] {
+            let members = offering([offer, Offer::Room(1), Offer::Full]);
+            assert_eq!(choose(&wish, &members), Ok(Choice::Leave("a".to_owned())));
+            assert_eq!(choose(&Wish { held: true, ..wish.clone() }, &members), Ok(Choice::Stay("a".to_owned())));
+            assert_eq!(
+                choose(&Wish { node_selected: true, ..wish.clone() }, &members),
+                Ok(Choice::Stay("a".to_owned()))
+            );
+        }
+        let members = offering([Offer::Full, Offer::Full, Offer::Room(1)]);
+        assert_eq!(choose(&wish, &members), Ok(Choice::Stay("a".to_owned())), "c is not allowed");
+    }
+
+    #[test]
+    fn leaf_on_a_node_that_the_requirement_leaves_out_is_cleared_first() {
+        let preferred = names(&["a"]);
+        let wish =
+            Wish { earlier: Some("a"), held: true, on_wrong_node: true, preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &members(&[])), Ok(Choice::Leave("a".to_owned())));
+    }
+
+    #[test]
     fn choice_of_before_holds_also_while_that_member_is_down() {
         let preferred = names(&["a", "b"]);
         let wish = Wish { earlier: Some("b"), preferred: &preferred, ..Wish::default() };
@@ -205,7 +298,7 @@ mod tests {
 
     #[test]
     fn cordoned_member_gets_no_new_volume_but_keeps_its_own() {
-        let cordoned = vec![Candidate { name: "a".to_owned(), standing: Standing::Cordoned }];
+        let cordoned = vec![Candidate { name: "a".to_owned(), standing: Standing::Cordoned, offer: Offer::Room(1) }];
         assert!(matches!(choose(&Wish::default(), &cordoned), Err(Error::NoPlace(_))));
         let wish = Wish { earlier: Some("a"), ..Wish::default() };
         assert_eq!(choose(&wish, &cordoned), Ok(Choice::Stay("a".to_owned())));

@@ -18,7 +18,7 @@ use crate::{
     cluster::{self, Dial},
     error::{Error, Result},
     host::Host,
-    leaf::{Cluster, Rows},
+    leaf::{Cluster, Rows, Snapshots},
     metrics::Metrics,
 };
 
@@ -75,7 +75,11 @@ pub struct Keeper {
 impl Keeper {
     pub fn new(host: Host, dial: Dial, metrics: Metrics) -> (Self, Registry) {
         let (sender, receiver) = watch::channel(None);
-        let registry = Registry { members: receiver, host: host.clone() };
+        let registry = Registry { members: receiver.clone(), host: host.clone() };
+        metrics.read_from(move || {
+            let members = receiver.borrow().clone().unwrap_or_default();
+            members.values().map(|member| member.now()).collect()
+        });
         let keeper = Self {
             host,
             dial,
@@ -145,7 +149,6 @@ impl Keeper {
         if let Some(stop) = self.stops.remove(name) {
             stop.cancel();
         }
-        self.metrics.member_up(name, false);
     }
 
     async fn start(&mut self, name: &str, definition: &Definition) -> Arc<Member> {
@@ -157,9 +160,9 @@ impl Keeper {
         if member.link.is_ok() {
             let stop = CancellationToken::new();
             self.stops.insert(name.to_owned(), stop.clone());
-            let (member, host, metrics) = (Arc::clone(&member), self.host.clone(), self.metrics.clone());
+            let (member, host) = (Arc::clone(&member), self.host.clone());
             self.sessions.spawn(async move {
-                stop.run_until_cancelled(Box::pin(session::run(&member, &host, &metrics))).await;
+                stop.run_until_cancelled(Box::pin(session::run(&member, &host))).await;
             });
         }
         member
@@ -171,8 +174,16 @@ impl Keeper {
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         let host = self.host.id.clone();
         let rows = Arc::new(Rows::new(host.clone()));
+        let snapshots = Arc::new(Snapshots::new(host.clone()));
         Ok(Link {
-            leaf: Cluster { member: name.to_owned(), host, client: line.client.clone(), rows },
+            leaf: Cluster {
+                member: name.to_owned(),
+                host,
+                client: line.client.clone(),
+                rows,
+                stock: Arc::default(),
+                snapshots,
+            },
             line,
             trust: Mutex::new(Trust::Unproven("it is being connected to".to_owned())),
         })

@@ -9,18 +9,17 @@ use crate::{
     cluster::with_causes,
     host::{self, Host, pins::Pin},
     leaf,
-    metrics::Metrics,
 };
 
 /// Runs until it is dropped.
-pub(super) async fn run(member: &Member, host: &Host, metrics: &Metrics) {
+pub(super) async fn run(member: &Member, host: &Host) {
     let Ok(link) = &member.link else { return };
     loop {
         let identity = prove(member, link, host).await;
         tracing::info!(member = member.name, identity, "connected");
-        metrics.member_up(&member.name, true);
         tokio::select! {
             biased;
+            never = leaf::snapshot::watch::keep(&link.leaf) => never,
             () = leaf::watch::keep(&link.leaf) => {
                 tracing::info!(member = member.name, "is listed anew");
                 tokio::time::sleep(BEFORE_LISTING).await;
@@ -29,7 +28,6 @@ pub(super) async fn run(member: &Member, host: &Host, metrics: &Metrics) {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
             }
         }
-        metrics.member_up(&member.name, false);
         link.set(Trust::Unproven("it is being connected to anew".to_owned()));
     }
 }

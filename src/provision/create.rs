@@ -1,49 +1,63 @@
 //! CreateVolume: find or choose the member, find or make the leaf claim, wait until it is bound, hand out its handle.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Deadline, Provisioner, Volume,
+    capacity::offer,
     job::Job,
+    refusal::{Course, Lack},
+    source::beside_source,
     withdraw::{allows, holds, in_use, may_hold, misplaced},
 };
 use crate::{
     error::{Error, Result},
     host::claim::HostClaim,
-    leaf::{
-        Cluster,
-        consumer::{Constraints, Consumed},
-        ownership,
-        row::{ClaimRow, Consumer},
-    },
+    leaf::{Cluster, ownership, row::ClaimRow},
     member::{
         Member,
         placement::{Choice, Wish, choose},
         registry,
     },
     volume::{
-        Claim, VolumeHash, VolumeSpec,
-        plan::{self, Creation},
+        VolumeHash, VolumeSpec,
+        plan::{Binder, Creation},
         quantity,
         spec::LeafPlace,
     },
 };
 
 impl Provisioner {
+    /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
     pub async fn create(&self, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
-        let hash = VolumeHash::new(&self.host.id, &spec.name);
-        let owner = match &spec.claim {
-            None => None,
-            Some(claim) => match self.host.read_claim(claim, &spec.name).await? {
-                Some(owner) => Some(owner),
-                None => return Err(self.withdraw(spec, claim, hash, deadline).await),
-            },
+        let spec = match beside_source(spec) {
+            Err(refusal @ Error::NoPlace(_)) => return Err(self.refused_beside_source(spec, refusal, deadline).await),
+            narrowed => &*narrowed?,
         };
-        let member = self.place(spec, owner.as_ref(), hash, deadline).await?;
-        let leaf = member.leaf()?;
-        let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
-        let job = Job { spec, owner: owner.as_ref(), hash, leaf, place, deadline };
-        self.settle(&job).await
+        let hash = VolumeHash::new(&self.host.id, &spec.name);
+        let mut refusals: BTreeMap<String, Error> = BTreeMap::new();
+        loop {
+            let owner = match &spec.claim {
+                None => None,
+                Some(claim) => match self.host.read_claim(claim, &spec.name).await? {
+                    Some(owner) => Some(owner),
+                    None => return Err(self.withdraw(spec, claim, hash, deadline).await),
+                },
+            };
+            let member = self.place(spec, owner.as_ref(), hash, deadline).await?;
+            if let Some(refusal) = refusals.remove(&member.name) {
+                return Err(refusal);
+            }
+            let leaf = member.leaf()?;
+            let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
+            let job = Job { provisioner: self, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
+            match self.settle(&job).await {
+                Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
+                    refusals.insert(member.name.clone(), refusal);
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// The member of before, or a new choice, written down before anything is made.
@@ -57,10 +71,15 @@ impl Provisioner {
         let members = self.members.all()?;
         let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.as_str());
         let recorded = self.recorded(owner).await?;
-        let candidates: Vec<_> = members.values().map(|member| member.candidate()).collect();
+        let anywhere = spec.parameters.member.is_none() && spec.preferred.is_empty() && spec.requisite.is_empty();
+        if anywhere && holder.or(recorded).is_none() && members.len() > 1 {
+            self.hear_capacities().await;
+        }
+        let candidates: Vec<_> = members.values().map(|member| member.candidate(offer(member, spec))).collect();
         let mut wish = Wish {
             earlier: holder.or(recorded),
             held: holder.is_some(),
+            on_wrong_node: on_wrong_node(&members, holder, spec, hash),
             parameter: spec.parameters.member.as_ref(),
             preferred: &spec.preferred,
             requisite: &spec.requisite,
@@ -76,7 +95,7 @@ impl Provisioner {
             if !deadline.caller_waits() {
                 return Err(Error::InProgress(format!("volume {} has left member {}", spec.name, earlier.name)));
             }
-            wish.earlier = None;
+            (wish.earlier, wish.held, wish.on_wrong_node) = (None, false, false);
             choice = choose(&wish, &candidates)?;
         }
         let name = match choice {
@@ -143,12 +162,17 @@ impl Provisioner {
     }
 
     async fn settle(&self, job: &Job<'_>) -> Result<Volume> {
-        let mut before = None;
+        let (mut before, mut course) = (None, Course::default());
         loop {
             let row = job.row();
-            let waits = job.waits_for_pod(row.as_ref())?;
-            let observed = row.as_ref().map(ClaimRow::observed);
-            let step = plan::creation(&job.spec.request, observed.as_ref(), waits);
+            let binder = match job.binder(row.as_ref()) {
+                Err(error) if error.is_final() => {
+                    job.refuse(error).await?;
+                    return Err(job.late().await);
+                }
+                binder => binder?,
+            };
+            let step = job.next_step(&job.leaf.rows, binder);
             // Acted, and nothing has changed: looking on would be asking in circles.
             let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
             // Whoever asked may have had it removed since.
@@ -162,15 +186,24 @@ impl Provisioner {
             match (&step, row) {
                 (Creation::Create, _) => {
                     self.never_had(job).await?;
-                    job.make().await?;
+                    job.make(binder, &mut course).await?;
                 }
                 (Creation::Ready { volume }, Some(row)) => {
-                    return job.finish(&row, volume, waits).await.map_err(Error::while_a_leaf_may_exist);
+                    if before.is_some() {
+                        job.leaf.stock.disprove_refusal(&row.class, job.spec.request.required);
+                    }
+                    return job.finish(&row, volume, binder).await.map_err(Error::while_a_leaf_may_exist);
                 }
+                (Creation::Accepted, Some(row)) => return Ok(job.accepted(&row)),
                 (Creation::TooLarge, Some(row)) => return Err(self.too_large(job, &row).await),
                 (Creation::Differs, _) => return Err(job.differs().await),
                 (Creation::Lost, _) => return Err(job.lost()),
-                (_, row) => self.go_on(job, &step, row, waits).await.map_err(Error::while_a_leaf_may_exist)?,
+                (_, row) => {
+                    let gone_on = self.go_on(job, &step, row, binder, &mut course).await;
+                    if let Some(lack) = gone_on.map_err(Error::while_a_leaf_may_exist)? {
+                        return Err(self.give_up(job, lack).await);
+                    }
+                }
             }
             before = Some(step);
         }
@@ -191,14 +224,22 @@ impl Provisioner {
     }
 
     /// The steps between making a leaf and having it: all of them may be met again.
-    async fn go_on(&self, job: &Job<'_>, step: &Creation, row: Option<ClaimRow>, waits: bool) -> Result<()> {
+    async fn go_on(
+        &self,
+        job: &Job<'_>,
+        step: &Creation,
+        row: Option<ClaimRow>,
+        binder: Binder,
+        course: &mut Course,
+    ) -> Result<Option<Lack>> {
         match (step, row) {
-            (Creation::Release, Some(row)) => job.leaf.release_claim(&row, job.hash).await,
+            (Creation::Release, Some(row)) => job.leaf.release_claim(&row, job.hash).await.map(|()| None),
+            (Creation::Select, Some(row)) => job.select(&row, course).await,
             (Creation::Consume, Some(row)) => {
                 self.consume(job, &row).await?;
-                job.wait(step, waits).await
+                job.wait(step, binder, course).await
             }
-            _ => job.wait(step, waits).await,
+            _ => job.wait(step, binder, course).await,
         }
     }
 
@@ -213,38 +254,20 @@ impl Provisioner {
         let refusal = format!("member {} makes it {size}, and at most {limit} were allowed", job.leaf.member);
         removed.map_or_else(Error::while_a_leaf_may_exist, |()| Error::OutOfRange(refusal))
     }
+}
 
-    /// A pod for the claim, with the other claims of the same host pod that live here, so that they land on one node.
-    async fn consume(&self, job: &Job<'_>, row: &ClaimRow) -> Result<()> {
-        if job.leaf.rows.row(job.hash).is_some_and(|row| matches!(row.consumer, Consumer::Made(_))) {
-            return Ok(());
-        }
-        let pod = match &job.spec.claim {
-            Some(claim) => self.host.pod_of(claim).await?,
-            None => None,
-        };
-        let wishes = pod.as_ref().map(|pod| Constraints::of(&pod.spec)).unwrap_or_default();
-        let mut claims = vec![Consumed { claim: row.place.claim.clone(), block: row.mode.is_block() }];
-        if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
-            for name in pod.claims.iter().filter(|name| **name != claim.name) {
-                let sibling = Claim { namespace: claim.namespace.clone(), name: name.clone() };
-                claims.extend(self.leaf_of(job, &sibling, &row.place.namespace).await?);
-            }
-        }
-        job.leaf.ensure_consumer(&row.place.namespace, job.hash, &claims, &wishes).await
-    }
-
-    /// The leaf claim of another host claim, where it has one beside this.
-    async fn leaf_of(&self, job: &Job<'_>, claim: &Claim, namespace: &str) -> Result<Option<Consumed>> {
-        let Some(found) = self.host.read_claim(claim, "").await? else {
-            return Ok(None);
-        };
-        let hash = VolumeHash::new(&self.host.id, &format!("pvc-{}", found.uid));
-        let row = job.leaf.rows.row(hash).and_then(|row| row.claim);
-        Ok(row
-            .filter(|row| row.place.namespace == namespace)
-            .map(|row| Consumed { claim: row.place.claim.clone(), block: row.mode.is_block() }))
-    }
+/// Whether the leaf is bound to a node of its member which the requirement leaves out.
+fn on_wrong_node(
+    members: &BTreeMap<String, Arc<Member>>,
+    holder: Option<&str>,
+    spec: &VolumeSpec,
+    hash: VolumeHash,
+) -> bool {
+    let leaf = holder.and_then(|holder| members.get(holder)?.last_known());
+    let volume = leaf.and_then(|leaf| leaf.rows.row(hash)?.volume);
+    let wanted = holder.map(|holder| spec.nodes_of(holder)).unwrap_or_default();
+    let bound_to = volume.map(|volume| volume.node).unwrap_or_default();
+    !wanted.is_empty() && !bound_to.is_empty() && !wanted.contains(&&*bound_to)
 }
 
 fn all_listed<'a>(mut members: impl Iterator<Item = &'a std::sync::Arc<Member>>) -> Result<()> {

@@ -50,10 +50,12 @@ impl Provisioner {
         match leaf.rows.find(&id) {
             Some((hash, Row { claim: Some(claim), .. })) => {
                 self.check_against_copies(leaf, &id, hash, &claim).await?;
-                self.remove(leaf, hash, &claim.place, deadline).await
+                self.remove(leaf, hash, &claim.place, deadline).await?;
             }
-            found => self.delete_unseen(leaf, &id, found, deadline).await,
+            found => self.delete_unseen(leaf, &id, found, deadline).await?,
         }
+        leaf.stock.forget_refusals();
+        Ok(())
     }
 
     /// Where several claims carry the labels of a volume, the oldest is the leaf; of another one, the host's record must
@@ -265,7 +267,7 @@ fn decide(row: &Row, no_volume: bool) -> Removal {
 /// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.
 async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
     if let Some(claim) = &row.claim {
-        if leaf.find_consumer(&place.namespace, hash).await?.is_some() {
+        if leaf.look_at_consumer(&place.namespace, hash).await?.is_some() {
             leaf.remove_consumer(&place.namespace, hash).await?;
         }
         if leaf.read_claim(place).await?.is_none() {

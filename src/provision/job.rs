@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Deadline, Volume, wait};
+use super::{Deadline, Provisioner, Volume, refusal::Course, source::Filling};
 use crate::{
     error::{Error, Result},
     host::{
@@ -10,21 +10,17 @@ use crate::{
         volume::{LEAF_UID, LEAF_VOLUME},
     },
     leaf::{
-        Cluster, Rows,
+        Cluster,
         claim::{Made, Wanted},
         ownership,
         row::{self, ClaimRow, Consumer},
     },
-    volume::{
-        LeafBinding, VolumeHash, VolumeSpec,
-        plan::{self, Creation},
-        quantity,
-        spec::LeafPlace,
-    },
+    volume::{VolumeHash, VolumeSpec, plan::Binder, quantity, spec::LeafPlace},
 };
 
 /// One CreateVolume under way in the member it was decided for.
 pub(super) struct Job<'a> {
+    pub(super) provisioner: &'a Provisioner,
     pub(super) spec: &'a VolumeSpec,
     pub(super) owner: Option<&'a HostClaim>,
     pub(super) hash: VolumeHash,
@@ -38,60 +34,57 @@ impl Job<'_> {
         self.leaf.rows.row_at(self.hash, &self.place).claim
     }
 
-    pub(super) fn class(&self) -> Result<String> {
-        let named = self.spec.parameters.leaf_class.at(&self.leaf.member);
-        named.cloned().or_else(|| self.leaf.rows.default_class()).ok_or_else(|| self.no_class("a default StorageClass"))
-    }
-
-    /// Whether the leaf claim stays unbound until a pod uses it.
-    pub(super) fn waits_for_pod(&self, row: Option<&ClaimRow>) -> Result<bool> {
-        if self.spec.parameters.leaf_binding.at(&self.leaf.member) == Some(&LeafBinding::Consumer) {
-            return Ok(true);
-        }
-        let name = match row {
-            Some(row) => row.class.to_string(),
-            None => self.class()?,
+    /// Makes the leaf claim, where nothing is.
+    pub(super) async fn make(&self, binder: Binder, course: &mut Course) -> Result<()> {
+        let class = self.class()?;
+        let node = match binder {
+            Binder::Node => match self.pick(course).await {
+                Ok(Some(node)) => Some(node),
+                Ok(None) => return self.refuse(self.no_room_on_a_node(&class)).await,
+                Err(error) if error.is_final() => return self.refuse(error).await,
+                Err(error) => return Err(error),
+            },
+            _ => None,
         };
-        match (self.leaf.rows.class(&name), row) {
-            (Some(class), _) => Ok(class.waits_for_pod),
-            (None, Some(_)) => Ok(false),
-            (None, None) => Err(self.no_class(&format!("StorageClass {name:?}"))),
+        let made = self.post(&class, node.as_deref()).await;
+        course.tried.extend(node);
+        match made {
+            Ok(Made::Now) => Ok(()),
+            Ok(Made::Taken) => self.adopt().await,
+            Err(Error::NoPlace(quota)) => self.refuse(Error::NoPlace(quota)).await.inspect_err(|refused| {
+                if matches!(refused, Error::NoPlace(_)) {
+                    self.leaf.stock.refuse_by_quota(&class, self.spec.request.required.max(1));
+                }
+            }),
+            Err(error) if error.is_final() => self.refuse(error).await,
+            Err(error) => Err(error),
         }
     }
 
-    /// Never final: a class may still come.
-    pub(super) fn no_class(&self, what: &str) -> Error {
-        let classes = self.leaf.rows.class_names();
-        let there =
-            if classes.is_empty() { "it has none".to_owned() } else { format!("it has {}", classes.join(", ")) };
-        Error::InProgress(format!(
-            "member {} lacks {what}; {there}. Make it there, or name another with the parameter leafStorageClass.{}",
-            self.leaf.member, self.leaf.member
-        ))
-    }
-
-    pub(super) async fn make(&self) -> Result<()> {
+    async fn post(&self, class: &str, node: Option<&str>) -> Result<Made> {
+        let filling = self.filling().await?;
         let wanted = Wanted {
             spec: self.spec,
             hash: self.hash,
             place: &self.place,
-            class: &self.class()?,
+            class,
             access: self.spec.leaf_access(&self.leaf.member),
             mode: self.spec.leaf_mode(&self.leaf.member),
-            size: self.size(),
+            size: self.size(filling.as_ref().map_or(0, |filling| filling.size)),
             claim_uid: self.owner.map(|owner| owner.uid.as_str()),
+            node,
+            source: filling.as_ref().map(|filling| &filling.source),
         };
-        let mut made = self.leaf.create_claim(&wanted).await;
-        if matches!(made, Err(Error::NotFound(_))) {
-            self.leaf.create_namespace(&self.place.namespace).await?;
-            made = self.leaf.create_claim(&wanted).await;
+        let made = self.leaf.create_claim(&wanted).await;
+        if !matches!(made, Err(Error::NotFound(_))) {
+            return made;
         }
-        match made {
-            Ok(Made::Now) => Ok(()),
-            Ok(Made::Taken) => self.adopt().await,
-            Err(error) if error.is_final() => self.refuse(error).await,
-            Err(error) => Err(error),
-        }
+        self.leaf.create_namespace(&self.place.namespace).await?;
+        self.leaf.create_claim(&wanted).await
+    }
+
+    fn no_room_on_a_node(&self, class: &str) -> Error {
+        Error::NoPlace(format!("member {}: no node has that much room left for class {class}", self.leaf.member))
     }
 
     /// The name is taken: by our own leaf, whose row was not here yet, or by somebody else's claim.
@@ -127,34 +120,22 @@ impl Job<'_> {
     }
 
     /// The size as the user wrote it where that is what the provisioner asks for, else the shortest exact form.
-    pub(super) fn size(&self) -> String {
-        let required = self.spec.request.required;
+    pub(super) fn size(&self, source: u64) -> String {
+        let required = match self.spec.request.required {
+            0 => source,
+            asked => asked,
+        };
         let written = self.owner.and_then(|owner| owner.size.clone());
         let written = written.filter(|size| quantity::parse(size) == Some(required));
         // Without any size asked for, the smallest that a claim can ask for: the member rounds up.
         written.unwrap_or_else(|| quantity::print(required.max(1)))
     }
 
-    /// Waits until the next step is another one.
-    pub(super) async fn wait(&self, step: &Creation, waits: bool) -> Result<()> {
-        let differs = |rows: &Rows| {
-            let claim = rows.row_at(self.hash, &self.place).claim.map(|claim| claim.observed());
-            plan::creation(&self.spec.request, claim.as_ref(), waits) != *step
-        };
-        if !wait(self.leaf, self.hash, self.deadline, differs, async || self.late().await).await? {
-            self.look_again(*step == Creation::Consume).await?;
-        }
-        Ok(())
-    }
-
-    /// The watch said nothing for a while: it may be dead, or somebody has removed the consumer pod.
-    pub(super) async fn look_again(&self, consumed: bool) -> Result<()> {
+    /// The watch said nothing for a while: it may be dead.
+    pub(super) async fn look_again(&self) -> Result<()> {
         let found = self.leaf.read_claim(&self.place).await?;
         if let (None, Some(row)) = (found, self.row()) {
             self.leaf.rows.drop_claim(self.hash, &row.uid, u64::MAX);
-        }
-        if consumed {
-            self.leaf.find_consumer(&self.place.namespace, self.hash).await?;
         }
         Ok(())
     }
@@ -199,10 +180,22 @@ impl Job<'_> {
         ))
     }
 
-    pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, waits: bool) -> Result<Volume> {
+    /// The claim is there; its volume comes with its first pod, and is not known yet.
+    pub(super) fn accepted(&self, row: &ClaimRow) -> Volume {
+        Volume {
+            id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
+            capacity: self.spec.request.required,
+            context: BTreeMap::from([(LEAF_UID.to_owned(), row.uid.to_string())]),
+            member: self.leaf.member.clone(),
+            node: None,
+            source: self.spec.request.source.clone(),
+        }
+    }
+
+    pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, binder: Binder) -> Result<Volume> {
         let leaf_volume = self.leaf.label_volume(volume, self.hash, &row.uid).await?;
         let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
-        if waits || made {
+        if binder == Binder::Consumer || made {
             self.leaf.remove_consumer(&row.place.namespace, self.hash).await?;
         }
         let context = [
@@ -217,6 +210,15 @@ impl Job<'_> {
             capacity: row.observed().capacity,
             context: filled.map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>(),
             member: self.leaf.member.clone(),
+            node: Some(leaf_volume.node.to_string()).filter(|node| !node.is_empty() && !self.spec.nodes.is_empty()),
+            source: self.spec.request.source.clone(),
         })
+    }
+
+    async fn filling(&self) -> Result<Option<Filling>> {
+        match &self.spec.request.source {
+            Some(source) => self.provisioner.filling(self, source).await.map(Some),
+            None => Ok(None),
+        }
     }
 }

@@ -1,12 +1,21 @@
 //! What is done with a volume from beginning to end: each file one use-case, which looks, lets the pure plan decide, and
 //! acts. Any step may be entered again at any time, by this process or another.
 
+mod binding;
+mod capacity;
+mod companions;
 mod create;
 mod deadline;
 mod delete;
 mod find;
+pub mod group;
 mod imported;
 mod job;
+mod refusal;
+pub mod snapshot;
+pub mod snapshots;
+mod source;
+mod unsnapshot;
 mod validate;
 mod withdraw;
 
@@ -14,12 +23,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
+pub use capacity::{Capacity, CapacityQuestion, Where};
+
 use crate::{
     error::Result,
     host::Host,
     leaf::{Cluster, Rows},
     member::Registry,
-    volume::{VolumeHash, VolumeId},
+    volume::{Source, VolumeHash, VolumeId},
 };
 pub use deadline::Deadline;
 
@@ -39,6 +50,9 @@ pub struct Volume {
     pub capacity: u64,
     pub context: BTreeMap<String, String>,
     pub member: String,
+    /// The member's node that it is bound to, where the requirement was about nodes.
+    pub node: Option<String>,
+    pub source: Option<Source>,
 }
 
 /// A wait without news this long ends in a read, and one of half the time that is left: a watch can die without a word.
@@ -58,11 +72,19 @@ async fn wait<F>(
 where
     F: FnMut(&Rows) -> bool,
 {
+    wait_for(deadline, |pause| leaf.rows.until(hash, pause, changed), late).await
+}
+
+/// The same for whatever tells within a given time whether it has come.
+async fn wait_for<W: Future<Output = bool>>(
+    deadline: &Deadline,
+    come: impl FnOnce(Instant) -> W,
+    late: impl AsyncFnOnce() -> crate::error::Error,
+) -> Result<bool> {
     let now = Instant::now();
     let end = deadline.next();
     let half = end.saturating_duration_since(now) / 2;
-    let pause = end.min(now + half.clamp(SHORTEST, SILENCE));
-    if leaf.rows.until(hash, pause, changed).await {
+    if come(end.min(now + half.clamp(SHORTEST, SILENCE))).await {
         return Ok(true);
     }
     if deadline.passed() {

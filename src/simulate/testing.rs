@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{Cluster, controllers, storage::Storage};
+use super::{
+    Cluster, controllers,
+    storage::{Storage, definitions},
+};
 
 pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 pub(super) const VOLUMES: &str = "persistentvolumes";
 pub(super) const CLASSES: &str = "storageclasses.storage.k8s.io";
-const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 pub(super) const PODS: &str = "pods";
 
 /// Lets the controllers work for so many seconds.
@@ -67,26 +69,10 @@ pub(super) fn pod(name: &str, claims: &[&str]) -> Value {
 
 /// Adds the kinds of snapshots, with a class for each policy.
 pub(super) fn add_snapshots(cluster: &Cluster) {
-    for (plural, kind, scope) in [
-        ("volumesnapshots", "VolumeSnapshot", "Namespaced"),
-        ("volumesnapshotcontents", "VolumeSnapshotContent", "Cluster"),
-        ("volumesnapshotclasses", "VolumeSnapshotClass", "Cluster"),
-    ] {
-        let definition = json!({
-            "metadata": {"name": format!("{plural}.snapshot.storage.k8s.io")},
-            "spec": {
-                "group": "snapshot.storage.k8s.io",
-                "names": {"plural": plural, "kind": kind},
-                "scope": scope,
-                "versions": [{"name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-            },
-        });
-        cluster.create(DEFINITIONS, definition).unwrap();
-    }
+    definitions::install(cluster).unwrap();
     for policy in ["Delete", "Retain"] {
         let name = policy.to_lowercase();
-        let class = json!({"metadata": {"name": name}, "driver": "storage.simulated", "deletionPolicy": policy});
+        let class = definitions::class(&name, "storage.simulated", policy, None);
         cluster.create("volumesnapshotclasses.snapshot.storage.k8s.io", class).unwrap();
     }
 }

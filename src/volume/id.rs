@@ -1,4 +1,4 @@
-//! Names of volumes: the hash every leaf object carries, and the handle the host keeps.
+//! Names of volumes, snapshots and groups: the hash every leaf object carries, and the handle the host keeps.
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -27,7 +27,25 @@ pub struct VolumeHash(u128);
 
 impl VolumeHash {
     pub fn new(host: &HostId, name: &str) -> Self {
-        let digest = Sha256::new().chain_update(&host.0).chain_update("\n").chain_update(name).finalize();
+        Self::over(&[&host.0, "\n", name])
+    }
+
+    /// No name holds a NUL, so no volume, snapshot or group has a hash of another kind.
+    pub fn of_snapshot(host: &HostId, name: &str) -> Self {
+        Self::over(&[&host.0, "\0snapshot\n", name])
+    }
+
+    pub fn of_group(host: &HostId, name: &str) -> Self {
+        Self::over(&[&host.0, "\0group\n", name])
+    }
+
+    /// The snapshot of one volume in a group.
+    pub fn of_part(host: &HostId, group: &str, volume: Self) -> Self {
+        Self::over(&[&host.0, "\0part\n", group, "\0", &volume.to_string()])
+    }
+
+    fn over(parts: &[&str]) -> Self {
+        let digest = parts.iter().fold(Sha256::new(), Digest::chain_update).finalize();
         let mut first = [0; 16];
         first.copy_from_slice(&digest[..16]);
         Self(u128::from_be_bytes(first))
@@ -61,7 +79,8 @@ impl fmt::Display for VolumeHash {
     }
 }
 
-/// The handle: which member, and which leaf claim there.
+/// The handle: which member, and which leaf claim there. Snapshots and groups have handles of the same form, with the
+/// name of the leaf snapshot or group where a volume's has that of the claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeId {
     pub member: String,
@@ -191,6 +210,19 @@ mod tests {
     fn hash_is_the_first_half_of_sha256_over_host_newline_name() {
         // printf '4f3c\npvc-1' | sha256sum
         assert_eq!(hash("pvc-1").to_string(), "9b7bc785f3839dc52490df193e1bca30");
+    }
+
+    #[test]
+    fn kinds_never_share_a_hash() {
+        let host = HostId("4f3c".to_owned());
+        let all = [
+            VolumeHash::new(&host, "x"),
+            VolumeHash::of_snapshot(&host, "x"),
+            VolumeHash::of_group(&host, "x"),
+            VolumeHash::of_part(&host, "x", hash("y")),
+            VolumeHash::of_part(&host, "x", hash("z")),
+        ];
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len());
     }
 
     #[test]

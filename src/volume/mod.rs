@@ -6,14 +6,19 @@ pub mod id;
 pub mod parameters;
 pub mod plan;
 pub mod quantity;
+pub mod snapshot;
 pub mod spec;
 
 pub use id::{HostId, LeafName, VolumeHash, VolumeId};
 pub use parameters::{LeafBinding, Parameters};
-pub use spec::{AccessMode, Claim, Request, VolumeMode, VolumeSpec};
+pub use snapshot::SnapshotSpec;
+pub use spec::{AccessMode, Claim, Request, Source, VolumeMode, VolumeSpec};
 
 /// The topology key whose value is a member's name.
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+
+/// The one whose value is a member's own node, on hosts whose virtual nodes stand for single nodes.
+pub const NODE_KEY: &str = "topology.kosmos.csi.io/node";
 
 /// The driver's name.
 pub const DRIVER: &str = "kosmos.csi.io";

@@ -13,11 +13,15 @@ const KEYS: &str = "member, leafStorageClass, leafBinding, leafNamespace, leafCl
 /// How a leaf claim whose class waits for a first consumer gets one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeafBinding {
-    /// A short-lived pod where the class waits for one, nothing where it does not.
+    /// Where the class waits: a short-lived pod, or a node where the topology names one. Nothing where it does not.
     #[default]
     Auto,
     /// Always a short-lived pod.
     Consumer,
+    /// The driver itself writes on the claim for which node it is.
+    SelectedNode,
+    /// The pod that the host's agent runs in the member; nobody waits for it.
+    Deferred,
 }
 
 /// A value for all members, and those that differ.
@@ -38,7 +42,7 @@ impl<T> PerMember<T> {
         self.exceptions.get(member).or(self.everywhere.as_ref())
     }
 
-    fn set(&mut self, member: Option<&str>, value: T) {
+    pub(super) fn set(&mut self, member: Option<&str>, value: T) {
         match member {
             Some(member) => drop(self.exceptions.insert(member.to_owned(), value)),
             None => self.everywhere = Some(value),
@@ -125,7 +129,9 @@ fn binding(key: &str, value: &str) -> Result<LeafBinding> {
     match value {
         "auto" => Ok(LeafBinding::Auto),
         "consumer" => Ok(LeafBinding::Consumer),
-        _ => Err(not_one_of(key, value, "auto, consumer")),
+        "selected-node" => Ok(LeafBinding::SelectedNode),
+        "deferred" => Ok(LeafBinding::Deferred),
+        _ => Err(not_one_of(key, value, "auto, consumer, selected-node, deferred")),
     }
 }
 
@@ -174,7 +180,7 @@ mod tests {
     #[test]
     fn bad_value_is_refused_with_the_allowed_ones() {
         for (key, value, allowed) in [
-            ("leafBinding", "now", "auto"),
+            ("leafBinding", "now", "auto, consumer, selected-node, deferred"),
             ("leafAccessMode.a", "RWO", "ReadWriteOnce"),
             ("leafVolumeMode", "block", "Block"),
             ("member", "Not A Label", "DNS label"),

@@ -21,6 +21,8 @@ pub struct ObservedClaim {
     /// The leaf volume it names.
     pub volume: Option<String>,
     pub capacity: u64,
+    /// Whether it says for which node it waits.
+    pub node_selected: bool,
     /// Of the request it was made for; absent where somebody removed the annotation.
     pub request: Option<Fingerprint>,
 }
@@ -33,6 +35,19 @@ pub struct ObservedVolume {
     /// UID of the claim it is bound to.
     pub claim_uid: String,
     pub retained: bool,
+}
+
+/// What a leaf claim that is pending waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binder {
+    /// The member binds it by itself.
+    Member,
+    /// A pod of ours.
+    Consumer,
+    /// A node, written on it by us.
+    Node,
+    /// A pod that is none of ours, and the host does not wait for it.
+    Anybody,
 }
 
 /// The next step towards a volume that can be used.
@@ -50,6 +65,10 @@ pub enum Creation {
     Lost,
     /// It waits for a pod.
     Consume,
+    /// It waits for a node.
+    Select,
+    /// It is there, and more is not waited for.
+    Accepted,
     /// The member is at work.
     Await,
     /// It is larger than the request permits.
@@ -58,7 +77,7 @@ pub enum Creation {
     Ready { volume: String },
 }
 
-pub fn creation(request: &Request, claim: Option<&ObservedClaim>, waits_for_pod: bool) -> Creation {
+pub fn creation(request: &Request, claim: Option<&ObservedClaim>, binder: Binder) -> Creation {
     let Some(claim) = claim else {
         return Creation::Create;
     };
@@ -75,7 +94,9 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, waits_for_pod:
         (Phase::Bound, Some(volume)) if claim.capacity >= request.required => {
             Creation::Ready { volume: volume.clone() }
         }
-        (Phase::Pending, None) if waits_for_pod => Creation::Consume,
+        (Phase::Pending, _) if binder == Binder::Anybody => Creation::Accepted,
+        (Phase::Pending, None) if binder == Binder::Consumer => Creation::Consume,
+        (Phase::Pending, None) if binder == Binder::Node && !claim.node_selected => Creation::Select,
         _ => Creation::Await,
     }
 }
@@ -128,6 +149,7 @@ mod tests {
             access: vec![AccessMode::ReadWriteOnce],
             mode: VolumeMode::Filesystem,
             parameters: BTreeMap::new(),
+            source: None,
         }
     }
 
@@ -139,6 +161,7 @@ mod tests {
             protected: true,
             volume: volume.map(str::to_owned),
             capacity,
+            node_selected: false,
             request: Some(request(10, 20).fingerprint()),
         }
     }
@@ -151,39 +174,51 @@ mod tests {
     fn creation_follows_what_is_there() {
         let asked = request(10, 20);
         let ready = Creation::Ready { volume: "pv".to_owned() };
-        for (observed, waits, expected) in [
-            (None, false, Creation::Create),
-            (None, true, Creation::Create),
-            (Some(claim(Phase::Pending, None, 0)), false, Creation::Await),
-            (Some(claim(Phase::Pending, None, 0)), true, Creation::Consume),
-            (Some(claim(Phase::Pending, Some("pv"), 0)), true, Creation::Await),
-            (Some(claim(Phase::Bound, Some("pv"), 10)), true, ready.clone()),
-            (Some(claim(Phase::Bound, Some("pv"), 20)), false, ready),
-            (Some(claim(Phase::Bound, Some("pv"), 21)), false, Creation::TooLarge),
-            (Some(claim(Phase::Bound, Some("pv"), 9)), false, Creation::Await),
-            (Some(claim(Phase::Bound, None, 10)), false, Creation::Await),
-            (Some(claim(Phase::Lost, Some("pv"), 10)), false, Creation::Lost),
+        for (observed, binder, expected) in [
+            (None, Binder::Member, Creation::Create),
+            (None, Binder::Consumer, Creation::Create),
+            (Some(claim(Phase::Pending, None, 0)), Binder::Member, Creation::Await),
+            (Some(claim(Phase::Pending, None, 0)), Binder::Consumer, Creation::Consume),
+            (Some(claim(Phase::Pending, Some("pv"), 0)), Binder::Consumer, Creation::Await),
+            (Some(claim(Phase::Bound, Some("pv"), 10)), Binder::Consumer, ready.clone()),
+            (Some(claim(Phase::Bound, Some("pv"), 20)), Binder::Member, ready.clone()),
+            (Some(claim(Phase::Bound, Some("pv"), 21)), Binder::Member, Creation::TooLarge),
+            (Some(claim(Phase::Bound, Some("pv"), 9)), Binder::Member, Creation::Await),
+            (Some(claim(Phase::Bound, None, 10)), Binder::Member, Creation::Await),
+            (Some(claim(Phase::Lost, Some("pv"), 10)), Binder::Member, Creation::Lost),
+            (Some(claim(Phase::Lost, Some("pv"), 10)), Binder::Anybody, Creation::Lost),
+            (Some(claim(Phase::Pending, None, 0)), Binder::Anybody, Creation::Accepted),
+            (Some(claim(Phase::Pending, Some("pv"), 0)), Binder::Anybody, Creation::Accepted),
+            (Some(claim(Phase::Bound, Some("pv"), 10)), Binder::Anybody, ready),
         ] {
-            assert_eq!(creation(&asked, observed.as_ref(), waits), expected, "{observed:?}");
+            assert_eq!(creation(&asked, observed.as_ref(), binder), expected, "{observed:?} {binder:?}");
         }
+    }
+
+    #[test]
+    fn node_is_written_on_a_claim_that_names_none() {
+        let mut pending = claim(Phase::Pending, None, 0);
+        assert_eq!(creation(&request(10, 20), Some(&pending), Binder::Node), Creation::Select);
+        pending.node_selected = true;
+        assert_eq!(creation(&request(10, 20), Some(&pending), Binder::Node), Creation::Await);
     }
 
     #[test]
     fn leaf_on_its_way_out_is_never_the_answer() {
         let mut leaving = claim(Phase::Bound, Some("pv"), 10);
         leaving.terminating = true;
-        assert_eq!(creation(&request(10, 20), Some(&leaving), false), Creation::AwaitRemoval);
+        assert_eq!(creation(&request(10, 20), Some(&leaving), Binder::Member), Creation::AwaitRemoval);
         let mut empty = claim(Phase::Pending, None, 0);
         empty.terminating = true;
-        assert_eq!(creation(&request(10, 20), Some(&empty), false), Creation::Release);
+        assert_eq!(creation(&request(10, 20), Some(&empty), Binder::Member), Creation::Release);
         empty.protected = false;
-        assert_eq!(creation(&request(10, 20), Some(&empty), false), Creation::AwaitRemoval);
+        assert_eq!(creation(&request(10, 20), Some(&empty), Binder::Member), Creation::AwaitRemoval);
     }
 
     #[test]
     fn leaf_made_for_another_request_is_never_the_answer() {
         let bound = claim(Phase::Bound, Some("pv"), 10);
-        assert_eq!(creation(&request(11, 20), Some(&bound), false), Creation::Differs);
+        assert_eq!(creation(&request(11, 20), Some(&bound), Binder::Member), Creation::Differs);
     }
 
     #[test]

@@ -61,6 +61,31 @@ pub struct Claim {
     pub name: String,
 }
 
+/// What a volume begins with, by handle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Snapshot(String),
+    Volume(String),
+}
+
+impl Source {
+    pub fn handle(&self) -> &str {
+        match self {
+            Self::Snapshot(handle) | Self::Volume(handle) => handle,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot(handle) => write!(out, "snapshot {handle}"),
+            Self::Volume(handle) => write!(out, "volume {handle}"),
+        }
+    }
+}
+
 /// Everything that must be equal when the same name is asked for again. Kept as JSON on the leaf claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -69,6 +94,8 @@ pub struct Request {
     pub access: Vec<AccessMode>,
     pub mode: VolumeMode,
     pub parameters: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
 }
 
 /// Stands for a request where only equality counts: two that differ have different ones.
@@ -88,18 +115,27 @@ impl Request {
         let size = |bytes: u64| {
             if bytes == 0 { "no size".to_owned() } else { quantity::print(bytes) }
         };
+        let source = |source: &Option<Source>| source.as_ref().map_or_else(|| "none".to_owned(), Source::to_string);
         let pairs = [
             ("required size", size(earlier.required), size(self.required)),
             ("size limit", size(earlier.limit), size(self.limit)),
             ("access modes", format!("{:?}", earlier.access), format!("{:?}", self.access)),
             ("volume mode", format!("{:?}", earlier.mode), format!("{:?}", self.mode)),
             ("parameters", format!("{:?}", earlier.parameters), format!("{:?}", self.parameters)),
+            ("source", source(&earlier.source), source(&self.source)),
         ];
         pairs
             .into_iter()
             .find(|(_, then, now)| then != now)
             .map(|(what, then, now)| format!("{what} was {then} then and is {now} now"))
     }
+}
+
+/// A node of a member, as the topology names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberNode {
+    pub member: String,
+    pub node: String,
 }
 
 /// One volume as the host wants it.
@@ -113,6 +149,8 @@ pub struct VolumeSpec {
     /// Members, in the order of the requirement; empty where there is none.
     pub preferred: Vec<String>,
     pub requisite: Vec<String>,
+    /// The members' own nodes that the requirement names, in its order; empty where it names none.
+    pub nodes: Vec<MemberNode>,
 }
 
 /// Where a leaf claim lives inside its member.
@@ -169,6 +207,17 @@ impl VolumeSpec {
         self.parameters.leaf_volume_mode.at(member).copied().unwrap_or(self.request.mode)
     }
 
+    /// The nodes of a member that will do, the best first; empty where any will.
+    pub fn nodes_of(&self, member: &str) -> Vec<&str> {
+        let mut nodes: Vec<&str> = Vec::new();
+        for place in self.nodes.iter().filter(|place| place.member == member) {
+            if !nodes.contains(&place.node.as_str()) {
+                nodes.push(&place.node);
+            }
+        }
+        nodes
+    }
+
     pub fn id(&self, member: &str, host: &HostId, place: &LeafPlace) -> VolumeId {
         VolumeId::new(member, &place.namespace, &place.claim, VolumeHash::new(host, &self.name))
     }
@@ -201,6 +250,7 @@ mod tests {
             access: vec![AccessMode::ReadWriteOnce],
             mode: VolumeMode::Filesystem,
             parameters: BTreeMap::new(),
+            source: None,
         }
     }
 
@@ -213,6 +263,7 @@ mod tests {
             claim: claim.map(|(namespace, name)| Claim { namespace: namespace.to_owned(), name: name.to_owned() }),
             preferred: Vec::new(),
             requisite: Vec::new(),
+            nodes: Vec::new(),
         }
     }
 
@@ -267,6 +318,7 @@ mod tests {
             |request: &mut Request| request.access = vec![AccessMode::ReadWriteMany],
             |request: &mut Request| request.mode = VolumeMode::Block,
             |request: &mut Request| drop(request.parameters.insert("member".to_owned(), "a".to_owned())),
+            |request: &mut Request| request.source = Some(Source::Volume("a/b/c/0123456789abcdef".to_owned())),
         ] {
             let mut other = request();
             change(&mut other);

@@ -73,6 +73,6 @@ pub fn running(pods: &Value) -> Option<&Value> {
 pub async fn folder_of_the_leaf(member: &Cluster) -> PathBuf {
     let leaf = member.until(CLAIM, "bound", is_bound).await;
     let volume = member.get(&format!("{VOLUMES}/{}", leaf["spec"]["volumeName"].as_str().unwrap())).await.unwrap();
-    let place = ["local", "hostPath"].iter().find_map(|kind| volume["spec"][kind]["path"].as_str());
+    let place = volume["spec"]["csi"]["volumeAttributes"]["directory"].as_str();
     PathBuf::from(place.unwrap_or_else(|| panic!("no path: {volume:#}")))
 }

@@ -5,11 +5,14 @@
 
 #[path = "../clusters/mod.rs"]
 mod clusters;
+#[path = "../sanity/node.rs"]
+mod node;
 #[path = "../sanity/suite.rs"]
 mod suite;
 
 mod driver;
 mod edges;
+mod healing;
 mod members;
 mod objects;
 mod outage;

@@ -116,7 +116,9 @@ fn claim_without_consent_is_no_volume_and_is_never_touched() {
         let bench = bench(fixture::NOW).await;
         host_volume(&bench, HOST_VOLUME, "Delete");
         for to in [None, Some("another-host".to_owned())] {
-            to.iter().for_each(|to| consent(&bench, to));
+            if let Some(to) = &to {
+                consent(&bench, to);
+            }
             let before = leaf(&bench).unwrap();
             assert_eq!(validate(&bench).await.unwrap_err().code(), Code::NotFound);
             delete(&bench).await.unwrap();
@@ -163,7 +165,9 @@ fn imported_leaf_goes_only_where_both_policies_say_so() {
         virtual_time::run(1, async {
             let bench = bench(leaf_class).await;
             consent(&bench, &bench.host_id());
-            host_volumes.iter().for_each(|(name, policy)| host_volume(&bench, name, policy));
+            for (name, policy) in host_volumes {
+                host_volume(&bench, name, policy);
+            }
             let before = leaf(&bench).unwrap();
             delete(&bench).await.unwrap();
             let told = events(&bench).join(" ");

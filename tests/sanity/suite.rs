@@ -9,6 +9,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
+/// Every group of specs that asks the controller's socket.
+const CONTROLLER: &str = r"\[Controller Server\]|GroupController";
 const PASSED: &str = include_str!("../../sanity/passed.txt");
 
 /// The suite, and what it runs against.
@@ -28,7 +30,7 @@ impl Suite {
     /// on the controller's.
     pub async fn run(&self) -> Result<()> {
         let mut passed = self.specs("identity", &self.controller, "Identity Service").await?;
-        passed.append(&mut self.specs("controller", &self.node, r"Controller Service \[Controller Server\]").await?);
+        passed.append(&mut self.specs("controller", &self.node, CONTROLLER).await?);
         let listed: BTreeSet<String> = PASSED.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
         let missing: Vec<_> = listed.difference(&passed).collect();
         let new: Vec<_> = passed.difference(&listed).collect();

@@ -1,6 +1,8 @@
 //! Controller: each RPC parses, calls its use-case and converts the answer. The files beside this one hold a group of
 //! RPCs each; here stands what they have in common, and the whole service at a glance.
 
+mod capacity;
+mod snapshots;
 mod volumes;
 
 use std::sync::Arc;
@@ -16,7 +18,15 @@ use super::{
 use crate::provision::Provisioner;
 
 /// Fixed for the life of the process, whatever the members can do now: the sidecars ask once.
-const CAPABILITIES: [Type; 2] = [Type::CreateDeleteVolume, Type::SingleNodeMultiWriter];
+const CAPABILITIES: [Type; 7] = [
+    Type::CreateDeleteVolume,
+    Type::GetCapacity,
+    Type::SingleNodeMultiWriter,
+    Type::CreateDeleteSnapshot,
+    Type::ListSnapshots,
+    Type::GetSnapshot,
+    Type::CloneVolume,
+];
 
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -57,5 +67,25 @@ impl controller_server::Controller for Controller {
         request: Request<v1::ValidateVolumeCapabilitiesRequest>,
     ) -> Answer<v1::ValidateVolumeCapabilitiesResponse> {
         self.validate(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_capacity(&self, request: Request<v1::GetCapacityRequest>) -> Answer<v1::GetCapacityResponse> {
+        self.capacity(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn create_snapshot(&self, request: Request<v1::CreateSnapshotRequest>) -> Answer<v1::CreateSnapshotResponse> {
+        self.snapshot(request).await.map(Response::new)
+    }
+
+    async fn delete_snapshot(&self, request: Request<v1::DeleteSnapshotRequest>) -> Answer<v1::DeleteSnapshotResponse> {
+        self.unsnapshot(request).await.map(Response::new)
+    }
+
+    async fn list_snapshots(&self, request: Request<v1::ListSnapshotsRequest>) -> Answer<v1::ListSnapshotsResponse> {
+        self.snapshots(request).await.map(Response::new)
+    }
+
+    async fn get_snapshot(&self, request: Request<v1::GetSnapshotRequest>) -> Answer<v1::GetSnapshotResponse> {
+        self.one_snapshot(request).await.map(Response::new)
     }
 }

@@ -1,5 +1,8 @@
 //! From the interface's messages to the domain's types, with every check that needs no cluster.
 
+pub mod snapshots;
+mod topology;
+
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
@@ -8,13 +11,13 @@ use std::{
 use tonic::metadata::MetadataMap;
 
 use super::v1::{
-    self, CapacityRange, CreateVolumeRequest, Topology, VolumeCapability,
+    self, CapacityRange, CreateVolumeRequest, GetCapacityRequest, GetCapacityResponse, VolumeCapability,
     volume_capability::{AccessType, access_mode::Mode},
 };
 use crate::{
     error::{Error, Result},
-    provision::Volume,
-    volume::{AccessMode, Claim, MEMBER_KEY, Parameters, Request, VolumeMode, VolumeSpec},
+    provision::{Capacity, CapacityQuestion, Volume},
+    volume::{AccessMode, Claim, Parameters, Request, VolumeMode, VolumeSpec},
 };
 
 const LONGEST_NAME: usize = 128;
@@ -23,26 +26,30 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     let name = checked_name(request.name)?;
-    refuse_what_is_not_offered(request.volume_content_source.as_ref(), &request.mutable_parameters)?;
+    refuse_what_is_not_offered(&request.mutable_parameters)?;
+    let source = request.volume_content_source.map(snapshots::source).transpose()?;
     let uses = uses(&request.volume_capabilities)?;
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
     let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
-    let requirement = request.accessibility_requirements.unwrap_or_default();
-    let (preferred, requisite) = (members(&requirement.preferred), members(&requirement.requisite));
-    let demands = !requirement.preferred.is_empty() || !requirement.requisite.is_empty();
-    if demands && preferred.is_empty() && requisite.is_empty() {
-        return Err(Error::NoPlace(format!("no topology of the requirement has the key {MEMBER_KEY}")));
-    }
+    let requirement = topology::requirement(request.accessibility_requirements)?;
     let mut access: Vec<AccessMode> = uses.iter().map(|(access, _)| *access).collect();
     access.sort_unstable();
     access.dedup();
     Ok(VolumeSpec {
         name,
-        request: Request { required, limit, access, mode: one_mode(&uses)?, parameters: VolumeSpec::comparable(&raw) },
+        request: Request {
+            required,
+            limit,
+            access,
+            mode: one_mode(&uses)?,
+            parameters: VolumeSpec::comparable(&raw),
+            source,
+        },
         parameters: Parameters::parse(&raw)?,
         claim: claim(&raw),
-        preferred,
-        requisite,
+        preferred: requirement.preferred,
+        requisite: requirement.requisite,
+        nodes: requirement.nodes,
     })
 }
 
@@ -69,13 +76,7 @@ pub fn missing(field: &str) -> Error {
     Error::Invalid(format!("{field} is missing: the request must have it"))
 }
 
-fn refuse_what_is_not_offered(
-    source: Option<&v1::VolumeContentSource>,
-    mutable: &HashMap<String, String>,
-) -> Result<()> {
-    if source.is_some() {
-        return Err(Error::Invalid("volume_content_source: snapshots and clones are not offered".to_owned()));
-    }
+fn refuse_what_is_not_offered(mutable: &HashMap<String, String>) -> Result<()> {
     match mutable.keys().next() {
         Some(key) => Err(Error::Invalid(format!("mutable_parameters: {key:?} is not offered"))),
         None => Ok(()),
@@ -153,18 +154,31 @@ fn claim(parameters: &BTreeMap<String, String>) -> Option<Claim> {
     })
 }
 
-fn members(topologies: &[Topology]) -> Vec<String> {
-    topologies.iter().filter_map(|topology| topology.segments.get(MEMBER_KEY)).cloned().collect()
+/// Which room is asked about. The provisioner sends the class's parameters as they stand, and no capabilities.
+pub fn capacity_question(request: GetCapacityRequest) -> Result<CapacityQuestion> {
+    if !request.volume_capabilities.is_empty() {
+        uses(&request.volume_capabilities)?;
+    }
+    let parameters = Parameters::parse(&request.parameters.into_iter().collect())?;
+    Ok(CapacityQuestion { parameters, place: topology::place(request.accessible_topology) })
+}
+
+pub fn capacity(capacity: Capacity) -> GetCapacityResponse {
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    GetCapacityResponse {
+        available_capacity: bytes(capacity.free),
+        maximum_volume_size: capacity.largest.map(bytes),
+        minimum_volume_size: None,
+    }
 }
 
 pub fn volume(volume: Volume) -> v1::Volume {
-    let segments = HashMap::from([(MEMBER_KEY.to_owned(), volume.member)]);
     v1::Volume {
         capacity_bytes: i64::try_from(volume.capacity).unwrap_or(i64::MAX),
         volume_id: volume.id.to_string(),
         volume_context: volume.context.into_iter().collect(),
-        content_source: None,
-        accessible_topology: vec![Topology { segments }],
+        content_source: volume.source.map(snapshots::content_source),
+        accessible_topology: vec![topology::accessible(volume.member, volume.node)],
     }
 }
 

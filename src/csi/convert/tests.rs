@@ -1,9 +1,13 @@
 use tonic::metadata::MetadataValue;
 
 use super::{
-    v1::volume_capability::{BlockVolume, MountVolume},
+    v1::{
+        Topology,
+        volume_capability::{BlockVolume, MountVolume},
+    },
     *,
 };
+use crate::volume::MEMBER_KEY;
 
 fn capability(mode: Mode, block: bool) -> VolumeCapability {
     VolumeCapability {

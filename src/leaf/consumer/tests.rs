@@ -72,3 +72,22 @@ fn pod_passes_the_restricted_level_and_mounts_every_claim() {
     assert_eq!(spec.node_name, None, "the member's scheduler chooses");
     assert!(pod.metadata.name.unwrap().len() <= 63);
 }
+
+#[test]
+fn pod_for_one_node_names_it_beside_what_the_host_pod_demands() {
+    let field = json!([{"key": "metadata.name", "operator": "In", "values": ["n1"]}]);
+    let on_node = |spec: Value| {
+        let wishes = Constraints { node: Some("n1".to_owned()), ..constraints(spec) };
+        to_value(wishes.affinity().unwrap()).unwrap()["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            ["nodeSelectorTerms"]
+            .clone()
+    };
+    assert_eq!(on_node(json!({"containers": []})), json!([{"matchFields": field}]));
+    let terms = json!([{"matchExpressions": [expression("disk")]}, {"matchExpressions": [expression("gpu")]}]);
+    let spec = json!({"containers": [], "affinity": {"nodeAffinity": node_affinity(&terms)}});
+    let expected = json!([
+        {"matchExpressions": [expression("disk")], "matchFields": field},
+        {"matchExpressions": [expression("gpu")], "matchFields": field},
+    ]);
+    assert_eq!(on_node(spec), expected);
+}

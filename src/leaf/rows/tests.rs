@@ -54,7 +54,7 @@ fn list_removes_what_has_gone_but_not_what_was_written_meanwhile() {
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));
     rows.put_volume(&volume());
-    rows.begin(Kind::Claims);
+    assert!(!rows.begin(Kind::Claims));
     rows.complete(Kind::Claims);
     assert_eq!(phase(&rows), None);
     assert!(rows.row(hash()).unwrap().volume.is_some(), "the list of claims says nothing of volumes");
@@ -62,6 +62,16 @@ fn list_removes_what_has_gone_but_not_what_was_written_meanwhile() {
     rows.put_claim(&claim("12", "Pending"));
     rows.complete(Kind::Claims);
     assert_eq!(phase(&rows), Some(Phase::Pending));
+}
+
+#[test]
+fn list_that_came_to_no_end_is_remembered() {
+    let rows = rows();
+    assert!(!rows.begin(Kind::Claims));
+    assert!(rows.begin(Kind::Claims));
+    assert!(!rows.begin(Kind::Volumes));
+    rows.complete(Kind::Claims);
+    assert!(!rows.begin(Kind::Claims));
 }
 
 #[test]
@@ -213,4 +223,35 @@ fn copy_of_a_leaf_volume_is_not_the_one_its_claim_names() {
     assert!(rows.row(hash()).unwrap().volume.is_none(), "alone, it is still a copy");
     rows.put_volume(&bound_to_the_leaf("pv-1", "2026-01-02T00:00:00Z"));
     assert_eq!(rows.row(hash()).unwrap().volume.unwrap().name.as_ref(), "pv-1");
+}
+
+#[test]
+fn volumes_are_counted_by_state() {
+    let rows = rows();
+    let numbered = |number: u64, phase: &str, made: &str| {
+        let mut claim = claim("10", phase);
+        let of = VolumeHash::new(&HostId("h".to_owned()), &number.to_string());
+        claim.metadata.labels = Some(ownership::labels(&HostId("h".to_owned()), of));
+        claim.metadata.uid = Some(number.to_string());
+        claim.metadata.creation_timestamp = from_value(json!(made)).unwrap();
+        claim
+    };
+    (0..2500).for_each(|number| rows.put_claim(&numbered(number, "Bound", "1970-01-01T00:00:01Z")));
+    rows.put_claim(&numbered(3000, "Pending", "1970-01-01T00:00:09Z"));
+    rows.put_claim(&numbered(3001, "Pending", "1970-01-01T00:00:08Z"));
+    rows.put_claim(&numbered(3002, "Lost", "1970-01-01T00:00:01Z"));
+    let mut leaving = numbered(3003, "Bound", "1970-01-01T00:00:01Z");
+    leaving.metadata.deletion_timestamp = from_value(json!("1970-01-01T00:00:07Z")).unwrap();
+    rows.put_claim(&leaving);
+    rows.put_volume(&volume());
+    let expected = Census {
+        pending: 2,
+        bound: 2500,
+        lost: 1,
+        terminating: 1,
+        released: 1,
+        oldest_creation: Some(8),
+        oldest_deletion: Some(7),
+    };
+    assert_eq!(rows.census(), expected);
 }

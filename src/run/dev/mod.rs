@@ -96,6 +96,7 @@ impl Started {
             let volumes = folder.volumes(&name);
             std::fs::create_dir_all(&volumes).with_context(|| volumes.display().to_string())?;
             let settings = Settings { folder: Some(volumes), ..Settings::default() };
+            objects::prepare_member(&cluster, &settings.provisioner).with_context(|| format!("the kinds of {name}"))?;
             tasks.spawn(simulate::storage::run(cluster.clone(), settings));
         }
         tasks.spawn(simulate::serve(cluster.clone(), listener));

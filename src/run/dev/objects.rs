@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::host::conditions::{self, Condition};
 use crate::{
-    simulate::{Cluster, Refusal, text},
+    simulate::{Cluster, Refusal, storage::definitions, text},
     volume::{DRIVER, MEMBER_KEY},
 };
 
@@ -13,6 +13,11 @@ use crate::{
 pub(super) const CLASS: &str = "openebs-hostpath";
 /// The namespace of the example.
 pub(super) const NAMESPACE: &str = "test-new";
+
+const SNAPSHOT_CLASSES: &str = "volumesnapshotclasses.snapshot.storage.k8s.io";
+const GROUP_CLASSES: &str = "volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io";
+const DEFAULT_SNAPSHOT_CLASS: &str = "snapshot.storage.kubernetes.io/is-default-class";
+const DEFAULT_GROUP_CLASS: &str = "groupsnapshot.storage.kubernetes.io/is-default-class";
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Every new node has it, until somebody sees that it is ready.
@@ -29,6 +34,9 @@ pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal>
     }
     ensure(host, "csidrivers.storage.k8s.io", driver())?;
     ensure(host, "storageclasses.storage.k8s.io", class())?;
+    definitions::install(host)?;
+    ensure(host, SNAPSHOT_CLASSES, definitions::class(CLASS, DRIVER, "Delete", Some(DEFAULT_SNAPSHOT_CLASS)))?;
+    ensure(host, GROUP_CLASSES, definitions::class(CLASS, DRIVER, "Delete", Some(DEFAULT_GROUP_CLASS)))?;
     let allow = |class: &mut Value| {
         let expression = json!({"key": MEMBER_KEY, "values": members});
         class["allowedTopologies"] = json!([{"matchLabelExpressions": [expression]}]);
@@ -47,6 +55,13 @@ pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal>
         }
     }
     Ok(())
+}
+
+/// The kinds of snapshots in a member, and classes of its own driver for them.
+pub(super) fn prepare_member(member: &Cluster, driver: &str) -> Result<(), Refusal> {
+    definitions::install(member)?;
+    ensure(member, SNAPSHOT_CLASSES, definitions::class(CLASS, driver, "Delete", Some(DEFAULT_SNAPSHOT_CLASS)))?;
+    ensure(member, GROUP_CLASSES, definitions::class(CLASS, driver, "Delete", Some(DEFAULT_GROUP_CLASS)))
 }
 
 /// The virtual node of a member that is not started takes no pods; those it has wait for it.

@@ -3,6 +3,7 @@
 
 mod backing;
 mod capacity;
+pub mod definitions;
 mod names;
 mod node;
 mod pods;

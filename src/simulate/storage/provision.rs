@@ -143,7 +143,7 @@ impl Provisioner<'_> {
             backing.fill(&volume, &origin.handle).map_err(|trouble| other(trouble.to_string()))?;
         }
         let path = backing.path(&volume).map_err(|error| other(error.to_string()))?;
-        let source = path.map_or_else(|| Source::Handle(&self.member.settings.provisioner), Source::Directory);
+        let source = Source { driver: &self.member.settings.provisioner, directory: path };
         let object = volume::object(claim, &class, source, place.as_deref());
         if let Err(refusal) = self.member.cluster.create(VOLUMES, object) {
             backing.remove(&volume).map_err(|trouble| other(trouble.to_string()))?;

@@ -200,7 +200,7 @@ async fn volumes_are_directories_where_there_is_a_folder_and_are_counted_again_a
     let (cluster, storage) = member(settings.clone());
     cluster.create(CLAIMS, claim("data", "now")).unwrap();
     live(&cluster, &storage, 1).await;
-    let path = text(&volume_of(&cluster, "data"), "/spec/hostPath/path").to_owned();
+    let path = text(&volume_of(&cluster, "data"), "/spec/csi/volumeAttributes/directory").to_owned();
     std::fs::write(format!("{path}/file"), "text").unwrap();
 
     let restarted = Storage::new(cluster.clone(), settings);

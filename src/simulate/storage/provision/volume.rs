@@ -7,15 +7,14 @@ use serde_json::{Value, json};
 use crate::simulate::{
     object::{name, namespace, set, text, uid},
     quantity,
-    storage::names::{HOSTNAME, PROVISIONED_BY, VOLUME_FINALIZER, class_of},
+    storage::names::{DIRECTORY, HOSTNAME, PROVISIONED_BY, VOLUME_FINALIZER, class_of},
 };
 
-/// Where a volume is.
+/// What holds a volume: this driver, which knows it by its name, and where it is a directory, in which.
 #[derive(Debug)]
-pub(super) enum Source<'a> {
-    Directory(PathBuf),
-    /// Known to this driver by its name alone.
-    Handle(&'a str),
+pub(super) struct Source<'a> {
+    pub(super) driver: &'a str,
+    pub(super) directory: Option<PathBuf>,
 }
 
 pub(super) fn requested(claim: &Value) -> u64 {
@@ -64,22 +63,11 @@ pub(super) fn object(claim: &Value, class: &Value, source: Source, place: Option
         let term = json!({"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [place]}]});
         set(&mut object, &["spec", "nodeAffinity"], json!({"required": {"nodeSelectorTerms": [term]}}));
     }
-    match source {
-        Source::Directory(path) => {
-            set(
-                &mut object,
-                &["spec", "hostPath"],
-                json!({"path": path.display().to_string(), "type": "DirectoryOrCreate"}),
-            );
-        }
-        Source::Handle(driver) => {
-            let attributes = json!({"storage.kubernetes.io/csiProvisionerIdentity": driver});
-            set(
-                &mut object,
-                &["spec", "csi"],
-                json!({"driver": driver, "volumeHandle": volume, "volumeAttributes": attributes}),
-            );
-        }
+    let mut attributes = json!({"storage.kubernetes.io/csiProvisionerIdentity": source.driver});
+    if let Some(directory) = source.directory {
+        attributes[DIRECTORY] = json!(directory.display().to_string());
     }
+    let csi = json!({"driver": source.driver, "volumeHandle": volume, "volumeAttributes": attributes});
+    set(&mut object, &["spec", "csi"], csi);
     object
 }

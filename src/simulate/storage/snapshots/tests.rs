@@ -94,7 +94,7 @@ async fn claims_are_filled_with_a_snapshot_or_with_another_claim() {
     let (cluster, storage) = member(Settings { folder: Some(folder.path().to_owned()), ..Settings::default() }).await;
     let file = |claim: &str| {
         let volume = cluster.volume(text(&cluster.claim(claim), "/spec/volumeName"));
-        format!("{}/file", text(&volume, "/spec/hostPath/path"))
+        format!("{}/file", text(&volume, "/spec/csi/volumeAttributes/directory"))
     };
     fs::write(file("data"), "before").unwrap();
     cluster.create(SNAPSHOTS, snapshot("photo", "data", "delete")).unwrap();

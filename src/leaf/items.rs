@@ -1,0 +1,161 @@
+//! A list, cut into its items while it comes, so that it never stands in memory as a whole. Pure.
+
+use serde::Deserialize;
+
+/// Takes the text of a list piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    /// The list without its items.
+    frame: Vec<u8>,
+    /// The item that is coming.
+    item: Vec<u8>,
+    /// Of brackets that are open.
+    depth: u32,
+    /// Among the items.
+    inside: bool,
+    in_text: bool,
+    escaped: bool,
+    /// Where the last text within the frame begins, and where it ends: the name of what follows.
+    name: (usize, usize),
+}
+
+/// Within the list itself, its field `items`, and an item there.
+const IN_LIST: u32 = 1;
+const IN_ITEMS: u32 = 2;
+
+/// What a list says besides its items.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Head {
+    pub resource_version: String,
+    /// How to ask for the next page.
+    #[serde(rename = "continue")]
+    pub next: String,
+}
+
+impl Items {
+    /// Hands out each item that is whole now.
+    pub(super) fn feed<E>(&mut self, piece: &[u8], take: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        for byte in piece {
+            let before = self.inside;
+            if self.in_text {
+                self.text(*byte);
+            } else {
+                self.structure(*byte);
+            }
+            if !(before && self.inside) {
+                self.frame.push(*byte);
+            } else if self.depth > IN_ITEMS || !self.item.is_empty() {
+                self.item.push(*byte);
+            }
+            if self.depth == IN_ITEMS && !self.item.is_empty() {
+                take(&self.item)?;
+                self.item.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// The head, once all has come.
+    pub(super) fn head(&self) -> Result<Head, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Frame {
+            metadata: Head,
+        }
+        serde_json::from_slice(&self.frame).map(|Frame { metadata }| metadata)
+    }
+
+    fn text(&mut self, byte: u8) {
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' => self.escaped = true,
+            b'"' => {
+                self.in_text = false;
+                self.name.1 = self.frame.len();
+            }
+            _ => {}
+        }
+    }
+
+    fn structure(&mut self, byte: u8) {
+        match byte {
+            b'"' => {
+                self.in_text = true;
+                self.name.0 = self.frame.len() + 1;
+            }
+            b'{' => self.depth += 1,
+            b'[' => {
+                let named = self.frame.get(self.name.0..self.name.1);
+                self.inside |= self.depth == IN_LIST && named == Some(b"items");
+                self.depth += 1;
+            }
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                self.inside &= self.depth > IN_LIST;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{Value, from_slice, json};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cut(pieces: &[&[u8]]) -> (Vec<Value>, Result<Head, serde_json::Error>) {
+        let (mut items, mut found) = (Items::default(), Vec::new());
+        for piece in pieces {
+            let taken: Result<(), serde_json::Error> = items.feed(piece, &mut |item| {
+                found.push(from_slice(item)?);
+                Ok(())
+            });
+            taken.unwrap();
+        }
+        (found, items.head())
+    }
+
+    #[test]
+    fn head_may_come_after_the_items() {
+        let text =
+            br#"{ "items" : [ {"a": [1, {"items": [2]}]} , {"b":"]}"} ], "metadata": {"resourceVersion": "7"} }"#;
+        let (items, head) = cut(&[text]);
+        assert_eq!(items, [json!({"a": [1, {"items": [2]}]}), json!({"b": "]}"})]);
+        assert_eq!(head.unwrap().resource_version, "7");
+    }
+
+    #[test]
+    fn other_lists_are_not_the_items() {
+        let text = br#"{"kind": "items", "other": [{"a": 1}], "metadata": {"items": [{"b": 2}]}, "items": null}"#;
+        let (items, head) = cut(&[text]);
+        assert!(items.is_empty());
+        assert_eq!(head.unwrap().resource_version, "");
+    }
+
+    #[test]
+    fn what_is_no_list_or_half_of_one_has_no_head() {
+        for text in ["", "bad gateway", "[]", r#"{"items": [{}]}"#, r#"{"metadata": {}, "items": [{}"#] {
+            assert!(cut(&[text.as_bytes()]).1.is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_where_a_list_is_cut(
+            texts in prop::collection::vec("[a\"\\\\{}\\[\\],:é]{0,8}", 0..5),
+            cuts in prop::collection::vec(0usize..400, 0..8),
+        ) {
+            let expected: Vec<Value> = texts.iter().map(|text| json!({text: {"items": [text, {"x": text}]}})).collect();
+            let list = json!({"metadata": {"resourceVersion": "1", "continue": "t"}, "items": expected}).to_string();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|at| at.min(list.len())).collect();
+            cuts.extend([0, list.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &list.as_bytes()[pair[0]..pair[1]]).collect();
+            let (items, head) = cut(&pieces);
+            prop_assert_eq!(items, expected);
+            prop_assert_eq!(head.unwrap().next, "t");
+        }
+    }
+}

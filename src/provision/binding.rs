@@ -1,0 +1,118 @@
+//! How a leaf claim comes to be bound: by the member itself, by a pod, by a node written on it, or by whoever comes.
+
+use super::{
+    job::Job,
+    refusal::{Course, Lack},
+};
+use crate::{
+    error::{Error, Result},
+    leaf::{Rows, row::ClaimRow},
+    volume::{
+        LeafBinding,
+        plan::{self, Binder, Creation},
+    },
+};
+
+impl Job<'_> {
+    pub(super) fn class(&self) -> Result<String> {
+        let named = self.spec.parameters.leaf_class.at(&self.leaf.member);
+        named.cloned().or_else(|| self.leaf.rows.default_class()).ok_or_else(|| self.no_class("a default StorageClass"))
+    }
+
+    /// What binds the leaf claim, by its class and the parameter `leafBinding`.
+    pub(super) fn binder(&self, row: Option<&ClaimRow>) -> Result<Binder> {
+        let name = match row {
+            Some(row) => row.class.to_string(),
+            None => self.class()?,
+        };
+        let class = self.leaf.rows.class(&name);
+        if class.is_none() && row.is_none() {
+            return Err(self.no_class(&format!("StorageClass {name:?}")));
+        }
+        let waits = class.is_some_and(|class| class.waits_for_pod);
+        Ok(match self.spec.parameters.leaf_binding.at(&self.leaf.member).copied().unwrap_or_default() {
+            LeafBinding::Deferred => Binder::Anybody,
+            LeafBinding::Consumer => Binder::Consumer,
+            LeafBinding::Auto | LeafBinding::SelectedNode if !waits => Binder::Member,
+            LeafBinding::Auto if self.wanted_nodes().is_empty() => Binder::Consumer,
+            LeafBinding::Auto | LeafBinding::SelectedNode => Binder::Node,
+        })
+    }
+
+    /// With a selected node the scheduler may choose another member. Else it is never final: a class may still come.
+    fn no_class(&self, what: &str) -> Error {
+        let classes = self.leaf.rows.class_names();
+        let there =
+            if classes.is_empty() { "it has none".to_owned() } else { format!("it has {}", classes.join(", ")) };
+        let reason = format!(
+            "member {} lacks {what}; {there}. Make it there, or name another with the parameter leafStorageClass.{}",
+            self.leaf.member, self.leaf.member
+        );
+        if self.node_selected() { Error::NoPlace(reason) } else { Error::InProgress(reason) }
+    }
+
+    pub(super) fn node_selected(&self) -> bool {
+        self.owner.is_some_and(|owner| owner.node_selected)
+    }
+
+    /// The member's nodes that the requirement names: the scheduler's own choice alone, where it has made one.
+    pub(super) fn wanted_nodes(&self) -> Vec<&str> {
+        let mut nodes = self.spec.nodes_of(&self.leaf.member);
+        if self.node_selected() {
+            nodes.truncate(1);
+        }
+        nodes
+    }
+
+    /// The one node that will do, where there is only one.
+    pub(super) fn only_node(&self) -> Option<String> {
+        match self.wanted_nodes().as_slice() {
+            [node] => Some((*node).to_owned()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn next_step(&self, rows: &Rows, binder: Binder) -> Creation {
+        let claim = rows.row_at(self.hash, &self.place).claim.map(|claim| claim.observed());
+        plan::creation(&self.spec.request, claim.as_ref(), binder)
+    }
+
+    /// The node to be written on the claim; none where all were tried in vain. Nodes of a member cannot be read, so where
+    /// the requirement names none, it is one that the member names itself where it tells its capacity.
+    pub(super) async fn pick(&self, course: &Course) -> Result<Option<String>> {
+        let wanted = self.wanted_nodes();
+        let nodes: Vec<String> = if wanted.is_empty() {
+            self.leaf.hear_capacity().await?;
+            let (class, size) = (self.class()?, self.spec.request.required.max(1));
+            self.leaf.stock.nodes(&class, size).ok_or_else(|| self.no_node(&class))?
+        } else {
+            wanted.into_iter().map(str::to_owned).collect()
+        };
+        Ok(nodes.into_iter().find(|node| !course.tried.contains(node)))
+    }
+
+    fn no_node(&self, class: &str) -> Error {
+        Error::Refused(format!(
+            "leafBinding is selected-node, but the topology names no node of member {}, and neither does it itself, as class \
+             {class} has no CSIStorageCapacity for single nodes there: set leafBinding.{} to consumer",
+            self.leaf.member, self.leaf.member
+        ))
+    }
+
+    /// The claim names no node any more: the member's provisioner has taken back the one that was written on it.
+    pub(super) async fn select(&self, row: &ClaimRow, course: &mut Course) -> Result<Option<Lack>> {
+        let reason = self.leaf.lack_of_room(&row.place.namespace, &row.uid).await;
+        if let (Some(_), Some(node)) = (&reason, course.tried.last()) {
+            self.remember(&row.class, Some(node));
+        }
+        match (self.pick(course).await?, reason) {
+            (Some(node), _) => {
+                self.leaf.select_node(row, &node).await?;
+                course.tried.push(node);
+                Ok(None)
+            }
+            (None, Some(reason)) => Ok(Some(Lack { reason, node: self.only_node(), lasting: true })),
+            (None, None) => Err(self.late().await),
+        }
+    }
+}

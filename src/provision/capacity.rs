@@ -1,0 +1,110 @@
+//! GetCapacity: how much room a member has for a class, by its own word and by what it has refused lately.
+//!
+//! A member that takes no new volumes now has none, and so has one that lacks the class or is not the one that the class
+//! names. Nothing is asked of a member that has told it within the last half minute.
+
+use std::time::Duration;
+
+use super::Provisioner;
+use crate::{
+    error::Result,
+    leaf::{Cluster, capacity::Room},
+    member::{
+        Member,
+        placement::{Offer, Standing},
+    },
+    volume::{Parameters, VolumeSpec},
+};
+
+/// A new volume does not wait longer for what is only good to know.
+const QUICK: Duration = Duration::from_millis(500);
+
+/// The room for volumes of a class in a place.
+#[derive(Clone, Debug)]
+pub struct CapacityQuestion {
+    pub parameters: Parameters,
+    pub place: Where,
+}
+
+/// Which place is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    Anywhere,
+    /// One of no member.
+    Elsewhere,
+    At {
+        member: String,
+        node: Option<String>,
+    },
+}
+
+/// What a place has.
+pub type Capacity = Room;
+
+impl Provisioner {
+    pub async fn capacity(&self, question: &CapacityQuestion) -> Result<Capacity> {
+        let members = self.members.all()?;
+        let (name, node) = match &question.place {
+            Where::Elsewhere => return Ok(Capacity::NONE),
+            Where::At { member, node } => (Some(member), node.as_deref()),
+            Where::Anywhere => (None, None),
+        };
+        let mut sum = Capacity::NONE;
+        let asked = members.values().filter(|member| name.is_none_or(|name| *name == member.name));
+        for room in futures::future::join_all(asked.map(|member| self.room_in(member, question, node))).await {
+            match room {
+                Ok(room) => sum = sum.plus(room),
+                // Of several, the others still count.
+                Err(_) if name.is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sum)
+    }
+
+    async fn room_in(&self, member: &Member, question: &CapacityQuestion, node: Option<&str>) -> Result<Capacity> {
+        let parameters = &question.parameters;
+        let named = parameters.member.as_ref().is_none_or(|name| *name == member.name);
+        let open = member.candidate(Offer::Full).standing == Standing::Open;
+        let Some(leaf) = member.last_known().filter(|_| named && open) else { return Ok(Capacity::NONE) };
+        let Some(class) = leaf_class(leaf, parameters) else { return Ok(Capacity::NONE) };
+        leaf.hear_capacity().await?;
+        let room = leaf.stock.room(&class, node);
+        let quota = match self.fixed_namespace(leaf, parameters) {
+            Some(namespace) => leaf.quota(&namespace, &class).await?,
+            None => None,
+        };
+        Ok(quota.map_or(room, |left| room.within(left)))
+    }
+
+    /// The one namespace of all leaf claims of a class, where it has one: only then is a quota everybody's.
+    fn fixed_namespace(&self, leaf: &Cluster, parameters: &Parameters) -> Option<String> {
+        let template = parameters.leaf_namespace.at(&leaf.member)?;
+        let filled = template.replace("${host}", &self.host.id.0);
+        (!filled.contains("${")).then_some(filled)
+    }
+
+    /// Where nothing else decides, members are compared by their room, so they are asked for it. One that does not tell is
+    /// taken as it was.
+    pub(super) async fn hear_capacities(&self) {
+        let Ok(members) = self.members.all() else { return };
+        let open = members.values().filter_map(|member| member.leaf().ok());
+        let asked = open.map(|leaf| tokio::time::timeout(QUICK, leaf.hear_capacity()));
+        futures::future::join_all(asked).await;
+    }
+}
+
+/// What a member has for one volume, by what is known of it.
+pub(super) fn offer(member: &Member, spec: &VolumeSpec) -> Offer {
+    let Some(leaf) = member.last_known() else { return Offer::Full };
+    let Some(class) = leaf_class(leaf, &spec.parameters) else { return Offer::NoClass };
+    let node = spec.nodes_of(&member.name).first().copied();
+    let room = leaf.stock.room(&class, node);
+    if room.fits() < spec.request.required.max(1) { Offer::Full } else { Offer::Room(room.free) }
+}
+
+/// The member's class for the volumes of a host class, where it has it.
+fn leaf_class(leaf: &Cluster, parameters: &Parameters) -> Option<String> {
+    let named = parameters.leaf_class.at(&leaf.member).cloned();
+    named.or_else(|| leaf.rows.default_class()).filter(|class| leaf.rows.class(class).is_some())
+}

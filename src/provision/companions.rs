@@ -1,0 +1,115 @@
+//! The consumer pod of a leaf claim takes along the other claims of the same host pod that live in the member: else the
+//! member's scheduler puts node-local volumes of one pod on different nodes, and the pod can run on none.
+//!
+//! The provisioner asks for the claims of a pod one by one, all at about the same time. So those that are on their way are
+//! waited for, but not for long: nothing promises that they come.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Provisioner, job::Job};
+use crate::{
+    error::Result,
+    host::pod::HostPod,
+    leaf::{
+        consumer::{Constraints, Consumed},
+        row::{ClaimRow, Consumer},
+    },
+    volume::{Claim, DRIVER, VolumeHash, VolumeId},
+};
+
+/// For claims that are on their way, and no longer than half of what is left of the call.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Between two looks at the host's claims; the leaves are seen on the watch.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Another claim of the same host pod.
+enum Companion {
+    Here(Consumed),
+    /// On its way, as this volume.
+    Coming(VolumeHash),
+    /// It lives elsewhere, or nobody is about to make it.
+    Apart,
+}
+
+impl Provisioner {
+    /// Makes the consumer pod once.
+    pub(super) async fn consume(&self, job: &Job<'_>, row: &ClaimRow) -> Result<()> {
+        if job.leaf.rows.row(job.hash).is_some_and(|row| matches!(row.consumer, Consumer::Made(_))) {
+            return Ok(());
+        }
+        let pod = match &job.spec.claim {
+            Some(claim) => self.host.pod_of(claim).await?,
+            None => None,
+        };
+        let mut wishes = pod.as_ref().map(|pod| Constraints::of(&pod.spec)).unwrap_or_default();
+        wishes.node = job.only_node();
+        let mut claims = vec![consumed(row)];
+        if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
+            claims.extend(self.companions(job, claim, pod, row).await?);
+        }
+        job.leaf.ensure_consumer(&row.place.namespace, job.hash, &claims, &wishes).await
+    }
+
+    async fn companions(&self, job: &Job<'_>, claim: &Claim, pod: &HostPod, row: &ClaimRow) -> Result<Vec<Consumed>> {
+        let now = Instant::now();
+        let until = now + (job.deadline.next().saturating_duration_since(now) / 2).min(LONGEST);
+        let mut open: Vec<&String> = pod.claims.iter().filter(|name| **name != claim.name).collect();
+        let mut here = Vec::new();
+        loop {
+            let (mut still_open, mut hashes) = (Vec::new(), Vec::new());
+            for name in open {
+                let other = Claim { namespace: claim.namespace.clone(), name: name.clone() };
+                match self.companion(job, &other, &row.place.namespace).await? {
+                    Companion::Here(consumed) => here.push(consumed),
+                    Companion::Apart => {}
+                    Companion::Coming(hash) => {
+                        still_open.push(name);
+                        hashes.push(hash);
+                    }
+                }
+            }
+            let now = Instant::now();
+            if still_open.is_empty() || now >= until {
+                return Ok(here);
+            }
+            open = still_open;
+            let pause = until.min(now + PAUSE);
+            let one = |hash: VolumeHash| Box::pin(job.leaf.rows.until(hash, pause, move |rows| is_there(rows, hash)));
+            futures::future::select_all(hashes.into_iter().map(one)).await;
+        }
+    }
+
+    async fn companion(&self, job: &Job<'_>, claim: &Claim, namespace: &str) -> Result<Companion> {
+        let Some(found) = self.host.read_claim(claim, "").await? else { return Ok(Companion::Apart) };
+        let hash = VolumeHash::new(&self.host.id, &format!("pvc-{}", found.uid));
+        let mut leaf = job.leaf.rows.row(hash).and_then(|row| row.claim);
+        if let (None, Some(volume)) = (&leaf, &found.volume) {
+            // A volume that was made by hand, or for another claim before.
+            let handle = self.host.handle_of(volume).await?;
+            let id = handle.and_then(|handle| VolumeId::parse(&handle)).filter(|id| id.member == job.leaf.member);
+            leaf = id.and_then(|id| job.leaf.rows.find(&id)?.1.claim);
+        }
+        if let Some(leaf) = leaf {
+            let mountable = leaf.place.namespace == namespace && !leaf.observed().terminating;
+            return Ok(if mountable { Companion::Here(consumed(&leaf)) } else { Companion::Apart });
+        }
+        let ours = match found.provisioner.as_deref() {
+            Some(provisioner) => provisioner == DRIVER,
+            // Nobody has said yet whose it is.
+            None => job.node_selected(),
+        };
+        let elsewhere = found.member.as_ref().is_some_and(|member| *member != job.leaf.member);
+        let coming = ours && found.volume.is_none() && (job.node_selected() || !elsewhere);
+        Ok(if coming { Companion::Coming(hash) } else { Companion::Apart })
+    }
+}
+
+fn is_there(rows: &crate::leaf::Rows, hash: VolumeHash) -> bool {
+    rows.row(hash).is_some_and(|row| row.claim.is_some())
+}
+
+fn consumed(row: &ClaimRow) -> Consumed {
+    Consumed { claim: row.place.claim.clone(), block: row.mode.is_block() }
+}

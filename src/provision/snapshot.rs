@@ -1,0 +1,298 @@
+//! CreateSnapshot: find or make the leaf snapshot beside its volume's claim, wait until it is cut, hand out its handle.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Deadline, Provisioner, wait_for};
+use crate::{
+    error::{Error, Result},
+    host::snapshot::{ContentKind, HostContent},
+    leaf::{
+        Cluster,
+        claim::Made,
+        ownership,
+        row::ClaimRow,
+        snapshot::{WantedSnapshot, row::SnapshotRow},
+    },
+    volume::{
+        SnapshotSpec, VolumeHash, VolumeId,
+        snapshot::{Cutting, cutting, leaf_name},
+        spec::LeafPlace,
+    },
+};
+
+/// How long a complaint of the member may stand before the caller hears it. The sidecar has few workers.
+const PATIENCE_WITH_TROUBLE: Duration = Duration::from_secs(2);
+
+/// A snapshot that is cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub id: VolumeId,
+    pub source: String,
+    pub size: u64,
+    /// In seconds since 1970.
+    pub cut: i64,
+    pub ready: bool,
+    pub member: String,
+    /// The handle of its group.
+    pub group: Option<String>,
+}
+
+impl Snapshot {
+    pub(super) fn new(leaf: &Cluster, row: &SnapshotRow) -> Self {
+        Self {
+            id: row.id(&leaf.member),
+            source: row.source.to_string(),
+            size: row.size,
+            cut: row.cut.unwrap_or_default(),
+            ready: row.ready,
+            member: leaf.member.clone(),
+            group: row.group.map(|group| super::group::id(leaf, &row.place.namespace, group).to_string()),
+        }
+    }
+}
+
+/// One CreateSnapshot under way.
+struct Job<'a> {
+    spec: &'a SnapshotSpec,
+    source: &'a str,
+    hash: VolumeHash,
+    leaf: &'a Cluster,
+    host_content: Option<HostContent>,
+    deadline: &'a Deadline,
+}
+
+impl Provisioner {
+    pub async fn snapshot(&self, spec: &SnapshotSpec, deadline: &Deadline) -> Result<Snapshot> {
+        let source = spec.sources.first().map(String::as_str).unwrap_or_default();
+        let volume = VolumeId::parse(source).ok_or_else(|| no_volume(source))?;
+        let hash = VolumeHash::of_snapshot(&self.host.id, &spec.name);
+        self.is_not_elsewhere(spec, &volume.member, hash)?;
+        let member = self.members.get(&volume.member).await?;
+        let leaf = member.leaf()?;
+        spec.check_place(&member.name)?;
+        leaf.snapshots.want();
+        let host_content = match &spec.content {
+            Some(name) => Some(self.host.read_content(ContentKind::Snapshot, name).await?).flatten(),
+            None => None,
+        };
+        let job = Job { spec, source, hash, leaf, host_content, deadline };
+        if spec.content.is_some() && job.is_unwanted() {
+            return Err(self.withdraw_snapshot(&job).await);
+        }
+        self.settle_snapshot(&job).await
+    }
+
+    /// The same name of a volume in another member. Only what is known is asked: the sidecar's names are unique.
+    fn is_not_elsewhere(&self, spec: &SnapshotSpec, member: &str, hash: VolumeHash) -> Result<()> {
+        let members = self.members.all()?;
+        let others = members.values().filter(|other| other.name != member);
+        let mut found = others.filter_map(|other| other.last_known()?.snapshots.row(hash));
+        found.next().map_or(Ok(()), |row| Err(exists(spec, &format!("it is a snapshot of {}", row.source))))
+    }
+
+    async fn settle_snapshot(&self, job: &Job<'_>) -> Result<Snapshot> {
+        let mut before = None;
+        let mut troubled: Option<Instant> = None;
+        loop {
+            let row = job.leaf.snapshots.row(job.hash);
+            let step = job.step(row.as_ref());
+            // Acted, and nothing has changed: looking on would be asking in circles. And whoever asked may have had it
+            // removed since.
+            let circles = before.as_ref() == Some(&step) || !job.deadline.caller_waits();
+            if circles && step == Cutting::Create {
+                return Err(job.late(row.as_ref()).await);
+            }
+            if before.is_some() && job.deadline.passed() && step != Cutting::Cut {
+                job.deadline.tell(job.late(row.as_ref()).await)?;
+            }
+            match (&step, &row) {
+                (Cutting::Create, _) => self.make_snapshot(job).await?,
+                (Cutting::Cut, Some(row)) => {
+                    return job.finish(row).await.map_err(Error::while_a_leaf_may_exist);
+                }
+                (Cutting::Differs(difference), _) => return Err(exists(job.spec, difference)),
+                (Cutting::Failing(_), row) => {
+                    let until = *troubled.get_or_insert_with(|| Instant::now() + PATIENCE_WITH_TROUBLE);
+                    if Instant::now() >= until {
+                        return Err(job.late(row.as_ref()).await);
+                    }
+                    job.leaf.snapshots.until(until.min(job.deadline.next()), |_| job.changed(&step)).await;
+                }
+                _ => job.wait(&step).await.map_err(Error::while_a_leaf_may_exist)?,
+            }
+            before = Some(step);
+        }
+    }
+
+    /// Nothing is there. What stands in the way is final only once a read has shown that it still is so.
+    async fn make_snapshot(&self, job: &Job<'_>) -> Result<()> {
+        if job.host_content.as_ref().is_some_and(|content| content.given_out) {
+            return job.nothing_is_there(job.lost()).await;
+        }
+        let claim = match self.find(job.source).await {
+            Ok(found) => found.claim,
+            Err(error) if error.is_final() => return job.nothing_is_there(error).await,
+            Err(error) => return Err(error),
+        };
+        if claim.observed().terminating {
+            let refusal = format!("volume {} is being deleted, and snapshots can no longer be made of it", job.source);
+            return job.nothing_is_there(Error::Refused(refusal)).await;
+        }
+        match job.post(&claim).await {
+            Ok(Made::Now) => Ok(()),
+            Ok(Made::Taken) => job.adopt(&claim.place.namespace).await,
+            Err(error) if error.is_final() => job.nothing_is_there(error).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Nobody waits for it any more: what was made goes, and the sidecar may forget it.
+    async fn withdraw_snapshot(&self, job: &Job<'_>) -> Error {
+        let removed = async {
+            if job.place().is_none() {
+                job.leaf.list_snapshot(job.hash).await?;
+            }
+            match job.place() {
+                Some(place) => self.remove_snapshot(job.leaf, job.hash, &place, job.deadline).await,
+                None => Ok(()),
+            }
+        };
+        let gone = format!("snapshot {} is no longer wanted in the host; nothing is left of it", job.spec.name);
+        removed.await.map_or_else(Error::while_a_leaf_may_exist, |()| Error::Gone(gone))
+    }
+}
+
+impl Job<'_> {
+    fn step(&self, row: Option<&SnapshotRow>) -> Cutting {
+        cutting(&self.spec.sources, row.map(SnapshotRow::observed).as_ref())
+    }
+
+    fn changed(&self, step: &Cutting) -> bool {
+        self.step(self.leaf.snapshots.row(self.hash).as_ref()) != *step
+    }
+
+    /// Where the leaf snapshot is or would be, if the source's handle says so.
+    fn place(&self) -> Option<LeafPlace> {
+        let known = self.leaf.snapshots.row(self.hash).map(|row| row.place);
+        let source = || VolumeId::parse(self.source)?.place();
+        known.or_else(|| Some(LeafPlace { claim: leaf_name(self.hash), ..source()? }))
+    }
+
+    /// The host's user has removed it before it was given out.
+    fn is_unwanted(&self) -> bool {
+        self.host_content.as_ref().is_none_or(|content| content.terminating && !content.given_out)
+    }
+
+    async fn post(&self, claim: &ClaimRow) -> Result<Made> {
+        let row = VolumeId::parse(self.source).and_then(|id| self.leaf.rows.find(&id));
+        let (volume, driver) = match row {
+            Some((hash, row)) => (hash, row.volume.map(|volume| volume.driver.to_string())),
+            None => return Err(no_volume(self.source)),
+        };
+        if driver.as_deref() == Some("") {
+            return Err(Error::Refused(format!(
+                "member {}: the volume of claim {} is of no CSI driver, so it has no snapshots",
+                self.leaf.member, claim.place
+            )));
+        }
+        let place = LeafPlace { namespace: claim.place.namespace.clone(), claim: leaf_name(self.hash) };
+        let wanted = WantedSnapshot {
+            name: &self.spec.name,
+            hash: self.hash,
+            place: &place,
+            claim: &claim.place.claim,
+            volume,
+            source: self.source,
+            driver: driver.as_deref().unwrap_or_default(),
+            class: self.spec.leaf_class.at(&self.leaf.member).map(String::as_str),
+        };
+        self.leaf.create_snapshot(&wanted).await
+    }
+
+    /// The name is taken: by our own, whose row was not here yet, or by somebody else's.
+    async fn adopt(&self, namespace: &str) -> Result<()> {
+        let place = LeafPlace { namespace: namespace.to_owned(), claim: leaf_name(self.hash) };
+        match self.leaf.read_snapshot(&place).await.map_err(Error::while_a_leaf_may_exist)? {
+            None | Some((_, Some(_))) => Ok(()),
+            Some((foreign, None)) => Err(Error::Exists(format!(
+                "member {}: snapshot {place} is there already and {}; it is left untouched. Remove it there",
+                self.leaf.member,
+                ownership::whose(&foreign.metadata, &self.leaf.host)
+            ))),
+        }
+    }
+
+    /// The error itself, where a read shows that there is no leaf; nothing, where there is one after all.
+    async fn nothing_is_there(&self, error: Error) -> Result<()> {
+        let found = match self.place() {
+            Some(place) => self.leaf.read_snapshot(&place).await.map(|found| found.and_then(|(_, row)| row)),
+            None => self.leaf.list_snapshot(self.hash).await.map(|()| self.leaf.snapshots.row(self.hash)),
+        };
+        match found {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(error),
+            Err(unsure) => Err(Error::Unreachable {
+                member: self.leaf.member.clone(),
+                reason: format!("{error}; and whether a snapshot is there cannot be read: {unsure}"),
+            }),
+        }
+    }
+
+    async fn wait(&self, step: &Cutting) -> Result<()> {
+        let late = async || self.late(self.leaf.snapshots.row(self.hash).as_ref()).await;
+        let heard =
+            wait_for(self.deadline, |pause| self.leaf.snapshots.until(pause, |_| self.changed(step)), late).await?;
+        if !heard && let Some(row) = self.leaf.snapshots.row(self.hash) {
+            // The watch said nothing for a while: it may be dead.
+            let there = self.leaf.read_snapshot(&row.place).await?;
+            if there.is_none_or(|(snapshot, _)| snapshot.metadata.uid.as_deref() != Some(&row.uid)) {
+                self.leaf.snapshots.drop_row(row.hash, &row.uid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks what stands behind it as ours, so that it is found also when its snapshot has gone.
+    async fn finish(&self, row: &SnapshotRow) -> Result<Snapshot> {
+        if let Some(content) = row.content.as_deref().filter(|_| !self.leaf.snapshots.is_marked(row.hash)) {
+            self.leaf.mark_content(row, content).await?;
+        }
+        Ok(Snapshot::new(self.leaf, row))
+    }
+
+    /// Why it still waits, in the member's own words where it has any.
+    async fn late(&self, row: Option<&SnapshotRow>) -> Error {
+        let Some(row) = row else {
+            return Error::InProgress(format!("member {}: the leaf snapshot is being made", self.leaf.member));
+        };
+        let mut reason = row.trouble.as_deref().map(str::to_owned);
+        if reason.is_none() {
+            reason = self.leaf.newest_warning(&row.place.namespace, &row.uid).await;
+        }
+        let state = if row.terminating { "is being removed in the member" } else { "is not cut yet" };
+        Error::InProgress(format!(
+            "member {}: leaf snapshot {} {state}{}",
+            self.leaf.member,
+            row.place,
+            reason.map(|reason| format!(": {reason}")).unwrap_or_default()
+        ))
+    }
+
+    /// A new one under its name would be of another moment.
+    fn lost(&self) -> Error {
+        Error::Refused(format!(
+            "member {}: the leaf snapshot of {} was removed there; delete the snapshot here",
+            self.leaf.member, self.spec.name
+        ))
+    }
+}
+
+fn exists(spec: &SnapshotSpec, difference: &str) -> Error {
+    Error::Exists(format!("snapshot {} exists: {difference}", spec.name))
+}
+
+pub(super) fn no_volume(handle: &str) -> Error {
+    Error::NotFound(format!("no volume has the handle {handle:?}"))
+}

@@ -1,0 +1,189 @@
+//! A volume that begins with the content of another one or of a snapshot: it goes where that is, and its leaf claim names
+//! the leaf of that as its source.
+
+use std::borrow::Cow;
+
+use super::{Deadline, Provisioner, job::Job};
+use crate::{
+    error::{Error, Result},
+    leaf::claim::LeafSource,
+    volume::{MEMBER_KEY, Source, VolumeHash, VolumeId, VolumeSpec, quantity},
+};
+
+/// What a leaf claim is to be filled with, and how large that is.
+#[derive(Clone, Debug)]
+pub(super) struct Filling {
+    pub(super) source: LeafSource,
+    pub(super) size: u64,
+}
+
+/// The leaf of a source, as it was found.
+struct Found {
+    source: LeafSource,
+    namespace: String,
+    size: u64,
+    /// The storage driver that holds it; empty where it is of none.
+    driver: String,
+}
+
+/// The member of the source is the only one that will do, as if the class named it.
+pub(super) fn beside_source(spec: &VolumeSpec) -> Result<Cow<'_, VolumeSpec>> {
+    let Some(source) = &spec.request.source else { return Ok(Cow::Borrowed(spec)) };
+    let member = parsed(source)?.member;
+    if let Some(other) = spec.parameters.member.as_ref().filter(|other| **other != member) {
+        return Err(Error::NoPlace(format!(
+            "{source} is in member {member} and can be copied only there, but the class names member {other}"
+        )));
+    }
+    let named = |list: &[String]| list.contains(&member);
+    let anywhere = spec.preferred.is_empty() && spec.requisite.is_empty();
+    if !anywhere && !named(&spec.preferred) && !named(&spec.requisite) {
+        let mut allowed: Vec<&str> = spec.preferred.iter().chain(&spec.requisite).map(String::as_str).collect();
+        allowed.sort_unstable();
+        allowed.dedup();
+        return Err(Error::NoPlace(format!(
+            "{source} is in member {member} and can be copied only there, but the requirement allows {MEMBER_KEY} to be only {}",
+            allowed.join(", ")
+        )));
+    }
+    let mut spec = spec.clone();
+    spec.parameters.member = Some(member);
+    Ok(Cow::Owned(spec))
+}
+
+fn parsed(source: &Source) -> Result<VolumeId> {
+    VolumeId::parse(source.handle()).ok_or_else(|| missing(source))
+}
+
+fn missing(source: &Source) -> Error {
+    Error::NotFound(format!("volume_content_source: there is no {source}"))
+}
+
+impl Provisioner {
+    /// The requirement may have moved away from the source's member since a leaf was made there.
+    pub(super) async fn refused_beside_source(&self, spec: &VolumeSpec, refusal: Error, deadline: &Deadline) -> Error {
+        let cleared = async {
+            let source = spec.request.source.as_ref().and_then(|source| VolumeId::parse(source.handle()));
+            let Some(source) = source else { return Ok(true) };
+            let member = self.members.get(&source.member).await?;
+            self.clear(&member, spec, VolumeHash::new(&self.host.id, &spec.name), deadline).await
+        };
+        match cleared.await {
+            // Nothing was ever made in a member that never was.
+            Ok(true) | Err(Error::NotFound(_)) => refusal,
+            Ok(false) => Error::InProgress(format!("volume {} is in use by the host", spec.name)),
+            Err(error) => error.while_a_leaf_may_exist(),
+        }
+    }
+
+    /// Looks the source up and holds it against the request. Nothing is made yet.
+    pub(super) async fn filling(&self, job: &Job<'_>, source: &Source) -> Result<Filling> {
+        let found = match source {
+            Source::Snapshot(_) => self.found_snapshot(job, source).await?,
+            Source::Volume(_) => self.found_volume(job, source).await?,
+        };
+        let member = &job.leaf.member;
+        if found.namespace != job.place.namespace {
+            return Err(Error::Refused(format!(
+                "member {member}: {source} is in namespace {} and the new leaf claim would be in {}: a member copies within \
+                 one namespace only. Use a class whose leafNamespace.{member} is {}",
+                found.namespace, job.place.namespace, found.namespace
+            )));
+        }
+        // A driver that knows nothing of sources would make an empty volume without a word.
+        let class = job.class()?;
+        let provisioner = job.leaf.rows.class(&class).map(|class| class.provisioner.to_string()).unwrap_or_default();
+        if found.driver.is_empty() || provisioner != found.driver {
+            let holder = if found.driver.is_empty() { "no CSI driver" } else { found.driver.as_str() };
+            return Err(Error::Refused(format!(
+                "member {member}: {source} is held by {holder}, and StorageClass {class} makes volumes by {provisioner}, which \
+                 cannot copy it: name a class of the same driver with leafStorageClass.{member}"
+            )));
+        }
+        let (required, limit) = (job.spec.request.required, job.spec.request.limit);
+        if (required > 0 && required < found.size) || (limit > 0 && limit < found.size) {
+            return Err(Error::OutOfRange(format!(
+                "{source} has {}, and a copy of it must be at least as large",
+                quantity::print(found.size)
+            )));
+        }
+        Ok(Filling { source: found.source, size: found.size })
+    }
+
+    async fn found_snapshot(&self, job: &Job<'_>, source: &Source) -> Result<Found> {
+        let row = self.source_snapshot(job.leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
+        if !row.ready {
+            return Err(Error::InProgress(format!("{source} cannot be used yet")));
+        }
+        Ok(Found {
+            source: LeafSource::Snapshot(row.place.claim.clone()),
+            namespace: row.place.namespace.clone(),
+            size: row.size,
+            driver: row.driver.to_string(),
+        })
+    }
+
+    async fn found_volume(&self, job: &Job<'_>, source: &Source) -> Result<Found> {
+        let claim = match self.find(source.handle()).await {
+            Err(Error::NotFound(_)) => return Err(missing(source)),
+            found => found?.claim,
+        };
+        let observed = claim.observed();
+        if observed.terminating {
+            return Err(missing(source));
+        }
+        let volume = job.leaf.rows.find(&parsed(source)?).and_then(|(_, row)| row.volume);
+        Ok(Found {
+            source: LeafSource::Claim(claim.place.claim.clone()),
+            namespace: claim.place.namespace.clone(),
+            size: observed.capacity,
+            driver: volume.map(|volume| volume.driver.to_string()).unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::volume::{AccessMode, Parameters, Request, VolumeMode};
+
+    fn spec(source: &str, preferred: &[&str], class_member: Option<&str>) -> VolumeSpec {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        VolumeSpec {
+            name: "pvc-1".to_owned(),
+            request: Request {
+                required: 1,
+                limit: 0,
+                access: vec![AccessMode::ReadWriteOnce],
+                mode: VolumeMode::Filesystem,
+                parameters: BTreeMap::new(),
+                source: Some(Source::Snapshot(source.to_owned())),
+            },
+            parameters: Parameters { member: class_member.map(str::to_owned), ..Parameters::default() },
+            claim: None,
+            preferred: names(preferred),
+            requisite: Vec::new(),
+            nodes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn copy_goes_to_the_member_of_its_source_or_nowhere() {
+        let source = "a/n/s/0123456789abcdef";
+        let member = |spec: &VolumeSpec| beside_source(spec).map(|spec| spec.parameters.member.clone());
+        for allowed in [&[][..], &["a"], &["b", "a"]] {
+            assert_eq!(member(&spec(source, allowed, None)), Ok(Some("a".to_owned())), "{allowed:?}");
+        }
+        assert!(member(&spec(source, &["a"], Some("a"))).is_ok());
+        for refused in [spec(source, &["b"], None), spec(source, &[], Some("b"))] {
+            assert!(matches!(member(&refused), Err(Error::NoPlace(text)) if text.contains("member a")));
+        }
+    }
+
+    #[test]
+    fn source_that_is_no_handle_is_not_found() {
+        assert!(matches!(beside_source(&spec("non-existing", &[], None)), Err(Error::NotFound(_))));
+    }
+}

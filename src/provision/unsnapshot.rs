@@ -1,0 +1,190 @@
+//! DeleteSnapshot: the leaf snapshot goes, and the answer comes when a read has found nothing behind it any more.
+
+use std::time::Duration;
+
+use super::{Deadline, Provisioner, wait_for};
+use crate::{
+    error::{Error, Result},
+    leaf::{
+        Cluster, ownership,
+        snapshot::{Content, row::SnapshotRow},
+    },
+    volume::{LeafName, VolumeHash, VolumeId, spec::LeafPlace},
+};
+
+/// Between two looks at something of which no news comes.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Provisioner {
+    /// An id that is none of ours names a snapshot that does not exist, and that is what was asked for.
+    pub async fn delete_snapshot(&self, id: &str, deadline: &Deadline) -> Result<()> {
+        let Some(id) = VolumeId::parse(id) else { return Ok(()) };
+        let member = match self.members.get(&id.member).await {
+            Err(Error::NotFound(_)) => return Ok(()),
+            found => found?,
+        };
+        let leaf = member.leaf()?;
+        leaf.snapshots.want();
+        let row = find_snapshot(leaf, &id).await?;
+        if row.as_ref().is_some_and(|row| row.group.is_some()) {
+            return Err(Error::Invalid(format!(
+                "snapshot {id} is part of a group and goes with it: delete the group instead"
+            )));
+        }
+        match (row, id.place()) {
+            (Some(row), _) => self.remove_snapshot(leaf, row.hash, &row.place, deadline).await,
+            (None, Some(place)) => match hash_in(&place).filter(|hash| id.names(*hash)) {
+                Some(hash) => self.remove_snapshot(leaf, hash, &place, deadline).await,
+                None => Ok(()),
+            },
+            (None, None) => match &id.leaf {
+                LeafName::Hashed(hash) => remove_contents(leaf, *hash, deadline).await,
+                LeafName::Readable { .. } => Ok(()),
+            },
+        }
+    }
+
+    /// Removes the leaf snapshot step by step until a read proves it gone, and what stands behind it.
+    pub(super) async fn remove_snapshot(
+        &self,
+        leaf: &Cluster,
+        hash: VolumeHash,
+        place: &LeafPlace,
+        deadline: &Deadline,
+    ) -> Result<()> {
+        let mut content = None;
+        let mut pinned: Option<Box<str>> = None;
+        loop {
+            let row = leaf.snapshots.row(hash).filter(|row| row.place == *place);
+            let Some(row) = row.filter(|row| pinned.as_ref().is_none_or(|uid| *uid == row.uid)) else { break };
+            pinned = Some(row.uid.clone());
+            content = row.content.clone().or(content);
+            if !row.terminating {
+                if let Some(name) = &content {
+                    follow_host(leaf, name, &row).await?;
+                }
+                leaf.delete_snapshot(&row).await?;
+                continue;
+            }
+            let going = |row: &SnapshotRow| row.place == *place && pinned.as_ref() == Some(&row.uid);
+            let gone = |pause| leaf.snapshots.until(pause, |rows| !rows.row(hash).as_ref().is_some_and(going));
+            if !wait_for(deadline, gone, async || late(leaf, place)).await? {
+                look_again(leaf, &row).await?;
+            }
+        }
+        match (content, pinned) {
+            (Some(name), Some(uid)) => content_is_gone(leaf, &name, &uid, deadline).await,
+            (None, Some(uid)) => match leaf.read_snapshot(place).await? {
+                Some((snapshot, _)) if snapshot.metadata.uid.as_deref() == Some(&*uid) => Err(late(leaf, place)),
+                _ => Ok(()),
+            },
+            (_, None) => self.remove_unseen(leaf, hash, place, deadline).await,
+        }
+    }
+
+    /// No snapshot was seen; a read decides. What was marked may have outlived it.
+    async fn remove_unseen(
+        &self,
+        leaf: &Cluster,
+        hash: VolumeHash,
+        place: &LeafPlace,
+        deadline: &Deadline,
+    ) -> Result<()> {
+        match leaf.read_snapshot(place).await? {
+            // The next look removes it.
+            Some((_, Some(row))) if row.hash == hash => {
+                Box::pin(self.remove_snapshot(leaf, hash, place, deadline)).await
+            }
+            Some((snapshot, _))
+                if ownership::hash_of(&snapshot.metadata, &leaf.host, ownership::SNAPSHOT).is_none() =>
+            {
+                Err(Error::Refused(format!(
+                    "member {}: snapshot {place} has the name of ours and not its labels: put back {}, or delete it there",
+                    leaf.member,
+                    ownership::selector(&leaf.host)
+                )))
+            }
+            _ => remove_contents(leaf, hash, deadline).await,
+        }
+    }
+}
+
+/// The leaf snapshot behind a handle, from memory where it is known.
+pub(super) async fn find_snapshot(leaf: &Cluster, id: &VolumeId) -> Result<Option<SnapshotRow>> {
+    if let Some(row) = leaf.snapshots.find(id) {
+        return Ok(Some(row));
+    }
+    match (id.place(), &id.leaf) {
+        (Some(place), _) => drop(leaf.read_snapshot(&place).await?),
+        (None, LeafName::Hashed(hash)) => leaf.list_snapshot(*hash).await?,
+        (None, LeafName::Readable { .. }) => {}
+    }
+    Ok(leaf.snapshots.find(id))
+}
+
+/// The hash in the name of a leaf snapshot.
+fn hash_in(place: &LeafPlace) -> Option<VolumeHash> {
+    VolumeHash::parse(place.claim.strip_prefix("s-")?)
+}
+
+/// Deleting in the host deletes the data: a content that its class would retain is made to go as well.
+async fn follow_host(leaf: &Cluster, name: &str, row: &SnapshotRow) -> Result<()> {
+    match leaf.read_content(name).await? {
+        Some(content) if content.snapshot_uid == *row.uid && content.retained => {
+            leaf.make_content_deletable(&content).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Its snapshot has gone. It goes before that, unless somebody has taken the finalizers away.
+async fn content_is_gone(leaf: &Cluster, name: &str, snapshot_uid: &str, deadline: &Deadline) -> Result<()> {
+    loop {
+        match leaf.read_content(name).await? {
+            Some(content) if content.snapshot_uid == snapshot_uid => end_content(leaf, &content, deadline).await?,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Contents without their snapshot: a hand in the member has removed that, and the class retained them.
+async fn remove_contents(leaf: &Cluster, hash: VolumeHash, deadline: &Deadline) -> Result<()> {
+    loop {
+        let contents = leaf.list_contents(hash).await?;
+        let Some(content) = contents.first() else { return Ok(()) };
+        end_content(leaf, content, deadline).await?;
+    }
+}
+
+async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> Result<()> {
+    if content.retained {
+        leaf.make_content_deletable(content).await?;
+    }
+    if !content.terminating {
+        leaf.delete_content(content).await?;
+    }
+    if deadline.passed() {
+        deadline.tell(Error::InProgress(format!(
+            "member {}: snapshot content {} is still being deleted",
+            leaf.member, content.name
+        )))?;
+    }
+    tokio::time::sleep(PAUSE).await;
+    Ok(())
+}
+
+/// The watch said nothing for a while: it may be dead.
+async fn look_again(leaf: &Cluster, row: &SnapshotRow) -> Result<()> {
+    let there = leaf.read_snapshot(&row.place).await?;
+    if there.is_none_or(|(snapshot, _)| snapshot.metadata.uid.as_deref() != Some(&row.uid)) {
+        leaf.snapshots.drop_row(row.hash, &row.uid);
+    }
+    Ok(())
+}
+
+fn late(leaf: &Cluster, place: &LeafPlace) -> Error {
+    Error::InProgress(format!(
+        "member {}: leaf snapshot {place} is being deleted: its storage is at work, or a volume is being made of it",
+        leaf.member
+    ))
+}

@@ -1,0 +1,104 @@
+//! Secrets stay where they are: every RPC of the interface that this process serves gets one in each of its `secrets`, with
+//! good requests and bad ones, the members' kubeconfigs hold tokens, and the driver writes all the log it can. Then logs,
+//! metrics, answers and every object of every cluster are searched.
+#![allow(unreachable_pub, reason = "a binary of its own")]
+#![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
+
+mod call;
+mod fill;
+mod process;
+
+use std::time::Duration;
+
+use kosmos_csi::{
+    csi::v1,
+    simulate::{
+        self, Cluster,
+        storage::{Binding, Class, Settings, Storage},
+    },
+};
+use serde_json::json;
+use tokio::{net::TcpListener, task::JoinSet};
+
+/// What is in `secrets`, and what is in kubeconfigs.
+const SECRET: &str = "canary-of-a-request";
+const TOKEN: &str = "canary-of-a-kubeconfig";
+const HOST_TOKEN: &str = "canary-of-the-host";
+const SHOP: &str = "shop";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_are_never_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut inside = JoinSet::new();
+    let host = cluster("host", &mut inside);
+    let member = cluster("m0", &mut inside);
+    let settings = Settings { classes: vec![Class::new("now", Binding::Immediate)], ..Settings::default() };
+    let storage = Storage::new(member.clone(), settings);
+    inside.spawn(async move { storage.run().await });
+    let servers = [serve(&host, &mut inside).await, serve(&member, &mut inside).await];
+    let by_secret = json!({
+        "metadata": {"name": "m1", "namespace": "kosmos-csi", "labels": {"kosmos.csi.io/member": "m1"}},
+        "data": {"kubeconfig": base64(&kubeconfig("http://m1", TOKEN))},
+    });
+    host.create("secrets", by_secret).unwrap();
+    let driver =
+        process::Driver::start(folder.path(), &kubeconfig(&servers[0], HOST_TOKEN), &kubeconfig(&servers[1], TOKEN));
+    driver.sees_member("m0").await;
+
+    let mut told = call::everything(&driver.socket()).await;
+    told.push(("metrics".to_owned(), driver.metrics().await));
+    let log = driver.end().await;
+    assert!(log.lines().count() > 500 && log.contains("TRACE"), "the log is not all there is:\n{log}");
+    told.push(("log".to_owned(), log));
+    for cluster in [&host, &member] {
+        for (resource, object) in cluster.objects() {
+            if resource != "secrets" {
+                told.push((format!("{} of {}", resource, cluster.name()), object.to_string()));
+            }
+        }
+    }
+    let secrets = [SECRET, TOKEN, HOST_TOKEN].map(|secret| [secret.to_owned(), base64(secret)]).concat();
+    for (place, text) in &told {
+        for secret in &secrets {
+            let line = text.lines().find(|line| line.contains(secret));
+            assert!(line.is_none(), "{secret} is told in {place}: {line:?}");
+        }
+    }
+}
+
+fn cluster(name: &str, inside: &mut JoinSet<()>) -> Cluster {
+    let cluster = Cluster::new(name, 1);
+    for namespace in ["kosmos-csi", SHOP] {
+        cluster.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+    }
+    inside.spawn(simulate::controllers::run(cluster.clone()));
+    cluster
+}
+
+async fn serve(cluster: &Cluster, inside: &mut JoinSet<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    inside.spawn(simulate::serve(cluster.clone(), listener));
+    server
+}
+
+fn kubeconfig(server: &str, token: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: m, cluster: {{server: '{server}'}}}}]\n\
+         users: [{{name: u, user: {{token: {token}}}}}]\ncontexts: [{{name: c, context: {{cluster: m, user: u}}}}]\n"
+    )
+}
+
+/// As Kubernetes writes bytes.
+fn base64(text: &str) -> String {
+    let bytes = k8s_openapi::ByteString(text.as_bytes().to_vec());
+    json!(bytes).as_str().unwrap().trim_end_matches('=').to_owned()
+}
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The RPCs that a controller's socket serves.
+fn methods() -> impl Iterator<Item = &'static &'static str> {
+    v1::METHODS.iter().filter(|path| !path.starts_with("/csi.v1.Node/") && !path.contains("SnapshotMetadata"))
+}

@@ -22,6 +22,9 @@ const MODULES: &[(&str, &[&str])] = &[
     ("leaf", &["cluster", "error", "volume"]),
     ("member", &["cluster", "error", "host", "leaf", "metrics", "volume"]),
     ("attach", &["error", "host", "leaf", "member", "volume"]),
+    ("lease", &["cluster"]),
+    // what nobody asks for
+    ("follow", &["error", "host", "leaf", "member", "volume"]),
     // use-cases, which see clusters only through the four above
     ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges
@@ -50,8 +53,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("humantime", &["args", "run", "simulate"]),
     ("hyper", &["simulate"]),
     ("hyper_util", &["simulate"]),
-    ("k8s_openapi", &["cluster", "host", "leaf", "member", "run"]),
-    ("kube", &["cluster", "host", "leaf", "member", "run", "simulate"]),
+    ("k8s_openapi", &["cluster", "host", "leaf", "lease", "member", "run"]),
+    ("kube", &["cluster", "host", "leaf", "lease", "member", "run", "simulate"]),
     ("prometheus_client", &["metrics"]),
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),

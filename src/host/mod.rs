@@ -8,6 +8,7 @@ pub mod pins;
 pub mod pod;
 pub mod snapshot;
 pub mod volume;
+pub mod volumes;
 
 use std::time::Duration;
 

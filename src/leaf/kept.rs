@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{
     life::KeptLife,
+    ownership,
     packed::{Names, Packed},
     row::{ClaimRow, VolumeRow},
 };
@@ -47,6 +48,7 @@ pub(super) struct KeptClaim {
     pub(super) terminating: bool,
     pub(super) deleted: i64,
     had_volume: bool,
+    former: Option<Box<str>>,
     node_selected: bool,
     finalizer: Option<u32>,
     capacity: u64,
@@ -70,6 +72,7 @@ impl KeptClaim {
             terminating: row.terminating,
             deleted: row.deleted,
             had_volume: row.had_volume,
+            former: some(&row.former),
             node_selected: row.node_selected,
             finalizer: row.finalizer.and_then(|at| u32::try_from(at).ok()),
             capacity: row.capacity,
@@ -97,6 +100,7 @@ impl KeptClaim {
             access: self.access.all(),
             mode: self.mode,
             had_volume: self.had_volume,
+            former: self.former.clone().unwrap_or_default(),
             node_selected: self.node_selected,
             phase: self.phase,
             terminating: self.terminating,
@@ -121,6 +125,8 @@ pub(super) struct KeptVolume {
     pub(super) uid: Packed,
     driver: Arc<str>,
     handle: Packed,
+    former: Option<Box<str>>,
+    healing: bool,
     node: Arc<str>,
     retained: bool,
     pub(super) created: i64,
@@ -137,6 +143,8 @@ impl KeptVolume {
             uid: Packed::from(&*row.uid),
             driver: names.share(&row.driver),
             handle: Packed::from(&*row.handle),
+            former: some(&row.former),
+            healing: row.healing,
             node: names.share(&row.node),
             retained: row.retained,
             created: row.created,
@@ -152,6 +160,8 @@ impl KeptVolume {
             claim_uid: self.claim_uid.text(),
             driver: (*self.driver).into(),
             handle: self.handle.text(),
+            former: self.former.clone().unwrap_or_default(),
+            healing: self.healing,
             node: (*self.node).into(),
             uid: self.uid.text(),
             retained: self.retained,
@@ -160,6 +170,33 @@ impl KeptVolume {
             round: self.round,
         }
     }
+}
+
+impl KeptClaim {
+    /// Whether a volume that is bound to this UID is its own. One that it was made anew for is given to it later.
+    pub(super) fn has(&self, bound_to: &Packed) -> bool {
+        let was = |former: &str| ownership::is_former(former, &bound_to.text());
+        self.uid == *bound_to || self.former.as_deref().is_some_and(was)
+    }
+
+    /// On its way out, or made anew and not bound yet.
+    pub(super) fn is_unwell(&self) -> bool {
+        self.terminating || self.former.is_some() && self.phase != Phase::Bound
+    }
+}
+
+impl KeptVolume {
+    pub(super) fn is_kept(&self) -> bool {
+        self.retained
+    }
+
+    pub(super) fn is_healing(&self) -> bool {
+        self.healing
+    }
+}
+
+fn some(text: &str) -> Option<Box<str>> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// A set of access modes, a bit for each.

@@ -7,6 +7,7 @@ pub mod claim;
 pub mod consumer;
 pub mod entry;
 pub mod events;
+pub mod healing;
 pub mod imported;
 mod items;
 mod kept;

@@ -14,7 +14,7 @@ use super::{
     capacity::node_of_volume,
     claim::SELECTED_NODE,
     life::Life,
-    ownership::{FINALIZER, HAD_VOLUME, REQUEST},
+    ownership::{self, FINALIZER, FORMER, HAD_VOLUME, HEALING, REQUEST},
 };
 use crate::volume::{
     AccessMode, Request, VolumeMode,
@@ -34,6 +34,8 @@ pub struct ClaimRow {
     pub mode: VolumeMode,
     /// Seen with a host volume: never to be removed on the word of a stale caller.
     pub had_volume: bool,
+    /// UIDs of the claims in whose place it was made anew; empty for nearly all.
+    pub former: Box<str>,
     pub(super) phase: Phase,
     pub(super) terminating: bool,
     /// When that began, in seconds; 0 where it did not.
@@ -64,6 +66,10 @@ pub struct VolumeRow {
     /// The member's storage driver and its own handle; empty for kinds that are not CSI.
     pub driver: Box<str>,
     pub handle: Box<str>,
+    /// UIDs of the claims it belonged to before; empty for nearly all.
+    pub former: Box<str>,
+    /// It keeps the description of a claim that is to be made anew.
+    pub healing: bool,
     /// The one node that it can be used on; empty where there are several.
     pub node: Box<str>,
     pub(super) uid: Box<str>,
@@ -134,6 +140,7 @@ impl ClaimRow {
                 _ => VolumeMode::Filesystem,
             },
             had_volume: annotation(HAD_VOLUME).is_some(),
+            former: annotation(FORMER).map(String::as_str).unwrap_or_default().into(),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Bound") => Phase::Bound,
                 Some("Lost") => Phase::Lost,
@@ -164,6 +171,16 @@ impl ClaimRow {
             Phase::Pending => Some("is not bound to a volume"),
             Phase::Bound => None,
         }
+    }
+
+    /// Its volume is gone, which is more than not being bound.
+    pub fn is_lost(&self) -> bool {
+        self.phase == Phase::Lost
+    }
+
+    /// Whether it is the claim with this UID, or was made in its place.
+    pub fn is_or_was(&self, uid: &str) -> bool {
+        *self.uid == *uid || ownership::is_former(&self.former, uid)
     }
 
     /// The leaf volume it names.
@@ -216,6 +233,8 @@ impl VolumeRow {
             },
             driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
+            former: volume.annotations().get(FORMER).map(String::as_str).unwrap_or_default().into(),
+            healing: volume.annotations().contains_key(HEALING),
             node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
@@ -227,6 +246,11 @@ impl VolumeRow {
 }
 
 impl VolumeRow {
+    /// Whether it is bound to the claim with this UID, or was before that was made anew.
+    pub fn is_or_was_bound_to(&self, claim_uid: &str) -> bool {
+        *self.claim_uid == *claim_uid || ownership::is_former(&self.former, claim_uid)
+    }
+
     pub fn uid(&self) -> &str {
         &self.uid
     }

@@ -3,6 +3,7 @@
 
 pub mod attributes;
 pub mod growth;
+pub mod healing;
 pub mod id;
 pub mod node;
 pub mod parameters;

@@ -14,6 +14,7 @@ mod binding;
 mod capacity;
 mod driver;
 mod edges;
+mod healing;
 mod lives;
 mod members;
 mod objects;

@@ -107,6 +107,8 @@ pub struct Caller {
     handle: Option<String>,
     /// It may be on a node.
     attached: bool,
+    /// The leaf volume's name when it was given out: where the data is.
+    leaf_volume: Option<String>,
     places: Vec<usize>,
 }
 
@@ -124,7 +126,16 @@ impl Caller {
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();
         let (bench, places) = (Arc::clone(bench), script.places.clone());
-        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, attached: false, places, script };
+        let caller = Self {
+            bench,
+            volume: format!("pvc-{uid}"),
+            uid,
+            handle: None,
+            attached: false,
+            leaf_volume: None,
+            places,
+            script,
+        };
         caller.select_node();
         caller
     }
@@ -144,6 +155,10 @@ impl Caller {
     /// Nobody waits for the leaf to be bound.
     pub fn is_deferred(&self) -> bool {
         self.script.binding == Some("deferred")
+    }
+
+    pub fn leaf_volume(&self) -> Option<&str> {
+        self.leaf_volume.as_deref()
     }
 
     pub fn is_retained(&self) -> bool {
@@ -337,6 +352,7 @@ impl Caller {
                 }
                 self.bench.guard.look();
                 lock(&self.bench.guard.history).rely_on(uid, &self.volume);
+                self.leaf_volume = Some(text(&leaf, "/spec/volumeName").to_owned()).filter(|name| !name.is_empty());
             }
             Err(reason) => self.wrong(&format!("I4: {} was given out and {reason}", volume.volume_id)),
         }

@@ -28,6 +28,8 @@ pub struct Guard {
     fate: Mutex<Option<Fate>>,
     sent: AtomicU64,
     silenced: Mutex<BTreeSet<String>>,
+    /// Requests to members, by who sent them.
+    senders: Mutex<BTreeMap<String, u64>>,
     wrong: Mutex<Vec<String>>,
     trace: Mutex<Vec<String>>,
     counts: Mutex<BTreeMap<Subject, Asking>>,
@@ -49,6 +51,7 @@ const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
 const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
 const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
 const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
+const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Requests on one object at one instant, besides one for each member: a few callers may have come at once.
 const AT_ONCE: usize = 8;
@@ -65,6 +68,7 @@ impl Guard {
             fate: Mutex::default(),
             sent: AtomicU64::new(0),
             silenced: Mutex::default(),
+            senders: Mutex::default(),
             wrong: Mutex::default(),
             trace: Mutex::default(),
             counts: Mutex::default(),
@@ -94,6 +98,11 @@ impl Guard {
     /// How many requests have been sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// How many of them one process has sent to members.
+    pub fn sent_by(&self, client: &str) -> u64 {
+        lock(&self.senders).get(client).copied().unwrap_or_default()
     }
 
     pub fn report(&self, wrong: impl Into<String>) {
@@ -132,6 +141,9 @@ impl Guard {
             return Action::Hang;
         }
         let number = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
+        if at > 0 {
+            *lock(&self.senders).entry(asked.client.clone()).or_default() += 1;
+        }
         let happened = match (at, asked.verb) {
             (0, _) => Vec::new(),
             (_, Verb::Create) => lock(&self.history).catch_up_all(),
@@ -163,7 +175,7 @@ impl Guard {
         asking.in_all += 1;
         asking.last = now;
         let hot = asking.at_that_instant == AT_ONCE + self.clusters.len() || asking.in_all == IN_ALL + 1;
-        let shared = ["kosmos-csi-members", "kube-system"].contains(&asked.name.as_str());
+        let shared = ["kosmos-csi-members", "kosmos-csi-leader", "kube-system"].contains(&asked.name.as_str());
         drop(counts);
         if hot && !shared {
             self.report(format!("I11: a hot loop: {asked} in {}", self.clusters[at].name()));
@@ -259,11 +271,13 @@ fn in_host(asked: &Asked) -> Option<String> {
     match (asked.verb, place) {
         (Verb::Get | Verb::List | Verb::Watch, _)
         | (Verb::Create | Verb::Patch, ("configmaps", "kosmos-csi", "kosmos-csi-members"))
-        | (Verb::Create, ("namespaces", "", "kosmos-csi") | ("events", "default", _)) => None,
-        (Verb::Patch, ("persistentvolumeclaims", ..)) => {
+        | (Verb::Create, ("namespaces", "", "kosmos-csi") | ("events", "default", _) | (LEASES, "kosmos-csi", _)) => {
+            None
+        }
+        (Verb::Patch, ("persistentvolumeclaims", ..) | (LEASES, "kosmos-csi", "kosmos-csi-leader")) => {
             let text = asked.body.to_string();
             let versioned = !text.contains("\"resourceVersion\":\"\"") && text.contains("\"resourceVersion\"");
-            (!versioned).then(|| "a host claim is patched without its version".to_owned())
+            (!versioned).then(|| "a host claim, or the lease, is patched without its version".to_owned())
         }
         _ => Some("the driver never does this in the host".to_owned()),
     }

@@ -38,6 +38,10 @@ pub struct History {
     foreign: BTreeSet<String>,
     /// Leaf claims that the host relies on: UID to volume name.
     relied_on: BTreeMap<String, String>,
+    /// UIDs of leaf claims that people have deleted, and volumes whose leaf has gone for that: the leaf volume must come
+    /// back.
+    deleted: BTreeSet<String>,
+    bereaved: BTreeMap<String, String>,
     /// Leaf claims that have gone since somebody looked for a name to take, and their members.
     pub freed: Vec<(usize, Arc<Value>)>,
 }
@@ -52,6 +56,8 @@ impl History {
             uids: BTreeSet::new(),
             foreign: BTreeSet::new(),
             relied_on: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            bereaved: BTreeMap::new(),
             freed: Vec::new(),
         }
     }
@@ -88,6 +94,16 @@ impl History {
     /// The host asks for its removal.
     pub fn let_go(&mut self, volume: &str) {
         self.relied_on.retain(|_, relied_on| relied_on != volume);
+        self.bereaved.remove(volume);
+    }
+
+    /// Somebody deletes a leaf claim that is not his.
+    pub fn deleted_by_people(&mut self, uid: &str) {
+        self.deleted.insert(uid.to_owned());
+    }
+
+    pub fn is_relied_on(&self, uid: &str) -> bool {
+        self.relied_on.contains_key(uid)
     }
 
     /// Takes in what has happened in one member since the last look. What is wrong is said in sentences.
@@ -114,7 +130,13 @@ impl History {
         match change.what {
             What::Added => {
                 self.uids.insert(uid.clone());
-                living.push((member, uid));
+                living.push((member, uid.clone()));
+                if let Some(volume) = self.bereaved.remove(name) {
+                    self.relied_on.insert(uid, name.to_owned());
+                    let named = text(&change.object, "/spec/volumeName");
+                    let other = format!("I1: volume {name} had {volume} and its new leaf claim names {named:?}");
+                    return (named != volume).then_some(other);
+                }
                 let relied_on = self.relied_on.values().any(|volume| volume == name);
                 if living.len() > 1 {
                     return Some(format!("I2: volume {name} has {} leaf claims at once: {living:?}", living.len()));
@@ -126,7 +148,12 @@ impl History {
             What::Deleted => {
                 living.retain(|(_, living)| *living != uid);
                 self.freed.push((member, Arc::clone(&change.object)));
-                let volume = self.relied_on.get(&uid)?;
+                let volume = self.relied_on.get(&uid)?.clone();
+                if self.deleted.contains(&uid) {
+                    self.relied_on.remove(&uid);
+                    self.bereaved.insert(volume, text(&change.object, "/spec/volumeName").to_owned());
+                    return None;
+                }
                 Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
             }
         }

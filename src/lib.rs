@@ -23,6 +23,7 @@
 
 pub mod admin;
 pub mod args;
+pub mod attach;
 pub mod cluster;
 pub mod csi;
 pub mod error;

@@ -24,8 +24,9 @@ const MODULES: &[(&str, &[&str])] = &[
     ("lease", &["cluster"]),
     // what nobody asks for
     ("follow", &["error", "host", "leaf", "member", "volume"]),
-    // use-cases, which see clusters only through the three above
-    ("provision", &["error", "host", "leaf", "member", "volume"]),
+    ("attach", &["error", "host", "leaf", "member", "volume"]),
+    // use-cases, which see clusters only through the four above
+    ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges
     ("csi", &["error", "metrics", "provision", "volume"]),
     ("admin", &["metrics"]),

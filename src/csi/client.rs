@@ -1,6 +1,6 @@
 //! A driver's socket as its callers see it: what to ask, and the code of a refusal, by which callers steer.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{collections::HashMap, fmt, path::Path, time::Duration};
 
 pub use tonic::Code;
 use tonic::{
@@ -8,7 +8,11 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::v1::{CreateVolumeRequest, DeleteVolumeRequest, Volume, controller_client::ControllerClient};
+use super::v1::{
+    ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerPublishVolumeRequest,
+    ControllerUnpublishVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest,
+    GetCapacityResponse, Volume, controller_client::ControllerClient,
+};
 
 /// Whoever calls a driver over its socket. The connection is made when it is first needed, and again when it was lost.
 #[derive(Clone, Debug)]
@@ -49,9 +53,47 @@ impl Client {
         answer.into_inner().volume.ok_or_else(empty)
     }
 
+    pub async fn get_capacity(
+        &self,
+        request: GetCapacityRequest,
+        patience: Duration,
+    ) -> Result<GetCapacityResponse, Refusal> {
+        let answer = ControllerClient::new(self.channel.clone()).get_capacity(within(request, patience)).await?;
+        Ok(answer.into_inner())
+    }
+
     pub async fn delete_volume(&self, volume_id: String, patience: Duration) -> Result<(), Refusal> {
         let request = DeleteVolumeRequest { volume_id, ..DeleteVolumeRequest::default() };
         ControllerClient::new(self.channel.clone()).delete_volume(within(request, patience)).await?;
+        Ok(())
+    }
+
+    pub async fn expand_volume(
+        &self,
+        request: ControllerExpandVolumeRequest,
+        patience: Duration,
+    ) -> Result<ControllerExpandVolumeResponse, Refusal> {
+        let request = within(request, patience);
+        Ok(ControllerClient::new(self.channel.clone()).controller_expand_volume(request).await?.into_inner())
+    }
+
+    /// What the node is to be told.
+    pub async fn publish_volume(
+        &self,
+        request: ControllerPublishVolumeRequest,
+        patience: Duration,
+    ) -> Result<HashMap<String, String>, Refusal> {
+        let request = within(request, patience);
+        let answer = ControllerClient::new(self.channel.clone()).controller_publish_volume(request).await?;
+        Ok(answer.into_inner().publish_context)
+    }
+
+    pub async fn unpublish_volume(
+        &self,
+        request: ControllerUnpublishVolumeRequest,
+        patience: Duration,
+    ) -> Result<(), Refusal> {
+        ControllerClient::new(self.channel.clone()).controller_unpublish_volume(within(request, patience)).await?;
         Ok(())
     }
 }

@@ -29,6 +29,13 @@ pub mod v1 {
         }
     }
 
+    impl From<plugin_capability::volume_expansion::Type> for PluginCapability {
+        fn from(kind: plugin_capability::volume_expansion::Type) -> Self {
+            let expansion = plugin_capability::VolumeExpansion { r#type: kind.into() };
+            Self { r#type: Some(plugin_capability::Type::VolumeExpansion(expansion)) }
+        }
+    }
+
     impl From<plugin_capability::service::Type> for PluginCapability {
         fn from(kind: plugin_capability::service::Type) -> Self {
             let service = plugin_capability::Service { r#type: kind.into() };

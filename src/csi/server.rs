@@ -17,6 +17,9 @@ use super::{
 };
 use crate::metrics::Metrics;
 
+/// More than any sidecar has workers, on its one connection.
+const CALLS_AT_ONCE: u32 = 10_000;
+
 /// A socket that only its owner can open; its file goes when it is dropped.
 #[derive(Debug)]
 pub struct Socket {
@@ -73,6 +76,8 @@ pub async fn serve(
         return Ok(());
     };
     Server::builder()
+        // A call that waits for its member must not keep others from being heard.
+        .max_concurrent_streams(CALLS_AT_ONCE)
         .layer(Watched(metrics))
         .add_service(IdentityServer::new(Identity))
         .add_service(ControllerServer::new(controller))

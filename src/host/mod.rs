@@ -3,6 +3,7 @@
 
 pub mod claim;
 pub mod events;
+pub mod node;
 pub mod pins;
 pub mod pod;
 pub mod snapshot;

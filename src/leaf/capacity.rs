@@ -21,13 +21,15 @@ use tokio::time::Instant;
 use super::{Cluster, refusals::Refusals};
 use crate::{
     error::{Error, Result},
-    volume::quantity,
+    volume::{VolumeHash, quantity},
 };
 
 /// So much is said where a member says nothing: 4Ei.
 pub const UNLIMITED: u64 = 1 << 62;
 /// What a member has said is believed for so long.
 const BELIEVED: Duration = Duration::from_secs(30);
+/// The provisioner calls again within five minutes.
+const VERDICT: Duration = Duration::from_mins(6);
 /// How the label that names a node is called, after its prefix.
 const NODE_LABELS: [&str; 4] = ["hostname", "node", "nodename", "node-name"];
 
@@ -60,11 +62,14 @@ type Left = Vec<(Box<str>, u64)>;
 
 #[derive(Debug, Default)]
 struct State {
+    asked: Option<Instant>,
     heard: Option<Instant>,
     said: BTreeMap<String, Vec<Segment>>,
     /// By namespace, and when it was heard.
     quotas: BTreeMap<String, (Instant, Left)>,
     refusals: Refusals,
+    /// What the callers of these volumes have not been told yet.
+    verdicts: BTreeMap<VolumeHash, (Instant, String)>,
 }
 
 impl Room {
@@ -123,6 +128,11 @@ impl Stock {
         Some(named.into_iter().map(|(node, _)| node.to_owned()).collect())
     }
 
+    /// Whether it was asked lately, with or without an answer.
+    pub fn was_asked(&self) -> bool {
+        is_recent(self.lock().asked)
+    }
+
     pub fn refuse(&self, class: &str, node: Option<&str>, size: u64) {
         self.lock().refusals.note(class, node, size, Instant::now());
     }
@@ -137,6 +147,18 @@ impl Stock {
 
     pub fn disprove_refusal(&self, class: &str, size: u64) {
         self.lock().refusals.disprove(class, size);
+    }
+
+    /// A volume was refused, and nobody waited for the answer any more: the next call for it shall have it.
+    pub fn keep_verdict(&self, hash: VolumeHash, verdict: &str) {
+        let mut state = self.lock();
+        state.verdicts.retain(|_, (reached, _)| reached.elapsed() < VERDICT);
+        state.verdicts.insert(hash, (Instant::now(), verdict.to_owned()));
+    }
+
+    pub fn take_verdict(&self, hash: VolumeHash) -> Option<String> {
+        let (reached, verdict) = self.lock().verdicts.remove(&hash)?;
+        (reached.elapsed() < VERDICT).then_some(verdict)
     }
 
     fn hear(&self, said: BTreeMap<String, Vec<Segment>>) {
@@ -158,6 +180,7 @@ impl Cluster {
         if is_recent(self.stock.lock().heard) {
             return Ok(());
         }
+        self.stock.lock().asked = Some(Instant::now());
         let all = Api::<CSIStorageCapacity>::all(self.client.clone()).list(&ListParams::default()).await;
         let said = self.or_silent("list storage capacities", all)?;
         self.stock.hear(by_class(said.unwrap_or_default()));

@@ -41,6 +41,15 @@ impl Entry {
         self.row_of(Some(place))
     }
 
+    /// A look that costs less than a row: the claim is there, and nothing is to be told of it.
+    pub(super) fn is_well(&self) -> bool {
+        !self.claims.is_empty() && self.claims.iter().all(KeptClaim::is_well)
+    }
+
+    pub(super) fn is_on(&self, node: &str) -> bool {
+        self.claims.iter().any(|claim| claim.is_on(node))
+    }
+
     fn row_of(&self, wanted: Option<&LeafPlace>) -> Row {
         let claims = self.claims.iter().filter(|claim| wanted.is_none_or(|place| claim.place.is(place)));
         let claim = claims.min_by_key(|claim| (claim.created, &claim.uid));

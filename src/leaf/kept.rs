@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::{
+    life::KeptLife,
     ownership,
     packed::{Names, Packed},
     row::{ClaimRow, VolumeRow},
@@ -51,6 +52,7 @@ pub(super) struct KeptClaim {
     node_selected: bool,
     finalizer: Option<u32>,
     capacity: u64,
+    life: KeptLife,
     pub(super) created: i64,
     pub(super) version: u64,
     pub(super) round: u32,
@@ -74,10 +76,20 @@ impl KeptClaim {
             node_selected: row.node_selected,
             finalizer: row.finalizer.and_then(|at| u32::try_from(at).ok()),
             capacity: row.capacity,
+            life: KeptLife::keep(&row.life, names),
             created: row.created,
             version: row.version,
             round: row.round,
         }
+    }
+
+    /// Nothing is to be told of it but that it is there.
+    pub(super) fn is_well(&self) -> bool {
+        self.phase != Phase::Lost && self.life.is_quiet()
+    }
+
+    pub(super) fn is_on(&self, node: &str) -> bool {
+        self.life.is_on(node)
     }
 
     pub(super) fn row(&self) -> ClaimRow {
@@ -98,6 +110,7 @@ impl KeptClaim {
             volume: self.volume.as_ref().map(Packed::text),
             capacity: self.capacity,
             request: self.request,
+            life: Box::new(self.life.life()),
             version: self.version,
             round: self.round,
         }

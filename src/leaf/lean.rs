@@ -171,7 +171,7 @@ mod tests {
                 "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
                 "finalizers": ["kosmos.csi.io/protect", "kubernetes.io/pvc-protection"],
                 "labels": {"kosmos.csi.io/host": "h", MANAGED_BY: "x", "app": "db"},
-                "annotations": {"kosmos.csi.io/name": "pvc-1", "pv.kubernetes.io/bind-completed": "yes"},
+                "annotations": {"kosmos.csi.io/name": "pvc-1", SELECTED_NODE: "n", "pv.kubernetes.io/bind-completed": "yes"},
                 "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}],
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "o"}],
             },

@@ -2,6 +2,7 @@
 //! of them all.
 
 pub mod capacity;
+pub mod change;
 pub mod claim;
 pub mod consumer;
 pub mod entry;
@@ -11,6 +12,7 @@ pub mod imported;
 mod items;
 mod kept;
 pub mod lean;
+pub mod life;
 pub mod ownership;
 mod packed;
 mod refusals;

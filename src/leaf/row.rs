@@ -13,10 +13,12 @@ use kube::ResourceExt;
 use super::{
     capacity::node_of_volume,
     claim::SELECTED_NODE,
+    life::Life,
     ownership::{self, FINALIZER, FORMER, HAD_VOLUME, HEALING, REQUEST},
 };
 use crate::volume::{
     AccessMode, Request, VolumeMode,
+    growth::Size,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
     spec::{Fingerprint, LeafPlace},
@@ -48,6 +50,7 @@ pub struct ClaimRow {
     pub(super) node_selected: bool,
     /// Of the request it was made for; absent where somebody removed or garbled it.
     pub(super) request: Option<Fingerprint>,
+    pub life: Box<Life>,
     pub(super) version: u64,
     /// The list that named it, or after which it was seen.
     pub(super) round: u32,
@@ -102,6 +105,8 @@ pub struct ClassRow {
     pub waits_for_pod: bool,
     /// The driver that makes its volumes.
     pub provisioner: Box<str>,
+    /// Claims of it may ask for more later.
+    pub grows: bool,
     pub(super) default_since: Option<String>,
 }
 
@@ -152,6 +157,7 @@ impl ClaimRow {
                 .unwrap_or_default(),
             node_selected: annotation(SELECTED_NODE).is_some(),
             request: request_of(claim).map(|request| request.fingerprint()),
+            life: Box::new(Life::new(claim)),
             version: version(claim),
             round: 0,
         }
@@ -182,6 +188,21 @@ impl ClaimRow {
         self.volume.as_deref()
     }
 
+    pub fn size(&self) -> Size {
+        Size {
+            phase: self.phase,
+            terminating: self.terminating,
+            capacity: self.capacity,
+            requested: self.life.requested,
+            growth: self.life.growth,
+        }
+    }
+
+    /// As the member writes it.
+    pub(super) fn version_text(&self) -> String {
+        self.version.to_string()
+    }
+
     pub fn observed(&self) -> ObservedClaim {
         ObservedClaim {
             uid: self.uid.to_string(),
@@ -191,6 +212,7 @@ impl ClaimRow {
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
             node_selected: self.node_selected,
+            requested: self.life.requested,
             request: self.request,
         }
     }
@@ -244,6 +266,7 @@ impl ClassRow {
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
             provisioner: class.provisioner.as_str().into(),
+            grows: class.allow_volume_expansion == Some(true),
             default_since: is_default.then_some(made),
         }
     }

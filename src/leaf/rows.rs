@@ -282,5 +282,6 @@ impl Table {
     }
 }
 
+mod paging;
 #[cfg(test)]
 mod tests;

@@ -89,6 +89,8 @@ impl Provisioner {
     pub(super) async fn hear_capacities(&self) {
         let Ok(members) = self.members.all() else { return };
         let open = members.values().filter_map(|member| member.leaf().ok());
+        // One that is slow to answer shall not slow every volume.
+        let open = open.filter(|leaf| !leaf.stock.was_asked());
         let asked = open.map(|leaf| tokio::time::timeout(QUICK, leaf.hear_capacity()));
         futures::future::join_all(asked).await;
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Deadline, Provisioner, wait};
 use crate::{
+    attach,
     error::{Error, Result},
     host::volume::GivenOut,
     leaf::{
@@ -50,6 +51,7 @@ impl Provisioner {
         match leaf.rows.find(&id) {
             Some((hash, Row { claim: Some(claim), .. })) => {
                 self.check_against_copies(leaf, &id, hash, &claim).await?;
+                attach::is_nowhere(leaf, hash, &claim).await?;
                 self.remove(leaf, hash, &claim.place, deadline).await?;
             }
             found => self.delete_unseen(leaf, &id, found, deadline).await?,
@@ -67,16 +69,28 @@ impl Provisioner {
         hash: VolumeHash,
         claim: &ClaimRow,
     ) -> Result<()> {
-        let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
-        if oldest.is_none_or(|oldest| oldest.uid == claim.uid)
-            || self.host.leaf_of(&id.to_string()).await?.is_some_and(|given_out| claim.is_or_was(&given_out.claim_uid))
-        {
+        if !self.is_copy(leaf, id, hash, claim).await? {
             return Ok(());
         }
         Err(Error::Refused(format!(
             "member {}: claim {} carries the labels of this volume and nothing proves that it is its leaf: delete it there",
             leaf.member, claim.place
         )))
+    }
+
+    pub(super) async fn is_copy(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        hash: VolumeHash,
+        claim: &ClaimRow,
+    ) -> Result<bool> {
+        let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
+        if oldest.is_none_or(|oldest| oldest.uid == claim.uid) {
+            return Ok(false);
+        }
+        let given_out = self.host.leaf_of(&id.to_string()).await?;
+        Ok(given_out.is_none_or(|given_out| !claim.is_or_was(&given_out.claim_uid)))
     }
 
     /// The watches show no such claim; a read decides.
@@ -96,6 +110,7 @@ impl Provisioner {
         let given_out = self.host.leaf_of(&id.to_string()).await?;
         if let (Some(place), Some(claim)) = (&place, &claim) {
             if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
+                attach::is_nowhere(leaf, hash, &ClaimRow::new(claim)).await?;
                 return self.remove(leaf, hash, place, deadline).await;
             }
             if ownership::consents(&claim.metadata, &leaf.host) {

@@ -15,8 +15,9 @@ use crate::{
     volume::plan::{Binder, Creation, Phase},
 };
 
-/// The first look at what the member says of a claim that waits; each further one after twice the time.
-const FIRST_LOOK: Duration = Duration::from_secs(3);
+/// The first look at what the member says of a claim that waits. The second comes before most callers go, and each further
+/// one after twice the time.
+const FIRST_LOOK: Duration = Duration::from_secs(4);
 const LAST_LOOK: Duration = Duration::from_secs(15);
 
 /// What a call has learned on its way.
@@ -43,7 +44,7 @@ pub(super) struct Lack {
 impl Course {
     fn next_look(&mut self) -> Duration {
         self.looks += 1;
-        (FIRST_LOOK * (1 << (self.looks - 1).min(3))).min(LAST_LOOK)
+        (FIRST_LOOK * (1 << self.looks.saturating_sub(2).min(3))).min(LAST_LOOK)
     }
 }
 
@@ -98,7 +99,11 @@ impl Provisioner {
                 if lack.lasting {
                     job.remember(&class, lack.node.as_deref());
                 }
-                Error::NoPlace(format!("member {} has no room for it: {}", job.leaf.member, lack.reason))
+                let refusal = format!("member {} has no room for it: {}", job.leaf.member, lack.reason);
+                if !job.deadline.caller_waits() {
+                    job.leaf.stock.keep_verdict(job.hash, &refusal);
+                }
+                Error::NoPlace(refusal)
             }
             Err(error) => error.while_a_leaf_may_exist(),
         }
@@ -155,6 +160,6 @@ mod tests {
     fn looks_are_further_and_further_apart() {
         let mut course = Course::default();
         let seconds: Vec<u64> = (0..5).map(|_| course.next_look().as_secs()).collect();
-        assert_eq!(seconds, [3, 6, 12, 15, 15]);
+        assert_eq!(seconds, [4, 4, 8, 15, 15]);
     }
 }

@@ -147,7 +147,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::volume::{AccessMode, Parameters, Request, VolumeMode};
+    use crate::volume::{AccessMode, Attributes, Parameters, Request, VolumeMode};
 
     fn spec(source: &str, preferred: &[&str], class_member: Option<&str>) -> VolumeSpec {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -163,6 +163,7 @@ mod tests {
             },
             parameters: Parameters { member: class_member.map(str::to_owned), ..Parameters::default() },
             claim: None,
+            attributes: Attributes::default(),
             preferred: names(preferred),
             requisite: Vec::new(),
             nodes: Vec::new(),

@@ -10,9 +10,12 @@ mod node;
 #[path = "../sanity/suite.rs"]
 mod suite;
 
+mod binding;
+mod capacity;
 mod driver;
 mod edges;
 mod healing;
+mod lives;
 mod members;
 mod objects;
 mod outage;

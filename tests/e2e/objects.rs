@@ -56,6 +56,7 @@ impl<'a> Place<'a> {
             "provisioner": DRIVER,
             "volumeBindingMode": binding,
             "reclaimPolicy": "Delete",
+            "allowVolumeExpansion": true,
             "parameters": parameters,
         });
         if !members.is_empty() {
@@ -66,10 +67,14 @@ impl<'a> Place<'a> {
     }
 
     pub async fn claim(&self, name: &str, class: &str) -> Result<PersistentVolumeClaim> {
+        self.sized_claim(name, class, "64Mi").await
+    }
+
+    pub async fn sized_claim(&self, name: &str, class: &str, size: &str) -> Result<PersistentVolumeClaim> {
         let claim = json!({
             "metadata": {"name": name, "labels": {"app": "mine"}, "annotations": {"note": "not for the leaf"}},
             "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "64Mi"}}},
+                "resources": {"requests": {"storage": size}}},
         });
         Ok(self.claims().create(&PostParams::default(), &serde_json::from_value(claim)?).await?)
     }
@@ -82,6 +87,16 @@ impl<'a> Place<'a> {
             pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
                 {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}});
         }
+        self.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        Ok(())
+    }
+
+    /// A tolerant pod that goes to one node where it can.
+    pub async fn preferring_pod(&self, name: &str, claims: &[&str], node: &str) -> Result<()> {
+        let mut pod = tolerant(name, claims);
+        let expression = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+        pod["spec"]["affinity"] = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+            [{"weight": 100, "preference": {"matchExpressions": [expression]}}]}});
         self.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
         Ok(())
     }

@@ -37,6 +37,8 @@ pub const NOW: &str = "now";
 pub const LATER: &str = "later";
 /// Takes five seconds.
 pub const DELAYED: &str = "delayed";
+/// Folders, which are as large as it is said.
+pub const SHARED: &str = "shared";
 /// Never succeeds.
 pub const STUCK: &str = "stuck";
 
@@ -168,6 +170,7 @@ async fn prepare(fleet: &Fleet, member: &Cluster) -> Result<MemberStorage> {
         storage_class(NOW, "Immediate", &json!({})),
         storage_class(LATER, "WaitForFirstConsumer", &json!({})),
         storage_class(DELAYED, "Immediate", &json!({"createDelay": "5s"})),
+        storage_class(SHARED, "Immediate", &json!({"kind": "shared"})),
         storage_class(STUCK, "Immediate", &json!({"createError": "INTERNAL"})),
     ];
     fleet.install_member_driver(member, &classes).await

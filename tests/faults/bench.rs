@@ -279,6 +279,9 @@ async fn live(driver: Driver, controller: watch::Sender<Option<Controller>>, gua
 fn member(seed: u64, at: usize, inside: &mut JoinSet<()>) -> Cluster {
     let cluster = Cluster::new(&format!("m{at}"), seed.wrapping_mul(1000).wrapping_add(at as u64 + 1));
     cluster.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+    let gold =
+        json!({"metadata": {"name": fixture::GOLD}, "driverName": "storage.simulated", "parameters": {"iops": "1"}});
+    cluster.create("volumeattributesclasses.storage.k8s.io", gold).unwrap();
 
     inside.spawn(simulate::controllers::run(cluster.clone()));
     cluster

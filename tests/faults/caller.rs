@@ -2,6 +2,8 @@
 //! those of external-provisioner: which codes mean "still at work", which one moves the claim to another node, and that
 //! anything else makes it forget the volume for good.
 
+mod changes;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kosmos_csi::{
@@ -21,11 +23,14 @@ use crate::{
     history::made_for,
 };
 
+pub use changes::Change;
+
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Enough for time to pass at all.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
+pub const NODE_KEY: &str = "topology.kosmos.csi.io/node";
 const GIB: u64 = 1 << 30;
 
 /// What a user wants, and what happens to it.
@@ -50,6 +55,12 @@ pub struct Script {
     pub at_once: usize,
     /// The provisioner asks once more for what it already has.
     pub asks_again: bool,
+    /// What happens to the volume while it lives.
+    pub changes: &'static [Change],
+    /// The class's leafBinding.
+    pub binding: Option<&'static str>,
+    /// The host's virtual nodes stand for single nodes of the members.
+    pub on_node: bool,
 }
 
 impl Script {
@@ -65,6 +76,9 @@ impl Script {
             deleted_after: None,
             at_once: 1,
             asks_again: false,
+            changes: &[],
+            binding: None,
+            on_node: false,
         }
     }
 }
@@ -90,6 +104,8 @@ pub struct Caller {
     handle: Option<String>,
     /// The leaf volume's name when it was given out: where the data is.
     leaf_volume: Option<String>,
+    /// It may be on a node.
+    attached: bool,
     places: Vec<usize>,
 }
 
@@ -107,7 +123,9 @@ impl Caller {
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();
         let (bench, places) = (Arc::clone(bench), script.places.clone());
-        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, leaf_volume: None, places, script };
+        let volume = format!("pvc-{uid}");
+        let (handle, leaf_volume, attached) = (None, None, false);
+        let caller = Self { bench, script, uid, volume, handle, leaf_volume, attached, places };
         caller.select_node();
         caller
     }
@@ -126,6 +144,11 @@ impl Caller {
 
     pub fn leaf_volume(&self) -> Option<&str> {
         self.leaf_volume.as_deref()
+    }
+
+    /// Nobody waits for the leaf to be bound.
+    pub fn is_deferred(&self) -> bool {
+        self.script.binding == Some("deferred")
     }
 
     pub fn is_retained(&self) -> bool {
@@ -164,6 +187,13 @@ impl Caller {
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// All that is to happen to the volume while it lives.
+    pub async fn live(&mut self) {
+        for change in self.script.changes {
+            self.change(*change).await;
         }
     }
 
@@ -206,6 +236,7 @@ impl Caller {
     }
 
     async fn remove_with(&mut self, next: impl Fn(Duration) -> Duration) {
+        self.detach().await;
         let handle = self.handle.clone().expect("a host volume has a handle");
         lock(&self.bench.guard.history).let_go(&self.volume);
         let mut pause = FIRST_PAUSE / 2;
@@ -263,8 +294,11 @@ impl Caller {
             parameters.insert("csi.storage.k8s.io/pvc/name".to_owned(), self.script.claim.clone());
             parameters.insert("csi.storage.k8s.io/pv/name".to_owned(), self.volume.clone());
         }
-        let segments = |place: &usize| Topology {
-            segments: HashMap::from([(MEMBER_KEY.to_owned(), self.bench.members[*place].name().to_owned())]),
+        parameters.extend(self.script.binding.map(|binding| ("leafBinding".to_owned(), binding.to_owned())));
+        let segments = |place: &usize| {
+            let member = self.bench.members[*place].name().to_owned();
+            let node = self.script.on_node.then(|| (NODE_KEY.to_owned(), format!("{member}-n1")));
+            Topology { segments: [(MEMBER_KEY.to_owned(), member)].into_iter().chain(node).collect() }
         };
         let places: Vec<Topology> = self.places.iter().map(segments).collect();
         CreateVolumeRequest {
@@ -302,11 +336,12 @@ impl Caller {
                 let uid = text(&leaf, "/metadata/uid");
                 let name = made_for(&leaf);
                 let told = volume.volume_context.get("leafClaimUID").map(String::as_str);
-                if !bound || terminating || name != self.volume || told != Some(uid) {
+                if !(bound || self.is_deferred()) || terminating || name != self.volume || told != Some(uid) {
                     self.wrong(&format!("I4: given out while the leaf claim is {leaf}"));
                 }
+                self.bench.guard.look();
                 lock(&self.bench.guard.history).rely_on(uid, &self.volume);
-                self.leaf_volume = Some(text(&leaf, "/spec/volumeName").to_owned());
+                self.leaf_volume = Some(text(&leaf, "/spec/volumeName").to_owned()).filter(|name| !name.is_empty());
             }
             Err(reason) => self.wrong(&format!("I4: {} was given out and {reason}", volume.volume_id)),
         }

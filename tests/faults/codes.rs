@@ -71,7 +71,7 @@ fn every_call_answers_as_the_page_says() {
 
 async fn seen(cell: &Cell) -> Told {
     let step = if cell.situation == "it takes long" { SLOW } else { STEP };
-    let bench = Bench::new(1, 2, &fixture::steady(step)).await;
+    let bench = Bench::new(1, 2, &fixture::tight(step)).await;
     bench.start();
     bench.serves().await;
     sleep(STEP).await;
@@ -85,7 +85,7 @@ async fn seen(cell: &Cell) -> Told {
 }
 
 /// A volume that is there, and a claim for one that is to be made.
-async fn prepare(bench: &Arc<Bench>) -> Target {
+pub async fn prepare(bench: &Arc<Bench>) -> Target {
     let mut caller = Caller::new(bench, Script { places: vec![0], ..Script::new("data") });
     caller.insist_on_creation().await;
     let more = Caller::new(bench, Script { places: vec![0], ..Script::new("more") });
@@ -132,6 +132,18 @@ async fn arrange(bench: &Bench, situation: &str, target: &mut Target) {
             member.create("persistentvolumeclaims", leaf).unwrap();
         }
         "the class is missing" => "missing".clone_into(&mut target.class),
+        "the class is missing and a node is selected" => {
+            "missing".clone_into(&mut target.class);
+            let select = |claim: &mut serde_json::Value| {
+                claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("kosmos-m0");
+            };
+            bench.host.change("persistentvolumeclaims", SHOP, &target.claim, select).unwrap();
+        }
+        "there is no room" => {
+            // Beside the volume that is there.
+            fixture::fill_beside(bench, 0, 1 << 30);
+            sleep(STEP * 10).await;
+        }
         other => panic!("the table names the situation {other:?}, and nobody knows how to bring it about"),
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     bench::{Bench, SHOP},
-    caller::{Caller, Script},
+    caller::{Caller, Change, Script},
     fixture::{self, Planted},
     invariants::{Story, violations},
     virtual_time,
@@ -26,13 +26,18 @@ const SOME_PAIRS: usize = 100;
 
 /// What is under way while the driver dies.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Case {
     name: &'static str,
     script: Script,
     /// Created first, so that its deletion is what is under way.
     deletion: bool,
+    /// Created first, with what must come before, so that this change is what is under way.
+    change: Option<Change>,
     /// The members lack the claim's namespace.
     namespace_missing: bool,
+    /// The member that comes first has no room.
+    full: bool,
     /// The user deletes the claim while the driver is dead.
     claim_goes: bool,
 }
@@ -74,7 +79,15 @@ struct Shown {
 }
 
 fn cases() -> Vec<Case> {
-    let create = |name, script| Case { name, script, deletion: false, namespace_missing: false, claim_goes: false };
+    let create = |name, script| Case {
+        name,
+        script,
+        deletion: false,
+        change: None,
+        namespace_missing: false,
+        full: false,
+        claim_goes: false,
+    };
     let data = || Script::new("data");
     let later = Script { leaf_class: fixture::LATER, places: vec![1, 0], node_selected: true, ..data() };
     let untold = Script { told: false, ..data() };
@@ -85,6 +98,11 @@ fn cases() -> Vec<Case> {
         create("create in a class that waits for a pod", later.clone()),
         Case { namespace_missing: true, ..create("create where the namespace is missing", data()) },
         create("create without a host claim", untold.clone()),
+        create("create with a node", Script { on_node: true, ..later.clone() }),
+        create("create for nobody", Script { binding: Some("deferred"), ..later.clone() }),
+        Case { full: true, ..create("create where there is no room", later.clone()) },
+        Case { full: true, ..create("create where there is no room at once", Script { places: vec![1, 0], ..data() }) },
+        Case { full: true, ..create("create where a node has no room", Script { on_node: true, ..later.clone() }) },
         create("create for a claim that goes meanwhile", withdrawn.clone()),
         create(
             "create for a claim that goes before a pod has come",
@@ -95,22 +113,32 @@ fn cases() -> Vec<Case> {
     let delete = |name, script| Case { deletion: true, ..create(name, script) };
     let deletions = [
         delete("delete", data()),
+        delete("delete where nobody came", Script { binding: Some("deferred"), ..later.clone() }),
         delete("delete where a pod was needed", later),
         delete("delete without a host claim", untold),
         delete("delete where the leaf class retains", kept),
     ];
-    cases.iter().cloned().chain(going).chain(deletions).collect()
+    let change = |name, change| Case { change: Some(change), ..create(name, data()) };
+    let before: &[Change] = &[Change::Publish];
+    let published = Script { changes: before, ..data() };
+    let changes = [
+        change("expand", Change::Expand),
+        change("modify", Change::Modify),
+        change("publish", Change::Publish),
+        Case { change: Some(Change::Unpublish), ..create("unpublish", published) },
+    ];
+    cases.iter().cloned().chain(going).chain(deletions).chain(changes).collect()
 }
 
 /// Plays a case with the driver killed at each of the points in turn.
 fn play(case: &Case, points: &[Point]) -> Shown {
-    virtual_time::run(1, async { play_on(Bench::new(1, 2, &fixture::steady(STEP)).await, case, points).await })
+    virtual_time::run(1, async { play_on(Bench::new(1, 2, &fixture::tight(STEP)).await, case, points).await })
 }
 
 /// The same with the real process, which is killed once; what was wrong.
 pub fn play_outside(case: &Case, point: Point) -> Option<String> {
     let points = [point];
-    let played = async { play_on(Bench::outside(1, 2, &fixture::steady(STEP)).await, case, &points).await };
+    let played = async { play_on(Bench::outside(1, 2, &fixture::tight(STEP)).await, case, &points).await };
     complaint(case, &points, &virtual_time::run_in_real_time(played))
 }
 
@@ -124,13 +152,18 @@ async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
         bench.members.iter().for_each(|member| member.delete("namespaces", "", SHOP).unwrap());
         sleep(STEP).await;
     }
+    if case.full {
+        fixture::fill(&bench, case.script.places[0]);
+        sleep(STEP * 2).await;
+    }
     let planted = Planted::everywhere(&bench);
     bench.start();
     bench.serves().await;
     sleep(STEP).await;
     let mut caller = Caller::new(&bench, case.script.clone());
-    if case.deletion {
+    if case.deletion || case.change.is_some() {
         caller.provision().await;
+        caller.live().await;
         sleep(STEP).await;
     }
     let killer = tokio::spawn(kill(Arc::clone(&bench), case.clone(), points.to_vec(), caller.clone()));
@@ -154,6 +187,9 @@ async fn operate(bench: &Bench, case: &Case, mut caller: Caller) -> Story {
         }
     };
     let (ending, ()) = tokio::join!(caller.provision(), user);
+    if let Some(change) = case.change {
+        caller.change(change).await;
+    }
     let deleted = caller.claim_was_deleted();
     if deleted {
         caller.reclaim().await;

@@ -17,6 +17,9 @@ pub const NOW: &str = "now";
 pub const LATER: &str = "later";
 pub const KEPT: &str = "kept";
 
+/// A VolumeAttributesClass in every member.
+pub const GOLD: &str = "gold";
+
 /// The namespace in members where other people's things are.
 const ELSEWHERE: &str = "elsewhere";
 const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
@@ -26,13 +29,40 @@ pub fn steady(step: Duration) -> Settings {
     let kept = Class { reclaim: Reclaim::Retain, ..Class::new(KEPT, Binding::Immediate) };
     let classes = vec![Class::new(NOW, Binding::Immediate), Class::new(LATER, Binding::WaitForFirstConsumer), kept];
     let work = || Work::takes(step..=step);
-    Settings { classes, provisioning: work(), deleting: work(), ..Settings::default() }
+    Settings { classes, provisioning: work(), deleting: work(), resizing: work(), ..Settings::default() }
+}
+
+const GIB: u64 = 1 << 30;
+/// What a member with a limit may hold in all, and what somebody takes who leaves no room.
+const ALL_ROOM: u64 = 1000 * GIB;
+const HOG: &str = "hog";
+
+/// Steady storage that can be filled up.
+pub fn tight(step: Duration) -> Settings {
+    Settings { capacity: Some(ALL_ROOM), ..steady(step) }
+}
+
+/// Somebody in a member takes all the room that its storage has but half a gibibyte; so much is taken already.
+pub fn fill_beside(bench: &Bench, at: usize, taken: u64) {
+    let mut claim = claim(SHOP, HOG, &json!({}));
+    claim["spec"]["storageClassName"] = json!(NOW);
+    claim["spec"]["resources"]["requests"]["storage"] = json!((ALL_ROOM - GIB / 2 - taken).to_string());
+    let _ = bench.members[at].create("persistentvolumeclaims", claim);
+}
+
+pub fn fill(bench: &Bench, at: usize) {
+    fill_beside(bench, at, 0);
+}
+
+/// And gives it back.
+pub fn empty(bench: &Bench, at: usize) {
+    let _ = bench.members[at].delete("persistentvolumeclaims", SHOP, HOG);
 }
 
 /// Storage as it is on a bad day.
 pub fn moody() -> Settings {
     let work = |most: u64| Work { takes: Duration::ZERO..=Duration::from_millis(most), fails_per_mille: 50 };
-    Settings { provisioning: work(20_000), deleting: work(8_000), ..steady(Duration::ZERO) }
+    Settings { provisioning: work(20_000), deleting: work(8_000), resizing: work(8_000), ..tight(Duration::ZERO) }
 }
 
 pub fn kubeconfig_text(server: &str) -> String {

@@ -19,6 +19,14 @@ pub fn made_for(leaf: &Value) -> &str {
     leaf["metadata"]["annotations"]["kosmos.csi.io/name"].as_str().unwrap_or_default()
 }
 
+/// The nodes of a volume that may be on one alone, where they are several.
+fn on_several_nodes(leaf: &Value) -> Option<String> {
+    let record = leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str()?;
+    let nodes: BTreeMap<String, Value> = serde_json::from_str(record).ok()?;
+    let alone = nodes.values().any(|way| way["access"].as_str().is_some_and(|mode| mode.starts_with("ReadWriteOnce")));
+    (alone && nodes.len() > 1).then(|| record.to_owned())
+}
+
 pub struct History {
     host_id: String,
     changes: Vec<Changes>,
@@ -131,7 +139,8 @@ impl History {
                 }
                 relied_on.then(|| format!("I2: volume {name} was given out and has another leaf claim now: {living:?}"))
             }
-            What::Modified => None,
+            What::Modified => on_several_nodes(&change.object)
+                .map(|nodes| format!("I9: volume {name} is for one node and published on {nodes}")),
             What::Deleted => {
                 living.retain(|(_, living)| *living != uid);
                 self.freed.push((member, Arc::clone(&change.object)));

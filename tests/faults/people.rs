@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
-    fixture::Planted,
+    fixture::{self, Planted},
     history::made_for,
 };
 
@@ -25,7 +25,7 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
         left -= pause;
         sleep(pause).await;
         let member = chance.usize(..bench.members.len());
-        match chance.u8(..7) {
+        match chance.u8(..8) {
             0 | 1 => {
                 bench.guard.note(|| "the driver is killed".to_owned());
                 bench.kill();
@@ -35,7 +35,11 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
             2 => bench.members[member].compact(),
             3 => cordon(bench, member, chance.bool()),
             4 => limit(bench, member),
-            5 => delete_leaf(bench, member),
+            5 => {
+                bench.guard.note(|| format!("m{member} is full"));
+                fixture::fill(bench, member);
+            }
+            6 => delete_leaf(bench, member),
             _ => {
                 let leaves = bench.members[member].list("persistentvolumeclaims");
                 let ours = leaves.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());
@@ -95,6 +99,7 @@ pub fn heal(bench: &Arc<Bench>, planted: &Mutex<Planted>) {
     drop(planted);
     for (at, member) in bench.members.iter().enumerate() {
         let _ = member.delete("resourcequotas", SHOP, "tight");
+        fixture::empty(bench, at);
         cordon(bench, at, false);
     }
 }

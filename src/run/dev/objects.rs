@@ -11,6 +11,8 @@ use crate::{
 
 /// The class of the example, in the host and in the members.
 pub(super) const CLASS: &str = "openebs-hostpath";
+/// Where the driver is at home.
+pub(super) const DRIVER_NAMESPACE: &str = "kosmos-csi";
 /// The namespace of the example.
 pub(super) const NAMESPACE: &str = "test-new";
 
@@ -29,7 +31,7 @@ pub(super) fn virtual_node(member: &str) -> String {
 
 /// Makes what is missing, and corrects what follows from the members there are.
 pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal> {
-    for namespace in ["kosmos-csi", NAMESPACE] {
+    for namespace in [DRIVER_NAMESPACE, NAMESPACE] {
         ensure(host, "namespaces", json!({"metadata": {"name": namespace}}))?;
     }
     ensure(host, "csidrivers.storage.k8s.io", driver())?;
@@ -93,7 +95,7 @@ fn driver() -> Value {
     let spec = json!({
         "attachRequired": true,
         "podInfoOnMount": false,
-        "storageCapacity": false,
+        "storageCapacity": true,
         "volumeLifecycleModes": ["Persistent"],
     });
     json!({"metadata": {"name": DRIVER}, "spec": spec})

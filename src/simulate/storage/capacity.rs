@@ -28,7 +28,7 @@ pub(super) async fn run(member: &Member) {
 }
 
 fn tell(member: &Member, class: &str, room: u64) {
-    let object = capacity_object(&member.settings.provisioner, class, &node::name(member), room);
+    let object = capacity_object(&member.settings.provisioner, class, &node::names(member), room);
     let (name, capacity) = (text(&object, "/metadata/name").to_owned(), object["capacity"].clone());
     if member.cluster.get(CAPACITIES, NAMESPACE, &name).is_none() {
         ensure(member, CAPACITIES, object);
@@ -38,7 +38,12 @@ fn tell(member: &Member, class: &str, room: u64) {
     }
 }
 
-fn capacity_object(driver: &str, class: &str, node: &str, room: u64) -> Value {
+fn capacity_object(driver: &str, class: &str, nodes: &[String], room: u64) -> Value {
+    let topology = match nodes {
+        [node] => json!({"matchLabels": {HOSTNAME: node}}),
+        // They share the room.
+        several => json!({"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": several}]}),
+    };
     json!({
         "metadata": {
             "namespace": NAMESPACE,
@@ -46,7 +51,7 @@ fn capacity_object(driver: &str, class: &str, node: &str, room: u64) -> Value {
             "labels": {"csi.storage.k8s.io/drivername": driver, "csi.storage.k8s.io/managed-by": "external-provisioner"},
         },
         "storageClassName": class,
-        "nodeTopology": {"matchLabels": {HOSTNAME: node}},
+        "nodeTopology": topology,
         "capacity": quantity::print(room),
     })
 }

@@ -4,6 +4,7 @@
 mod backing;
 mod capacity;
 pub mod definitions;
+mod modify;
 mod names;
 mod node;
 mod pods;
@@ -59,6 +60,7 @@ impl Storage {
             pods::run(member),
             resize::run(member),
             capacity::run(member),
+            modify::run(member),
             snapshots::run(member)
         );
     }

@@ -7,6 +7,7 @@ use crate::simulate::object::{annotation, name, text};
 pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 pub(super) const VOLUMES: &str = "persistentvolumes";
 pub(super) const CLASSES: &str = "storageclasses.storage.k8s.io";
+pub(super) const ATTRIBUTES_CLASSES: &str = "volumeattributesclasses.storage.k8s.io";
 pub(super) const PODS: &str = "pods";
 pub(super) const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
 pub(super) const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";

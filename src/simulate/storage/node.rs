@@ -1,11 +1,12 @@
-//! The one node of a simulated member.
+//! The nodes of a simulated member, mostly one.
 
 use serde_json::{Value, json};
 
 use super::{Member, names::HOSTNAME};
 
-pub(super) fn name(member: &Member) -> String {
-    format!("{}-n1", member.cluster.name())
+/// All nodes of a member, and never none.
+pub(super) fn names(member: &Member) -> Vec<String> {
+    (1..=member.settings.nodes.max(1)).map(|number| format!("{}-n{number}", member.cluster.name())).collect()
 }
 
 pub(super) const ADDRESS: &str = "192.0.2.1";

@@ -49,7 +49,7 @@ pub(super) async fn run(member: &Member) {
 
 struct Pods<'a> {
     member: &'a Member,
-    node: String,
+    nodes: Vec<String>,
     /// Pods that have not started, by the claims that they name.
     by_claim: HashMap<Key, BTreeSet<Key>>,
     /// Pods that no claim of theirs will wake.
@@ -70,7 +70,7 @@ impl<'a> Pods<'a> {
     fn new(member: &'a Member) -> Self {
         Self {
             member,
-            node: node::name(member),
+            nodes: node::names(member),
             by_claim: HashMap::new(),
             stuck: BTreeSet::new(),
             starting: HashSet::new(),
@@ -126,14 +126,27 @@ impl<'a> Pods<'a> {
         };
         let place = text(&pod, "/spec/nodeName");
         if is_terminating(&pod) {
-            if place == self.node {
+            if self.is_here(place) {
                 self.stop(key, &pod);
             }
         } else if place.is_empty() {
             self.schedule(key, &pod);
-        } else if place == self.node && text(&pod, "/status/startTime").is_empty() {
+        } else if self.is_here(place) && text(&pod, "/status/startTime").is_empty() {
             self.start(key, &pod);
         }
+    }
+
+    fn is_here(&self, node: &str) -> bool {
+        self.nodes.iter().any(|one| one == node)
+    }
+
+    /// The nodes in the order in which they are tried for a pod, drawn by lot.
+    fn by_lot(&self, pod: &Value) -> Vec<String> {
+        let mut nodes = self.nodes.clone();
+        if nodes.len() > 1 {
+            nodes.sort_by_cached_key(|node| self.chance(&format!("place on {node}"), pod).below(u64::MAX));
+        }
+        nodes
     }
 
     fn schedule(&mut self, key: &Key, pod: &Value) {
@@ -141,21 +154,28 @@ impl<'a> Pods<'a> {
         if by_another || pod.pointer("/spec/schedulingGates/0").is_some() {
             return;
         }
-        let node = self.member.cluster.get(NODES, "", &self.node);
         let claims: Vec<Claimed> = claims_of(pod).map(|claim| self.claimed(&key.0, claim)).collect();
-        match schedule::decide(pod, node.as_deref(), &claims) {
-            Verdict::Bind => self.bind(pod),
-            Verdict::Select(claims) => claims.iter().for_each(|claim| self.select(&key.0, claim)),
-            Verdict::Wait => {}
-            Verdict::Unschedulable(message) => {
-                self.stuck.insert(key.clone());
-                let now = self.member.cluster.stamp();
-                self.edit(pod, |pod| {
-                    status::set_condition(pod, "PodScheduled", "False", "Unschedulable", &message, &now);
-                });
-                self.tell(pod, "Warning", "FailedScheduling", &message);
+        let mut obstacles = Vec::new();
+        for name in self.by_lot(pod) {
+            let node = self.member.cluster.get(NODES, "", &name);
+            match schedule::decide(pod, node.as_deref(), &claims) {
+                Verdict::Bind => return self.bind(pod, &name),
+                Verdict::Select(claims) => return claims.iter().for_each(|claim| self.select(&key.0, claim, &name)),
+                Verdict::Wait => return,
+                Verdict::Unschedulable(message) if obstacles.contains(&message) => {}
+                Verdict::Unschedulable(message) => obstacles.push(message),
             }
         }
+        self.leave(key, pod, &obstacles.join(" "));
+    }
+
+    fn leave(&mut self, key: &Key, pod: &Value, message: &str) {
+        self.stuck.insert(key.clone());
+        let now = self.member.cluster.stamp();
+        self.edit(pod, |pod| {
+            status::set_condition(pod, "PodScheduled", "False", "Unschedulable", message, &now);
+        });
+        self.tell(pod, "Warning", "FailedScheduling", message);
     }
 
     fn claimed(&self, namespace: &str, name: &str) -> Claimed {
@@ -172,21 +192,21 @@ impl<'a> Pods<'a> {
         }
     }
 
-    fn bind(&self, pod: &Value) {
+    fn bind(&self, pod: &Value, node: &str) {
         let now = self.member.cluster.stamp();
         self.edit(pod, |pod| {
-            set(pod, &["spec", "nodeName"], json!(self.node));
+            set(pod, &["spec", "nodeName"], json!(node));
             status::set_condition(pod, "PodScheduled", "True", "", "", &now);
         });
-        let message = format!("{}/{} runs on {}", namespace(pod), name(pod), self.node);
+        let message = format!("{}/{} runs on {node}", namespace(pod), name(pod));
         self.tell(pod, "Normal", "Scheduled", &message);
     }
 
     /// Tells a claim that waits where its volume is wanted.
-    fn select(&self, namespace: &str, claim: &str) {
+    fn select(&self, namespace: &str, claim: &str, node: &str) {
         let tell = |claim: &mut Value| {
             if annotation(claim, SELECTED_NODE).is_empty() && !is_bound(claim) {
-                annotate(claim, SELECTED_NODE, &self.node);
+                annotate(claim, SELECTED_NODE, node);
             }
         };
         // A claim that is gone wakes the pod by its end.

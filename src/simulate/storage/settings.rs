@@ -17,6 +17,8 @@ pub struct Settings {
     pub deleting: Work,
     pub resizing: Work,
     pub snapshotting: Work,
+    /// How many nodes there are, at least one.
+    pub nodes: usize,
     pub pods: Pods,
 }
 
@@ -83,6 +85,7 @@ impl Default for Settings {
             deleting: Work::default(),
             resizing: Work::default(),
             snapshotting: Work::default(),
+            nodes: 1,
             pods: Pods { starts: Duration::ZERO..=Duration::ZERO, stops: Duration::ZERO..=Duration::ZERO },
         }
     }

@@ -18,7 +18,9 @@ pub(super) fn prepare(member: &Member) {
     for class in &member.settings.classes {
         ensure(member, CLASSES, storage_class(class, &member.settings.provisioner));
     }
-    ensure(member, NODES, node::object(&node::name(member), &member.cluster.stamp()));
+    for name in node::names(member) {
+        ensure(member, NODES, node::object(&name, &member.cluster.stamp()));
+    }
     for volume in member.cluster.list(VOLUMES) {
         if annotation(&volume, PROVISIONED_BY) == member.settings.provisioner {
             let bytes = quantity::parse(text(&volume, "/spec/capacity/storage")).unwrap_or(0);

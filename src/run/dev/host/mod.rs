@@ -8,6 +8,7 @@
 //! There is no attacher: the driver does not offer to attach yet, and external-attacher would mark every attachment as
 //! done. So VolumeAttachments are left out.
 
+mod capacity;
 pub(super) mod conditions;
 mod events;
 mod fit;
@@ -35,7 +36,8 @@ pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, drive
     let mut parts = JoinSet::new();
     parts.spawn(workloads::run(host.clone()));
     parts.spawn(scheduler::run(host.clone()));
-    parts.spawn(provisioner::run(host.clone(), driver));
+    parts.spawn(provisioner::run(host.clone(), driver.clone()));
+    parts.spawn(capacity::run(host.clone(), driver));
     for (name, member) in members {
         parts.spawn(mirror::run(host.clone(), name, member));
     }

@@ -7,23 +7,24 @@ use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::api::{
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec},
-    storage::v1::StorageClass,
+    storage::v1::{CSIDriver, CSIStorageCapacity, StorageClass},
 };
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{
     all,
+    capacity::CAPACITIES,
     conditions::{self, Condition},
     events::{Kind, Speaker},
     fit, overtaken, whenever_changed,
     workloads::ephemeral::claim_name,
 };
-use crate::simulate::Cluster;
+use crate::{simulate::Cluster, volume::quantity};
 
 const SPEAKER: Speaker = Speaker("dev-scheduler");
-const FOLLOWED: [&str; 5] =
-    ["pods", "nodes", "persistentvolumeclaims", "persistentvolumes", "storageclasses.storage.k8s.io"];
+const FOLLOWED: [&str; 6] =
+    ["pods", "nodes", "persistentvolumeclaims", "persistentvolumes", "storageclasses.storage.k8s.io", CAPACITIES];
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What the scheduler goes by.
@@ -35,6 +36,9 @@ pub(super) struct Seen {
     pub(super) claims: HashMap<(String, String), PersistentVolumeClaim>,
     pub(super) volumes: HashMap<String, PersistentVolume>,
     pub(super) classes: HashMap<String, StorageClass>,
+    pub(super) capacities: Vec<CSIStorageCapacity>,
+    /// The drivers whose capacity counts.
+    pub(super) limited: Vec<String>,
 }
 
 /// What to do about a pod without a node.
@@ -62,7 +66,7 @@ pub(super) enum Decision {
 /// A claim of a pod, as far as it bears on where the pod may run.
 enum Need<'a> {
     Bound(&'a PersistentVolume),
-    Unbound { name: String, class: &'a StorageClass, selected: Option<&'a str> },
+    Unbound { name: String, class: &'a StorageClass, selected: Option<&'a str>, size: u64 },
 }
 
 pub(super) fn decide(pod: &Pod, seen: &Seen) -> Decision {
@@ -75,7 +79,7 @@ pub(super) fn decide(pod: &Pod, seen: &Seen) -> Decision {
     let mut obstacles: BTreeMap<String, usize> = BTreeMap::new();
     let mut open: Vec<String> = Vec::new();
     for node in &seen.nodes {
-        let against = || needs.iter().find_map(|need| need.obstacle(node));
+        let against = || needs.iter().find_map(|need| need.obstacle(node).or_else(|| need.lack(node, seen)));
         match fit::obstacle(spec, node).or_else(against) {
             Some(obstacle) => *obstacles.entry(obstacle).or_default() += 1,
             None => open.push(node.name_any()),
@@ -115,6 +119,24 @@ impl Need<'_> {
             }
         }
     }
+}
+
+impl Need<'_> {
+    /// Once a node is selected, its room is the provisioner's affair.
+    fn lack(&self, node: &Node, seen: &Seen) -> Option<String> {
+        let Need::Unbound { class, selected: None, size, .. } = self else { return None };
+        let fits = !seen.limited.contains(&class.provisioner)
+            || seen.capacities.iter().any(|one| has_room(one, class, node, *size));
+        (!fits).then(|| format!("that did not have enough free storage of class {}", class.name_any()))
+    }
+}
+
+fn has_room(capacity: &CSIStorageCapacity, class: &StorageClass, node: &Node, size: u64) -> bool {
+    let labels = capacity.node_topology.as_ref().and_then(|topology| topology.match_labels.as_ref());
+    let largest = capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref());
+    capacity.storage_class_name == class.name_any()
+        && labels.is_some_and(|labels| labels.iter().all(|(key, value)| node.labels().get(key) == Some(value)))
+        && largest.and_then(|largest| quantity::parse(&largest.0)).is_some_and(|largest| largest >= size)
 }
 
 fn allows(class: &StorageClass, node: &Node) -> bool {
@@ -160,7 +182,9 @@ fn need<'a>(pod: &Pod, name: String, seen: &'a Seen) -> Result<Need<'a>, String>
     if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") {
         return Err(format!("claim {name} is not bound yet, and its class waits for no pod"));
     }
-    Ok(Need::Unbound { name, class, selected: claim.annotations().get(SELECTED_NODE).map(String::as_str) })
+    let requests = spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+    let size = requests.and_then(|requests| quantity::parse(&requests.get("storage")?.0)).unwrap_or_default();
+    Ok(Need::Unbound { name, class, size, selected: claim.annotations().get(SELECTED_NODE).map(String::as_str) })
 }
 
 fn node_of(pod: &Pod) -> Option<&String> {
@@ -198,6 +222,12 @@ impl Seen {
             claims: claims.into_iter().map(|claim| (key(&claim), claim)).collect(),
             volumes: volumes.into_iter().map(|volume| (volume.name_any(), volume)).collect(),
             classes: classes.into_iter().map(|class| (class.name_any(), class)).collect(),
+            capacities: all(host, CAPACITIES),
+            limited: all::<CSIDriver>(host, "csidrivers.storage.k8s.io")
+                .into_iter()
+                .filter(|driver| driver.spec.storage_capacity == Some(true))
+                .map(|driver| driver.name_any())
+                .collect(),
         }
     }
 }
@@ -302,6 +332,8 @@ mod tests {
             claims: claims.collect(),
             volumes: HashMap::from([("pv".to_owned(), from_value(volume).unwrap())]),
             classes: HashMap::from([("c".to_owned(), from_value(class).unwrap())]),
+            capacities: Vec::new(),
+            limited: Vec::new(),
         }
     }
 
@@ -361,6 +393,32 @@ mod tests {
             let Decision::Wait { reason } = &decision else { panic!("{words}: {decision:?}") };
             assert!(reason.contains(words), "{words}: {reason}");
         }
+    }
+
+    #[test]
+    fn node_without_room_is_left_out_until_it_is_selected() {
+        let sized = |node| {
+            let mut claim = waiting(node);
+            claim["spec"]["resources"] = json!({"requests": {"storage": "2Gi"}});
+            claim
+        };
+        let capacity = |member: &str, free: &str, largest: Option<&str>| -> CSIStorageCapacity {
+            from_value(json!({"metadata": {}, "storageClassName": "c", "capacity": free, "maximumVolumeSize": largest,
+                "nodeTopology": {"matchLabels": {MEMBER_KEY: member}}}))
+            .unwrap()
+        };
+        let new = pod("new", None, &["data"]);
+        let mut seen = seen(&[("data", sized(None))]);
+        seen.limited = vec![DRIVER.to_owned()];
+        let node_of = |decision| match decision {
+            Decision::Select { node, .. } | Decision::Prepare { node, .. } => Ok(node),
+            other => Err(format!("{other:?}")),
+        };
+        assert!(node_of(decide(&new, &seen)).unwrap_err().contains("enough free storage"), "nothing is told");
+        seen.capacities = vec![capacity("a", "2Gi", None), capacity("b", "9Gi", Some("1Gi"))];
+        assert_eq!(node_of(decide(&new, &seen)).unwrap(), "n-a");
+        seen.claims.insert(("x".to_owned(), "data".to_owned()), from_value(sized(Some("n-b"))).unwrap());
+        assert_eq!(node_of(decide(&new, &seen)).unwrap(), "n-b");
     }
 
     #[test]

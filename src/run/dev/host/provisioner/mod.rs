@@ -7,7 +7,7 @@
 mod answer;
 mod creation;
 mod removal;
-mod topology;
+pub(super) mod topology;
 mod volume;
 
 use std::time::Duration;

@@ -11,10 +11,10 @@ use k8s_openapi::api::{
 use crate::volume::DRIVER;
 
 /// One place: topology keys and their values.
-pub(super) type Place = BTreeMap<String, String>;
+pub(in crate::run::dev::host) type Place = BTreeMap<String, String>;
 
 /// The places in order of preference; each of them will do.
-pub(super) type Places = Vec<Place>;
+pub(in crate::run::dev::host) type Places = Vec<Place>;
 
 /// Why there is no requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub(super) enum Trouble {
 
 /// What the nodes say of themselves.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Nodes<'a> {
-    pub(super) nodes: &'a [Node],
-    pub(super) csi_nodes: &'a [CSINode],
+pub(in crate::run::dev::host) struct Nodes<'a> {
+    pub(in crate::run::dev::host) nodes: &'a [Node],
+    pub(in crate::run::dev::host) csi_nodes: &'a [CSINode],
 }
 
 impl Nodes<'_> {
@@ -47,6 +47,12 @@ impl Nodes<'_> {
     fn place_of(&self, name: &str, keys: &[String]) -> Option<Place> {
         let node = self.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name))?;
         place(node, keys)
+    }
+
+    /// The places of all nodes where the driver is registered.
+    pub(in crate::run::dev::host) fn registered(&self) -> BTreeSet<Place> {
+        let of = |csi_node: &CSINode| self.place_of(csi_node.metadata.name.as_deref()?, &keys_of(csi_node));
+        self.csi_nodes.iter().filter_map(of).filter(|place| !place.is_empty()).collect()
     }
 
     /// The places of all nodes that have these keys.

@@ -1,0 +1,222 @@
+//! How a leaf claim comes to be bound: each way, with the real scheduler and provisioner in the member.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::{
+    core::v1::{Node, PersistentVolume},
+    storage::v1::CSIStorageCapacity,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::{task::JoinHandle, time::sleep};
+
+use crate::{
+    clusters::{Cluster, NodeDriver, member_driver, wait_for},
+    objects::{Place, attribute, handle, nothing_of_ours},
+    rig::{DRIVER, LATER, LOCAL_PATH, MEMBER_KEY, PATIENCE, Rig, on_fleet},
+};
+
+const NODE_KEY: &str = "topology.kosmos.csi.io/node";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// A claim with a pod in cluster38, by class; the host's volume once it is bound.
+async fn volume_in_38(host: &Place<'_>, class: &str, parameters: serde_json::Value) -> Result<PersistentVolume> {
+    host.class(class, "WaitForFirstConsumer", parameters, &["cluster38"]).await?;
+    host.claim("data", class).await?;
+    host.tolerant_pod("web", &["data"], Some("kosmos-cluster38")).await?;
+    host.bound("data").await
+}
+
+async fn all_goes(rig: &Rig, host: &Place<'_>, volume: &PersistentVolume) -> Result<()> {
+    host.force_delete_pod("web").await?;
+    host.delete_claim("data").await?;
+    host.volume_is_gone(&volume.name_any()).await?;
+    nothing_of_ours(rig.fleet.member("cluster38"), &host.namespace).await
+}
+
+#[test]
+fn consumer_binds_a_class_that_waits() {
+    on_fleet("binding_consumer", async |rig| {
+        let host = Place::new(rig.fleet.host(), "by-consumer").await?;
+        let parameters = json!({"leafStorageClass": LOCAL_PATH, "leafBinding": "consumer"});
+        let volume = volume_in_38(&host, "by-consumer", parameters).await?;
+        ensure!(!attribute(&volume, "leafVolume").is_empty());
+        all_goes(rig, &host, &volume).await
+    });
+}
+
+#[test]
+fn deferred_claim_is_bound_in_the_member_by_its_first_pod_there() {
+    on_fleet("binding_deferred", async |rig| {
+        let host = Place::new(rig.fleet.host(), "deferred").await?;
+        let parameters = json!({"leafStorageClass": LATER, "leafBinding": "deferred"});
+        let volume = volume_in_38(&host, "deferred", parameters).await?;
+        ensure!(host.node_of("web").await? == "kosmos-cluster38");
+        ensure!(attribute(&volume, "leafVolume").is_empty() && !attribute(&volume, "leafClaimUID").is_empty());
+        let leaf = Place::existing(rig.fleet.member("cluster38"), "deferred").await?;
+        let phase = leaf.claims().get("data").await?.status.and_then(|status| status.phase);
+        ensure!(phase.as_deref() == Some("Pending"), "nobody has used it: {phase:?}");
+        leaf.run("writer", &["data"], "echo kept > /data/file").await?;
+        let leaf_volume = leaf.bound("data").await?;
+        all_goes(rig, &host, &volume).await?;
+        leaf.volume_is_gone(&leaf_volume.name_any()).await?;
+        // And one that nobody ever used.
+        let volume =
+            volume_in_38(&host, "deferred", json!({"leafStorageClass": LATER, "leafBinding": "deferred"})).await?;
+        all_goes(rig, &host, &volume).await
+    });
+}
+
+#[test]
+fn node_is_written_on_the_claim_by_what_the_member_says_of_its_nodes() {
+    on_fleet("binding_selected_node", async |rig| {
+        let member = rig.fleet.member("cluster38");
+        let node = member.node_name();
+        let host = Place::new(rig.fleet.host(), "selected").await?;
+        let parameters = json!({"leafStorageClass": LATER, "leafBinding": "selected-node"});
+        host.class("selected", "WaitForFirstConsumer", parameters.clone(), &["cluster38"]).await?;
+        let key = format!("{}/node", member_driver::DRIVER);
+        let capacity: CSIStorageCapacity = serde_json::from_value(json!({
+            "metadata": {"name": "by-hand"}, "storageClassName": LATER, "capacity": "10Gi",
+            "nodeTopology": {"matchLabels": {key: node}},
+        }))?;
+        let there = Api::<CSIStorageCapacity>::namespaced(member.client().await?, "kube-system");
+        there.create(&PostParams::default(), &capacity).await?;
+        let bound = volume_in_38(&host, "selected", parameters).await;
+        there.delete("by-hand", &DeleteParams::default()).await?;
+        let volume = bound?;
+        let leaf = Place::existing(member, "selected").await?;
+        let claim = leaf.claims().get("data").await?;
+        ensure!(claim.annotations().get(SELECTED_NODE) == Some(&node), "{:?}", claim.annotations());
+        all_goes(rig, &host, &volume).await
+    });
+}
+
+#[test]
+fn virtual_node_of_one_member_node_gets_a_volume_on_that_node() {
+    on_fleet("binding_virtual_member_node", async |rig| {
+        let member = rig.fleet.member("cluster38");
+        let node = member.node_name();
+        let name = format!("kosmos-{node}");
+        let labels = [(MEMBER_KEY, "cluster38"), (NODE_KEY, node.as_str()), ("kosmos.io/node", "true")];
+        let node_id = format!("virtual/cluster38/{node}");
+        let driver = NodeDriver { name: DRIVER, node_id: &node_id, topology_keys: &[MEMBER_KEY, NODE_KEY] };
+        let virtual_node = rig.fleet.host().virtual_node(&name, &labels, driver).await?;
+        let bound = on_member_node(rig, &name, &node).await;
+        virtual_node.delete().await?;
+        bound
+    });
+}
+
+async fn on_member_node(rig: &Rig, virtual_node: &str, node: &str) -> Result<()> {
+    let host = Place::new(rig.fleet.host(), "one-node").await?;
+    host.class("one-node", "WaitForFirstConsumer", json!({"leafStorageClass": LOCAL_PATH}), &[]).await?;
+    host.claim("data", "one-node").await?;
+    host.tolerant_pod("web", &["data"], Some(virtual_node)).await?;
+    let volume = host.bound("data").await?;
+    let affinity = json!(volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref())).to_string();
+    ensure!(affinity.contains(MEMBER_KEY) && affinity.contains(NODE_KEY) && affinity.contains(node), "{affinity}");
+    ensure!(host.node_of("web").await? == virtual_node);
+    let leaf = Place::existing(rig.fleet.member("cluster38"), "one-node").await?;
+    let claim = leaf.claims().get("data").await?;
+    ensure!(claim.annotations().get(SELECTED_NODE).map(String::as_str) == Some(node), "{:?}", claim.annotations());
+    all_goes(rig, &host, &volume).await
+}
+
+const TWIN: &str = "twin.kosmos-csi.test";
+
+/// Node-local storage for nodes that need no machine: a volume is an object on the node that the scheduler selected.
+fn provision_anywhere(client: kube::Client, namespace: String) -> JoinHandle<Result<()>> {
+    tokio::spawn(async move {
+        let claims = Api::<k8s_openapi::api::core::v1::PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
+        let volumes = Api::<PersistentVolume>::all(client);
+        loop {
+            for claim in claims.list(&ListParams::default()).await? {
+                let unbound = claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_none());
+                if let (true, Some(node)) = (unbound, claim.annotations().get(SELECTED_NODE)) {
+                    let volume = serde_json::from_value(twin_volume(&claim, node))?;
+                    let made = volumes.create(&PostParams::default(), &volume).await;
+                    ensure!(matches!(made, Ok(_) | Err(kube::Error::Api(_))), "{made:?}");
+                }
+            }
+            for volume in volumes.list(&ListParams::default()).await? {
+                let released = volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Released");
+                if released && volume.name_any().starts_with("twin-") {
+                    volumes.delete(&volume.name_any(), &DeleteParams::default()).await?;
+                }
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    })
+}
+
+fn twin_volume(claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim, node: &str) -> serde_json::Value {
+    let uid = claim.uid().unwrap_or_default();
+    let expression = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+    json!({
+        "metadata": {"name": format!("twin-{uid}"), "annotations": {"pv.kubernetes.io/provisioned-by": TWIN}},
+        "spec": {
+            "capacity": {"storage": "64Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "twin",
+            "persistentVolumeReclaimPolicy": "Delete", "local": {"path": format!("/var/twin/{uid}")},
+            "claimRef": {"namespace": claim.namespace(), "name": claim.name_any(), "uid": uid},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+        },
+    })
+}
+
+/// The member's real node and one that is made of objects alone; the real scheduler chooses among them.
+#[test]
+fn claims_of_one_pod_land_on_one_of_two_nodes() {
+    on_fleet("binding_two_nodes", async |rig| {
+        let member = rig.fleet.member("cluster38");
+        let driver = NodeDriver { name: TWIN, node_id: "second", topology_keys: &[] };
+        let second = member.virtual_node("cluster38-second", &[], driver).await?;
+        let open = Patch::Merge(json!({"spec": {"taints": null}}));
+        Api::<Node>::all(member.client().await?).patch(second.name(), &PatchParams::default(), &open).await?;
+        let landed = on_two_nodes(rig, member).await;
+        second.delete().await?;
+        landed
+    });
+}
+
+async fn on_two_nodes(rig: &Rig, member: &Cluster) -> Result<()> {
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "twin"},
+        "provisioner": TWIN, "volumeBindingMode": "WaitForFirstConsumer"});
+    member.apply(&class.to_string()).await?;
+    let leaf = Place::new(member, "twin").await?;
+    let provisioner = provision_anywhere(member.client().await?, "twin".to_owned());
+    let host = Place::new(rig.fleet.host(), "twin").await?;
+    host.class("twin", "WaitForFirstConsumer", json!({"leafStorageClass": "twin"}), &["cluster38"]).await?;
+    for round in 0..4 {
+        let claims = ["data", "log"].map(|name| format!("{name}-{round}"));
+        for claim in &claims {
+            host.claim(claim, "twin").await?;
+        }
+        let pod = format!("web-{round}");
+        host.tolerant_pod(&pod, &claims.each_ref().map(String::as_str), None).await?;
+        let mut nodes = Vec::new();
+        for claim in &claims {
+            let volume = host.bound(claim).await?;
+            ensure!(handle(&volume).starts_with("cluster38/"));
+            let affinity = leaf.bound(claim).await?.spec.and_then(|spec| spec.node_affinity);
+            nodes.push(json!(affinity.context("the leaf volume is on no node")?).to_string());
+        }
+        eprintln!("round {round}: {}", nodes[0]);
+        ensure!(nodes[0] == nodes[1], "two nodes: {nodes:?}");
+        host.force_delete_pod(&pod).await?;
+        for claim in &claims {
+            host.delete_claim(claim).await?;
+        }
+    }
+    wait_for("all volumes are gone", PATIENCE, || async {
+        let left = host.volumes().list(&ListParams::default()).await?;
+        Ok(left.iter().all(|volume| !handle(volume).contains("/twin/")).then_some(()))
+    })
+    .await?;
+    provisioner.abort();
+    nothing_of_ours(member, "twin").await
+}

@@ -21,10 +21,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ("host", &["cluster", "error", "volume"]),
     ("leaf", &["cluster", "error", "volume"]),
     ("member", &["cluster", "error", "host", "leaf", "metrics", "volume"]),
+    ("attach", &["error", "host", "leaf", "member", "volume"]),
     ("lease", &["cluster"]),
     // what nobody asks for
     ("follow", &["error", "host", "leaf", "member", "volume"]),
-    ("attach", &["error", "host", "leaf", "member", "volume"]),
     // use-cases, which see clusters only through the four above
     ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges

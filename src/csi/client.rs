@@ -10,8 +10,9 @@ use tonic::{
 
 use super::v1::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerPublishVolumeRequest,
-    ControllerUnpublishVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest,
-    GetCapacityResponse, Volume, controller_client::ControllerClient,
+    ControllerUnpublishVolumeRequest, CreateSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest,
+    DeleteVolumeRequest, GetCapacityRequest, GetCapacityResponse, Snapshot, Volume,
+    controller_client::ControllerClient,
 };
 
 /// Whoever calls a driver over its socket. The connection is made when it is first needed, and again when it was lost.
@@ -94,6 +95,22 @@ impl Client {
         patience: Duration,
     ) -> Result<(), Refusal> {
         ControllerClient::new(self.channel.clone()).controller_unpublish_volume(within(request, patience)).await?;
+        Ok(())
+    }
+
+    pub async fn create_snapshot(
+        &self,
+        request: CreateSnapshotRequest,
+        patience: Duration,
+    ) -> Result<Snapshot, Refusal> {
+        let answer = ControllerClient::new(self.channel.clone()).create_snapshot(within(request, patience)).await?;
+        let empty = || Refusal { code: Code::Internal, message: "the driver's answer holds no snapshot".to_owned() };
+        answer.into_inner().snapshot.ok_or_else(empty)
+    }
+
+    pub async fn delete_snapshot(&self, snapshot_id: String, patience: Duration) -> Result<(), Refusal> {
+        let request = DeleteSnapshotRequest { snapshot_id, ..DeleteSnapshotRequest::default() };
+        ControllerClient::new(self.channel.clone()).delete_snapshot(within(request, patience)).await?;
         Ok(())
     }
 }

@@ -28,9 +28,13 @@ impl identity_server::Identity for Identity {
         &self,
         _: Request<v1::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
-        let services =
-            [Type::ControllerService, Type::VolumeAccessibilityConstraints, Type::SnapshotAccessibilityConstraints]
-                .map(Into::into);
+        let services = [
+            Type::ControllerService,
+            Type::VolumeAccessibilityConstraints,
+            Type::GroupControllerService,
+            Type::SnapshotAccessibilityConstraints,
+        ]
+        .map(Into::into);
         let capabilities = services.into_iter().chain([volume_expansion::Type::Online.into()]).collect();
         Ok(Response::new(v1::GetPluginCapabilitiesResponse { capabilities }))
     }

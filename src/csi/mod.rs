@@ -3,6 +3,7 @@
 pub mod client;
 pub mod controller;
 pub mod convert;
+pub mod groups;
 pub mod identity;
 pub mod inflight;
 pub mod layer;

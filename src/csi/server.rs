@@ -13,7 +13,7 @@ use tonic::transport::Server;
 
 use super::{
     controller::Controller, identity::Identity, layer::Watched, v1::controller_server::ControllerServer,
-    v1::identity_server::IdentityServer,
+    v1::group_controller_server::GroupControllerServer, v1::identity_server::IdentityServer,
 };
 use crate::metrics::Metrics;
 
@@ -80,6 +80,7 @@ pub async fn serve(
         .max_concurrent_streams(CALLS_AT_ONCE)
         .layer(Watched(metrics))
         .add_service(IdentityServer::new(Identity))
+        .add_service(GroupControllerServer::new(controller.clone()))
         .add_service(ControllerServer::new(controller))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
         .await

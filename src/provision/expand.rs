@@ -29,6 +29,9 @@ pub struct Grown {
 impl Provisioner {
     pub async fn expand(&self, handle: &str, required: u64, limit: u64, deadline: &Deadline) -> Result<Grown> {
         let found = self.find_to_change(handle).await?;
+        if found.imported {
+            return as_it_is(&found, required, limit);
+        }
         let mut asked = 0;
         loop {
             let claim = current(&found)?;
@@ -84,6 +87,21 @@ impl Provisioner {
             }
             asked => asked,
         }
+    }
+}
+
+/// Nothing is written on an imported claim: whoever owns it decides on its size.
+fn as_it_is(found: &Found, required: u64, limit: u64) -> Result<Grown> {
+    let claim = &found.claim;
+    match expansion(required, limit, claim.size()) {
+        Expansion::Done { capacity } => Ok(Grown { capacity, on_node: false }),
+        step @ (Expansion::TooLarge { .. } | Expansion::Lost) => Err(refusal(found, claim, step, required, limit)),
+        _ => Err(Error::OutOfRange(format!(
+            "member {}: claim {} is imported, and has {}: its owner there can make it larger",
+            found.member.name,
+            claim.place,
+            quantity::print(claim.size().capacity)
+        ))),
     }
 }
 

@@ -48,16 +48,11 @@ impl Provisioner {
     }
 
     /// To be changed: its member must answer, and it must be the leaf itself. A handle that names a copy is forged, unless
-    /// the host's own record says otherwise. What is imported is its member's to change.
+    /// the host's own record says otherwise.
     pub(super) async fn find_to_change(&self, handle: &str) -> Result<Found> {
         let found = self.find(handle).await?;
-        if found.imported {
-            return Err(Error::Refused(format!(
-                "member {}: claim {} was there before and is only lent to this host: change it there",
-                found.member.name, found.claim.place
-            )));
-        }
-        if self.is_copy(found.leaf()?, &found.id, found.hash, &found.claim).await? {
+        let leaf = found.leaf()?;
+        if !found.imported && self.is_copy(leaf, &found.id, found.hash, &found.claim).await? {
             return Err(unknown(handle));
         }
         Ok(found)
@@ -69,29 +64,28 @@ impl Provisioner {
             Err(Error::NotFound(_)) => return Ok(Sought::Unknown),
             member => member?,
         };
-        let found =
-            |id, member, (hash, claim), imported| Sought::Found(Box::new(Found { id, member, hash, claim, imported }));
+        let found = |id, member, (hash, claim), imported| {
+            Ok(Sought::Found(Box::new(Found { id, member, hash, claim, imported })))
+        };
         if let Some(seen) = member.last_known().and_then(|leaf| seen(leaf, &id)) {
-            return Ok(found(id, member, seen, false));
+            return found(id, member, seen, false);
         }
         let leaf = member.leaf()?;
         let Some(place) = id.place() else {
             leaf.list_leaf(*id.hashes().start()).await?;
-            let listed = seen(leaf, &id);
-            return Ok(listed.map_or(Sought::Unknown, |listed| found(id, Arc::clone(&member), listed, false)));
+            let Some(listed) = seen(leaf, &id) else { return Ok(Sought::Unknown) };
+            return found(id, Arc::clone(&member), listed, false);
         };
         let Some(read) = leaf.read_claim(&place).await? else { return Ok(Sought::Unknown) };
         if let Some(hash) = ownership::volume_of(&read.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
-            return Ok(found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false));
+            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false);
         }
         if ownership::consents(&read.metadata, &leaf.host) {
             let hash = VolumeHash::imported(&leaf.host, &id);
-            return Ok(found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), true));
+            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), true);
         }
-        if ownership::was_ours(&read.metadata, &leaf.host) {
-            return Ok(Sought::Stripped(Arc::clone(&member), place));
-        }
-        Ok(Sought::Unknown)
+        let stripped = ownership::was_ours(&read.metadata, &leaf.host);
+        Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { Sought::Unknown })
     }
 }
 

@@ -19,6 +19,15 @@ impl Provisioner {
     pub async fn modify(&self, handle: &str, attributes: &Attributes, deadline: &Deadline) -> Result<()> {
         let found = self.find_to_change(handle).await?;
         let Some(target) = attributes.at(&found.id.member) else { return Ok(()) };
+        if found.imported {
+            return match change(target, &found.claim.life.attributes) {
+                Change::Done => Ok(()),
+                _ => Err(Error::Invalid(format!(
+                    "member {}: claim {} is imported: its owner there can give it VolumeAttributesClass {target:?}",
+                    found.member.name, found.claim.place
+                ))),
+            };
+        }
         let mut asked = false;
         loop {
             let leaf = found.leaf()?;

@@ -2,7 +2,7 @@
 
 use super::{
     Provisioner,
-    find::{Found, Sought, unknown},
+    find::{Found, Sought},
     validate,
 };
 use crate::{
@@ -19,11 +19,7 @@ impl Provisioner {
         (access, mode): (AccessMode, VolumeMode),
         readonly: bool,
     ) -> Result<()> {
-        let found = self.find(handle).await?;
-        let copy = !found.imported && self.is_copy(found.leaf()?, &found.id, found.hash, &found.claim).await?;
-        if copy {
-            return Err(unknown(handle));
-        }
+        let found = self.find_to_change(handle).await?;
         let node = NodeId::parse(node).ok_or_else(|| Error::NotFound(format!("there is no node {node:?}")))?;
         let id = node.to_string();
         if !found.claim.life.published.is_on(&id) {

@@ -12,6 +12,7 @@ use crate::{
 
 const ADMIN: &str = "127.0.0.1:19808";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
+const GROUPS: &str = "--feature-gates=CSIVolumeGroupSnapshot=true";
 
 pub struct Driver {
     pub socket: PathBuf,
@@ -23,7 +24,7 @@ pub struct Driver {
 struct Running {
     controller: Process,
     /// They end when the controller does.
-    sidecars: [Process; 3],
+    sidecars: [Process; 5],
 }
 
 impl Running {
@@ -66,7 +67,7 @@ impl Driver {
         fleet.spawn("controller", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])
     }
 
-    fn start_sidecars(&self, fleet: &Fleet) -> Result<[Process; 3]> {
+    fn start_sidecars(&self, fleet: &Fleet) -> Result<[Process; 5]> {
         let quick = ["--retry-interval-start=500ms", "--kube-api-qps=100", "--kube-api-burst=200"];
         let flags = |own: &[&'static str]| [&quick[..], own].concat();
         let (host, socket) = (fleet.host(), &self.socket);
@@ -84,6 +85,8 @@ impl Driver {
             fleet.provisioner(host, socket, &flags(&provisioner))?,
             fleet.attacher(host, socket, &flags(&["--retry-interval-max=5s", "--reconcile-sync=10s"]))?,
             fleet.resizer(host, socket, &flags(&["--retry-interval-max=5s"]))?,
+            fleet.snapshotter(host, socket, &flags(&["--timeout=30s", "--retry-interval-max=5s", GROUPS]))?,
+            fleet.snapshot_controller(host, &[GROUPS])?,
         ])
     }
 

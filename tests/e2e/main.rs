@@ -23,3 +23,4 @@ mod placement;
 mod requests;
 mod rig;
 mod sanity;
+mod snapshots;

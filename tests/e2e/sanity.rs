@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::storage::v1::CSINode;
 use kube::{Api, api::DeleteParams};
-use tokio::net::UnixListener;
 
 use crate::{
     clusters::member_driver,
@@ -17,7 +16,7 @@ fn csi_sanity_passes_every_spec_listed() {
     on_fleet("csi_sanity", async |rig| {
         let (host, member) = (rig.fleet.host(), rig.fleet.member("cluster38"));
         let socket = rig.fleet.folder().join("stand-in.sock");
-        let serving = tokio::spawn(node::serve(UnixListener::bind(&socket)?));
+        let serving = node::serve(&socket)?;
         host.apply(&node::csi_node().to_string()).await?;
         member.apply(&node::attributes_class(member_driver::DRIVER).to_string()).await?;
         let suite = Suite {
@@ -30,7 +29,7 @@ fn csi_sanity_passes_every_spec_listed() {
             folder: rig.fleet.folder().to_owned(),
         };
         let outcome = suite.run().await;
-        serving.abort();
+        drop(serving);
         Api::<CSINode>::all(host.client().await?).delete(node::NAME, &DeleteParams::default()).await?;
         outcome?;
         for member in MEMBERS {

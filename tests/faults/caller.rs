@@ -61,6 +61,8 @@ pub struct Script {
     pub binding: Option<&'static str>,
     /// The host's virtual nodes stand for single nodes of the members.
     pub on_node: bool,
+    /// What the volume is to be filled with.
+    pub source: Option<v1::VolumeContentSource>,
 }
 
 impl Script {
@@ -79,6 +81,7 @@ impl Script {
             changes: &[],
             binding: None,
             on_node: false,
+            source: None,
         }
     }
 }
@@ -102,10 +105,10 @@ pub struct Caller {
     /// The volume's name.
     volume: String,
     handle: Option<String>,
-    /// The leaf volume's name when it was given out: where the data is.
-    leaf_volume: Option<String>,
     /// It may be on a node.
     attached: bool,
+    /// The leaf volume's name when it was given out: where the data is.
+    leaf_volume: Option<String>,
     places: Vec<usize>,
 }
 
@@ -123,9 +126,16 @@ impl Caller {
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();
         let (bench, places) = (Arc::clone(bench), script.places.clone());
-        let volume = format!("pvc-{uid}");
-        let (handle, leaf_volume, attached) = (None, None, false);
-        let caller = Self { bench, script, uid, volume, handle, leaf_volume, attached, places };
+        let caller = Self {
+            bench,
+            volume: format!("pvc-{uid}"),
+            uid,
+            handle: None,
+            attached: false,
+            leaf_volume: None,
+            places,
+            script,
+        };
         caller.select_node();
         caller
     }
@@ -142,13 +152,13 @@ impl Caller {
         self.handle.as_deref()
     }
 
-    pub fn leaf_volume(&self) -> Option<&str> {
-        self.leaf_volume.as_deref()
-    }
-
     /// Nobody waits for the leaf to be bound.
     pub fn is_deferred(&self) -> bool {
         self.script.binding == Some("deferred")
+    }
+
+    pub fn leaf_volume(&self) -> Option<&str> {
+        self.leaf_volume.as_deref()
     }
 
     pub fn is_retained(&self) -> bool {
@@ -309,6 +319,7 @@ impl Caller {
                 access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
             }],
             parameters,
+            volume_content_source: self.script.source.clone(),
             accessibility_requirements: (!places.is_empty())
                 .then(|| TopologyRequirement { requisite: places.clone(), preferred: places }),
             ..CreateVolumeRequest::default()

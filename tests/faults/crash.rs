@@ -166,7 +166,13 @@ async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
         caller.live().await;
         sleep(STEP).await;
     }
-    let killer = tokio::spawn(kill(Arc::clone(&bench), case.clone(), points.to_vec(), caller.clone()));
+    let (goes, owner) = (case.claim_goes, caller.clone());
+    let user = move || {
+        if goes {
+            owner.delete_claim();
+        }
+    };
+    let killer = tokio::spawn(kill(Arc::clone(&bench), points.to_vec(), user));
     let sent = bench.guard.sent();
     let story = operate(&bench, case, caller).await;
     let requests = bench.guard.sent() - sent.max(bench.sent_before_start());
@@ -227,15 +233,13 @@ async fn settle(bench: &Bench, story: &Story, planted: &Planted) -> Vec<String> 
     wrong()
 }
 
-/// Kills the driver at each of the points, and starts it again.
-async fn kill(bench: Arc<Bench>, case: Case, points: Vec<Point>, caller: Caller) {
+/// Kills the driver at each of the points, and starts it again. Something else may happen meanwhile.
+pub async fn kill(bench: Arc<Bench>, points: Vec<Point>, meanwhile: impl Fn()) {
     for point in points {
         if !point.reached(&bench).await {
             return;
         }
-        if case.claim_goes {
-            caller.delete_claim();
-        }
+        meanwhile();
         sleep(AWAY).await;
         bench.start();
     }

@@ -29,7 +29,8 @@ pub fn steady(step: Duration) -> Settings {
     let kept = Class { reclaim: Reclaim::Retain, ..Class::new(KEPT, Binding::Immediate) };
     let classes = vec![Class::new(NOW, Binding::Immediate), Class::new(LATER, Binding::WaitForFirstConsumer), kept];
     let work = || Work::takes(step..=step);
-    Settings { classes, provisioning: work(), deleting: work(), resizing: work(), ..Settings::default() }
+    let (provisioning, deleting, resizing, snapshotting) = (work(), work(), work(), work());
+    Settings { classes, provisioning, deleting, resizing, snapshotting, ..Settings::default() }
 }
 
 const GIB: u64 = 1 << 30;

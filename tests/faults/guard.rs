@@ -46,6 +46,11 @@ struct Asking {
     in_all: u32,
 }
 
+/// Kinds of snapshots.
+const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
+const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
+const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
 const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Requests on one object at one instant, besides one for each member: a few callers may have come at once.
@@ -193,8 +198,9 @@ impl Guard {
         let marked = lock(&self.history).volume_of(&asked.body).is_some();
         match asked.resource.as_str() {
             "namespaces" => None,
-            "persistentvolumeclaims" | "pods" if marked => None,
-            "persistentvolumeclaims" | "pods" => Some("made without our labels".to_owned()),
+            "persistentvolumeclaims" | "pods" | SNAPSHOTS if marked => None,
+            GROUPS if lock(&self.history).is_of_this_host(&asked.body) => None,
+            "persistentvolumeclaims" | "pods" | SNAPSHOTS | GROUPS => Some("made without our labels".to_owned()),
             _ => Some("nothing of this kind is ever made".to_owned()),
         }
     }
@@ -205,12 +211,15 @@ impl Guard {
         if uid.is_empty() {
             return Some("deleted without a precondition on the UID".to_owned());
         }
-        if !["persistentvolumeclaims", "pods"].contains(&asked.resource.as_str()) {
+        if !["persistentvolumeclaims", "pods", SNAPSHOTS, CONTENTS, GROUPS].contains(&asked.resource.as_str()) {
             return Some("nothing of this kind is ever deleted".to_owned());
         }
         let forced = asked.body.get("gracePeriodSeconds").is_some();
         let meant = live.filter(|live| text(live, "/metadata/uid") == uid);
-        let foreign = meant.is_some_and(|live| self.is_foreign(live) && !self.is_given(live));
+        let foreign = meant.is_some_and(|live| match asked.resource.as_str() {
+            GROUPS => !lock(&self.history).is_of_this_host(live),
+            _ => self.is_foreign(live) && !self.is_given(live),
+        });
         (forced || foreign).then(|| format!("deleted by force ({forced}) or foreign ({foreign})"))
     }
 
@@ -232,6 +241,12 @@ impl Guard {
                 };
                 let known = lock(&self.history).was_ours(&claim);
                 (!known).then(|| "a volume is patched whose claim was never ours".to_owned())
+            }
+            SNAPSHOTS | CONTENTS | GROUP_CONTENTS => {
+                let bound_to =
+                    ["/metadata/uid", "/spec/volumeSnapshotRef/uid", "/spec/volumeGroupSnapshotRef/uid"].map(tested);
+                let named = bound_to.into_iter().flatten().any(|uid| !uid.is_empty());
+                (!named).then(|| "patched without a test of what it belongs to".to_owned())
             }
             _ => Some("nothing of this kind is ever patched".to_owned()),
         }

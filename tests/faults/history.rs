@@ -64,9 +64,13 @@ impl History {
 
     /// The volume an object belongs to, where it carries our labels.
     pub fn volume_of<'a>(&self, object: &'a Value) -> Option<&'a str> {
+        self.is_of_this_host(object).then(|| label(object, "kosmos.csi.io/volume")).filter(|hash| !hash.is_empty())
+    }
+
+    /// Whether an object says that it was made for this host.
+    pub fn is_of_this_host(&self, object: &Value) -> bool {
         let host = label(object, "kosmos.csi.io/host");
-        let ours = label(object, "app.kubernetes.io/managed-by") == "kosmos.csi.io" && host == self.host_id;
-        ours.then(|| label(object, "kosmos.csi.io/volume")).filter(|hash| !hash.is_empty())
+        label(object, "app.kubernetes.io/managed-by") == "kosmos.csi.io" && host == self.host_id
     }
 
     /// Takes note of a planted object.

@@ -8,6 +8,7 @@ mod bench;
 mod bulkhead;
 mod caller;
 mod codes;
+mod copies;
 mod costs;
 mod crash;
 mod fixture;

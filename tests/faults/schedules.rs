@@ -117,6 +117,7 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script) {
         on_node: chance.u8(..3) == 0,
         places,
         deleted_after,
+        source: None,
     };
     (Duration::from_millis(chance.u64(..60_000)), script)
 }

@@ -16,18 +16,22 @@ mod tools_table;
 
 use nix::sys::signal::Signal;
 use process::Dev;
+use serde_json::{Value, json};
 use suite::Suite;
-use tokio::net::UnixListener;
 
 #[tokio::test]
 async fn csi_sanity_passes_every_spec_listed() {
     let folder = tempfile::Builder::new().prefix("sanity-").tempdir_in("/tmp").unwrap();
     let socket = folder.path().join("stand-in.sock");
-    let serving = tokio::spawn(node::serve(UnixListener::bind(&socket).unwrap()));
+    let _serving = node::serve(&socket).unwrap();
     let dev = Dev::start(folder.path()).await;
     dev.cluster("host").await.create("/apis/storage.k8s.io/v1/csinodes", &node::csi_node()).await;
+    let member = dev.cluster("cluster38").await;
+    // A namespace that the driver makes itself takes no pod for a moment, and the suite asks but once.
+    member.create("/api/v1/namespaces", &json!({"metadata": {"name": "kosmos-csi"}})).await;
+    member.until("/api/v1/namespaces/kosmos-csi/serviceaccounts/default", "there", Value::is_object).await;
     let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
-    dev.cluster("cluster38").await.create(classes, &node::attributes_class("storage.simulated")).await;
+    member.create(classes, &node::attributes_class("storage.simulated")).await;
     let suite = Suite {
         program: tools::tool("csi-sanity").unwrap(),
         controller: folder.path().join("csi.sock"),
@@ -39,7 +43,6 @@ async fn csi_sanity_passes_every_spec_listed() {
     let outcome = suite.run().await;
     let left: Vec<_> = std::fs::read_dir(folder.path().join("volumes/cluster38")).unwrap().collect();
     let (_, said) = dev.end(Signal::SIGINT).await;
-    serving.abort();
     assert!(outcome.is_ok(), "{outcome:?}\n{said}");
     assert!(left.is_empty(), "volumes are left: {left:?}");
 }

@@ -1,9 +1,12 @@
-//! A service that stands in for a node: the suite asks it what it can and which node it is, and cleans up through it. It can
-//! nothing. The host's CSINode of the same name says how many volumes it takes.
+//! A node service that can nothing: the suite asks a node what it can and which it is, and cleans up through it. The host's
+//! CSINode of its name says how many volumes it takes.
 //!
 //! It tells no topology. The suite would hold the topology of a snapshot against the node's as Go structs, in which the
 //! one that was sent carries the size of its encoding and the one that came does not: no answer passes but an empty one.
 
+use std::path::Path;
+
+use anyhow::Result;
 use kosmos_csi::csi::{
     identity::Identity,
     v1::{self, identity_server::IdentityServer, node_server},
@@ -11,6 +14,7 @@ use kosmos_csi::csi::{
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
 /// The node's name in the host.
@@ -20,8 +24,7 @@ const LIMIT: u8 = 3;
 /// What the host knows of the node.
 pub fn csi_node() -> Value {
     let driver = json!({
-        "name": "kosmos.csi.io", "nodeID": format!("real/{NAME}"), "topologyKeys": ["topology.kosmos.csi.io/member"],
-        "allocatable": {"count": LIMIT},
+        "name": "kosmos.csi.io", "nodeID": format!("real/{NAME}"), "topologyKeys": null, "allocatable": {"count": LIMIT},
     });
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": NAME}, "spec": {"drivers": [driver]}})
 }
@@ -55,7 +58,7 @@ impl node_server::Node for Node {
         Ok(Response::new(v1::NodeGetInfoResponse {
             node_id: format!("real/{NAME}"),
             max_volumes_per_node: i64::from(LIMIT),
-            accessible_topology: None,
+            ..Default::default()
         }))
     }
 
@@ -67,12 +70,12 @@ impl node_server::Node for Node {
     }
 }
 
-/// Serves until it is dropped.
-pub async fn serve(listener: UnixListener) {
-    tonic::transport::Server::builder()
+/// Serves at this path until it is dropped.
+pub fn serve(socket: &Path) -> Result<AbortOnDropHandle<()>> {
+    let listener = UnixListener::bind(socket)?;
+    let serving = tonic::transport::Server::builder()
         .add_service(IdentityServer::new(Identity))
         .add_service(node_server::NodeServer::new(Node))
-        .serve_with_incoming(UnixListenerStream::new(listener))
-        .await
-        .unwrap();
+        .serve_with_incoming(UnixListenerStream::new(listener));
+    Ok(AbortOnDropHandle::new(tokio::spawn(async move { drop(serving.await) })))
 }

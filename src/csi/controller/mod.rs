@@ -46,13 +46,13 @@ pub struct Controller {
     pub in_flight: InFlight,
 }
 
-type Answer<T> = Result<Response<T>, Status>;
+pub(super) type Answer<T> = Result<Response<T>, Status>;
 
-fn deadline<T>(request: &Request<T>) -> Instant {
+pub(super) fn deadline<T>(request: &Request<T>) -> Instant {
     Instant::now() + convert::patience(request.metadata())
 }
 
-fn required(field: &str, value: &str) -> Result<(), Status> {
+pub(super) fn required(field: &str, value: &str) -> Result<(), Status> {
     if value.is_empty() { Err(convert::missing(field).into()) } else { Ok(()) }
 }
 

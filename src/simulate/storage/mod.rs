@@ -4,6 +4,7 @@
 mod backing;
 mod capacity;
 pub mod definitions;
+mod groups;
 mod modify;
 mod names;
 mod node;
@@ -14,7 +15,7 @@ mod resize;
 mod restore;
 mod settings;
 mod setup;
-mod snapshots;
+pub mod snapshots;
 
 use std::sync::Arc;
 
@@ -61,7 +62,8 @@ impl Storage {
             resize::run(member),
             capacity::run(member),
             modify::run(member),
-            snapshots::run(member)
+            snapshots::run(member),
+            groups::run(member)
         );
     }
 }

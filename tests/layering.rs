@@ -56,7 +56,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost_types", &["csi"]),
     ("rustls", &["main"]),
     ("serde", &["leaf", "simulate", "volume"]),
-    ("sha2", &["volume"]),
+    ("sha2", &["host", "volume"]),
     ("smallvec", &["leaf"]),
     ("thiserror", &["error", "run", "simulate"]),
     ("tokio_stream", &["csi"]),

@@ -2,6 +2,7 @@
 //! which cluster.
 
 pub mod claim;
+pub mod events;
 pub mod pins;
 pub mod pod;
 pub mod snapshot;

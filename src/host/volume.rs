@@ -1,10 +1,17 @@
-//! The host volume: whether a name has one, and which leaf a handle was given out for.
+//! The host volume: whether a name has one, which leaf a handle was given out for, and how one stands now.
+//!
+//! All of these are reads of the host itself and none is answered from a watch: what follows from them is that a leaf is
+//! removed, or made anew, and a volume made a moment ago must count.
 
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
-use kube::{Api, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{Host, unread};
-use crate::{cluster, error::Result, volume::DRIVER};
+use crate::{
+    cluster,
+    error::Result,
+    volume::{DRIVER, VolumeId, spec::LeafPlace},
+};
 
 /// The attribute under which a host volume keeps the UID of its leaf claim.
 pub const LEAF_UID: &str = "leafClaimUID";
@@ -17,6 +24,45 @@ pub struct GivenOut {
     pub claim_uid: String,
     /// The leaf volume's name.
     pub volume: String,
+}
+
+/// A host volume of this driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostVolume {
+    pub name: Box<str>,
+    pub uid: Box<str>,
+    pub handle: Box<str>,
+    /// UID of the claim it is bound to; empty where there is none.
+    pub claim_uid: Box<str>,
+    /// The host removes the leaf when the claim has gone.
+    pub deletes: bool,
+    /// Its claim has gone.
+    pub released: bool,
+    pub terminating: bool,
+}
+
+impl HostVolume {
+    /// None where it belongs to another driver.
+    pub fn new(volume: &PersistentVolume) -> Option<Self> {
+        let spec = volume.spec.as_ref()?;
+        let source = spec.csi.as_ref().filter(|source| source.driver == DRIVER)?;
+        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+        let bound_to = spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref());
+        Some(Self {
+            name: volume.name_any().into(),
+            uid: volume.uid().unwrap_or_default().into(),
+            handle: source.volume_handle.as_str().into(),
+            claim_uid: bound_to.unwrap_or_default().into(),
+            deletes: spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete"),
+            released: matches!(phase, Some("Released" | "Failed")),
+            terminating: volume.metadata.deletion_timestamp.is_some(),
+        })
+    }
+
+    /// Its leaf is to be removed, or it goes itself.
+    pub fn is_leaving(&self) -> bool {
+        self.terminating || self.released && self.deletes
+    }
 }
 
 impl Host {
@@ -49,15 +95,63 @@ impl Host {
         Ok(source.filter(|source| source.driver == DRIVER).map(|source| source.volume_handle))
     }
 
+    /// All volumes whose handle leads to this claim, whatever hash it carries.
+    pub async fn volumes_at(&self, member: &str, place: &LeafPlace) -> Result<Vec<HostVolume>> {
+        let leads_there = |volume: &HostVolume| {
+            VolumeId::parse(&volume.handle).is_some_and(|id| id.member == member && id.place().as_ref() == Some(place))
+        };
+        let all = self.all_volumes().await?;
+        Ok(all.iter().filter_map(HostVolume::new).filter(leads_there).collect())
+    }
+
     /// Reads all volumes: only for rare cases.
     async fn volume_with(&self, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
-        let all = self.volumes().list(&ListParams::default()).await;
-        let all = all.map_err(|error| unread("list volumes", &error))?;
-        let mut sources = all.items.into_iter().filter_map(|volume| volume.spec?.csi);
+        let mut sources = self.all_volumes().await?.into_iter().filter_map(|volume| volume.spec?.csi);
         Ok(sources.find(|source| source.volume_handle == handle))
     }
 
-    fn volumes(&self) -> Api<PersistentVolume> {
+    async fn all_volumes(&self) -> Result<Vec<PersistentVolume>> {
+        let all = self.volumes().list(&ListParams::default()).await;
+        Ok(all.map_err(|error| unread("list volumes", &error))?.items)
+    }
+
+    pub(super) fn volumes(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{from_value, json};
+
+    use super::*;
+
+    fn volume(driver: &str, phase: &str, policy: &str) -> Option<HostVolume> {
+        let volume: PersistentVolume = from_value(json!({
+            "metadata": {"name": "pv", "uid": "u"},
+            "spec": {
+                "csi": {"driver": driver, "volumeHandle": "m/n/c/0123456789abcdef"},
+                "claimRef": {"uid": "c"}, "persistentVolumeReclaimPolicy": policy,
+            },
+            "status": {"phase": phase},
+        }))
+        .unwrap();
+        HostVolume::new(&volume)
+    }
+
+    #[test]
+    fn volume_leaves_when_it_is_released_and_its_policy_says_so() {
+        for (phase, policy, leaves) in [
+            ("Bound", "Delete", false),
+            ("Available", "Delete", false),
+            ("Released", "Retain", false),
+            ("Released", "Delete", true),
+            ("Failed", "Delete", true),
+        ] {
+            assert_eq!(volume(DRIVER, phase, policy).unwrap().is_leaving(), leaves, "{phase} {policy}");
+        }
+        let terminating = HostVolume { terminating: true, ..volume(DRIVER, "Bound", "Retain").unwrap() };
+        assert!(terminating.is_leaving());
+        assert_eq!(volume("other.csi.io", "Bound", "Delete"), None);
     }
 }

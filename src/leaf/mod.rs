@@ -6,6 +6,7 @@ pub mod claim;
 pub mod consumer;
 pub mod entry;
 pub mod events;
+pub mod imported;
 mod items;
 mod kept;
 pub mod lean;

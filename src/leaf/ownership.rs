@@ -22,7 +22,16 @@ pub const HOLDER: &str = "kosmos.csi.io/driver";
 pub const CLAIM: &str = "kosmos.csi.io/claim";
 pub const CLAIM_UID: &str = "kosmos.csi.io/claim-uid";
 pub const REQUEST: &str = "kosmos.csi.io/request";
+/// On a claim that was there before this driver: the host that may use it as a volume.
+pub const CONSENT: &str = "kosmos.csi.io/consent";
 pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
+
+/// On a leaf claim and its volume: UIDs of the claims in whose place it was made anew.
+pub const FORMER: &str = "kosmos.csi.io/former";
+/// On a leaf volume, while its claim is made anew: what that claim was.
+pub const HEALING: &str = "kosmos.csi.io/healing";
+/// The prefix of every label and annotation of ours.
+pub const OURS: &str = "kosmos.csi.io/";
 
 pub const FINALIZER: &str = "kosmos.csi.io/protect";
 
@@ -59,6 +68,35 @@ pub fn hash_of(metadata: &ObjectMeta, host: &HostId, label: &str) -> Option<Volu
 pub fn was_ours(metadata: &ObjectMeta, host: &HostId) -> bool {
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
     volume_of(metadata, host).is_none() && finalizers.iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// Whether a claim that no driver like this one has made may be used as a volume of this host.
+pub fn consents(metadata: &ObjectMeta, host: &HostId) -> bool {
+    let managed = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(HOST));
+    let consent = metadata.annotations.as_ref().and_then(|annotations| annotations.get(CONSENT));
+    !managed && !was_ours(metadata, host) && consent == Some(&host.0)
+}
+
+/// Former UIDs with one more. The first is the one that the host was given; of the others the latest are enough.
+pub fn with_former(former: &str, uid: &str) -> String {
+    const LATEST: usize = 7;
+    if is_former(former, uid) {
+        return former.to_owned();
+    }
+    let uids: Vec<&str> = former.split(',').filter(|former| !former.is_empty()).chain([uid]).collect();
+    let (first, rest) = uids.split_at(1);
+    [first, &rest[rest.len().saturating_sub(LATEST)..]].concat().join(",")
+}
+
+/// Whether a UID is among former ones.
+pub fn is_former(former: &str, uid: &str) -> bool {
+    !uid.is_empty() && former.split(',').any(|former| former == uid)
+}
+
+/// Whether an object is the one with this UID, or was made in its place.
+pub fn is_or_was(metadata: &ObjectMeta, uid: &str) -> bool {
+    let former = metadata.annotations.as_ref().and_then(|annotations| annotations.get(FORMER));
+    metadata.uid.as_deref() == Some(uid) || former.is_some_and(|former| is_former(former, uid))
 }
 
 /// Whose an object is that is not ours, in words for the user who wanted its name.
@@ -123,6 +161,30 @@ mod tests {
             assert_eq!(volume_of(&object(missing), &host()), None, "without {key}");
             assert_eq!(volume_of(&object(changed), &host()), None, "with another {key}");
         }
+    }
+
+    #[test]
+    fn consent_counts_only_for_the_host_it_names_and_on_a_claim_that_is_nobody_elses() {
+        let consent = |to: &str| ObjectMeta {
+            annotations: Some(BTreeMap::from([(CONSENT.to_owned(), to.to_owned())])),
+            ..ObjectMeta::default()
+        };
+        assert!(consents(&consent("h"), &host()));
+        assert!(!consents(&consent("other"), &host()) && !consents(&ObjectMeta::default(), &host()));
+        let labelled =
+            |host: &str| ObjectMeta { labels: Some(labels(&HostId(host.to_owned()), hash())), ..consent("h") };
+        assert!(!consents(&labelled("other"), &host()), "another host's leaf");
+        assert!(!consents(&labelled("h"), &host()), "a leaf of ours is found by its labels alone");
+        let stripped = ObjectMeta { finalizers: Some(vec![FINALIZER.to_owned()]), ..consent("h") };
+        assert!(!consents(&stripped, &host()), "a leaf of ours without its labels");
+    }
+
+    #[test]
+    fn first_and_latest_former_uids_are_kept() {
+        let all = (0..20).fold(String::new(), |former, at| with_former(&former, &format!("u{at}")));
+        assert_eq!(all, "u0,u13,u14,u15,u16,u17,u18,u19");
+        assert_eq!(with_former(&all, "u0"), all);
+        assert!(is_former(&all, "u0") && is_former(&all, "u13") && !is_former(&all, "u1") && !is_former("", ""));
     }
 
     #[test]

@@ -150,6 +150,16 @@ impl ClaimRow {
         }
     }
 
+    /// Why it cannot be used now, where it cannot.
+    pub fn unusable(&self) -> Option<&'static str> {
+        match self.phase {
+            _ if self.terminating => Some("is being removed in the member"),
+            Phase::Lost => Some("has lost its volume"),
+            Phase::Pending => Some("is not bound to a volume"),
+            Phase::Bound => None,
+        }
+    }
+
     /// The leaf volume it names.
     pub fn volume(&self) -> Option<&str> {
         self.volume.as_deref()

@@ -71,7 +71,12 @@ impl Cluster {
         Ok(found.is_none_or(|volume| uid.is_some() && volume.metadata.uid.as_deref() != uid))
     }
 
-    async fn patch_volume(&self, name: &str, operations: Value, what: &str) -> Result<Lean<PersistentVolume>> {
+    pub(super) async fn patch_volume(
+        &self,
+        name: &str,
+        operations: Value,
+        what: &str,
+    ) -> Result<Lean<PersistentVolume>> {
         let patch = json_patch(operations)?;
         let patched = self.volumes().patch(name, &PatchParams::default(), &patch).await;
         let volume = patched.map_err(|error| self.outcome(&format!("{what} volume {name}"), &error))?;

@@ -97,6 +97,9 @@ impl Provisioner {
             if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
                 return self.remove(leaf, hash, place, deadline).await;
             }
+            if ownership::consents(&claim.metadata, &leaf.host) {
+                return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
+            }
             if given_out.as_ref().is_some_and(|given_out| Some(&given_out.claim_uid) == claim.metadata.uid.as_ref()) {
                 return Err(stripped(leaf, place));
             }

@@ -132,7 +132,7 @@ impl Provisioner {
             return job.nothing_is_there(job.lost()).await;
         }
         let claim = match self.find(job.source).await {
-            Ok(claim) => claim,
+            Ok(found) => found.claim,
             Err(error) if error.is_final() => return job.nothing_is_there(error).await,
             Err(error) => return Err(error),
         };

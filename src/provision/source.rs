@@ -126,7 +126,7 @@ impl Provisioner {
     async fn found_volume(&self, job: &Job<'_>, source: &Source) -> Result<Found> {
         let claim = match self.find(source.handle()).await {
             Err(Error::NotFound(_)) => return Err(missing(source)),
-            found => found?,
+            found => found?.claim,
         };
         let observed = claim.observed();
         if observed.terminating {

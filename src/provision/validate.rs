@@ -2,31 +2,20 @@
 
 use super::Provisioner;
 use crate::{
-    error::{Error, Result},
-    leaf::{ownership, row::ClaimRow},
-    volume::{AccessMode, VolumeId, VolumeMode},
+    error::Result,
+    leaf::row::ClaimRow,
+    volume::{AccessMode, VolumeMode},
 };
 
 impl Provisioner {
     /// None where all ways are open; else why one is not.
     pub async fn obstacle(&self, id: &str, wanted: &[(AccessMode, VolumeMode)]) -> Result<Option<String>> {
-        let claim = self.find(id).await?;
-        Ok(wanted.iter().find_map(|(access, mode)| obstacle(&claim, *access, *mode)))
-    }
-
-    /// The leaf claim behind a handle, from memory where it is known.
-    pub(super) async fn find(&self, text: &str) -> Result<ClaimRow> {
-        let unknown = || Error::NotFound(format!("no volume has the handle {text:?}"));
-        let id = VolumeId::parse(text).ok_or_else(unknown)?;
-        let member = self.members.get(&id.member).await?;
-        let leaf = member.leaf()?;
-        if let Some(claim) = leaf.rows.find(&id).and_then(|(_, row)| row.claim) {
-            return Ok(claim);
+        let found = self.find(id).await?;
+        if let (true, Some(reason)) = (found.imported, found.claim.unusable()) {
+            tracing::info!(volume = %found.hash, handle = %found.id, reason, "an imported volume cannot be used");
+            return Ok(Some(format!("member {}: leaf claim {} {reason}", found.member.name, found.claim.place)));
         }
-        let place = id.place().ok_or_else(unknown)?;
-        let found = leaf.read_claim(&place).await?.ok_or_else(unknown)?;
-        let hash = ownership::volume_of(&found.metadata, &leaf.host).ok_or_else(unknown)?;
-        if id.names(hash) { Ok(ClaimRow::new(&found)) } else { Err(unknown()) }
+        Ok(wanted.iter().find_map(|(access, mode)| obstacle(&found.claim, *access, *mode)))
     }
 }
 

@@ -51,6 +51,12 @@ impl VolumeHash {
         Self(u128::from_be_bytes(first))
     }
 
+    /// Stands for a claim that was there before: the digits of its handle, then some of its place.
+    pub fn imported(host: &HostId, id: &VolumeId) -> Self {
+        let place = Self::new(host, &id.to_string());
+        Self((id.hashes().start().0 & !u128::from(u64::MAX)) | (place.0 >> 64))
+    }
+
     /// Exactly 32 lower-case hex digits, as in a label.
     pub fn parse(text: &str) -> Option<Self> {
         hex(text, 32).map(Self)
@@ -255,6 +261,15 @@ mod tests {
         }
         assert!(VolumeId::parse(&format!("{}/b/c/{good}", "m".repeat(40))).is_some());
         assert!(VolumeId::parse(&format!("{}/b/c/{good}", "m".repeat(41))).is_none());
+    }
+
+    #[test]
+    fn hash_of_an_imported_claim_is_named_by_its_handle_and_differs_by_place() {
+        let host = HostId("4f3c".to_owned());
+        let [one, other] = ["a", "b"].map(|claim| VolumeId::parse(&format!("m/n/{claim}/{}", "0".repeat(16))).unwrap());
+        let hashes = [&one, &other].map(|id| VolumeHash::imported(&host, id));
+        assert!(one.names(hashes[0]) && one.hashes().contains(&hashes[0]));
+        assert_ne!(hashes[0], hashes[1]);
     }
 
     proptest! {

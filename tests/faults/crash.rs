@@ -208,22 +208,9 @@ async fn settle(bench: &Bench, story: &Story, planted: &Planted) -> Vec<String> 
 /// Kills the driver at each of the points, and starts it again.
 async fn kill(bench: Arc<Bench>, case: Case, points: Vec<Point>, caller: Caller) {
     for point in points {
-        let (tell, mut told) = mpsc::unbounded_channel();
-        let first = bench.guard.sent();
-        bench.guard.set_fate(move |number, _, _| {
-            let fatal = first + point.request;
-            if number < fatal {
-                return Action::Pass;
-            }
-            let _ = tell.send(());
-            point.when.fate(number > fatal)
-        });
-        if told.recv().await.is_none() {
+        if !point.reached(&bench).await {
             return;
         }
-        bench.guard.note(|| format!("the driver is killed: {point:?}"));
-        bench.kill();
-        bench.guard.heal();
         if case.claim_goes {
             caller.delete_claim();
         }
@@ -232,7 +219,38 @@ async fn kill(bench: Arc<Bench>, case: Case, points: Vec<Point>, caller: Caller)
     }
 }
 
-fn points(requests: u64) -> impl Iterator<Item = Point> {
+impl Point {
+    /// Kills the driver there, and starts it again.
+    pub async fn strike(self, bench: Arc<Bench>) {
+        if self.reached(&bench).await {
+            sleep(AWAY).await;
+            bench.start();
+        }
+    }
+
+    /// The driver has come there, and was killed.
+    async fn reached(self, bench: &Bench) -> bool {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let first = bench.guard.sent();
+        bench.guard.set_fate(move |number, _, _| {
+            let fatal = first + self.request;
+            if number < fatal {
+                return Action::Pass;
+            }
+            let _ = tell.send(());
+            self.when.fate(number > fatal)
+        });
+        if told.recv().await.is_none() {
+            return false;
+        }
+        bench.guard.note(|| format!("the driver is killed: {self:?}"));
+        bench.kill();
+        bench.guard.heal();
+        true
+    }
+}
+
+pub fn points(requests: u64) -> impl Iterator<Item = Point> {
     let whens = [When::Before, When::Applied, When::Answered];
     (1..=requests).flat_map(move |request| whens.map(|when| Point { request, when }))
 }

@@ -197,7 +197,7 @@ impl Guard {
         }
         let forced = asked.body.get("gracePeriodSeconds").is_some();
         let meant = live.filter(|live| text(live, "/metadata/uid") == uid);
-        let foreign = meant.is_some_and(|live| self.is_foreign(live));
+        let foreign = meant.is_some_and(|live| self.is_foreign(live) && !self.is_given(live));
         (forced || foreign).then(|| format!("deleted by force ({forced}) or foreign ({foreign})"))
     }
 
@@ -224,6 +224,13 @@ impl Guard {
         }
     }
 
+    /// Its owner has consented that the host uses it.
+    fn is_given(&self, object: &Value) -> bool {
+        let consent = object["metadata"]["annotations"]["kosmos.csi.io/consent"].as_str();
+        let host = self.clusters[0].get("namespaces", "", "kube-system").unwrap();
+        consent == Some(text(&host, "/metadata/uid")) && lock(&self.history).volume_of(object).is_none()
+    }
+
     fn is_foreign(&self, object: &Value) -> bool {
         let history = lock(&self.history);
         history.volume_of(object).is_none() || history.was_planted(object)
@@ -236,7 +243,7 @@ fn in_host(asked: &Asked) -> Option<String> {
     match (asked.verb, place) {
         (Verb::Get | Verb::List | Verb::Watch, _)
         | (Verb::Create | Verb::Patch, ("configmaps", "kosmos-csi", "kosmos-csi-members"))
-        | (Verb::Create, ("namespaces", "", "kosmos-csi")) => None,
+        | (Verb::Create, ("namespaces", "", "kosmos-csi") | ("events", "default", _)) => None,
         (Verb::Patch, ("persistentvolumeclaims", ..)) => {
             let text = asked.body.to_string();
             let versioned = !text.contains("\"resourceVersion\":\"\"") && text.contains("\"resourceVersion\"");

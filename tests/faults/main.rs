@@ -14,6 +14,7 @@ mod found;
 mod goes_on;
 mod guard;
 mod history;
+mod imported;
 mod invariants;
 mod leaves;
 mod people;

@@ -1,0 +1,121 @@
+//! What the driver has to tell about a host volume, as events that `kubectl describe pv` shows.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::Timestamp,
+};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+use sha2::{Digest, Sha256};
+
+use super::{Host, volume::HostVolume};
+use crate::cluster::with_causes;
+
+/// The apiserver takes 1024 bytes.
+const LONGEST: usize = 900;
+/// Nobody waits long for something to be told.
+const QUICK: Duration = Duration::from_secs(2);
+/// Where events about objects without a namespace are kept.
+const NAMESPACE: &str = "default";
+
+/// Something that has happened, or that a person has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    pub reason: &'static str,
+    pub message: String,
+    pub warning: bool,
+}
+
+impl Host {
+    /// Told once: an event is named after what it says, and whoever tells it again finds it there. Best effort: what is
+    /// told stands in the log as well.
+    pub async fn tell(&self, volume: &HostVolume, news: &News) {
+        tracing::info!(volume = %volume.name, handle = %volume.handle, reason = news.reason, "{}", news.message);
+        let event = event(volume, news);
+        let events = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
+        match tokio::time::timeout(QUICK, events.create(&PostParams::default(), &event)).await {
+            Ok(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
+            Ok(Err(error)) => {
+                tracing::warn!(volume = %volume.name, error = with_causes(&error), "an event cannot be written");
+            }
+            Ok(Ok(_)) | Err(_) => {}
+        }
+    }
+}
+
+fn event(volume: &HostVolume, news: &News) -> Event {
+    let now = Time(Timestamp::now());
+    let mut message = news.message.clone();
+    message.truncate(message.floor_char_boundary(LONGEST));
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name(volume, news.reason, &message)),
+            namespace: Some(NAMESPACE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("PersistentVolume".to_owned()),
+            name: Some(volume.name.to_string()),
+            uid: Some(volume.uid.to_string()),
+            ..ObjectReference::default()
+        },
+        reason: Some(news.reason.to_owned()),
+        message: Some(message),
+        type_: Some(if news.warning { "Warning" } else { "Normal" }.to_owned()),
+        source: Some(EventSource { component: Some("kosmos.csi.io".to_owned()), host: None }),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        count: Some(1),
+        ..Event::default()
+    }
+}
+
+fn name(volume: &HostVolume, reason: &str, message: &str) -> String {
+    let digest = Sha256::new().chain_update(&*volume.uid).chain_update(reason).chain_update(message).finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    let digits = u64::from_be_bytes(first);
+    let volume = volume.name.get(..200).unwrap_or(&volume.name).trim_end_matches(['-', '.']);
+    format!("{volume}.{digits:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(name: &str) -> HostVolume {
+        HostVolume {
+            name: name.into(),
+            uid: "u".into(),
+            handle: "h".into(),
+            claim_uid: "c".into(),
+            deletes: true,
+            released: false,
+            terminating: false,
+        }
+    }
+
+    #[test]
+    fn same_news_has_the_same_name_and_other_news_another() {
+        let told = |reason, message: &str| {
+            event(&volume("pv"), &News { reason, message: message.to_owned(), warning: true }).metadata.name
+        };
+        assert_eq!(told("A", "x"), told("A", "x"));
+        assert_ne!(told("A", "x"), told("A", "y"));
+        assert_ne!(told("A", "x"), told("B", "x"));
+    }
+
+    #[test]
+    fn what_is_told_is_short_enough_to_be_kept() {
+        let news = News { reason: "A", message: "ä".repeat(2000), warning: true };
+        let told = event(&volume(&"v".repeat(253)), &news);
+        assert!(told.message.unwrap().len() <= LONGEST);
+        assert!(told.metadata.name.unwrap().len() <= 253);
+    }
+}

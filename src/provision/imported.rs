@@ -1,0 +1,105 @@
+//! Imported volumes: a host volume that somebody made by hand for a claim that was there before. They are the member
+//! administrator's. DeleteVolume of one removes it only where host and member both say so; in every other case the leaf
+//! stays and the answer is OK, for then the host's object alone is to go.
+
+use std::time::Duration;
+
+use super::{Deadline, Provisioner};
+use crate::{
+    error::{Error, Result},
+    host::{events::News, volume::HostVolume},
+    leaf::{Cluster, imported::ImportedVolume, row::ClaimRow},
+    volume::{VolumeHash, VolumeId},
+};
+
+/// Between two looks: no watch tells of claims without our labels.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What is to become of an imported leaf whose host volume goes.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Remove,
+    /// And why.
+    Keep(&'static str),
+}
+
+fn decide(users: &[HostVolume], claim: &ClaimRow, volume: Option<&ImportedVolume>) -> Fate {
+    let bound = volume.filter(|volume| volume.is_bound_to(&claim.uid));
+    match (users, bound) {
+        ([], _) => Fate::Keep("no volume of the host leads to it"),
+        ([user], _) if !user.is_leaving() => Fate::Keep("the host still uses it"),
+        ([user], _) if !user.deletes => Fate::Keep("the host retains it"),
+        ([_], None) => Fate::Keep("it is not bound to a volume"),
+        ([_], Some(volume)) if !volume.deletes => Fate::Keep("the reclaim policy of its own volume is not Delete"),
+        ([_], Some(_)) => Fate::Remove,
+        _ => Fate::Keep("several volumes of the host lead to it"),
+    }
+}
+
+impl Provisioner {
+    pub(super) async fn delete_imported(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        claim: &ClaimRow,
+        deadline: &Deadline,
+    ) -> Result<()> {
+        // Live, as all that leads to a removal.
+        let users = self.host.volumes_at(&id.member, &claim.place).await?;
+        let volume = match claim.volume() {
+            Some(name) => leaf.read_imported(name).await?,
+            None => None,
+        };
+        match (decide(&users, claim, volume.as_ref()), volume) {
+            (Fate::Remove, Some(volume)) => {
+                let hash = VolumeHash::imported(&leaf.host, id);
+                if !claim.observed().terminating {
+                    leaf.delete_claim(claim, hash).await?;
+                }
+                if self.is_removed(leaf, claim, &volume, deadline).await? {
+                    return Ok(());
+                }
+                self.keep(leaf, id, claim, &users, "the reclaim policy of its own volume is no longer Delete").await;
+            }
+            (Fate::Keep(why), _) => self.keep(leaf, id, claim, &users, why).await,
+            (Fate::Remove, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until claim and volume are gone. False: the volume is to stay after all.
+    async fn is_removed(
+        &self,
+        leaf: &Cluster,
+        claim: &ClaimRow,
+        volume: &ImportedVolume,
+        deadline: &Deadline,
+    ) -> Result<bool> {
+        loop {
+            let there = leaf.read_claim(&claim.place).await?;
+            let in_use = there.is_some_and(|there| there.metadata.uid.as_deref() == Some(&*claim.uid));
+            if !in_use {
+                match leaf.read_imported(&volume.name).await? {
+                    Some(left) if left.uid == volume.uid && !left.deletes => return Ok(false),
+                    Some(left) if left.uid == volume.uid => {}
+                    _ => return Ok(true),
+                }
+            }
+            if deadline.passed() {
+                let what = if in_use { "is still in use by a pod" } else { "is gone and its volume is being deleted" };
+                deadline
+                    .tell(Error::InProgress(format!("member {}: leaf claim {} {what}", leaf.member, claim.place)))?;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn keep(&self, leaf: &Cluster, id: &VolumeId, claim: &ClaimRow, users: &[HostVolume], why: &str) {
+        let message = format!("claim {} in member {} was imported and stays there: {why}", claim.place, leaf.member);
+        let news = News { reason: "LeafKept", message, warning: false };
+        let handle = id.to_string();
+        for user in users.iter().filter(|user| *user.handle == *handle) {
+            self.host.tell(user, &news).await;
+        }
+    }
+}

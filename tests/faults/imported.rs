@@ -1,0 +1,214 @@
+//! Volumes that somebody made by hand in the host for a claim that was there before in a member: they work by consent, and
+//! are never touched without it.
+
+use std::{sync::Arc, time::Duration};
+
+use kosmos_csi::{
+    csi::v1::{
+        DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability,
+        controller_server::Controller as _,
+        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+    },
+    simulate::text,
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tonic::{Code, Request, Status};
+
+use crate::{
+    bench::{Bench, SHOP},
+    crash::{Point, points},
+    fixture, virtual_time,
+};
+
+const STEP: Duration = Duration::from_millis(100);
+const SETTLED: Duration = Duration::from_mins(1);
+const CLAIM: &str = "ledger";
+const HOST_VOLUME: &str = "by-hand";
+/// Any sixteen digits will do.
+const HANDLE: &str = "m0/shop/ledger/0000000000000000";
+
+async fn bench(leaf_class: &str) -> Arc<Bench> {
+    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+    let claim = json!({
+        "metadata": {"name": CLAIM, "namespace": SHOP, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": leaf_class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    bench.members[0].create("persistentvolumeclaims", claim).unwrap();
+    bench.start();
+    bench.serves().await;
+    sleep(STEP * 5).await;
+    assert_eq!(text(&leaf(&bench).unwrap(), "/status/phase"), "Bound");
+    bench
+}
+
+fn consent(bench: &Bench, to: &str) {
+    let write = |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/consent"] = json!(to);
+    bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, write).unwrap();
+}
+
+/// The host's volume for it, as an administrator writes it.
+fn host_volume(bench: &Bench, name: &str, policy: &str) {
+    let volume = json!({
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "kosmos.csi.io"}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "",
+            "persistentVolumeReclaimPolicy": policy, "csi": {"driver": "kosmos.csi.io", "volumeHandle": HANDLE},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP, "name": CLAIM, "uid": "gone"},
+        },
+    });
+    bench.host.create("persistentvolumes", volume).unwrap();
+    bench.host.change("persistentvolumes", "", name, |volume| volume["status"]["phase"] = json!("Released")).unwrap();
+}
+
+fn leaf(bench: &Bench) -> Option<Arc<Value>> {
+    bench.members[0].get("persistentvolumeclaims", SHOP, CLAIM)
+}
+
+async fn delete(bench: &Bench) -> Result<(), Status> {
+    bench.delete(DeleteVolumeRequest { volume_id: HANDLE.to_owned(), ..DeleteVolumeRequest::default() }).await
+}
+
+/// As the provisioner does: until it is done.
+async fn insist(bench: &Bench) {
+    while delete(bench).await.is_err() {
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn validate(bench: &Bench) -> Result<String, Status> {
+    let capability = VolumeCapability {
+        access_type: Some(AccessType::Mount(MountVolume::default())),
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+    };
+    let request = ValidateVolumeCapabilitiesRequest {
+        volume_id: HANDLE.to_owned(),
+        volume_capabilities: vec![capability],
+        ..ValidateVolumeCapabilitiesRequest::default()
+    };
+    let ask = |driver: kosmos_csi::csi::controller::Controller| async move {
+        driver.validate_volume_capabilities(Request::new(request)).await
+    };
+    bench.call(ask).await.map(|answer| answer.message)
+}
+
+fn events(bench: &Bench) -> Vec<String> {
+    let told = |event: &Arc<Value>| format!("{}: {}", text(event, "/reason"), text(event, "/message"));
+    let ours = |event: &&Arc<Value>| text(event, "/source/component") == "kosmos.csi.io";
+    bench.host.list("events").iter().filter(ours).map(told).collect()
+}
+
+/// The claim as it was, whatever was asked.
+fn untouched(bench: &Bench, before: &Value) {
+    let now = leaf(bench).expect("it is there");
+    for path in ["/metadata/resourceVersion", "/metadata/uid"] {
+        assert_eq!(now.pointer(path), before.pointer(path), "{now}");
+    }
+    assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+}
+
+#[test]
+fn claim_without_consent_is_no_volume_and_is_never_touched() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        host_volume(&bench, HOST_VOLUME, "Delete");
+        for to in [None, Some("another-host".to_owned())] {
+            if let Some(to) = &to {
+                consent(&bench, to);
+            }
+            let before = leaf(&bench).unwrap();
+            assert_eq!(validate(&bench).await.unwrap_err().code(), Code::NotFound);
+            delete(&bench).await.unwrap();
+            untouched(&bench, &before);
+        }
+        assert_eq!(events(&bench), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn claim_with_consent_is_a_volume_and_nothing_is_written_on_it() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        consent(&bench, &bench.host_id());
+        let before = leaf(&bench).unwrap();
+        assert_eq!(validate(&bench).await.unwrap(), "");
+        untouched(&bench, &before);
+        // Withdrawn: it is no volume any more.
+        consent(&bench, "");
+        assert_eq!(validate(&bench).await.unwrap_err().code(), Code::NotFound);
+    });
+}
+
+#[test]
+fn leaf_that_another_host_has_made_is_not_given_away_by_an_annotation() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        consent(&bench, &bench.host_id());
+        let label = |claim: &mut Value| claim["metadata"]["labels"]["kosmos.csi.io/host"] = json!("another");
+        bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, label).unwrap();
+        assert_eq!(validate(&bench).await.unwrap_err().code(), Code::NotFound);
+    });
+}
+
+#[test]
+fn imported_leaf_goes_only_where_both_policies_say_so() {
+    for (leaf_class, host_volumes, goes, why) in [
+        (fixture::NOW, vec![(HOST_VOLUME, "Delete")], true, ""),
+        (fixture::KEPT, vec![(HOST_VOLUME, "Delete")], false, "policy of its own volume is not Delete"),
+        (fixture::NOW, vec![(HOST_VOLUME, "Retain")], false, "the host still uses it"),
+        (fixture::NOW, vec![(HOST_VOLUME, "Delete"), ("twin", "Delete")], false, "several volumes of the host"),
+        (fixture::NOW, vec![], false, ""),
+    ] {
+        virtual_time::run(1, async {
+            let bench = bench(leaf_class).await;
+            consent(&bench, &bench.host_id());
+            for (name, policy) in host_volumes {
+                host_volume(&bench, name, policy);
+            }
+            let before = leaf(&bench).unwrap();
+            delete(&bench).await.unwrap();
+            let told = events(&bench).join(" ");
+            assert!(told.contains(why) && told.is_empty() == why.is_empty(), "{told}");
+            if goes {
+                assert!(leaf(&bench).is_none() && bench.storages[0].volumes().is_empty());
+                assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+            } else {
+                untouched(&bench, &before);
+            }
+        });
+    }
+}
+
+/// Neither is undone, and what is to stay stays, wherever the driver dies.
+#[test]
+fn imported_leaf_is_removed_or_kept_wherever_the_driver_is_killed() {
+    for (leaf_class, stays) in [(fixture::NOW, false), (fixture::KEPT, true)] {
+        let played = |point: Option<Point>| {
+            virtual_time::run(1, async {
+                let bench = bench(leaf_class).await;
+                consent(&bench, &bench.host_id());
+                host_volume(&bench, HOST_VOLUME, "Delete");
+                let kept = bench.storages[0].volumes();
+                let sent = bench.guard.sent();
+                let killer = point.map(|point| tokio::spawn(point.strike(Arc::clone(&bench))));
+                insist(&bench).await;
+                let requests = bench.guard.sent() - sent;
+                bench.guard.heal();
+                killer.iter().for_each(tokio::task::JoinHandle::abort);
+                sleep(SETTLED).await;
+                assert_eq!(leaf(&bench).is_some(), stays, "{point:?}");
+                assert_eq!(bench.storages[0].volumes(), if stays { kept } else { Vec::new() }, "{point:?}");
+                assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{point:?}");
+                requests
+            })
+        };
+        let requests = played(None);
+        assert!(requests >= 3, "{requests}");
+        for point in points(requests) {
+            played(Some(point));
+        }
+    }
+}

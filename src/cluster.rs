@@ -104,7 +104,7 @@ pub fn connect(cluster: &str, mut config: Config, dial: &Dial, metrics: &Metrics
         places: if breaker.is_some() { Arc::clone(&places) } else { Arc::new(Semaphore::new(UNDER_WAY)) },
         breaker,
         watches: Arc::default(),
-        metrics: metrics.clone(),
+        metrics: metrics.of_requests(),
     };
     let probe = dial.client(config.clone(), &bounds(None))?;
     let client = dial.client(config, &bounds(Some(breaker.clone())))?;

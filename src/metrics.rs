@@ -152,6 +152,12 @@ impl Metrics {
         self.request_errors.get_or_create(&OfMember { member: member.to_owned() }).inc();
     }
 
+    /// The same counts for who is part of a member himself: its state is read from it, so it must not hold what reads.
+    #[must_use]
+    pub fn of_requests(&self) -> Self {
+        Self { members: Members::default(), ..self.clone() }
+    }
+
     /// Where the state of the members is read whenever somebody asks for the metrics.
     pub fn read_from(&self, look: impl Fn() -> Vec<MemberNow> + Send + Sync + 'static) {
         *self.members.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(look));

@@ -44,6 +44,8 @@ struct Link {
 enum Trust {
     /// Not yet asked with success, and why.
     Unproven(String),
+    /// About to be asked, and nothing has gone wrong yet.
+    Connecting(&'static str),
     Proven,
     /// It is another cluster: nothing is created or deleted there.
     Quarantined(String),
@@ -72,6 +74,18 @@ impl Member {
             _ => Standing::Open,
         };
         Candidate { name: self.name.clone(), standing, offer }
+    }
+
+    /// Whether nothing keeps it closed but that it has just been begun with: what is known of it says nothing yet.
+    pub fn is_starting(&self) -> bool {
+        let Ok(link) = &self.link else { return false };
+        let trust = link.trust.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let silent = || link.line.breaker.open().is_none() && link.leaf.rows.obstacle().is_none();
+        match trust {
+            Trust::Connecting(_) => true,
+            Trust::Proven => !link.leaf.rows.synced() && silent(),
+            Trust::Unproven(_) | Trust::Quarantined(_) => false,
+        }
     }
 
     fn now(&self) -> MemberNow {
@@ -110,6 +124,7 @@ impl Link {
     fn trouble(&self) -> Option<String> {
         match &*self.trust.lock().unwrap_or_else(PoisonError::into_inner) {
             Trust::Unproven(reason) | Trust::Quarantined(reason) => return Some(reason.clone()),
+            Trust::Connecting(reason) => return Some((*reason).to_owned()),
             Trust::Proven => {}
         }
         if let Some(reason) = self.line.breaker.open().or_else(|| self.leaf.rows.obstacle()) {

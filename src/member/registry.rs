@@ -185,7 +185,7 @@ impl Keeper {
                 snapshots,
             },
             line,
-            trust: Mutex::new(Trust::Unproven("it is being connected to".to_owned())),
+            trust: Mutex::new(Trust::Connecting("it is being connected to")),
         })
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn run(member: &Member, host: &Host) {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
             }
         }
-        link.set(Trust::Unproven("it is being connected to anew".to_owned()));
+        link.set(Trust::Connecting("it is being connected to anew"));
     }
 }
 

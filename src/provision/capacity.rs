@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Provisioner;
 use crate::{
-    error::Result,
+    error::{Error, Result},
     leaf::{Cluster, capacity::Room},
     member::{
         Member,
@@ -65,7 +65,12 @@ impl Provisioner {
     async fn room_in(&self, member: &Member, question: &CapacityQuestion, node: Option<&str>) -> Result<Capacity> {
         let parameters = &question.parameters;
         let named = parameters.member.as_ref().is_none_or(|name| *name == member.name);
-        let open = member.candidate(Offer::Full).standing == Standing::Open;
+        let standing = member.candidate(Offer::Full).standing;
+        if let (Standing::Closed(reason), true) = (&standing, member.is_starting()) {
+            // Nothing is known yet, and what the host was told before a restart is better than nothing.
+            return Err(Error::Unreachable { member: member.name.clone(), reason: reason.clone() });
+        }
+        let open = standing == Standing::Open;
         let Some(leaf) = member.last_known().filter(|_| named && open) else { return Ok(Capacity::NONE) };
         let Some(class) = leaf_class(leaf, parameters) else { return Ok(Capacity::NONE) };
         leaf.hear_capacity().await?;

@@ -35,8 +35,8 @@ fn member_that_joins_serves_a_volume_within_five_seconds_also_the_second_time() 
         for _ in 0..2 {
             rig.leave("cluster39").await?;
             wait_for("the driver has noticed", PATIENCE, || async {
-                let line = "kosmos_csi_member_up{member=\"cluster39\"} 0";
-                Ok(rig.driver.metrics().await?.contains(line).then_some(()))
+                let line = "kosmos_csi_member_up{member=\"cluster39\"} 1";
+                Ok((!rig.driver.metrics().await?.contains(line)).then_some(()))
             })
             .await?;
             rig.join("cluster39").await?;

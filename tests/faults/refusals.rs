@@ -461,3 +461,31 @@ fn member_that_does_not_let_its_capacity_be_read_has_no_limit() {
         assert_eq!(answer.unwrap_err().code(), Code::Unavailable, "what was told before stays");
     });
 }
+
+/// What the host was told before a restart stays until the members have been listed.
+#[test]
+fn restart_does_not_make_the_members_look_full() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        // The members answer slowly at first.
+        bench.guard.set_fate(|_, at, _| if at > 0 { Action::Delay(Duration::from_secs(1)) } else { Action::Pass });
+        bench.start();
+        bench.serves().await;
+        let mut early = 0;
+        let told = loop {
+            let request = GetCapacityRequest {
+                accessible_topology: Some(Topology { segments: [(MEMBER_KEY.to_owned(), "m0".to_owned())].into() }),
+                parameters: [("leafStorageClass".to_owned(), fixture::NOW.to_owned())].into(),
+                ..GetCapacityRequest::default()
+            };
+            match bench.call(|driver| async move { driver.get_capacity(Request::new(request)).await }).await {
+                Ok(told) => break told,
+                Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status}"),
+            }
+            early += 1;
+            sleep(STEP).await;
+        };
+        assert!(early > 0, "it was asked before they were listed");
+        assert_eq!(told.available_capacity, UNLIMITED);
+    });
+}

@@ -34,6 +34,7 @@ const CSI_NODES: &str = "csinodes.storage.k8s.io";
 /// Besides what is made and given back, as these show.
 const FOLLOWED: [&str; 5] = ["persistentvolumeclaims", "persistentvolumes", "nodes", CSI_NODES, CLASSES];
 const PERIOD: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_secs(1);
 /// Several changes at once need one look.
 const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,26 +43,30 @@ pub(super) async fn run(host: Cluster, driver: Client) {
     let mut changes = host.follow(&FOLLOWED);
     loop {
         while changes.try_next().is_some() {}
-        publish(&host, &driver).await;
+        let whole = publish(&host, &driver).await;
         // Time alone changes it as well.
-        drop(timeout(PERIOD, changes.next()).await);
+        drop(timeout(if whole { PERIOD } else { SOON }, changes.next()).await);
         sleep(PAUSE).await;
     }
 }
 
-async fn publish(host: &Cluster, driver: &Client) {
+/// Whether the driver has told all.
+async fn publish(host: &Cluster, driver: &Client) -> bool {
     let (nodes, csi_nodes): (Vec<Node>, Vec<CSINode>) = (all(host, "nodes"), all(host, CSI_NODES));
     let places: BTreeSet<Place> = Nodes { nodes: &nodes, csi_nodes: &csi_nodes }.registered();
     let waits = |class: &StorageClass| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
     let classes: Vec<StorageClass> = all(host, CLASSES);
-    let mut wanted = BTreeSet::new();
+    let (mut wanted, mut whole) = (BTreeSet::new(), true);
     for class in classes.iter().filter(|class| class.provisioner == DRIVER && waits(class)) {
         for place in &places {
             wanted.insert(name(class, place));
             match ask(driver, class, place).await {
                 Ok(capacity) => tell(host, class, place, &capacity),
                 // What was told before stays.
-                Err(refusal) => tracing::debug!(%refusal, "the driver does not tell its capacity"),
+                Err(refusal) => {
+                    tracing::debug!(%refusal, "the driver does not tell its capacity");
+                    whole = false;
+                }
             }
         }
     }
@@ -71,6 +76,7 @@ async fn publish(host: &Cluster, driver: &Client) {
             overtaken("the end of a capacity", host.delete(CAPACITIES, namespace, name));
         }
     }
+    whole
 }
 
 async fn ask(driver: &Client, class: &StorageClass, place: &Place) -> Result<GetCapacityResponse, Refusal> {

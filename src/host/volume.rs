@@ -10,7 +10,7 @@ use super::{Host, unread};
 use crate::{
     cluster,
     error::Result,
-    volume::{DRIVER, VolumeId, spec::LeafPlace},
+    volume::{DRIVER, VolumeId, id::is_subdomain, spec::LeafPlace},
 };
 
 /// The attribute under which a host volume keeps the UID of its leaf claim.
@@ -72,6 +72,10 @@ impl Host {
     }
 
     pub async fn has_volume(&self, name: &str) -> Result<bool> {
+        // A volume's name may be any text; that of an object is part of a path.
+        if !is_subdomain(name) {
+            return Ok(false);
+        }
         let answer = self.volumes().get_metadata(name).await;
         let named = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
         Ok(named.is_some())

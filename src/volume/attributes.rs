@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    id::is_member_name,
+    id::{is_member_name, is_subdomain},
     parameters::{PerMember, own},
 };
 use crate::error::{Error, Result};
@@ -25,9 +25,10 @@ impl Attributes {
                     "unknown VolumeAttributesClass parameter {key:?}; known is {KEY}, also with the suffix .<member>"
                 )));
             }
-            if value.is_empty() {
+            // It becomes part of a path.
+            if !is_subdomain(value) {
                 return Err(Error::Invalid(format!(
-                    "VolumeAttributesClass parameter {key} is empty: name a VolumeAttributesClass of the member"
+                    "VolumeAttributesClass parameter {key}: {value:?} is no name of a VolumeAttributesClass"
                 )));
             }
             attributes.0.set(member, value.clone());
@@ -92,7 +93,8 @@ mod tests {
         for (key, value, word) in [
             ("iops", "3", "\"iops\""),
             ("leafVolumeAttributesClass.A", "x", "leafVolumeAttributesClass.A"),
-            (KEY, "", "is empty"),
+            (KEY, "", "is no name"),
+            (KEY, "gold/../x", "is no name"),
         ] {
             let error = parse(&[("leafVolumeAttributesClass.b", "x"), (key, value)]).unwrap_err();
             assert!(matches!(&error, Error::Invalid(message) if message.contains(word)), "{error}");

@@ -16,7 +16,7 @@ use kube::{
     core::Status,
 };
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{AcquireError, Notify, Semaphore, SemaphorePermit},
     time::Instant,
 };
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxService};
@@ -31,6 +31,10 @@ const IMPATIENCE: Duration = Duration::from_secs(2);
 /// A watch ends by itself before this much silence.
 const SILENCE: Duration = Duration::from_secs(310);
 const UNDER_WAY: usize = 32;
+/// Of these, how many may begin something. What ends something, or only looks, is not to wait behind all of them.
+const BEGINNING: usize = 24;
+/// Until there is a place. That a cluster does not answer is noticed sooner, and ends all waiting.
+const PLACE: Duration = Duration::from_secs(30);
 /// From the beginning of a watch to that of the next one on the same path. One that ends without an error is begun again
 /// at once, and a cluster that ends every watch at once would be asked in circles.
 const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
@@ -102,6 +106,7 @@ pub fn connect(cluster: &str, mut config: Config, dial: &Dial, metrics: &Metrics
         cluster: cluster.into(),
         // Who asks whether it answers must not wait behind those who do not get an answer.
         places: if breaker.is_some() { Arc::clone(&places) } else { Arc::new(Semaphore::new(UNDER_WAY)) },
+        beginning: Arc::new(Semaphore::new(BEGINNING)),
         breaker,
         watches: Arc::default(),
         metrics: metrics.of_requests(),
@@ -151,6 +156,7 @@ struct Bounds {
     cluster: Arc<str>,
     breaker: Option<Breaker>,
     places: Arc<Semaphore>,
+    beginning: Arc<Semaphore>,
     /// When the last watch on each path was begun.
     watches: Arc<Mutex<HashMap<String, Instant>>>,
     metrics: Metrics,
@@ -206,6 +212,12 @@ impl Bounds {
         Some(turn)
     }
 
+    /// A place among the requests under way, and for what begins something one among those first.
+    async fn place(&self, method: &Method) -> Result<(Option<SemaphorePermit<'_>>, SemaphorePermit<'_>), AcquireError> {
+        let beginning = if *method == Method::POST { Some(self.beginning.acquire().await?) } else { None };
+        Ok((beginning, self.places.acquire().await?))
+    }
+
     async fn send<S, B>(
         self,
         inner: Arc<tokio::sync::Mutex<S>>,
@@ -222,8 +234,11 @@ impl Bounds {
             tokio::time::sleep_until(turn).await;
         }
         // Waiting for a place says nothing about the cluster.
-        let queued = tokio::time::timeout(ANSWER, self.places.acquire()).await;
-        let _place = queued.map_err(|_| format!("{UNDER_WAY} requests to it are under way already"))??;
+        let place = tokio::time::timeout(PLACE, self.place(request.method())).await;
+        let _place = place.map_err(|_| format!("{UNDER_WAY} requests to it are under way already"))??;
+        if let Some(reason) = self.breaker.as_ref().and_then(Breaker::open) {
+            return Err(reason.into());
+        }
         let asked = Asked::begin(&self, &request);
         let answer = tokio::time::timeout(ANSWER, async {
             let answering = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
@@ -399,5 +414,39 @@ mod tests {
         assert!(!is_absence(&status("NotFound", "other"), "data"));
         assert!(!is_absence(&status("Failed to parse error data", "data"), "data"));
         assert!(!is_absence(&Status { code: 404, reason: "NotFound".to_owned(), ..Status::default() }, "data"));
+    }
+
+    fn request(method: Method) -> Request<Body> {
+        Request::builder().method(method).uri("/api/v1/persistentvolumes").body(Body::empty()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_a_place_is_heard_at_the_end_of_something_and_of_the_cluster() {
+        let bounds = Bounds {
+            cluster: "a".into(),
+            breaker: Some(Breaker::default()),
+            places: Arc::new(Semaphore::new(UNDER_WAY)),
+            beginning: Arc::new(Semaphore::new(BEGINNING)),
+            watches: Arc::default(),
+            metrics: Metrics::new(),
+        };
+        let mut cluster = bounds.layer(tower::service_fn(async |request: Request<Body>| {
+            if request.method() == Method::POST {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, BoxError>(Response::new(()))
+        }));
+        let mut creations = tokio::task::JoinSet::new();
+        for _ in 0..2 * UNDER_WAY {
+            creations.spawn(cluster.call(request(Method::POST)));
+        }
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        assert!(cluster.call(request(Method::PATCH)).await.is_ok());
+        assert_eq!(begun.elapsed(), Duration::ZERO, "it waited behind those that begin something");
+        while let Some(ended) = creations.join_next().await {
+            assert!(ended.unwrap().is_err());
+        }
+        assert!(begun.elapsed() < ANSWER * 2, "what waited for a place asked a cluster that was known to be silent");
     }
 }

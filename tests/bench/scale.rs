@@ -101,7 +101,7 @@ fn filled(host: &HostId, size: u32) -> Cluster {
     }
     let class =
         json!({"metadata": {"name": CLASS}, "provisioner": "bench.kosmos-csi.test", "volumeBindingMode": "Immediate"});
-    let made = first.create("storageclasses", class);
+    let made = first.create("storageclasses.storage.k8s.io", class);
     assert!(made.is_ok(), "{made:?}");
     let mut objects: Vec<(String, Value)> =
         first.objects().into_iter().map(|(resource, object)| (resource, Value::clone(&object))).collect();

@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use tokio::{sync::oneshot, time::Instant};
@@ -14,6 +15,9 @@ use crate::{
     error::{Error, Result},
     provision::Deadline,
 };
+
+/// For the work itself to say by its deadline why it takes so long.
+const GRACE: Duration = Duration::from_millis(600);
 
 type Works = Mutex<HashMap<String, Work>>;
 
@@ -50,6 +54,10 @@ impl InFlight {
             biased;
             result = end => result.unwrap_or_else(|_| Err(Error::InProgress(format!("the work on {key} was ended")))),
             Ok(why) = told => Err(why),
+            // It waits for a cluster, and could not look at the clock.
+            () = tokio::time::sleep_until(answer_by + GRACE) => {
+                Err(Error::InProgress(format!("the work on {key} goes on: a cluster takes long to answer")))
+            }
         }
     }
 
@@ -92,7 +100,7 @@ fn lock(works: &Works) -> std::sync::MutexGuard<'_, HashMap<String, Work>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::pending, time::Duration};
+    use std::future::pending;
 
     use super::*;
 
@@ -123,6 +131,14 @@ mod tests {
         drop(call);
         go.send(()).unwrap();
         seen.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn caller_is_answered_in_time_also_by_work_that_does_not_look_at_the_clock() {
+        let calls = InFlight::default();
+        let answer = calls.run("a", soon(), |_| pending::<Result<()>>()).await;
+        assert!(matches!(answer, Err(Error::InProgress(_))));
+        assert_eq!(calls.under_way(), ["a"]);
     }
 
     #[tokio::test]

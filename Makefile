@@ -80,6 +80,20 @@ e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
 sanity: ## csi-sanity against the driver on real clusters
 	@$(MAKE) e2e ONLY=sanity
 
+.PHONY: bench
+bench: tools ## What the driver adds to what a member does anyway: ratios on real API servers, with the release build
+	@$(call say,release build)
+	@time $(CARGO) build --release --bin kosmos-csi --example bench --example clusters
+	@$(call say,bench)
+	@time $(TARGET)/release/examples/bench
+
+.PHONY: scale
+scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members: start, memory, rate
+	@$(call say,release build)
+	@time $(CARGO) build --release --bin kosmos-csi --example bench
+	@$(call say,scale)
+	@time $(TARGET)/release/examples/bench --scale
+
 .PHONY: tools
 tools: build ## Install the packages and build the programs that real clusters need
 	@$(call say,what real clusters need)

@@ -21,8 +21,12 @@ const MODULES: &[(&str, &[&str])] = &[
     ("host", &["cluster", "error", "volume"]),
     ("leaf", &["cluster", "error", "volume"]),
     ("member", &["cluster", "error", "host", "leaf", "metrics", "volume"]),
-    // use-cases, which see clusters only through the three above
-    ("provision", &["error", "host", "leaf", "member", "volume"]),
+    ("attach", &["error", "host", "leaf", "member", "volume"]),
+    ("lease", &["cluster"]),
+    // what nobody asks for
+    ("follow", &["error", "host", "leaf", "member", "volume"]),
+    // use-cases, which see clusters only through the four above
+    ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges
     ("csi", &["error", "metrics", "provision", "volume"]),
     ("admin", &["metrics"]),
@@ -49,8 +53,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("humantime", &["args", "run", "simulate"]),
     ("hyper", &["simulate"]),
     ("hyper_util", &["simulate"]),
-    ("k8s_openapi", &["cluster", "host", "leaf", "member", "run"]),
-    ("kube", &["cluster", "host", "leaf", "member", "run", "simulate"]),
+    ("k8s_openapi", &["cluster", "host", "leaf", "lease", "member", "run"]),
+    ("kube", &["cluster", "host", "leaf", "lease", "member", "run", "simulate"]),
     ("prometheus_client", &["metrics"]),
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),

@@ -1,6 +1,6 @@
 //! A driver's socket as its callers see it: what to ask, and the code of a refusal, by which callers steer.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{collections::HashMap, fmt, path::Path, time::Duration};
 
 pub use tonic::Code;
 use tonic::{
@@ -9,7 +9,9 @@ use tonic::{
 };
 
 use super::v1::{
-    CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, GetCapacityResponse, Volume,
+    ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerPublishVolumeRequest,
+    ControllerUnpublishVolumeRequest, CreateSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest,
+    DeleteVolumeRequest, GetCapacityRequest, GetCapacityResponse, Snapshot, Volume,
     controller_client::ControllerClient,
 };
 
@@ -64,6 +66,51 @@ impl Client {
     pub async fn delete_volume(&self, volume_id: String, patience: Duration) -> Result<(), Refusal> {
         let request = DeleteVolumeRequest { volume_id, ..DeleteVolumeRequest::default() };
         ControllerClient::new(self.channel.clone()).delete_volume(within(request, patience)).await?;
+        Ok(())
+    }
+
+    pub async fn expand_volume(
+        &self,
+        request: ControllerExpandVolumeRequest,
+        patience: Duration,
+    ) -> Result<ControllerExpandVolumeResponse, Refusal> {
+        let request = within(request, patience);
+        Ok(ControllerClient::new(self.channel.clone()).controller_expand_volume(request).await?.into_inner())
+    }
+
+    /// What the node is to be told.
+    pub async fn publish_volume(
+        &self,
+        request: ControllerPublishVolumeRequest,
+        patience: Duration,
+    ) -> Result<HashMap<String, String>, Refusal> {
+        let request = within(request, patience);
+        let answer = ControllerClient::new(self.channel.clone()).controller_publish_volume(request).await?;
+        Ok(answer.into_inner().publish_context)
+    }
+
+    pub async fn unpublish_volume(
+        &self,
+        request: ControllerUnpublishVolumeRequest,
+        patience: Duration,
+    ) -> Result<(), Refusal> {
+        ControllerClient::new(self.channel.clone()).controller_unpublish_volume(within(request, patience)).await?;
+        Ok(())
+    }
+
+    pub async fn create_snapshot(
+        &self,
+        request: CreateSnapshotRequest,
+        patience: Duration,
+    ) -> Result<Snapshot, Refusal> {
+        let answer = ControllerClient::new(self.channel.clone()).create_snapshot(within(request, patience)).await?;
+        let empty = || Refusal { code: Code::Internal, message: "the driver's answer holds no snapshot".to_owned() };
+        answer.into_inner().snapshot.ok_or_else(empty)
+    }
+
+    pub async fn delete_snapshot(&self, snapshot_id: String, patience: Duration) -> Result<(), Refusal> {
+        let request = DeleteSnapshotRequest { snapshot_id, ..DeleteSnapshotRequest::default() };
+        ControllerClient::new(self.channel.clone()).delete_snapshot(within(request, patience)).await?;
         Ok(())
     }
 }

@@ -2,7 +2,10 @@
 
 use tonic::{Request, Response, Status};
 
-use super::v1::{self, identity_server, plugin_capability::service::Type};
+use super::v1::{
+    self, identity_server,
+    plugin_capability::{service::Type, volume_expansion},
+};
 use crate::volume::DRIVER;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +28,14 @@ impl identity_server::Identity for Identity {
         &self,
         _: Request<v1::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
-        let capabilities =
-            [Type::ControllerService, Type::VolumeAccessibilityConstraints, Type::SnapshotAccessibilityConstraints]
-                .map(Into::into)
-                .into();
+        let services = [
+            Type::ControllerService,
+            Type::VolumeAccessibilityConstraints,
+            Type::GroupControllerService,
+            Type::SnapshotAccessibilityConstraints,
+        ]
+        .map(Into::into);
+        let capabilities = services.into_iter().chain([volume_expansion::Type::Online.into()]).collect();
         Ok(Response::new(v1::GetPluginCapabilitiesResponse { capabilities }))
     }
 

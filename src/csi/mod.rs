@@ -3,6 +3,7 @@
 pub mod client;
 pub mod controller;
 pub mod convert;
+pub mod groups;
 pub mod identity;
 pub mod inflight;
 pub mod layer;
@@ -26,6 +27,13 @@ pub mod v1 {
         fn from(kind: controller_service_capability::rpc::Type) -> Self {
             let rpc = controller_service_capability::Rpc { r#type: kind.into() };
             Self { r#type: Some(controller_service_capability::Type::Rpc(rpc)) }
+        }
+    }
+
+    impl From<plugin_capability::volume_expansion::Type> for PluginCapability {
+        fn from(kind: plugin_capability::volume_expansion::Type) -> Self {
+            let expansion = plugin_capability::VolumeExpansion { r#type: kind.into() };
+            Self { r#type: Some(plugin_capability::Type::VolumeExpansion(expansion)) }
         }
     }
 

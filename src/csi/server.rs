@@ -13,9 +13,12 @@ use tonic::transport::Server;
 
 use super::{
     controller::Controller, identity::Identity, layer::Watched, v1::controller_server::ControllerServer,
-    v1::identity_server::IdentityServer,
+    v1::group_controller_server::GroupControllerServer, v1::identity_server::IdentityServer,
 };
 use crate::metrics::Metrics;
+
+/// More than any sidecar has workers, on its one connection.
+const CALLS_AT_ONCE: u32 = 10_000;
 
 /// A socket that only its owner can open; its file goes when it is dropped.
 #[derive(Debug)]
@@ -73,8 +76,11 @@ pub async fn serve(
         return Ok(());
     };
     Server::builder()
+        // A call that waits for its member must not keep others from being heard.
+        .max_concurrent_streams(CALLS_AT_ONCE)
         .layer(Watched(metrics))
         .add_service(IdentityServer::new(Identity))
+        .add_service(GroupControllerServer::new(controller.clone()))
         .add_service(ControllerServer::new(controller))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
         .await

@@ -3,10 +3,12 @@
 
 pub mod claim;
 pub mod events;
+pub mod node;
 pub mod pins;
 pub mod pod;
 pub mod snapshot;
 pub mod volume;
+pub mod volumes;
 
 use std::time::Duration;
 

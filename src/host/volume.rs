@@ -79,12 +79,14 @@ impl Host {
 
     /// The leaf that was given out with a handle.
     pub async fn leaf_of(&self, handle: &str) -> Result<Option<GivenOut>> {
-        let source = self.volume_with(handle).await?;
-        Ok(source.and_then(|source| {
-            let mut attributes = source.volume_attributes?;
-            let volume = attributes.remove(LEAF_VOLUME).unwrap_or_default();
-            Some(GivenOut { claim_uid: attributes.remove(LEAF_UID)?, volume })
-        }))
+        Ok(self.volume_with(handle).await?.and_then(given_out))
+    }
+
+    /// A volume of this driver as it is now, and the leaf that was given out with it.
+    pub async fn read_volume(&self, name: &str) -> Result<Option<(HostVolume, Option<GivenOut>)>> {
+        let answer = self.volumes().get(name).await;
+        let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+        Ok(found.and_then(|found| Some((HostVolume::new(&found)?, found.spec?.csi.and_then(given_out)))))
     }
 
     /// The handle of a volume of this driver's.
@@ -118,6 +120,12 @@ impl Host {
     pub(super) fn volumes(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
+}
+
+fn given_out(source: CSIPersistentVolumeSource) -> Option<GivenOut> {
+    let mut attributes = source.volume_attributes?;
+    let volume = attributes.remove(LEAF_VOLUME).unwrap_or_default();
+    Some(GivenOut { claim_uid: attributes.remove(LEAF_UID)?, volume })
 }
 
 #[cfg(test)]

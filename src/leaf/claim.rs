@@ -34,6 +34,8 @@ pub struct Wanted<'a> {
     pub class: &'a str,
     pub access: Vec<AccessMode>,
     pub mode: VolumeMode,
+    /// The member's VolumeAttributesClass, where one was asked for.
+    pub attributes: Option<&'a str>,
     /// The size as the user wrote it.
     pub size: String,
     /// UID of the host claim, where there is one.
@@ -86,6 +88,7 @@ impl Wanted<'_> {
                 volume_mode: Some(self.mode.as_str().to_owned()),
                 storage_class_name: Some(self.class.to_owned()),
                 data_source: self.source.map(LeafSource::reference),
+                volume_attributes_class_name: self.attributes.map(str::to_owned),
                 resources: Some(VolumeResourceRequirements {
                     requests: Some(BTreeMap::from([("storage".to_owned(), Quantity(self.size.clone()))])),
                     limits: None,

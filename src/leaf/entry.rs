@@ -41,11 +41,20 @@ impl Entry {
         self.row_of(Some(place))
     }
 
+    /// A look that costs less than a row: the claim is there, and nothing is to be told of it.
+    pub(super) fn is_well(&self) -> bool {
+        !self.claims.is_empty() && self.claims.iter().all(KeptClaim::is_well)
+    }
+
+    pub(super) fn is_on(&self, node: &str) -> bool {
+        self.claims.iter().any(|claim| claim.is_on(node))
+    }
+
     fn row_of(&self, wanted: Option<&LeafPlace>) -> Row {
         let claims = self.claims.iter().filter(|claim| wanted.is_none_or(|place| claim.place.is(place)));
         let claim = claims.min_by_key(|claim| (claim.created, &claim.uid));
         let belongs = |volume: &&KeptVolume| match claim {
-            Some(claim) => claim.uid == volume.claim_uid && claim.volume.as_ref() == Some(&volume.name),
+            Some(claim) => claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name),
             None => wanted.is_none_or(|place| volume.claim_place.is(place)),
         };
         let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
@@ -117,6 +126,12 @@ impl Entry {
 
     pub(super) fn keep_volumes(&mut self, round: u32) {
         self.volumes.retain(|volume| volume.round == round);
+    }
+
+    /// Somebody deletes the leaf, or has, or it is being made anew.
+    pub(super) fn is_unwell(&self) -> bool {
+        let left_alone = self.claims.is_empty() && self.volumes.iter().any(KeptVolume::is_kept);
+        left_alone || self.claims.iter().any(KeptClaim::is_unwell) || self.volumes.iter().any(KeptVolume::is_healing)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -23,7 +23,19 @@ impl Cluster {
     }
 
     async fn warnings(&self, namespace: &str, uid: &str) -> Option<Vec<Event>> {
-        let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
+        self.events(namespace, &format!("involvedObject.uid={uid},type=Warning")).await
+    }
+
+    /// Reason and message of the newest event about an object that has one of these reasons.
+    pub async fn newest_of(&self, namespace: &str, uid: &str, reasons: &[&str]) -> Option<(String, String)> {
+        let mut events = self.events(namespace, &format!("involvedObject.uid={uid}")).await?;
+        events.retain(|event| event.reason.as_deref().is_some_and(|reason| reasons.contains(&reason)));
+        let event = events.into_iter().max_by_key(time)?;
+        Some((event.reason?, event.message.unwrap_or_default()))
+    }
+
+    async fn events(&self, namespace: &str, fields: &str) -> Option<Vec<Event>> {
+        let about = ListParams::default().fields(fields);
         let events = Api::<Event>::namespaced(self.client.clone(), namespace);
         // The caller's own deadline is near: a reason is worth little time.
         let events = tokio::time::timeout(QUICK, events.list(&about)).await.ok()?;

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 
 use super::{
+    life::KeptLife,
+    ownership,
     packed::{Names, Packed},
     row::{ClaimRow, VolumeRow},
 };
@@ -46,9 +48,11 @@ pub(super) struct KeptClaim {
     pub(super) terminating: bool,
     pub(super) deleted: i64,
     had_volume: bool,
+    former: Option<Box<str>>,
     node_selected: bool,
     finalizer: Option<u32>,
     capacity: u64,
+    life: KeptLife,
     pub(super) created: i64,
     pub(super) version: u64,
     pub(super) round: u32,
@@ -68,13 +72,24 @@ impl KeptClaim {
             terminating: row.terminating,
             deleted: row.deleted,
             had_volume: row.had_volume,
+            former: some(&row.former),
             node_selected: row.node_selected,
             finalizer: row.finalizer.and_then(|at| u32::try_from(at).ok()),
             capacity: row.capacity,
+            life: KeptLife::keep(&row.life, names),
             created: row.created,
             version: row.version,
             round: row.round,
         }
+    }
+
+    /// Nothing is to be told of it but that it is there.
+    pub(super) fn is_well(&self) -> bool {
+        self.phase != Phase::Lost && self.life.is_quiet()
+    }
+
+    pub(super) fn is_on(&self, node: &str) -> bool {
+        self.life.is_on(node)
     }
 
     pub(super) fn row(&self) -> ClaimRow {
@@ -85,6 +100,7 @@ impl KeptClaim {
             access: self.access.all(),
             mode: self.mode,
             had_volume: self.had_volume,
+            former: self.former.clone().unwrap_or_default(),
             node_selected: self.node_selected,
             phase: self.phase,
             terminating: self.terminating,
@@ -94,6 +110,7 @@ impl KeptClaim {
             volume: self.volume.as_ref().map(Packed::text),
             capacity: self.capacity,
             request: self.request,
+            life: Box::new(self.life.life()),
             version: self.version,
             round: self.round,
         }
@@ -108,6 +125,8 @@ pub(super) struct KeptVolume {
     pub(super) uid: Packed,
     driver: Arc<str>,
     handle: Packed,
+    former: Option<Box<str>>,
+    healing: bool,
     node: Arc<str>,
     retained: bool,
     pub(super) created: i64,
@@ -124,6 +143,8 @@ impl KeptVolume {
             uid: Packed::from(&*row.uid),
             driver: names.share(&row.driver),
             handle: Packed::from(&*row.handle),
+            former: some(&row.former),
+            healing: row.healing,
             node: names.share(&row.node),
             retained: row.retained,
             created: row.created,
@@ -139,6 +160,8 @@ impl KeptVolume {
             claim_uid: self.claim_uid.text(),
             driver: (*self.driver).into(),
             handle: self.handle.text(),
+            former: self.former.clone().unwrap_or_default(),
+            healing: self.healing,
             node: (*self.node).into(),
             uid: self.uid.text(),
             retained: self.retained,
@@ -147,6 +170,33 @@ impl KeptVolume {
             round: self.round,
         }
     }
+}
+
+impl KeptClaim {
+    /// Whether a volume that is bound to this UID is its own. One that it was made anew for is given to it later.
+    pub(super) fn has(&self, bound_to: &Packed) -> bool {
+        let was = |former: &str| ownership::is_former(former, &bound_to.text());
+        self.uid == *bound_to || self.former.as_deref().is_some_and(was)
+    }
+
+    /// On its way out, or made anew and not bound yet.
+    pub(super) fn is_unwell(&self) -> bool {
+        self.terminating || self.former.is_some() && self.phase != Phase::Bound
+    }
+}
+
+impl KeptVolume {
+    pub(super) fn is_kept(&self) -> bool {
+        self.retained
+    }
+
+    pub(super) fn is_healing(&self) -> bool {
+        self.healing
+    }
+}
+
+fn some(text: &str) -> Option<Box<str>> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// A set of access modes, a bit for each.

@@ -2,14 +2,17 @@
 //! of them all.
 
 pub mod capacity;
+pub mod change;
 pub mod claim;
 pub mod consumer;
 pub mod entry;
 pub mod events;
+pub mod healing;
 pub mod imported;
 mod items;
 mod kept;
 pub mod lean;
+pub mod life;
 pub mod ownership;
 mod packed;
 mod refusals;

@@ -25,6 +25,8 @@ pub const REQUEST: &str = "kosmos.csi.io/request";
 /// On a claim that was there before this driver: the host that may use it as a volume.
 pub const CONSENT: &str = "kosmos.csi.io/consent";
 pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
+/// On which nodes of the host it is.
+pub const PUBLISHED: &str = "kosmos.csi.io/published";
 
 /// On a leaf claim and its volume: UIDs of the claims in whose place it was made anew.
 pub const FORMER: &str = "kosmos.csi.io/former";

@@ -13,10 +13,12 @@ use kube::ResourceExt;
 use super::{
     capacity::node_of_volume,
     claim::SELECTED_NODE,
-    ownership::{FINALIZER, HAD_VOLUME, REQUEST},
+    life::Life,
+    ownership::{self, FINALIZER, FORMER, HAD_VOLUME, HEALING, REQUEST},
 };
 use crate::volume::{
     AccessMode, Request, VolumeMode,
+    growth::Size,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
     spec::{Fingerprint, LeafPlace},
@@ -32,6 +34,8 @@ pub struct ClaimRow {
     pub mode: VolumeMode,
     /// Seen with a host volume: never to be removed on the word of a stale caller.
     pub had_volume: bool,
+    /// UIDs of the claims in whose place it was made anew; empty for nearly all.
+    pub former: Box<str>,
     pub(super) phase: Phase,
     pub(super) terminating: bool,
     /// When that began, in seconds; 0 where it did not.
@@ -46,6 +50,7 @@ pub struct ClaimRow {
     pub(super) node_selected: bool,
     /// Of the request it was made for; absent where somebody removed or garbled it.
     pub(super) request: Option<Fingerprint>,
+    pub life: Box<Life>,
     pub(super) version: u64,
     /// The list that named it, or after which it was seen.
     pub(super) round: u32,
@@ -61,6 +66,10 @@ pub struct VolumeRow {
     /// The member's storage driver and its own handle; empty for kinds that are not CSI.
     pub driver: Box<str>,
     pub handle: Box<str>,
+    /// UIDs of the claims it belonged to before; empty for nearly all.
+    pub former: Box<str>,
+    /// It keeps the description of a claim that is to be made anew.
+    pub healing: bool,
     /// The one node that it can be used on; empty where there are several.
     pub node: Box<str>,
     pub(super) uid: Box<str>,
@@ -96,6 +105,8 @@ pub struct ClassRow {
     pub waits_for_pod: bool,
     /// The driver that makes its volumes.
     pub provisioner: Box<str>,
+    /// Claims of it may ask for more later.
+    pub grows: bool,
     pub(super) default_since: Option<String>,
 }
 
@@ -129,6 +140,7 @@ impl ClaimRow {
                 _ => VolumeMode::Filesystem,
             },
             had_volume: annotation(HAD_VOLUME).is_some(),
+            former: annotation(FORMER).map(String::as_str).unwrap_or_default().into(),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Bound") => Phase::Bound,
                 Some("Lost") => Phase::Lost,
@@ -145,6 +157,7 @@ impl ClaimRow {
                 .unwrap_or_default(),
             node_selected: annotation(SELECTED_NODE).is_some(),
             request: request_of(claim).map(|request| request.fingerprint()),
+            life: Box::new(Life::new(claim)),
             version: version(claim),
             round: 0,
         }
@@ -160,9 +173,34 @@ impl ClaimRow {
         }
     }
 
+    /// Its volume is gone, which is more than not being bound.
+    pub fn is_lost(&self) -> bool {
+        self.phase == Phase::Lost
+    }
+
+    /// Whether it is the claim with this UID, or was made in its place.
+    pub fn is_or_was(&self, uid: &str) -> bool {
+        *self.uid == *uid || ownership::is_former(&self.former, uid)
+    }
+
     /// The leaf volume it names.
     pub fn volume(&self) -> Option<&str> {
         self.volume.as_deref()
+    }
+
+    pub fn size(&self) -> Size {
+        Size {
+            phase: self.phase,
+            terminating: self.terminating,
+            capacity: self.capacity,
+            requested: self.life.requested,
+            growth: self.life.growth,
+        }
+    }
+
+    /// As the member writes it.
+    pub(super) fn version_text(&self) -> String {
+        self.version.to_string()
     }
 
     pub fn observed(&self) -> ObservedClaim {
@@ -174,6 +212,7 @@ impl ClaimRow {
             volume: self.volume.as_deref().map(str::to_owned),
             capacity: self.capacity,
             node_selected: self.node_selected,
+            requested: self.life.requested,
             request: self.request,
         }
     }
@@ -194,6 +233,8 @@ impl VolumeRow {
             },
             driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
+            former: volume.annotations().get(FORMER).map(String::as_str).unwrap_or_default().into(),
+            healing: volume.annotations().contains_key(HEALING),
             node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
@@ -205,6 +246,11 @@ impl VolumeRow {
 }
 
 impl VolumeRow {
+    /// Whether it is bound to the claim with this UID, or was before that was made anew.
+    pub fn is_or_was_bound_to(&self, claim_uid: &str) -> bool {
+        *self.claim_uid == *claim_uid || ownership::is_former(&self.former, claim_uid)
+    }
+
     pub fn uid(&self) -> &str {
         &self.uid
     }
@@ -220,6 +266,7 @@ impl ClassRow {
         Self {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
             provisioner: class.provisioner.as_str().into(),
+            grows: class.allow_volume_expansion == Some(true),
             default_since: is_default.then_some(made),
         }
     }

@@ -110,6 +110,12 @@ impl Rows {
         rows.find(|(_, row)| !row.is_empty())
     }
 
+    /// Volumes whose leaf is on its way out, gone before its volume, or being made anew.
+    pub fn unwell(&self) -> Vec<VolumeHash> {
+        let table = self.lock();
+        table.rows.iter().filter(|(_, entry)| entry.is_unwell()).map(|(hash, _)| *hash).collect()
+    }
+
     /// Counts the volumes, some at a time: others wait for the rows as well.
     pub fn census(&self) -> Census {
         let (mut census, mut from) = (Census::default(), Bound::Unbounded);
@@ -276,5 +282,6 @@ impl Table {
     }
 }
 
+mod paging;
 #[cfg(test)]
 mod tests;

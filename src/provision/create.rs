@@ -184,7 +184,10 @@ impl Provisioner {
                 job.deadline.tell(job.late().await)?;
             }
             match (&step, row) {
-                (Creation::Create, _) => job.make(binder, &mut course).await?,
+                (Creation::Create, _) => {
+                    self.never_had(job).await?;
+                    job.make(binder, &mut course).await?;
+                }
                 (Creation::Ready { volume }, Some(row)) => {
                     if before.is_some() {
                         job.leaf.stock.disprove_refusal(&row.class, job.spec.request.required);
@@ -204,6 +207,20 @@ impl Provisioner {
             }
             before = Some(step);
         }
+    }
+
+    /// A volume that the host has had a leaf, whatever is seen of that now: no empty one is made in its place. Where nothing
+    /// was tried before there is no volume either.
+    async fn never_had(&self, job: &Job<'_>) -> Result<()> {
+        let kept = job.leaf.rows.row_at(job.hash, &job.place).observed_volume().is_some_and(|volume| volume.retained);
+        let first = job.owner.is_some_and(|owner| owner.member.is_none());
+        if kept || !first && self.host.has_volume(&job.spec.name).await? {
+            return Err(Error::InProgress(format!(
+                "member {}: leaf claim {} is gone, and had a volume: it is made anew with its data, or not at all",
+                job.leaf.member, job.place
+            )));
+        }
+        Ok(())
     }
 
     /// The steps between making a leaf and having it: all of them may be met again.

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::{Deadline, Provisioner, wait};
 use crate::{
+    attach,
     error::{Error, Result},
     host::volume::GivenOut,
     leaf::{
         Cluster, Rows, ownership,
-        row::{ClaimRow, Row},
+        row::{ClaimRow, Row, VolumeRow},
     },
     volume::{
         LeafName, VolumeHash, VolumeId,
@@ -23,7 +24,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// What was last seen of a leaf, for the read that proves it gone.
 #[derive(Default)]
 struct LastSeen {
-    claim_uid: Option<String>,
+    /// UIDs of the claim, and of those in whose place it was made anew.
+    claims: Vec<String>,
     /// Name, and UID where it carried our labels.
     volume: Option<(String, Option<String>)>,
     /// The volume that the claim names is not bound to it, or not there: it is none of ours.
@@ -49,6 +51,7 @@ impl Provisioner {
         match leaf.rows.find(&id) {
             Some((hash, Row { claim: Some(claim), .. })) => {
                 self.check_against_copies(leaf, &id, hash, &claim).await?;
+                attach::is_nowhere(leaf, hash, &claim).await?;
                 self.remove(leaf, hash, &claim.place, deadline).await?;
             }
             found => self.delete_unseen(leaf, &id, found, deadline).await?,
@@ -66,16 +69,28 @@ impl Provisioner {
         hash: VolumeHash,
         claim: &ClaimRow,
     ) -> Result<()> {
-        let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
-        if oldest.is_none_or(|oldest| oldest.uid == claim.uid)
-            || self.host.leaf_of(&id.to_string()).await?.is_some_and(|given_out| *given_out.claim_uid == *claim.uid)
-        {
+        if !self.is_copy(leaf, id, hash, claim).await? {
             return Ok(());
         }
         Err(Error::Refused(format!(
             "member {}: claim {} carries the labels of this volume and nothing proves that it is its leaf: delete it there",
             leaf.member, claim.place
         )))
+    }
+
+    pub(super) async fn is_copy(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        hash: VolumeHash,
+        claim: &ClaimRow,
+    ) -> Result<bool> {
+        let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
+        if oldest.is_none_or(|oldest| oldest.uid == claim.uid) {
+            return Ok(false);
+        }
+        let given_out = self.host.leaf_of(&id.to_string()).await?;
+        Ok(given_out.is_none_or(|given_out| !claim.is_or_was(&given_out.claim_uid)))
     }
 
     /// The watches show no such claim; a read decides.
@@ -95,12 +110,13 @@ impl Provisioner {
         let given_out = self.host.leaf_of(&id.to_string()).await?;
         if let (Some(place), Some(claim)) = (&place, &claim) {
             if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
+                attach::is_nowhere(leaf, hash, &ClaimRow::new(claim)).await?;
                 return self.remove(leaf, hash, place, deadline).await;
             }
             if ownership::consents(&claim.metadata, &leaf.host) {
                 return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
             }
-            if given_out.as_ref().is_some_and(|given_out| Some(&given_out.claim_uid) == claim.metadata.uid.as_ref()) {
+            if given_out.as_ref().is_some_and(|given_out| ownership::is_or_was(&claim.metadata, &given_out.claim_uid)) {
                 return Err(stripped(leaf, place));
             }
         }
@@ -123,8 +139,10 @@ impl Provisioner {
         row: &Row,
         deadline: &Deadline,
     ) -> Result<()> {
-        if let Some(volume) = row.observed_volume().filter(|volume| volume.retained)
-            && given_out.is_none_or(|given_out| given_out.claim_uid != volume.claim_uid)
+        let is_given_out =
+            |volume: &VolumeRow| given_out.is_some_and(|given| volume.is_or_was_bound_to(&given.claim_uid));
+        if let (Some(volume), Some(seen)) = (row.observed_volume().filter(|volume| volume.retained), &row.volume)
+            && !is_given_out(seen)
         {
             return Err(Error::Refused(format!(
                 "member {}: leaf volume {} is retained, and nothing proves that it is this one: delete it there",
@@ -172,7 +190,12 @@ impl Provisioner {
                         look_again(leaf, hash, place, &row).await?;
                     }
                 }
-                _ if seen.is_gone(leaf, hash, place).await? => return Ok(()),
+                // It may have been made anew while that was read.
+                _ if seen.is_gone(leaf, hash, place).await?
+                    && seen.only_mine(leaf.rows.row_at(hash, place)).claim.is_none() =>
+                {
+                    return Ok(());
+                }
                 _ => {}
             }
             before = Some(step);
@@ -181,21 +204,30 @@ impl Provisioner {
 }
 
 impl LastSeen {
-    /// What is seen first is what is removed: when it has gone, a copy may come into view.
+    /// What is seen first is what is removed: when it has gone, a copy may come into view. What was made anew in its place
+    /// belongs to it.
     fn note(&mut self, row: &Row) {
-        if let (None, Some(claim)) = (&self.claim_uid, &row.claim) {
-            self.claim_uid = Some(claim.uid.to_string());
+        if let Some(claim) = &row.claim {
+            let uids = std::iter::once(&*claim.uid).chain(claim.former.split(',').filter(|uid| !uid.is_empty()));
+            let new: Vec<String> = uids.filter(|uid| !self.is_mine(uid)).map(str::to_owned).collect();
+            self.claims.extend(new);
         }
         if self.volume.is_none() {
             self.volume = row.observed_volume().map(|volume| (volume.name, Some(volume.uid)));
         }
     }
 
+    fn is_mine(&self, claim_uid: &str) -> bool {
+        self.claims.iter().any(|mine| mine == claim_uid)
+    }
+
     fn only_mine(&self, mut row: Row) -> Row {
-        let other_claim = |uid: &str| self.claim_uid.as_deref().is_some_and(|mine| mine != uid);
-        row.claim.take_if(|claim| other_claim(&claim.uid));
+        if !self.claims.is_empty() {
+            row.claim.take_if(|claim| !self.claims.iter().any(|mine| claim.is_or_was(mine)));
+            row.volume.take_if(|volume| !self.claims.iter().any(|mine| volume.is_or_was_bound_to(mine)));
+        }
         let other_volume = |uid: &str| matches!(&self.volume, Some((_, Some(mine))) if mine != uid);
-        row.volume.take_if(|volume| other_claim(&volume.claim_uid) || other_volume(volume.uid()));
+        row.volume.take_if(|volume| other_volume(volume.uid()));
         row
     }
 
@@ -220,11 +252,11 @@ impl LastSeen {
             return leaf.volume_is_gone(name, uid.as_deref()).await;
         }
         let Some(found) = leaf.read_claim(place).await? else { return Ok(true) };
-        match &self.claim_uid {
-            Some(uid) => Ok(found.metadata.uid.as_ref() != Some(uid)),
-            None if ownership::was_ours(&found.metadata, &leaf.host) => Err(stripped(leaf, place)),
+        match self.claims.as_slice() {
+            [_, ..] => Ok(!self.claims.iter().any(|mine| ownership::is_or_was(&found.metadata, mine))),
+            [] if ownership::was_ours(&found.metadata, &leaf.host) => Err(stripped(leaf, place)),
             // Seen only now: the next look removes it.
-            None => Ok(ownership::volume_of(&found.metadata, &leaf.host) != Some(hash)),
+            [] => Ok(ownership::volume_of(&found.metadata, &leaf.host) != Some(hash)),
         }
     }
 }
@@ -233,7 +265,7 @@ impl LastSeen {
 async fn nothing_outlives(leaf: &Cluster, given_out: Option<&GivenOut>) -> Result<()> {
     let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
     let there = leaf.read_volume(&given_out.volume).await?;
-    if there.is_none_or(|volume| *volume.claim_uid != *given_out.claim_uid) {
+    if there.is_none_or(|volume| !volume.is_or_was_bound_to(&given_out.claim_uid)) {
         return Ok(());
     }
     Err(Error::InProgress(format!("member {}: its leaf volume {} is still there", leaf.member, given_out.volume)))

@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Result},
     leaf::{Cluster, ownership, row::ClaimRow},
     member::Member,
-    volume::{VolumeHash, VolumeId},
+    volume::{VolumeHash, VolumeId, spec::LeafPlace},
 };
 
 /// A leaf claim, where it is, and whose.
@@ -23,36 +23,77 @@ pub(super) struct Found {
     pub(super) imported: bool,
 }
 
+/// What is behind a handle.
+pub(super) enum Sought {
+    Found(Box<Found>),
+    /// It was ours until somebody took its labels away.
+    Stripped(Arc<Member>, LeafPlace),
+    Unknown,
+}
+
+impl Found {
+    pub(super) fn leaf(&self) -> Result<&Cluster> {
+        self.member.leaf()
+    }
+}
+
 impl Provisioner {
     /// From memory where it is known there, also while its member is down. Whoever forges a handle learns nothing from the
     /// answer.
     pub(super) async fn find(&self, handle: &str) -> Result<Found> {
-        let unknown = || Error::NotFound(format!("no volume has the handle {handle:?}"));
-        let id = VolumeId::parse(handle).ok_or_else(unknown)?;
-        let member = self.members.get(&id.member).await?;
-        let found = |id, member, (hash, claim), imported| Found { id, member, hash, claim, imported };
+        match self.seek(handle).await? {
+            Sought::Found(found) => Ok(*found),
+            Sought::Stripped(..) | Sought::Unknown => Err(unknown(handle)),
+        }
+    }
+
+    /// To be changed: its member must answer, and it must be the leaf itself. A handle that names a copy is forged, unless
+    /// the host's own record says otherwise.
+    pub(super) async fn find_to_change(&self, handle: &str) -> Result<Found> {
+        let found = self.find(handle).await?;
+        let leaf = found.leaf()?;
+        if !found.imported && self.is_copy(leaf, &found.id, found.hash, &found.claim).await? {
+            return Err(unknown(handle));
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn seek(&self, handle: &str) -> Result<Sought> {
+        let Some(id) = VolumeId::parse(handle) else { return Ok(Sought::Unknown) };
+        let member = match self.members.get(&id.member).await {
+            Err(Error::NotFound(_)) => return Ok(Sought::Unknown),
+            member => member?,
+        };
+        let found = |id, member, (hash, claim), imported| {
+            Ok(Sought::Found(Box::new(Found { id, member, hash, claim, imported })))
+        };
         if let Some(seen) = member.last_known().and_then(|leaf| seen(leaf, &id)) {
-            return Ok(found(id, member, seen, false));
+            return found(id, member, seen, false);
         }
         let leaf = member.leaf()?;
         let Some(place) = id.place() else {
             leaf.list_leaf(*id.hashes().start()).await?;
-            let listed = seen(leaf, &id).ok_or_else(unknown)?;
-            return Ok(found(id, Arc::clone(&member), listed, false));
+            let Some(listed) = seen(leaf, &id) else { return Ok(Sought::Unknown) };
+            return found(id, Arc::clone(&member), listed, false);
         };
-        let read = leaf.read_claim(&place).await?.ok_or_else(unknown)?;
+        let Some(read) = leaf.read_claim(&place).await? else { return Ok(Sought::Unknown) };
         if let Some(hash) = ownership::volume_of(&read.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
-            return Ok(found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false));
+            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false);
         }
         if ownership::consents(&read.metadata, &leaf.host) {
             let hash = VolumeHash::imported(&leaf.host, &id);
-            return Ok(found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), true));
+            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), true);
         }
-        Err(unknown())
+        let stripped = ownership::was_ours(&read.metadata, &leaf.host);
+        Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { Sought::Unknown })
     }
 }
 
 fn seen(leaf: &Cluster, id: &VolumeId) -> Option<(VolumeHash, ClaimRow)> {
     let (hash, row) = leaf.rows.find(id)?;
     Some((hash, row.claim?))
+}
+
+pub(super) fn unknown(handle: &str) -> Error {
+    Error::NotFound(format!("no volume has the handle {handle:?}"))
 }

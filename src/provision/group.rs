@@ -1,11 +1,419 @@
-//! Group snapshots.
+//! Group snapshots: of several volumes of one member and one namespace at one moment, made by the member's own group.
 
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{Deadline, Provisioner, snapshot::Snapshot, wait_for};
 use crate::{
-    leaf::Cluster,
-    volume::{VolumeHash, VolumeId, snapshot::leaf_group_name},
+    error::{Error, Result},
+    host::snapshot::ContentKind,
+    leaf::{
+        Cluster,
+        claim::Made,
+        row::ClaimRow,
+        snapshot::{
+            group::{Groups, LeafGroup, PartMark, WantedGroup},
+            kinds::VolumeSnapshot,
+        },
+    },
+    volume::{
+        LeafName, SnapshotSpec, VolumeHash, VolumeId,
+        snapshot::{Cutting, cutting, leaf_group_name},
+        spec::LeafPlace,
+    },
 };
+
+/// Between two looks at the snapshots of a group, which the member makes one after another.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A group that is cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub id: VolumeId,
+    pub snapshots: Vec<Snapshot>,
+    /// In seconds since 1970.
+    pub cut: i64,
+    pub ready: bool,
+}
+
+/// One of the volumes that a group is of.
+struct Volume {
+    handle: String,
+    hash: VolumeHash,
+    claim: ClaimRow,
+    driver: String,
+}
+
+/// One CreateVolumeGroupSnapshot under way.
+struct Job<'a> {
+    spec: &'a SnapshotSpec,
+    hash: VolumeHash,
+    leaf: &'a Cluster,
+    groups: Groups<'a>,
+    deadline: &'a Deadline,
+}
 
 /// The handle of a group in a namespace of a member.
 pub(super) fn id(leaf: &Cluster, namespace: &str, hash: VolumeHash) -> VolumeId {
     VolumeId::new(&leaf.member, namespace, &leaf_group_name(hash), hash)
+}
+
+impl Provisioner {
+    pub async fn group(&self, spec: &SnapshotSpec, deadline: &Deadline) -> Result<Group> {
+        let hash = VolumeHash::of_group(&self.host.id, &spec.name);
+        let member = self.members.get(&one_member(spec)?).await?;
+        let leaf = member.leaf()?;
+        leaf.snapshots.want();
+        let content = match &spec.content {
+            Some(name) => self.host.read_content(ContentKind::Group, name).await?,
+            None => None,
+        };
+        let Some(groups) = leaf.groups().await? else { return Err(no_groups(&member.name)) };
+        let job = Job { spec, hash, leaf, groups, deadline };
+        let unwanted = content.as_ref().is_none_or(|content| content.terminating && !content.given_out);
+        if spec.content.is_some() && unwanted {
+            let gone =
+                Error::Gone(format!("group {} is no longer wanted in the host; nothing is left of it", spec.name));
+            let removed = self.withdraw_group(&job).await;
+            return Err(removed.map_or_else(Error::while_a_leaf_may_exist, |()| gone));
+        }
+        self.settle_group(&job, content.is_some_and(|content| content.given_out)).await
+    }
+
+    async fn settle_group(&self, job: &Job<'_>, given_out: bool) -> Result<Group> {
+        let mut created = false;
+        loop {
+            let found =
+                job.found().await.map_err(|error| if created { error.while_a_leaf_may_exist() } else { error })?;
+            match (cutting(&job.spec.sources, found.as_ref().map(LeafGroup::observed).as_ref()), found) {
+                (Cutting::Create, _) if given_out => return Err(job.lost()),
+                (Cutting::Create, _) if created || !job.deadline.caller_waits() => {
+                    return Err(job.late("is being made"));
+                }
+                (Cutting::Create, _) => {
+                    self.make_group(job).await?;
+                    created = true;
+                }
+                (Cutting::Cut, Some(group)) => {
+                    return self.finish_group(job, group).await.map_err(Error::while_a_leaf_may_exist);
+                }
+                (Cutting::Differs(difference), _) => {
+                    return Err(Error::Exists(format!("group {} exists: {difference}", job.spec.name)));
+                }
+                (Cutting::Failing(trouble), _) => return Err(job.late(&format!("is not cut yet: {trouble}"))),
+                (step, group) => {
+                    let place = group.map_or_else(|| job.place(""), |group| group.place);
+                    let changed = |now: Option<LeafGroup>| {
+                        cutting(&job.spec.sources, now.map(|group| group.observed()).as_ref()) != step
+                    };
+                    let come = |pause| job.groups.until(&place, pause, changed);
+                    wait_for(job.deadline, come, async || job.late("is not cut yet")).await?;
+                }
+            }
+        }
+    }
+
+    /// The claims are labelled first: a group without any is an error to the member.
+    async fn make_group(&self, job: &Job<'_>) -> Result<()> {
+        let volumes = self.volumes_of(job).await?;
+        let namespace = one_namespace(job.leaf, &volumes)?;
+        for volume in &volumes {
+            job.leaf.label_for_group(&volume.claim, job.hash, true).await?;
+        }
+        let wanted = WantedGroup {
+            name: &job.spec.name,
+            hash: job.hash,
+            namespace,
+            sources: &job.spec.sources,
+            class: job.spec.leaf_class.at(&job.leaf.member).map(String::as_str),
+        };
+        match job.groups.create(&wanted).await {
+            // The next look tells whose it is, if the name is taken.
+            Ok(Made::Now | Made::Taken) => Ok(()),
+            Err(error) if error.is_final() => {
+                if job.found().await?.is_some() {
+                    return Ok(());
+                }
+                self.unlabel(job, &volumes).await?;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The claims of a group, each found and fit for it.
+    async fn volumes_of(&self, job: &Job<'_>) -> Result<Vec<Volume>> {
+        let mut volumes = Vec::new();
+        for handle in &job.spec.sources {
+            let found = self.find(handle).await?;
+            if found.imported {
+                return Err(Error::Refused(format!(
+                    "member {}: claim {} was imported, so it carries no labels by which a group could select it",
+                    job.leaf.member, found.claim.place
+                )));
+            }
+            let row = VolumeId::parse(handle).and_then(|id| job.leaf.rows.find(&id));
+            let (hash, row) = row.ok_or_else(|| super::snapshot::no_volume(handle))?;
+            let driver = row.volume.map(|volume| volume.driver.to_string()).unwrap_or_default();
+            volumes.push(Volume { handle: handle.clone(), hash, claim: found.claim, driver });
+        }
+        Ok(volumes)
+    }
+
+    async fn unlabel(&self, job: &Job<'_>, volumes: &[Volume]) -> Result<()> {
+        for volume in volumes {
+            job.leaf.label_for_group(&volume.claim, job.hash, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the snapshots in it, and marks each as ours.
+    async fn finish_group(&self, job: &Job<'_>, group: LeafGroup) -> Result<Group> {
+        let volumes = self.volumes_of(job).await?;
+        let parts = loop {
+            let parts = job.leaf.parts(&group).await?;
+            let cut = |part: &&VolumeSnapshot| {
+                part.status.as_ref().is_some_and(|status| {
+                    status.creation_time.is_some() && status.bound_volume_snapshot_content_name.is_some()
+                })
+            };
+            if parts.iter().filter(cut).count() >= volumes.len() {
+                break parts;
+            }
+            if job.deadline.passed() {
+                job.deadline.tell(job.late("is cut, and its snapshots are being made"))?;
+            }
+            tokio::time::sleep(PAUSE).await;
+        };
+        let mut snapshots = Vec::new();
+        for part in &parts {
+            let claim = part.spec.source.persistent_volume_claim_name.as_deref().unwrap_or_default();
+            let volume = volumes.iter().find(|volume| volume.claim.place.claim == claim).ok_or_else(|| {
+                job.late(&format!(
+                    "holds a snapshot of claim {claim}, which carries our labels and is of no volume of the group"
+                ))
+            })?;
+            let hash = VolumeHash::of_part(&job.leaf.host, &job.spec.name, volume.hash);
+            let known = job.leaf.snapshots.row(hash).filter(|row| Some(&*row.uid) == part.metadata.uid.as_deref());
+            let row = match known {
+                Some(row) if row.is_there() => Some(row),
+                _ => {
+                    let mark = PartMark {
+                        hash,
+                        group: job.hash,
+                        volume: volume.hash,
+                        source: &volume.handle,
+                        driver: &volume.driver,
+                    };
+                    job.leaf.mark_part(part, &mark).await?
+                }
+            };
+            let row = row.ok_or_else(|| job.late("has a snapshot that does not take our labels"))?;
+            snapshots.push(Snapshot::new(job.leaf, &row));
+        }
+        self.unlabel(job, &volumes).await?;
+        snapshots.sort_by_key(|snapshot| snapshot.id.to_string());
+        Ok(Group {
+            id: id(job.leaf, &group.place.namespace, job.hash),
+            ready: group.ready && snapshots.iter().all(|snapshot| snapshot.ready),
+            cut: group.cut.unwrap_or_default(),
+            snapshots,
+        })
+    }
+
+    async fn withdraw_group(&self, job: &Job<'_>) -> Result<()> {
+        if let Some(group) = job.found().await? {
+            remove_group(job.leaf, &job.groups, &group, job.hash, job.deadline).await?;
+        }
+        match self.volumes_of(job).await {
+            Ok(volumes) => self.unlabel(job, &volumes).await,
+            Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub async fn get_group(&self, text: &str, snapshots: &[String]) -> Result<Group> {
+        let unknown = || Error::NotFound(format!("no group of snapshots has the handle {text:?}"));
+        let id = VolumeId::parse(text).ok_or_else(unknown)?;
+        let member = self.members.get(&id.member).await?;
+        let leaf = member.leaf()?;
+        let groups = leaf.groups().await?.ok_or_else(unknown)?;
+        let (hash, group) = find(&groups, &id).await?.ok_or_else(unknown)?;
+        let parts = marked(leaf, &group, hash).await?;
+        check(&parts, snapshots)?;
+        let ready = group.ready && parts.iter().all(|part| part.ready);
+        Ok(Group { id, cut: group.cut.unwrap_or_default(), ready, snapshots: parts })
+    }
+
+    /// An id that is none of ours names a group that does not exist, and that is what was asked for.
+    pub async fn delete_group(&self, text: &str, snapshots: &[String], deadline: &Deadline) -> Result<()> {
+        let Some(id) = VolumeId::parse(text) else { return Ok(()) };
+        let member = match self.members.get(&id.member).await {
+            Err(Error::NotFound(_)) => return Ok(()),
+            found => found?,
+        };
+        let leaf = member.leaf()?;
+        leaf.snapshots.want();
+        let Some(groups) = leaf.groups().await? else { return Ok(()) };
+        let Some((hash, group)) = find(&groups, &id).await? else { return Ok(()) };
+        check(&marked(leaf, &group, hash).await?, snapshots)?;
+        remove_group(leaf, &groups, &group, hash, deadline).await
+    }
+}
+
+impl Job<'_> {
+    /// Where the group is or would be: beside the first of its volumes.
+    fn place(&self, fallback: &str) -> LeafPlace {
+        let first = self.spec.sources.first().and_then(|handle| VolumeId::parse(handle)?.place());
+        let namespace = first.map_or_else(|| fallback.to_owned(), |place| place.namespace);
+        LeafPlace { namespace, claim: leaf_group_name(self.hash) }
+    }
+
+    async fn found(&self) -> Result<Option<LeafGroup>> {
+        let place = self.place("");
+        if place.namespace.is_empty() {
+            return self.groups.find(self.hash).await;
+        }
+        match self.groups.read(&place, self.hash).await? {
+            None => Ok(None),
+            Some(Ok(group)) => Ok(Some(group)),
+            Some(Err(whose)) => Err(Error::Exists(format!(
+                "member {}: group {place} is there already and {whose}; it is left untouched. Remove it there",
+                self.leaf.member
+            ))),
+        }
+    }
+
+    fn late(&self, state: &str) -> Error {
+        Error::InProgress(format!("member {}: leaf group {} {state}", self.leaf.member, leaf_group_name(self.hash)))
+    }
+
+    fn lost(&self) -> Error {
+        Error::Refused(format!(
+            "member {}: the leaf group of {} was removed there; delete the group here",
+            self.leaf.member, self.spec.name
+        ))
+    }
+}
+
+/// A moment is one member's.
+fn one_member(spec: &SnapshotSpec) -> Result<String> {
+    let mut members = BTreeSet::new();
+    for handle in &spec.sources {
+        members.insert(VolumeId::parse(handle).ok_or_else(|| super::snapshot::no_volume(handle))?.member);
+    }
+    match members.len() {
+        1 => members.pop_first().ok_or_else(|| Error::Invalid("source_volume_ids is empty".to_owned())),
+        _ => Err(Error::Refused(format!(
+            "the volumes of a group must be in one member, and these are in {}: make a group for each",
+            members.into_iter().collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
+fn one_namespace<'a>(leaf: &Cluster, volumes: &'a [Volume]) -> Result<&'a str> {
+    let namespaces: BTreeSet<&str> = volumes.iter().map(|volume| volume.claim.place.namespace.as_str()).collect();
+    let drivers: BTreeSet<&str> = volumes.iter().map(|volume| volume.driver.as_str()).collect();
+    let list = |set: &BTreeSet<&str>| set.iter().copied().collect::<Vec<_>>().join(", ");
+    if namespaces.len() > 1 {
+        return Err(Error::Refused(format!(
+            "member {}: the leaf claims of a group must be in one namespace, and these are in {}",
+            leaf.member,
+            list(&namespaces)
+        )));
+    }
+    if drivers.len() > 1 || drivers.contains("") {
+        return Err(Error::Refused(format!(
+            "member {}: the volumes of a group must be of one CSI driver, and these are of {}",
+            leaf.member,
+            if drivers.contains("") { "none".to_owned() } else { list(&drivers) }
+        )));
+    }
+    namespaces.first().copied().ok_or_else(|| Error::Invalid("source_volume_ids is empty".to_owned()))
+}
+
+fn no_groups(member: &str) -> Error {
+    Error::Refused(format!(
+        "member {member} has no group snapshots: install the CRDs of groupsnapshot.storage.k8s.io there, and run its snapshot \
+         controller with the feature CSIVolumeGroupSnapshot"
+    ))
+}
+
+/// The leaf group behind a handle, and its hash.
+async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(VolumeHash, LeafGroup)>> {
+    let Some(place) = id.place() else {
+        let LeafName::Hashed(hash) = &id.leaf else { return Ok(None) };
+        return Ok(groups.find(*hash).await?.map(|group| (*hash, group)));
+    };
+    let hash = place.claim.strip_prefix("g-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash));
+    let Some(hash) = hash else { return Ok(None) };
+    Ok(groups.read(&place, hash).await?.and_then(Result::ok).map(|group| (hash, group)))
+}
+
+/// The snapshots of a group that were marked, and so may have been given out.
+async fn marked(leaf: &Cluster, group: &LeafGroup, hash: VolumeHash) -> Result<Vec<Snapshot>> {
+    let parts = leaf.parts(group).await?;
+    let rows = parts.iter().filter_map(|part| leaf.snapshots.put(part)).filter(|row| row.group == Some(hash));
+    let mut found: Vec<Snapshot> = rows.map(|row| Snapshot::new(leaf, &row)).collect();
+    found.sort_by_key(|snapshot| snapshot.id.to_string());
+    Ok(found)
+}
+
+/// Whoever names the snapshots of a group must name them all.
+fn check(parts: &[Snapshot], named: &[String]) -> Result<()> {
+    let there: BTreeSet<String> = parts.iter().map(|part| part.id.to_string()).collect();
+    let named: BTreeSet<String> = named.iter().cloned().collect();
+    if named.is_empty() || there == named {
+        return Ok(());
+    }
+    let list = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(", ");
+    Err(Error::Invalid(format!("snapshot_ids are {}, and the group holds {}", list(&named), list(&there))))
+}
+
+/// Removes a group and its snapshots, and proves both gone.
+async fn remove_group(
+    leaf: &Cluster,
+    groups: &Groups<'_>,
+    group: &LeafGroup,
+    hash: VolumeHash,
+    deadline: &Deadline,
+) -> Result<()> {
+    let late = || Error::InProgress(format!("member {}: leaf group {} is being deleted", leaf.member, group.place));
+    let parts = leaf.parts(group).await?;
+    let content_of = |part: &VolumeSnapshot| part.status.as_ref()?.bound_volume_snapshot_content_name.clone();
+    let contents: Vec<String> = parts.iter().filter_map(content_of).collect();
+    for name in &contents {
+        if let Some(content) = leaf.read_content(name).await?.filter(|content| content.retained) {
+            leaf.make_content_deletable(&content).await?;
+        }
+    }
+    if let Some(name) = &group.content
+        && groups.content(name, group).await? == Some(true)
+    {
+        groups.make_deletable(name, group).await?;
+    }
+    groups.delete(group).await?;
+    loop {
+        let gone = |now: Option<LeafGroup>| now.is_none_or(|now| now.uid != group.uid);
+        if !wait_for(deadline, |pause| groups.until(&group.place, pause, gone), async || late()).await? {
+            continue;
+        }
+        let mut left = leaf.parts(group).await?.len();
+        for name in &contents {
+            left += usize::from(leaf.read_content(name).await?.is_some());
+        }
+        if let Some(name) = &group.content {
+            left += usize::from(groups.content(name, group).await?.is_some());
+        }
+        if left == 0 {
+            let rows = leaf.snapshots.all(|row| row.group == Some(hash));
+            for row in rows {
+                leaf.snapshots.drop_row(row.hash, &row.uid);
+            }
+            return Ok(());
+        }
+        if deadline.passed() {
+            deadline.tell(late())?;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }

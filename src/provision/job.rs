@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Deadline, Provisioner, Volume, refusal::Course, source::Filling};
+use super::{Deadline, Provisioner, Volume, modify::check_class, refusal::Course, source::Filling};
 use crate::{
     error::{Error, Result},
     host::{
@@ -73,11 +73,15 @@ impl Job<'_> {
             class,
             access: self.spec.leaf_access(&self.leaf.member),
             mode: self.spec.leaf_mode(&self.leaf.member),
+            attributes: self.spec.attributes.at(&self.leaf.member),
             size: self.size(filling.as_ref().map_or(0, |filling| filling.size)),
             claim_uid: self.owner.map(|owner| owner.uid.as_str()),
             node,
             source: filling.as_ref().map(|filling| &filling.source),
         };
+        if let Some(class) = wanted.attributes {
+            check_class(self.leaf, class, None).await?;
+        }
         let made = self.leaf.create_claim(&wanted).await;
         if !matches!(made, Err(Error::NotFound(_))) {
             return made;

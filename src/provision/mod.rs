@@ -7,10 +7,15 @@ mod companions;
 mod create;
 mod deadline;
 mod delete;
+mod expand;
 mod find;
 pub mod group;
+mod health;
 mod imported;
 mod job;
+mod list;
+mod modify;
+mod publish;
 mod refusal;
 pub mod snapshot;
 pub mod snapshots;
@@ -24,6 +29,9 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
 pub use capacity::{Capacity, CapacityQuestion, Where};
+pub use expand::Grown;
+pub use health::{Ailment, Health, Severity};
+pub use list::{Listed, Page};
 
 use crate::{
     error::Result,

@@ -147,7 +147,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::volume::{AccessMode, Parameters, Request, VolumeMode};
+    use crate::volume::{AccessMode, Attributes, Parameters, Request, VolumeMode};
 
     fn spec(source: &str, preferred: &[&str], class_member: Option<&str>) -> VolumeSpec {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -162,6 +162,7 @@ mod tests {
                 source: Some(Source::Snapshot(source.to_owned())),
             },
             parameters: Parameters { member: class_member.map(str::to_owned), ..Parameters::default() },
+            attributes: Attributes::default(),
             claim: None,
             preferred: names(preferred),
             requisite: Vec::new(),

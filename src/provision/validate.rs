@@ -19,7 +19,11 @@ impl Provisioner {
     }
 }
 
-fn obstacle(claim: &ClaimRow, access: AccessMode, mode: VolumeMode) -> Option<String> {
+pub(super) fn obstacle(claim: &ClaimRow, access: AccessMode, mode: VolumeMode) -> Option<String> {
+    // What the volume was asked for its class has seen to, also where the leaf claim itself is of another kind.
+    if claim.life.asked.as_ref().is_some_and(|(asked, as_mode)| *as_mode == mode && asked.contains(&access)) {
+        return None;
+    }
     if claim.mode != mode {
         let is = if claim.mode.is_block() { "a block device" } else { "a filesystem" };
         return Some(format!("the volume is {is}"));

@@ -12,7 +12,9 @@ use super::Misuse;
 use crate::{
     cluster::{self, Dial, with_causes},
     csi::{controller::Controller, inflight::InFlight},
+    follow::Follower,
     host::Host,
+    lease::Lease,
     member::{
         registry::Keeper,
         source::{News, directory, secrets},
@@ -59,6 +61,12 @@ impl Driver {
         let (listed, all_listed) = watch::channel(false);
         tasks.spawn(async move {
             keeper.run(sources, listed).await;
+            Ok(())
+        });
+        let lease = Lease::new(host.client.clone(), &host.namespace);
+        let follower = Follower::new(host.clone(), members.clone());
+        tasks.spawn(async move {
+            lease.lead(|| follower.clone().run()).await;
             Ok(())
         });
         let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();

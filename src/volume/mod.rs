@@ -1,14 +1,21 @@
 //! The pure domain: what a volume is, by which name it is known, and what follows from what was observed.
 //! Knows neither gRPC nor Kubernetes clients, and does no I/O.
 
+pub mod attributes;
+pub mod growth;
+pub mod healing;
 pub mod id;
+pub mod node;
 pub mod parameters;
 pub mod plan;
+pub mod published;
 pub mod quantity;
 pub mod snapshot;
 pub mod spec;
 
+pub use attributes::Attributes;
 pub use id::{HostId, LeafName, VolumeHash, VolumeId};
+pub use node::NodeId;
 pub use parameters::{LeafBinding, Parameters};
 pub use snapshot::SnapshotSpec;
 pub use spec::{AccessMode, Claim, Request, Source, VolumeMode, VolumeSpec};

@@ -23,6 +23,8 @@ pub struct ObservedClaim {
     pub capacity: u64,
     /// Whether it says for which node it waits.
     pub node_selected: bool,
+    /// The size it asks for now: more than at first, once it was expanded.
+    pub requested: u64,
     /// Of the request it was made for; absent where somebody removed the annotation.
     pub request: Option<Fingerprint>,
 }
@@ -88,9 +90,13 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, binder: Binder
     if claim.request.is_some_and(|earlier| earlier != request.fingerprint()) {
         return Creation::Differs;
     }
+    let expanded = claim.requested > request.required.max(1);
     match (claim.phase, &claim.volume) {
         (Phase::Lost, _) => Creation::Lost,
-        (Phase::Bound, Some(_)) if request.limit > 0 && claim.capacity > request.limit => Creation::TooLarge,
+        // The limit was for the size of then: one that has been expanded since holds data.
+        (Phase::Bound, Some(_)) if request.limit > 0 && claim.capacity > request.limit && !expanded => {
+            Creation::TooLarge
+        }
         (Phase::Bound, Some(volume)) if claim.capacity >= request.required => {
             Creation::Ready { volume: volume.clone() }
         }
@@ -162,6 +168,7 @@ mod tests {
             volume: volume.map(str::to_owned),
             capacity,
             node_selected: false,
+            requested: 10,
             request: Some(request(10, 20).fingerprint()),
         }
     }
@@ -193,6 +200,15 @@ mod tests {
         ] {
             assert_eq!(creation(&asked, observed.as_ref(), binder), expected, "{observed:?} {binder:?}");
         }
+    }
+
+    /// The limit was for the size of then, and what would be removed holds data.
+    #[test]
+    fn leaf_that_was_expanded_since_is_still_the_answer() {
+        let mut expanded = claim(Phase::Bound, Some("pv"), 30);
+        expanded.requested = 30;
+        let ready = Creation::Ready { volume: "pv".to_owned() };
+        assert_eq!(creation(&request(10, 20), Some(&expanded), Binder::Member), ready);
     }
 
     #[test]

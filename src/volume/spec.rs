@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{HostId, Parameters, VolumeHash, VolumeId, id::is_label, id::is_subdomain, parameters::own, quantity};
+use super::{
+    Attributes, HostId, Parameters, VolumeHash, VolumeId, id::is_label, id::is_subdomain, parameters::own, quantity,
+};
 use crate::error::{Error, Result};
 
 /// Access modes in Kubernetes' own words.
@@ -31,6 +33,10 @@ impl AccessMode {
             Self::ReadWriteMany => "ReadWriteMany",
             Self::ReadWriteOncePod => "ReadWriteOncePod",
         }
+    }
+
+    pub fn is_for_one_node(self) -> bool {
+        matches!(self, Self::ReadWriteOnce | Self::ReadWriteOncePod)
     }
 }
 
@@ -144,6 +150,8 @@ pub struct VolumeSpec {
     pub name: String,
     pub request: Request,
     pub parameters: Parameters,
+    /// May change later, so no part of the request.
+    pub attributes: Attributes,
     /// Absent where the provisioner passes no claim.
     pub claim: Option<Claim>,
     /// Members, in the order of the requirement; empty where there is none.
@@ -260,6 +268,7 @@ mod tests {
             name: "pvc-1".to_owned(),
             request: request(),
             parameters: Parameters::parse(&raw).unwrap(),
+            attributes: Attributes::default(),
             claim: claim.map(|(namespace, name)| Claim { namespace: namespace.to_owned(), name: name.to_owned() }),
             preferred: Vec::new(),
             requisite: Vec::new(),

@@ -11,6 +11,7 @@ use super::{cluster::Cluster, fleet::Fleet, guardian::profile_folder, process::P
 
 pub const DRIVER: &str = "storage.kosmos-csi.test";
 const PATIENCE: Duration = Duration::from_secs(90);
+const GROUPS: &str = "--feature-gates=CSIVolumeGroupSnapshot=true";
 const PROGRAM: &str = "member-driver";
 
 /// The driver and its sidecars; they end when this is dropped.
@@ -47,8 +48,8 @@ impl Fleet {
             self.provisioner(cluster, &socket, &["--feature-gates=Topology=true", "--retry-interval-max=5s"])?,
             self.attacher(cluster, &socket, &[])?,
             self.resizer(cluster, &socket, &[])?,
-            self.snapshotter(cluster, &socket, &[])?,
-            self.snapshot_controller(cluster, &[])?,
+            self.snapshotter(cluster, &socket, &[GROUPS])?,
+            self.snapshot_controller(cluster, &[GROUPS])?,
         ];
         Ok(MemberStorage { _processes: processes })
     }

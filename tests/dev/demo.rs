@@ -71,7 +71,11 @@ pub fn running(pods: &Value) -> Option<&Value> {
 
 /// Where the data of the member's claim lies on this machine.
 pub async fn folder_of_the_leaf(member: &Cluster) -> PathBuf {
-    let leaf = member.until(CLAIM, "bound", is_bound).await;
+    folder_of(member, CLAIM).await
+}
+
+pub async fn folder_of(member: &Cluster, claim: &str) -> PathBuf {
+    let leaf = member.until(claim, "bound", is_bound).await;
     let volume = member.get(&format!("{VOLUMES}/{}", leaf["spec"]["volumeName"].as_str().unwrap())).await.unwrap();
     let place = volume["spec"]["csi"]["volumeAttributes"]["directory"].as_str();
     PathBuf::from(place.unwrap_or_else(|| panic!("no path: {volume:#}")))

@@ -107,6 +107,36 @@ async fn what_was_there_is_there_again_after_a_kill() {
     delete_all(&host, &member, &leaf).await;
 }
 
+/// A claim that asks for more gets it on both sides, and while a pod has it, it is attached to the pod's node.
+#[tokio::test]
+async fn volume_is_attached_while_it_is_used_and_grows_when_it_is_asked_to() {
+    const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+    let folder = folder();
+    let dev = Dev::start(folder.path()).await;
+    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
+    apply(&host).await;
+    host.until(DEPLOYMENT, "available", is_available).await;
+    let attachments = host.get(ATTACHMENTS).await.unwrap();
+    let [attachment] = items(&attachments) else { panic!("{attachments:#}") };
+    assert_eq!(text(attachment, "/spec/nodeName"), "kosmos-cluster38");
+    assert_eq!(attachment["status"]["attached"], true, "before the pod's copy was made");
+    let leaf = member.get(CLAIM).await.unwrap();
+    let published = leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap();
+    assert!(published.contains("virtual/cluster38"), "{published}");
+
+    let asked = json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}});
+    host.merge(CLAIM, &asked).await;
+    let grown = |claim: &Value| claim["status"]["capacity"]["storage"] == "3Gi";
+    member.until(CLAIM, "larger", grown).await;
+    host.until(CLAIM, "larger", grown).await;
+    let volumes = host.get(VOLUMES).await.unwrap();
+    assert_eq!(volumes["items"][0]["spec"]["capacity"]["storage"], "3Gi");
+
+    let leaf = folder_of_the_leaf(&member).await;
+    delete_all(&host, &member, &leaf).await;
+    assert!(items(&host.get(ATTACHMENTS).await.unwrap()).is_empty());
+}
+
 /// Killed over and over while volumes are made and removed, it never contradicts itself: in the end the volume is there,
 /// with what was written into it, and then it is gone.
 #[tokio::test]
@@ -294,4 +324,50 @@ async fn stateful_set_finds_its_volumes_again() {
     host.until(&set, "ready again", ready(2)).await;
     let again = host.get(CLAIMS).await.unwrap();
     assert_eq!(items(&again).iter().map(|claim| text(claim, "/spec/volumeName")).collect::<Vec<_>>(), volumes);
+}
+
+/// A file is written, a snapshot taken, the file changed: what is restored holds the first text, what is cloned the second.
+#[tokio::test]
+async fn snapshot_and_clone_hold_what_the_volume_held() {
+    const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/test-new/volumesnapshots";
+    let folder = folder();
+    let dev = Dev::start(folder.path()).await;
+    let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
+    apply(&host).await;
+    host.until(DEPLOYMENT, "available", is_available).await;
+    let leaf = folder_of_the_leaf(&member).await;
+    fs::write(leaf.join("index.html"), "before").unwrap();
+
+    let source = json!({"persistentVolumeClaimName": "nginx-pvc"});
+    host.create(
+        SNAPSHOTS,
+        &json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+        "metadata": {"name": "photo"}, "spec": {"source": source}}),
+    )
+    .await;
+    let photo = format!("{SNAPSHOTS}/photo");
+    host.until(&photo, "ready", |snapshot| snapshot["status"]["readyToUse"] == true).await;
+    fs::write(leaf.join("index.html"), "after").unwrap();
+
+    let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "photo"});
+    let clone = json!({"kind": "PersistentVolumeClaim", "name": "nginx-pvc"});
+    for (name, source, holds) in [("restored", snapshot, "before"), ("cloned", clone, "after")] {
+        let mut claim = demo::claim();
+        claim["metadata"]["name"] = json!(name);
+        claim["spec"]["dataSource"] = source;
+        host.create(CLAIMS, &claim).await;
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
+        let mut pod = template("kosmos-cluster38", &volumes);
+        pod["metadata"]["name"] = json!(name);
+        host.create(PODS, &pod).await;
+        let leaf = demo::folder_of(&member, &format!("{CLAIMS}/{name}")).await;
+        assert_eq!(fs::read_to_string(leaf.join("index.html")).unwrap(), holds, "{name}");
+        host.delete(&format!("{PODS}/{name}")).await;
+        host.delete(&format!("{CLAIMS}/{name}")).await;
+    }
+    host.delete(&photo).await;
+    host.until_gone(&photo).await;
+    let kept = member.get(SNAPSHOTS).await.unwrap();
+    assert!(items(&kept).is_empty(), "{kept:#}");
+    delete_all(&host, &member, &leaf).await;
 }

@@ -1,4 +1,4 @@
-//! The controller and the provisioner in the host, as processes that can be killed.
+//! The controller and its sidecars in the host, as processes that can be killed.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,6 +12,7 @@ use crate::{
 
 const ADMIN: &str = "127.0.0.1:19808";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
+const GROUPS: &str = "--feature-gates=CSIVolumeGroupSnapshot=true";
 
 pub struct Driver {
     pub socket: PathBuf,
@@ -22,7 +23,16 @@ pub struct Driver {
 
 struct Running {
     controller: Process,
-    provisioner: Process,
+    /// They end when the controller does.
+    sidecars: [Process; 5],
+}
+
+impl Running {
+    fn is_well(&self) -> Result<bool> {
+        let all = std::iter::once(&self.controller).chain(&self.sidecars);
+        let running = all.map(Process::is_running).collect::<Result<Vec<bool>>>()?;
+        Ok(running.into_iter().all(|running| running))
+    }
 }
 
 impl Driver {
@@ -34,19 +44,17 @@ impl Driver {
         Ok(Self { socket: fleet.folder().join("csi.sock"), kubeconfig, admin, running: Mutex::new(None) })
     }
 
-    /// Both run and answer.
+    /// All run and answer.
     pub async fn ensure(&self, fleet: &Fleet) -> Result<()> {
         let mut running = self.running.lock().await;
-        let alive =
-            |running: &Running| anyhow::Ok(running.controller.is_running()? && running.provisioner.is_running()?);
-        if running.as_ref().map(alive).transpose()? == Some(true) {
+        if running.as_ref().map(Running::is_well).transpose()? == Some(true) {
             return Ok(());
         }
         *running = None;
         let controller = self.start_controller(fleet)?;
         self.ready().await?;
-        let provisioner = self.start_provisioner(fleet)?;
-        *running = Some(Running { controller, provisioner });
+        let sidecars = self.start_sidecars(fleet)?;
+        *running = Some(Running { controller, sidecars });
         Ok(())
     }
 
@@ -59,21 +67,27 @@ impl Driver {
         fleet.spawn("controller", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])
     }
 
-    fn start_provisioner(&self, fleet: &Fleet) -> Result<Process> {
-        let flags = [
+    fn start_sidecars(&self, fleet: &Fleet) -> Result<[Process; 5]> {
+        let quick = ["--retry-interval-start=500ms", "--kube-api-qps=100", "--kube-api-burst=200"];
+        let flags = |own: &[&'static str]| [&quick[..], own].concat();
+        let (host, socket) = (fleet.host(), &self.socket);
+        let provisioner = [
             "--feature-gates=Topology=true",
             "--timeout=30s",
-            "--retry-interval-start=500ms",
             "--retry-interval-max=5s",
-            "--kube-api-qps=100",
-            "--kube-api-burst=200",
             "--enable-capacity",
             "--capacity-ownerref-level=-1",
             "--capacity-poll-interval=2s",
             "--kube-api-capacity-qps=100",
             "--kube-api-capacity-burst=200",
         ];
-        fleet.provisioner(fleet.host(), &self.socket, &flags)
+        Ok([
+            fleet.provisioner(host, socket, &flags(&provisioner))?,
+            fleet.attacher(host, socket, &flags(&["--retry-interval-max=5s", "--reconcile-sync=10s"]))?,
+            fleet.resizer(host, socket, &flags(&["--retry-interval-max=5s"]))?,
+            fleet.snapshotter(host, socket, &flags(&["--timeout=30s", "--retry-interval-max=5s", GROUPS]))?,
+            fleet.snapshot_controller(host, &[GROUPS])?,
+        ])
     }
 
     pub async fn ready(&self) -> Result<()> {
@@ -99,7 +113,7 @@ impl Driver {
         Ok(answer)
     }
 
-    /// SIGKILL; both begin anew with `ensure`.
+    /// SIGKILL; all begin anew with `ensure`.
     pub async fn kill(&self) -> Result<()> {
         if let Some(running) = self.running.lock().await.take() {
             running.controller.kill()?;

@@ -56,6 +56,7 @@ impl<'a> Place<'a> {
             "provisioner": DRIVER,
             "volumeBindingMode": binding,
             "reclaimPolicy": "Delete",
+            "allowVolumeExpansion": true,
             "parameters": parameters,
         });
         if !members.is_empty() {

@@ -10,7 +10,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     runtime::Runtime,
     sync::{Mutex, OnceCell},
@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     clusters::{
         Cluster, Fleet, NodeDriver, Spec, VirtualNode,
-        member_driver::{MemberStorage, storage_class},
+        member_driver::{self, MemberStorage, storage_class},
         wait_for,
     },
     driver::Driver,
@@ -37,8 +37,13 @@ pub const NOW: &str = "now";
 pub const LATER: &str = "later";
 /// Takes five seconds.
 pub const DELAYED: &str = "delayed";
+/// Folders, which are as large as it is said.
+pub const SHARED: &str = "shared";
 /// Never succeeds.
 pub const STUCK: &str = "stuck";
+
+/// The host's class of snapshots, and one for groups of them.
+pub const SNAPSHOT_CLASS: &str = "photos";
 
 const HOST_OBJECTS: &str = include_str!("../../deploy/host.yaml");
 const MEMBER_OBJECTS: &str = include_str!("../../deploy/member.yaml");
@@ -87,6 +92,10 @@ impl Rig {
 
     async fn prepare(fleet: &Fleet) -> Result<(Vec<MemberStorage>, Vec<VirtualNode>, Driver)> {
         fleet.host().apply(HOST_OBJECTS).await?;
+        fleet.host().install_snapshot_crds().await?;
+        for class in snapshot_classes(SNAPSHOT_CLASS, DRIVER, "Delete", false) {
+            fleet.host().apply(&class.to_string()).await?;
+        }
         let storage = try_join_all(fleet.members().iter().map(|member| prepare(fleet, member))).await?;
         let nodes = try_join_all(MEMBERS.map(|member| virtual_node(fleet.host(), member))).await?;
         Ok((storage, nodes, Driver::new(fleet).await?))
@@ -168,9 +177,32 @@ async fn prepare(fleet: &Fleet, member: &Cluster) -> Result<MemberStorage> {
         storage_class(NOW, "Immediate", &json!({})),
         storage_class(LATER, "WaitForFirstConsumer", &json!({})),
         storage_class(DELAYED, "Immediate", &json!({"createDelay": "5s"})),
+        storage_class(SHARED, "Immediate", &json!({"kind": "shared"})),
         storage_class(STUCK, "Immediate", &json!({"createError": "INTERNAL"})),
     ];
-    fleet.install_member_driver(member, &classes).await
+    let storage = fleet.install_member_driver(member, &classes).await?;
+    let usual = snapshot_classes("usual", member_driver::DRIVER, "Delete", true);
+    let kept = snapshot_classes("kept", member_driver::DRIVER, "Retain", false);
+    for class in usual.iter().chain(&kept) {
+        member.apply(&class.to_string()).await?;
+    }
+    Ok(storage)
+}
+
+/// A class of snapshots, and one of groups, of a driver.
+fn snapshot_classes(name: &str, driver: &str, policy: &str, default: bool) -> [Value; 2] {
+    let class = |group: &str, kind: &str| {
+        let mut class = json!({
+            "apiVersion": format!("{group}.storage.k8s.io/v1"), "kind": kind, "metadata": {"name": name},
+            "driver": driver, "deletionPolicy": policy,
+        });
+        if default {
+            let key = format!("{group}.storage.kubernetes.io/is-default-class");
+            class["metadata"]["annotations"] = json!({key: "true"});
+        }
+        class
+    };
+    [class("snapshot", "VolumeSnapshotClass"), class("groupsnapshot", "VolumeGroupSnapshotClass")]
 }
 
 async fn virtual_node(host: &Cluster, member: &str) -> Result<VirtualNode> {

@@ -10,7 +10,10 @@ use kosmos_csi::csi::{
 };
 use tonic::{Code, Status};
 
-use crate::bench::{Bench, with_deadline};
+use crate::{
+    bench::{Bench, with_deadline},
+    fixture::{GOLD, NOW},
+};
 
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 const GIB: i64 = 1 << 30;
@@ -55,6 +58,37 @@ pub async fn ask(bench: &Bench, rpc: &str, target: &Target) -> Told {
                 ..Default::default()
             }
         ),
+        "ControllerExpandVolume" => {
+            let capacity_range = Some(CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 });
+            let request = v1::ControllerExpandVolumeRequest { volume_id, capacity_range, ..Default::default() };
+            call!(controller_expand_volume, request)
+        }
+        "ControllerModifyVolume" => {
+            let class = if target.class == NOW { GOLD } else { &target.class };
+            let mutable_parameters = [("leafVolumeAttributesClass".to_owned(), class.to_owned())].into();
+            let request = v1::ControllerModifyVolumeRequest { volume_id, mutable_parameters, ..Default::default() };
+            call!(controller_modify_volume, request)
+        }
+        "ListVolumes" => call!(list_volumes, v1::ListVolumesRequest::default()),
+        "ControllerGetVolume" => call!(controller_get_volume, v1::ControllerGetVolumeRequest { volume_id }),
+        "ControllerListVolumeHealth" => {
+            call!(controller_list_volume_health, v1::ControllerListVolumeHealthRequest::default())
+        }
+        "ControllerGetVolumeHealth" => {
+            let request = v1::ControllerGetVolumeHealthRequest { volume_id, ..Default::default() };
+            call!(controller_get_volume_health, request)
+        }
+        "ControllerPublishVolume" => {
+            let (node_id, volume_capability) = (format!("virtual/{}", target.member), Some(capability()));
+            let request =
+                v1::ControllerPublishVolumeRequest { volume_id, node_id, volume_capability, ..Default::default() };
+            call!(controller_publish_volume, request)
+        }
+        "ControllerUnpublishVolume" => {
+            let node_id = format!("virtual/{}", target.member);
+            let request = v1::ControllerUnpublishVolumeRequest { volume_id, node_id, ..Default::default() };
+            call!(controller_unpublish_volume, request)
+        }
         "GetCapacity" => call!(get_capacity, capacity(target)),
         other => panic!("the table names {other}, and there is no such call"),
     }

@@ -57,6 +57,8 @@ pub struct Bench {
     pub storages: Vec<Storage>,
     pub guard: Arc<Guard>,
     driver: Mutex<Option<Incarnation>>,
+    /// Another replica, which nobody calls.
+    second: Mutex<Option<Incarnation>>,
     incarnations: Mutex<u32>,
     /// Requests that earlier incarnations have sent.
     sent_before: AtomicU64,
@@ -114,6 +116,7 @@ impl Bench {
             storages,
             guard,
             driver: Mutex::default(),
+            second: Mutex::default(),
             incarnations: Mutex::default(),
             sent_before: AtomicU64::new(0),
             outside: None,
@@ -132,12 +135,24 @@ impl Bench {
             *lock(&self.process) = Some(outside.start());
             return;
         }
-        let name = format!("driver-{count}");
+        *lock(&self.driver) = Some(self.incarnate(format!("driver-{count}")));
+    }
+
+    /// Starts another replica beside the driver. Its requests are signed with the name that is given.
+    pub fn start_second(&self, name: &str) {
+        *lock(&self.second) = Some(self.incarnate(name.to_owned()));
+    }
+
+    /// What the driver signs its requests with.
+    pub fn driver_name(&self) -> Option<String> {
+        lock(&self.driver).as_ref().map(|driver| driver.name.clone())
+    }
+
+    fn incarnate(&self, name: String) -> Incarnation {
         let (controller, started) = watch::channel(None);
         let mut work = JoinSet::new();
         work.spawn(live(self.driver_called(&name), controller, Arc::clone(&self.guard)));
-        let ended = CancellationToken::new();
-        *lock(&self.driver) = Some(Incarnation { name, controller: started, ended, _work: work });
+        Incarnation { name, controller: started, ended: CancellationToken::new(), _work: work }
     }
 
     /// Ends the driver as SIGKILL does: at once, with all that it knew.
@@ -264,6 +279,9 @@ async fn live(driver: Driver, controller: watch::Sender<Option<Controller>>, gua
 fn member(seed: u64, at: usize, inside: &mut JoinSet<()>) -> Cluster {
     let cluster = Cluster::new(&format!("m{at}"), seed.wrapping_mul(1000).wrapping_add(at as u64 + 1));
     cluster.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+    let gold =
+        json!({"metadata": {"name": fixture::GOLD}, "driverName": "storage.simulated", "parameters": {"iops": "1"}});
+    cluster.create("volumeattributesclasses.storage.k8s.io", gold).unwrap();
 
     inside.spawn(simulate::controllers::run(cluster.clone()));
     cluster

@@ -2,6 +2,8 @@
 //! those of external-provisioner: which codes mean "still at work", which one moves the claim to another node, and that
 //! anything else makes it forget the volume for good.
 
+mod changes;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kosmos_csi::{
@@ -20,6 +22,8 @@ use crate::{
     fixture,
     history::made_for,
 };
+
+pub use changes::Change;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Enough for time to pass at all.
@@ -51,10 +55,14 @@ pub struct Script {
     pub at_once: usize,
     /// The provisioner asks once more for what it already has.
     pub asks_again: bool,
+    /// What happens to the volume while it lives.
+    pub changes: &'static [Change],
     /// The class's leafBinding.
     pub binding: Option<&'static str>,
     /// The host's virtual nodes stand for single nodes of the members.
     pub on_node: bool,
+    /// What the volume is to be filled with.
+    pub source: Option<v1::VolumeContentSource>,
 }
 
 impl Script {
@@ -70,8 +78,10 @@ impl Script {
             deleted_after: None,
             at_once: 1,
             asks_again: false,
+            changes: &[],
             binding: None,
             on_node: false,
+            source: None,
         }
     }
 }
@@ -95,6 +105,10 @@ pub struct Caller {
     /// The volume's name.
     volume: String,
     handle: Option<String>,
+    /// It may be on a node.
+    attached: bool,
+    /// The leaf volume's name when it was given out: where the data is.
+    leaf_volume: Option<String>,
     places: Vec<usize>,
 }
 
@@ -112,7 +126,16 @@ impl Caller {
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();
         let (bench, places) = (Arc::clone(bench), script.places.clone());
-        let caller = Self { bench, volume: format!("pvc-{uid}"), uid, handle: None, places, script };
+        let caller = Self {
+            bench,
+            volume: format!("pvc-{uid}"),
+            uid,
+            handle: None,
+            attached: false,
+            leaf_volume: None,
+            places,
+            script,
+        };
         caller.select_node();
         caller
     }
@@ -132,6 +155,10 @@ impl Caller {
     /// Nobody waits for the leaf to be bound.
     pub fn is_deferred(&self) -> bool {
         self.script.binding == Some("deferred")
+    }
+
+    pub fn leaf_volume(&self) -> Option<&str> {
+        self.leaf_volume.as_deref()
     }
 
     pub fn is_retained(&self) -> bool {
@@ -170,6 +197,13 @@ impl Caller {
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// All that is to happen to the volume while it lives.
+    pub async fn live(&mut self) {
+        for change in self.script.changes {
+            self.change(*change).await;
         }
     }
 
@@ -212,6 +246,7 @@ impl Caller {
     }
 
     async fn remove_with(&mut self, next: impl Fn(Duration) -> Duration) {
+        self.detach().await;
         let handle = self.handle.clone().expect("a host volume has a handle");
         lock(&self.bench.guard.history).let_go(&self.volume);
         let mut pause = FIRST_PAUSE / 2;
@@ -284,6 +319,7 @@ impl Caller {
                 access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
             }],
             parameters,
+            volume_content_source: self.script.source.clone(),
             accessibility_requirements: (!places.is_empty())
                 .then(|| TopologyRequirement { requisite: places.clone(), preferred: places }),
             ..CreateVolumeRequest::default()
@@ -316,6 +352,7 @@ impl Caller {
                 }
                 self.bench.guard.look();
                 lock(&self.bench.guard.history).rely_on(uid, &self.volume);
+                self.leaf_volume = Some(text(&leaf, "/spec/volumeName").to_owned()).filter(|name| !name.is_empty());
             }
             Err(reason) => self.wrong(&format!("I4: {} was given out and {reason}", volume.volume_id)),
         }

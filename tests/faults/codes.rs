@@ -85,7 +85,7 @@ async fn seen(cell: &Cell) -> Told {
 }
 
 /// A volume that is there, and a claim for one that is to be made.
-async fn prepare(bench: &Arc<Bench>) -> Target {
+pub async fn prepare(bench: &Arc<Bench>) -> Target {
     let mut caller = Caller::new(bench, Script { places: vec![0], ..Script::new("data") });
     caller.insist_on_creation().await;
     let more = Caller::new(bench, Script { places: vec![0], ..Script::new("more") });

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     bench::{Bench, SHOP},
-    caller::{Caller, Script},
+    caller::{Caller, Change, Script},
     fixture::{self, Planted},
     invariants::{Story, violations},
     virtual_time,
@@ -32,6 +32,8 @@ pub struct Case {
     script: Script,
     /// Created first, so that its deletion is what is under way.
     deletion: bool,
+    /// Created first, with what must come before, so that this change is what is under way.
+    change: Option<Change>,
     /// The members lack the claim's namespace.
     namespace_missing: bool,
     /// The member that comes first has no room.
@@ -77,8 +79,15 @@ struct Shown {
 }
 
 fn cases() -> Vec<Case> {
-    let create =
-        |name, script| Case { name, script, deletion: false, namespace_missing: false, full: false, claim_goes: false };
+    let create = |name, script| Case {
+        name,
+        script,
+        deletion: false,
+        change: None,
+        namespace_missing: false,
+        full: false,
+        claim_goes: false,
+    };
     let data = || Script::new("data");
     let later = Script { leaf_class: fixture::LATER, places: vec![1, 0], node_selected: true, ..data() };
     let untold = Script { told: false, ..data() };
@@ -109,7 +118,16 @@ fn cases() -> Vec<Case> {
         delete("delete without a host claim", untold),
         delete("delete where the leaf class retains", kept),
     ];
-    cases.iter().cloned().chain(going).chain(deletions).collect()
+    let change = |name, change| Case { change: Some(change), ..create(name, data()) };
+    let before: &[Change] = &[Change::Publish];
+    let published = Script { changes: before, ..data() };
+    let changes = [
+        change("expand", Change::Expand),
+        change("modify", Change::Modify),
+        change("publish", Change::Publish),
+        Case { change: Some(Change::Unpublish), ..create("unpublish", published) },
+    ];
+    cases.iter().cloned().chain(going).chain(deletions).chain(changes).collect()
 }
 
 /// Plays a case with the driver killed at each of the points in turn.
@@ -143,11 +161,18 @@ async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
     bench.serves().await;
     sleep(STEP).await;
     let mut caller = Caller::new(&bench, case.script.clone());
-    if case.deletion {
+    if case.deletion || case.change.is_some() {
         caller.provision().await;
+        caller.live().await;
         sleep(STEP).await;
     }
-    let killer = tokio::spawn(kill(Arc::clone(&bench), case.clone(), points.to_vec(), caller.clone()));
+    let (goes, owner) = (case.claim_goes, caller.clone());
+    let user = move || {
+        if goes {
+            owner.delete_claim();
+        }
+    };
+    let killer = tokio::spawn(kill(Arc::clone(&bench), points.to_vec(), user));
     let sent = bench.guard.sent();
     let story = operate(&bench, case, caller).await;
     let requests = bench.guard.sent() - sent.max(bench.sent_before_start());
@@ -168,6 +193,9 @@ async fn operate(bench: &Bench, case: &Case, mut caller: Caller) -> Story {
         }
     };
     let (ending, ()) = tokio::join!(caller.provision(), user);
+    if let Some(change) = case.change {
+        caller.change(change).await;
+    }
     let deleted = caller.claim_was_deleted();
     if deleted {
         caller.reclaim().await;
@@ -205,15 +233,13 @@ async fn settle(bench: &Bench, story: &Story, planted: &Planted) -> Vec<String> 
     wrong()
 }
 
-/// Kills the driver at each of the points, and starts it again.
-async fn kill(bench: Arc<Bench>, case: Case, points: Vec<Point>, caller: Caller) {
+/// Kills the driver at each of the points, and starts it again. Something else may happen meanwhile.
+pub async fn kill(bench: Arc<Bench>, points: Vec<Point>, meanwhile: impl Fn()) {
     for point in points {
         if !point.reached(&bench).await {
             return;
         }
-        if case.claim_goes {
-            caller.delete_claim();
-        }
+        meanwhile();
         sleep(AWAY).await;
         bench.start();
     }

@@ -17,6 +17,9 @@ pub const NOW: &str = "now";
 pub const LATER: &str = "later";
 pub const KEPT: &str = "kept";
 
+/// A VolumeAttributesClass in every member.
+pub const GOLD: &str = "gold";
+
 /// The namespace in members where other people's things are.
 const ELSEWHERE: &str = "elsewhere";
 const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
@@ -26,7 +29,8 @@ pub fn steady(step: Duration) -> Settings {
     let kept = Class { reclaim: Reclaim::Retain, ..Class::new(KEPT, Binding::Immediate) };
     let classes = vec![Class::new(NOW, Binding::Immediate), Class::new(LATER, Binding::WaitForFirstConsumer), kept];
     let work = || Work::takes(step..=step);
-    Settings { classes, provisioning: work(), deleting: work(), ..Settings::default() }
+    let (provisioning, deleting, resizing, snapshotting) = (work(), work(), work(), work());
+    Settings { classes, provisioning, deleting, resizing, snapshotting, ..Settings::default() }
 }
 
 const GIB: u64 = 1 << 30;
@@ -59,7 +63,7 @@ pub fn empty(bench: &Bench, at: usize) {
 /// Storage as it is on a bad day.
 pub fn moody() -> Settings {
     let work = |most: u64| Work { takes: Duration::ZERO..=Duration::from_millis(most), fails_per_mille: 50 };
-    Settings { provisioning: work(20_000), deleting: work(8_000), ..tight(Duration::ZERO) }
+    Settings { provisioning: work(20_000), deleting: work(8_000), resizing: work(8_000), ..tight(Duration::ZERO) }
 }
 
 pub fn kubeconfig_text(server: &str) -> String {

@@ -28,6 +28,8 @@ pub struct Guard {
     fate: Mutex<Option<Fate>>,
     sent: AtomicU64,
     silenced: Mutex<BTreeSet<String>>,
+    /// Requests to members, by who sent them.
+    senders: Mutex<BTreeMap<String, u64>>,
     wrong: Mutex<Vec<String>>,
     trace: Mutex<Vec<String>>,
     counts: Mutex<BTreeMap<Subject, Asking>>,
@@ -44,6 +46,13 @@ struct Asking {
     in_all: u32,
 }
 
+/// Kinds of snapshots.
+const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
+const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
+const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
+const LEASES: &str = "leases.coordination.k8s.io";
+
 /// Requests on one object at one instant, besides one for each member: a few callers may have come at once.
 const AT_ONCE: usize = 8;
 /// Requests of one kind on one object in a whole story, with all its retries.
@@ -59,6 +68,7 @@ impl Guard {
             fate: Mutex::default(),
             sent: AtomicU64::new(0),
             silenced: Mutex::default(),
+            senders: Mutex::default(),
             wrong: Mutex::default(),
             trace: Mutex::default(),
             counts: Mutex::default(),
@@ -88,6 +98,11 @@ impl Guard {
     /// How many requests have been sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// How many of them one process has sent to members.
+    pub fn sent_by(&self, client: &str) -> u64 {
+        lock(&self.senders).get(client).copied().unwrap_or_default()
     }
 
     pub fn report(&self, wrong: impl Into<String>) {
@@ -126,6 +141,9 @@ impl Guard {
             return Action::Hang;
         }
         let number = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
+        if at > 0 {
+            *lock(&self.senders).entry(asked.client.clone()).or_default() += 1;
+        }
         let happened = match (at, asked.verb) {
             (0, _) => Vec::new(),
             (_, Verb::Create) => lock(&self.history).catch_up_all(),
@@ -157,7 +175,7 @@ impl Guard {
         asking.in_all += 1;
         asking.last = now;
         let hot = asking.at_that_instant == AT_ONCE + self.clusters.len() || asking.in_all == IN_ALL + 1;
-        let shared = ["kosmos-csi-members", "kube-system"].contains(&asked.name.as_str());
+        let shared = ["kosmos-csi-members", "kosmos-csi-leader", "kube-system"].contains(&asked.name.as_str());
         drop(counts);
         if hot && !shared {
             self.report(format!("I11: a hot loop: {asked} in {}", self.clusters[at].name()));
@@ -180,8 +198,9 @@ impl Guard {
         let marked = lock(&self.history).volume_of(&asked.body).is_some();
         match asked.resource.as_str() {
             "namespaces" => None,
-            "persistentvolumeclaims" | "pods" if marked => None,
-            "persistentvolumeclaims" | "pods" => Some("made without our labels".to_owned()),
+            "persistentvolumeclaims" | "pods" | SNAPSHOTS if marked => None,
+            GROUPS if lock(&self.history).is_of_this_host(&asked.body) => None,
+            "persistentvolumeclaims" | "pods" | SNAPSHOTS | GROUPS => Some("made without our labels".to_owned()),
             _ => Some("nothing of this kind is ever made".to_owned()),
         }
     }
@@ -192,12 +211,15 @@ impl Guard {
         if uid.is_empty() {
             return Some("deleted without a precondition on the UID".to_owned());
         }
-        if !["persistentvolumeclaims", "pods"].contains(&asked.resource.as_str()) {
+        if !["persistentvolumeclaims", "pods", SNAPSHOTS, CONTENTS, GROUPS].contains(&asked.resource.as_str()) {
             return Some("nothing of this kind is ever deleted".to_owned());
         }
         let forced = asked.body.get("gracePeriodSeconds").is_some();
         let meant = live.filter(|live| text(live, "/metadata/uid") == uid);
-        let foreign = meant.is_some_and(|live| self.is_foreign(live) && !self.is_given(live));
+        let foreign = meant.is_some_and(|live| match asked.resource.as_str() {
+            GROUPS => !lock(&self.history).is_of_this_host(live),
+            _ => self.is_foreign(live) && !self.is_given(live),
+        });
         (forced || foreign).then(|| format!("deleted by force ({forced}) or foreign ({foreign})"))
     }
 
@@ -219,6 +241,12 @@ impl Guard {
                 };
                 let known = lock(&self.history).was_ours(&claim);
                 (!known).then(|| "a volume is patched whose claim was never ours".to_owned())
+            }
+            SNAPSHOTS | CONTENTS | GROUP_CONTENTS => {
+                let bound_to =
+                    ["/metadata/uid", "/spec/volumeSnapshotRef/uid", "/spec/volumeGroupSnapshotRef/uid"].map(tested);
+                let named = bound_to.into_iter().flatten().any(|uid| !uid.is_empty());
+                (!named).then(|| "patched without a test of what it belongs to".to_owned())
             }
             _ => Some("nothing of this kind is ever patched".to_owned()),
         }
@@ -243,11 +271,13 @@ fn in_host(asked: &Asked) -> Option<String> {
     match (asked.verb, place) {
         (Verb::Get | Verb::List | Verb::Watch, _)
         | (Verb::Create | Verb::Patch, ("configmaps", "kosmos-csi", "kosmos-csi-members"))
-        | (Verb::Create, ("namespaces", "", "kosmos-csi") | ("events", "default", _)) => None,
-        (Verb::Patch, ("persistentvolumeclaims", ..)) => {
+        | (Verb::Create, ("namespaces", "", "kosmos-csi") | ("events", "default", _) | (LEASES, "kosmos-csi", _)) => {
+            None
+        }
+        (Verb::Patch, ("persistentvolumeclaims", ..) | (LEASES, "kosmos-csi", "kosmos-csi-leader")) => {
             let text = asked.body.to_string();
             let versioned = !text.contains("\"resourceVersion\":\"\"") && text.contains("\"resourceVersion\"");
-            (!versioned).then(|| "a host claim is patched without its version".to_owned())
+            (!versioned).then(|| "a host claim, or the lease, is patched without its version".to_owned())
         }
         _ => Some("the driver never does this in the host".to_owned()),
     }

@@ -19,6 +19,14 @@ pub fn made_for(leaf: &Value) -> &str {
     leaf["metadata"]["annotations"]["kosmos.csi.io/name"].as_str().unwrap_or_default()
 }
 
+/// The nodes of a volume that may be on one alone, where they are several.
+fn on_several_nodes(leaf: &Value) -> Option<String> {
+    let record = leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str()?;
+    let nodes: BTreeMap<String, Value> = serde_json::from_str(record).ok()?;
+    let alone = nodes.values().any(|way| way["access"].as_str().is_some_and(|mode| mode.starts_with("ReadWriteOnce")));
+    (alone && nodes.len() > 1).then(|| record.to_owned())
+}
+
 pub struct History {
     host_id: String,
     changes: Vec<Changes>,
@@ -30,6 +38,10 @@ pub struct History {
     foreign: BTreeSet<String>,
     /// Leaf claims that the host relies on: UID to volume name.
     relied_on: BTreeMap<String, String>,
+    /// UIDs of leaf claims that people have deleted, and volumes whose leaf has gone for that: the leaf volume must come
+    /// back.
+    deleted: BTreeSet<String>,
+    bereaved: BTreeMap<String, String>,
     /// Leaf claims that have gone since somebody looked for a name to take, and their members.
     pub freed: Vec<(usize, Arc<Value>)>,
 }
@@ -44,15 +56,21 @@ impl History {
             uids: BTreeSet::new(),
             foreign: BTreeSet::new(),
             relied_on: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            bereaved: BTreeMap::new(),
             freed: Vec::new(),
         }
     }
 
     /// The volume an object belongs to, where it carries our labels.
     pub fn volume_of<'a>(&self, object: &'a Value) -> Option<&'a str> {
+        self.is_of_this_host(object).then(|| label(object, "kosmos.csi.io/volume")).filter(|hash| !hash.is_empty())
+    }
+
+    /// Whether an object says that it was made for this host.
+    pub fn is_of_this_host(&self, object: &Value) -> bool {
         let host = label(object, "kosmos.csi.io/host");
-        let ours = label(object, "app.kubernetes.io/managed-by") == "kosmos.csi.io" && host == self.host_id;
-        ours.then(|| label(object, "kosmos.csi.io/volume")).filter(|hash| !hash.is_empty())
+        label(object, "app.kubernetes.io/managed-by") == "kosmos.csi.io" && host == self.host_id
     }
 
     /// Takes note of a planted object.
@@ -76,6 +94,16 @@ impl History {
     /// The host asks for its removal.
     pub fn let_go(&mut self, volume: &str) {
         self.relied_on.retain(|_, relied_on| relied_on != volume);
+        self.bereaved.remove(volume);
+    }
+
+    /// Somebody deletes a leaf claim that is not his.
+    pub fn deleted_by_people(&mut self, uid: &str) {
+        self.deleted.insert(uid.to_owned());
+    }
+
+    pub fn is_relied_on(&self, uid: &str) -> bool {
+        self.relied_on.contains_key(uid)
     }
 
     /// Takes in what has happened in one member since the last look. What is wrong is said in sentences.
@@ -102,18 +130,30 @@ impl History {
         match change.what {
             What::Added => {
                 self.uids.insert(uid.clone());
-                living.push((member, uid));
+                living.push((member, uid.clone()));
+                if let Some(volume) = self.bereaved.remove(name) {
+                    self.relied_on.insert(uid, name.to_owned());
+                    let named = text(&change.object, "/spec/volumeName");
+                    let other = format!("I1: volume {name} had {volume} and its new leaf claim names {named:?}");
+                    return (named != volume).then_some(other);
+                }
                 let relied_on = self.relied_on.values().any(|volume| volume == name);
                 if living.len() > 1 {
                     return Some(format!("I2: volume {name} has {} leaf claims at once: {living:?}", living.len()));
                 }
                 relied_on.then(|| format!("I2: volume {name} was given out and has another leaf claim now: {living:?}"))
             }
-            What::Modified => None,
+            What::Modified => on_several_nodes(&change.object)
+                .map(|nodes| format!("I9: volume {name} is for one node and published on {nodes}")),
             What::Deleted => {
                 living.retain(|(_, living)| *living != uid);
                 self.freed.push((member, Arc::clone(&change.object)));
-                let volume = self.relied_on.get(&uid)?;
+                let volume = self.relied_on.get(&uid)?.clone();
+                if self.deleted.contains(&uid) {
+                    self.relied_on.remove(&uid);
+                    self.bereaved.insert(volume, text(&change.object, "/spec/volumeName").to_owned());
+                    return None;
+                }
                 Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
             }
         }

@@ -76,6 +76,12 @@ fn leaf(bench: &Bench, caller: &Caller) -> Result<(), String> {
     if text(&volume, "/spec/claimRef/uid") != text(&leaf, "/metadata/uid") {
         return Err(format!("I4: the leaf volume is bound to {}", volume["spec"]["claimRef"]));
     }
+    if caller.leaf_volume() != Some(name) {
+        return Err(format!("I1: its data is in {:?}, and its leaf volume is {name}", caller.leaf_volume()));
+    }
+    if volume.pointer("/metadata/annotations/kosmos.csi.io~1healing").is_some() {
+        return Err("I10: its leaf is still being made anew".to_owned());
+    }
     let marked = lock(&bench.guard.history).volume_of(&volume).is_some();
     if marked || caller.is_deferred() {
         Ok(())

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
     fixture::{self, Planted},
+    history::made_for,
 };
 
 /// What happens besides: the driver dies and comes back, histories are compacted, members are closed, people make copies.
@@ -24,7 +25,7 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
         left -= pause;
         sleep(pause).await;
         let member = chance.usize(..bench.members.len());
-        match chance.u8(..7) {
+        match chance.u8(..8) {
             0 | 1 => {
                 bench.guard.note(|| "the driver is killed".to_owned());
                 bench.kill();
@@ -38,6 +39,7 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
                 bench.guard.note(|| format!("m{member} is full"));
                 fixture::fill(bench, member);
             }
+            6 => delete_leaf(bench, member),
             _ => {
                 let leaves = bench.members[member].list("persistentvolumeclaims");
                 let ours = leaves.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());
@@ -48,6 +50,23 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
         }
     }
     taking.abort();
+}
+
+/// Somebody deletes a leaf claim that the host uses.
+fn delete_leaf(bench: &Bench, member: usize) {
+    bench.guard.look();
+    let leaves = bench.members[member].list("persistentvolumeclaims");
+    let is_used = |leaf: &&std::sync::Arc<serde_json::Value>| {
+        let host_volume = bench.host.get("persistentvolumes", "", made_for(leaf));
+        let relied_on = lock(&bench.guard.history).is_relied_on(text(leaf, "/metadata/uid"));
+        relied_on && host_volume.is_some_and(|volume| text(&volume, "/status/phase") == "Bound")
+    };
+    if let Some(leaf) = leaves.iter().find(is_used) {
+        let (namespace, name) = (text(leaf, "/metadata/namespace"), text(leaf, "/metadata/name"));
+        bench.guard.note(|| format!("somebody deletes leaf claim {namespace}/{name} in m{member}"));
+        lock(&bench.guard.history).deleted_by_people(text(leaf, "/metadata/uid"));
+        bench.members[member].delete("persistentvolumeclaims", namespace, name).unwrap();
+    }
 }
 
 fn cordon(bench: &Bench, member: usize, closed: bool) {

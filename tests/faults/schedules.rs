@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     bench::{Bench, lock},
-    caller::{Caller, Ending, Script},
+    caller::{Caller, Change, Ending, Script},
     fixture::{self, Planted},
     invariants::{Story, violations},
     people, prompt, virtual_time,
@@ -21,6 +21,15 @@ use crate::{
 };
 
 const MEMBERS: usize = 20;
+/// What happens to volumes while they live.
+const CHANGES: [&[Change]; 6] = [
+    &[],
+    &[],
+    &[Change::Publish, Change::Unpublish],
+    &[Change::Publish, Change::Expand],
+    &[Change::Modify, Change::Publish, Change::Expand, Change::Unpublish],
+    &[Change::Expand, Change::Modify],
+];
 /// Each is made and deleted.
 const CLAIMS: usize = 100;
 const OPERATIONS: usize = 2 * CLAIMS;
@@ -103,10 +112,12 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script) {
         retain: chance.u8(..10) == 0,
         at_once: if chance.u8(..10) == 0 { chance.usize(2..4) } else { 1 },
         asks_again: chance.u8(..6) == 0,
+        changes: CHANGES[chance.usize(..CHANGES.len())],
         binding: [None, None, None, Some("consumer"), Some("deferred"), Some("selected-node")][chance.usize(..6)],
         on_node: chance.u8(..3) == 0,
         places,
         deleted_after,
+        source: None,
     };
     (Duration::from_millis(chance.u64(..60_000)), script)
 }
@@ -134,7 +145,14 @@ async fn life(bench: Arc<Bench>, after: Duration, script: Script) -> Vec<Story> 
                 user.delete_claim();
             }
         };
-        let (ending, ()) = tokio::join!(caller.provision(), deletion);
+        let living = async {
+            let ending = caller.provision().await;
+            if ending == Ending::Provisioned {
+                caller.live().await;
+            }
+            ending
+        };
+        let (ending, ()) = tokio::join!(living, deletion);
         let deleted = caller.claim_was_deleted();
         if deleted {
             caller.reclaim().await;

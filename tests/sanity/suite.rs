@@ -18,10 +18,12 @@ const PASSED: &str = include_str!("../../sanity/passed.txt");
 pub struct Suite {
     pub program: PathBuf,
     pub controller: PathBuf,
-    /// Whatever serves a node: the suite cleans up through it.
+    /// What stands in for a node: the suite asks who it is, and cleans up through it.
     pub node: PathBuf,
     /// StorageClass parameters, as YAML.
     pub parameters: &'static str,
+    /// Parameters of a VolumeAttributesClass, as YAML.
+    pub attributes: &'static str,
     pub folder: PathBuf,
 }
 
@@ -43,13 +45,17 @@ impl Suite {
     async fn specs(&self, name: &str, node: &Path, focus: &str) -> Result<BTreeSet<String>> {
         let file = |ending: &str| self.folder.join(format!("sanity-{name}.{ending}"));
         std::fs::write(file("yaml"), self.parameters).context("write the parameters")?;
+        std::fs::write(file("mutable.yaml"), self.attributes).context("write the mutable parameters")?;
         let output = Command::new(&self.program)
             .arg(format!("--csi.endpoint={}", node.display()))
             .arg(format!("--csi.controllerendpoint={}", self.controller.display()))
             .arg(format!("--csi.testvolumeparameters={}", file("yaml").display()))
             .arg(format!("--csi.mountdir={}", file("mount").display()))
             .arg(format!("--csi.stagingdir={}", file("staging").display()))
+            .arg(format!("--csi.testvolumemutableparameters={}", file("mutable.yaml").display()))
             .arg("--csi.testvolumesize=67108864")
+            .arg("--csi.testvolumeexpandsize=134217728")
+            .arg("--csi.testnodevolumeattachlimit")
             .arg(format!("--ginkgo.focus={focus}"))
             .arg("--ginkgo.no-color")
             .arg(format!("--ginkgo.json-report={}", file("json").display()))

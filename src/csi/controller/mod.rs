@@ -2,6 +2,9 @@
 //! RPCs each; here stands what they have in common, and the whole service at a glance.
 
 mod capacity;
+mod changes;
+mod listing;
+mod publish;
 mod snapshots;
 mod volumes;
 
@@ -18,14 +21,23 @@ use super::{
 use crate::provision::Provisioner;
 
 /// Fixed for the life of the process, whatever the members can do now: the sidecars ask once.
-const CAPABILITIES: [Type; 7] = [
-    Type::CreateDeleteVolume,
-    Type::GetCapacity,
-    Type::SingleNodeMultiWriter,
-    Type::CreateDeleteSnapshot,
-    Type::ListSnapshots,
-    Type::GetSnapshot,
+const CAPABILITIES: [Type; 16] = [
     Type::CloneVolume,
+    Type::CreateDeleteSnapshot,
+    Type::CreateDeleteVolume,
+    Type::ExpandVolume,
+    Type::GetCapacity,
+    Type::GetSnapshot,
+    Type::GetVolume,
+    Type::GetVolumeHealth,
+    Type::ListSnapshots,
+    Type::ListVolumeHealth,
+    Type::ListVolumes,
+    Type::ListVolumesPublishedNodes,
+    Type::ModifyVolume,
+    Type::PublishReadonly,
+    Type::PublishUnpublishVolume,
+    Type::SingleNodeMultiWriter,
 ];
 
 #[derive(Clone, Debug)]
@@ -34,13 +46,13 @@ pub struct Controller {
     pub in_flight: InFlight,
 }
 
-type Answer<T> = Result<Response<T>, Status>;
+pub(super) type Answer<T> = Result<Response<T>, Status>;
 
-fn deadline<T>(request: &Request<T>) -> Instant {
+pub(super) fn deadline<T>(request: &Request<T>) -> Instant {
     Instant::now() + convert::patience(request.metadata())
 }
 
-fn required(field: &str, value: &str) -> Result<(), Status> {
+pub(super) fn required(field: &str, value: &str) -> Result<(), Status> {
     if value.is_empty() { Err(convert::missing(field).into()) } else { Ok(()) }
 }
 
@@ -87,5 +99,58 @@ impl controller_server::Controller for Controller {
 
     async fn get_snapshot(&self, request: Request<v1::GetSnapshotRequest>) -> Answer<v1::GetSnapshotResponse> {
         self.one_snapshot(request).await.map(Response::new)
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        request: Request<v1::ControllerExpandVolumeRequest>,
+    ) -> Answer<v1::ControllerExpandVolumeResponse> {
+        self.expand(request).await.map(Response::new)
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        request: Request<v1::ControllerModifyVolumeRequest>,
+    ) -> Answer<v1::ControllerModifyVolumeResponse> {
+        self.modify(request).await.map(Response::new)
+    }
+
+    async fn list_volumes(&self, request: Request<v1::ListVolumesRequest>) -> Answer<v1::ListVolumesResponse> {
+        self.list(&request.into_inner()).map(Response::new)
+    }
+
+    async fn controller_get_volume(
+        &self,
+        request: Request<v1::ControllerGetVolumeRequest>,
+    ) -> Answer<v1::ControllerGetVolumeResponse> {
+        self.get(&request.into_inner().volume_id).await.map(Response::new)
+    }
+
+    async fn controller_list_volume_health(
+        &self,
+        request: Request<v1::ControllerListVolumeHealthRequest>,
+    ) -> Answer<v1::ControllerListVolumeHealthResponse> {
+        self.list_health(&request.into_inner()).map(Response::new)
+    }
+
+    async fn controller_get_volume_health(
+        &self,
+        request: Request<v1::ControllerGetVolumeHealthRequest>,
+    ) -> Answer<v1::ControllerGetVolumeHealthResponse> {
+        self.health(&request.into_inner().volume_id).await.map(Response::new)
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: Request<v1::ControllerPublishVolumeRequest>,
+    ) -> Answer<v1::ControllerPublishVolumeResponse> {
+        self.publish(request).await.map(Response::new)
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: Request<v1::ControllerUnpublishVolumeRequest>,
+    ) -> Answer<v1::ControllerUnpublishVolumeResponse> {
+        self.unpublish(request).await.map(Response::new)
     }
 }

@@ -1,12 +1,11 @@
 //! From the interface's messages to the domain's types, with every check that needs no cluster.
 
+pub mod changes;
+pub mod listing;
 pub mod snapshots;
 mod topology;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use tonic::metadata::MetadataMap;
 
@@ -26,7 +25,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
     let name = checked_name(request.name)?;
-    refuse_what_is_not_offered(&request.mutable_parameters)?;
     let source = request.volume_content_source.map(snapshots::source).transpose()?;
     let uses = uses(&request.volume_capabilities)?;
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
@@ -46,6 +44,7 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
             source,
         },
         parameters: Parameters::parse(&raw)?,
+        attributes: changes::attributes(request.mutable_parameters)?,
         claim: claim(&raw),
         preferred: requirement.preferred,
         requisite: requirement.requisite,
@@ -74,13 +73,6 @@ fn checked_name(name: String) -> Result<String> {
 /// A field that every request must have.
 pub fn missing(field: &str) -> Error {
     Error::Invalid(format!("{field} is missing: the request must have it"))
-}
-
-fn refuse_what_is_not_offered(mutable: &HashMap<String, String>) -> Result<()> {
-    match mutable.keys().next() {
-        Some(key) => Err(Error::Invalid(format!("mutable_parameters: {key:?} is not offered"))),
-        None => Ok(()),
-    }
 }
 
 /// The ways in which a volume is to be used.

@@ -6,10 +6,11 @@ use super::{checked_name, missing, topology};
 use crate::{
     csi::v1::{self, volume_content_source as content},
     error::{Error, Result},
-    provision::{snapshot::Snapshot, snapshots::Wanted},
+    provision::{group::Group, snapshot::Snapshot, snapshots::Wanted},
     volume::{SnapshotSpec, Source, snapshot::leaf_class},
 };
 
+const GROUP_CONTENT: &str = "csi.storage.k8s.io/volumegroupsnapshotcontent/name";
 const CONTENT: &str = "csi.storage.k8s.io/volumesnapshotcontent/name";
 
 pub fn snapshot_spec(request: v1::CreateSnapshotRequest) -> Result<SnapshotSpec> {
@@ -25,6 +26,32 @@ pub fn snapshot_spec(request: v1::CreateSnapshotRequest) -> Result<SnapshotSpec>
         allowed: allowed(request.accessibility_requirements)?,
         content: raw.get(CONTENT).cloned(),
     })
+}
+
+pub fn group_spec(request: v1::CreateVolumeGroupSnapshotRequest) -> Result<SnapshotSpec> {
+    let name = checked_name(request.name)?;
+    if request.source_volume_ids.is_empty() || request.source_volume_ids.iter().any(String::is_empty) {
+        return Err(Error::Invalid(
+            "source_volume_ids is empty, or one of them is: name the volumes of the group".to_owned(),
+        ));
+    }
+    let raw: BTreeMap<String, String> = request.parameters.into_iter().collect();
+    Ok(SnapshotSpec {
+        name,
+        sources: request.source_volume_ids,
+        leaf_class: leaf_class("VolumeGroupSnapshotClass", "leafGroupSnapshotClass", &raw)?,
+        allowed: Vec::new(),
+        content: raw.get(GROUP_CONTENT).cloned(),
+    })
+}
+
+pub fn group(group: Group) -> v1::VolumeGroupSnapshot {
+    v1::VolumeGroupSnapshot {
+        group_snapshot_id: group.id.to_string(),
+        snapshots: group.snapshots.into_iter().map(snapshot).collect(),
+        creation_time: Some(prost_types::Timestamp { seconds: group.cut, nanos: 0 }),
+        ready_to_use: group.ready,
+    }
 }
 
 /// The members that a requirement names.

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use tonic::metadata::MetadataValue;
 
 use super::{

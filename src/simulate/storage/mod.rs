@@ -4,6 +4,8 @@
 mod backing;
 mod capacity;
 pub mod definitions;
+mod groups;
+mod modify;
 mod names;
 mod node;
 mod pods;
@@ -13,7 +15,7 @@ mod resize;
 mod restore;
 mod settings;
 mod setup;
-mod snapshots;
+pub mod snapshots;
 
 use std::sync::Arc;
 
@@ -59,7 +61,9 @@ impl Storage {
             pods::run(member),
             resize::run(member),
             capacity::run(member),
-            snapshots::run(member)
+            modify::run(member),
+            snapshots::run(member),
+            groups::run(member)
         );
     }
 }

@@ -7,10 +7,14 @@ use crate::simulate::object::{annotation, name, text};
 pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 pub(super) const VOLUMES: &str = "persistentvolumes";
 pub(super) const CLASSES: &str = "storageclasses.storage.k8s.io";
+pub(super) const ATTRIBUTES_CLASSES: &str = "volumeattributesclasses.storage.k8s.io";
 pub(super) const PODS: &str = "pods";
 pub(super) const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
 pub(super) const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
 pub(super) const SNAPSHOT_CLASSES: &str = "volumesnapshotclasses.snapshot.storage.k8s.io";
+pub(super) const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
+pub(super) const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
+pub(super) const GROUP_CLASSES: &str = "volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io";
 pub(super) const NODES: &str = "nodes";
 
 pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";

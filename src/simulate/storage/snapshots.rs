@@ -2,7 +2,7 @@
 //! driver's sidecar does with the contents behind them.
 
 mod content;
-mod objects;
+pub mod objects;
 #[cfg(test)]
 mod tests;
 

@@ -283,6 +283,36 @@ async fn growth_that_fails_or_finds_no_room_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_takes_on_the_attributes_of_the_class_that_its_claim_names() {
+    let (cluster, storage) = member(Settings::default());
+    cluster.create(CLAIMS, claim("data", "now")).unwrap();
+    live(&cluster, &storage, 1).await;
+    let name = |class: &str| {
+        let name = |claim: &mut Value| claim["spec"]["volumeAttributesClassName"] = json!(class);
+        cluster.change(CLAIMS, "default", "data", name).unwrap();
+    };
+    let told = || {
+        let claim = cluster.claim("data");
+        let status = |path: &str| text(&claim, &format!("/status/{path}")).to_owned();
+        (status("currentVolumeAttributesClassName"), status("modifyVolumeStatus/status"))
+    };
+    let class = |name: &str, parameters: Value| {
+        let class = json!({"metadata": {"name": name}, "driverName": "storage.simulated", "parameters": parameters});
+        cluster.create("volumeattributesclasses.storage.k8s.io", class).unwrap();
+    };
+    name("gold");
+    live(&cluster, &storage, 1).await;
+    assert_eq!(told(), (String::new(), "Pending".to_owned()));
+    class("gold", json!({"iops": "1"}));
+    live(&cluster, &storage, 1).await;
+    assert_eq!(told(), ("gold".to_owned(), String::new()));
+    class("odd", json!({"infeasible": "true"}));
+    name("odd");
+    live(&cluster, &storage, 1).await;
+    assert_eq!(told(), ("gold".to_owned(), "Infeasible".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_class_that_does_not_grow_keeps_its_size() {
     let class = Class { growth: Growth::Never, ..Class::new("now", Binding::Immediate) };
     let (cluster, storage) = member(Settings { classes: vec![class], ..Settings::default() });

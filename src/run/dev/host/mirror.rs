@@ -1,11 +1,12 @@
-//! Plays the agent behind a virtual node: copies the host's pods that are bound to it into the member, and tells the host
-//! what becomes of them. Deleting works both ways: a pod goes with its copy, and a copy with its pod.
+//! Plays the agent behind a virtual node: copies the host's pods that are bound to it into the member once their volumes
+//! are attached, and tells the host what becomes of them. Deleting works both ways: a pod goes with its copy, and a copy with its pod.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
 use super::{
+    attacher::{ATTACHMENTS, is_attached},
     conditions::{self, Condition},
     create, overtaken,
     workloads::ephemeral::claim_name,
@@ -154,7 +155,7 @@ fn tell(pod: &mut Value, copy: &Value, now: &str) {
 }
 
 pub(super) async fn run(host: Cluster, name: String, member: Cluster) {
-    let mut host_changes = host.follow(&["pods", "nodes"]);
+    let mut host_changes = host.follow(&["pods", "nodes", ATTACHMENTS]);
     let mut member_changes = member.follow(&["pods", "namespaces", "serviceaccounts"]);
     let mut mirror = Mirror { host, name, member, copied: HashSet::new() };
     loop {
@@ -218,6 +219,8 @@ impl Mirror {
         there: Option<&Value>,
     ) -> Option<()> {
         match (step, pod, there) {
+            // No kubelet waits for it, so the agent does.
+            (Step::Copy, Some(pod), _) if !is_attached(&self.host, pod) => {}
             (Step::Copy, Some(pod), _) => {
                 if self.member.get("namespaces", "", namespace).is_none() {
                     overtaken(

@@ -1,20 +1,20 @@
 //! Everything around the driver that makes a host alive, played in one process: who turns Deployments into pods, the
-//! scheduler, the provisioner, and the agent that runs the host's pods in the members. It is labelled as what it is:
-//! events name `dev-scheduler` and the like.
+//! scheduler, the provisioner, the resizer, the attacher, and the agent that runs the host's pods in the members. It is
+//! labelled as what it is: events name `dev-scheduler` and the like.
 //!
 //! Each part looks at all it goes by, decides in a pure function, acts, and looks again when something has changed. It
 //! works on the simulated clusters from inside; only the driver is called as its real callers call it, over its socket.
-//!
-//! There is no attacher: the driver does not offer to attach yet, and external-attacher would mark every attachment as
-//! done. So VolumeAttachments are left out.
 
+mod attacher;
 mod capacity;
 pub(super) mod conditions;
 mod events;
 mod fit;
 mod mirror;
 mod provisioner;
+mod resizer;
 mod scheduler;
+mod snapshotter;
 mod workloads;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -37,7 +37,10 @@ pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, drive
     parts.spawn(workloads::run(host.clone()));
     parts.spawn(scheduler::run(host.clone()));
     parts.spawn(provisioner::run(host.clone(), driver.clone()));
-    parts.spawn(capacity::run(host.clone(), driver));
+    parts.spawn(capacity::run(host.clone(), driver.clone()));
+    parts.spawn(snapshotter::run(host.clone(), driver.clone()));
+    parts.spawn(resizer::run(host.clone(), driver.clone()));
+    parts.spawn(attacher::run(host.clone(), driver));
     for (name, member) in members {
         parts.spawn(mirror::run(host.clone(), name, member));
     }

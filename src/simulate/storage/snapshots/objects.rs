@@ -13,27 +13,27 @@ const FINALIZERS: [&str; 2] = [
     "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection",
     "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection",
 ];
-pub(super) const BEING_DELETED: &str = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
+pub const BEING_DELETED: &str = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
 const DEFAULT_CLASS: &str = "snapshot.storage.kubernetes.io/is-default-class";
 
-pub(super) fn is_default(class: &Value) -> bool {
+pub fn is_default(class: &Value) -> bool {
     annotation(class, DEFAULT_CLASS) == "true"
 }
 
-pub(super) fn is_ready(object: &Value) -> bool {
+pub fn is_ready(object: &Value) -> bool {
     at(object, "/status/readyToUse") == Some(&Value::Bool(true))
 }
 
-pub(super) fn content_of(snapshot: &Value) -> &str {
+pub fn content_of(snapshot: &Value) -> &str {
     text(snapshot, "/status/boundVolumeSnapshotContentName")
 }
 
-pub(super) fn deletes(content: &Value) -> bool {
+pub fn deletes(content: &Value) -> bool {
     text(content, "/spec/deletionPolicy") == "Delete"
 }
 
 /// Whether a content names this snapshot, by its UID where it tells one.
-pub(super) fn is_of(content: &Value, snapshot: &Value) -> bool {
+pub fn is_of(content: &Value, snapshot: &Value) -> bool {
     let told = |field: &str| text(content, &format!("/spec/volumeSnapshotRef/{field}"));
     told("name") == name(snapshot)
         && told("namespace") == namespace(snapshot)
@@ -41,7 +41,7 @@ pub(super) fn is_of(content: &Value, snapshot: &Value) -> bool {
 }
 
 /// What stands for a snapshot that is to be made of a volume.
-pub(super) fn content(snapshot: &Value, class: &Value, volume: &str) -> Value {
+pub fn content(snapshot: &Value, class: &Value, volume: &str) -> Value {
     json!({
         "metadata": {"name": format!("snapcontent-{}", uid(snapshot)), "finalizers": [CONTENT_FINALIZER]},
         "spec": {
@@ -62,7 +62,7 @@ pub(super) fn content(snapshot: &Value, class: &Value, volume: &str) -> Value {
 }
 
 /// A snapshot is protected from the moment it is worked on.
-pub(super) fn begin(snapshot: &mut Value, class: &str) {
+pub fn begin(snapshot: &mut Value, class: &str) {
     for finalizer in FINALIZERS {
         add_finalizer(snapshot, finalizer);
     }
@@ -71,7 +71,7 @@ pub(super) fn begin(snapshot: &mut Value, class: &str) {
     }
 }
 
-pub(super) fn bind(snapshot: &mut Value, content: &str) {
+pub fn bind(snapshot: &mut Value, content: &str) {
     if content_of(snapshot) != content {
         set(snapshot, &["status", "boundVolumeSnapshotContentName"], json!(content));
         set(snapshot, &["status", "readyToUse"], json!(false));
@@ -79,13 +79,13 @@ pub(super) fn bind(snapshot: &mut Value, content: &str) {
 }
 
 /// A content that a person made gets the UID of the snapshot that took it.
-pub(super) fn bind_content(content: &mut Value, snapshot: &Value) {
+pub fn bind_content(content: &mut Value, snapshot: &Value) {
     set(content, &["spec", "volumeSnapshotRef", "uid"], json!(uid(snapshot)));
     add_finalizer(content, CONTENT_FINALIZER);
 }
 
 /// What storage tells of a snapshot that is made. Times are nanoseconds since 1970.
-pub(super) fn tell_made(content: &mut Value, handle: &str, bytes: u64, nanoseconds: u64) {
+pub fn tell_made(content: &mut Value, handle: &str, bytes: u64, nanoseconds: u64) {
     set(
         content,
         &["status"],
@@ -93,13 +93,13 @@ pub(super) fn tell_made(content: &mut Value, handle: &str, bytes: u64, nanosecon
     );
 }
 
-pub(super) fn tell_error(object: &mut Value, message: &str, now: &str) {
+pub fn tell_error(object: &mut Value, message: &str, now: &str) {
     set(object, &["status", "readyToUse"], json!(false));
     set(object, &["status", "error"], json!({"message": message, "time": now}));
 }
 
 /// What a content tells is what its snapshot tells.
-pub(super) fn tell_ready(snapshot: &mut Value, content: &Value, now: &str) {
+pub fn tell_ready(snapshot: &mut Value, content: &Value, now: &str) {
     if !is_ready(snapshot) {
         let bytes = at(content, "/status/restoreSize").and_then(Value::as_u64).unwrap_or(0);
         set(snapshot, &["status", "readyToUse"], json!(true));
@@ -109,20 +109,20 @@ pub(super) fn tell_ready(snapshot: &mut Value, content: &Value, now: &str) {
     }
 }
 
-pub(super) fn release(snapshot: &mut Value) {
+pub fn release(snapshot: &mut Value) {
     for finalizer in FINALIZERS {
         drop_finalizer(snapshot, finalizer);
     }
 }
 
-pub(super) fn release_content(content: &mut Value) {
+pub fn release_content(content: &mut Value) {
     drop_finalizer(content, CONTENT_FINALIZER);
 }
 
-pub(super) fn hold_source(claim: &mut Value) {
+pub fn hold_source(claim: &mut Value) {
     add_finalizer(claim, CLAIM_FINALIZER);
 }
 
-pub(super) fn release_source(claim: &mut Value) {
+pub fn release_source(claim: &mut Value) {
     drop_finalizer(claim, CLAIM_FINALIZER);
 }

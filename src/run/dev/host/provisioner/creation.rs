@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::{
     Answer, Attempts, Calls, PATIENCE, SPEAKER,
     answer::{self, Next},
+    source,
     topology::{self, Nodes, Trouble},
     volume,
 };
@@ -163,7 +164,8 @@ impl Creations {
             Trouble::Reschedule(reason) => (Next::Reschedule, reason),
             Trouble::Stuck(reason) => (Next::AskAgain, reason),
         })?;
-        volume::request(&work.claim, &work.class, &places).map_err(|reason| (Next::AskMuchLater, reason))
+        let source = source::of(&self.host, &work.claim).map_err(|reason| (Next::AskAgain, reason))?;
+        volume::request(&work.claim, &work.class, &places, source).map_err(|reason| (Next::AskMuchLater, reason))
     }
 
     pub(super) fn answered(&mut self, name: &str, answer: Result<v1::Volume, Refusal>, now: Instant) {

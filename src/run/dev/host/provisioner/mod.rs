@@ -7,6 +7,7 @@
 mod answer;
 mod creation;
 mod removal;
+mod source;
 pub(super) mod topology;
 mod volume;
 
@@ -17,8 +18,9 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+pub(super) use self::volume::capabilities;
 use self::{answer::Next, creation::Creations, removal::Removals};
-use super::events::Speaker;
+use super::{attacher::ATTACHMENTS, events::Speaker};
 use crate::{
     csi::{
         client::{Client, Refusal},
@@ -29,15 +31,16 @@ use crate::{
 
 const SPEAKER: Speaker = Speaker("dev-provisioner");
 /// As the driver's documentation recommends for `--timeout`.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Where nothing is due.
 const IDLE: Duration = Duration::from_hours(1);
-const FOLLOWED: [&str; 5] = [
+const FOLLOWED: [&str; 6] = [
     "persistentvolumeclaims",
     "persistentvolumes",
     "storageclasses.storage.k8s.io",
     "nodes",
     "csinodes.storage.k8s.io",
+    ATTACHMENTS,
 ];
 
 /// A call that has ended, about the volume of this name.
@@ -51,15 +54,20 @@ type Calls = JoinSet<Answer>;
 
 /// The calls for one volume: one at a time, with pauses that grow.
 #[derive(Clone, Debug)]
-struct Attempts {
+pub(super) struct Attempts {
     count: u32,
-    due: Instant,
-    under_way: bool,
+    pub(super) due: Instant,
+    pub(super) under_way: bool,
 }
 
 impl Attempts {
-    fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self { count: 0, due: now, under_way: false }
+    }
+
+    /// In a while, and later each time.
+    pub(super) fn again(&mut self, now: Instant) {
+        self.failed(Next::KeepAsking, now);
     }
 
     fn failed(&mut self, next: Next, now: Instant) {

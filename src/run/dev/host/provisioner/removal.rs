@@ -1,6 +1,6 @@
 //! From volumes that are released to nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Resource, ResourceExt};
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     csi::client::{Client, Refusal},
-    run::dev::host::{all, events::Kind, overtaken},
-    simulate::Cluster,
+    run::dev::host::{all, attacher::ATTACHMENTS, events::Kind, overtaken},
+    simulate::{Cluster, text},
     volume::DRIVER,
 };
 
@@ -60,7 +60,11 @@ impl Removals {
 
     pub(super) fn look(&mut self, now: Instant, calls: &mut Calls) {
         let volumes: Vec<PersistentVolume> = all(&self.host, "persistentvolumes");
-        let steps: BTreeMap<String, Step> = volumes.iter().map(|volume| (volume.name_any(), step(volume))).collect();
+        let attachments = self.host.list(ATTACHMENTS);
+        let attached: HashSet<&str> =
+            attachments.iter().map(|one| text(one, "/spec/source/persistentVolumeName")).collect();
+        let unattached = volumes.iter().filter(|volume| !attached.contains(volume.name_any().as_str()));
+        let steps: BTreeMap<String, Step> = unattached.map(|volume| (volume.name_any(), step(volume))).collect();
         self.work.retain(|name, attempts| attempts.under_way || matches!(steps.get(name), Some(Step::Delete(_))));
         for (name, step) in steps {
             match step {

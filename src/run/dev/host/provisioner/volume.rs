@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::topology::Places;
 use crate::{
     csi::v1::{
-        self, CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
+        self, CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement, VolumeCapability, VolumeContentSource,
         volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
     },
     volume::{DRIVER, quantity},
@@ -31,13 +31,11 @@ pub(super) fn request(
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
     places: &Places,
+    source: Option<VolumeContentSource>,
 ) -> Result<CreateVolumeRequest, String> {
     let spec = claim.spec.clone().unwrap_or_default();
     if spec.selector.is_some() {
         return Err("a claim with a selector gets no new volume".to_owned());
-    }
-    if spec.data_source.is_some() || spec.data_source_ref.is_some() {
-        return Err("snapshots and clones are not played here".to_owned());
     }
     let size = spec.resources.and_then(|resources| resources.requests?.remove("storage")).map(|size| size.0);
     let bytes = size.as_deref().and_then(quantity::parse).and_then(|bytes| i64::try_from(bytes).ok());
@@ -50,6 +48,7 @@ pub(super) fn request(
         capacity_range: Some(CapacityRange { required_bytes, limit_bytes: 0 }),
         volume_capabilities: capabilities.ok_or_else(|| format!("an access mode of {modes:?} is unknown"))?,
         parameters: parameters(claim, class),
+        volume_content_source: source,
         accessibility_requirements: Some(requirement(places)),
         ..CreateVolumeRequest::default()
     })
@@ -63,6 +62,13 @@ fn access(mode: &str) -> Option<Mode> {
         "ReadWriteMany" => Some(Mode::MultiNodeMultiWriter),
         _ => None,
     }
+}
+
+/// The ways in which a volume of the host may be used.
+pub(in crate::run::dev::host) fn capabilities(volume: &Value) -> Vec<VolumeCapability> {
+    let block = volume["spec"]["volumeMode"] == "Block";
+    let modes = volume["spec"]["accessModes"].as_array().into_iter().flatten();
+    modes.filter_map(|mode| Some(capability(access(mode.as_str()?)?, block))).collect()
 }
 
 fn capability(mode: Mode, block: bool) -> VolumeCapability {
@@ -165,7 +171,7 @@ mod tests {
 
     #[test]
     fn request_names_the_claim_and_leaves_out_what_is_the_provisioners() {
-        let request = request(&claim(&usual()), &class(), &places(&["b", "a"])).unwrap();
+        let request = request(&claim(&usual()), &class(), &places(&["b", "a"]), None).unwrap();
         assert_eq!(request.name, "pvc-u-1");
         assert_eq!(request.capacity_range.unwrap(), CapacityRange { required_bytes: 1 << 30, limit_bytes: 0 });
         let parameters: BTreeMap<_, _> =
@@ -186,13 +192,12 @@ mod tests {
     fn claim_that_cannot_be_served_is_told_why() {
         for (key, value, words) in [
             ("selector", json!({"matchLabels": {"a": "b"}}), "selector"),
-            ("dataSource", json!({"kind": "PersistentVolumeClaim", "name": "x"}), "clones"),
             ("accessModes", json!(["Sometimes"]), "Sometimes"),
             ("resources", json!({"requests": {"storage": "much"}}), "much"),
         ] {
             let mut spec = usual();
             spec[key] = value;
-            let refused = request(&claim(&spec), &class(), &places(&["a"])).unwrap_err();
+            let refused = request(&claim(&spec), &class(), &places(&["a"]), None).unwrap_err();
             assert!(refused.contains(words), "{words}: {refused}");
         }
     }

@@ -1,0 +1,126 @@
+//! The record of published nodes, read, judged and written over the version that was read. A "no" and an "it is so already"
+//! are given only on what was just read: the watch may be behind.
+
+use crate::{
+    error::{Error, Result},
+    leaf::{Cluster, ownership, row::ClaimRow},
+    volume::{
+        VolumeHash,
+        published::{Publication, Verdict},
+        spec::LeafPlace,
+    },
+};
+
+/// Others write on the same claim, but not for ever.
+const TRIES: usize = 5;
+
+pub async fn publish(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow, node: &str, wanted: Publication) -> Result<()> {
+    let (mut claim, mut read) = (seen.clone(), false);
+    for _ in 0..TRIES {
+        match claim.life.published.publish(node, wanted) {
+            Verdict::Yes(with) => match leaf.record_published(&claim, hash, &with).await {
+                Err(Error::Refused(_) | Error::InProgress(_)) => {}
+                recorded => return recorded,
+            },
+            verdict if read => return answer(verdict, leaf, &claim, node),
+            _ => {}
+        }
+        (claim, read) = (read_ours(leaf, hash, &seen.place).await?, true);
+    }
+    Err(keeps_changing(leaf, &seen.place))
+}
+
+fn answer(verdict: Verdict, leaf: &Cluster, claim: &ClaimRow, node: &str) -> Result<()> {
+    let place = format!("member {}: leaf claim {}", leaf.member, claim.place);
+    match verdict {
+        Verdict::Yes(_) | Verdict::Already => Ok(()),
+        Verdict::Differs(difference) => Err(Error::Exists(format!("{place} is published on {node} {difference}"))),
+        Verdict::Elsewhere(other) => Err(Error::Refused(format!(
+            "{place} is published on node {other}, and only one node may have it at a time"
+        ))),
+        Verdict::Unreadable => Err(unreadable(leaf, claim)),
+    }
+}
+
+/// None as the node: all of them.
+pub async fn unpublish(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow, node: Option<&str>) -> Result<()> {
+    let (mut claim, mut read) = (seen.clone(), false);
+    for _ in 0..TRIES {
+        match claim.life.published.without(node) {
+            _ if claim.life.published.is_spoilt() && read => return Err(unreadable(leaf, &claim)),
+            None if read => return Ok(()),
+            Some(rest) if !claim.life.published.is_spoilt() => match leaf.record_published(&claim, hash, &rest).await {
+                Err(Error::Refused(_) | Error::InProgress(_)) => {}
+                recorded => return recorded,
+            },
+            _ => {}
+        }
+        (claim, read) = match read_ours(leaf, hash, &seen.place).await {
+            Err(Error::NotFound(_)) => return Ok(()),
+            claim => (claim?, true),
+        };
+    }
+    Err(keeps_changing(leaf, &seen.place))
+}
+
+/// A volume that some node may be writing to is not to be removed.
+pub async fn is_nowhere(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+    if seen.life.published.is_nowhere() {
+        return Ok(());
+    }
+    let claim = match read_ours(leaf, hash, &seen.place).await {
+        Err(Error::NotFound(_)) => return Ok(()),
+        claim => claim?,
+    };
+    let published = &claim.life.published;
+    if published.is_spoilt() {
+        return Err(unreadable(leaf, &claim));
+    }
+    if published.is_nowhere() {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "member {}: leaf claim {} is published on {}: it can be removed once it is detached from there. Where that node is \
+         gone for good, remove annotation {} from the leaf claim",
+        leaf.member,
+        claim.place,
+        published.nodes().collect::<Vec<_>>().join(", "),
+        ownership::PUBLISHED
+    )))
+}
+
+async fn read_ours(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Result<ClaimRow> {
+    let found = leaf.read_claim(place).await?;
+    if let Some(claim) = &found {
+        if ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash) {
+            return Ok(ClaimRow::new(claim));
+        }
+        if ownership::was_ours(&claim.metadata, &leaf.host) {
+            return Err(stripped(leaf, place));
+        }
+    }
+    Err(Error::NotFound(format!("member {}: there is no leaf claim {place} of this volume", leaf.member)))
+}
+
+/// Where it is published stands on it, so nothing may be concluded from its not being found among ours.
+pub fn stripped(leaf: &Cluster, place: &LeafPlace) -> Error {
+    Error::Refused(format!(
+        "member {}: claim {place} is the leaf of a volume and its labels were removed: put back {}",
+        leaf.member,
+        ownership::selector(&leaf.host)
+    ))
+}
+
+fn unreadable(leaf: &Cluster, claim: &ClaimRow) -> Error {
+    Error::Refused(format!(
+        "member {}: annotation {} of leaf claim {} is not what this driver wrote: correct it, or remove it once no node \
+         has the volume",
+        leaf.member,
+        ownership::PUBLISHED,
+        claim.place
+    ))
+}
+
+fn keeps_changing(leaf: &Cluster, place: &LeafPlace) -> Error {
+    Error::InProgress(format!("member {}: leaf claim {place} keeps being changed by others", leaf.member))
+}

@@ -1,0 +1,71 @@
+//! What nobody asked for and has to be done: it follows what happens in the host and in the members. Only the replica that
+//! holds the lease does it. A member's work waits for nobody else's.
+
+mod heal;
+mod member;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::sleep,
+};
+
+use crate::{
+    host::{
+        Host,
+        volumes::{self, HostVolumes},
+    },
+    member::{Member, Registry},
+};
+
+/// Between two looks at which members there are.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What the work needs.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    host: Host,
+    members: Registry,
+    volumes: Arc<HostVolumes>,
+}
+
+impl Follower {
+    pub fn new(host: Host, members: Registry) -> Self {
+        Self { host, members, volumes: Arc::default() }
+    }
+
+    /// Works until it is dropped, and knows nothing of the time before.
+    pub async fn run(mut self) {
+        self.volumes = Arc::default();
+        tokio::select! {
+            () = volumes::keep(&self.host, &self.volumes) => {}
+            () = self.follow_members() => {}
+        }
+    }
+
+    async fn follow_members(&self) {
+        let mut works = JoinSet::new();
+        let mut under_way: BTreeMap<String, (Arc<Member>, AbortHandle)> = BTreeMap::new();
+        loop {
+            if let Ok(members) = self.members.all() {
+                under_way.retain(|name, (member, work)| {
+                    let stays = members.get(name).is_some_and(|now| Arc::ptr_eq(now, member));
+                    if !stays {
+                        work.abort();
+                    }
+                    stays
+                });
+                for (name, member) in
+                    members.iter().filter(|(name, _)| !under_way.contains_key(*name)).collect::<Vec<_>>()
+                {
+                    let (follower, of) = (self.clone(), Arc::clone(member));
+                    let work = works.spawn(async move { follower.follow(&of).await });
+                    under_way.insert(name.clone(), (Arc::clone(member), work));
+                }
+            }
+            while works.try_join_next().is_some() {}
+            sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Leaf groups of snapshots. A group selects its claims by a label, so the claims carry one of ours for as long as the
+//! member needs to make it; the member then makes the snapshots in it, which are marked as ours one by one.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{
+    Api, ResourceExt,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PatchParams, PostParams, Preconditions,
+    },
+    runtime::wait::await_condition,
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{super::json_patch, kinds::VolumeSnapshot, row::SnapshotRow};
+use crate::{
+    cluster,
+    error::{Error, Result},
+    leaf::{Cluster, claim::Made, ownership, row::ClaimRow},
+    volume::{
+        VolumeHash,
+        snapshot::{ObservedSnapshot, leaf_group_name},
+        spec::LeafPlace,
+    },
+};
+
+const GROUP: &str = "groupsnapshot.storage.k8s.io";
+/// On the claims of a group: its hash follows.
+const MEMBER_OF: &str = "group.kosmos.csi.io/";
+/// Between the handles in the annotation of a group's volumes.
+const SEPARATOR: &str = " ";
+
+/// What a leaf group says.
+#[derive(Clone, Debug)]
+pub struct WantedGroup<'a> {
+    pub name: &'a str,
+    pub hash: VolumeHash,
+    pub namespace: &'a str,
+    pub sources: &'a [String],
+    pub class: Option<&'a str>,
+}
+
+/// A leaf group of ours.
+#[derive(Clone, Debug)]
+pub struct LeafGroup {
+    pub place: LeafPlace,
+    pub uid: String,
+    pub sources: Vec<String>,
+    pub content: Option<String>,
+    pub cut: Option<i64>,
+    pub ready: bool,
+    pub terminating: bool,
+    pub trouble: Option<String>,
+}
+
+/// What marks one snapshot of a group as ours.
+#[derive(Clone, Debug)]
+pub struct PartMark<'a> {
+    pub hash: VolumeHash,
+    pub group: VolumeHash,
+    pub volume: VolumeHash,
+    pub source: &'a str,
+    pub driver: &'a str,
+}
+
+/// The groups of one member, in the version that it serves.
+#[derive(Clone, Debug)]
+pub struct Groups<'a> {
+    cluster: &'a Cluster,
+    version: String,
+}
+
+impl LeafGroup {
+    fn new(group: &DynamicObject) -> Self {
+        let at = |pointer: &str| group.data.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let sources = group.annotations().get(ownership::SOURCE).map(String::as_str).unwrap_or_default();
+        let cut = at("/status/creationTime").and_then(|time| time.parse::<k8s_openapi::jiff::Timestamp>().ok());
+        Self {
+            place: LeafPlace { namespace: group.namespace().unwrap_or_default(), claim: group.name_any() },
+            uid: group.uid().unwrap_or_default(),
+            sources: sources.split(SEPARATOR).map(str::to_owned).collect(),
+            content: at("/status/boundVolumeGroupSnapshotContentName").map(str::to_owned),
+            cut: cut.map(k8s_openapi::jiff::Timestamp::as_second),
+            ready: group.data.pointer("/status/readyToUse") == Some(&Value::Bool(true)),
+            terminating: group.metadata.deletion_timestamp.is_some(),
+            trouble: at("/status/error/message").map(str::to_owned),
+        }
+    }
+
+    pub fn observed(&self) -> ObservedSnapshot {
+        ObservedSnapshot {
+            sources: self.sources.clone(),
+            terminating: self.terminating,
+            cut: self.cut.is_some() && self.content.is_some(),
+            trouble: self.trouble.clone(),
+        }
+    }
+}
+
+impl Cluster {
+    /// None where the member has no group snapshots.
+    pub async fn groups(&self) -> Result<Option<Groups<'_>>> {
+        let served = self.client.list_api_groups().await;
+        let served = served.map_err(|error| self.outcome("list API groups", &error))?;
+        let group = served.groups.into_iter().find(|group| group.name == GROUP);
+        Ok(group.and_then(|group| {
+            let newest = group.versions.iter().find(|version| version.version == "v1");
+            let version = newest.cloned().or(group.preferred_version)?;
+            Some(Groups { cluster: self, version: version.version })
+        }))
+    }
+
+    /// Puts a group's label on a claim of ours, or takes it off.
+    pub async fn label_for_group(&self, claim: &ClaimRow, group: VolumeHash, on: bool) -> Result<()> {
+        let path = format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"));
+        let change =
+            if on { json!({"op": "add", "path": path, "value": "yes"}) } else { json!({"op": "remove", "path": path}) };
+        let this = json!({"op": "test", "path": "/metadata/uid", "value": claim.uid});
+        let operations = json_patch(json!([this, change]))?;
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
+        let patched = claims.patch_metadata(&claim.place.claim, &PatchParams::default(), &operations).await;
+        let doing = format!("label claim {} for a group", claim.place);
+        match patched.map(drop).map_err(|error| self.outcome(&doing, &error)) {
+            // It carried none, or the claim is gone.
+            Err(Error::Refused(_) | Error::NotFound(_)) if !on => Ok(()),
+            done => done,
+        }
+    }
+
+    /// The snapshots that the member has made for a group.
+    pub async fn parts(&self, group: &LeafGroup) -> Result<Vec<VolumeSnapshot>> {
+        let all = Api::<VolumeSnapshot>::namespaced(self.client.clone(), &group.place.namespace);
+        let all = all.list(&ListParams::default()).await;
+        let all = all.map_err(|error| self.outcome("list snapshots of a group", &error))?;
+        let owned = |part: &VolumeSnapshot| part.owner_references().iter().any(|owner| owner.uid == group.uid);
+        Ok(all.items.into_iter().filter(owned).collect())
+    }
+
+    /// Marks a part as ours, over the labels and annotations it was seen with.
+    pub async fn mark_part(&self, part: &VolumeSnapshot, mark: &PartMark<'_>) -> Result<Option<SnapshotRow>> {
+        let (old_labels, old_annotations) = (&part.metadata.labels, &part.metadata.annotations);
+        let mut labels = old_labels.clone().unwrap_or_default();
+        labels.extend(super::labels(self, mark.hash, Some(mark.volume)));
+        labels.insert(ownership::GROUP.to_owned(), mark.group.to_string());
+        let mut annotations = old_annotations.clone().unwrap_or_default();
+        annotations.insert(ownership::SOURCE.to_owned(), mark.source.to_owned());
+        annotations.insert(ownership::HOLDER.to_owned(), mark.driver.to_owned());
+        let patch = json_patch(json!([
+            {"op": "test", "path": "/metadata/uid", "value": part.uid()},
+            {"op": "test", "path": "/metadata/labels", "value": old_labels},
+            {"op": "test", "path": "/metadata/annotations", "value": old_annotations},
+            {"op": "add", "path": "/metadata/labels", "value": labels},
+            {"op": "add", "path": "/metadata/annotations", "value": annotations},
+        ]))?;
+        let parts = Api::<VolumeSnapshot>::namespaced(self.client.clone(), &part.namespace().unwrap_or_default());
+        let patched = parts.patch(&part.name_any(), &PatchParams::default(), &patch).await;
+        let patched = patched.map_err(|error| self.outcome(&format!("mark snapshot {}", part.name_any()), &error))?;
+        Ok(self.snapshots.put(&patched))
+    }
+}
+
+impl Groups<'_> {
+    fn resource(&self, kind: &str) -> ApiResource {
+        ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, &self.version, kind))
+    }
+
+    fn api(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.cluster.client.clone(), namespace, &self.resource("VolumeGroupSnapshot"))
+    }
+
+    fn contents(&self) -> Api<DynamicObject> {
+        Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshotContent"))
+    }
+
+    /// POST first; the claims carry the label already.
+    pub async fn create(&self, wanted: &WantedGroup<'_>) -> Result<Made> {
+        let mut selected: BTreeMap<String, String> = ownership::host_labels(&self.cluster.host);
+        selected.insert(format!("{MEMBER_OF}{}", wanted.hash), "yes".to_owned());
+        let mut labels = ownership::host_labels(&self.cluster.host);
+        labels.insert(ownership::GROUP.to_owned(), wanted.hash.to_string());
+        let name = leaf_group_name(wanted.hash);
+        let mut spec = json!({"source": {"selector": {"matchLabels": selected}}});
+        if let Some(class) = wanted.class {
+            spec["volumeGroupSnapshotClassName"] = json!(class);
+        }
+        let mut group = DynamicObject::new(&name, &self.resource("VolumeGroupSnapshot")).data(json!({"spec": spec}));
+        group.metadata.namespace = Some(wanted.namespace.to_owned());
+        group.metadata.labels = Some(labels);
+        group.metadata.annotations = Some(BTreeMap::from([
+            (ownership::NAME.to_owned(), wanted.name.to_owned()),
+            (ownership::SOURCE.to_owned(), wanted.sources.join(SEPARATOR)),
+        ]));
+        let made = self.api(wanted.namespace).create(&PostParams::default(), &group).await;
+        match made.map_err(|error| self.cluster.outcome(&format!("create group {}/{name}", wanted.namespace), &error)) {
+            Ok(_) => Ok(Made::Now),
+            Err(Error::Exists(_)) => Ok(Made::Taken),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A quorum read: ours, or the word whose it is.
+    pub async fn read(&self, place: &LeafPlace, hash: VolumeHash) -> Result<Option<Result<LeafGroup, String>>> {
+        let found = cluster::read(self.api(&place.namespace).get(&place.claim).await, &place.claim);
+        let found = found.map_err(|error| self.cluster.outcome(&format!("get group {place}"), &error))?;
+        Ok(found.map(|group| {
+            let host = &self.cluster.host;
+            if ownership::hash_of(&group.metadata, host, ownership::GROUP) == Some(hash) {
+                Ok(LeafGroup::new(&group))
+            } else {
+                Err(ownership::whose(&group.metadata, host))
+            }
+        }))
+    }
+
+    /// Where a handle does not say the place.
+    pub async fn find(&self, hash: VolumeHash) -> Result<Option<LeafGroup>> {
+        let selector = format!("{},{}={hash}", ownership::selector(&self.cluster.host), ownership::GROUP);
+        let all = Api::<DynamicObject>::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshot"));
+        let found = all.list(&ListParams::default().labels(&selector)).await;
+        let found = found.map_err(|error| self.cluster.outcome("list groups", &error))?;
+        Ok(found.iter().map(LeafGroup::new).find(|group| group.place.claim == leaf_group_name(hash)))
+    }
+
+    /// Waits until the group, as a watch of its own shows it, satisfies a condition.
+    pub async fn until(&self, place: &LeafPlace, pause: Instant, holds: impl Fn(Option<LeafGroup>) -> bool) -> bool {
+        let seen = |group: Option<&DynamicObject>| holds(group.map(LeafGroup::new));
+        let waited = await_condition(self.api(&place.namespace), &place.claim, seen);
+        matches!(tokio::time::timeout_at(pause, waited).await, Ok(Ok(_)))
+    }
+
+    /// Deletes the group with this UID and no other.
+    pub async fn delete(&self, group: &LeafGroup) -> Result<()> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(group.uid.clone()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let deleted = self.api(&group.place.namespace).delete(&group.place.claim, &parameters).await;
+        match deleted.map_err(|error| self.cluster.outcome(&format!("delete group {}", group.place), &error)) {
+            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the content is there, and whether it would outlive its group.
+    pub async fn content(&self, name: &str, group: &LeafGroup) -> Result<Option<bool>> {
+        let found = cluster::read(self.contents().get(name).await, name);
+        let found = found.map_err(|error| self.cluster.outcome(&format!("get group content {name}"), &error))?;
+        let at = |content: &DynamicObject, pointer: &str| content.data.pointer(pointer).cloned().unwrap_or_default();
+        Ok(found
+            .filter(|content| at(content, "/spec/volumeGroupSnapshotRef/uid") == json!(group.uid))
+            .map(|content| at(&content, "/spec/deletionPolicy") != "Delete"))
+    }
+
+    /// The host deletes, so the content must not outlive its group.
+    pub async fn make_deletable(&self, name: &str, group: &LeafGroup) -> Result<()> {
+        let patch = json_patch(json!([
+            {"op": "test", "path": "/spec/volumeGroupSnapshotRef/uid", "value": group.uid},
+            {"op": "replace", "path": "/spec/deletionPolicy", "value": "Delete"},
+        ]))?;
+        let patched = self.contents().patch_metadata(name, &PatchParams::default(), &patch).await;
+        let doing = format!("make deletable group content {name}");
+        match patched.map(drop).map_err(|error| self.cluster.outcome(&doing, &error)) {
+            Err(Error::NotFound(_)) => Ok(()),
+            done => done,
+        }
+    }
+}

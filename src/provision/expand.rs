@@ -1,0 +1,153 @@
+//! ControllerExpandVolume: the leaf claim asks for more, and the answer comes when it reports that it has it.
+//!
+//! external-resizer takes INVALID_ARGUMENT, OUT_OF_RANGE and NOT_FOUND as "this size cannot be had": it says so on the
+//! claim, asks seldom, and lets the user ask for less. FAILED_PRECONDITION means to it "not while a pod uses the volume",
+//! and it would wait for that pod to go. RESOURCE_EXHAUSTED and ABORTED keep it asking.
+
+use super::{Deadline, Provisioner, find::Found, wait};
+use crate::{
+    error::{Error, Result},
+    leaf::{Rows, row::ClaimRow},
+    volume::{
+        growth::{Expansion, expansion},
+        quantity,
+    },
+};
+
+const RESIZE_ERRORS: [&str; 2] = ["ControllerResizeError", "NodeResizeError"];
+/// The member may have been asked by somebody else between two looks, but not again and again.
+const ASKED_AT_MOST: usize = 3;
+
+/// A volume that has been made larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grown {
+    pub capacity: u64,
+    /// Its filesystem grows where it is mounted next.
+    pub on_node: bool,
+}
+
+impl Provisioner {
+    pub async fn expand(&self, handle: &str, required: u64, limit: u64, deadline: &Deadline) -> Result<Grown> {
+        let found = self.find_to_change(handle).await?;
+        if found.imported {
+            return as_it_is(&found, required, limit);
+        }
+        let mut asked = 0;
+        loop {
+            let claim = current(&found)?;
+            let step = expansion(required, limit, claim.size());
+            match step {
+                Expansion::Done { capacity } => return Ok(Grown { capacity, on_node: false }),
+                Expansion::AwaitMount if claim.life.published.is_on_real_node() => {
+                    return Ok(Grown { capacity: required, on_node: true });
+                }
+                Expansion::Ask if asked < ASKED_AT_MOST && deadline.caller_waits() => {
+                    asked += 1;
+                    self.ask_for_size(&found, &claim, required).await?;
+                }
+                // Nobody is there to mount it: a pod will be there sooner or later, and the sidecar asks again.
+                Expansion::AwaitMount if claim.life.published.is_nowhere() => return Err(late(&found, required).await),
+                Expansion::Ask => return Err(late(&found, required).await),
+                Expansion::Await | Expansion::AwaitMount => {
+                    let differs = |rows: &Rows| {
+                        let now = rows.row_at(found.hash, &found.claim.place).claim;
+                        now.is_none_or(|claim| expansion(required, limit, claim.size()) != step)
+                    };
+                    if !wait(found.leaf()?, found.hash, deadline, differs, async || late(&found, required).await)
+                        .await?
+                    {
+                        found.leaf()?.read_claim(&found.claim.place).await?;
+                    }
+                }
+                refused => return Err(refusal(&found, &claim, refused, required, limit)),
+            }
+        }
+    }
+
+    async fn ask_for_size(&self, found: &Found, claim: &ClaimRow, size: u64) -> Result<()> {
+        let leaf = found.leaf()?;
+        if leaf.rows.class(&claim.class).is_some_and(|class| !class.grows) {
+            return Err(Error::Invalid(format!(
+                "member {}: StorageClass {} lets no claim grow: set allowVolumeExpansion there, where its driver can expand \
+                 volumes",
+                leaf.member, claim.class
+            )));
+        }
+        let lowered = size < claim.life.requested;
+        match leaf.ask_for_size(claim, found.hash, size).await {
+            Err(Error::Refused(reason)) => {
+                // Somebody changed the claim: the next look decides anew, unless there is nothing new to see.
+                leaf.read_claim(&claim.place).await?;
+                let now = current(found)?;
+                if now.life.requested != claim.life.requested || now.size().capacity != claim.size().capacity {
+                    return Ok(());
+                }
+                let hint = if lowered { ": this member lets no claim ask for less than it did" } else { "" };
+                Err(Error::OutOfRange(format!("{reason}{hint}")))
+            }
+            asked => asked,
+        }
+    }
+}
+
+/// Nothing is written on an imported claim: whoever owns it decides on its size.
+fn as_it_is(found: &Found, required: u64, limit: u64) -> Result<Grown> {
+    let claim = &found.claim;
+    match expansion(required, limit, claim.size()) {
+        Expansion::Done { capacity } => Ok(Grown { capacity, on_node: false }),
+        step @ (Expansion::TooLarge { .. } | Expansion::Lost) => Err(refusal(found, claim, step, required, limit)),
+        _ => Err(Error::OutOfRange(format!(
+            "member {}: claim {} is imported, and has {}: its owner there can make it larger",
+            found.member.name,
+            claim.place,
+            quantity::print(claim.size().capacity)
+        ))),
+    }
+}
+
+/// The claim as the rows have it now.
+fn current(found: &Found) -> Result<ClaimRow> {
+    let leaf = found.leaf()?;
+    let claim = leaf.rows.row_at(found.hash, &found.claim.place).claim;
+    claim.ok_or_else(|| {
+        Error::InProgress(format!("member {}: leaf claim {} is not there any more", leaf.member, found.claim.place))
+    })
+}
+
+fn refusal(found: &Found, claim: &ClaimRow, step: Expansion, required: u64, limit: u64) -> Error {
+    let about = format!("member {}: leaf claim {}", found.member.name, claim.place);
+    let required = quantity::print(required);
+    match step {
+        Expansion::TooLarge { capacity } => Error::OutOfRange(format!(
+            "{about} has {} already, and at most {} were allowed",
+            quantity::print(capacity),
+            quantity::print(limit)
+        )),
+        Expansion::Lost => Error::Refused(format!("{about} has lost its volume")),
+        Expansion::NotNow if claim.size().terminating => Error::InProgress(format!("{about} is being removed there")),
+        Expansion::NotNow => Error::InProgress(format!("{about} is not bound yet")),
+        _ => {
+            let said = claim.life.complaint(&RESIZE_ERRORS).map(|said| format!(": {said}")).unwrap_or_default();
+            Error::OutOfRange(format!("{about} cannot come to have {required}{said}. Ask for less, or make room there"))
+        }
+    }
+}
+
+/// Why it still waits, in the member's own words where it has any.
+async fn late(found: &Found, required: u64) -> Error {
+    let Ok(claim) = current(found) else {
+        return Error::InProgress(format!("member {}: the leaf claim is not seen now", found.member.name));
+    };
+    let about = format!("member {}: leaf claim {}", found.member.name, claim.place);
+    if expansion(required, 0, claim.size()) == Expansion::AwaitMount {
+        return Error::InProgress(format!(
+            "{about}: its volume is larger, and its filesystem grows once a pod there uses it"
+        ));
+    }
+    let warning = match found.leaf() {
+        Ok(leaf) => leaf.newest_warning(&claim.place.namespace, &claim.uid).await,
+        Err(_) => None,
+    };
+    let said = warning.map(|said| format!(": {said}")).unwrap_or_default();
+    Error::InProgress(format!("{about} asks for {} and has not got it yet{said}", quantity::print(required)))
+}

@@ -1,0 +1,148 @@
+//! ListVolumes and ControllerGetVolume, from memory.
+//!
+//! The order is that of the members' names and, within a member, of the volumes' hashes. A token names the last volume of
+//! its page, so volumes that come and go between two pages move no other. Listed is what is known: of a member that cannot
+//! be asked, what it held when it last could. One that was never listed has nothing to tell, and does not keep the others
+//! from being listed; external-attacher then has its volumes published once more, which changes nothing.
+
+use super::{Provisioner, find::unknown};
+use crate::{
+    error::{Error, Result},
+    leaf::{
+        Cluster,
+        row::{ClaimRow, Row},
+    },
+    volume::{VolumeHash, VolumeId, id::is_member_name, plan::Phase},
+};
+
+/// A page is never longer, so that an answer fits into what gRPC clients take.
+const LONGEST_PAGE: usize = 4096;
+
+/// A volume as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub id: VolumeId,
+    pub capacity: u64,
+    /// Ids of the nodes it is published on.
+    pub nodes: Vec<String>,
+}
+
+/// Some entries, and where the next ones begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    pub entries: Vec<T>,
+    /// Empty where there are none.
+    pub next: String,
+}
+
+/// Where a page ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Token {
+    member: String,
+    hash: VolumeHash,
+}
+
+impl Token {
+    /// None for the beginning.
+    fn parse(text: &str) -> Result<Option<Self>> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let parts = text.split_once('/').filter(|(member, _)| is_member_name(member));
+        let token =
+            parts.and_then(|(member, hash)| Some(Self { member: member.to_owned(), hash: VolumeHash::parse(hash)? }));
+        token.map(Some).ok_or_else(|| {
+            Error::InProgress(format!("starting_token {text:?} was not given out by this driver: begin without one"))
+        })
+    }
+
+    fn print(&self) -> String {
+        format!("{}/{}", self.member, self.hash)
+    }
+}
+
+/// What a look at one row needs to know of its member.
+pub(super) struct Place<'a> {
+    pub(super) member: &'a str,
+    /// Why it cannot be asked.
+    pub(super) trouble: Option<String>,
+}
+
+impl Provisioner {
+    /// Zero entries at most: as many as fit.
+    pub fn list(&self, most: usize, token: &str) -> Result<Page<Listed>> {
+        let is_there = |row: &Row| row.claim.as_ref().is_some_and(is_listed);
+        let pick = |leaf: &Cluster, _: &Place<'_>, after, most| leaf.rows.page(after, most, is_there);
+        self.page(most, token, pick, |place, hash, row| row.claim.map(|claim| listed(place.member, hash, &claim)))
+    }
+
+    pub async fn get(&self, handle: &str) -> Result<Listed> {
+        let found = self.find(handle).await?;
+        // Not made yet is not there.
+        if found.claim.size().phase == Phase::Pending {
+            return Err(unknown(handle));
+        }
+        Ok(Listed { id: found.id.clone(), ..listed(&found.id.member, found.hash, &found.claim) })
+    }
+
+    /// Rows of all members, from where the token left off.
+    pub(super) fn page<T>(
+        &self,
+        most: usize,
+        token: &str,
+        pick: impl Fn(&Cluster, &Place<'_>, Option<VolumeHash>, usize) -> Vec<(VolumeHash, Row)>,
+        entry: impl Fn(&Place<'_>, VolumeHash, Row) -> Option<T>,
+    ) -> Result<Page<T>> {
+        let most = if most == 0 { LONGEST_PAGE } else { most.min(LONGEST_PAGE) };
+        let token = Token::parse(token)?;
+        let begin = token.as_ref().map_or("", |token| token.member.as_str()).to_owned();
+        let members = self.members.all()?;
+        let (mut entries, mut last) = (Vec::new(), None);
+        for (name, member) in members.range(begin..) {
+            let Some(leaf) = member.last_known() else { continue };
+            let trouble = member.leaf().err().map(|error| error.to_string());
+            let place = Place { member: name, trouble };
+            let after = token.as_ref().filter(|token| token.member == *name).map(|token| token.hash);
+            // One more than there is room for says whether there is a next page.
+            for (hash, row) in pick(leaf, &place, after, most + 1 - entries.len()) {
+                if entries.len() == most {
+                    let next = last.as_ref().map(Token::print).unwrap_or_default();
+                    return Ok(Page { entries, next });
+                }
+                entries.extend(entry(&place, hash, row));
+                last = Some(Token { member: name.clone(), hash });
+            }
+        }
+        Ok(Page { entries, next: String::new() })
+    }
+}
+
+/// Made, and not on its way out.
+fn is_listed(claim: &ClaimRow) -> bool {
+    let size = claim.size();
+    !size.terminating && size.phase != Phase::Pending
+}
+
+fn listed(member: &str, hash: VolumeHash, claim: &ClaimRow) -> Listed {
+    Listed {
+        id: VolumeId::new(member, &claim.place.namespace, &claim.place.claim, hash),
+        capacity: claim.size().capacity,
+        nodes: claim.life.published.nodes().map(str::to_owned).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_read_as_it_was_given_out_and_any_other_is_refused() {
+        let hash = VolumeHash::parse(&"0a".repeat(16)).unwrap();
+        let token = Token { member: "cluster38".to_owned(), hash };
+        assert_eq!(Token::parse(&token.print()), Ok(Some(token)));
+        assert_eq!(Token::parse(""), Ok(None));
+        for text in ["invalid-token", "/", "cluster38/", "cluster38/0a", "A/0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"] {
+            assert!(matches!(Token::parse(text), Err(Error::InProgress(_))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! ControllerModifyVolume: the leaf claim gets another VolumeAttributesClass, and the answer comes when that is in force.
+//!
+//! external-resizer takes INVALID_ARGUMENT as "cannot be", and lets the user go back; after ABORTED it holds on to what it
+//! has begun.
+
+use super::{Deadline, Provisioner, find::Found, wait};
+use crate::{
+    error::{Error, Result},
+    leaf::{Cluster, Rows, row::ClaimRow},
+    volume::{
+        Attributes,
+        attributes::{Change, change},
+    },
+};
+
+const MODIFY_ERRORS: [&str; 1] = ["ModifyVolumeError"];
+
+impl Provisioner {
+    pub async fn modify(&self, handle: &str, attributes: &Attributes, deadline: &Deadline) -> Result<()> {
+        let found = self.find_to_change(handle).await?;
+        let Some(target) = attributes.at(&found.id.member) else { return Ok(()) };
+        if found.imported {
+            return match change(target, &found.claim.life.attributes) {
+                Change::Done => Ok(()),
+                _ => Err(Error::Invalid(format!(
+                    "member {}: claim {} is imported: its owner there can give it VolumeAttributesClass {target:?}",
+                    found.member.name, found.claim.place
+                ))),
+            };
+        }
+        let mut asked = false;
+        loop {
+            let leaf = found.leaf()?;
+            let claim = leaf.rows.row_at(found.hash, &found.claim.place).claim.ok_or_else(|| gone(&found))?;
+            let step = change(target, &claim.life.attributes);
+            match step {
+                Change::Done => return Ok(()),
+                Change::Ask if !asked && deadline.caller_waits() => {
+                    asked = true;
+                    ask(leaf, &found, &claim, target).await?;
+                }
+                Change::Ask => return Err(late(&found, &claim, target).await),
+                Change::Infeasible => return Err(infeasible(&found, &claim, target)),
+                Change::Await => {
+                    let differs = |rows: &Rows| {
+                        let now = rows.row_at(found.hash, &found.claim.place).claim;
+                        now.is_none_or(|claim| change(target, &claim.life.attributes) != step)
+                    };
+                    if !wait(leaf, found.hash, deadline, differs, async || late(&found, &claim, target).await).await? {
+                        leaf.read_claim(&found.claim.place).await?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn ask(leaf: &Cluster, found: &Found, claim: &ClaimRow, target: &str) -> Result<()> {
+    if claim.size().terminating {
+        return Err(Error::InProgress(format!("member {}: leaf claim {} is being removed", leaf.member, claim.place)));
+    }
+    let volume = leaf.rows.row_at(found.hash, &claim.place).volume;
+    check_class(leaf, target, volume.as_ref().map(|volume| &*volume.driver)).await?;
+    match leaf.ask_for_attributes(claim, found.hash, target).await {
+        // Somebody changed the claim meanwhile: the next call looks again.
+        Err(Error::Refused(reason)) => {
+            leaf.read_claim(&claim.place).await?;
+            Err(Error::InProgress(reason))
+        }
+        asked => asked,
+    }
+}
+
+/// Members accept the name of a class that they do not have, and then wait for it in silence.
+pub(super) async fn check_class(leaf: &Cluster, class: &str, volume_driver: Option<&str>) -> Result<()> {
+    let Some(driver) = leaf.attributes_class_driver(class).await? else {
+        return Err(Error::Refused(format!(
+            "member {} has no VolumeAttributesClass {class:?}: make it there, or name another with the parameter \
+             leafVolumeAttributesClass.{}",
+            leaf.member, leaf.member
+        )));
+    };
+    match volume_driver.filter(|known| !known.is_empty() && *known != driver) {
+        Some(volume_driver) => Err(Error::Refused(format!(
+            "member {}: VolumeAttributesClass {class:?} is for driver {driver}, and the volume is of driver {volume_driver:?}",
+            leaf.member
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn infeasible(found: &Found, claim: &ClaimRow, target: &str) -> Error {
+    let said = claim.life.complaint(&MODIFY_ERRORS).map(|said| format!(": {said}")).unwrap_or_default();
+    Error::Invalid(format!(
+        "member {}: leaf claim {} cannot have VolumeAttributesClass {target:?}{said}",
+        found.member.name, claim.place
+    ))
+}
+
+async fn late(found: &Found, claim: &ClaimRow, target: &str) -> Error {
+    let warning = match found.leaf() {
+        Ok(leaf) => leaf.newest_warning(&claim.place.namespace, &claim.uid).await,
+        Err(_) => None,
+    };
+    let said = warning.map(|said| format!(": {said}")).unwrap_or_default();
+    Error::InProgress(format!(
+        "member {}: leaf claim {} does not have VolumeAttributesClass {target:?} yet{said}",
+        found.member.name, claim.place
+    ))
+}
+
+fn gone(found: &Found) -> Error {
+    Error::InProgress(format!("member {}: leaf claim {} is not there any more", found.member.name, found.claim.place))
+}

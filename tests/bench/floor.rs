@@ -1,0 +1,29 @@
+//! The least that anybody has to do who wants a bound claim: a POST, and a watch that all share.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kosmos_csi::leaf::lean::Lean;
+use kube::{Api, Client, api::PostParams};
+use serde_json::json;
+
+use super::{CLASS, NAMESPACE, binder::Bound};
+
+/// A claim as long as those that the driver makes.
+pub async fn create(client: &Client, bound: &Bound, name: &str) -> Result<()> {
+    let request = json!({"required": 1_u64 << 30, "limit": 0, "access": ["ReadWriteOnce"], "mode": "Filesystem",
+        "parameters": {"leafStorageClass": CLASS}});
+    let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "finalizers": ["bench.kosmos-csi.test/x"],
+            "labels": {"app.kubernetes.io/managed-by": "bench.kosmos-csi.test", "bench.kosmos-csi.test/volume": name,
+                "bench.kosmos-csi.test/host": "6a2f8d1e-5f0c-4f0a-9c57-3f3c0d4c5b1a"},
+            "annotations": {"bench.kosmos-csi.test/request": request.to_string(), "bench.kosmos-csi.test/name": name},
+        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": CLASS, "volumeMode": "Filesystem",
+            "resources": {"requests": {"storage": "1Gi"}}},
+    }))?;
+    let is_bound = bound.wait_for(name);
+    let claims = Api::<Lean<PersistentVolumeClaim>>::namespaced(client.clone(), NAMESPACE);
+    claims.create(&PostParams::default(), &Lean(claim)).await?;
+    is_bound.await.context("wait until it is bound")
+}

@@ -1,0 +1,103 @@
+//! What is measured: the bare loop and the driver in turns, at one, a hundred and a thousand callers.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use super::{
+    MEMBER,
+    binder::{self, Bound},
+    clusters::kubernetes,
+    floor,
+    measure::{Run, closed_loop, median},
+    report::{Row, print},
+    subject::{Place, Subject},
+};
+
+/// Callers, and how many volumes they make in one run.
+const LOADS: [(usize, usize); 3] = [(1, 100), (100, 1000), (1000, 2000)];
+
+/// What was seen at one load, a value per round.
+#[derive(Default)]
+struct Seen {
+    rates: Vec<(f64, f64)>,
+    over_bind: Vec<(Duration, Duration)>,
+    processor: Vec<f64>,
+}
+
+pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
+    let kubeconfig = folder.join(MEMBER).join("admin-inside.kubeconfig");
+    let (client, bound) = (kubernetes::client(&kubeconfig).await?, Bound::default());
+    let binding = tokio::spawn(binder::run(kubernetes::client(&kubeconfig).await?, bound.clone()));
+    let text = |cluster: &str| std::fs::read_to_string(folder.join(cluster).join("admin-inside.kubeconfig"));
+    let subject = Subject::start(&Place::new(folder, &text("host")?, &text(MEMBER)?)?).await?;
+    let mut seen: [Seen; LOADS.len()] = Default::default();
+    for round in 0..=rounds {
+        for ((callers, volumes), seen) in LOADS.into_iter().zip(&mut seen) {
+            let name = |who: &str, number: usize| format!("{who}-{round}-{callers}-{number}");
+            let bare = closed_loop(callers, volumes, |number| {
+                let (client, bound, name) = (&client, &bound, name("bare", number));
+                async move {
+                    let begun = Instant::now();
+                    floor::create(client, bound, &name).await?;
+                    Ok(begun.elapsed())
+                }
+            });
+            let bare = bare.await?;
+            let before = subject.processor_time()?;
+            let driver = closed_loop(callers, volumes, |number| {
+                let (subject, bound, name) = (&subject, &bound, name("driver", number));
+                async move { subject.create(&name, bound).await }
+            });
+            let driver = driver.await?;
+            let used = subject.processor_time()?.saturating_sub(before);
+            tell(round, callers, &bare, &driver, used);
+            // The first round warms connections and caches.
+            if round > 0 {
+                seen.rates.push((bare.rate(), driver.rate()));
+                seen.over_bind.push((driver.percentile(50), driver.percentile(99)));
+                seen.processor.push(used.as_secs_f64() * 1000.0 / volumes as f64);
+            }
+        }
+    }
+    binding.abort();
+    let (memory, most) = subject.memory()?;
+    println!("the driver's memory: {} MB, at most {} MB", memory >> 20, most >> 20);
+    print(&rows(&seen));
+    Ok(())
+}
+
+fn tell(round: usize, callers: usize, bare: &Run, driver: &Run, used: Duration) {
+    println!(
+        "round {round}, {callers} callers: bare {:.0}/s, driver {:.0}/s; over the bind p50 {:.1?} p99 {:.1?}; {:.2} s of processors",
+        bare.rate(),
+        driver.rate(),
+        driver.percentile(50),
+        driver.percentile(99),
+        used.as_secs_f64()
+    );
+}
+
+fn rows(seen: &[Seen]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for ((callers, _), seen) in LOADS.into_iter().zip(seen) {
+        let milliseconds = |pick: fn(&(Duration, Duration)) -> Duration| {
+            median(seen.over_bind.iter().map(|pair| pick(pair).as_secs_f64() * 1000.0).collect())
+        };
+        let goals = match callers {
+            1 => (Some(1.5), Some(6.0)),
+            100 => (None, Some(25.0)),
+            _ => (None, None),
+        };
+        let what = |text: &str| format!("{text}, {callers} at once");
+        rows.push(Row::at_most(what("over the bind, p50 (ms)"), goals.0, milliseconds(|pair| pair.0)));
+        rows.push(Row::at_most(what("over the bind, p99 (ms)"), goals.1, milliseconds(|pair| pair.1)));
+        let ratio = median(seen.rates.iter().map(|(bare, driver)| driver / bare * 100.0).collect());
+        rows.push(Row::at_least(what("rate, of the bare loop's (%)"), Some(95.0), ratio));
+        rows.push(Row::at_most(what("processor seconds per 1000 volumes"), Some(0.10), median(seen.processor.clone())));
+    }
+    rows
+}

@@ -1,0 +1,91 @@
+//! `make bench`: what the driver adds to what a member does anyway, on a real API server. Everything is a ratio within one
+//! run: the same machine, the same member, the harness's own bare loop and the driver in turns.
+//!
+//! The fleet's controller-managers and schedulers are stopped; claims are bound at once by a binder of the harness's own.
+//! What measures runs inside the fleet, beside the driver, so that both reach the member in the same way.
+#![allow(unreachable_pub, reason = "a binary of its own")]
+#![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "it speaks to a person, of small numbers")]
+
+#[path = "../clusters/mod.rs"]
+mod clusters;
+
+mod binder;
+mod floor;
+mod inside;
+mod leaves;
+mod measure;
+mod report;
+mod scale;
+mod subject;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use clusters::{Fleet, Spec};
+use serde_json::json;
+
+const MEMBER: &str = "cluster38";
+const CLASS: &str = "now";
+const NAMESPACE: &str = "bench";
+const PATIENCE: Duration = Duration::from_mins(10);
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Measures, inside the fleet whose folder this is
+    #[arg(long, hide = true)]
+    inside: Option<PathBuf>,
+    /// How often the bare loop and the driver take turns
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Measures few and many volumes on simulated members instead
+    #[arg(long)]
+    scale: bool,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    match &arguments.inside {
+        _ if arguments.scale => scale::measure().await,
+        Some(folder) => inside::measure(folder, arguments.rounds).await,
+        None => outside(arguments.rounds).await,
+    }
+}
+
+/// Starts the fleet, lets the measuring part run in it, and prints what that prints.
+async fn outside(rounds: usize) -> Result<()> {
+    println!("starting a host and a member");
+    let fleet = Fleet::start_named(Spec { members: 1, nodes: false }, None, |text| println!("{text}")).await?;
+    for cluster in fleet.clusters() {
+        for process in ["kube-controller-manager", "kube-scheduler"] {
+            cluster.stop(process).await?;
+        }
+    }
+    let member = fleet.member(MEMBER);
+    for name in [NAMESPACE, "kosmos-csi"] {
+        member.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string()).await?;
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kosmos-csi"}});
+    fleet.host().apply(&namespace.to_string()).await?;
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
+        "provisioner": "bench.kosmos-csi.test", "volumeBindingMode": "Immediate",
+    });
+    member.apply(&class.to_string()).await?;
+    let program = std::env::current_exe().context("find this program")?;
+    let folder = fleet.folder().display().to_string();
+    let arguments = ["--inside", &folder, "--rounds", &rounds.to_string()];
+    let measuring = fleet.spawn("measure", program, &arguments, &[])?;
+    let mut shown = 0;
+    loop {
+        let ended = measuring.wait(Duration::from_millis(500)).await;
+        let log = measuring.log()?;
+        print!("{}", log.get(shown..).unwrap_or_default());
+        shown = log.len();
+        if let Ok(exit) = ended {
+            ensure!(exit.code == Some(0), "measuring failed");
+            return Ok(());
+        }
+    }
+}

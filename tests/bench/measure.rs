@@ -1,0 +1,55 @@
+//! So many callers, each of which asks for the next volume when the last is there.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use futures::future::try_join_all;
+
+/// One run: how long all took, and what each call says of itself.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub took: Duration,
+    pub calls: Vec<Duration>,
+}
+
+impl Run {
+    pub fn rate(&self) -> f64 {
+        self.calls.len() as f64 / self.took.as_secs_f64()
+    }
+
+    /// The value below which so many of a hundred calls are.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let mut sorted = self.calls.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+        sorted.get(at).copied().unwrap_or_default()
+    }
+}
+
+pub async fn closed_loop<F>(callers: usize, volumes: usize, one: impl Fn(usize) -> F) -> Result<Run>
+where
+    F: Future<Output = Result<Duration>>,
+{
+    let (next, begun) = (AtomicUsize::new(0), Instant::now());
+    let caller = async || {
+        let mut calls = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= volumes {
+                return anyhow::Ok(calls);
+            }
+            calls.push(one(number).await?);
+        }
+    };
+    let calls = try_join_all((0..callers).map(|_| caller())).await?;
+    Ok(Run { took: begun.elapsed(), calls: calls.concat() })
+}
+
+/// The middle one, or the lower of the two in the middle.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}

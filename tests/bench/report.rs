@@ -1,0 +1,37 @@
+//! One table: what was to be reached, what was seen, and whether that will do.
+
+/// One line of it.
+pub struct Row {
+    what: String,
+    goal: Option<f64>,
+    seen: f64,
+    /// More is better.
+    at_least: bool,
+}
+
+impl Row {
+    pub fn at_most(what: String, goal: Option<f64>, seen: f64) -> Self {
+        Self { what, goal, seen, at_least: false }
+    }
+
+    pub fn at_least(what: String, goal: Option<f64>, seen: f64) -> Self {
+        Self { what, goal, seen, at_least: true }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.goal {
+            None => "",
+            Some(goal) if self.at_least == (self.seen >= goal) || self.seen.total_cmp(&goal).is_eq() => "reached",
+            Some(_) => "MISSED",
+        }
+    }
+}
+
+pub fn print(rows: &[Row]) {
+    println!("\n{:<48} {:>10} {:>10}", "", "goal", "seen");
+    for row in rows {
+        let sign = if row.at_least { ">=" } else { "<=" };
+        let goal = row.goal.map(|goal| format!("{sign} {goal}")).unwrap_or_default();
+        println!("{:<48} {goal:>10} {:>10.2}  {}", row.what, row.seen, row.verdict());
+    }
+}

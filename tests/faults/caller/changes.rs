@@ -1,0 +1,153 @@
+//! What happens to a volume while it lives, as external-resizer and external-attacher bring it about: they ask until they
+//! are told that it is so, and then it is looked up.
+
+use std::collections::HashMap;
+
+use kosmos_csi::{
+    csi::v1::{self, CapacityRange, controller_server::Controller as _},
+    simulate::text,
+};
+use serde_json::json;
+use tokio::time::sleep;
+use tonic::{Code, Status};
+
+use super::{Caller, FIRST_PAUSE, LONGEST_PAUSE};
+use crate::{ask::capability, bench::with_deadline, fixture::GOLD};
+
+/// One change of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Twice its size.
+    Expand,
+    Modify,
+    Publish,
+    Unpublish,
+}
+
+impl Caller {
+    /// Asks for the change until it is done, or the claim is deleted.
+    pub async fn change(&mut self, change: Change) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let asked = match change {
+                Change::Expand => self.expand().await,
+                Change::Modify => self.modify().await,
+                Change::Publish => self.publish(&self.node()).await,
+                Change::Unpublish => self.unpublish().await,
+            };
+            match asked {
+                Ok(()) => break,
+                Err(status) => self.answered(&format!("{change:?}"), &status),
+            }
+            if self.claim_was_deleted() && change != Change::Unpublish {
+                return;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        self.bench.guard.note(|| format!("{change:?} {} is done", self.script.claim));
+        self.check_change(change);
+    }
+
+    /// The volume is on no node any more, as external-attacher sees to before it is deleted.
+    pub async fn detach(&mut self) {
+        if self.attached {
+            Box::pin(self.change(Change::Unpublish)).await;
+        }
+    }
+
+    fn check_change(&self, change: Change) {
+        let Ok(leaf) = self.bench.leaf_behind(self.known_handle()) else {
+            return self.wrong(&format!("I1: {change:?} is done, and the leaf claim is not there"));
+        };
+        let published = leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap_or_default();
+        let so = match change {
+            Change::Expand => text(&leaf, "/status/capacity/storage") == format!("{}Gi", 2 * self.script.gibibytes),
+            Change::Modify => text(&leaf, "/status/currentVolumeAttributesClassName") == GOLD,
+            Change::Publish => published.contains(&self.node()),
+            Change::Unpublish => published.is_empty(),
+        };
+        if !so {
+            self.wrong(&format!("I4: {change:?} is done, and the leaf claim is {leaf}"));
+        }
+    }
+
+    fn known_handle(&self) -> &str {
+        self.handle.as_deref().expect("a host volume has a handle")
+    }
+
+    /// The virtual node of the volume's member.
+    pub fn node(&self) -> String {
+        format!("virtual/{}", self.known_handle().split('/').next().unwrap_or_default())
+    }
+
+    async fn expand(&self) -> Result<(), Status> {
+        let wanted = 2 * self.bytes();
+        let request = v1::ControllerExpandVolumeRequest {
+            volume_id: self.known_handle().to_owned(),
+            capacity_range: Some(CapacityRange { required_bytes: wanted.cast_signed(), limit_bytes: 0 }),
+            ..Default::default()
+        };
+        let call =
+            self.bench.call(|driver| async move { driver.controller_expand_volume(with_deadline(request)).await });
+        let grown = call.await?;
+        if grown.capacity_bytes.cast_unsigned() < wanted {
+            self.wrong(&format!("I4: {} bytes were asked for, and {} given", wanted, grown.capacity_bytes));
+        }
+        let size = |volume: &mut serde_json::Value| {
+            volume["spec"]["capacity"]["storage"] = json!(grown.capacity_bytes.to_string());
+        };
+        let _ = self.bench.host.change("persistentvolumes", "", &self.volume, size);
+        // A provisioner that has forgotten what it did asks for the size of then.
+        match self.create().await {
+            Ok(again) if again.volume_id != self.known_handle() => {
+                self.wrong(&format!("I4: the handle is {} after an expansion", again.volume_id));
+            }
+            Err(status) if status.code() == Code::AlreadyExists => {
+                self.wrong(&format!("I4: the first request is not known again after an expansion: {status}"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn modify(&self) -> Result<(), Status> {
+        let mutable_parameters = HashMap::from([("leafVolumeAttributesClass".to_owned(), GOLD.to_owned())]);
+        let volume_id = self.known_handle().to_owned();
+        let request = v1::ControllerModifyVolumeRequest { volume_id, mutable_parameters, ..Default::default() };
+        let call =
+            self.bench.call(|driver| async move { driver.controller_modify_volume(with_deadline(request)).await });
+        call.await.map(drop)
+    }
+
+    /// A volume for one node is on no second one.
+    pub async fn publish(&mut self, node: &str) -> Result<(), Status> {
+        // From the first call on it may be attached, whatever is answered.
+        self.attached = true;
+        let request = |node_id: String| {
+            with_deadline(v1::ControllerPublishVolumeRequest {
+                volume_id: self.known_handle().to_owned(),
+                node_id,
+                volume_capability: Some(capability()),
+                ..Default::default()
+            })
+        };
+        let (here, there) = (request(node.to_owned()), request(format!("{}/other", self.node())));
+        self.bench.call(|driver| async move { driver.controller_publish_volume(here).await }).await?;
+        let second = self.bench.call(|driver| async move { driver.controller_publish_volume(there).await }).await;
+        if second.is_ok() {
+            self.wrong("I9: it is on a node, and was published on another one");
+        }
+        Ok(())
+    }
+
+    async fn unpublish(&mut self) -> Result<(), Status> {
+        let (volume_id, node_id) = (self.known_handle().to_owned(), String::new());
+        let request = v1::ControllerUnpublishVolumeRequest { volume_id, node_id, ..Default::default() };
+        let call =
+            self.bench.call(|driver| async move { driver.controller_unpublish_volume(with_deadline(request)).await });
+        call.await?;
+        self.attached = false;
+        Ok(())
+    }
+}

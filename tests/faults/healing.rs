@@ -1,0 +1,288 @@
+//! Somebody in a member deletes leaf claims that the host uses. They come back with their data, wherever the driver is killed
+//! meanwhile; and what the host itself removes never comes back.
+
+use std::{sync::Arc, time::Duration};
+
+use kosmos_csi::simulate::{faults::Action, text};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Code;
+
+use crate::{
+    bench::{Bench, SHOP, lock},
+    caller::{Caller, Ending, Script},
+    crash::{Point, points},
+    fixture::{self, Planted},
+    invariants::{Story, violations},
+    virtual_time,
+};
+
+const STEP: Duration = Duration::from_millis(100);
+/// From the deletion, or the driver's return, to a leaf that is whole again.
+const HEALED: Duration = Duration::from_secs(90);
+/// From the claim's deletion to the end of its volume.
+const REMOVED: Duration = Duration::from_mins(10);
+const CLAIM: &str = "data";
+
+async fn bench() -> Arc<Bench> {
+    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+    bench.start();
+    bench.serves().await;
+    sleep(STEP).await;
+    bench
+}
+
+async fn provisioned(bench: &Arc<Bench>, script: Script) -> Caller {
+    let mut caller = Caller::new(bench, script);
+    assert_eq!(caller.provision().await, Ending::Provisioned);
+    caller
+}
+
+fn leaf(bench: &Bench) -> Option<Arc<Value>> {
+    bench.members[0].get("persistentvolumeclaims", SHOP, CLAIM)
+}
+
+fn uid(bench: &Bench) -> String {
+    text(&leaf(bench).unwrap(), "/metadata/uid").to_owned()
+}
+
+/// `kubectl delete pvc` by somebody in the member.
+fn delete_leaf(bench: &Bench) {
+    bench.guard.note(|| "somebody deletes the leaf claim".to_owned());
+    lock(&bench.guard.history).deleted_by_people(&uid(bench));
+    bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+}
+
+/// The same with all finalizers taken away, so that it goes at once.
+fn delete_leaf_by_force(bench: &Bench) {
+    delete_leaf(bench);
+    let unheld = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
+    drop(bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, unheld));
+}
+
+fn events(bench: &Bench) -> Vec<String> {
+    let told =
+        bench.host.list("events").into_iter().filter(|event| text(event, "/source/component") == "kosmos.csi.io");
+    told.map(|event| format!("{}: {}", text(&event, "/reason"), text(&event, "/message"))).collect()
+}
+
+fn wrong(bench: &Bench, caller: &Caller, deleted: bool) -> Vec<String> {
+    let story = Story { caller: caller.clone(), ending: Ending::Provisioned, deleted };
+    violations(bench, &[story], &Planted::default())
+}
+
+/// Waits until nothing is wrong, and tells what still is at the end.
+async fn healed(bench: &Bench, caller: &Caller) -> Vec<String> {
+    let began = Instant::now();
+    while !wrong(bench, caller, false).is_empty() && began.elapsed() < HEALED {
+        sleep(STEP).await;
+    }
+    wrong(bench, caller, false)
+}
+
+/// It is deleted by its user, and nothing is left.
+async fn ends_well(bench: &Bench, mut caller: Caller) {
+    caller.delete_claim();
+    let ended = timeout(REMOVED, caller.reclaim()).await;
+    assert!(ended.is_ok(), "it is never removed: {}", bench.guard.trace().join("\n"));
+    sleep(HEALED).await;
+    let wrong = wrong(bench, &caller, true);
+    assert!(wrong.is_empty(), "{}\n{wrong:#?}", bench.guard.trace().join("\n"));
+}
+
+#[test]
+fn deleted_leaf_comes_back_with_its_data_and_is_removed_like_any_other() {
+    for leaf_class in [fixture::NOW, fixture::LATER, fixture::KEPT] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let caller = provisioned(&bench, Script { leaf_class, ..Script::new(CLAIM) }).await;
+            let policy = |bench: &Bench| {
+                let volume = bench.members[0].get("persistentvolumes", "", caller.leaf_volume().unwrap()).unwrap();
+                text(&volume, "/spec/persistentVolumeReclaimPolicy").to_owned()
+            };
+            let before = policy(&bench);
+            // Twice: what was made anew is as good as what was made first.
+            for _ in 0..2 {
+                let was = uid(&bench);
+                delete_leaf(&bench);
+                let wrong = healed(&bench, &caller).await;
+                assert!(wrong.is_empty(), "{leaf_class}: {}\n{wrong:#?}", bench.guard.trace().join("\n"));
+                assert_ne!(uid(&bench), was);
+                assert_eq!(policy(&bench), before, "{leaf_class}");
+            }
+            let told = events(&bench).join("\n");
+            assert!(told.contains("LeafDeleted: ") && told.contains("LeafHealed: "), "{told}");
+            ends_well(&bench, caller).await;
+        });
+    }
+}
+
+#[test]
+fn leaf_whose_finalizers_were_taken_away_comes_back_where_its_volume_is_retained() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script { leaf_class: fixture::KEPT, ..Script::new(CLAIM) }).await;
+        delete_leaf_by_force(&bench);
+        let wrong = healed(&bench, &caller).await;
+        assert!(wrong.is_empty(), "{}\n{wrong:#?}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// Gone with its data: that is told, and no call makes an empty volume of that name.
+#[test]
+fn nothing_is_made_in_the_place_of_data_that_is_gone() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        delete_leaf_by_force(&bench);
+        sleep(HEALED).await;
+        assert!(leaf(&bench).is_none() && bench.storages[0].volumes().is_empty());
+        let again = caller.create().await.unwrap_err();
+        assert_eq!(again.code(), Code::Aborted, "{again}");
+        assert!(leaf(&bench).is_none(), "an empty volume has taken its place");
+        assert!(events(&bench).iter().any(|told| told.starts_with("LeafLost: ")), "{:?}", events(&bench));
+        ends_well(&bench, caller).await;
+    });
+}
+
+#[test]
+fn pod_that_uses_a_deleted_leaf_is_waited_for() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let pod = json!({
+            "metadata": {"name": "web", "namespace": SHOP},
+            "spec": {
+                "containers": [{"name": "web", "image": "web"}],
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            },
+        });
+        bench.members[0].create("pods", pod).unwrap();
+        sleep(STEP * 10).await;
+        let was = uid(&bench);
+        delete_leaf(&bench);
+        sleep(HEALED).await;
+        assert_eq!(uid(&bench), was);
+        assert!(events(&bench).iter().any(|told| told.starts_with("LeafWaits: ")), "{:?}", events(&bench));
+        bench.members[0].delete_now("pods", SHOP, "web").unwrap();
+        let wrong = healed(&bench, &caller).await;
+        assert!(wrong.is_empty(), "{}\n{wrong:#?}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// A provisioner that asks again while the leaf is being healed gets no other one.
+#[test]
+fn creation_is_not_repeated_while_a_leaf_is_healed() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        for told in [true, false] {
+            let script = Script { told, ..Script::new(if told { CLAIM } else { "untold" }) };
+            let caller = provisioned(&bench, script).await;
+            let handle = caller.handle().unwrap().to_owned();
+            let place: Vec<&str> = handle.split('/').collect();
+            let leaf = bench.leaf_behind(&handle).unwrap();
+            lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
+            bench.members[0].delete("persistentvolumeclaims", place[1], place[2]).unwrap();
+            let ends = Instant::now() + HEALED;
+            while Instant::now() < ends {
+                if let Ok(volume) = caller.create().await {
+                    assert_eq!(volume.volume_id, handle);
+                }
+                sleep(STEP * 3).await;
+            }
+            let wrong = wrong(&bench, &caller, false);
+            assert!(wrong.is_empty(), "{}\n{wrong:#?}", bench.guard.trace().join("\n"));
+            ends_well(&bench, caller).await;
+        }
+    });
+}
+
+/// How many requests healing takes, and what is wrong, where the driver is killed at a point.
+fn killed_at(leaf_class: &'static str, point: Option<Point>) -> (u64, Vec<String>) {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script { leaf_class, ..Script::new(CLAIM) }).await;
+        sleep(Duration::from_secs(10)).await;
+        let sent = bench.guard.sent();
+        let killer = point.map(|point| tokio::spawn(point.strike(Arc::clone(&bench))));
+        delete_leaf(&bench);
+        let mut bad = healed(&bench, &caller).await;
+        let requests = bench.guard.sent() - sent;
+        bench.guard.heal();
+        killer.iter().for_each(tokio::task::JoinHandle::abort);
+        if bad.is_empty() {
+            caller.delete_claim();
+            caller.reclaim().await;
+            sleep(HEALED).await;
+            bad = wrong(&bench, &caller, true);
+        }
+        if !bad.is_empty() {
+            bad.insert(0, bench.guard.trace().join("\n"));
+        }
+        (requests, bad)
+    })
+}
+
+#[test]
+fn leaf_is_healed_wherever_the_driver_is_killed() {
+    for leaf_class in [fixture::NOW, fixture::KEPT] {
+        let (requests, wrong) = killed_at(leaf_class, None);
+        assert!(wrong.is_empty() && requests >= 15, "{requests} {wrong:#?}");
+        let bad = virtual_time::each(virtual_time::THREADS, points(requests).collect(), |point| {
+            let (_, wrong) = killed_at(leaf_class, Some(point));
+            (!wrong.is_empty()).then(|| format!("{point:?}: {}", wrong.join("\n")))
+        });
+        assert!(bad.is_empty(), "{} of {}, such as {}", bad.len(), requests * 3, bad[0]);
+    }
+}
+
+/// The user deletes the claim at every moment of healing, and DeleteVolume comes at once. Requests are slow, so that each
+/// of the two meets every state of the other.
+#[test]
+fn what_the_host_removes_never_comes_back() {
+    let moments: Vec<u64> = (0..60).collect();
+    let bad = virtual_time::each(virtual_time::THREADS, moments, |moment| {
+        virtual_time::run(moment, async {
+            let bench = bench().await;
+            let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+            sleep(Duration::from_secs(10)).await;
+            bench.guard.set_fate(|number, _, _| Action::Delay(Duration::from_millis(number * 37 % 300)));
+            delete_leaf(&bench);
+            sleep(Duration::from_millis(moment * 100)).await;
+            caller.delete_claim();
+            while bench
+                .host
+                .get("persistentvolumes", "", caller.volume())
+                .is_some_and(|volume| text(&volume, "/status/phase") != "Released")
+            {
+                sleep(STEP).await;
+            }
+            caller.insist_on_deletion().await;
+            bench.guard.heal();
+            sleep(HEALED).await;
+            let wrong = wrong(&bench, &caller, true);
+            (!wrong.is_empty()).then(|| format!("{moment}: {}\n{}", bench.guard.trace().join("\n"), wrong.join("\n")))
+        })
+    });
+    assert!(bad.is_empty(), "{} of 60, such as {}", bad.len(), bad[0]);
+}
+
+#[test]
+fn leaf_is_marked_once_its_volume_is_seen() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let mark = |bench: &Bench| leaf(bench).unwrap()["metadata"]["annotations"]["kosmos.csi.io/had-pv"].clone();
+        assert!(mark(&bench).is_null(), "nobody waits for it");
+        sleep(Duration::from_secs(10)).await;
+        assert!(mark(&bench).is_string());
+        let version = text(&leaf(&bench).unwrap(), "/metadata/resourceVersion").to_owned();
+        bench.start();
+        bench.serves().await;
+        sleep(HEALED).await;
+        assert_eq!(text(&leaf(&bench).unwrap(), "/metadata/resourceVersion"), version, "once is enough");
+        ends_well(&bench, caller).await;
+    });
+}

@@ -1,0 +1,122 @@
+//! Two replicas: one does the work in the background, and the other takes over when it dies, freezes or loses the lease.
+
+use std::{sync::Arc, time::Duration};
+
+use kosmos_csi::simulate::{faults::Action, text};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
+    caller::{Caller, Ending, Script},
+    fixture::{self, Planted},
+    invariants::{Story, violations},
+    virtual_time,
+};
+
+const STEP: Duration = Duration::from_millis(100);
+const LEASES: &str = "leases.coordination.k8s.io";
+/// From the leader's last word to the next leader.
+const TAKEN_OVER: Duration = Duration::from_secs(20);
+const HEALED: Duration = Duration::from_mins(2);
+
+async fn bench() -> Arc<Bench> {
+    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+    bench.start();
+    bench.serves().await;
+    sleep(Duration::from_secs(3)).await;
+    bench.start_second("second");
+    sleep(Duration::from_secs(10)).await;
+    bench
+}
+
+fn holder(bench: &Bench) -> String {
+    let lease = bench.host.get(LEASES, DRIVER_NAMESPACE, "kosmos-csi-leader").unwrap();
+    text(&lease, "/spec/holderIdentity").to_owned()
+}
+
+fn delete_leaf(bench: &Bench) {
+    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+    lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
+    bench.members[0].delete("persistentvolumeclaims", SHOP, "data").unwrap();
+}
+
+async fn healed(bench: &Bench, caller: &Caller) {
+    let wrong = || {
+        let story = Story { caller: caller.clone(), ending: Ending::Provisioned, deleted: false };
+        violations(bench, &[story], &Planted::default())
+    };
+    let began = Instant::now();
+    while !wrong().is_empty() && began.elapsed() < HEALED {
+        sleep(STEP).await;
+    }
+    assert!(wrong().is_empty(), "{}\n{:#?}", bench.guard.trace().join("\n"), wrong());
+}
+
+#[test]
+fn lease_is_kept_while_its_holder_lives_and_taken_when_it_is_dead() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let first = holder(&bench);
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(holder(&bench), first, "nobody takes it from one who lives");
+        bench.kill();
+        sleep(TAKEN_OVER).await;
+        assert_ne!(holder(&bench), first);
+    });
+}
+
+#[test]
+fn leader_that_is_cut_off_stops_and_the_other_one_heals() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let (first, leader) = (holder(&bench), bench.driver_name().unwrap());
+        // The host does not hear it any more; its member does.
+        let cut_off = leader.clone();
+        bench.guard.set_fate(
+            move |_, at, asked| {
+                if at == 0 && asked.client == cut_off { Action::Hang } else { Action::Pass }
+            },
+        );
+        sleep(TAKEN_OVER).await;
+        assert_ne!(holder(&bench), first);
+        let before = bench.guard.sent_by(&leader);
+        sleep(Duration::from_mins(1)).await;
+        delete_leaf(&bench);
+        healed(&bench, &caller).await;
+        let to_members = bench.guard.sent_by(&leader) - before;
+        assert_eq!(to_members, 0, "who has lost the lease works on");
+    });
+}
+
+/// Each believes that it leads, and both heal the same leaf at the same time.
+#[test]
+fn two_leaders_at_once_do_no_harm() {
+    for seed in 0..20 {
+        virtual_time::run(seed, async {
+            let bench = bench().await;
+            let mut caller = Caller::new(&bench, Script::new("data"));
+            assert_eq!(caller.provision().await, Ending::Provisioned);
+            let leader = bench.driver_name().unwrap();
+            let began = Instant::now();
+            // What the leader sends to the member is as slow as can be, so that its last steps come when another one leads.
+            bench.guard.set_fate(move |number, at, asked| match at {
+                0 if asked.client == leader && began.elapsed() > Duration::from_secs(2) => Action::Hang,
+                _ if asked.client == leader => Action::Delay(Duration::from_millis(3000 + number * 131 % 900)),
+                _ => Action::Delay(Duration::from_millis(number * 37 % 300)),
+            });
+            sleep(Duration::from_millis(seed * 500)).await;
+            delete_leaf(&bench);
+            sleep(Duration::from_secs(30)).await;
+            bench.guard.heal();
+            healed(&bench, &caller).await;
+            caller.delete_claim();
+            caller.reclaim().await;
+            sleep(HEALED).await;
+            let story = Story { caller, ending: Ending::Provisioned, deleted: true };
+            let wrong = violations(&bench, &[story], &Planted::default());
+            assert!(wrong.is_empty(), "seed {seed}: {}\n{wrong:#?}", bench.guard.trace().join("\n"));
+        });
+    }
+}

@@ -79,7 +79,7 @@ impl Provisioner {
     pub async fn get(&self, handle: &str) -> Result<Listed> {
         let found = self.find(handle).await?;
         // Not made yet is not there.
-        if found.claim.size().phase == Phase::Pending {
+        if !is_given_out(&found.claim) {
             return Err(unknown(handle));
         }
         Ok(Listed { id: found.id.clone(), ..listed(&found.id.member, found.hash, &found.claim) })
@@ -117,10 +117,14 @@ impl Provisioner {
     }
 }
 
-/// Made, and not on its way out.
+/// Given out, and not on its way out. One that waits for its first pod has been given out where a node has it.
 fn is_listed(claim: &ClaimRow) -> bool {
     let size = claim.size();
-    !size.terminating && size.phase != Phase::Pending
+    !size.terminating && is_given_out(claim)
+}
+
+fn is_given_out(claim: &ClaimRow) -> bool {
+    claim.size().phase != Phase::Pending || !claim.life.published.is_nowhere()
 }
 
 fn listed(member: &str, hash: VolumeHash, claim: &ClaimRow) -> Listed {

@@ -10,6 +10,7 @@ use crate::{
     volume::{
         Attributes,
         attributes::{Change, change},
+        plan::Phase,
     },
 };
 
@@ -58,6 +59,9 @@ impl Provisioner {
 async fn ask(leaf: &Cluster, found: &Found, claim: &ClaimRow, target: &str) -> Result<()> {
     if claim.size().terminating {
         return Err(Error::InProgress(format!("member {}: leaf claim {} is being removed", leaf.member, claim.place)));
+    }
+    if claim.size().phase == Phase::Pending {
+        return Err(Error::InProgress(format!("member {}: leaf claim {} is not bound yet", leaf.member, claim.place)));
     }
     let volume = leaf.rows.row_at(found.hash, &claim.place).volume;
     check_class(leaf, target, volume.as_ref().map(|volume| &*volume.driver)).await?;

@@ -59,7 +59,7 @@ fn usable(found: &Found) -> Result<()> {
     match found.claim.size() {
         size if size.terminating => Err(Error::InProgress(format!("{about} is being removed there"))),
         size if size.phase == Phase::Lost => Err(Error::Refused(format!("{about} has lost its volume"))),
-        size if size.phase == Phase::Pending => Err(Error::InProgress(format!("{about} is not bound yet"))),
+        // One that waits for its first pod (leafBinding deferred) gets it only once it is published.
         _ => Ok(()),
     }
 }

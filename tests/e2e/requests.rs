@@ -23,7 +23,8 @@ async fn requests(member: &Cluster, mark: AuditMark) -> Result<Vec<String>> {
     Ok(ours.map(|entry| format!("{} {}", entry.verb, entry.resource)).collect())
 }
 
-/// Creates and deletes a volume, with the one request that the work in the background takes for it, and compares the requests for each.
+/// Creates and deletes a volume and compares the requests for each. To those of CreateVolume come one of the work in the
+/// background, that the host has a volume for the leaf, and one of ControllerPublishVolume, as a pod uses it.
 async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str]) -> Result<()> {
     let member = rig.fleet.member("cluster38");
     Place::new(member, namespace).await?;
@@ -34,18 +35,13 @@ async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str]) 
     host.claim("data", &class).await?;
     host.tolerant_pod("web", &["data"], None).await?;
     let volume = host.bound("data").await?;
-    // Work in the background, some seconds later: that the host has a volume for it.
-    let marked = "kosmos.csi.io/had-pv";
-    wait_for("the leaf claim is marked", PATIENCE, || async {
-        let leaf = Api::<PersistentVolumeClaim>::namespaced(member.client().await?, namespace).get("data").await?;
-        Ok(leaf.annotations().contains_key(marked).then_some(()))
-    })
-    .await?;
+    annotated(member, namespace, &["kosmos.csi.io/had-pv", "kosmos.csi.io/published"], true).await?;
     let mut spent = requests(member, mark).await?;
     spent.sort_unstable();
     ensure!(spent == creation, "CreateVolume took {spent:#?}");
 
     host.force_delete_pod("web").await?;
+    annotated(member, namespace, &["kosmos.csi.io/published"], false).await?;
     let (mark, before) = (member.audit_mark().await?, deletions(rig).await?);
     host.delete_claim("data").await?;
     host.volume_is_gone(&volume.name_any()).await?;
@@ -53,6 +49,15 @@ async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str]) 
     let repeated = deletions(rig).await? - before - 1;
     ensure!(is_removal(&spent, repeated), "DeleteVolume took {spent:#?}, called {repeated} times more");
     nothing_of_ours(member, namespace).await
+}
+
+/// Waits until the leaf claim has all of the annotations, or none.
+async fn annotated(member: &Cluster, namespace: &str, keys: &[&str], all: bool) -> Result<()> {
+    wait_for(&format!("the leaf claim has {keys:?}: {all}"), PATIENCE, || async {
+        let leaf = Api::<PersistentVolumeClaim>::namespaced(member.client().await?, namespace).get("data").await?;
+        Ok(keys.iter().all(|key| leaf.annotations().contains_key(*key) == all).then_some(()))
+    })
+    .await
 }
 
 /// How many calls of DeleteVolume have succeeded.
@@ -80,7 +85,12 @@ fn is_removal(spent: &[String], repeated: usize) -> bool {
 #[test]
 fn volume_of_an_immediate_class_takes_two_requests_and_three_to_remove() {
     on_fleet("requests_immediate", async |rig| {
-        let creation = ["create persistentvolumeclaims", "patch persistentvolumeclaims", "patch persistentvolumes"];
+        let creation = [
+            "create persistentvolumeclaims",
+            "patch persistentvolumeclaims",
+            "patch persistentvolumeclaims",
+            "patch persistentvolumes",
+        ];
         costs(rig, "counted-now", NOW, &creation).await
     });
 }
@@ -92,6 +102,7 @@ fn volume_of_a_class_that_waits_takes_four_requests_and_three_to_remove() {
             "create persistentvolumeclaims",
             "create pods",
             "delete pods",
+            "patch persistentvolumeclaims",
             "patch persistentvolumeclaims",
             "patch persistentvolumes",
         ];

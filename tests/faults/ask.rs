@@ -5,9 +5,11 @@ use kosmos_csi::csi::{
     v1::{
         self, CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
         controller_server::Controller as _,
+        group_controller_server::GroupController as _,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
 };
+use tokio::time::{Duration, sleep};
 use tonic::{Code, Status};
 
 use crate::{
@@ -17,6 +19,7 @@ use crate::{
 
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 const GIB: i64 = 1 << 30;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What is asked for, and about what.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,10 @@ pub struct Target {
     pub class: String,
     /// A volume that is there.
     pub volume: String,
+    /// A snapshot of it, and a group of one.
+    pub snapshot: String,
+    pub group: String,
+    pub parts: Vec<String>,
 }
 
 /// The code and the message of an answer.
@@ -90,6 +97,28 @@ pub async fn ask(bench: &Bench, rpc: &str, target: &Target) -> Told {
             call!(controller_unpublish_volume, request)
         }
         "GetCapacity" => call!(get_capacity, capacity(target)),
+        "CreateSnapshot" => call!(create_snapshot, cut("another", target)),
+        "DeleteSnapshot" => {
+            let request = v1::DeleteSnapshotRequest { snapshot_id: target.snapshot.clone(), ..Default::default() };
+            call!(delete_snapshot, request)
+        }
+        "ListSnapshots" => call!(list_snapshots, v1::ListSnapshotsRequest::default()),
+        "GetSnapshot" => {
+            let request = v1::GetSnapshotRequest { snapshot_id: target.snapshot.clone(), ..Default::default() };
+            call!(get_snapshot, request)
+        }
+        "CreateVolumeGroupSnapshot" => call!(create_volume_group_snapshot, cut_group("another", target)),
+        "DeleteVolumeGroupSnapshot" => {
+            let (group_snapshot_id, snapshot_ids) = (target.group.clone(), target.parts.clone());
+            let request =
+                v1::DeleteVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
+            call!(delete_volume_group_snapshot, request)
+        }
+        "GetVolumeGroupSnapshot" => {
+            let (group_snapshot_id, snapshot_ids) = (target.group.clone(), target.parts.clone());
+            let request = v1::GetVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, ..Default::default() };
+            call!(get_volume_group_snapshot, request)
+        }
         other => panic!("the table names {other}, and there is no such call"),
     }
 }
@@ -100,6 +129,39 @@ fn capacity(target: &Target) -> v1::GetCapacityRequest {
         accessible_topology: Some(Topology { segments: [(MEMBER_KEY.to_owned(), target.member.clone())].into() }),
         ..Default::default()
     }
+}
+
+fn cut(name: &str, target: &Target) -> v1::CreateSnapshotRequest {
+    let (name, source_volume_id) = (name.to_owned(), target.volume.clone());
+    v1::CreateSnapshotRequest { name, source_volume_id, ..Default::default() }
+}
+
+fn cut_group(name: &str, target: &Target) -> v1::CreateVolumeGroupSnapshotRequest {
+    let (name, source_volume_ids) = (name.to_owned(), vec![target.volume.clone()]);
+    v1::CreateVolumeGroupSnapshotRequest { name, source_volume_ids, ..Default::default() }
+}
+
+/// A snapshot and a group of the volume, ready to be used.
+pub async fn cut_first(bench: &Bench, target: &mut Target) {
+    let ready = loop {
+        let request = with_deadline(cut("first", target));
+        let asked = bench.call(|driver| async move { driver.create_snapshot(request).await });
+        match asked.await.map(|answer| answer.snapshot.unwrap()) {
+            Ok(snapshot) if snapshot.ready_to_use => break snapshot,
+            _ => sleep(PAUSE).await,
+        }
+    };
+    target.snapshot = ready.snapshot_id;
+    let group = loop {
+        let request = with_deadline(cut_group("first", target));
+        let asked = bench.call(|driver| async move { driver.create_volume_group_snapshot(request).await });
+        match asked.await.map(|answer| answer.group_snapshot.unwrap()) {
+            Ok(group) if group.ready_to_use => break group,
+            _ => sleep(PAUSE).await,
+        }
+    };
+    target.parts = group.snapshots.iter().map(|part| part.snapshot_id.clone()).collect();
+    target.group = group.group_snapshot_id;
 }
 
 fn creation(target: &Target) -> CreateVolumeRequest {

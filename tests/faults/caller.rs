@@ -203,7 +203,10 @@ impl Caller {
     /// All that is to happen to the volume while it lives.
     pub async fn live(&mut self) {
         for change in self.script.changes {
-            self.change(*change).await;
+            // Without a pod, nothing binds a deferred leaf, and what is not bound cannot be changed.
+            if !self.is_deferred() || matches!(change, Change::Publish | Change::Unpublish) {
+                self.change(*change).await;
+            }
         }
     }
 

@@ -8,10 +8,10 @@ use tokio::time::sleep;
 use tonic::Code;
 
 use crate::{
-    ask::{Target, Told, ask},
+    ask::{Target, Told, ask, cut_first},
     bench::{Bench, DRIVER_NAMESPACE, SHOP},
     caller::{Caller, Script},
-    fixture, virtual_time,
+    copies, fixture, virtual_time,
 };
 
 const PAGE: &str = include_str!("../../docs/errors.md");
@@ -72,10 +72,17 @@ fn every_call_answers_as_the_page_says() {
 async fn seen(cell: &Cell) -> Told {
     let step = if cell.situation == "it takes long" { SLOW } else { STEP };
     let bench = Bench::new(1, 2, &fixture::tight(step)).await;
+    let of_snapshots = cell.rpc.contains("Snapshot");
+    if of_snapshots {
+        bench.members.iter().for_each(copies::has_kinds);
+    }
     bench.start();
     bench.serves().await;
     sleep(STEP).await;
     let mut target = prepare(&bench).await;
+    if of_snapshots {
+        cut_first(&bench, &mut target).await;
+    }
     arrange(&bench, &cell.situation, &mut target).await;
     if cell.situation == "another is under way" {
         let (first, second) = tokio::join!(ask(&bench, &cell.rpc, &target), ask(&bench, &cell.rpc, &target));
@@ -105,7 +112,12 @@ async fn arrange(bench: &Bench, situation: &str, target: &mut Target) {
     match situation {
         "all is well" | "it takes long" | "another is under way" => {}
         "a field is missing" => target.empty = true,
-        "the id is none of ours" => FORGED.clone_into(&mut target.volume),
+        "the id is none of ours" => {
+            for id in [&mut target.volume, &mut target.snapshot, &mut target.group] {
+                FORGED.clone_into(id);
+            }
+            target.parts.clear();
+        }
         "the member is silent" => meet(bench, always(Action::Hang)).await,
         "the member is overloaded" => {
             meet(bench, always(Action::Answer { code: 503, reason: "ServiceUnavailable" })).await;

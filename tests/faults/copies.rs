@@ -70,7 +70,8 @@ struct Snapshotter {
     leaf_class: &'static str,
 }
 
-fn has_kinds(member: &Cluster) {
+/// The kinds of snapshots, and a class of each.
+pub fn has_kinds(member: &Cluster) {
     definitions::install(member).unwrap();
     for (resource, group) in [(CLASSES, "snapshot"), (GROUP_CLASSES, "groupsnapshot")] {
         let default = format!("{group}.storage.kubernetes.io/is-default-class");

@@ -179,7 +179,8 @@ fn capacity_is_the_members_own_word_and_costs_one_list_in_half_a_minute() {
     virtual_time::run(1, async {
         let bench = bench(&fixture::tight(STEP)).await;
         let all = fixture::tight(STEP).capacity.unwrap().cast_signed();
-        let before = bench.guard.sent();
+        let driver = bench.driver_name().unwrap();
+        let before = bench.guard.sent_by(&driver);
         for _ in 0..50 {
             assert_eq!(room(&bench, fixture::LATER, Some(0)).await.available_capacity, all);
             assert_eq!(room(&bench, fixture::LATER, Some(1)).await.available_capacity, all);
@@ -187,10 +188,10 @@ fn capacity_is_the_members_own_word_and_costs_one_list_in_half_a_minute() {
             assert_eq!((both.available_capacity, both.maximum_volume_size), (2 * all, Some(all)));
             sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!(bench.guard.sent() - before, 2, "one list in each member");
+        assert_eq!(bench.guard.sent_by(&driver) - before, 2, "one list in each member");
         sleep(Duration::from_secs(30)).await;
         room(&bench, fixture::LATER, Some(0)).await;
-        assert_eq!(bench.guard.sent() - before, 3);
+        assert_eq!(bench.guard.sent_by(&driver) - before, 3);
     });
 }
 

@@ -17,7 +17,7 @@ impl Query {
         Self(
             pairs
                 .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-                .map(|(key, value)| (decode(key), decode(value)))
+                .map(|(key, value)| (decode(&key.replace('+', " ")), decode(&value.replace('+', " "))))
                 .collect(),
         )
     }
@@ -44,8 +44,8 @@ impl Query {
     }
 }
 
+/// In a query a plus is a space, and in a path it is itself.
 fn decode(text: &str) -> String {
-    let text = text.replace('+', " ");
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {
@@ -205,6 +205,12 @@ impl Call {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plus_is_a_space_in_a_query_and_itself_in_a_path() {
+        assert_eq!(Query::parse("labelSelector=a+in+%28b%29").get("labelSelector"), "a in (b)");
+        assert_eq!(Place::parse("/api/v1/persistentvolumes/a+1%2B").unwrap().name, "a+1+");
+    }
 
     #[test]
     fn path_is_told_apart() {

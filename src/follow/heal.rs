@@ -26,15 +26,6 @@ use crate::{
 /// More than there are steps.
 const STEPS: usize = 8;
 
-/// How it went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Course {
-    /// Nothing is left to do.
-    Well,
-    /// Something has to happen first.
-    Waits,
-}
-
 /// One volume whose leaf is not as it should be.
 pub(super) struct Case<'a> {
     leaf: &'a Cluster,
@@ -71,11 +62,11 @@ impl<'a> Case<'a> {
 
 impl Follower {
     /// Goes as far as it can be gone now.
-    pub(super) async fn heal(&self, case: &Case<'_>) -> Result<Course> {
+    pub(super) async fn heal(&self, case: &Case<'_>) -> Result<()> {
         for _ in 0..STEPS {
             let user = self.user(case).await?;
             if user.is_none() && !case.begun() {
-                return Ok(Course::Well);
+                return Ok(());
             }
             let known = case.row().volume;
             let mut patient = case.leaf.examine(&case.place, known.as_ref().map(|volume| &*volume.name)).await?;
@@ -85,11 +76,11 @@ impl Follower {
             let (claim, volume) = (patient.claim_seen(case.leaf, case.hash), patient.volume_seen());
             let step = decide(user.is_some(), claim.as_ref(), volume.as_ref());
             tracing::debug!(member = %case.leaf.member, leaf = %case.place, ?step, "heals");
-            if let Some(course) = self.take(case, &step, &patient, user.as_ref()).await? {
-                return Ok(course);
+            if !self.take(case, &step, &patient, user.as_ref()).await? {
+                return Ok(());
             }
         }
-        Ok(Course::Waits)
+        Ok(())
     }
 
     /// The one host volume with this handle, where it is to stay. Of several, nobody can say whose the leaf is.
@@ -105,23 +96,17 @@ impl Follower {
             .map(|(volume, given_out)| User { volume, leaf_volume: given_out.map(|given_out| given_out.volume) }))
     }
 
-    /// Takes one step. None: look again.
-    async fn take(
-        &self,
-        case: &Case<'_>,
-        step: &Healing,
-        patient: &Patient,
-        user: Option<&User>,
-    ) -> Result<Option<Course>> {
+    /// Takes one step. Whether another one can be taken now.
+    async fn take(&self, case: &Case<'_>, step: &Healing, patient: &Patient, user: Option<&User>) -> Result<bool> {
         let leaf = case.leaf;
         let row = patient.claim.as_ref().map(ClaimRow::new);
         match (step, &patient.volume, patient.saved(), row) {
             (Healing::Keep, Some(volume), _, row) => {
-                let Some(saved) = saved_of(&self.host.id, case, patient, user) else { return Ok(Some(Course::Waits)) };
+                let Some(saved) = saved_of(&self.host.id, case, patient, user) else { return Ok(false) };
                 if let (None, Some(row)) = (case.row().volume, row) {
                     // Or it would be out of sight once its claim has gone.
                     leaf.label_volume(volume.metadata.name.as_deref().unwrap_or_default(), case.hash, &row.uid).await?;
-                    return Ok(None);
+                    return Ok(true);
                 }
                 leaf.keep_volume(volume, &saved).await?;
                 let what =
@@ -137,11 +122,20 @@ impl Follower {
                 leaf.put_policy_back(volume, &saved, &row).await?;
                 let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
                 self.tell(user, &case.told("LeafHealed", &what, false)).await;
-                return Ok(Some(Course::Well));
+                return Ok(false);
+            }
+            (Healing::Replace, _, _, Some(row)) => {
+                let Some(claim) = &patient.claim else { return Ok(true) };
+                leaf.release_claim(&row, case.hash).await?;
+                leaf.make_anew(&case.place, &Saved::of_waiting(claim)).await?;
+                let what =
+                    format!("(UID {}) was deleted in the member before it had a volume; it is made anew", row.uid);
+                self.tell(user, &case.told("LeafDeleted", &what, true)).await;
+                return Ok(false);
             }
             (Healing::TakeBack, _, _, Some(row)) => {
                 if self.host.uses("", &case.handle).await? {
-                    return Ok(Some(Course::Waits));
+                    return Ok(false);
                 }
                 leaf.delete_claim(&row, case.hash).await?;
             }
@@ -152,21 +146,20 @@ impl Follower {
                     row.uid
                 );
                 self.tell(user, &case.told("LeafWaits", &what, true)).await;
-                return Ok(Some(Course::Waits));
+                return Ok(false);
             }
             (Healing::Stuck(why), ..) => {
                 let what = format!("was deleted in the member and cannot be made anew: {why}");
                 self.tell(user, &case.told("LeafStuck", &what, true)).await;
-                return Ok(Some(Course::Waits));
+                return Ok(false);
             }
             (Healing::Lost, ..) => {
                 self.tell(user, &case.told("LeafLost", LOST, true)).await;
-                return Ok(Some(Course::Waits));
+                return Ok(false);
             }
-            (Healing::Rest, ..) => return Ok(Some(Course::Well)),
-            _ => return Ok(Some(Course::Waits)),
+            _ => return Ok(false),
         }
-        Ok(None)
+        Ok(true)
     }
 
     async fn tell(&self, user: Option<&User>, news: &News) {

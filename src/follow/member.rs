@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Follower,
-    heal::{Case, Course, LOST, pause},
+    heal::{Case, LOST, pause},
 };
 use crate::{
     error::Result,
@@ -109,15 +109,10 @@ impl Follower {
             // Not at the first sight: the host's own removals pass quickly.
             let (looks, due) = *agenda.ill.entry(hash).or_insert((0, now + TICK));
             let Some(case) = Case::new(leaf, hash).filter(|_| due <= now) else { continue };
-            let looks = match self.heal(&case).await {
-                Ok(Course::Well) => 0,
-                Ok(Course::Waits) => looks + 1,
-                Err(error) => {
-                    tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
-                    looks + 1
-                }
-            };
-            agenda.ill.insert(hash, (looks, Instant::now() + pause(looks)));
+            if let Err(error) = self.heal(&case).await {
+                tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
+            }
+            agenda.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
         }
     }
 

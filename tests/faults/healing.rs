@@ -129,6 +129,25 @@ fn leaf_whose_finalizers_were_taken_away_comes_back_where_its_volume_is_retained
     });
 }
 
+#[test]
+fn leaf_that_never_had_a_volume_is_made_anew() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let deferred = Script { leaf_class: fixture::LATER, binding: Some("deferred"), ..Script::new(CLAIM) };
+        let caller = provisioned(&bench, deferred).await;
+        assert_eq!(text(&leaf(&bench).unwrap(), "/status/phase"), "Pending");
+        let was = uid(&bench);
+        delete_leaf(&bench);
+        let began = Instant::now();
+        while (leaf(&bench).is_none() || uid(&bench) == was) && began.elapsed() < HEALED {
+            sleep(STEP).await;
+        }
+        assert_ne!(uid(&bench), was, "{}", bench.guard.trace().join("\n"));
+        assert!(leaf(&bench).unwrap()["metadata"]["deletionTimestamp"].is_null());
+        ends_well(&bench, caller).await;
+    });
+}
+
 /// Gone with its data: that is told, and no call makes an empty volume of that name.
 #[test]
 fn nothing_is_made_in_the_place_of_data_that_is_gone() {
@@ -242,11 +261,14 @@ fn leaf_is_healed_wherever_the_driver_is_killed() {
 /// of the two meets every state of the other.
 #[test]
 fn what_the_host_removes_never_comes_back() {
-    let moments: Vec<u64> = (0..60).collect();
-    let bad = virtual_time::each(virtual_time::THREADS, moments, |moment| {
+    let bound = Script::new(CLAIM);
+    let deferred = Script { leaf_class: fixture::LATER, binding: Some("deferred"), ..Script::new(CLAIM) };
+    let cases =
+        [bound, deferred].into_iter().flat_map(|script| (0..60_u64).map(move |moment| (moment, script.clone())));
+    let bad = virtual_time::each(virtual_time::THREADS, cases.collect(), |(moment, script)| {
         virtual_time::run(moment, async {
             let bench = bench().await;
-            let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+            let mut caller = provisioned(&bench, script).await;
             sleep(Duration::from_secs(10)).await;
             bench.guard.set_fate(|number, _, _| Action::Delay(Duration::from_millis(number * 37 % 300)));
             delete_leaf(&bench);
@@ -266,7 +288,7 @@ fn what_the_host_removes_never_comes_back() {
             (!wrong.is_empty()).then(|| format!("{moment}: {}\n{}", bench.guard.trace().join("\n"), wrong.join("\n")))
         })
     });
-    assert!(bad.is_empty(), "{} of 60, such as {}", bad.len(), bad[0]);
+    assert!(bad.is_empty(), "{} of 120, such as {}", bad.len(), bad[0]);
 }
 
 #[test]

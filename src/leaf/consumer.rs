@@ -1,7 +1,7 @@
 //! The short-lived pod that is the first consumer of leaf claims whose class waits for one. The member's own scheduler
 //! places it by the host pod's own constraints; it need not run, so its image need not exist.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
     api::core::v1::{
@@ -15,6 +15,7 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, PostParams, Preconditions},
 };
+use tokio::time::{Instant, sleep};
 
 use super::{Cluster, ownership, row::Consumer};
 use crate::{
@@ -26,6 +27,12 @@ use crate::{
 /// Never pulled: the pod is only to be scheduled.
 const IMAGE: &str = "kosmos.csi.io/consumer";
 const NOBODY: i64 = 65532;
+/// A namespace takes no pods before it has its account, which the member makes a moment later. Looking for that is no right
+/// of ours, so the pod itself is tried again, after these pauses.
+const ACCOUNT_PAUSES: [Duration; 4] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+/// What a member says that has not made it yet.
+const NO_ACCOUNT: &str = "error looking up service account";
 /// What only the host means: its virtual nodes' taint, labels and names.
 const HOST_TAINT: &str = "kosmos.io/node";
 const HOST_KEYS: [&str; 4] =
@@ -226,19 +233,29 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Makes the pod once; called again it finds it.
+    /// Makes the pod once; called again it finds it. In a namespace that is new it waits, at most so long, for the account.
     pub async fn ensure_consumer(
         &self,
         namespace: &str,
         hash: VolumeHash,
         claims: &[Consumed],
         wishes: &Constraints,
+        until: Instant,
     ) -> Result<()> {
-        let name = pod_name(hash);
-        let doing = format!("create consumer pod {namespace}/{name}");
-        let labels = ownership::labels(&self.host, hash);
-        let pod = manifest(namespace, labels, name, claims, wishes);
-        match self.pods(namespace).create(&PostParams::default(), &pod).await {
+        let pod = manifest(namespace, ownership::labels(&self.host, hash), pod_name(hash), claims, wishes);
+        for pause in ACCOUNT_PAUSES {
+            match self.create_consumer(namespace, hash, &pod).await {
+                Err(Error::InProgress(reason)) if reason.contains(NO_ACCOUNT) && Instant::now() + pause < until => {}
+                made => return made,
+            }
+            sleep(pause).await;
+        }
+        self.create_consumer(namespace, hash, &pod).await
+    }
+
+    async fn create_consumer(&self, namespace: &str, hash: VolumeHash, pod: &Pod) -> Result<()> {
+        let doing = format!("create consumer pod {namespace}/{}", pod_name(hash));
+        match self.pods(namespace).create(&PostParams::default(), pod).await {
             Ok(pod) => {
                 self.rows.set_consumer(hash, made(pod.uid()));
                 Ok(())

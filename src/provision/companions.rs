@@ -49,7 +49,8 @@ impl Provisioner {
         if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
             claims.extend(self.companions(job, claim, pod, row).await?);
         }
-        job.leaf.ensure_consumer(&row.place.namespace, job.hash, &claims, &wishes).await
+        let until = job.deadline.next();
+        job.leaf.ensure_consumer(&row.place.namespace, job.hash, &claims, &wishes, until).await
     }
 
     async fn companions(&self, job: &Job<'_>, claim: &Claim, pod: &HostPod, row: &ClaimRow) -> Result<Vec<Consumed>> {

@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Result},
     leaf::{Cluster, ownership, row::ClaimRow},
     member::Member,
-    volume::{VolumeHash, VolumeId, spec::LeafPlace},
+    volume::{VolumeHash, VolumeId, published::Published, spec::LeafPlace},
 };
 
 /// A leaf claim, where it is, and whose.
@@ -82,7 +82,10 @@ impl Provisioner {
         }
         if ownership::consents(&read.metadata, &leaf.host) {
             let hash = VolumeHash::imported(&leaf.host, &id);
-            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), true);
+            let mut claim = ClaimRow::new(&read);
+            // Whatever stands there under our name, we have not written it.
+            claim.life.published = Published::default();
+            return found(id, Arc::clone(&member), (hash, claim), true);
         }
         let stripped = ownership::was_ours(&read.metadata, &leaf.host);
         Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { Sought::Unknown })

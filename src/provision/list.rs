@@ -3,7 +3,8 @@
 //! The order is that of the members' names and, within a member, of the volumes' hashes. A token names the last volume of
 //! its page, so volumes that come and go between two pages move no other. Listed is what is known: of a member that cannot
 //! be asked, what it held when it last could. One that was never listed has nothing to tell, and does not keep the others
-//! from being listed; external-attacher then has its volumes published once more, which changes nothing.
+//! from being listed; external-attacher then has its volumes published once more, which changes nothing. Imported volumes are
+//! in no memory: they are not listed, and looked up live.
 
 use super::{Provisioner, find::unknown};
 use crate::{
@@ -78,8 +79,8 @@ impl Provisioner {
 
     pub async fn get(&self, handle: &str) -> Result<Listed> {
         let found = self.find(handle).await?;
-        // Not made yet is not there.
-        if !is_given_out(&found.claim) {
+        // Not made yet is not there. An imported claim was given out by whoever made the host volume.
+        if !found.imported && !is_given_out(&found.claim) {
             return Err(unknown(handle));
         }
         Ok(Listed { id: found.id.clone(), ..listed(&found.id.member, found.hash, &found.claim) })

@@ -177,6 +177,8 @@ fn controller_manager_arguments(cluster: &Cluster) -> Vec<String> {
         format!("--root-ca-file={pki}/ca.crt"),
         format!("--cluster-signing-cert-file={pki}/ca.crt"),
         format!("--cluster-signing-key-file={pki}/ca.key"),
+        "--kube-api-qps=200".into(), // else it binds five claims a second
+        "--kube-api-burst=400".into(),
     ];
     [component_arguments(cluster, "kube-controller-manager", 57), own.to_vec()].concat()
 }

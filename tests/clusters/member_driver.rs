@@ -43,9 +43,11 @@ impl Fleet {
         let driver = cluster.spawn_in_node(PROGRAM, &program, &arguments, &[])?;
         registered(cluster).await?;
         let socket = cluster.member_driver_folder().join("csi.sock");
+        let provisioner =
+            ["--feature-gates=Topology=true", "--retry-interval-max=5s", "--kube-api-qps=100", "--kube-api-burst=200"];
         let processes = vec![
             driver,
-            self.provisioner(cluster, &socket, &["--feature-gates=Topology=true", "--retry-interval-max=5s"])?,
+            self.provisioner(cluster, &socket, &provisioner)?,
             self.attacher(cluster, &socket, &[])?,
             self.resizer(cluster, &socket, &[])?,
             self.snapshotter(cluster, &socket, &[GROUPS])?,

@@ -1,10 +1,10 @@
 //! How a leaf claim comes to be bound: each way, with the real scheduler and provisioner in the member.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
-    core::v1::{Node, PersistentVolume},
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::CSIStorageCapacity,
 };
 use kube::{
@@ -12,7 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
 
 use crate::{
     clusters::{Cluster, NodeDriver, member_driver, wait_for},
@@ -129,32 +129,50 @@ async fn on_member_node(rig: &Rig, virtual_node: &str, node: &str) -> Result<()>
 
 const TWIN: &str = "twin.kosmos-csi.test";
 
-/// Node-local storage for nodes that need no machine: a volume is an object on the node that the scheduler selected.
-fn provision_anywhere(client: kube::Client, namespace: String) -> JoinHandle<Result<()>> {
-    tokio::spawn(async move {
-        let claims = Api::<k8s_openapi::api::core::v1::PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
-        let volumes = Api::<PersistentVolume>::all(client);
-        loop {
-            for claim in claims.list(&ListParams::default()).await? {
-                let unbound = claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_none());
-                if let (true, Some(node)) = (unbound, claim.annotations().get(SELECTED_NODE)) {
-                    let volume = serde_json::from_value(twin_volume(&claim, node))?;
-                    let made = volumes.create(&PostParams::default(), &volume).await;
-                    ensure!(matches!(made, Ok(_) | Err(kube::Error::Api(_))), "{made:?}");
-                }
-            }
-            for volume in volumes.list(&ListParams::default()).await? {
-                let released = volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Released");
-                if released && volume.name_any().starts_with("twin-") {
-                    volumes.delete(&volume.name_any(), &DeleteParams::default()).await?;
-                }
-            }
-            sleep(Duration::from_millis(200)).await;
+/// What a node of objects alone lacks: node-local storage, where a volume is an object on the node that the scheduler
+/// selected, and a kubelet that confirms the end of pods. A consumer may have been bound before it is deleted.
+async fn play_nodes(client: kube::Client, namespace: &str, node: &str) -> Result<Infallible> {
+    loop {
+        provision_anywhere(&client, namespace).await?;
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        for pod in pods.list(&here).await?.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
+            gone(pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await)?;
         }
-    })
+        sleep(Duration::from_millis(200)).await;
+    }
 }
 
-fn twin_volume(claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim, node: &str) -> serde_json::Value {
+async fn provision_anywhere(client: &kube::Client, namespace: &str) -> Result<()> {
+    let volumes = Api::<PersistentVolume>::all(client.clone());
+    for claim in
+        Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?
+    {
+        let unbound = claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_none());
+        if let (true, Some(node)) = (unbound, claim.annotations().get(SELECTED_NODE)) {
+            let volume = serde_json::from_value(twin_volume(&claim, node))?;
+            let made = volumes.create(&PostParams::default(), &volume).await;
+            ensure!(matches!(made, Ok(_) | Err(kube::Error::Api(_))), "{made:?}");
+        }
+    }
+    for volume in volumes.list(&ListParams::default()).await? {
+        let released = volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Released");
+        if released && volume.name_any().starts_with("twin-") {
+            gone(volumes.delete(&volume.name_any(), &DeleteParams::default()).await)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gone already is what is wanted: it was listed a moment ago.
+fn gone<T>(deleted: kube::Result<T>) -> Result<()> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => Ok(deleted.map(drop)?),
+    }
+}
+
+fn twin_volume(claim: &PersistentVolumeClaim, node: &str) -> serde_json::Value {
     let uid = claim.uid().unwrap_or_default();
     let expression = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
     json!({
@@ -177,20 +195,27 @@ fn claims_of_one_pod_land_on_one_of_two_nodes() {
         let second = member.virtual_node("cluster38-second", &[], driver).await?;
         let open = Patch::Merge(json!({"spec": {"taints": null}}));
         Api::<Node>::all(member.client().await?).patch(second.name(), &PatchParams::default(), &open).await?;
-        let landed = on_two_nodes(rig, member).await;
+        let landed = on_two_nodes(rig, member, second.name()).await;
         second.delete().await?;
         landed
     });
 }
 
-async fn on_two_nodes(rig: &Rig, member: &Cluster) -> Result<()> {
+async fn on_two_nodes(rig: &Rig, member: &Cluster, second: &str) -> Result<()> {
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "twin"},
         "provisioner": TWIN, "volumeBindingMode": "WaitForFirstConsumer"});
     member.apply(&class.to_string()).await?;
     let leaf = Place::new(member, "twin").await?;
-    let provisioner = provision_anywhere(member.client().await?, "twin".to_owned());
     let host = Place::new(rig.fleet.host(), "twin").await?;
     host.class("twin", "WaitForFirstConsumer", json!({"leafStorageClass": "twin"}), &["cluster38"]).await?;
+    tokio::select! {
+        Err(error) = play_nodes(member.client().await?, "twin", second) => Err(error.context("play the second node")),
+        landed = land_together(&host, &leaf) => landed,
+    }
+}
+
+/// Pods with two claims each, one after the other, until nothing of them is left.
+async fn land_together(host: &Place<'_>, leaf: &Place<'_>) -> Result<()> {
     for round in 0..4 {
         let claims = ["data", "log"].map(|name| format!("{name}-{round}"));
         for claim in &claims {
@@ -217,6 +242,5 @@ async fn on_two_nodes(rig: &Rig, member: &Cluster) -> Result<()> {
         Ok(left.iter().all(|volume| !handle(volume).contains("/twin/")).then_some(()))
     })
     .await?;
-    provisioner.abort();
-    nothing_of_ours(member, "twin").await
+    nothing_of_ours(leaf.cluster, "twin").await
 }

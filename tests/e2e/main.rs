@@ -17,6 +17,7 @@ mod driver;
 mod edges;
 mod healing;
 mod lives;
+mod many;
 mod members;
 mod objects;
 mod outage;

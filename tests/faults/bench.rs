@@ -78,7 +78,7 @@ struct Incarnation {
 impl Bench {
     /// Clusters with their controllers and storage, as a user finds them, and no driver yet.
     pub async fn new(seed: u64, members: usize, settings: &Settings) -> Arc<Self> {
-        let bench = Self::clusters(seed, members, settings);
+        let bench = Self::clusters(seed, members, settings, Duration::ZERO);
         for member in &bench.members {
             bench.host.create("secrets", fixture::kubeconfig(member.name())).unwrap();
         }
@@ -87,20 +87,28 @@ impl Bench {
         Arc::new(bench)
     }
 
+    /// One member, whose namespaces get their accounts only after a while.
+    pub async fn busy(seed: u64, settings: &Settings, accounts_after: Duration) -> Arc<Self> {
+        let bench = Self::clusters(seed, 1, settings, accounts_after);
+        bench.host.create("secrets", fixture::kubeconfig(bench.members[0].name())).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        Arc::new(bench)
+    }
+
     /// The same, for the real process.
     pub async fn outside(seed: u64, members: usize, settings: &Settings) -> Arc<Self> {
-        let mut bench = Self::clusters(seed, members, settings);
+        let mut bench = Self::clusters(seed, members, settings, Duration::ZERO);
         let clusters: Vec<Cluster> = std::iter::once(&bench.host).chain(&bench.members).cloned().collect();
         bench.outside = Some(Outside::serve(&clusters, &mut bench.inside).await);
         sleep(Duration::from_secs(1)).await;
         Arc::new(bench)
     }
 
-    fn clusters(seed: u64, members: usize, settings: &Settings) -> Self {
+    fn clusters(seed: u64, members: usize, settings: &Settings, accounts_after: Duration) -> Self {
         let mut inside = JoinSet::new();
         let host = Cluster::new("host", seed);
         inside.spawn(simulate::controllers::run(host.clone()));
-        let members: Vec<Cluster> = (0..members).map(|at| member(seed, at, &mut inside)).collect();
+        let members: Vec<Cluster> = (0..members).map(|at| member(seed, at, accounts_after, &mut inside)).collect();
         let storages: Vec<Storage> =
             members.iter().map(|member| Storage::new(member.clone(), settings.clone())).collect();
         for storage in storages.clone() {
@@ -276,14 +284,14 @@ async fn live(driver: Driver, controller: watch::Sender<Option<Controller>>, gua
     guard.report(format!("I8: a task of the driver ended by itself: {ended:?}"));
 }
 
-fn member(seed: u64, at: usize, inside: &mut JoinSet<()>) -> Cluster {
+fn member(seed: u64, at: usize, accounts_after: Duration, inside: &mut JoinSet<()>) -> Cluster {
     let cluster = Cluster::new(&format!("m{at}"), seed.wrapping_mul(1000).wrapping_add(at as u64 + 1));
     cluster.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
     let gold =
         json!({"metadata": {"name": fixture::GOLD}, "driverName": "storage.simulated", "parameters": {"iops": "1"}});
     cluster.create("volumeattributesclasses.storage.k8s.io", gold).unwrap();
 
-    inside.spawn(simulate::controllers::run(cluster.clone()));
+    inside.spawn(simulate::controllers::run_busy(cluster.clone(), accounts_after));
     cluster
 }
 

@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use kosmos_csi::{
     csi::v1::{
-        DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability,
+        ControllerGetVolumeHealthRequest, ControllerGetVolumeRequest, ControllerGetVolumeResponse, DeleteVolumeRequest,
+        ListVolumesRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability, VolumeHealthErrorType,
         controller_server::Controller as _,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
-    simulate::text,
+    simulate::{faults::Action, text},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -29,6 +30,13 @@ const HOST_VOLUME: &str = "by-hand";
 const HANDLE: &str = "m0/shop/ledger/0000000000000000";
 
 async fn bench(leaf_class: &str) -> Arc<Bench> {
+    let bench = started(leaf_class).await;
+    assert_eq!(text(&leaf(&bench).unwrap(), "/status/phase"), "Bound");
+    bench
+}
+
+/// The driver, and a claim of somebody's that a member binds or that waits for a pod.
+async fn started(leaf_class: &str) -> Arc<Bench> {
     let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
     let claim = json!({
         "metadata": {"name": CLAIM, "namespace": SHOP, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
@@ -41,7 +49,6 @@ async fn bench(leaf_class: &str) -> Arc<Bench> {
     bench.start();
     bench.serves().await;
     sleep(STEP * 5).await;
-    assert_eq!(text(&leaf(&bench).unwrap(), "/status/phase"), "Bound");
     bench
 }
 
@@ -95,6 +102,30 @@ async fn validate(bench: &Bench) -> Result<String, Status> {
     bench.call(ask).await.map(|answer| answer.message)
 }
 
+async fn get(bench: &Bench) -> Result<ControllerGetVolumeResponse, Status> {
+    let request = Request::new(ControllerGetVolumeRequest { volume_id: HANDLE.to_owned() });
+    bench.call(|driver| async move { driver.controller_get_volume(request).await }).await
+}
+
+/// What is wrong with it: how bad, and why.
+async fn health(bench: &Bench) -> Result<Vec<(VolumeHealthErrorType, String)>, Status> {
+    let request = ControllerGetVolumeHealthRequest { volume_id: HANDLE.to_owned(), ..Default::default() };
+    let ask = |driver: kosmos_csi::csi::controller::Controller| async move {
+        driver.controller_get_volume_health(Request::new(request)).await
+    };
+    let told = bench.call(ask).await?.volume_health.expect("an answer holds a health");
+    assert_eq!(told.volume_id, HANDLE);
+    Ok(told.health_statuses.into_iter().map(|one| (one.status(), one.reason)).collect())
+}
+
+/// What a call costs the members.
+async fn cost<T>(bench: &Bench, call: impl Future<Output = T>) -> (T, u64) {
+    let driver = bench.driver_name().unwrap();
+    let before = bench.guard.sent_by(&driver);
+    let answer = call.await;
+    (answer, bench.guard.sent_by(&driver) - before)
+}
+
 fn events(bench: &Bench) -> Vec<String> {
     let told = |event: &Arc<Value>| format!("{}: {}", text(event, "/reason"), text(event, "/message"));
     let ours = |event: &&Arc<Value>| text(event, "/source/component") == "kosmos.csi.io";
@@ -139,6 +170,76 @@ fn claim_with_consent_is_a_volume_and_nothing_is_written_on_it() {
         // Withdrawn: it is no volume any more.
         consent(&bench, "");
         assert_eq!(validate(&bench).await.unwrap_err().code(), Code::NotFound);
+    });
+}
+
+#[test]
+fn imported_volume_is_told_as_it_is_now_and_is_in_no_list() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        assert_eq!(get(&bench).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(health(&bench).await.unwrap_err().code(), Code::NotFound);
+        consent(&bench, &bench.host_id());
+        // Somebody's own, under our name.
+        let node = json!({"virtual/m0": {"access": "ReadWriteOnce"}}).to_string();
+        let forge = |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/published"] = json!(node);
+        bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, forge).unwrap();
+        let before = leaf(&bench).unwrap();
+        let (told, asked) = cost(&bench, get(&bench)).await;
+        let told = told.unwrap();
+        let volume = told.volume.unwrap();
+        assert_eq!((volume.volume_id.as_str(), volume.capacity_bytes), (HANDLE, 1 << 30));
+        assert_eq!(volume.accessible_topology.len(), 1);
+        assert_eq!(told.status.unwrap().published_node_ids, Vec::<String>::new());
+        assert_eq!(asked, 1);
+        let (told, asked) = cost(&bench, health(&bench)).await;
+        assert_eq!((told.unwrap(), asked), (Vec::new(), 3));
+        let request = Request::new(ListVolumesRequest::default());
+        let listed = bench.call(|driver| async move { driver.list_volumes(request).await }).await.unwrap();
+        assert_eq!(listed.entries, Vec::new());
+        untouched(&bench, &before);
+    });
+}
+
+#[test]
+fn imported_claim_that_waits_for_its_first_pod_is_a_volume() {
+    virtual_time::run(1, async {
+        let bench = started(fixture::LATER).await;
+        consent(&bench, &bench.host_id());
+        assert_eq!(text(&leaf(&bench).unwrap(), "/status/phase"), "Pending");
+        assert_eq!(get(&bench).await.unwrap().volume.unwrap().capacity_bytes, 0, "not known yet");
+        assert_eq!(health(&bench).await.unwrap(), Vec::new());
+    });
+}
+
+#[test]
+fn what_is_wrong_with_an_imported_volume_is_told() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        consent(&bench, &bench.host_id());
+        let claim = leaf(&bench).unwrap();
+        let about = json!({"kind": "PersistentVolumeClaim", "namespace": SHOP, "name": CLAIM,
+            "uid": text(&claim, "/metadata/uid")});
+        let event = json!({"metadata": {"namespace": SHOP, "name": "sick"}, "involvedObject": about, "type": "Warning",
+            "reason": "VolumeConditionAbnormal", "message": "a disk is slow", "lastTimestamp": "2026-01-01T00:00:00Z"});
+        bench.members[0].create("events", event).unwrap();
+        let abnormal = (VolumeHealthErrorType::Degraded, "VolumeConditionAbnormal".to_owned());
+        assert_eq!(health(&bench).await.unwrap(), [abnormal]);
+
+        bench.guard.set_fate(|_, at, _| if at == 1 { Action::Refuse } else { Action::Pass });
+        assert_eq!(get(&bench).await.unwrap_err().code(), Code::Unavailable);
+        assert_eq!(health(&bench).await.unwrap_err().code(), Code::Unavailable);
+        bench.guard.heal();
+        sleep(SETTLED).await;
+
+        let volume = text(&claim, "/spec/volumeName");
+        bench.members[0].delete("persistentvolumes", "", volume).unwrap();
+        let let_go = |volume: &mut Value| volume["metadata"]["finalizers"] = json!([]);
+        bench.members[0].change("persistentvolumes", "", volume, let_go).unwrap();
+        sleep(STEP).await;
+        let lost = (VolumeHealthErrorType::DataLoss, "LeafClaimLost".to_owned());
+        assert_eq!(health(&bench).await.unwrap(), [lost]);
+        assert!(get(&bench).await.is_ok(), "the claim is there");
     });
 }
 

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
 
+mod accounts;
 mod ask;
 mod bench;
 mod bulkhead;

@@ -9,12 +9,19 @@ mod owners;
 mod protection;
 mod quotas;
 
+use std::time::Duration;
+
 use super::Cluster;
 
 /// Works until it is dropped.
 pub async fn run(cluster: Cluster) {
+    run_busy(cluster, Duration::ZERO).await;
+}
+
+/// So busy that a namespace gets its account only after a while.
+pub async fn run_busy(cluster: Cluster, accounts_after: Duration) {
     tokio::join!(
-        accounts::run(cluster.clone()),
+        accounts::run(cluster.clone(), accounts_after),
         binder::run(cluster.clone()),
         namespaces::run(cluster.clone()),
         nodes::run(cluster.clone()),

@@ -61,6 +61,8 @@ enum Step {
     /// The member has a pod of that name that is not ours.
     Foreign,
     RemoveCopy,
+    /// Somebody in the member deletes the copy.
+    DeletePod,
     /// The copy is gone, so the pod has ended.
     EndPod,
     Tell,
@@ -87,6 +89,8 @@ fn step(pod: Option<&Value>, there: Option<&Value>, had_copy: bool) -> Step {
                 Step::RemoveCopy
             }
         }
+        // Before it tells of its end: the host would take a pod that was stopped for one that has done its work.
+        _ if leaving(there) && !over => Step::DeletePod,
         _ => Step::Tell,
     }
 }
@@ -233,6 +237,7 @@ impl Mirror {
             }
             (Step::Foreign, Some(pod), _) => self.complain(pod),
             (Step::RemoveCopy, ..) => overtaken("a deletion", self.member.delete("pods", namespace, name))?,
+            (Step::DeletePod, ..) => overtaken("a deletion", self.host.delete("pods", namespace, name))?,
             (Step::EndPod, ..) => overtaken("a deletion", self.host.delete_now("pods", namespace, name))?,
             (Step::Tell, Some(pod), Some(copy)) => {
                 self.copied.insert(text(pod, "/metadata/uid").to_owned());
@@ -287,7 +292,8 @@ mod tests {
             (Some(&living), None, true, Step::EndPod),
             (Some(&over), None, true, Step::Nothing),
             (Some(&living), Some(&ours), true, Step::Tell),
-            (Some(&living), Some(&going), true, Step::Tell),
+            (Some(&living), Some(&going), true, Step::DeletePod),
+            (Some(&over), Some(&going), true, Step::Tell),
             (Some(&living), Some(&foreign), false, Step::Foreign),
             (Some(&living), Some(&former), false, Step::RemoveCopy),
             (Some(&living), Some(&former_going), false, Step::Nothing),

@@ -178,21 +178,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes the claim with this UID and no other.
+    /// Deletes the claim as long as it is as it was seen: it may have been bound, or published, since.
     pub async fn delete_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-        self.delete_claim_if(row, hash, None).await
-    }
-
-    /// The same, as long as it is as it was seen: it may have been bound since.
-    pub async fn delete_unchanged_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-        self.delete_claim_if(row, hash, Some(row.version.to_string())).await
-    }
-
-    async fn delete_claim_if(&self, row: &ClaimRow, hash: VolumeHash, version: Option<String>) -> Result<()> {
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: version }),
-            ..DeleteParams::default()
-        };
+        let seen = Preconditions { uid: Some(row.uid.to_string()), resource_version: Some(row.version.to_string()) };
+        let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
         let doing = format!("delete claim {}", row.place);
         let deleted = self.claims(&row.place.namespace).delete(&row.place.claim, &parameters).await;
         match deleted.map_err(|error| self.outcome(&doing, &error)) {

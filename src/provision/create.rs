@@ -239,6 +239,13 @@ impl Provisioner {
                 self.consume(job, &row).await?;
                 job.wait(step, binder, course).await
             }
+            (Creation::Label { volume }, Some(row)) => {
+                // Whether it can be labelled is asked again once it is bound.
+                if let Err(error) = job.leaf.label_volume(volume, job.hash, &row.uid).await {
+                    tracing::debug!(member = %job.leaf.member, %volume, %error, "is not labelled yet");
+                }
+                job.wait(step, binder, course).await
+            }
             _ => job.wait(step, binder, course).await,
         }
     }

@@ -174,7 +174,12 @@ impl Provisioner {
                     if seen.volume.is_none() {
                         leaf.remove_consumer(&claim.place.namespace, hash).await?;
                     }
-                    leaf.delete_claim(claim, hash).await?;
+                    // A replica whose watch is behind may know of no node: what it knows is tested by the member.
+                    attach::is_nowhere(leaf, hash, claim).await?;
+                    match leaf.delete_claim(claim, hash).await {
+                        Err(Error::InProgress(_)) => drop(leaf.read_claim(place).await?),
+                        deleted => deleted?,
+                    }
                 }
                 (Removal::ReleaseClaim, Some(claim)) => leaf.release_claim(claim, hash).await?,
                 (Removal::AwaitClaim | Removal::AwaitVolume, _) => {

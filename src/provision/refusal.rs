@@ -123,7 +123,7 @@ impl Provisioner {
         }
         job.leaf.remove_consumer(&row.place.namespace, job.hash).await?;
         if !row.observed().terminating {
-            job.leaf.delete_unchanged_claim(&row, job.hash).await?;
+            job.leaf.delete_claim(&row, job.hash).await?;
         }
         self.remove(job.leaf, job.hash, &job.place, job.deadline).await?;
         Ok(row.class.to_string())

@@ -72,7 +72,9 @@ fn page(call: &Call, objects: &BTreeMap<Key, Arc<Value>>, revision: u64, limit: 
     let wanted = objects.range((from, std::ops::Bound::Unbounded)).filter(|(key, object)| {
         (call.namespace.is_empty() || key.0 == call.namespace) && call.selector.matches(object)
     });
-    let mut found: Vec<_> = wanted.map(|(key, object)| (key, Arc::clone(object))).collect();
+    // How many remain is told only where nothing is selected.
+    let most = if limit > 0 && !call.selector.is_empty() { limit + 1 } else { usize::MAX };
+    let mut found: Vec<_> = wanted.take(most).map(|(key, object)| (key, Arc::clone(object))).collect();
     let (mut next, mut remaining) = (None, None);
     if limit > 0 && found.len() > limit {
         remaining = call.selector.is_empty().then(|| found.len() - limit);
@@ -116,7 +118,7 @@ pub fn as_list(call: &Call, page: &Page) -> Value {
     json!({"kind": call.kind.list_kind, "apiVersion": call.api_version(), "metadata": metadata, "items": items})
 }
 
-fn item(call: &Call, object: &Value) -> Value {
+pub(super) fn item(call: &Call, object: &Value) -> Value {
     let mut item = object.clone();
     super::versions::to_given(call, &mut item);
     if !call.kind.custom

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::stream;
+use futures::{Stream, StreamExt, stream};
 use http::{Request, Response, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Bytes, Frame};
@@ -19,7 +19,7 @@ use super::{
     call::{Call, Place, Query},
     discovery,
     faults::{Action, Asked, Verb},
-    read::{as_list, get, list},
+    read::{as_list, get, item, list},
     refusal::Refusal,
     remove::Removed,
     table, versions,
@@ -31,6 +31,11 @@ use super::{
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was lost")]
 pub struct Lost;
+
+/// So many objects of a list are written at once.
+const PIECE: usize = 500;
+/// What stands before them.
+const ITEMS: &str = "\"items\":[";
 
 pub type Reply = UnsyncBoxBody<Bytes, Lost>;
 type Answered = Result<Response<Reply>, Lost>;
@@ -131,14 +136,16 @@ fn carry_out(
         Verb::Get => object(200, &get(&call, &store, back)?),
         Verb::List => {
             let page = list(&call, &store, back)?;
-            let shown = if table::is_wanted(&call.accept) {
-                table::of_list(&call, &page, cluster.now())
-            } else if is_partial(&call.accept) {
-                partial_list(&call, &page)
-            } else {
-                as_list(&call, &page)
-            };
-            Ok(json_answer(200, &shown))
+            if table::is_wanted(&call.accept) {
+                return Ok(json_answer(200, &table::of_list(&call, &page, cluster.now())));
+            }
+            if is_partial(&call.accept) {
+                return Ok(json_answer(200, &partial_list(&call, &page)));
+            }
+            if page.objects.len() > PIECE {
+                return Ok(list_in_pieces(call, page));
+            }
+            Ok(json_answer(200, &as_list(&call, &page)))
         }
         Verb::Watch => Ok(stream_of(Watching::begin(cluster, call, &store, fault.clone())?)),
         Verb::Create => Ok(warned(cluster, &call, &cluster.create_by(&call, &mut store)?)),
@@ -232,13 +239,32 @@ fn whole(code: u16, content_type: &str, body: Vec<u8>) -> Response<Reply> {
     response
 }
 
+/// A long list is written a piece at a time: nobody holds its text as a whole.
+fn list_in_pieces(call: Call, page: super::read::Page) -> Response<Reply> {
+    let objects = page.objects;
+    let text = as_list(&call, &super::read::Page { objects: Vec::new(), ..page }).to_string();
+    let (head, tail) = text.split_at(text.find(ITEMS).map_or(0, |at| at + ITEMS.len()));
+    let starts = (0..objects.len()).step_by(PIECE);
+    let pieces = stream::iter(starts).map(move |start| {
+        let piece = objects.iter().skip(start).take(PIECE);
+        let items: Vec<String> = piece.map(|object| item(&call, object).to_string()).collect();
+        format!("{}{}", if start > 0 { "," } else { "" }, items.join(","))
+    });
+    let whole = stream::iter([head.to_owned()]).chain(pieces).chain(stream::iter([tail.to_owned()]));
+    streamed(whole)
+}
+
 fn stream_of(watching: Watching) -> Response<Reply> {
     let events = stream::unfold(watching, async |mut watching| {
         let event = watching.next().await?;
-        let line = format!("{event}\n");
-        Some((Ok::<_, Lost>(Frame::data(Bytes::from(line))), watching))
+        Some((format!("{event}\n"), watching))
     });
-    let mut response = Response::new(StreamBody::new(events).boxed_unsync());
+    streamed(events)
+}
+
+fn streamed(text: impl Stream<Item = String> + Send + 'static) -> Response<Reply> {
+    let frames = text.map(|piece| Ok::<_, Lost>(Frame::data(Bytes::from(piece))));
+    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     response
 }

@@ -71,6 +71,8 @@ pub enum Creation {
     Select,
     /// It is there, and more is not waited for.
     Accepted,
+    /// The member has found its leaf volume and is about to bind it: our labels go on that meanwhile.
+    Label { volume: String },
     /// The member is at work.
     Await,
     /// It is larger than the request permits.
@@ -103,6 +105,7 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, binder: Binder
         (Phase::Pending, _) if binder == Binder::Anybody => Creation::Accepted,
         (Phase::Pending, None) if binder == Binder::Consumer => Creation::Consume,
         (Phase::Pending, None) if binder == Binder::Node && !claim.node_selected => Creation::Select,
+        (Phase::Pending, Some(volume)) => Creation::Label { volume: volume.clone() },
         _ => Creation::Await,
     }
 }
@@ -180,13 +183,14 @@ mod tests {
     #[test]
     fn creation_follows_what_is_there() {
         let asked = request(10, 20);
-        let ready = Creation::Ready { volume: "pv".to_owned() };
+        let (ready, label) = (Creation::Ready { volume: "pv".to_owned() }, Creation::Label { volume: "pv".to_owned() });
         for (observed, binder, expected) in [
             (None, Binder::Member, Creation::Create),
             (None, Binder::Consumer, Creation::Create),
             (Some(claim(Phase::Pending, None, 0)), Binder::Member, Creation::Await),
             (Some(claim(Phase::Pending, None, 0)), Binder::Consumer, Creation::Consume),
-            (Some(claim(Phase::Pending, Some("pv"), 0)), Binder::Consumer, Creation::Await),
+            (Some(claim(Phase::Pending, Some("pv"), 0)), Binder::Consumer, label.clone()),
+            (Some(claim(Phase::Pending, Some("pv"), 0)), Binder::Member, label),
             (Some(claim(Phase::Bound, Some("pv"), 10)), Binder::Consumer, ready.clone()),
             (Some(claim(Phase::Bound, Some("pv"), 20)), Binder::Member, ready.clone()),
             (Some(claim(Phase::Bound, Some("pv"), 21)), Binder::Member, Creation::TooLarge),

@@ -1,5 +1,5 @@
-//! Binds every claim of the bench's namespaces at once, with the four writes that a member's own controllers need, and
-//! remembers when the one that says "bound" was done.
+//! Binds every claim of the bench's namespaces at once, with the four writes that a member's own controllers need, in
+//! their order, and remembers when the last one was done, which says "bound".
 
 use std::{
     collections::HashMap,
@@ -102,6 +102,7 @@ async fn try_bind(client: &Client, bound: &Bound, claim: &Claim) -> Result<()> {
     }))?;
     volumes.create(&PostParams::default(), &Lean(volume)).await?;
     let patch = PatchParams::default();
+    volumes.patch_status(&volume_name, &patch, &Patch::Merge(json!({"status": {"phase": "Bound"}}))).await?;
     let named = json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
         "spec": {"volumeName": volume_name}});
     claims.patch(&name, &patch, &Patch::Merge(named)).await?;
@@ -109,6 +110,5 @@ async fn try_bind(client: &Client, bound: &Bound, claim: &Claim) -> Result<()> {
         json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}});
     claims.patch_status(&name, &patch, &Patch::Merge(status)).await?;
     bound.lock().since.insert(name, Instant::now());
-    volumes.patch_status(&volume_name, &patch, &Patch::Merge(json!({"status": {"phase": "Bound"}}))).await?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::Result;
+use kube::Client;
 
 use super::{
     MEMBER,
@@ -20,10 +21,18 @@ use super::{
 /// Callers, and how many volumes they make in one run.
 const LOADS: [(usize, usize); 3] = [(1, 100), (100, 1000), (1000, 2000)];
 
+/// Volumes a second.
+#[derive(Clone, Copy)]
+struct Rates {
+    bare: f64,
+    marked: f64,
+    driver: f64,
+}
+
 /// What was seen at one load, a value per round.
 #[derive(Default)]
 struct Seen {
-    rates: Vec<(f64, f64)>,
+    rates: Vec<Rates>,
     over_bind: Vec<(Duration, Duration)>,
     processor: Vec<f64>,
 }
@@ -38,15 +47,8 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
     for round in 0..=rounds {
         for ((callers, volumes), seen) in LOADS.into_iter().zip(&mut seen) {
             let name = |who: &str, number: usize| format!("{who}-{round}-{callers}-{number}");
-            let bare = closed_loop(callers, volumes, |number| {
-                let (client, bound, name) = (&client, &bound, name("bare", number));
-                async move {
-                    let begun = Instant::now();
-                    floor::create(client, bound, &name).await?;
-                    Ok(begun.elapsed())
-                }
-            });
-            let bare = bare.await?;
+            let bare = loop_of(callers, volumes, &client, &bound, |number| (name("bare", number), false)).await?;
+            let marked = loop_of(callers, volumes, &client, &bound, |number| (name("marked", number), true)).await?;
             let before = subject.processor_time()?;
             let driver = closed_loop(callers, volumes, |number| {
                 let (subject, bound, name) = (&subject, &bound, name("driver", number));
@@ -54,10 +56,11 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
             });
             let driver = driver.await?;
             let used = subject.processor_time()?.saturating_sub(before);
-            tell(round, callers, &bare, &driver, used);
+            let rates = Rates { bare: bare.rate(), marked: marked.rate(), driver: driver.rate() };
+            tell(round, callers, rates, &driver, used);
             // The first round warms connections and caches.
             if round > 0 {
-                seen.rates.push((bare.rate(), driver.rate()));
+                seen.rates.push(rates);
                 seen.over_bind.push((driver.percentile(50), driver.percentile(99)));
                 seen.processor.push(used.as_secs_f64() * 1000.0 / volumes as f64);
             }
@@ -70,11 +73,32 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-fn tell(round: usize, callers: usize, bare: &Run, driver: &Run, used: Duration) {
+/// The bare loop.
+async fn loop_of(
+    callers: usize,
+    volumes: usize,
+    client: &Client,
+    bound: &Bound,
+    what: impl Fn(usize) -> (String, bool),
+) -> Result<Run> {
+    closed_loop(callers, volumes, |number| {
+        let (name, marked) = what(number);
+        async move {
+            let begun = Instant::now();
+            floor::create(client, bound, &name, marked).await?;
+            Ok(begun.elapsed())
+        }
+    })
+    .await
+}
+
+fn tell(round: usize, callers: usize, rates: Rates, driver: &Run, used: Duration) {
     println!(
-        "round {round}, {callers} callers: bare {:.0}/s, driver {:.0}/s; over the bind p50 {:.1?} p99 {:.1?}; {:.2} s of processors",
-        bare.rate(),
-        driver.rate(),
+        "round {round}, {callers} callers: bare {:.0}/s, with a mark {:.0}/s, driver {:.0}/s; over the bind p50 {:.1?} p99 {:.1?}; \
+         {:.2} s of processors",
+        rates.bare,
+        rates.marked,
+        rates.driver,
         driver.percentile(50),
         driver.percentile(99),
         used.as_secs_f64()
@@ -95,8 +119,9 @@ fn rows(seen: &[Seen]) -> Vec<Row> {
         let what = |text: &str| format!("{text}, {callers} at once");
         rows.push(Row::at_most(what("over the bind, p50 (ms)"), goals.0, milliseconds(|pair| pair.0)));
         rows.push(Row::at_most(what("over the bind, p99 (ms)"), goals.1, milliseconds(|pair| pair.1)));
-        let ratio = median(seen.rates.iter().map(|(bare, driver)| driver / bare * 100.0).collect());
-        rows.push(Row::at_least(what("rate, of the bare loop's (%)"), Some(95.0), ratio));
+        let ratio = |of: fn(&Rates) -> f64| median(seen.rates.iter().map(|at| at.driver / of(at) * 100.0).collect());
+        rows.push(Row::at_least(what("rate, of the bare loop's (%)"), Some(95.0), ratio(|at| at.bare)));
+        rows.push(Row::at_least(what("… of a bare loop's that marks too (%)"), Some(95.0), ratio(|at| at.marked)));
         rows.push(Row::at_most(what("processor seconds per 1000 volumes"), Some(0.10), median(seen.processor.clone())));
     }
     rows

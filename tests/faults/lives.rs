@@ -9,7 +9,10 @@ use kosmos_csi::{
         controller_server::Controller as _,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
-    simulate::storage::{Binding, Class, Growth, Settings},
+    simulate::{
+        faults::{Action, Verb},
+        storage::{Binding, Class, Growth, Settings},
+    },
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -64,6 +67,11 @@ async fn publish(bench: &Bench, caller: &Caller, node: &str, way: VolumeCapabili
         ..Default::default()
     };
     bench.call(|driver| async move { driver.controller_publish_volume(with_deadline(request)).await }).await.map(drop)
+}
+
+async fn delete(bench: &Bench, caller: &Caller) -> Result<(), Status> {
+    let request = v1::DeleteVolumeRequest { volume_id: caller.handle().unwrap().to_owned(), ..Default::default() };
+    bench.call(|driver| async move { driver.delete_volume(with_deadline(request)).await }).await.map(drop)
 }
 
 async fn list(bench: &Bench, max_entries: i32, starting_token: &str) -> v1::ListVolumesResponse {
@@ -220,6 +228,31 @@ fn published_nodes_are_listed() {
     });
 }
 
+/// Another replica has published it, and the watch of this one says nothing.
+#[test]
+fn volume_that_was_published_unseen_is_not_removed() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let mut caller = volume(&bench, "data").await;
+        caller.change(Change::Publish).await;
+        let leaf = || bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        let published = leaf()["metadata"]["annotations"]["kosmos.csi.io/published"].clone();
+        assert!(published.is_string());
+        caller.change(Change::Unpublish).await;
+        bench.guard.set_fate(|_, _, asked| match (asked.verb, asked.resource.as_str()) {
+            (Verb::Watch, "persistentvolumeclaims") => Action::Silence(0),
+            _ => Action::Pass,
+        });
+        bench.start();
+        bench.serves().await;
+        sleep(STEP).await;
+        on_leaf(&bench, "data", |claim| claim["metadata"]["annotations"]["kosmos.csi.io/published"] = published);
+        let (code, message) = refused(delete(&bench, &caller).await);
+        assert!(code == Code::FailedPrecondition && message.contains("virtual/m0"), "{code:?} {message}");
+        assert!(leaf()["metadata"]["deletionTimestamp"].is_null());
+    });
+}
+
 #[test]
 fn health_tells_of_what_is_lost_and_of_who_does_not_answer() {
     virtual_time::run(1, async {
@@ -236,10 +269,7 @@ fn health_tells_of_what_is_lost_and_of_who_does_not_answer() {
         sleep(STEP).await;
         let lost = (caller.handle().unwrap().to_owned(), vec![VolumeHealthErrorType::DataLoss]);
         assert_eq!(ailing(&bench).await, [lost]);
-        bench.guard.set_fate(|_, at, _| {
-            use kosmos_csi::simulate::faults::Action;
-            if at == 1 { Action::Refuse } else { Action::Pass }
-        });
+        bench.guard.set_fate(|_, at, _| if at == 1 { Action::Refuse } else { Action::Pass });
         expand(&bench, &caller, GIB).await.unwrap_err();
         let id = caller.handle().unwrap().to_owned();
         let request = v1::ControllerGetVolumeHealthRequest { volume_id: id, ..Default::default() };

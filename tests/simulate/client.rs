@@ -1,4 +1,4 @@
-//! Programs apply on the server's side as people do: through the client that controllers are built on.
+//! What programs meet through the client that controllers are built on.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kosmos_csi::simulate::Cluster;
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -68,4 +68,32 @@ async fn program_adds_to_lists_that_others_keep() {
     let none = deployment(json!([{"name": "web", "image": "web:1"}]));
     let fewer = containers(deployments.patch("web", &two, &none).await.unwrap());
     assert_eq!(fewer.iter().map(told).collect::<Vec<_>>(), ["web web:1 A"]);
+}
+
+#[tokio::test]
+async fn long_list_says_the_same_in_one_piece_and_in_pages() {
+    let cluster = Cluster::new("simulated", 1);
+    for number in 0..1203 {
+        let labels = json!({"part": if number % 2 == 0 { "even" } else { "odd" }});
+        let map = json!({"metadata": {"name": format!("map-{number:04}"), "namespace": "default", "labels": labels}});
+        cluster.create("configmaps", map).unwrap();
+    }
+    let maps: Api<ConfigMap> = Api::default_namespaced(client(&cluster));
+    for selector in ["part", "part=odd"] {
+        let wanted = ListParams::default().labels(selector);
+        let whole = maps.list(&wanted).await.unwrap();
+        assert_eq!(whole.items.len(), if selector == "part" { 1203 } else { 601 });
+        let (mut paged, mut next) = (Vec::new(), None);
+        loop {
+            let page = ListParams { limit: Some(600), continue_token: next, ..wanted.clone() };
+            let page = maps.list(&page).await.unwrap();
+            assert!(page.items.len() <= 600);
+            paged.extend(page.items);
+            next = page.metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(paged, whole.items, "{selector}");
+    }
 }

@@ -165,6 +165,7 @@ impl Snapshotter {
                     at_work = false;
                     self.hand_out(&answer);
                     if answer.ready {
+                        self.ask_again().await;
                         return true;
                     }
                 }
@@ -177,6 +178,17 @@ impl Snapshotter {
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// A sidecar that has forgotten what it did asks for the same once more.
+    async fn ask_again(&mut self) {
+        if self.wish.at_once == 1 {
+            return;
+        }
+        match self.create().await {
+            Ok(again) => self.hand_out(&again),
+            Err(status) => self.answered("create again", &status),
         }
     }
 

@@ -118,7 +118,7 @@ pub fn as_list(call: &Call, page: &Page) -> Value {
     json!({"kind": call.kind.list_kind, "apiVersion": call.api_version(), "metadata": metadata, "items": items})
 }
 
-pub(super) fn item(call: &Call, object: &Value) -> Value {
+fn item(call: &Call, object: &Value) -> Value {
     let mut item = object.clone();
     super::versions::to_given(call, &mut item);
     if !call.kind.custom
@@ -128,6 +128,17 @@ pub(super) fn item(call: &Call, object: &Value) -> Value {
         fields.remove("apiVersion");
     }
     item
+}
+
+/// The text of the same. Most are written as they are kept, without a copy: a list may have many.
+pub(super) fn item_text(call: &Call, object: &Value) -> String {
+    match object.as_object() {
+        Some(fields) if super::versions::is_given_as_kept(call) => {
+            let given = fields.iter().filter(|(field, _)| !["kind", "apiVersion"].contains(&field.as_str()));
+            serde_json::to_string(&given.collect::<BTreeMap<_, _>>()).unwrap_or_default()
+        }
+        _ => item(call, object).to_string(),
+    }
 }
 
 /// Refuses a write that was decided on an older version.

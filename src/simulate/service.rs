@@ -19,7 +19,7 @@ use super::{
     call::{Call, Place, Query},
     discovery,
     faults::{Action, Asked, Verb},
-    read::{as_list, get, item, list},
+    read::{as_list, get, item_text, list},
     refusal::Refusal,
     remove::Removed,
     table, versions,
@@ -247,7 +247,7 @@ fn list_in_pieces(call: Call, page: super::read::Page) -> Response<Reply> {
     let starts = (0..objects.len()).step_by(PIECE);
     let pieces = stream::iter(starts).map(move |start| {
         let piece = objects.iter().skip(start).take(PIECE);
-        let items: Vec<String> = piece.map(|object| item(&call, object).to_string()).collect();
+        let items: Vec<String> = piece.map(|object| item_text(&call, object)).collect();
         format!("{}{}", if start > 0 { "," } else { "" }, items.join(","))
     });
     let whole = stream::iter([head.to_owned()]).chain(pieces).chain(stream::iter([tail.to_owned()]));

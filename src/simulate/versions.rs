@@ -28,6 +28,11 @@ fn is_renamed(call: &Call) -> bool {
     call.resource == EVENTS && !call.kind.group.is_empty()
 }
 
+/// Whether an answer has the form of the store.
+pub(super) fn is_given_as_kept(call: &Call) -> bool {
+    !is_renamed(call) && !call.kind.custom
+}
+
 /// From the form of a request to that of the store.
 pub(super) fn to_kept(call: &Call, object: &mut Value) {
     if is_renamed(call) {

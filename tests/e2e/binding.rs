@@ -195,7 +195,7 @@ fn claims_of_one_pod_land_on_one_of_two_nodes() {
         let second = member.virtual_node("cluster38-second", &[], driver).await?;
         let open = Patch::Merge(json!({"spec": {"taints": null}}));
         Api::<Node>::all(member.client().await?).patch(second.name(), &PatchParams::default(), &open).await?;
-        let landed = on_two_nodes(rig, member, second.name()).await;
+        let landed = Box::pin(on_two_nodes(rig, member, second.name())).await;
         second.delete().await?;
         landed
     });

@@ -41,6 +41,15 @@ impl Deadline {
         self.caller.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    /// Before the next look at something of which no news comes. At the deadline, `late` says what to tell the caller.
+    pub(super) async fn pause(&self, pause: Duration, late: impl FnOnce() -> Error) -> Result<()> {
+        if self.passed() {
+            self.tell(late())?;
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+
     /// Tells the caller why it takes so long. An error, and the end of the work, where that was done before.
     pub(super) fn tell(&self, why: Error) -> Result<()> {
         match self.caller.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -35,13 +35,7 @@ struct LastSeen {
 impl Provisioner {
     /// An id that is none of ours names a volume that does not exist, and that is what was asked for.
     pub async fn delete(&self, id: &str, deadline: &Deadline) -> Result<()> {
-        let Some(id) = VolumeId::parse(id) else {
-            return Ok(());
-        };
-        let member = match self.members.get(&id.member).await {
-            Err(Error::NotFound(_)) => return Ok(()),
-            found => found?,
-        };
+        let Some((id, member)) = self.member_of(id).await? else { return Ok(()) };
         let leaf = member.leaf()?;
         if let LeafName::Hashed(hash) = &id.leaf
             && leaf.rows.row(*hash).is_none_or(|row| row.claim.is_none() && row.volume.is_none())

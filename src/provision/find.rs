@@ -35,6 +35,17 @@ impl Found {
     pub(super) fn leaf(&self) -> Result<&Cluster> {
         self.member.leaf()
     }
+
+    /// The storage driver that holds it, empty where that is none; nothing, where it is not bound yet.
+    pub(super) async fn driver(&self) -> Result<Option<String>> {
+        let leaf = self.leaf()?;
+        let mut volume = leaf.rows.find(&self.id).and_then(|(_, row)| row.volume).filter(|_| !self.imported);
+        // That of an imported claim carries no labels, nor does one that nobody has waited for.
+        if let (None, Some(name)) = (&volume, self.claim.volume()) {
+            volume = leaf.read_volume(name).await?.filter(|volume| volume.is_or_was_bound_to(&self.claim.uid));
+        }
+        Ok(volume.map(|volume| volume.driver.to_string()))
+    }
 }
 
 impl Provisioner {
@@ -58,12 +69,18 @@ impl Provisioner {
         Ok(found)
     }
 
+    /// Where a handle leads; nowhere, where it is none of ours or names a member that never was.
+    pub(super) async fn member_of(&self, handle: &str) -> Result<Option<(VolumeId, Arc<Member>)>> {
+        let Some(id) = VolumeId::parse(handle) else { return Ok(None) };
+        match self.members.get(&id.member).await {
+            Ok(member) => Ok(Some((id, member))),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(super) async fn seek(&self, handle: &str) -> Result<Sought> {
-        let Some(id) = VolumeId::parse(handle) else { return Ok(Sought::Unknown) };
-        let member = match self.members.get(&id.member).await {
-            Err(Error::NotFound(_)) => return Ok(Sought::Unknown),
-            member => member?,
-        };
+        let Some((id, member)) = self.member_of(handle).await? else { return Ok(Sought::Unknown) };
         let found = |id, member, (hash, claim), imported| {
             Ok(Sought::Found(Box::new(Found { id, member, hash, claim, imported })))
         };

@@ -8,7 +8,6 @@ use crate::{
     host::snapshot::ContentKind,
     leaf::{
         Cluster,
-        claim::Made,
         row::ClaimRow,
         snapshot::{
             group::{Groups, LeafGroup, PartMark, WantedGroup},
@@ -112,8 +111,22 @@ impl Provisioner {
         }
     }
 
-    /// The claims are labelled first: a group without any is an error to the member.
+    /// What stands in the way is final once nothing is left of an earlier attempt.
     async fn make_group(&self, job: &Job<'_>) -> Result<()> {
+        match self.post_group(job).await {
+            Err(error) if error.is_final() => {
+                if job.found().await?.is_some() {
+                    return Ok(());
+                }
+                self.unlabel(job).await?;
+                Err(error)
+            }
+            posted => posted,
+        }
+    }
+
+    /// The claims are labelled first: a group without any is an error to the member.
+    async fn post_group(&self, job: &Job<'_>) -> Result<()> {
         let volumes = self.volumes_of(job).await?;
         let namespace = one_namespace(job.leaf, &volumes)?;
         for volume in &volumes {
@@ -126,18 +139,8 @@ impl Provisioner {
             sources: &job.spec.sources,
             class: job.spec.leaf_class.at(&job.leaf.member).map(String::as_str),
         };
-        match job.groups.create(&wanted).await {
-            // The next look tells whose it is, if the name is taken.
-            Ok(Made::Now | Made::Taken) => Ok(()),
-            Err(error) if error.is_final() => {
-                if job.found().await?.is_some() {
-                    return Ok(());
-                }
-                self.unlabel(job, &volumes).await?;
-                Err(error)
-            }
-            Err(error) => Err(error),
-        }
+        // The next look tells whose it is, if the name is taken.
+        job.groups.create(&wanted).await.map(drop)
     }
 
     /// The claims of a group, each found and fit for it.
@@ -159,9 +162,15 @@ impl Provisioner {
         Ok(volumes)
     }
 
-    async fn unlabel(&self, job: &Job<'_>, volumes: &[Volume]) -> Result<()> {
-        for volume in volumes {
-            job.leaf.label_for_group(&volume.claim, job.hash, false).await?;
+    /// Also where some of the volumes are gone: the others may carry the label.
+    async fn unlabel(&self, job: &Job<'_>) -> Result<()> {
+        for handle in &job.spec.sources {
+            match self.find(handle).await {
+                Ok(found) if found.imported => {}
+                Ok(found) => job.leaf.label_for_group(&found.claim, job.hash, false).await?,
+                Err(Error::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -179,10 +188,7 @@ impl Provisioner {
             if parts.iter().filter(cut).count() >= volumes.len() {
                 break parts;
             }
-            if job.deadline.passed() {
-                job.deadline.tell(job.late("is cut, and its snapshots are being made"))?;
-            }
-            tokio::time::sleep(PAUSE).await;
+            job.deadline.pause(PAUSE, || job.late("is cut, and its snapshots are being made")).await?;
         };
         let mut snapshots = Vec::new();
         for part in &parts {
@@ -210,7 +216,7 @@ impl Provisioner {
             let row = row.ok_or_else(|| job.late("has a snapshot that does not take our labels"))?;
             snapshots.push(Snapshot::new(job.leaf, &row));
         }
-        self.unlabel(job, &volumes).await?;
+        self.unlabel(job).await?;
         snapshots.sort_by_key(|snapshot| snapshot.id.to_string());
         Ok(Group {
             id: id(job.leaf, &group.place.namespace, job.hash),
@@ -222,13 +228,10 @@ impl Provisioner {
 
     async fn withdraw_group(&self, job: &Job<'_>) -> Result<()> {
         if let Some(group) = job.found().await? {
-            remove_group(job.leaf, &job.groups, &group, job.hash, job.deadline).await?;
+            let parts = job.leaf.parts(&group).await?;
+            remove_group(job.leaf, &job.groups, &group, parts, job.hash, job.deadline).await?;
         }
-        match self.volumes_of(job).await {
-            Ok(volumes) => self.unlabel(job, &volumes).await,
-            Err(Error::NotFound(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+        self.unlabel(job).await
     }
 
     pub async fn get_group(&self, text: &str, snapshots: &[String]) -> Result<Group> {
@@ -238,7 +241,7 @@ impl Provisioner {
         let leaf = member.leaf()?;
         let groups = leaf.groups().await?.ok_or_else(unknown)?;
         let (hash, group) = find(&groups, &id).await?.ok_or_else(unknown)?;
-        let parts = marked(leaf, &group, hash).await?;
+        let parts = marked(leaf, &leaf.parts(&group).await?, hash);
         check(&parts, snapshots)?;
         let ready = group.ready && parts.iter().all(|part| part.ready);
         Ok(Group { id, cut: group.cut.unwrap_or_default(), ready, snapshots: parts })
@@ -246,17 +249,14 @@ impl Provisioner {
 
     /// An id that is none of ours names a group that does not exist, and that is what was asked for.
     pub async fn delete_group(&self, text: &str, snapshots: &[String], deadline: &Deadline) -> Result<()> {
-        let Some(id) = VolumeId::parse(text) else { return Ok(()) };
-        let member = match self.members.get(&id.member).await {
-            Err(Error::NotFound(_)) => return Ok(()),
-            found => found?,
-        };
+        let Some((id, member)) = self.member_of(text).await? else { return Ok(()) };
         let leaf = member.leaf()?;
         leaf.snapshots.want();
         let Some(groups) = leaf.groups().await? else { return Ok(()) };
         let Some((hash, group)) = find(&groups, &id).await? else { return Ok(()) };
-        check(&marked(leaf, &group, hash).await?, snapshots)?;
-        remove_group(leaf, &groups, &group, hash, deadline).await
+        let parts = leaf.parts(&group).await?;
+        check(&marked(leaf, &parts, hash), snapshots)?;
+        remove_group(leaf, &groups, &group, parts, hash, deadline).await
     }
 }
 
@@ -350,12 +350,11 @@ async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(VolumeHash, 
 }
 
 /// The snapshots of a group that were marked, and so may have been given out.
-async fn marked(leaf: &Cluster, group: &LeafGroup, hash: VolumeHash) -> Result<Vec<Snapshot>> {
-    let parts = leaf.parts(group).await?;
+fn marked(leaf: &Cluster, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<Snapshot> {
     let rows = parts.iter().filter_map(|part| leaf.snapshots.put(part)).filter(|row| row.group == Some(hash));
     let mut found: Vec<Snapshot> = rows.map(|row| Snapshot::new(leaf, &row)).collect();
     found.sort_by_key(|snapshot| snapshot.id.to_string());
-    Ok(found)
+    found
 }
 
 /// Whoever names the snapshots of a group must name them all.
@@ -374,11 +373,11 @@ async fn remove_group(
     leaf: &Cluster,
     groups: &Groups<'_>,
     group: &LeafGroup,
+    parts: Vec<VolumeSnapshot>,
     hash: VolumeHash,
     deadline: &Deadline,
 ) -> Result<()> {
     let late = || Error::InProgress(format!("member {}: leaf group {} is being deleted", leaf.member, group.place));
-    let parts = leaf.parts(group).await?;
     let content_of = |part: &VolumeSnapshot| part.status.as_ref()?.bound_volume_snapshot_content_name.clone();
     let contents: Vec<String> = parts.iter().filter_map(content_of).collect();
     for name in &contents {
@@ -411,9 +410,6 @@ async fn remove_group(
             }
             return Ok(());
         }
-        if deadline.passed() {
-            deadline.tell(late())?;
-        }
-        tokio::time::sleep(PAUSE).await;
+        deadline.pause(PAUSE, late).await?;
     }
 }

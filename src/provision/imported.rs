@@ -85,12 +85,9 @@ impl Provisioner {
                     _ => return Ok(true),
                 }
             }
-            if deadline.passed() {
-                let what = if in_use { "is still in use by a pod" } else { "is gone and its volume is being deleted" };
-                deadline
-                    .tell(Error::InProgress(format!("member {}: leaf claim {} {what}", leaf.member, claim.place)))?;
-            }
-            tokio::time::sleep(PAUSE).await;
+            let what = if in_use { "is still in use by a pod" } else { "is gone and its volume is being deleted" };
+            let late = || format!("member {}: leaf claim {} {what}", leaf.member, claim.place);
+            deadline.pause(PAUSE, || Error::InProgress(late())).await?;
         }
     }
 

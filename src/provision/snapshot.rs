@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Deadline, Provisioner, wait_for};
+use super::{Deadline, Provisioner, find::Found, wait_for};
 use crate::{
     error::{Error, Result},
     host::snapshot::{ContentKind, HostContent},
@@ -12,7 +12,6 @@ use crate::{
         Cluster,
         claim::Made,
         ownership,
-        row::ClaimRow,
         snapshot::{WantedSnapshot, row::SnapshotRow},
     },
     volume::{
@@ -131,18 +130,17 @@ impl Provisioner {
         if job.host_content.as_ref().is_some_and(|content| content.given_out) {
             return job.nothing_is_there(job.lost()).await;
         }
-        let claim = match self.find(job.source).await {
-            Ok(found) => found.claim,
+        let volume = match self.find(job.source).await {
             Err(error) if error.is_final() => return job.nothing_is_there(error).await,
-            Err(error) => return Err(error),
+            found => found?,
         };
-        if claim.observed().terminating {
+        if volume.claim.observed().terminating {
             let refusal = format!("volume {} is being deleted, and snapshots can no longer be made of it", job.source);
             return job.nothing_is_there(Error::Refused(refusal)).await;
         }
-        match job.post(&claim).await {
+        match job.post(&volume).await {
             Ok(Made::Now) => Ok(()),
-            Ok(Made::Taken) => job.adopt(&claim.place.namespace).await,
+            Ok(Made::Taken) => job.adopt(&volume.claim.place.namespace).await,
             Err(error) if error.is_final() => job.nothing_is_there(error).await,
             Err(error) => Err(error),
         }
@@ -185,27 +183,26 @@ impl Job<'_> {
         self.host_content.as_ref().is_none_or(|content| content.terminating && !content.given_out)
     }
 
-    async fn post(&self, claim: &ClaimRow) -> Result<Made> {
-        let row = VolumeId::parse(self.source).and_then(|id| self.leaf.rows.find(&id));
-        let (volume, driver) = match row {
-            Some((hash, row)) => (hash, row.volume.map(|volume| volume.driver.to_string())),
-            None => return Err(no_volume(self.source)),
+    /// Nothing is written on the claim, so an imported one will do as well.
+    async fn post(&self, volume: &Found) -> Result<Made> {
+        let claim = &volume.claim;
+        let about = |what: &str| {
+            Error::Refused(format!("member {}: the volume of claim {} {what}", self.leaf.member, claim.place))
         };
-        if driver.as_deref() == Some("") {
-            return Err(Error::Refused(format!(
-                "member {}: the volume of claim {} is of no CSI driver, so it has no snapshots",
-                self.leaf.member, claim.place
-            )));
-        }
+        let driver = match volume.driver().await? {
+            None => return Err(about("is not made yet, so nothing can be cut of it: it waits for a pod")),
+            Some(driver) if driver.is_empty() => return Err(about("is of no CSI driver, so it has no snapshots")),
+            Some(driver) => driver,
+        };
         let place = LeafPlace { namespace: claim.place.namespace.clone(), claim: leaf_name(self.hash) };
         let wanted = WantedSnapshot {
             name: &self.spec.name,
             hash: self.hash,
             place: &place,
             claim: &claim.place.claim,
-            volume,
+            volume: volume.hash,
             source: self.source,
-            driver: driver.as_deref().unwrap_or_default(),
+            driver: &driver,
             class: self.spec.leaf_class.at(&self.leaf.member).map(String::as_str),
         };
         self.leaf.create_snapshot(&wanted).await

@@ -80,7 +80,7 @@ impl Provisioner {
     pub(super) async fn filling(&self, job: &Job<'_>, source: &Source) -> Result<Filling> {
         let found = match source {
             Source::Snapshot(_) => self.found_snapshot(job, source).await?,
-            Source::Volume(_) => self.found_volume(job, source).await?,
+            Source::Volume(_) => self.found_volume(source).await?,
         };
         let member = &job.leaf.member;
         if found.namespace != job.place.namespace {
@@ -123,21 +123,20 @@ impl Provisioner {
         })
     }
 
-    async fn found_volume(&self, job: &Job<'_>, source: &Source) -> Result<Found> {
-        let claim = match self.find(source.handle()).await {
+    async fn found_volume(&self, source: &Source) -> Result<Found> {
+        let found = match self.find(source.handle()).await {
             Err(Error::NotFound(_)) => return Err(missing(source)),
-            found => found?.claim,
+            found => found?,
         };
-        let observed = claim.observed();
+        let (claim, observed) = (&found.claim, found.claim.observed());
         if observed.terminating {
             return Err(missing(source));
         }
-        let volume = job.leaf.rows.find(&parsed(source)?).and_then(|(_, row)| row.volume);
         Ok(Found {
             source: LeafSource::Claim(claim.place.claim.clone()),
             namespace: claim.place.namespace.clone(),
             size: observed.capacity,
-            driver: volume.map(|volume| volume.driver.to_string()).unwrap_or_default(),
+            driver: found.driver().await?.unwrap_or_default(),
         })
     }
 }

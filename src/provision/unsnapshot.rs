@@ -18,11 +18,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 impl Provisioner {
     /// An id that is none of ours names a snapshot that does not exist, and that is what was asked for.
     pub async fn delete_snapshot(&self, id: &str, deadline: &Deadline) -> Result<()> {
-        let Some(id) = VolumeId::parse(id) else { return Ok(()) };
-        let member = match self.members.get(&id.member).await {
-            Err(Error::NotFound(_)) => return Ok(()),
-            found => found?,
-        };
+        let Some((id, member)) = self.member_of(id).await? else { return Ok(()) };
         let leaf = member.leaf()?;
         leaf.snapshots.want();
         let row = find_snapshot(leaf, &id).await?;
@@ -38,7 +34,7 @@ impl Provisioner {
                 None => Ok(()),
             },
             (None, None) => match &id.leaf {
-                LeafName::Hashed(hash) => remove_contents(leaf, *hash, deadline).await,
+                LeafName::Hashed(hash) => remove_contents(leaf, *hash, None, deadline).await,
                 LeafName::Readable { .. } => Ok(()),
             },
         }
@@ -60,9 +56,7 @@ impl Provisioner {
             pinned = Some(row.uid.clone());
             content = row.content.clone().or(content);
             if !row.terminating {
-                if let Some(name) = &content {
-                    follow_host(leaf, name, &row).await?;
-                }
+                follow_host(leaf, &content_name(content.as_deref(), &row.uid), &row).await?;
                 leaf.delete_snapshot(&row).await?;
                 continue;
             }
@@ -72,14 +66,14 @@ impl Provisioner {
                 look_again(leaf, &row).await?;
             }
         }
-        match (content, pinned) {
-            (Some(name), Some(uid)) => content_is_gone(leaf, &name, &uid, deadline).await,
-            (None, Some(uid)) => match leaf.read_snapshot(place).await? {
-                Some((snapshot, _)) if snapshot.metadata.uid.as_deref() == Some(&*uid) => Err(late(leaf, place)),
-                _ => Ok(()),
-            },
-            (_, None) => self.remove_unseen(leaf, hash, place, deadline).await,
+        let Some(uid) = pinned else { return self.remove_unseen(leaf, hash, place, deadline).await };
+        if content.is_none()
+            && let Some((snapshot, _)) = leaf.read_snapshot(place).await?
+            && snapshot.metadata.uid.as_deref() == Some(&*uid)
+        {
+            return Err(late(leaf, place));
         }
+        content_is_gone(leaf, &content_name(content.as_deref(), &uid), &uid, deadline).await
     }
 
     /// No snapshot was seen; a read decides. What was marked may have outlived it.
@@ -104,7 +98,7 @@ impl Provisioner {
                     ownership::selector(&leaf.host)
                 )))
             }
-            _ => remove_contents(leaf, hash, deadline).await,
+            _ => remove_contents(leaf, hash, Some(&place.namespace), deadline).await,
         }
     }
 }
@@ -125,6 +119,11 @@ pub(super) async fn find_snapshot(leaf: &Cluster, id: &VolumeId) -> Result<Optio
 /// The hash in the name of a leaf snapshot.
 fn hash_in(place: &LeafPlace) -> Option<VolumeHash> {
     VolumeHash::parse(place.claim.strip_prefix("s-")?)
+}
+
+/// What stands behind a snapshot, also while that does not say so yet.
+fn content_name(known: Option<&str>, snapshot_uid: &str) -> String {
+    known.map_or_else(|| format!("snapcontent-{snapshot_uid}"), str::to_owned)
 }
 
 /// Deleting in the host deletes the data: a content that its class would retain is made to go as well.
@@ -148,12 +147,11 @@ async fn content_is_gone(leaf: &Cluster, name: &str, snapshot_uid: &str, deadlin
 }
 
 /// Contents without their snapshot: a hand in the member has removed that, and the class retained them.
-async fn remove_contents(leaf: &Cluster, hash: VolumeHash, deadline: &Deadline) -> Result<()> {
-    loop {
-        let contents = leaf.list_contents(hash).await?;
-        let Some(content) = contents.first() else { return Ok(()) };
+async fn remove_contents(leaf: &Cluster, hash: VolumeHash, namespace: Option<&str>, deadline: &Deadline) -> Result<()> {
+    while let Some(content) = leaf.list_contents(hash, namespace).await?.first() {
         end_content(leaf, content, deadline).await?;
     }
+    Ok(())
 }
 
 async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> Result<()> {
@@ -163,14 +161,8 @@ async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> 
     if !content.terminating {
         leaf.delete_content(content).await?;
     }
-    if deadline.passed() {
-        deadline.tell(Error::InProgress(format!(
-            "member {}: snapshot content {} is still being deleted",
-            leaf.member, content.name
-        )))?;
-    }
-    tokio::time::sleep(PAUSE).await;
-    Ok(())
+    let late = || format!("member {}: snapshot content {} is still being deleted", leaf.member, content.name);
+    deadline.pause(PAUSE, || Error::InProgress(late())).await
 }
 
 /// The watch said nothing for a while: it may be dead.

@@ -15,7 +15,7 @@ use super::{
     floor,
     measure::{Run, closed_loop, median},
     report::{Row, print},
-    subject::{Place, Subject},
+    subject::{Place, Subject, processor_time},
 };
 
 /// Callers, and how many volumes they make in one run.
@@ -35,6 +35,8 @@ struct Seen {
     rates: Vec<Rates>,
     over_bind: Vec<(Duration, Duration)>,
     processor: Vec<f64>,
+    /// The same of the bare loop and the binder together.
+    own: Vec<f64>,
 }
 
 pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
@@ -47,7 +49,9 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
     for round in 0..=rounds {
         for ((callers, volumes), seen) in LOADS.into_iter().zip(&mut seen) {
             let name = |who: &str, number: usize| format!("{who}-{round}-{callers}-{number}");
+            let own = processor_time(std::process::id())?;
             let bare = loop_of(callers, volumes, &client, &bound, |number| (name("bare", number), false)).await?;
+            let own = processor_time(std::process::id())?.saturating_sub(own);
             let marked = loop_of(callers, volumes, &client, &bound, |number| (name("marked", number), true)).await?;
             let before = subject.processor_time()?;
             let driver = closed_loop(callers, volumes, |number| {
@@ -63,6 +67,7 @@ pub async fn measure(folder: &Path, rounds: usize) -> Result<()> {
                 seen.rates.push(rates);
                 seen.over_bind.push((driver.percentile(50), driver.percentile(99)));
                 seen.processor.push(used.as_secs_f64() * 1000.0 / volumes as f64);
+                seen.own.push(own.as_secs_f64() * 1000.0 / volumes as f64);
             }
         }
     }
@@ -123,6 +128,7 @@ fn rows(seen: &[Seen]) -> Vec<Row> {
         rows.push(Row::at_least(what("rate, of the bare loop's (%)"), Some(95.0), ratio(|at| at.bare)));
         rows.push(Row::at_least(what("… of a bare loop's that marks too (%)"), Some(95.0), ratio(|at| at.marked)));
         rows.push(Row::at_most(what("processor seconds per 1000 volumes"), Some(0.10), median(seen.processor.clone())));
+        rows.push(Row::at_most(what("… of the bare loop with its binder"), None, median(seen.own.clone())));
     }
     rows
 }

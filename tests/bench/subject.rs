@@ -116,14 +116,8 @@ impl Subject {
         }
     }
 
-    /// What it has used of processors so far.
     pub fn processor_time(&self) -> Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).context("read its times")?;
-        let after_name = stat.rsplit(')').next().unwrap_or_default();
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        ensure!(fields.len() > 12, "its times are unreadable: {stat}");
-        let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
-        Ok(Duration::from_millis(ticks * 10)) // a hundred ticks a second
+        processor_time(self.process.id())
     }
 
     /// Its resident memory in bytes, now and at most.
@@ -143,4 +137,14 @@ impl Drop for Subject {
         drop(self.process.kill());
         drop(self.process.wait());
     }
+}
+
+/// What a process has used of processors so far.
+pub fn processor_time(process: u32) -> Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("read its times")?;
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    ensure!(fields.len() > 12, "its times are unreadable: {stat}");
+    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    Ok(Duration::from_millis(ticks * 10)) // a hundred ticks a second
 }

@@ -12,6 +12,7 @@ mod suite;
 
 mod binding;
 mod capacity;
+mod chain;
 mod driver;
 mod edges;
 mod healing;

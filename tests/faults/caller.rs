@@ -25,6 +25,8 @@ use crate::{
 
 pub use changes::Change;
 
+/// The finalizer of a claim whose volume is being copied.
+const COPYING: &str = "example.com/copying";
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Enough for time to pass at all.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
@@ -142,6 +144,10 @@ impl Caller {
 
     pub fn claim(&self) -> &str {
         &self.script.claim
+    }
+
+    pub fn script(&self) -> &Script {
+        &self.script
     }
 
     pub fn volume(&self) -> &str {
@@ -402,6 +408,19 @@ impl Caller {
 
     fn claim_is_there(&self) -> bool {
         self.seen_claim().is_some()
+    }
+
+    /// Its volume is being copied, and whoever does it keeps the claim until that is done.
+    pub fn hold(&self, held: bool) {
+        let edit = |claim: &mut Value| {
+            let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+            finalizers.retain(|one| one != COPYING);
+            finalizers.extend(held.then(|| json!(COPYING)));
+            claim["metadata"]["finalizers"] = json!(finalizers);
+        };
+        if self.claim_is_there() {
+            let _ = self.bench.host.change("persistentvolumeclaims", SHOP, &self.script.claim, edit);
+        }
     }
 
     /// The user has deleted it, whether or not it is gone already.

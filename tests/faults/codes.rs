@@ -11,7 +11,7 @@ use crate::{
     ask::{Target, Told, ask, cut_first},
     bench::{Bench, DRIVER_NAMESPACE, SHOP},
     caller::{Caller, Script},
-    copies, fixture, virtual_time,
+    fixture, snapshotter, virtual_time,
 };
 
 const PAGE: &str = include_str!("../../docs/errors.md");
@@ -74,7 +74,7 @@ async fn seen(cell: &Cell) -> Told {
     let bench = Bench::new(1, 2, &fixture::tight(step)).await;
     let of_snapshots = cell.rpc.contains("Snapshot");
     if of_snapshots {
-        bench.members.iter().for_each(copies::has_kinds);
+        bench.members.iter().for_each(snapshotter::has_kinds);
     }
     bench.start();
     bench.serves().await;

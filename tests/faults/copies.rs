@@ -2,92 +2,76 @@
 //! out, after it, and after its answer. The caller behaves as csi-snapshotter does. What must hold is read in the members'
 //! own stores and storage.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+mod costs;
+
+use std::{sync::Arc, time::Duration};
 
 use kosmos_csi::{
     csi::v1::{
         self, controller_server::Controller as _, group_controller_server::GroupController as _, volume_content_source,
     },
     simulate::{
-        Cluster,
-        storage::{Settings, Work, definitions},
+        storage::{Settings, Work},
         text,
     },
 };
+use serde_json::{Value, json};
 use tokio::time::sleep;
-use tonic::{Code, Status};
+use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP, lock, with_deadline},
+    bench::{Bench, SHOP, with_deadline},
     caller::{Caller, Script},
     crash::{self, Point},
-    fixture::{self, Planted},
+    fixture::{self, Planted, THEIRS},
+    invariants,
+    snapshotter::{CLASSES, CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds},
     virtual_time,
 };
 
 const STEP: Duration = Duration::from_millis(100);
-const SETTLED: Duration = Duration::from_mins(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
-const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
-const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
-const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
-const CLASSES: &str = "volumesnapshotclasses.snapshot.storage.k8s.io";
-const GROUP_CLASSES: &str = "volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io";
-const DRIVER: &str = "storage.simulated";
+/// So long that the user has changed his mind before it is done.
+const SLOW: Duration = Duration::from_secs(20);
+const SETTLED: Duration = Duration::from_mins(2);
 
 /// What is under way while the driver dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
-    CreateSnapshot,
-    DeleteSnapshot,
-    /// Where the member's class retains.
-    DeleteRetained,
-    CreateGroup,
-    DeleteGroup,
+    Create(Kind),
+    Delete(Kind),
+    /// The user deletes it while it is being made, and the driver is dead.
+    Abandon(Kind),
+    /// The user has deleted it while it is being made.
+    Withdraw(Kind),
     Restore,
     Clone,
 }
 
-const OPERATIONS: [Operation; 7] = [
-    Operation::CreateSnapshot,
-    Operation::DeleteSnapshot,
-    Operation::DeleteRetained,
-    Operation::CreateGroup,
-    Operation::DeleteGroup,
-    Operation::Restore,
-    Operation::Clone,
-];
+const BOTH: [Kind; 2] = [Kind::Snapshot, Kind::Group];
 
-/// csi-snapshotter with its driver, and the user's two volumes.
-struct Snapshotter {
+/// Each, and the members' class.
+fn operations() -> Vec<(Operation, &'static str)> {
+    let ends = |operation: fn(Kind) -> Operation| {
+        BOTH.into_iter().flat_map(move |kind| [USUAL, KEPT].map(|class| (operation(kind), class)))
+    };
+    let begins = BOTH.into_iter().map(Operation::Create);
+    let usual = begins.chain([Operation::Restore, Operation::Clone]).map(|operation| (operation, USUAL));
+    let ended = ends(Operation::Delete).chain(ends(Operation::Abandon)).chain(ends(Operation::Withdraw));
+    usual.chain(ended).collect()
+}
+
+/// Two volumes of a user, and what is asked about them.
+struct Stage {
     bench: Arc<Bench>,
     volumes: Vec<Caller>,
-    leaf_class: &'static str,
+    class: &'static str,
 }
 
-/// The kinds of snapshots, and a class of each.
-pub fn has_kinds(member: &Cluster) {
-    definitions::install(member).unwrap();
-    for (resource, group) in [(CLASSES, "snapshot"), (GROUP_CLASSES, "groupsnapshot")] {
-        let default = format!("{group}.storage.kubernetes.io/is-default-class");
-        member.create(resource, definitions::class("usual", DRIVER, "Delete", Some(&default))).unwrap();
-        member.create(resource, definitions::class("kept", DRIVER, "Retain", None)).unwrap();
-    }
-}
-
-fn settings() -> Settings {
-    Settings { snapshotting: Work::takes(STEP..=STEP), ..fixture::steady(STEP) }
-}
-
-impl Snapshotter {
-    async fn new(leaf_class: &'static str) -> Self {
-        let bench = Bench::new(1, 2, &settings()).await;
-        bench.members.iter().for_each(has_kinds);
+impl Stage {
+    async fn new(class: &'static str, cutting: Duration) -> Self {
+        let settings = Settings { snapshotting: Work::takes(cutting..=cutting), ..fixture::steady(STEP) };
+        let bench = Bench::new(1, 2, &settings).await;
+        have_kinds(&bench);
         bench.start();
         bench.serves().await;
         let mut volumes = Vec::new();
@@ -97,120 +81,24 @@ impl Snapshotter {
             volumes.push(caller);
         }
         sleep(STEP).await;
-        Self { bench, volumes, leaf_class }
+        Self { bench, volumes, class }
     }
 
     fn handle(&self, at: usize) -> String {
         self.volumes[at].handle().unwrap().to_owned()
     }
 
-    fn wrong(&self, what: &str) {
-        self.bench.guard.report(what.to_owned());
+    /// The user asks for a snapshot of the first volume, or for one of both.
+    fn asked(&self, kind: Kind) -> Snapshotter {
+        let sources = if kind == Kind::Group { vec![self.handle(0), self.handle(1)] } else { vec![self.handle(0)] };
+        let name = format!("{}-{}", format!("{kind:?}").to_lowercase(), self.bench.guard.sent());
+        Snapshotter::new(&self.bench, Wish { kind, name, sources, class: self.class, told: true, at_once: 1 })
     }
 
-    /// Calls until it is done, as the sidecar does; the longest pause is shorter.
-    async fn insist<T>(&self, what: &str, call: impl AsyncFn() -> Result<T, Status>) -> T {
-        let mut pause = STEP;
-        loop {
-            match call().await {
-                Ok(done) => return done,
-                Err(status) => {
-                    self.bench.guard.note(|| format!("{what}: {:?}: {}", status.code(), status.message()));
-                    let at_work = [Code::Cancelled, Code::DeadlineExceeded, Code::Unavailable, Code::Aborted];
-                    if !at_work.contains(&status.code()) {
-                        self.wrong(&format!("I1: {what} answered {:?}: {}", status.code(), status.message()));
-                    }
-                }
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    /// Until it can be used. Whatever is called ready must be.
-    async fn snapshot(&self) -> v1::Snapshot {
-        loop {
-            let made = self
-                .insist("CreateSnapshot", async || {
-                    let request = v1::CreateSnapshotRequest {
-                        name: "snapshot-1".to_owned(),
-                        source_volume_id: self.handle(0),
-                        parameters: [("leafSnapshotClass".to_owned(), self.leaf_class.to_owned())].into(),
-                        ..Default::default()
-                    };
-                    let answer =
-                        self.bench.call(|driver| async move { driver.create_snapshot(with_deadline(request)).await });
-                    answer.await.map(|answer| answer.snapshot.unwrap())
-                })
-                .await;
-            if made.ready_to_use {
-                self.check(&made);
-                return made;
-            }
-            sleep(STEP).await;
-        }
-    }
-
-    fn check(&self, made: &v1::Snapshot) {
-        let parts: Vec<&str> = made.snapshot_id.split('/').collect();
-        let leaf = self.bench.members[0].get(SNAPSHOTS, parts[1], parts[2]);
-        let ready = leaf.is_some_and(|leaf| leaf["status"]["readyToUse"] == true);
-        if !ready {
-            self.wrong(&format!("I4: {} is called ready and is not", made.snapshot_id));
-        }
-    }
-
-    async fn unsnapshot(&self, id: &str) {
-        self.insist("DeleteSnapshot", async || {
-            let request = v1::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
-            self.bench.call(|driver| async move { driver.delete_snapshot(with_deadline(request)).await }).await
-        })
-        .await;
-        self.nothing_is_left("DeleteSnapshot");
-    }
-
-    async fn group(&self) -> v1::VolumeGroupSnapshot {
-        loop {
-            let made = self
-                .insist("CreateVolumeGroupSnapshot", async || {
-                    let request = v1::CreateVolumeGroupSnapshotRequest {
-                        name: "groupsnapshot-1".to_owned(),
-                        source_volume_ids: vec![self.handle(0), self.handle(1)],
-                        ..Default::default()
-                    };
-                    let call = self.bench.call(|driver| async move {
-                        driver.create_volume_group_snapshot(with_deadline(request)).await
-                    });
-                    call.await.map(|answer| answer.group_snapshot.unwrap())
-                })
-                .await;
-            let sources: BTreeSet<&str> = made.snapshots.iter().map(|part| part.source_volume_id.as_str()).collect();
-            if sources.len() != 2 {
-                self.wrong(&format!("I4: a group of two volumes holds {sources:?}"));
-            }
-            if made.ready_to_use {
-                made.snapshots.iter().for_each(|part| self.check(part));
-                return made;
-            }
-            sleep(STEP).await;
-        }
-    }
-
-    async fn ungroup(&self, group: &v1::VolumeGroupSnapshot) {
-        let parts: Vec<String> = group.snapshots.iter().map(|part| part.snapshot_id.clone()).collect();
-        self.insist("DeleteVolumeGroupSnapshot", async || {
-            let request = v1::DeleteVolumeGroupSnapshotRequest {
-                group_snapshot_id: group.group_snapshot_id.clone(),
-                snapshot_ids: parts.clone(),
-                ..Default::default()
-            };
-            let call = self
-                .bench
-                .call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
-            call.await
-        })
-        .await;
-        self.nothing_is_left("DeleteVolumeGroupSnapshot");
+    async fn made(&self, kind: Kind) -> Snapshotter {
+        let mut snapshot = self.asked(kind);
+        assert!(snapshot.make().await, "{}", self.bench.guard.trace().join("\n"));
+        snapshot
     }
 
     /// A volume that begins with something, to its end.
@@ -223,104 +111,110 @@ impl Snapshotter {
         caller.reclaim().await;
     }
 
-    fn nothing_is_left(&self, after: &str) {
-        for left in self.left() {
-            self.wrong(&format!("I5: {after} is done and {left} is there"));
-        }
+    /// The driver dies at the points; what the user does meanwhile is his own.
+    fn kill(&self, points: &[Point], meanwhile: impl Fn() + Send + 'static) -> Killing {
+        let killer = tokio::spawn(crash::kill(Arc::clone(&self.bench), points.to_vec(), meanwhile));
+        Killing { killer, sent: self.bench.guard.sent() }
     }
+}
 
-    /// Snapshots in any form, but those that were planted.
-    fn left(&self) -> Vec<String> {
-        let mut left = Vec::new();
-        for (member, storage) in self.bench.members.iter().zip(&self.bench.storages) {
-            for kind in [SNAPSHOTS, CONTENTS, GROUPS, GROUP_CONTENTS] {
-                let all = member.list(kind);
-                let names = all.iter().map(|object| text(object, "/metadata/name")).filter(|name| *name != "theirs");
-                left.extend(names.map(|name| format!("{kind} {name} in {}", member.name())));
-            }
-            left.extend(
-                storage.snapshots().into_iter().map(|name| format!("{name} in the storage of {}", member.name())),
-            );
+struct Killing {
+    killer: tokio::task::JoinHandle<()>,
+    sent: u64,
+}
+
+impl Killing {
+    /// It is over; how many requests there were.
+    fn end(self, bench: &Bench) -> u64 {
+        let requests = bench.guard.sent() - self.sent.max(bench.sent_before_start());
+        bench.guard.heal();
+        self.killer.abort();
+        if !bench.is_up() {
+            bench.start();
         }
-        left
+        requests
     }
 }
 
 /// What happens before, and then the part in which the driver is killed.
-async fn operate(part: &Snapshotter, operation: Operation, points: &[Point]) -> u64 {
-    let (snapshot, group) = match operation {
-        Operation::DeleteSnapshot | Operation::DeleteRetained | Operation::Restore => {
-            (Some(part.snapshot().await), None)
+async fn operate(stage: &Stage, operation: Operation, points: &[Point]) -> u64 {
+    let bench = &stage.bench;
+    match operation {
+        Operation::Create(kind) | Operation::Abandon(kind) => {
+            let mut snapshot = stage.asked(kind);
+            let user = snapshot.clone();
+            let leaves = operation == Operation::Abandon(kind);
+            let killing = stage.kill(points, move || {
+                if leaves {
+                    user.discard();
+                }
+            });
+            let made = snapshot.make().await;
+            let requests = killing.end(bench);
+            if made {
+                snapshot.discard();
+                snapshot.remove().await;
+            }
+            requests
         }
-        Operation::DeleteGroup => (None, Some(part.group().await)),
-        _ => (None, None),
-    };
-    let bench = &part.bench;
-    let killer = tokio::spawn(crash::kill(Arc::clone(bench), points.to_vec(), || {}));
-    let sent = bench.guard.sent();
-    let mut made = snapshot.clone();
-    match (operation, &snapshot, &group) {
-        (Operation::CreateSnapshot, ..) => made = Some(part.snapshot().await),
-        (Operation::DeleteSnapshot | Operation::DeleteRetained, Some(snapshot), _) => {
-            part.unsnapshot(&snapshot.snapshot_id).await;
+        Operation::Delete(kind) => {
+            let mut snapshot = stage.made(kind).await;
+            snapshot.discard();
+            let killing = stage.kill(points, || {});
+            snapshot.remove().await;
+            killing.end(bench)
         }
-        (Operation::CreateGroup, ..) => {
-            let group = part.group().await;
-            let requests = requests(bench, sent);
-            finish(part, &killer);
-            part.ungroup(&group).await;
-            return requests;
+        Operation::Withdraw(kind) => {
+            let mut snapshot = stage.asked(kind);
+            let user = snapshot.clone();
+            let (making, killing) = tokio::join!(snapshot.make(), async {
+                sleep(SLOW / 4).await;
+                user.discard();
+                stage.kill(points, || {})
+            });
+            if making {
+                bench.guard.report("I1: it was handed out, and nobody wanted it any more");
+            }
+            killing.end(bench)
         }
-        (Operation::DeleteGroup, _, Some(group)) => part.ungroup(group).await,
-        (Operation::Restore, Some(snapshot), _) => {
-            let snapshot_id = snapshot.snapshot_id.clone();
-            part.copy(volume_content_source::Type::Snapshot(volume_content_source::SnapshotSource { snapshot_id }))
-                .await;
+        Operation::Restore => {
+            let mut snapshot = stage.made(Kind::Snapshot).await;
+            let snapshot_id = snapshot.handle().unwrap().to_owned();
+            let killing = stage.kill(points, || {});
+            let source = volume_content_source::SnapshotSource { snapshot_id };
+            stage.copy(volume_content_source::Type::Snapshot(source)).await;
+            let requests = killing.end(bench);
+            snapshot.remove().await;
+            requests
         }
-        _ => {
-            let volume_id = part.handle(0);
-            part.copy(volume_content_source::Type::Volume(volume_content_source::VolumeSource { volume_id })).await;
+        Operation::Clone => {
+            let killing = stage.kill(points, || {});
+            let source = volume_content_source::VolumeSource { volume_id: stage.handle(0) };
+            stage.copy(volume_content_source::Type::Volume(source)).await;
+            killing.end(bench)
         }
-    }
-    let requests = requests(bench, sent);
-    finish(part, &killer);
-    if let (Operation::CreateSnapshot | Operation::Restore, Some(made)) = (operation, made) {
-        part.unsnapshot(&made.snapshot_id).await;
-    }
-    requests
-}
-
-fn requests(bench: &Bench, sent: u64) -> u64 {
-    bench.guard.sent() - sent.max(bench.sent_before_start())
-}
-
-fn finish(part: &Snapshotter, killer: &tokio::task::JoinHandle<()>) {
-    part.bench.guard.heal();
-    killer.abort();
-    if !part.bench.is_up() {
-        part.bench.start();
     }
 }
 
 /// How many requests there were, and what was wrong.
-fn play(operation: Operation, points: &[Point]) -> (u64, Vec<String>) {
+fn play(operation: Operation, class: &'static str, points: &[Point]) -> (u64, Vec<String>) {
     virtual_time::run(1, async {
-        let class = if operation == Operation::DeleteRetained { "kept" } else { "usual" };
-        let part = Snapshotter::new(class).await;
-        let planted = Planted::everywhere(&part.bench);
-        let requests = operate(&part, operation, points).await;
-        for volume in &part.volumes {
+        let slow = matches!(operation, Operation::Withdraw(_));
+        let stage = Stage::new(class, if slow { SLOW } else { STEP }).await;
+        let planted = Planted::everywhere(&stage.bench);
+        let requests = operate(&stage, operation, points).await;
+        for volume in &stage.volumes {
             let mut volume = volume.clone();
             volume.delete_claim();
             volume.reclaim().await;
         }
         sleep(SETTLED).await;
-        part.nothing_is_left("everything");
-        let mut wrong = part.bench.guard.wrong();
-        wrong.extend(planted.touched(&part.bench));
-        wrong.extend(part.bench.leftovers());
+        let mut wrong = stage.bench.guard.wrong();
+        wrong.extend(invariants::snapshots(&stage.bench));
+        wrong.extend(planted.touched(&stage.bench));
+        wrong.extend(stage.bench.leftovers());
         if !wrong.is_empty() {
-            wrong.push(part.bench.guard.trace().join("\n"));
+            wrong.push(stage.bench.guard.trace().join("\n"));
         }
         (requests, wrong)
     })
@@ -328,62 +222,78 @@ fn play(operation: Operation, points: &[Point]) -> (u64, Vec<String>) {
 
 #[test]
 fn nothing_is_lost_or_left_wherever_the_driver_is_killed() {
-    let runs: Vec<(Operation, Point)> = OPERATIONS
+    let runs: Vec<(Operation, &str, Point)> = operations()
         .into_iter()
-        .flat_map(|operation| {
-            let (requests, wrong) = play(operation, &[]);
+        .flat_map(|(operation, class)| {
+            let (requests, wrong) = play(operation, class, &[]);
             assert!(wrong.is_empty(), "{operation:?} without any fault: {}", wrong.join("\n"));
-            crash::points(requests).map(move |point| (operation, point))
+            assert!(requests > 1, "{operation:?} asks for something");
+            crash::points(requests).map(move |point| (operation, class, point))
         })
         .collect();
     let count = runs.len();
-    let wrong = virtual_time::each(virtual_time::THREADS, runs, |(operation, point)| {
-        let (_, wrong) = play(operation, &[point]);
-        (!wrong.is_empty()).then(|| format!("{operation:?} killed at {point:?}:\n{}", wrong.join("\n")))
+    let wrong = virtual_time::each(virtual_time::THREADS, runs, |(operation, class, point)| {
+        let (_, wrong) = play(operation, class, &[point]);
+        (!wrong.is_empty())
+            .then(|| format!("{operation:?} of class {class} killed at {point:?}:\n{}", wrong.join("\n")))
     });
     assert!(wrong.is_empty(), "{} of {count} runs, such as: {}", wrong.len(), wrong[0]);
 }
 
-/// Requests to the member for each call; one more fails the test.
+/// Somebody in the member has removed the leaf snapshot, and keeps a copy of it and of what stood behind it.
 #[test]
-fn snapshots_cost_what_the_budget_says() {
+fn what_outlives_its_snapshot_is_removed_and_a_copy_of_it_is_not() {
     virtual_time::run(1, async {
-        let part = Snapshotter::new("usual").await;
-        let spent: Arc<Mutex<Vec<String>>> = Arc::default();
-        let seen = Arc::clone(&spent);
-        part.bench.guard.set_fate(move |_, at, asked| {
-            if at > 0 && asked.verb != kosmos_csi::simulate::faults::Verb::Watch {
-                let kind = asked.resource.split('.').next().unwrap_or_default().to_owned();
-                lock(&seen).push(format!("{:?} {kind}", asked.verb));
-            }
-            kosmos_csi::simulate::faults::Action::Pass
-        });
-        // The first one begins the watch.
-        let first = part.snapshot().await;
-        part.unsnapshot(&first.snapshot_id).await;
-        lock(&spent).clear();
-        let take = || std::mem::take(&mut *lock(&spent));
-        let made = part.snapshot().await;
-        assert_eq!(take(), ["Create volumesnapshots", "Patch volumesnapshotcontents"]);
-        // Where no watch stands, one question tells that there is nothing to watch: in the other member.
-        for (id, asked) in [(made.snapshot_id.as_str(), &[][..]), ("", &["List volumesnapshots"])] {
-            let request = v1::ListSnapshotsRequest { snapshot_id: id.to_owned(), ..Default::default() };
-            let found = part.bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await });
-            assert_eq!(found.await.unwrap().entries.len(), 1);
-            assert_eq!(take(), asked);
-        }
-        let request = v1::GetSnapshotRequest { snapshot_id: made.snapshot_id.clone(), ..Default::default() };
-        part.bench.call(|driver| async move { driver.get_snapshot(with_deadline(request)).await }).await.unwrap();
-        assert_eq!(take(), [""; 0]);
-        part.unsnapshot(&made.snapshot_id).await;
-        assert_eq!(take(), ["Get volumesnapshotcontents", "Delete volumesnapshots", "Get volumesnapshotcontents"]);
+        let stage = Stage::new(KEPT, STEP).await;
+        let bench = &stage.bench;
+        let mut planted = Planted::everywhere(bench);
+        let mut made = stage.made(Kind::Snapshot).await;
+        let name = made.handle().unwrap().split('/').nth(2).unwrap().to_owned();
+        let leaf = bench.members[0].get(SNAPSHOTS, SHOP, &name).unwrap();
+        planted.copy_snapshot(bench, 0, &leaf);
+        made.let_go();
+        bench.members[0].delete(SNAPSHOTS, SHOP, &name).unwrap();
+        sleep(STEP * 5).await;
+        assert_eq!(bench.storages[0].snapshots().len(), 1, "it was retained");
+        made.remove().await;
+        let mut wrong = bench.guard.wrong();
+        wrong.extend(invariants::snapshots(bench));
+        wrong.extend(planted.touched(bench));
+        assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));
+    });
+}
+
+/// The member's controller has made the content and not told of it yet, when nobody wants the snapshot any more.
+#[test]
+fn content_that_its_snapshot_does_not_name_yet_goes_with_it() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(THEIRS, STEP).await;
+        let (bench, member) = (&stage.bench, &stage.bench.members[0]);
+        let planted = Planted::everywhere(bench);
+        let mut snapshot = stage.asked(Kind::Snapshot);
+        let user = snapshot.clone();
+        let controller = async {
+            sleep(STEP * 10).await;
+            let ours = |leaf: &Arc<Value>| text(leaf, "/metadata/name").starts_with("s-");
+            let uid = text(&member.list(SNAPSHOTS).into_iter().find(ours).unwrap(), "/metadata/uid").to_owned();
+            let content = json!({
+                "metadata": {"name": format!("snapcontent-{uid}")},
+                "spec": {"deletionPolicy": "Retain", "driver": THEIRS, "volumeSnapshotRef": {"uid": uid}},
+            });
+            member.create(CONTENTS, content).unwrap();
+            user.discard();
+        };
+        let (made, ()) = tokio::join!(snapshot.make(), controller);
+        assert!(!made, "nobody wants it");
+        let wrong = [bench.guard.wrong(), invariants::snapshots(bench), planted.touched(bench)].concat();
+        assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));
     });
 }
 
 #[test]
 fn what_cannot_be_is_refused_by_its_code() {
     virtual_time::run(1, async {
-        let part = Snapshotter::new("usual").await;
+        let part = Stage::new(USUAL, STEP).await;
         let create = async |name: &str, source: &str| {
             let request = v1::CreateSnapshotRequest {
                 name: name.to_owned(),
@@ -399,7 +309,7 @@ fn what_cannot_be_is_refused_by_its_code() {
         let made = create("a", &handle).await.unwrap().snapshot.unwrap();
         assert_eq!(create("a", &part.handle(1)).await.unwrap_err(), Code::AlreadyExists);
         // A volume's handle names no snapshot, and a snapshot's no volume.
-        part.unsnapshot_quietly(&handle).await;
+        part.unsnapshot(&handle).await;
         assert!(part.bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_some());
         assert_eq!(create("b", &made.snapshot_id).await.unwrap_err(), Code::NotFound);
         for kind in [SNAPSHOTS, CONTENTS, CLASSES] {
@@ -422,8 +332,8 @@ fn what_cannot_be_is_refused_by_its_code() {
     });
 }
 
-impl Snapshotter {
-    async fn unsnapshot_quietly(&self, id: &str) {
+impl Stage {
+    async fn unsnapshot(&self, id: &str) {
         let request = v1::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
         self.bench.call(|driver| async move { driver.delete_snapshot(with_deadline(request)).await }).await.unwrap();
     }

@@ -10,7 +10,10 @@ use kosmos_csi::simulate::{
 };
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, DRIVER_NAMESPACE, SHOP, lock};
+use crate::{
+    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
+    snapshotter::{CLASSES, CONTENTS, SNAPSHOTS},
+};
 
 /// Classes in every member: bound at once, bound when a pod comes, and one whose volumes outlive their claims.
 pub const NOW: &str = "now";
@@ -22,6 +25,8 @@ pub const GOLD: &str = "gold";
 
 /// The namespace in members where other people's things are.
 const ELSEWHERE: &str = "elsewhere";
+/// Somebody else's storage driver, and the class of its snapshots.
+pub const THEIRS: &str = "theirs";
 const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
 
 /// Storage that takes exactly so long for each of its steps.
@@ -106,6 +111,16 @@ impl Planted {
             planted.put(bench, at, "persistentvolumeclaims", claim(SHOP, "stranger", &json!({})));
             planted.put(bench, at, "persistentvolumes", volume("other-host", &other));
             planted.put(bench, at, "persistentvolumes", volume("unlabelled", &json!({})));
+            // Where there are such kinds at all.
+            planted.put(
+                bench,
+                at,
+                CLASSES,
+                json!({"metadata": {"name": THEIRS}, "driver": THEIRS, "deletionPolicy": "Delete"}),
+            );
+            planted.put(bench, at, SNAPSHOTS, snapshot(SHOP, "other-host", &other));
+            planted.put(bench, at, CONTENTS, content("other-host", &other));
+            planted.put(bench, at, CONTENTS, content("unlabelled", &json!({})));
         }
         planted
     }
@@ -134,13 +149,22 @@ impl Planted {
         self.put(bench, at, "persistentvolumeclaims", claim(ELSEWHERE, &name, &leaf["metadata"]["labels"]));
     }
 
+    /// Copies of a leaf snapshot and of what stands behind it, labels and all.
+    pub fn copy_snapshot(&mut self, bench: &Bench, at: usize, leaf: &Value) {
+        let name = format!("copy-of-{}", text(leaf, "/metadata/name"));
+        let mut copy = snapshot(ELSEWHERE, &name, &leaf["metadata"]["labels"]);
+        copy["metadata"]["annotations"] = leaf["metadata"]["annotations"].clone();
+        self.put(bench, at, SNAPSHOTS, copy);
+        self.put(bench, at, CONTENTS, content(&name, &leaf["metadata"]["labels"]));
+    }
+
     /// Whoever made the copies does as the driver's message tells, and removes them.
     pub fn remove_copies(&mut self, bench: &Bench) {
         self.0.retain(|(at, kind, object)| {
             let name = text(object, "/metadata/name");
             let copy = name.starts_with("copy-of-");
             if copy {
-                bench.members[*at].delete(kind, ELSEWHERE, name).unwrap();
+                let _ = bench.members[*at].delete(kind, text(object, "/metadata/namespace"), name);
             }
             !copy
         });
@@ -160,7 +184,7 @@ impl Planted {
             let is = bench.members[*at].get(kind, namespace, name);
             let same = |is: &Value, path: &str| is.pointer(path) == was.pointer(path);
             let paths = ["/metadata/uid", "/metadata/labels", "/metadata/deletionTimestamp", "/spec/claimRef"];
-            let kept = ["/spec/persistentVolumeReclaimPolicy", "/spec/volumeName"];
+            let kept = ["/spec/persistentVolumeReclaimPolicy", "/spec/volumeName", "/spec/deletionPolicy"];
             is.is_some_and(|is| paths.iter().chain(&kept).all(|path| same(&is, path)))
         };
         let touched = self.0.iter().filter(|planted| !is_as_it_was(planted));
@@ -169,7 +193,10 @@ impl Planted {
 }
 
 fn labels(host: &str, hash: &str) -> Value {
-    json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": host, "kosmos.csi.io/volume": hash})
+    json!({
+        "app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": host, "kosmos.csi.io/volume": hash,
+        "kosmos.csi.io/snapshot": hash,
+    })
 }
 
 /// Of a class that nobody serves: it stays as it is.
@@ -189,6 +216,24 @@ fn volume(name: &str, labels: &Value) -> Value {
         "spec": {
             "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "nobody-serves-this-either",
             "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": format!("/srv/{name}")},
+        },
+    })
+}
+
+fn snapshot(namespace: &str, name: &str, labels: &Value) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"volumeSnapshotClassName": THEIRS, "source": {"persistentVolumeClaimName": "stranger"}},
+    })
+}
+
+/// It would outlive its snapshot.
+fn content(name: &str, labels: &Value) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "deletionPolicy": "Retain", "driver": THEIRS, "source": {"snapshotHandle": name},
+            "volumeSnapshotRef": {"namespace": ELSEWHERE, "name": name, "uid": format!("uid-of-{name}")},
         },
     })
 }

@@ -17,7 +17,11 @@ use kosmos_csi::simulate::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{bench::lock, history::History};
+use crate::{
+    bench::lock,
+    history::History,
+    snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS},
+};
 
 /// What becomes of a request to a cluster (0 is the host), by its number among all that the driver has sent.
 pub type Fate = Arc<dyn Fn(u64, usize, &Asked) -> Action + Send + Sync>;
@@ -46,11 +50,6 @@ struct Asking {
     in_all: u32,
 }
 
-/// Kinds of snapshots.
-const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
-const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
-const GROUPS: &str = "volumegroupsnapshots.groupsnapshot.storage.k8s.io";
-const GROUP_CONTENTS: &str = "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io";
 const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Requests on one object at one instant, besides one for each member: a few callers may have come at once.
@@ -218,6 +217,7 @@ impl Guard {
         let meant = live.filter(|live| text(live, "/metadata/uid") == uid);
         let foreign = meant.is_some_and(|live| match asked.resource.as_str() {
             GROUPS => !lock(&self.history).is_of_this_host(live),
+            CONTENTS => !lock(&self.history).was_ours(text(live, "/spec/volumeSnapshotRef/uid")),
             _ => self.is_foreign(live) && !self.is_given(live),
         });
         (forced || foreign).then(|| format!("deleted by force ({forced}) or foreign ({foreign})"))
@@ -245,8 +245,11 @@ impl Guard {
             SNAPSHOTS | CONTENTS | GROUP_CONTENTS => {
                 let bound_to =
                     ["/metadata/uid", "/spec/volumeSnapshotRef/uid", "/spec/volumeGroupSnapshotRef/uid"].map(tested);
-                let named = bound_to.into_iter().flatten().any(|uid| !uid.is_empty());
-                (!named).then(|| "patched without a test of what it belongs to".to_owned())
+                let Some(uid) = bound_to.into_iter().flatten().last().filter(|uid| !uid.is_empty()) else {
+                    return Some("patched without a test of what it belongs to".to_owned());
+                };
+                let known = lock(&self.history).was_ours(&uid);
+                (!known).then(|| "patched, and what it belongs to was never ours".to_owned())
             }
             _ => Some("nothing of this kind is ever patched".to_owned()),
         }

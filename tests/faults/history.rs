@@ -9,6 +9,8 @@ use std::{
 use kosmos_csi::simulate::{Change, Changes, Cluster, What, text};
 use serde_json::Value;
 
+use crate::snapshotter::{CONTENTS, GROUPS, SNAPSHOTS};
+
 /// A label's value; empty where there is none.
 pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"]["labels"][key].as_str().unwrap_or_default()
@@ -42,13 +44,17 @@ pub struct History {
     /// back.
     deleted: BTreeSet<String>,
     bereaved: BTreeMap<String, String>,
+    /// Leaf snapshots and groups that were handed out, and must stay: UID to the name they were asked for by.
+    handed_out: BTreeMap<String, String>,
+    /// UIDs of leaf snapshots and groups that are there, by that name.
+    cut: BTreeMap<String, BTreeSet<String>>,
     /// Leaf claims that have gone since somebody looked for a name to take, and their members.
     pub freed: Vec<(usize, Arc<Value>)>,
 }
 
 impl History {
     pub fn new(host_id: &str, members: &[Cluster]) -> Self {
-        let watched = ["persistentvolumeclaims"];
+        let watched = ["persistentvolumeclaims", SNAPSHOTS, CONTENTS, GROUPS];
         Self {
             host_id: host_id.to_owned(),
             changes: members.iter().map(|member| member.follow(&watched)).collect(),
@@ -58,6 +64,8 @@ impl History {
             relied_on: BTreeMap::new(),
             deleted: BTreeSet::new(),
             bereaved: BTreeMap::new(),
+            handed_out: BTreeMap::new(),
+            cut: BTreeMap::new(),
             freed: Vec::new(),
         }
     }
@@ -102,6 +110,21 @@ impl History {
         self.deleted.insert(uid.to_owned());
     }
 
+    /// The host has been told of a leaf snapshot or group, and keeps its handle: from now on it must stay.
+    pub fn rely_on_snapshot(&mut self, uid: &str, name: &str) {
+        self.handed_out.insert(uid.to_owned(), name.to_owned());
+    }
+
+    /// The host asks for its removal.
+    pub fn let_go_of_snapshot(&mut self, name: &str) {
+        self.handed_out.retain(|_, handed_out| handed_out != name);
+    }
+
+    /// UIDs of what was handed out and not let go, and their names.
+    pub fn handed_out(&self) -> &BTreeMap<String, String> {
+        &self.handed_out
+    }
+
     pub fn is_relied_on(&self, uid: &str) -> bool {
         self.relied_on.contains_key(uid)
     }
@@ -120,6 +143,9 @@ impl History {
     }
 
     fn take(&mut self, member: usize, change: &Change) -> Option<String> {
+        if change.resource != "persistentvolumeclaims" {
+            return self.take_snapshot(change);
+        }
         let uid = text(&change.object, "/metadata/uid").to_owned();
         let hash = self.volume_of(&change.object)?.to_owned();
         if self.foreign.contains(&uid) {
@@ -157,5 +183,29 @@ impl History {
                 Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
             }
         }
+    }
+
+    /// There is one for a name at a time, and what was handed out neither goes nor loses what stands behind it.
+    fn take_snapshot(&mut self, change: &Change) -> Option<String> {
+        let (object, uid) = (&change.object, text(&change.object, "/metadata/uid").to_owned());
+        let bound_to = text(object, "/spec/volumeSnapshotRef/uid");
+        let kept = self.handed_out.get(if change.resource == CONTENTS { bound_to } else { &uid });
+        let ends = change.what == What::Deleted || object.pointer("/metadata/deletionTimestamp").is_some();
+        if let Some(name) = kept.filter(|_| ends) {
+            return Some(format!("I1: {} {uid} of {name} goes, and the host uses it", change.resource));
+        }
+        let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let of_ours = owners.into_iter().any(|owner| self.uids.contains(text(owner, "/uid")));
+        if change.resource == CONTENTS || self.foreign.contains(&uid) || !(of_ours || self.is_of_this_host(object)) {
+            return None;
+        }
+        self.uids.insert(uid.clone());
+        let name = made_for(object);
+        let cut = self.cut.entry(name.to_owned()).or_default();
+        match change.what {
+            What::Deleted => drop(cut.remove(&uid)),
+            _ => drop(cut.insert(uid)),
+        }
+        (cut.len() > 1 && !name.is_empty()).then(|| format!("I2: {name} is there {} times at once: {cut:?}", cut.len()))
     }
 }

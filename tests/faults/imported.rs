@@ -5,10 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use kosmos_csi::{
     csi::v1::{
-        ControllerGetVolumeHealthRequest, ControllerGetVolumeRequest, ControllerGetVolumeResponse, DeleteVolumeRequest,
-        ListVolumesRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability, VolumeHealthErrorType,
+        self, ControllerGetVolumeHealthRequest, ControllerGetVolumeRequest, ControllerGetVolumeResponse,
+        DeleteVolumeRequest, ListVolumesRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability,
+        VolumeContentSource, VolumeHealthErrorType,
         controller_server::Controller as _,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+        volume_content_source::{SnapshotSource, Type, VolumeSource},
     },
     simulate::{faults::Action, text},
 };
@@ -17,9 +19,12 @@ use tokio::time::sleep;
 use tonic::{Code, Request, Status};
 
 use crate::{
-    bench::{Bench, SHOP},
+    bench::{Bench, SHOP, with_deadline},
+    caller::{Caller, Ending, Script},
     crash::{Point, points},
-    fixture, virtual_time,
+    fixture, invariants,
+    snapshotter::{Kind, Snapshotter, USUAL, Wish, have_kinds},
+    virtual_time,
 };
 
 const STEP: Duration = Duration::from_millis(100);
@@ -281,6 +286,56 @@ fn imported_leaf_goes_only_where_both_policies_say_so() {
             }
         });
     }
+}
+
+async fn cut(bench: &Bench) -> Result<v1::CreateSnapshotResponse, Status> {
+    let (name, source_volume_id) = ("early".to_owned(), HANDLE.to_owned());
+    let request = v1::CreateSnapshotRequest { name, source_volume_id, ..Default::default() };
+    bench.call(|driver| async move { driver.create_snapshot(with_deadline(request)).await }).await
+}
+
+/// What its owner has written on the claim.
+fn written(bench: &Bench) -> Value {
+    let leaf = leaf(bench).unwrap();
+    json!([leaf["metadata"]["labels"], leaf["metadata"]["annotations"], leaf["metadata"]["finalizers"], leaf["spec"]])
+}
+
+/// The snapshot is ours, and so are the volumes that are filled; the claim stays as its owner has made it.
+#[test]
+fn imported_volume_is_cut_and_copied_by_consent_alone() {
+    virtual_time::run(1, async {
+        let bench = bench(fixture::NOW).await;
+        have_kinds(&bench);
+        assert_eq!(cut(&bench).await.unwrap_err().code(), Code::NotFound);
+        consent(&bench, &bench.host_id());
+        let before = written(&bench);
+        let (name, sources) = ("late".to_owned(), vec![HANDLE.to_owned()]);
+        let wish = Wish { kind: Kind::Snapshot, name, sources, class: USUAL, told: true, at_once: 1 };
+        let mut snapshot = Snapshotter::new(&bench, wish);
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        snapshot.look().await;
+        let snapshot_id = snapshot.handle().unwrap().to_owned();
+        let volume_id = HANDLE.to_owned();
+        for (claim, source) in [
+            ("restored", Type::Snapshot(SnapshotSource { snapshot_id })),
+            ("cloned", Type::Volume(VolumeSource { volume_id })),
+        ] {
+            let source = Some(VolumeContentSource { r#type: Some(source) });
+            let mut copy = Caller::new(&bench, Script { source, ..Script::new(claim) });
+            assert_eq!(copy.provision().await, Ending::Provisioned);
+            copy.delete_claim();
+            copy.reclaim().await;
+        }
+        // What was cut is the host's, also without the owner's consent to more.
+        consent(&bench, "");
+        assert_eq!(cut(&bench).await.unwrap_err().code(), Code::NotFound);
+        snapshot.remove().await;
+        consent(&bench, &bench.host_id());
+        sleep(SETTLED).await;
+        assert_eq!(written(&bench), before);
+        let wrong = [bench.guard.wrong(), invariants::snapshots(&bench), bench.leftovers()].concat();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    });
 }
 
 /// Neither is undone, and what is to stay stays, wherever the driver dies.

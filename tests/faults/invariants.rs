@@ -1,13 +1,15 @@
 //! What must hold once the faults are over and everybody has had time: looked up in the clusters' stores, claim by claim.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use kosmos_csi::simulate::text;
+use kosmos_csi::simulate::{Cluster, storage::Storage, text};
+use serde_json::Value;
 
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Ending},
     fixture::Planted,
+    snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS},
 };
 
 /// One claim's story at the end.
@@ -25,6 +27,7 @@ pub fn violations(bench: &Bench, stories: &[Story], planted: &Planted) -> Vec<St
     wrong.extend(stories.iter().flat_map(|story| told(bench, story)));
     wrong.extend(leftovers(bench, stories));
     wrong.extend(backing(bench));
+    wrong.extend(snapshots(bench));
     wrong.extend(in_flight(bench));
     wrong
 }
@@ -114,6 +117,53 @@ fn backing(bench: &Bench) -> Vec<String> {
         wrong.extend(
             untold.map(|name| format!("I1: {}: the storage keeps {name}, and no object tells of it", member.name())),
         );
+    }
+    wrong
+}
+
+/// Of snapshots and groups there is what was handed out and not let go, and nothing else in any form.
+pub fn snapshots(bench: &Bench) -> Vec<String> {
+    let handed_out = lock(&bench.guard.history).handed_out().clone();
+    let members = bench.members.iter().zip(&bench.storages);
+    let mut wrong: Vec<String> =
+        members.flat_map(|(member, storage)| left_of_snapshots(bench, member, storage)).collect();
+    for (uid, name) in &handed_out {
+        let is_it = |object: &Arc<Value>| text(object, "/metadata/uid") == uid;
+        let mut all =
+            bench.members.iter().flat_map(|member| [SNAPSHOTS, GROUPS].map(|kind| member.list(kind))).flatten();
+        match all.find(is_it) {
+            None => wrong.push(format!("I1: {name} was handed out and is gone")),
+            Some(leaf) if leaf["status"]["readyToUse"] != true => {
+                wrong.push(format!("I10: {name} was handed out and cannot be used: {leaf}"));
+            }
+            Some(_) => {}
+        }
+    }
+    wrong
+}
+
+fn left_of_snapshots(bench: &Bench, member: &Cluster, storage: &Storage) -> Vec<String> {
+    let history = lock(&bench.guard.history);
+    let about = |what: String| format!("I1: {}: left behind: {what}", member.name());
+    let mut wrong = Vec::new();
+    for (kind, owner) in [
+        (SNAPSHOTS, "/metadata/uid"),
+        (GROUPS, "/metadata/uid"),
+        (CONTENTS, "/spec/volumeSnapshotRef/uid"),
+        (GROUP_CONTENTS, "/spec/volumeGroupSnapshotRef/uid"),
+    ] {
+        let all = member.list(kind).into_iter().filter(|object| !history.was_planted(object));
+        let left = all.filter(|object| !history.handed_out().contains_key(text(object, owner)));
+        wrong.extend(left.map(|object| about(format!("{kind} {object}"))));
+    }
+    let contents = member.list(CONTENTS);
+    let told: BTreeSet<&str> = contents.iter().map(|content| text(content, "/status/snapshotHandle")).collect();
+    let untold = storage.snapshots().into_iter().filter(|name| !told.contains(name.as_str()));
+    wrong.extend(untold.map(|name| about(format!("the storage keeps {name}"))));
+    for claim in member.list("persistentvolumeclaims").iter().filter(|claim| !history.was_planted(claim)) {
+        let labels = claim["metadata"]["labels"].as_object().into_iter().flatten();
+        let of_groups = labels.filter(|(key, _)| key.starts_with("group.kosmos.csi.io/"));
+        wrong.extend(of_groups.map(|(key, _)| about(format!("{key} on claim {}", text(claim, "/metadata/name")))));
     }
     wrong
 }

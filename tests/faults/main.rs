@@ -28,6 +28,7 @@ mod process;
 mod prompt;
 mod refusals;
 mod schedules;
+mod snapshotter;
 mod virtual_time;
 mod watches;
 mod weather;

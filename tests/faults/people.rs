@@ -14,6 +14,7 @@ use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
     fixture::{self, Planted},
     history::made_for,
+    snapshotter::SNAPSHOTS,
 };
 
 /// What happens besides: the driver dies and comes back, histories are compacted, members are closed, people make copies.
@@ -45,6 +46,11 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
                 let ours = leaves.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());
                 if let Some(leaf) = ours {
                     lock(planted).copy(bench, member, leaf);
+                }
+                let snapshots = bench.members[member].list(SNAPSHOTS);
+                let ours = snapshots.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());
+                if let Some(leaf) = ours {
+                    lock(planted).copy_snapshot(bench, member, leaf);
                 }
             }
         }

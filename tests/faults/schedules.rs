@@ -1,6 +1,8 @@
 //! Seeded schedules: many claims in twenty members, made and deleted while all kinds of things go wrong, then healing, then
 //! every promise. One seed is one schedule, and gives the same again.
 
+mod photos;
+
 use std::{
     env,
     sync::{Arc, Mutex},
@@ -11,12 +13,15 @@ use fastrand::Rng;
 use futures::future::join_all;
 use tokio::time::{sleep, timeout};
 
+use self::photos::{Album, Photo};
 use crate::{
     bench::{Bench, lock},
     caller::{Caller, Change, Ending, Script},
     fixture::{self, Planted},
     invariants::{Story, violations},
-    people, prompt, virtual_time,
+    people, prompt,
+    snapshotter::{self, Snapshotter},
+    virtual_time,
     weather::{STORM, Weather},
 };
 
@@ -45,26 +50,35 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
     virtual_time::run(seed, async {
         let mut chance = Rng::with_seed(seed);
         let bench = Bench::new(seed, MEMBERS, &fixture::moody()).await;
+        snapshotter::have_kinds(&bench);
         let planted = Arc::new(Mutex::new(Planted::everywhere(&bench)));
         bench.start();
         bench.serves().await;
         sleep(Duration::from_secs(5)).await;
         let tasks = alive();
-        let scripts: Vec<(Duration, Script)> = (0..CLAIMS).map(|number| draw(&mut chance, number)).collect();
-        let squatted = scripts.iter().map(|(_, script)| script).filter(|script| script.claim.starts_with("squatted"));
+        let scripts: Vec<(Duration, Script, Option<Photo>)> =
+            (0..CLAIMS).map(|number| draw(&mut chance, number)).collect();
+        let squatted =
+            scripts.iter().map(|(_, script, _)| script).filter(|script| script.claim.starts_with("squatted"));
         for script in squatted {
             script.places.iter().for_each(|place| lock(&planted).squatter(&bench, *place, &script.claim));
         }
         begin_storm(&bench, seed);
-        let lives = scripts.into_iter().map(|(after, script)| tokio::spawn(life(Arc::clone(&bench), after, script)));
+        let lives = scripts
+            .into_iter()
+            .map(|(after, script, photo)| tokio::spawn(life(Arc::clone(&bench), after, script, photo)));
         let lives: Vec<_> = lives.collect();
         people::trouble(&bench, &planted, &mut chance, STORM).await;
         people::heal(&bench, &planted);
-        let Ok(stories) = timeout(PATIENCE, join_all(lives)).await else {
+        let Ok(stories_of_all) = timeout(PATIENCE, join_all(lives)).await else {
             bench.guard.report("I10: the faults are over, and some claims come to no end");
             return (bench.guard.wrong(), bench.guard.trace());
         };
-        let mut stories: Vec<Story> = stories.into_iter().flat_map(Result::unwrap).collect();
+        let (mut stories, mut kept) = (Vec::new(), Vec::new());
+        for album in stories_of_all.into_iter().map(Result::unwrap) {
+            stories.extend(album.stories);
+            kept.extend(album.kept);
+        }
         sleep(SETTLED).await;
         let planted = lock(&planted).clone();
         let mut wrong = violations(&bench, &stories, &planted);
@@ -74,7 +88,8 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
                 Ok(fresh) => stories.extend(fresh),
                 Err(_) => bench.guard.report("I10: all is well, and a new volume cannot be made and removed"),
             }
-            stories = end_all(stories).await;
+            snapshotter::are_listed(&bench, &kept).await;
+            (stories, ()) = tokio::join!(end_all(stories), remove_all(kept));
             sleep(SETTLED).await;
             wrong = violations(&bench, &stories, &planted);
         }
@@ -90,7 +105,7 @@ fn alive() -> usize {
 }
 
 /// One claim of the schedule, and when it is made.
-fn draw(chance: &mut Rng, number: usize) -> (Duration, Script) {
+fn draw(chance: &mut Rng, number: usize) -> (Duration, Script, Option<Photo>) {
     let mut places: Vec<usize> = (0..MEMBERS).collect();
     chance.shuffle(&mut places);
     places.truncate(chance.usize(..4));
@@ -119,7 +134,10 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script) {
         deleted_after,
         source: None,
     };
-    (Duration::from_millis(chance.u64(..60_000)), script)
+    let after = Duration::from_millis(chance.u64(..60_000));
+    // Nothing can be cut of a volume that waits for a pod, and none comes.
+    let photo = (chance.bool() && script.binding != Some("deferred")).then(|| Photo::draw(chance));
+    (after, script, photo)
 }
 
 fn begin_storm(bench: &Arc<Bench>, seed: u64) {
@@ -132,9 +150,9 @@ fn begin_storm(bench: &Arc<Bench>, seed: u64) {
 }
 
 /// A claim's life with its user and its provisioner. Some names are used again.
-async fn life(bench: Arc<Bench>, after: Duration, script: Script) -> Vec<Story> {
+async fn life(bench: Arc<Bench>, after: Duration, script: Script, photo: Option<Photo>) -> Album {
     sleep(after).await;
-    let mut stories = Vec::new();
+    let mut album = Album::default();
     let again = script.claim.ends_with('7') && script.deleted_after.is_some() && !script.retain;
     for _ in 0..if again { 2 } else { 1 } {
         let mut caller = Caller::new(&bench, script.clone());
@@ -147,19 +165,35 @@ async fn life(bench: Arc<Bench>, after: Duration, script: Script) -> Vec<Story> 
         };
         let living = async {
             let ending = caller.provision().await;
+            let photo = photo.clone().filter(|_| ending == Ending::Provisioned);
+            let photo = photo.map(|photo| tokio::spawn(photo.live(Arc::clone(&bench), caller.clone())));
             if ending == Ending::Provisioned {
                 caller.live().await;
             }
-            ending
+            (ending, photo)
         };
-        let (ending, ()) = tokio::join!(living, deletion);
+        let ((ending, photo), ()) = tokio::join!(living, deletion);
         let deleted = caller.claim_was_deleted();
         if deleted {
             caller.reclaim().await;
         }
-        stories.push(Story { caller, ending, deleted });
+        album.stories.push(Story { caller, ending, deleted });
+        if let Some(photo) = photo {
+            let more = photo.await.unwrap();
+            album.stories.extend(more.stories);
+            album.kept.extend(more.kept);
+        }
     }
-    stories
+    album
+}
+
+/// Whoever still has a snapshot deletes it, some before their volumes.
+async fn remove_all(kept: Vec<Snapshotter>) {
+    let ends = kept.into_iter().map(async |mut snapshot| {
+        snapshot.discard();
+        snapshot.remove().await;
+    });
+    join_all(ends).await;
 }
 
 /// Whoever still has a claim deletes it.

@@ -7,7 +7,7 @@ use crate::{
     csi::v1::{self, volume_content_source as content},
     error::{Error, Result},
     provision::{group::Group, snapshot::Snapshot, snapshots::Wanted},
-    volume::{SnapshotSpec, Source, snapshot::leaf_class},
+    volume::{SnapshotSpec, Source, id::is_subdomain, snapshot::leaf_class},
 };
 
 const GROUP_CONTENT: &str = "csi.storage.k8s.io/volumegroupsnapshotcontent/name";
@@ -24,7 +24,7 @@ pub fn snapshot_spec(request: v1::CreateSnapshotRequest) -> Result<SnapshotSpec>
         sources: vec![request.source_volume_id],
         leaf_class: leaf_class("VolumeSnapshotClass", "leafSnapshotClass", &raw)?,
         allowed: allowed(request.accessibility_requirements)?,
-        content: raw.get(CONTENT).cloned(),
+        content: content_name(&raw, CONTENT)?,
     })
 }
 
@@ -41,7 +41,7 @@ pub fn group_spec(request: v1::CreateVolumeGroupSnapshotRequest) -> Result<Snaps
         sources: request.source_volume_ids,
         leaf_class: leaf_class("VolumeGroupSnapshotClass", "leafGroupSnapshotClass", &raw)?,
         allowed: Vec::new(),
-        content: raw.get(GROUP_CONTENT).cloned(),
+        content: content_name(&raw, GROUP_CONTENT)?,
     })
 }
 
@@ -51,6 +51,14 @@ pub fn group(group: Group) -> v1::VolumeGroupSnapshot {
         snapshots: group.snapshots.into_iter().map(snapshot).collect(),
         creation_time: Some(prost_types::Timestamp { seconds: group.cut, nanos: 0 }),
         ready_to_use: group.ready,
+    }
+}
+
+/// The host's content object, where the sidecar tells it. It becomes part of a path.
+fn content_name(raw: &BTreeMap<String, String>, key: &str) -> Result<Option<String>> {
+    match raw.get(key) {
+        Some(name) if !is_subdomain(name) => Err(Error::Invalid(format!("{key}: {name:?} is no name of an object"))),
+        name => Ok(name.cloned()),
     }
 }
 
@@ -103,6 +111,8 @@ pub fn content_source(source: Source) -> v1::VolumeContentSource {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     fn request() -> v1::CreateSnapshotRequest {
@@ -132,6 +142,26 @@ mod tests {
         let requirement = v1::TopologyRequirement { requisite: vec![elsewhere], preferred: Vec::new() };
         let request = v1::CreateSnapshotRequest { accessibility_requirements: Some(requirement), ..request() };
         assert!(matches!(snapshot_spec(request), Err(Error::NoPlace(_))));
+    }
+
+    #[test]
+    fn content_that_is_no_name_is_refused_before_it_is_looked_for() {
+        let told = |key: &str, name: &str| HashMap::from([(key.to_owned(), name.to_owned())]);
+        for (name, right) in [("snapcontent-1", true), ("", false), ("a/../b", false), ("..", false), ("A", false)] {
+            let one = snapshot_spec(v1::CreateSnapshotRequest { parameters: told(CONTENT, name), ..request() });
+            let group = group_spec(v1::CreateVolumeGroupSnapshotRequest {
+                name: "group-1".to_owned(),
+                source_volume_ids: vec!["a/n/c/0123456789abcdef".to_owned()],
+                parameters: told(GROUP_CONTENT, name),
+                ..v1::CreateVolumeGroupSnapshotRequest::default()
+            });
+            for spec in [one, group] {
+                match spec {
+                    Ok(spec) => assert!(right && spec.content.as_deref() == Some(name), "{name:?}"),
+                    Err(error) => assert!(!right && matches!(error, Error::Invalid(_)), "{name:?}: {error}"),
+                }
+            }
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::{Cluster, claim::Made, json_patch, ownership};
 use crate::{
     cluster,
     error::{Error, Result},
-    volume::{VolumeHash, spec::LeafPlace},
+    volume::{VolumeHash, snapshot::leaf_name, spec::LeafPlace},
 };
 pub use rows::Snapshots;
 
@@ -230,11 +230,16 @@ impl Cluster {
         Ok(found.as_ref().map(Content::new))
     }
 
-    /// The contents that were marked for a snapshot, which may outlive it.
-    pub async fn list_contents(&self, hash: VolumeHash) -> Result<Vec<Content>> {
+    /// The contents that were marked for a snapshot, which may outlive it. One that carries the labels and is of another
+    /// snapshot is a copy.
+    pub async fn list_contents(&self, hash: VolumeHash, namespace: Option<&str>) -> Result<Vec<Content>> {
+        let is_of_it = |content: &&VolumeSnapshotContent| {
+            let bound_to = &content.spec.volume_snapshot_ref;
+            bound_to.name == leaf_name(hash) && namespace.is_none_or(|namespace| bound_to.namespace == namespace)
+        };
         let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::SNAPSHOT);
         match self.contents().list(&ListParams::default().labels(&selector)).await {
-            Ok(found) => Ok(found.iter().map(Content::new).collect()),
+            Ok(found) => Ok(found.iter().filter(is_of_it).map(Content::new).collect()),
             Err(error) => {
                 let outcome = self.outcome("list snapshot contents", &error);
                 match self.unless_unserved(&error, outcome).await {

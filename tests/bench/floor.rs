@@ -1,6 +1,8 @@
 //! The least that anybody has to do who wants a bound claim: a POST, and a watch that all share. And the least of who wants
 //! to know the volume again: one PATCH more, which marks it.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kosmos_csi::leaf::lean::Lean;
@@ -12,8 +14,8 @@ use serde_json::json;
 
 use super::{CLASS, NAMESPACE, binder::Bound};
 
-/// A claim as long as those that the driver makes; `marked`: and its volume gets labels.
-pub async fn create(client: &Client, bound: &Bound, name: &str, marked: bool) -> Result<()> {
+/// A claim as long as those that the driver makes; `marked`: and its volume gets labels. How long the last of its writes took.
+pub async fn create(client: &Client, bound: &Bound, name: &str, marked: bool) -> Result<Duration> {
     let request = json!({"required": 1_u64 << 30, "limit": 0, "access": ["ReadWriteOnce"], "mode": "Filesystem",
         "parameters": {"leafStorageClass": CLASS}});
     let claim: PersistentVolumeClaim = serde_json::from_value(json!({
@@ -28,13 +30,17 @@ pub async fn create(client: &Client, bound: &Bound, name: &str, marked: bool) ->
     }))?;
     let is_bound = bound.wait_for(name);
     let claims = Api::<Lean<PersistentVolumeClaim>>::namespaced(client.clone(), NAMESPACE);
+    let mut begun = Instant::now();
     let made = claims.create(&PostParams::default(), &Lean(claim)).await?;
+    let mut took = begun.elapsed();
     is_bound.await.context("wait until it is bound")?;
     if marked {
         let labels = json!({"metadata": {"labels": made.labels()}});
         let volume = format!("pvc-{}", made.uid().unwrap_or_default());
         let volumes = Api::<Lean<PersistentVolume>>::all(client.clone());
+        begun = Instant::now();
         volumes.patch(&volume, &PatchParams::default(), &Patch::Merge(labels)).await?;
+        took = begun.elapsed();
     }
-    Ok(())
+    Ok(took)
 }

@@ -51,13 +51,39 @@ enum Trust {
     Quarantined(String),
 }
 
+/// Why a member cannot be asked now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    pub reason: String,
+    /// Only because it has just been begun with: what is known of it says nothing yet.
+    pub starting: bool,
+}
+
+impl Closed {
+    fn by(reason: String) -> Self {
+        Self { reason, starting: false }
+    }
+
+    fn at_first(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), starting: true }
+    }
+}
+
 impl Member {
     /// The member's leaves; an error at once where it cannot be asked now.
     pub fn leaf(&self) -> Result<&Cluster> {
-        let closed = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
+        let unreachable = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
         match &self.link {
-            Ok(link) => link.trouble().map_or(Ok(&link.leaf), |reason| Err(closed(reason))),
-            Err(reason) => Err(closed(reason.clone())),
+            Ok(link) => link.closed().map_or(Ok(&link.leaf), |closed| Err(unreachable(closed.reason))),
+            Err(reason) => Err(unreachable(reason.clone())),
+        }
+    }
+
+    /// In one look: asked twice, it may have opened in between.
+    pub fn closed(&self) -> Option<Closed> {
+        match &self.link {
+            Ok(link) => link.closed(),
+            Err(reason) => Some(Closed::by(reason.clone())),
         }
     }
 
@@ -70,22 +96,10 @@ impl Member {
     pub fn candidate(&self, offer: Offer) -> Candidate {
         let standing = match self.leaf() {
             Err(Error::Unreachable { reason, .. }) => Standing::Closed(reason),
-            _ if self.cordoned.load(Ordering::Relaxed) => Standing::Cordoned,
+            _ if self.is_cordoned() => Standing::Cordoned,
             _ => Standing::Open,
         };
         Candidate { name: self.name.clone(), standing, offer }
-    }
-
-    /// Whether nothing keeps it closed but that it has just been begun with: what is known of it says nothing yet.
-    pub fn is_starting(&self) -> bool {
-        let Ok(link) = &self.link else { return false };
-        let trust = link.trust.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let silent = || link.line.breaker.open().is_none() && link.leaf.rows.obstacle().is_none();
-        match trust {
-            Trust::Connecting(_) => true,
-            Trust::Proven => !link.leaf.rows.synced() && silent(),
-            Trust::Unproven(_) | Trust::Quarantined(_) => false,
-        }
     }
 
     fn now(&self) -> MemberNow {
@@ -108,6 +122,10 @@ impl Member {
         }
     }
 
+    pub fn is_cordoned(&self) -> bool {
+        self.cordoned.load(Ordering::Relaxed)
+    }
+
     fn set_cordoned(&self, cordoned: bool) {
         self.cordoned.store(cordoned, Ordering::Relaxed);
     }
@@ -121,16 +139,16 @@ fn age(begun: Option<i64>) -> Duration {
 }
 
 impl Link {
-    fn trouble(&self) -> Option<String> {
+    fn closed(&self) -> Option<Closed> {
         match &*self.trust.lock().unwrap_or_else(PoisonError::into_inner) {
-            Trust::Unproven(reason) | Trust::Quarantined(reason) => return Some(reason.clone()),
-            Trust::Connecting(reason) => return Some((*reason).to_owned()),
+            Trust::Unproven(reason) | Trust::Quarantined(reason) => return Some(Closed::by(reason.clone())),
+            Trust::Connecting(reason) => return Some(Closed::at_first(reason)),
             Trust::Proven => {}
         }
         if let Some(reason) = self.line.breaker.open().or_else(|| self.leaf.rows.obstacle()) {
-            return Some(reason);
+            return Some(Closed::by(reason));
         }
-        (!self.leaf.rows.synced()).then(|| "its claims and volumes are still being listed".to_owned())
+        (!self.leaf.rows.synced()).then(|| Closed::at_first("its claims and volumes are still being listed"))
     }
 
     fn proven(&self) -> bool {
@@ -139,5 +157,49 @@ impl Link {
 
     fn set(&self, trust: Trust) {
         *self.trust.lock().unwrap_or_else(PoisonError::into_inner) = trust;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        cluster::{self, Dial},
+        leaf::{Rows, Snapshots},
+        metrics::Metrics,
+        volume::HostId,
+    };
+
+    fn link() -> Link {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let line = cluster::connect("m", config, &Dial::default(), &Metrics::new()).unwrap();
+        let host = HostId("host".to_owned());
+        let leaf = Cluster {
+            member: "m".to_owned(),
+            rows: Arc::new(Rows::new(host.clone())),
+            snapshots: Arc::new(Snapshots::new(host.clone())),
+            host,
+            client: line.client.clone(),
+            stock: Arc::default(),
+        };
+        Link { leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
+    }
+
+    #[tokio::test]
+    async fn what_keeps_a_member_closed_is_told_from_what_only_takes_a_moment() {
+        let link = link();
+        let starting = || link.closed().map(|closed| closed.starting);
+        assert_eq!(starting(), Some(true), "connecting");
+        link.set(Trust::Proven);
+        assert_eq!(starting(), Some(true), "listing");
+        link.line.breaker.failed("no answer");
+        assert_eq!(starting(), Some(false), "silent");
+        link.line.breaker.close();
+        for trust in [Trust::Unproven("refused".to_owned()), Trust::Quarantined("another".to_owned())] {
+            link.set(trust);
+            assert_eq!(starting(), Some(false));
+        }
     }
 }

@@ -9,10 +9,7 @@ use super::Provisioner;
 use crate::{
     error::{Error, Result},
     leaf::{Cluster, capacity::Room},
-    member::{
-        Member,
-        placement::{Offer, Standing},
-    },
+    member::{Closed, Member, placement::Offer},
     volume::{Parameters, VolumeSpec},
 };
 
@@ -65,12 +62,12 @@ impl Provisioner {
     async fn room_in(&self, member: &Member, question: &CapacityQuestion, node: Option<&str>) -> Result<Capacity> {
         let parameters = &question.parameters;
         let named = parameters.member.as_ref().is_none_or(|name| *name == member.name);
-        let standing = member.candidate(Offer::Full).standing;
-        if let (Standing::Closed(reason), true) = (&standing, member.is_starting()) {
+        let closed = member.closed();
+        let open = closed.is_none() && !member.is_cordoned();
+        if let Some(Closed { reason, starting: true }) = closed {
             // Nothing is known yet, and what the host was told before a restart is better than nothing.
-            return Err(Error::Unreachable { member: member.name.clone(), reason: reason.clone() });
+            return Err(Error::Unreachable { member: member.name.clone(), reason });
         }
-        let open = standing == Standing::Open;
         let Some(leaf) = member.last_known().filter(|_| named && open) else { return Ok(Capacity::NONE) };
         let Some(class) = leaf_class(leaf, parameters) else { return Ok(Capacity::NONE) };
         leaf.hear_capacity().await?;

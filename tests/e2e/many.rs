@@ -183,10 +183,12 @@ async fn each_has_its_leaf(sides: &[Side], volumes: &[PersistentVolume]) -> Resu
             [stored, spent.claims, spent.volumes] == [here; 3],
             "{here} in {member}, where its storage made {stored}"
         );
-        // The promise of CreateVolume, and the mark in the background. What waits for long is looked at besides.
-        ensure!(spent.count("create persistentvolumeclaims") == here, "leaf claims were asked for more than once");
-        ensure!(spent.count("patch persistentvolumes") == here, "leaf volumes were labelled more than once");
-        ensure!(spent.count("patch persistentvolumeclaims") <= here, "leaf claims were marked more than once");
+        // The promise of CreateVolume, and the mark in the background; few meet a conflict. What waits for long is looked at
+        // besides.
+        for kind in ["create persistentvolumeclaims", "patch persistentvolumes", "patch persistentvolumeclaims"] {
+            let count = spent.count(kind);
+            ensure!(count <= here + here / 20, "{kind}: {count} times for {here} volumes of {member}");
+        }
     }
     Ok(())
 }

@@ -33,7 +33,8 @@ const CLASSES: &str = "storageclasses.storage.k8s.io";
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
 /// Besides what is made and given back, as these show.
 const FOLLOWED: [&str; 5] = ["persistentvolumeclaims", "persistentvolumes", "nodes", CSI_NODES, CLASSES];
-const PERIOD: Duration = Duration::from_mins(1);
+/// Time alone changes it as well: a member that did not answer just then had no room, and pods wait until it is asked again.
+const PERIOD: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(1);
 /// Several changes at once need one look.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -44,7 +45,6 @@ pub(super) async fn run(host: Cluster, driver: Client) {
     loop {
         while changes.try_next().is_some() {}
         let whole = publish(&host, &driver).await;
-        // Time alone changes it as well.
         drop(timeout(if whole { PERIOD } else { SOON }, changes.next()).await);
         sleep(PAUSE).await;
     }

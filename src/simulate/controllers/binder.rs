@@ -134,7 +134,9 @@ impl Binder {
             self.edit_volume(volume, |volume| set(volume, &["status", "phase"], json!("Bound")));
         }
         if text(claim, "/spec/volumeName") != volume || annotation(claim, BIND_COMPLETED).is_empty() {
+            // The news of it brings the last step, so others may act in between, as they may in a real cluster.
             self.edit_claim(claim, |claim| claim::bind(claim, volume));
+            return;
         }
         if text(claim, "/status/phase") != "Bound" {
             self.edit_claim(claim, |claim| claim::tell_bound(claim, &before));

@@ -12,7 +12,7 @@ use futures::{TryStreamExt, future::try_join_all};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, WatchEvent, WatchParams},
+    api::{ListParams, WatchEvent, WatchParams},
 };
 use serde_json::json;
 
@@ -59,7 +59,8 @@ async fn time(place: &Place<'_>, class: &str, names: &[String]) -> Result<Vec<Du
 }
 
 async fn remove_all(place: &Place<'_>) -> Result<()> {
-    place.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    let claims = place.claims().list(&ListParams::default()).await?;
+    try_join_all(claims.iter().map(async |claim| place.delete_claim(&claim.name_any()).await)).await?;
     wait_for("all claims are gone", PATIENCE, || async {
         Ok(place.claims().list(&ListParams::default()).await?.items.is_empty().then_some(()))
     })

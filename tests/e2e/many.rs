@@ -9,10 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{
-    ResourceExt,
-    api::{DeleteParams, ListParams},
-};
+use kube::{ResourceExt, api::ListParams};
 use serde_json::json;
 
 use crate::{
@@ -137,8 +134,12 @@ fn stored(member: &Cluster) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
+fn claim_name(number: usize) -> String {
+    format!("data-{number:03}")
+}
+
 async fn make_claims(host: &Place<'_>) -> Result<()> {
-    let names = (0..COUNT).map(|number| format!("data-{number:03}"));
+    let names = (0..COUNT).map(claim_name);
     let claims = stream::iter(names).map(|name| async move { host.claim(&name, CLASS).await.map(drop) });
     claims.buffer_unordered(TOGETHER).try_collect().await
 }
@@ -194,7 +195,10 @@ async fn each_has_its_leaf(sides: &[Side], volumes: &[PersistentVolume]) -> Resu
 }
 
 async fn removed(host: &Place<'_>) -> Result<()> {
-    host.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    // One by one: the API server deletes a whole collection in a single request, which takes too long to be waited for.
+    let names = (0..COUNT).map(claim_name);
+    let deleted = stream::iter(names).map(|name| async move { host.delete_claim(&name).await });
+    deleted.buffer_unordered(TOGETHER).try_collect::<()>().await?;
     wait_for("claims and volumes are gone from the host", DEADLINE, || async {
         let claims = host.claims().list(&ListParams::default()).await?.items.len();
         ensure!(claims == 0, "{claims} claims are left");

@@ -83,11 +83,11 @@ sanity: ## csi-sanity against the driver on real clusters
 .PHONY: bench
 bench: tools ## What the driver adds to what a member does anyway: ratios on real API servers, with the release build
 	@$(call say,release build)
-	@time $(CARGO) build --release --bin kosmos-csi --example bench --example clusters
+	@time $(CARGO) build --release --workspace --bins --example bench --example clusters
 	@$(call say,bench)
 	@time $(TARGET)/release/examples/bench
 	@$(call say,the whole chain)
-	@time $(CARGO) test --release --test e2e chain -- --ignored --nocapture
+	@time $(CARGO) test --release --workspace --test e2e chain -- --ignored --nocapture
 
 .PHONY: scale
 scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members: start, memory, rate

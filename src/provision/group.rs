@@ -393,7 +393,9 @@ async fn remove_group(
     groups.delete(group).await?;
     loop {
         let gone = |now: Option<LeafGroup>| now.is_none_or(|now| now.uid != group.uid);
-        if !wait_for(deadline, |pause| groups.until(&group.place, pause, gone), async || late()).await? {
+        let heard = wait_for(deadline, |pause| groups.until(&group.place, pause, gone), async || late()).await?;
+        if !heard && groups.read(&group.place, hash).await?.is_some_and(|now| now.is_ok_and(|now| now.uid == group.uid))
+        {
             continue;
         }
         let mut left = leaf.parts(group).await?.len();

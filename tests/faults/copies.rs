@@ -4,13 +4,20 @@
 
 mod costs;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use kosmos_csi::{
     csi::v1::{
         self, controller_server::Controller as _, group_controller_server::GroupController as _, volume_content_source,
     },
     simulate::{
+        faults::{Action, Verb},
         storage::{Settings, Work},
         text,
     },
@@ -287,6 +294,36 @@ fn content_that_its_snapshot_does_not_name_yet_goes_with_it() {
         assert!(!made, "nobody wants it");
         let wrong = [bench.guard.wrong(), invariants::snapshots(bench), planted.touched(bench)].concat();
         assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));
+    });
+}
+
+/// Asked in circles, it would never come to an end on a clock that stands still meanwhile.
+#[test]
+fn member_that_falls_silent_while_a_group_goes_is_not_asked_in_circles() {
+    virtual_time::run(1, async {
+        let stage = Stage::new(USUAL, SLOW).await;
+        let group = stage.made(Kind::Group).await;
+        let bench = &stage.bench;
+        let deleted = Arc::new(AtomicBool::new(false));
+        let silent = Arc::clone(&deleted);
+        bench.guard.set_fate(move |_, at, asked| match at {
+            1 if silent.load(Ordering::Relaxed) => Action::Refuse,
+            1 => {
+                let deletes = asked.verb == Verb::Delete && asked.resource.starts_with("volumegroupsnapshots");
+                silent.store(deletes, Ordering::Relaxed);
+                Action::Pass
+            }
+            _ => Action::Pass,
+        });
+        let request = v1::DeleteVolumeGroupSnapshotRequest {
+            group_snapshot_id: group.handle().unwrap().to_owned(),
+            ..Default::default()
+        };
+        let call =
+            bench.call(|driver| async move { driver.delete_volume_group_snapshot(with_deadline(request)).await });
+        let refused = call.await.unwrap_err();
+        assert!([Code::Unavailable, Code::Aborted].contains(&refused.code()), "{refused}");
+        assert!(deleted.load(Ordering::Relaxed), "it was on its way");
     });
 }
 

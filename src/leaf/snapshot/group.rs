@@ -1,7 +1,7 @@
 //! Leaf groups of snapshots. A group selects its claims by a label, so the claims carry one of ours for as long as the
 //! member needs to make it; the member then makes the snapshots in it, which are marked as ours one by one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
@@ -31,6 +31,8 @@ const GROUP: &str = "groupsnapshot.storage.k8s.io";
 const MEMBER_OF: &str = "group.kosmos.csi.io/";
 /// Between the handles in the annotation of a group's volumes.
 const SEPARATOR: &str = " ";
+/// After a watch that was refused or broke.
+const REFUSED: Duration = Duration::from_millis(500);
 
 /// What a leaf group says.
 #[derive(Clone, Debug)]
@@ -227,7 +229,15 @@ impl Groups<'_> {
     pub async fn until(&self, place: &LeafPlace, pause: Instant, holds: impl Fn(Option<LeafGroup>) -> bool) -> bool {
         let seen = |group: Option<&DynamicObject>| holds(group.map(LeafGroup::new));
         let waited = await_condition(self.api(&place.namespace), &place.claim, seen);
-        matches!(tokio::time::timeout_at(pause, waited).await, Ok(Ok(_)))
+        match tokio::time::timeout_at(pause, waited).await {
+            Ok(Ok(_)) => true,
+            // Nobody is to look again at once: the watch may be refused each time.
+            Ok(Err(_)) => {
+                tokio::time::sleep_until(pause.min(Instant::now() + REFUSED)).await;
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// Deletes the group with this UID and no other.

@@ -309,8 +309,8 @@ fn member_that_falls_silent_while_a_group_goes_is_not_asked_in_circles() {
         bench.guard.set_fate(move |_, at, asked| match at {
             1 if silent.load(Ordering::Relaxed) => Action::Refuse,
             1 => {
-                let deletes = asked.verb == Verb::Delete && asked.resource.starts_with("volumegroupsnapshots");
-                silent.store(deletes, Ordering::Relaxed);
+                let begun = asked.verb == Verb::Delete && asked.resource.starts_with("volumegroupsnapshots");
+                silent.store(begun, Ordering::Relaxed);
                 Action::Pass
             }
             _ => Action::Pass,

@@ -124,15 +124,6 @@ impl Follower {
                 self.tell(user, &case.told("LeafHealed", &what, false)).await;
                 return Ok(false);
             }
-            (Healing::Replace, _, _, Some(row)) => {
-                let Some(claim) = &patient.claim else { return Ok(true) };
-                leaf.release_claim(&row, case.hash).await?;
-                leaf.make_anew(&case.place, &Saved::of_waiting(claim)).await?;
-                let what =
-                    format!("(UID {}) was deleted in the member before it had a volume; it is made anew", row.uid);
-                self.tell(user, &case.told("LeafDeleted", &what, true)).await;
-                return Ok(false);
-            }
             (Healing::TakeBack, _, _, Some(row)) => {
                 if self.host.uses("", &case.handle).await? {
                     return Ok(false);

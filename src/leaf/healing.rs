@@ -68,7 +68,6 @@ impl Patient {
             uid: seen.uid,
             terminating: seen.terminating,
             protected: seen.protected,
-            held: claim.finalizers().iter().any(|finalizer| finalizer != ownership::FINALIZER),
             bound: seen.phase == Phase::Bound,
             volume: seen.volume,
             former: row.former.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned).collect(),
@@ -107,11 +106,6 @@ fn capacity_of(volume: &PersistentVolume) -> Option<&Quantity> {
 }
 
 impl Saved {
-    /// Of a claim that has no volume yet.
-    pub fn of_waiting(claim: &PersistentVolumeClaim) -> Self {
-        Self::new(claim, claim.spec.clone().unwrap_or_default(), String::new())
-    }
-
     /// Of a claim that is still there.
     pub fn of_claim(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Self {
         let mut spec = claim.spec.clone().unwrap_or_default();
@@ -125,13 +119,12 @@ impl Saved {
         if let Some(capacity) = capacity_of(volume).filter(|capacity| too_large(capacity)) {
             spec.resources = Some(request(capacity.clone()));
         }
-        Self::new(claim, spec, policy_of(volume).to_owned()).small_enough()
-    }
-
-    fn new(claim: &PersistentVolumeClaim, spec: PersistentVolumeClaimSpec, policy: String) -> Self {
         let mut annotations = claim.annotations().clone();
         annotations.retain(|key, _| !NOT_KEPT.iter().any(|prefix| key.starts_with(prefix)));
-        Self { uid: claim.uid().unwrap_or_default(), policy, labels: claim.labels().clone(), annotations, spec }
+        let uid = claim.uid().unwrap_or_default();
+        let saved =
+            Self { uid, policy: policy_of(volume).to_owned(), labels: claim.labels().clone(), annotations, spec };
+        saved.small_enough()
     }
 
     /// Of a claim that is gone already: what its volume and the host know of it.

@@ -10,8 +10,6 @@ pub struct SeenClaim {
     pub terminating: bool,
     /// Whether our finalizer still holds it.
     pub protected: bool,
-    /// Whether somebody else's finalizer holds it as well.
-    pub held: bool,
     pub bound: bool,
     pub volume: Option<String>,
     /// In whose place it was made anew.
@@ -44,8 +42,6 @@ pub enum Healing {
     GiveVolume,
     AwaitBond,
     PutPolicyBack,
-    /// It never had a volume: let it go and make it anew at once, for nothing else keeps what it was.
-    Replace,
     /// It was made anew for a volume that has gone meanwhile, and the host does not want it any more.
     TakeBack,
     /// A person has to act.
@@ -62,12 +58,9 @@ pub fn decide(used: bool, claim: Option<&SeenClaim>, volume: Option<&SeenVolume>
         (None, Some(volume)) => gone(used, volume, claim.is_some()),
         (Some(claim), None) if !claim.bound && !claim.former.is_empty() && !used => taken_back(claim),
         (Some(claim), None) if used && claim.volume.is_some() => Healing::Lost,
+        // Nothing would keep what it was while it goes.
         (Some(claim), None) if used && claim.terminating => {
-            if claim.protected && !claim.held {
-                Healing::Replace
-            } else {
-                Healing::AwaitClaim
-            }
+            Healing::Stuck("it had no volume yet: delete the claim here and make it again")
         }
         (None, None) if used => Healing::Lost,
         _ => Healing::Rest,
@@ -219,12 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn claim_that_never_had_a_volume_is_replaced_once_nobody_else_holds_it() {
+    fn claim_that_never_had_a_volume_is_for_its_user_to_make_again() {
         let waiting = SeenClaim { bound: false, volume: None, ..deleted("a") };
-        assert_eq!(decide(true, Some(&waiting), None), Healing::Replace);
+        assert!(matches!(decide(true, Some(&waiting), None), Healing::Stuck(_)));
         assert_eq!(decide(false, Some(&waiting), None), Healing::Rest);
-        let held = SeenClaim { held: true, ..waiting.clone() };
-        assert_eq!(decide(true, Some(&held), None), Healing::AwaitClaim);
         let living = SeenClaim { terminating: false, ..waiting };
         assert_eq!(decide(true, Some(&living), None), Healing::Rest);
     }

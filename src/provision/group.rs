@@ -393,6 +393,7 @@ async fn remove_group(
     groups.delete(group).await?;
     loop {
         let gone = |now: Option<LeafGroup>| now.is_none_or(|now| now.uid != group.uid);
+        // A watch that ends without news may have died with the member: a read ends the call, or tells that it is gone.
         let heard = wait_for(deadline, |pause| groups.until(&group.place, pause, gone), async || late()).await?;
         if !heard && groups.read(&group.place, hash).await?.is_some_and(|now| now.is_ok_and(|now| now.uid == group.uid))
         {

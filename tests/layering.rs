@@ -60,6 +60,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost_types", &["csi"]),
     ("rustls", &["main"]),
     ("serde", &["leaf", "simulate", "volume"]),
+    ("serde_json", &["cluster", "host", "leaf", "lease", "member", "run", "simulate", "volume"]),
     ("sha2", &["host", "volume"]),
     ("smallvec", &["leaf"]),
     ("thiserror", &["error", "run", "simulate"]),

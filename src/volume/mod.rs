@@ -2,6 +2,7 @@
 //! Knows neither gRPC nor Kubernetes clients, and does no I/O.
 
 pub mod attributes;
+pub mod backing;
 pub mod growth;
 pub mod healing;
 pub mod id;

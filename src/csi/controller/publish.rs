@@ -1,15 +1,12 @@
 //! Attaching, as far as the controller does it: which nodes may have a volume.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use tonic::{Request, Status};
 use tracing::Span;
 
 use super::{Controller, convert, deadline, required};
-use crate::csi::v1;
-
-/// How the volume gets to the node. Everybody can read it on the VolumeAttachment.
-const ATTACH_MODE: (&str, &str) = ("attachMode", "none");
+use crate::{csi::v1, volume::backing};
 
 impl Controller {
     pub(super) async fn publish(
@@ -26,7 +23,7 @@ impl Controller {
         let work =
             |_| async move { provisioner.publish(&request.volume_id, &request.node_id, way, request.readonly).await };
         self.in_flight.run(&key, deadline, work).await?;
-        let publish_context = HashMap::from([(ATTACH_MODE.0.to_owned(), ATTACH_MODE.1.to_owned())]);
+        let publish_context = backing::context_of_virtual_node().into_iter().collect();
         Ok(v1::ControllerPublishVolumeResponse { publish_context })
     }
 

@@ -157,7 +157,7 @@ struct Bounds {
     breaker: Option<Breaker>,
     places: Arc<Semaphore>,
     beginning: Arc<Semaphore>,
-    /// When the last watch on each path was begun.
+    /// When the last watch on each path, or on a single object, was begun.
     watches: Arc<Mutex<HashMap<String, Instant>>>,
     metrics: Metrics,
 }
@@ -205,10 +205,14 @@ impl Bounds {
     fn turn(&self, address: &Uri) -> Option<Instant> {
         let mut parameters = address.query().unwrap_or_default().split('&');
         parameters.find(|parameter| *parameter == "watch=true")?;
+        // Watches on single objects of one kind do not wait for each other.
+        let object = address.query().unwrap_or_default().split('&').find(|part| part.starts_with("fieldSelector="));
+        let subject = format!("{}?{}", address.path(), object.unwrap_or_default());
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let turn = watches.get(address.path()).map_or(now, |before| now.max(*before + BETWEEN_WATCHES));
-        watches.insert(address.path().to_owned(), turn);
+        watches.retain(|_, before| *before + BETWEEN_WATCHES > now);
+        let turn = watches.get(&subject).map_or(now, |before| now.max(*before + BETWEEN_WATCHES));
+        watches.insert(subject, turn);
         Some(turn)
     }
 

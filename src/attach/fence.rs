@@ -6,7 +6,7 @@ use crate::{
     leaf::{Cluster, ownership, row::ClaimRow},
     volume::{
         VolumeHash,
-        published::{Publication, Verdict},
+        published::{Attachment, Publication, Verdict},
         spec::LeafPlace,
     },
 };
@@ -14,7 +14,13 @@ use crate::{
 /// Others write on the same claim, but not for ever.
 const TRIES: usize = 5;
 
-pub async fn publish(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow, node: &str, wanted: Publication) -> Result<()> {
+pub async fn publish(
+    leaf: &Cluster,
+    hash: VolumeHash,
+    seen: &ClaimRow,
+    node: &str,
+    wanted: &Publication,
+) -> Result<()> {
     let (mut claim, mut read) = (seen.clone(), false);
     for _ in 0..TRIES {
         match claim.life.published.publish(node, wanted) {
@@ -42,17 +48,28 @@ fn answer(verdict: Verdict, leaf: &Cluster, claim: &ClaimRow, node: &str) -> Res
     }
 }
 
-/// None as the node: all of them.
-pub async fn unpublish(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow, node: Option<&str>) -> Result<()> {
+/// None as the node: all of them. What is attached is detached first, and only then forgotten.
+pub async fn unpublish<D: Future<Output = Result<()>>>(
+    leaf: &Cluster,
+    hash: VolumeHash,
+    seen: &ClaimRow,
+    node: Option<&str>,
+    detach: impl Fn(Attachment) -> D,
+) -> Result<()> {
     let (mut claim, mut read) = (seen.clone(), false);
     for _ in 0..TRIES {
         match claim.life.published.without(node) {
             _ if claim.life.published.is_spoilt() && read => return Err(unreadable(leaf, &claim)),
             None if read => return Ok(()),
-            Some(rest) if !claim.life.published.is_spoilt() => match leaf.record_published(&claim, hash, &rest).await {
-                Err(Error::Refused(_) | Error::InProgress(_)) => {}
-                recorded => return recorded,
-            },
+            Some(rest) if !claim.life.published.is_spoilt() => {
+                for attached in claim.life.published.attached(node) {
+                    detach(attached.clone()).await?;
+                }
+                match leaf.record_published(&claim, hash, &rest).await {
+                    Err(Error::Refused(_) | Error::InProgress(_)) => {}
+                    recorded => return recorded,
+                }
+            }
             _ => {}
         }
         (claim, read) = match read_ours(leaf, hash, &seen.place).await {

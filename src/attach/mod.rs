@@ -1,8 +1,10 @@
 //! Attaching as a fence: on which nodes of the host a volume may be at once, kept where every process sees it, on the leaf
-//! claim. What an attachment does in a member comes with the service on the nodes.
+//! claim; and which machine of its member a node of the host is.
 
 mod fence;
+mod machine;
 mod node;
 
 pub use fence::{is_nowhere, publish, stripped, unpublish};
+pub use machine::member_node;
 pub use node::check;

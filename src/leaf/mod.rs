@@ -1,6 +1,9 @@
 //! The objects inside one member: the leaf claim, its volume, the pod that consumes it, their snapshots, and what is known
 //! of them all.
 
+mod affinity;
+pub mod attachment;
+pub mod backing;
 pub mod capacity;
 pub mod change;
 pub mod claim;
@@ -18,6 +21,7 @@ mod packed;
 mod refusals;
 pub mod row;
 pub mod rows;
+pub mod single;
 pub mod snapshot;
 pub mod volume;
 pub mod watch;

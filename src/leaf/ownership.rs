@@ -25,6 +25,8 @@ pub const REQUEST: &str = "kosmos.csi.io/request";
 /// On a claim that was there before this driver: the host that may use it as a volume.
 pub const CONSENT: &str = "kosmos.csi.io/consent";
 pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
+/// On what was made in a member to bring a volume to a node of the host: which node, by its id.
+pub const NODE: &str = "kosmos.csi.io/node";
 /// On which nodes of the host it is.
 pub const PUBLISHED: &str = "kosmos.csi.io/published";
 

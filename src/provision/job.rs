@@ -15,7 +15,13 @@ use crate::{
         ownership,
         row::{self, ClaimRow, Consumer},
     },
-    volume::{VolumeHash, VolumeSpec, plan::Binder, quantity, spec::LeafPlace},
+    volume::{
+        VolumeHash, VolumeSpec,
+        backing::{self, AttachMode},
+        plan::Binder,
+        quantity,
+        spec::LeafPlace,
+    },
 };
 
 /// One CreateVolume under way in the member it was decided for.
@@ -192,7 +198,7 @@ impl Job<'_> {
         Volume {
             id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
             capacity: self.spec.request.required,
-            context: BTreeMap::from([(LEAF_UID.to_owned(), row.uid.to_string())]),
+            context: self.context([(LEAF_UID, row.uid.to_string())]),
             member: self.leaf.member.clone(),
             node: None,
             source: self.spec.request.source.clone(),
@@ -211,15 +217,22 @@ impl Job<'_> {
             ("leafDriver", leaf_volume.driver.to_string()),
             ("leafVolumeHandle", leaf_volume.handle.to_string()),
         ];
-        let filled = context.into_iter().filter(|(_, value)| !value.is_empty());
         Ok(Volume {
             id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
             capacity: row.observed().capacity,
-            context: filled.map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>(),
+            context: self.context(context),
             member: self.leaf.member.clone(),
             node: Some(leaf_volume.node.to_string()).filter(|node| !node.is_empty() && !self.spec.nodes.is_empty()),
             source: self.spec.request.source.clone(),
         })
+    }
+
+    /// What the host is to keep with the volume.
+    fn context<const N: usize>(&self, told: [(&str, String); N]) -> BTreeMap<String, String> {
+        let mode = self.spec.attach_mode(&self.leaf.member);
+        let attached = (mode != AttachMode::None).then(|| (backing::MODE, mode.to_string()));
+        let filled = told.into_iter().filter(|(_, value)| !value.is_empty()).chain(attached);
+        filled.map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     async fn filling(&self) -> Result<Option<Filling>> {

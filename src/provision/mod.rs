@@ -32,6 +32,7 @@ pub use capacity::{Capacity, CapacityQuestion, Where};
 pub use expand::Grown;
 pub use health::{Ailment, Health, Severity};
 pub use list::{Listed, Page};
+pub use publish::Publishing;
 
 use crate::{
     error::Result,

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-const MODE: &str = "attachMode";
+/// In the publish context, and before that in the volume context: the class's parameter of the same name.
+pub const MODE: &str = "attachMode";
 const VOLUME: &str = "volume";
 const BACKING: &str = "backing";
 /// The interface's limit for all keys and values of a context.
@@ -36,6 +37,17 @@ impl AttachMode {
             Self::VolumeAttachment => "volume-attachment",
             Self::VirtualMachine => "virtual-machine",
         }
+    }
+
+    /// From the volume context, where a volume that is not attached in any way says nothing.
+    pub fn of_volume(context: &BTreeMap<String, String>) -> Result<Self> {
+        let Some(text) = context.get(MODE) else { return Ok(Self::None) };
+        Self::parse(text).ok_or_else(|| {
+            Error::Invalid(format!(
+                "volume_context {MODE}: {text:?} is not one of none, volume-attachment, virtual-machine: correct the volume's \
+                 attributes"
+            ))
+        })
     }
 
     pub fn parse(text: &str) -> Option<Self> {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{AccessMode, VolumeMode, id::is_member_name};
+use super::{AccessMode, VolumeMode, backing::AttachMode, id::is_member_name};
 use crate::error::{Error, Result};
 
 /// Written by the provisioner, not by the administrator.
 const RESERVED: &str = "csi.storage.k8s.io/";
 const KEYS: &str = "member, leafStorageClass, leafBinding, leafNamespace, leafClaimName, leafAccessMode, \
-                    leafVolumeMode (each but member also with the suffix .<member>)";
+                    leafVolumeMode, attachMode (each but member also with the suffix .<member>)";
 
 /// How a leaf claim whose class waits for a first consumer gets one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,7 @@ pub struct Parameters {
     pub leaf_claim_name: PerMember<String>,
     pub leaf_access_mode: PerMember<AccessMode>,
     pub leaf_volume_mode: PerMember<VolumeMode>,
+    pub attach_mode: PerMember<AttachMode>,
 }
 
 impl Parameters {
@@ -89,6 +90,7 @@ impl Parameters {
             "leafClaimName" => self.leaf_claim_name.set(member, value.to_owned()),
             "leafAccessMode" => self.leaf_access_mode.set(member, access_mode(key, value)?),
             "leafVolumeMode" => self.leaf_volume_mode.set(member, volume_mode(key, value)?),
+            "attachMode" => self.attach_mode.set(member, attach_mode(key, value)?),
             _ => return Err(unknown(key)),
         }
         Ok(())
@@ -148,6 +150,10 @@ fn volume_mode(key: &str, value: &str) -> Result<VolumeMode> {
     }
 }
 
+fn attach_mode(key: &str, value: &str) -> Result<AttachMode> {
+    AttachMode::parse(value).ok_or_else(|| not_one_of(key, value, "none, volume-attachment, virtual-machine"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +189,7 @@ mod tests {
             ("leafBinding", "now", "auto, consumer, selected-node, deferred"),
             ("leafAccessMode.a", "RWO", "ReadWriteOnce"),
             ("leafVolumeMode", "block", "Block"),
+            ("attachMode.a", "ssh", "none, volume-attachment, virtual-machine"),
             ("member", "Not A Label", "DNS label"),
             ("leafNamespace", "", "empty"),
         ] {

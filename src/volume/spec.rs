@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Attributes, HostId, Parameters, VolumeHash, VolumeId, id::is_label, id::is_subdomain, parameters::own, quantity,
+    Attributes, HostId, Parameters, VolumeHash, VolumeId, backing::AttachMode, id::is_label, id::is_subdomain,
+    parameters::own, quantity,
 };
 use crate::error::{Error, Result};
 
@@ -182,9 +183,12 @@ impl VolumeSpec {
 
     /// The leaf claim carries the host claim's own name, so that a mirrored pod finds it; without a host claim, the hash.
     pub fn place(&self, member: &str, host: &HostId, fallback_namespace: &str) -> Result<LeafPlace> {
+        if self.attach_mode(member) == AttachMode::VirtualMachine {
+            return self.place_beside_machines(member, host);
+        }
         let (namespace, claim) = match &self.claim {
             Some(claim) => (claim.namespace.clone(), claim.name.clone()),
-            None => (fallback_namespace.to_owned(), format!("v-{}", VolumeHash::new(host, &self.name))),
+            None => (fallback_namespace.to_owned(), hashed_name(VolumeHash::new(host, &self.name))),
         };
         let fill = |parameter: &str, template: Option<&String>, default: String| match template {
             Some(template) => self.fill(parameter, template, host),
@@ -201,6 +205,30 @@ impl VolumeSpec {
             return Err(Error::Invalid(format!("leafClaimName gives {:?}, which is no claim's name", place.claim)));
         }
         Ok(place)
+    }
+
+    /// A disk's claim lives in the namespace of the machines, which all namespaces of the host share: so the claim cannot have
+    /// the host claim's name.
+    fn place_beside_machines(&self, member: &str, host: &HostId) -> Result<LeafPlace> {
+        let wrong = |why: &str| {
+            Error::Invalid(format!(
+                "StorageClass parameter attachMode is virtual-machine for member {member}: {why}. Set leafNamespace to the \
+                 namespace of the virtual machines, and leave leafClaimName out"
+            ))
+        };
+        if self.parameters.leaf_claim_name.at(member).is_some() {
+            return Err(wrong("leafClaimName is set, and the leaf claim is named by the driver"));
+        }
+        let template = self.parameters.leaf_namespace.at(member).ok_or_else(|| wrong("leafNamespace is missing"))?;
+        let namespace = template.replace("${host}", &host.0);
+        if !is_label(&namespace, 63) {
+            return Err(wrong(&format!("leafNamespace {template:?} is no fixed namespace")));
+        }
+        Ok(LeafPlace { namespace, claim: hashed_name(VolumeHash::new(host, &self.name)) })
+    }
+
+    pub fn attach_mode(&self, member: &str) -> AttachMode {
+        self.parameters.attach_mode.at(member).copied().unwrap_or_default()
     }
 
     /// What the leaf claim asks for where the class says otherwise than the host claim.
@@ -245,6 +273,11 @@ impl VolumeSpec {
         }
         Ok(text)
     }
+}
+
+/// The name of a leaf claim that cannot have the host claim's.
+pub fn hashed_name(hash: VolumeHash) -> String {
+    format!("v-{hash}")
 }
 
 #[cfg(test)]
@@ -301,6 +334,25 @@ mod tests {
         ];
         let got = place(&spec(Some(("shop", "db")), &parameters)).unwrap();
         assert_eq!(got, ("h-1-shop".to_owned(), "x-db".to_owned()));
+    }
+
+    #[test]
+    fn claim_of_a_disk_is_in_the_namespace_of_the_machines_under_a_name_of_its_own() {
+        let disk = |more: &[(&str, &str)]| {
+            let parameters = [&[("attachMode.cluster38", "virtual-machine")], more].concat();
+            place(&spec(Some(("shop", "db")), &parameters))
+        };
+        let claim = format!("v-{}", VolumeHash::new(&HostId("h-1".to_owned()), "pvc-1"));
+        assert_eq!(disk(&[("leafNamespace", "machines")]).unwrap(), ("machines".to_owned(), claim));
+        for more in [
+            &[][..],
+            &[("leafNamespace", "${pvc.metadata.namespace}")],
+            &[("leafNamespace", "machines"), ("leafClaimName", "x")],
+        ] {
+            let error = disk(more).unwrap_err();
+            let both = |message: &str| message.contains("attachMode") && message.contains("leafNamespace");
+            assert!(matches!(&error, Error::Invalid(message) if both(message)), "{error}");
+        }
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub struct Script {
     pub on_node: bool,
     /// What the volume is to be filled with.
     pub source: Option<v1::VolumeContentSource>,
+    /// Of the class, besides; they win over what the rest of the script says.
+    pub parameters: &'static [(&'static str, &'static str)],
 }
 
 impl Script {
@@ -84,7 +86,15 @@ impl Script {
             binding: None,
             on_node: false,
             source: None,
+            parameters: &[],
         }
+    }
+}
+
+impl Script {
+    /// The class has its volumes attached in the member.
+    pub fn attaches(&self) -> bool {
+        self.parameters.iter().any(|(key, _)| *key == "attachMode")
     }
 }
 
@@ -107,6 +117,8 @@ pub struct Caller {
     /// The volume's name.
     volume: String,
     handle: Option<String>,
+    /// What the host keeps with the volume.
+    context: HashMap<String, String>,
     /// It may be on a node.
     attached: bool,
     /// The leaf volume's name when it was given out: where the data is.
@@ -133,6 +145,7 @@ impl Caller {
             volume: format!("pvc-{uid}"),
             uid,
             handle: None,
+            context: HashMap::new(),
             attached: false,
             leaf_volume: None,
             places,
@@ -158,9 +171,18 @@ impl Caller {
         self.handle.as_deref()
     }
 
+    pub fn context(&self) -> &HashMap<String, String> {
+        &self.context
+    }
+
+    /// Somebody edits what the host keeps with the volume.
+    pub fn garble_context(&mut self, key: &str, value: &str) {
+        self.context.insert(key.to_owned(), value.to_owned());
+    }
+
     /// Nobody waits for the leaf to be bound.
     pub fn is_deferred(&self) -> bool {
-        self.script.binding == Some("deferred")
+        self.script.binding == Some("deferred") || self.script.parameters.contains(&("leafBinding", "deferred"))
     }
 
     pub fn leaf_volume(&self) -> Option<&str> {
@@ -314,6 +336,8 @@ impl Caller {
             parameters.insert("csi.storage.k8s.io/pv/name".to_owned(), self.volume.clone());
         }
         parameters.extend(self.script.binding.map(|binding| ("leafBinding".to_owned(), binding.to_owned())));
+        let more = self.script.parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        parameters.extend(more);
         let segments = |place: &usize| {
             let member = self.bench.members[*place].name().to_owned();
             let node = self.script.on_node.then(|| (NODE_KEY.to_owned(), format!("{member}-n1")));
@@ -346,6 +370,7 @@ impl Caller {
             self.wrong(&format!("I4: the handle was {:?} and is {}", self.handle, volume.volume_id));
         }
         self.handle = Some(volume.volume_id.clone());
+        self.context.clone_from(&volume.volume_context);
         if volume.capacity_bytes.cast_unsigned() < self.bytes() {
             self.wrong(&format!("I4: {} bytes were given", volume.capacity_bytes));
         }

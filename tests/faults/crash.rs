@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use crate::{
+    attach,
     bench::{Bench, SHOP},
     caller::{Caller, Change, Script},
     fixture::{self, Planted},
@@ -121,7 +122,13 @@ fn cases() -> Vec<Case> {
     let change = |name, change| Case { change: Some(change), ..create(name, data()) };
     let before: &[Change] = &[Change::Publish];
     let published = Script { changes: before, ..data() };
+    let attached = Script { places: vec![0], parameters: &[("attachMode", "volume-attachment")], ..data() };
     let changes = [
+        Case { change: Some(Change::Publish), ..create("publish with an attachment", attached.clone()) },
+        Case {
+            change: Some(Change::Unpublish),
+            ..create("unpublish with an attachment", Script { changes: before, ..attached })
+        },
         change("expand", Change::Expand),
         change("modify", Change::Modify),
         change("publish", Change::Publish),
@@ -142,6 +149,13 @@ pub fn play_outside(case: &Case, point: Point) -> Option<String> {
     complaint(case, &points, &virtual_time::run_in_real_time(played))
 }
 
+impl Case {
+    /// All it asks for can be asked of a process.
+    pub fn is_for_a_process(&self) -> bool {
+        self.change.is_none()
+    }
+}
+
 /// Whether the environment asks for everything, however long it takes.
 pub fn is_thorough() -> bool {
     std::env::var_os("KOSMOS_CSI_THOROUGH").is_some()
@@ -155,6 +169,9 @@ async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
     if case.full {
         fixture::fill(&bench, case.script.places[0]);
         sleep(STEP * 2).await;
+    }
+    if case.script.attaches() {
+        attach::prepare(&bench);
     }
     let planted = Planted::everywhere(&bench);
     bench.start();
@@ -221,7 +238,13 @@ async fn finish(bench: &Bench, mut story: Story, planted: &Planted, requests: u6
 
 /// What is wrong after everybody had time.
 async fn settle(bench: &Bench, story: &Story, planted: &Planted) -> Vec<String> {
-    let wrong = || violations(bench, std::slice::from_ref(story), planted);
+    let wrong = || {
+        let mut wrong = violations(bench, std::slice::from_ref(story), planted);
+        if story.deleted && !attach::nothing_is_attached(bench) {
+            wrong.push("I5: the volume is removed, and something is attached for it".to_owned());
+        }
+        wrong
+    };
     if !bench.is_outside() {
         sleep(SETTLED).await;
         return wrong();

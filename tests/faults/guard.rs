@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
+    attach::double::ATTACHMENTS,
     bench::lock,
     history::History,
     snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS},
@@ -197,9 +198,11 @@ impl Guard {
         let marked = lock(&self.history).volume_of(&asked.body).is_some();
         match asked.resource.as_str() {
             "namespaces" => None,
-            "persistentvolumeclaims" | "pods" | SNAPSHOTS if marked => None,
+            "persistentvolumeclaims" | "pods" | SNAPSHOTS | ATTACHMENTS if marked => None,
             GROUPS if lock(&self.history).is_of_this_host(&asked.body) => None,
-            "persistentvolumeclaims" | "pods" | SNAPSHOTS | GROUPS => Some("made without our labels".to_owned()),
+            "persistentvolumeclaims" | "pods" | SNAPSHOTS | GROUPS | ATTACHMENTS => {
+                Some("made without our labels".to_owned())
+            }
             _ => Some("nothing of this kind is ever made".to_owned()),
         }
     }
@@ -210,7 +213,9 @@ impl Guard {
         if uid.is_empty() {
             return Some("deleted without a precondition on the UID".to_owned());
         }
-        if !["persistentvolumeclaims", "pods", SNAPSHOTS, CONTENTS, GROUPS].contains(&asked.resource.as_str()) {
+        if !["persistentvolumeclaims", "pods", SNAPSHOTS, CONTENTS, GROUPS, ATTACHMENTS]
+            .contains(&asked.resource.as_str())
+        {
             return Some("nothing of this kind is ever deleted".to_owned());
         }
         let forced = asked.body.get("gracePeriodSeconds").is_some();

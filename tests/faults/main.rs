@@ -5,6 +5,7 @@
 
 mod accounts;
 mod ask;
+mod attach;
 mod bench;
 mod bulkhead;
 mod caller;

@@ -133,6 +133,7 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script, Option<Photo>) {
         places,
         deleted_after,
         source: None,
+        parameters: &[],
     };
     let after = Duration::from_millis(chance.u64(..60_000));
     // Nothing can be cut of a volume that waits for a pod, and none comes.

@@ -1,4 +1,4 @@
-//! Attaching, as far as the controller does it: which nodes may have a volume.
+//! Attaching, as far as the controller does it: which nodes may have a volume, and what they have to know of it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tonic::{Request, Status};
 use tracing::Span;
 
 use super::{Controller, convert, deadline, required};
-use crate::{csi::v1, volume::backing};
+use crate::{csi::v1, provision::Publishing};
 
 impl Controller {
     pub(super) async fn publish(
@@ -18,13 +18,19 @@ impl Controller {
         required("volume_id", &request.volume_id)?;
         required("node_id", &request.node_id)?;
         Span::current().record("volume.id", &request.volume_id);
-        let way = convert::changes::way(request.volume_capability.as_ref())?;
-        let (provisioner, key) = (Arc::clone(&self.provisioner), key(&request.volume_id, &request.node_id));
-        let work =
-            |_| async move { provisioner.publish(&request.volume_id, &request.node_id, way, request.readonly).await };
-        self.in_flight.run(&key, deadline, work).await?;
-        let publish_context = backing::context_of_virtual_node().into_iter().collect();
-        Ok(v1::ControllerPublishVolumeResponse { publish_context })
+        let (access, mode) = convert::changes::way(request.volume_capability.as_ref())?;
+        let wanted = Publishing {
+            volume: request.volume_id,
+            node: request.node_id,
+            access,
+            mode,
+            readonly: request.readonly,
+            context: request.volume_context.into_iter().collect(),
+        };
+        let (provisioner, key) = (Arc::clone(&self.provisioner), key(&wanted.volume, &wanted.node));
+        let work = |deadline| async move { provisioner.publish(&wanted, &deadline).await };
+        let context = self.in_flight.run(&key, deadline, work).await?;
+        Ok(v1::ControllerPublishVolumeResponse { publish_context: context.into_iter().collect() })
     }
 
     pub(super) async fn unpublish(
@@ -36,7 +42,8 @@ impl Controller {
         required("volume_id", &request.volume_id)?;
         Span::current().record("volume.id", &request.volume_id);
         let (provisioner, key) = (Arc::clone(&self.provisioner), key(&request.volume_id, &request.node_id));
-        let work = |_| async move { provisioner.unpublish(&request.volume_id, &request.node_id).await };
+        let work =
+            |deadline| async move { provisioner.unpublish(&request.volume_id, &request.node_id, &deadline).await };
         self.in_flight.run(&key, deadline, work).await?;
         Ok(v1::ControllerUnpublishVolumeResponse {})
     }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 
 use super::{Caller, FIRST_PAUSE, LONGEST_PAUSE};
-use crate::{ask::capability, bench::with_deadline, fixture::GOLD};
+use crate::{ask::capability, attach, bench::with_deadline, fixture::GOLD};
 
 /// One change of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ impl Caller {
         let so = match change {
             Change::Expand => text(&leaf, "/status/capacity/storage") == format!("{}Gi", 2 * self.script.gibibytes),
             Change::Modify => text(&leaf, "/status/currentVolumeAttributesClassName") == GOLD,
-            Change::Publish => published.contains(&self.node()),
-            Change::Unpublish => published.is_empty(),
+            Change::Publish => published.contains(&self.node()) && attach::is_attached(&self.bench, self.context()),
+            Change::Unpublish => published.is_empty() && attach::nothing_is_attached(&self.bench),
         };
         if !so {
             self.wrong(&format!("I4: {change:?} is done, and the leaf claim is {leaf}"));
@@ -76,9 +76,16 @@ impl Caller {
         self.handle.as_deref().expect("a host volume has a handle")
     }
 
-    /// The virtual node of the volume's member.
+    /// The virtual node of the volume's member; of a class that attaches, a real one.
     pub fn node(&self) -> String {
+        if self.context.contains_key("attachMode") {
+            return "real/n1".to_owned();
+        }
         format!("virtual/{}", self.known_handle().split('/').next().unwrap_or_default())
+    }
+
+    fn another_node(&self) -> String {
+        if self.context.contains_key("attachMode") { "real/n2".to_owned() } else { format!("{}/other", self.node()) }
     }
 
     async fn expand(&self) -> Result<(), Status> {
@@ -129,10 +136,11 @@ impl Caller {
                 volume_id: self.known_handle().to_owned(),
                 node_id,
                 volume_capability: Some(capability()),
+                volume_context: self.context.clone(),
                 ..Default::default()
             })
         };
-        let (here, there) = (request(node.to_owned()), request(format!("{}/other", self.node())));
+        let (here, there) = (request(node.to_owned()), request(self.another_node()));
         self.bench.call(|driver| async move { driver.controller_publish_volume(here).await }).await?;
         let second = self.bench.call(|driver| async move { driver.controller_publish_volume(there).await }).await;
         if second.is_ok() {

@@ -1,0 +1,173 @@
+//! VolumeAttachments in a member: how one is made there for a node of it that is a node of the host as well, and the few
+//! requests that make, read and remove it.
+//!
+//! Its name is not the one that the member's own attach controller would give it: that one deletes whatever has such a name
+//! and is wanted by no pod, when it starts.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::storage::v1::{VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
+};
+use tokio::time::Instant;
+
+use super::{
+    Cluster, ownership,
+    single::{self, Watched},
+};
+use crate::{
+    cluster,
+    error::{Error, Result},
+    volume::{VolumeHash, published},
+};
+
+/// What is to be attached where.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedAttachment<'a> {
+    pub hash: VolumeHash,
+    pub volume: &'a str,
+    pub driver: &'a str,
+    pub member_node: &'a str,
+    /// The node of the host, by its id.
+    pub node: &'a str,
+}
+
+/// An attachment as it was seen.
+#[derive(Clone, Debug)]
+pub struct LeafAttachment {
+    pub name: String,
+    pub volume: String,
+    pub member_node: String,
+    /// The node of the host that it was made for.
+    pub node: String,
+    pub attached: bool,
+    /// What the leaf driver said when it had attached the volume.
+    pub context: BTreeMap<String, String>,
+    pub terminating: bool,
+    /// Why it is not attached, or not detached.
+    pub trouble: Option<String>,
+    /// The volume for which it was made by us; none where it is somebody else's.
+    pub hash: Option<VolumeHash>,
+    uid: String,
+    version: String,
+}
+
+impl WantedAttachment<'_> {
+    pub fn name(&self) -> String {
+        published::attachment_name(self.hash, self.member_node)
+    }
+
+    fn manifest(&self, cluster: &Cluster) -> VolumeAttachment {
+        VolumeAttachment {
+            metadata: ObjectMeta {
+                name: Some(self.name()),
+                labels: Some(ownership::labels(&cluster.host, self.hash)),
+                annotations: Some(BTreeMap::from([(ownership::NODE.to_owned(), self.node.to_owned())])),
+                ..ObjectMeta::default()
+            },
+            spec: VolumeAttachmentSpec {
+                attacher: self.driver.to_owned(),
+                node_name: self.member_node.to_owned(),
+                source: VolumeAttachmentSource {
+                    persistent_volume_name: Some(self.volume.to_owned()),
+                    ..VolumeAttachmentSource::default()
+                },
+            },
+            status: None,
+        }
+    }
+}
+
+impl Cluster {
+    fn attachments(&self) -> Api<VolumeAttachment> {
+        Api::all(self.client.clone())
+    }
+
+    fn seen_attachment(&self, attachment: VolumeAttachment) -> LeafAttachment {
+        let status = attachment.status.unwrap_or_default();
+        let trouble = status.detach_error.or(status.attach_error).and_then(|error| error.message);
+        let annotations = attachment.metadata.annotations.unwrap_or_default();
+        LeafAttachment {
+            hash: ownership::volume_of(
+                &ObjectMeta { labels: attachment.metadata.labels, ..ObjectMeta::default() },
+                &self.host,
+            ),
+            name: attachment.metadata.name.unwrap_or_default(),
+            volume: attachment.spec.source.persistent_volume_name.unwrap_or_default(),
+            member_node: attachment.spec.node_name,
+            node: annotations.get(ownership::NODE).cloned().unwrap_or_default(),
+            attached: status.attached,
+            context: status.attachment_metadata.unwrap_or_default(),
+            terminating: attachment.metadata.deletion_timestamp.is_some(),
+            trouble,
+            uid: attachment.metadata.uid.unwrap_or_default(),
+            version: attachment.metadata.resource_version.unwrap_or_default(),
+        }
+    }
+
+    /// All there are of a volume, whoever made them: the API cannot be asked for fewer.
+    pub async fn attachments_of(&self, volume: &str) -> Result<Vec<LeafAttachment>> {
+        let all = self.list_attachments(&ListParams::default()).await?;
+        Ok(all.into_iter().filter(|attachment| attachment.volume == volume).collect())
+    }
+
+    /// Those that were made for this host.
+    pub async fn our_attachments(&self) -> Result<Vec<LeafAttachment>> {
+        self.list_attachments(&ListParams::default().labels(&ownership::selector(&self.host))).await
+    }
+
+    async fn list_attachments(&self, wanted: &ListParams) -> Result<Vec<LeafAttachment>> {
+        let all = self.attachments().list(wanted).await;
+        let all = all.map_err(|error| self.outcome("list volumeattachments", &error))?;
+        Ok(all.items.into_iter().map(|attachment| self.seen_attachment(attachment)).collect())
+    }
+
+    /// None: the name was taken already.
+    pub async fn create_attachment(&self, wanted: &WantedAttachment<'_>) -> Result<Option<LeafAttachment>> {
+        let made = self.attachments().create(&PostParams::default(), &wanted.manifest(self)).await;
+        match made.map_err(|error| self.outcome(&format!("create volumeattachment {}", wanted.name()), &error)) {
+            Ok(made) => Ok(Some(self.seen_attachment(made))),
+            Err(Error::Exists(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A quorum read.
+    pub async fn read_attachment(&self, name: &str) -> Result<Option<LeafAttachment>> {
+        let found = cluster::read(self.attachments().get(name).await, name);
+        let found = found.map_err(|error| self.outcome(&format!("get volumeattachment {name}"), &error))?;
+        Ok(found.map(|attachment| self.seen_attachment(attachment)))
+    }
+
+    /// Deletes the one that was seen and no other; what is left of it.
+    pub async fn delete_attachment(&self, seen: &LeafAttachment) -> Result<Option<LeafAttachment>> {
+        let this = Preconditions { uid: Some(seen.uid.clone()), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
+        let deleted = self.attachments().delete(&seen.name, &parameters).await;
+        match deleted.map_err(|error| self.outcome(&format!("delete volumeattachment {}", seen.name), &error)) {
+            // One without finalizers is gone at once.
+            Ok(answer) => {
+                let left = answer.left().filter(|left| !left.finalizers().is_empty());
+                Ok(left.map(|left| self.seen_attachment(left)))
+            }
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Until the member has done something about it, or until a moment.
+    pub async fn await_attachment(&self, seen: &LeafAttachment, moment: Instant) -> Watched<LeafAttachment> {
+        let at = (seen.name.as_str(), seen.version.as_str());
+        // One that is about to go, or has trouble, is still awaited; but what the trouble is shall be known.
+        match single::until(&self.attachments(), at, moment, |_| true).await {
+            Watched::There(attachment) => Watched::There(self.seen_attachment(attachment)),
+            Watched::Gone => Watched::Gone,
+            Watched::Nothing => Watched::Nothing,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! attachMode `volume-attachment`: the leaf driver's own attacher in the member attaches the volume to the member node that
+//! the host's node is, and says what that node's service has to know.
+
+use super::{Deadline, watch};
+use crate::{
+    error::{Error, Result},
+    leaf::{
+        Cluster,
+        attachment::{LeafAttachment, WantedAttachment},
+        backing::LeafVolume,
+        single::Watched,
+    },
+    volume::{
+        VolumeHash, VolumeId,
+        backing::{Backing, CsiLeaf},
+        published::attachment_name,
+    },
+};
+
+pub(super) struct Job<'a> {
+    pub(super) leaf: &'a Cluster,
+    pub(super) hash: VolumeHash,
+    pub(super) volume: &'a LeafVolume,
+    pub(super) csi: CsiLeaf,
+    pub(super) member_node: String,
+    pub(super) deadline: &'a Deadline,
+}
+
+impl Job<'_> {
+    /// The member's own attach controller does not count ours, so it is for us to see that nobody else there has a volume
+    /// for one node. What there is of our own already.
+    pub(super) async fn alone(&self) -> Result<Option<LeafAttachment>> {
+        if !self.volume.for_one_node {
+            return Ok(None);
+        }
+        let name = attachment_name(self.hash, &self.member_node);
+        let there = self.leaf.attachments_of(&self.volume.name).await?;
+        let (own, others): (Vec<_>, Vec<_>) = there.into_iter().partition(|attachment| attachment.name == name);
+        match others.first() {
+            Some(other) => Err(Error::Refused(format!(
+                "member {}: leaf volume {} is for one node, and VolumeAttachment {} there is for node {}: end what uses it on \
+                 that node",
+                self.leaf.member, self.volume.name, other.name, other.member_node
+            ))),
+            None => Ok(own.into_iter().next()),
+        }
+    }
+
+    pub(super) async fn attach(&self, own: Option<LeafAttachment>, node: &str) -> Result<Backing> {
+        let wanted = WantedAttachment {
+            hash: self.hash,
+            volume: &self.volume.name,
+            driver: &self.csi.driver,
+            member_node: &self.member_node,
+            node,
+        };
+        let mut seen = own;
+        loop {
+            let Some(attachment) = seen else {
+                // Whoever asked may have given it up since.
+                if !self.deadline.caller_waits() {
+                    return Err(Error::InProgress(format!("member {}: it is not attached any more", self.leaf.member)));
+                }
+                seen = self.leaf.create_attachment(&wanted).await?;
+                if seen.is_none() {
+                    seen = self.leaf.read_attachment(&wanted.name()).await?;
+                }
+                continue;
+            };
+            is_ours(self.leaf, &attachment, self.hash)?;
+            if attachment.attached && !attachment.terminating {
+                return Ok(Backing::Csi(CsiLeaf { context: attachment.context, ..self.csi.clone() }));
+            }
+            seen = next(self.leaf, &attachment, self.deadline, || self.late(&attachment)).await?;
+        }
+    }
+
+    fn late(&self, attachment: &LeafAttachment) -> Error {
+        let what = match &attachment.trouble {
+            Some(trouble) => format!("is not attached: {trouble}"),
+            None if attachment.terminating => "is being detached, and then attached anew".to_owned(),
+            None => format!("waits for the attacher of driver {}", self.csi.driver),
+        };
+        Error::InProgress(format!(
+            "member {}: VolumeAttachment {} of leaf volume {} for node {} {what}",
+            self.leaf.member, attachment.name, self.volume.name, self.member_node
+        ))
+    }
+}
+
+/// Detached is what the member has no VolumeAttachment of any more.
+pub(super) async fn detach(leaf: &Cluster, hash: VolumeHash, member_node: &str, deadline: &Deadline) -> Result<()> {
+    let seen = leaf.read_attachment(&attachment_name(hash, member_node)).await?;
+    if let Some(attachment) = &seen {
+        is_ours(leaf, attachment, hash)?;
+    }
+    end(leaf, seen, deadline).await
+}
+
+/// What was made for a volume and a node, or for all nodes, found by its labels.
+pub(super) async fn detach_all(leaf: &Cluster, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
+    let ours = match leaf.our_attachments().await {
+        Err(Error::Denied(reason)) => {
+            tracing::info!(member = %leaf.member, volume = %id, reason, "taken for detached: who may not see attachments made none");
+            return Ok(());
+        }
+        ours => ours?,
+    };
+    let wanted =
+        |one: &LeafAttachment| one.hash.is_some_and(|hash| id.names(hash)) && (node.is_empty() || one.node == node);
+    for attachment in ours.into_iter().filter(wanted) {
+        tracing::info!(member = %leaf.member, volume = %id, attachment = attachment.name, "detached without a record");
+        end(leaf, Some(attachment), deadline).await?;
+    }
+    Ok(())
+}
+
+async fn end(leaf: &Cluster, mut seen: Option<LeafAttachment>, deadline: &Deadline) -> Result<()> {
+    while let Some(attachment) = seen {
+        seen = if attachment.terminating {
+            next(leaf, &attachment, deadline, || detaching(leaf, &attachment)).await?
+        } else {
+            leaf.delete_attachment(&attachment).await?
+        };
+    }
+    Ok(())
+}
+
+fn detaching(leaf: &Cluster, attachment: &LeafAttachment) -> Error {
+    let why = attachment.trouble.as_ref().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+    Error::InProgress(format!(
+        "member {}: leaf volume {} is being detached from node {}{why}",
+        leaf.member, attachment.volume, attachment.member_node
+    ))
+}
+
+/// The attachment once it has changed; none once it is gone.
+async fn next(
+    leaf: &Cluster,
+    attachment: &LeafAttachment,
+    deadline: &Deadline,
+    late: impl Fn() -> Error,
+) -> Result<Option<LeafAttachment>> {
+    let seen = watch(deadline, |moment| leaf.await_attachment(attachment, moment), late).await?;
+    match seen {
+        Watched::There(attachment) => Ok(Some(attachment)),
+        Watched::Gone => Ok(None),
+        Watched::Nothing => leaf.read_attachment(&attachment.name).await,
+    }
+}
+
+fn is_ours(leaf: &Cluster, attachment: &LeafAttachment, hash: VolumeHash) -> Result<()> {
+    if attachment.hash == Some(hash) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "member {}: VolumeAttachment {} is there and does not carry the labels of this volume: delete it, or put back {}",
+        leaf.member,
+        attachment.name,
+        crate::leaf::ownership::selector(&leaf.host)
+    )))
+}

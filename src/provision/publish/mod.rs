@@ -1,0 +1,178 @@
+//! ControllerPublishVolume and ControllerUnpublishVolume: one node more or less for a volume. For a real node of the host,
+//! what its own service there has to know, and what the class's `attachMode` asks of the member.
+//!
+//! First comes what may be refused, then the record on the leaf claim, then what is attached; back again, the record goes
+//! last. So nothing is attached of which nobody knows.
+
+mod attachment;
+mod source;
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::{
+    Deadline, Provisioner,
+    find::{Found, Sought},
+    validate, wait_for,
+};
+use crate::{
+    attach,
+    error::{Error, Result},
+    leaf::{Cluster, single::Watched},
+    volume::{
+        AccessMode, NodeId, VolumeId, VolumeMode,
+        backing::{self, AttachMode, Attached},
+        plan::Phase,
+        published::{Attachment, Publication},
+    },
+};
+use source::Way;
+
+/// A volume that is wanted on a node.
+#[derive(Clone, Debug)]
+pub struct Publishing {
+    pub volume: String,
+    pub node: String,
+    pub access: AccessMode,
+    pub mode: VolumeMode,
+    pub readonly: bool,
+    /// What the host keeps with the volume.
+    pub context: BTreeMap<String, String>,
+}
+
+impl Provisioner {
+    /// What the node is to be told.
+    pub async fn publish(&self, wanted: &Publishing, deadline: &Deadline) -> Result<BTreeMap<String, String>> {
+        let found = self.find_to_change(&wanted.volume).await?;
+        let unknown = || Error::NotFound(format!("there is no node {:?}", wanted.node));
+        let node = NodeId::parse(&wanted.node).ok_or_else(unknown)?;
+        if !found.claim.life.published.is_on(&wanted.node) {
+            attach::check(&node, &found.id.member, &self.members, &self.host).await?;
+            usable(&found)?;
+        }
+        if let Some(obstacle) = validate::obstacle(&found.claim, wanted.access, wanted.mode) {
+            return Err(Error::Refused(obstacle));
+        }
+        match node {
+            NodeId::Virtual { .. } => {
+                fence(&found, wanted, None).await?;
+                Ok(backing::context_of_virtual_node())
+            }
+            NodeId::Real(node) => self.bring(&found, &node, wanted, deadline).await?.context(),
+        }
+    }
+
+    async fn bring(&self, found: &Found, node: &str, wanted: &Publishing, deadline: &Deadline) -> Result<Attached> {
+        let mode = AttachMode::of_volume(&wanted.context)?;
+        let leaf = found.leaf()?;
+        let volume = leaf.describe_volume(bound(found)?, &found.claim).await?;
+        let way = self.way(found, &volume, mode, node).await?;
+        let backing = match way {
+            Way::Direct(backing) => {
+                fence(found, wanted, None).await?;
+                backing
+            }
+            Way::Attachment { csi, member_node } => {
+                let job = attachment::Job { leaf, hash: found.hash, volume: &volume, csi, member_node, deadline };
+                let own = job.alone().await?;
+                fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone()))).await?;
+                job.attach(own, &wanted.node).await?
+            }
+        };
+        let (options, readonly) = (volume.options, volume.readonly);
+        Ok(Attached { volume: wanted.volume.clone(), mode, backing, options, readonly })
+    }
+
+    /// Of a volume or a node that is not there, nothing is attached.
+    pub async fn unpublish(&self, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
+        let found = match self.seek(handle).await? {
+            Sought::Found(found) => found,
+            Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
+            Sought::Unknown => return self.unpublish_unknown(handle, node, deadline).await,
+        };
+        if found.imported {
+            return detach_unrecorded(found.leaf()?, &found.id, node, deadline).await;
+        }
+        let leaf = found.leaf()?;
+        if self.is_copy(leaf, &found.id, found.hash, &found.claim).await? {
+            return Ok(());
+        }
+        let node = (!node.is_empty()).then_some(node);
+        let hash = found.hash;
+        let detach = |attached| async move {
+            match attached {
+                Attachment::MemberNode(name) => attachment::detach(leaf, hash, &name, deadline).await,
+                Attachment::VirtualMachine(_) => Err(Error::Refused("not yet".to_owned())),
+            }
+        };
+        attach::unpublish(leaf, hash, &found.claim, node, detach).await
+    }
+
+    /// The leaf claim has gone, and with it the record.
+    async fn unpublish_unknown(&self, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
+        let Some((id, member)) = self.member_of(handle).await? else { return Ok(()) };
+        detach_unrecorded(member.leaf()?, &id, node, deadline).await
+    }
+}
+
+/// Nothing is written on an imported claim, and a claim that has gone tells nothing: what was attached is looked for in the
+/// member. No real node, nothing to look for.
+async fn detach_unrecorded(leaf: &Cluster, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
+    if !node.is_empty() && !NodeId::parse(node).is_some_and(|node| node.is_real()) {
+        return Ok(());
+    }
+    attachment::detach_all(leaf, id, node, deadline).await
+}
+
+async fn fence(found: &Found, wanted: &Publishing, attached: Option<Attachment>) -> Result<()> {
+    if found.imported {
+        // Nothing is ever written on it, so nothing fences it but the host's own attach controller.
+        return Ok(());
+    }
+    let publication = Publication { access: wanted.access, readonly: wanted.readonly, attached };
+    attach::publish(found.leaf()?, found.hash, &found.claim, &wanted.node, &publication).await
+}
+
+/// What a watch of one object shows, within what is left of the call.
+async fn watch<K, W: Future<Output = Watched<K>>>(
+    deadline: &Deadline,
+    look: impl FnOnce(Instant) -> W,
+    late: impl Fn() -> Error,
+) -> Result<Watched<K>> {
+    let mut seen = Watched::Nothing;
+    let shown = &mut seen;
+    let come = move |moment| {
+        let looking = look(moment);
+        async move {
+            *shown = looking.await;
+            !matches!(shown, Watched::Nothing)
+        }
+    };
+    wait_for(deadline, come, async move || late()).await?;
+    Ok(seen)
+}
+
+fn usable(found: &Found) -> Result<()> {
+    let about = format!("member {}: leaf claim {}", found.member.name, found.claim.place);
+    match found.claim.size() {
+        size if size.terminating => Err(Error::InProgress(format!("{about} is being removed there"))),
+        size if size.phase == Phase::Lost => Err(Error::Refused(format!("{about} has lost its volume"))),
+        // One that waits for its first pod (leafBinding deferred) gets it only once it is published.
+        _ => Ok(()),
+    }
+}
+
+/// A real node needs to know what the volume is made of; a virtual one has a pod in the member that waits for it.
+fn bound(found: &Found) -> Result<&str> {
+    let volume = found.claim.volume().filter(|_| found.claim.unusable().is_none());
+    volume.ok_or_else(|| {
+        Error::InProgress(format!(
+            "member {}: leaf claim {} {}: a real node can use it once it is bound to a volume, for which leafBinding \
+             deferred needs a pod in the member",
+            found.member.name,
+            found.claim.place,
+            found.claim.unusable().unwrap_or("names no volume")
+        ))
+    })
+}

@@ -1,0 +1,72 @@
+//! By which way a real node of the host gets at a leaf volume, or why it cannot.
+
+use super::super::{Provisioner, find::Found};
+use crate::{
+    attach,
+    error::{Error, Result},
+    leaf::backing::{LeafDriver, LeafVolume, Source},
+    volume::backing::{AttachMode, Backing, CsiLeaf},
+};
+
+/// The way, as far as it is decided before anything is done.
+pub(super) enum Way {
+    /// The node can use it as it is.
+    Direct(Backing),
+    /// The member has to attach it to a node of its own first.
+    Attachment { csi: CsiLeaf, member_node: String },
+}
+
+impl Provisioner {
+    pub(super) async fn way(&self, found: &Found, volume: &LeafVolume, mode: AttachMode, node: &str) -> Result<Way> {
+        let leaf = found.leaf()?;
+        let about = format!("member {}: leaf volume {}", leaf.member, volume.name);
+        if mode == AttachMode::VirtualMachine {
+            return Err(Error::Refused(format!("{about}: attachMode virtual-machine is not served yet")));
+        }
+        match &volume.source {
+            Source::Nfs { server, path } => {
+                Ok(Way::Direct(Backing::Nfs { server: server.clone(), path: path.clone() }))
+            }
+            Source::Local { path } => {
+                let member_node = attach::member_node(&self.host, leaf, node).await?;
+                is_there(volume, volume.is_on(&member_node), &about, &member_node.name)?;
+                Ok(Way::Direct(Backing::Local { path: path.clone() }))
+            }
+            Source::Csi(csi) => {
+                let driver = leaf.leaf_driver(&csi.driver).await?;
+                let LeafDriver { attach_required, group_policy } = driver.unwrap_or_default();
+                let csi = CsiLeaf { group_policy, ..csi.clone() };
+                match mode {
+                    AttachMode::VolumeAttachment if attach_required => {
+                        let member_node = attach::member_node(&self.host, leaf, node).await?.name;
+                        Ok(Way::Attachment { csi, member_node })
+                    }
+                    // One that says nothing of itself may well need nothing.
+                    AttachMode::None if driver.is_some_and(|driver| driver.attach_required) => {
+                        Err(Error::Refused(format!(
+                            "{about} is of driver {}, whose CSIDriver says attachRequired, and the volume is not to be attached: \
+                             set parameter attachMode of its class to volume-attachment or virtual-machine",
+                            csi.driver
+                        )))
+                    }
+                    _ => Ok(Way::Direct(Backing::Csi(csi))),
+                }
+            }
+            Source::Other(kind) => Err(Error::Refused(format!(
+                "{about} is of kind {kind}, which a real node of the host cannot use: take a leaf class whose volumes are of a \
+                 CSI driver, NFS or local, or let pods use it on a virtual node of the member"
+            ))),
+        }
+    }
+}
+
+fn is_there(volume: &LeafVolume, is_on: bool, about: &str, member_node: &str) -> Result<()> {
+    let why = match () {
+        () if is_on => return Ok(()),
+        () if volume.is_bound_to_nodes() => format!("its nodeAffinity does not name node {member_node}"),
+        () => "it has no nodeAffinity that says on which node".to_owned(),
+    };
+    Err(Error::Refused(format!(
+        "{about} is a folder or disk of one machine, and {why}: the pod must run where its data is"
+    )))
+}

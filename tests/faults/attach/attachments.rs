@@ -1,0 +1,187 @@
+//! attachMode `volume-attachment`.
+
+use std::sync::Arc;
+
+use kosmos_csi::simulate::text;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tonic::Code;
+
+use super::{
+    STEP, attach_is_required, backing,
+    double::{ATTACHMENTS, Attacher, Mood},
+    leaf_volume, nothing_is_wrong, publish, record, refused, unpublish, volume_with,
+};
+use crate::{
+    bench::{Bench, SHOP},
+    caller::Caller,
+    virtual_time,
+};
+
+async fn attached() -> (Arc<Bench>, Caller, Attacher) {
+    let (bench, caller) = volume_with(&[("attachMode", "volume-attachment")]).await;
+    attach_is_required(&bench.members[0]);
+    let attacher = Attacher::start(&bench.members[0]);
+    (bench, caller, attacher)
+}
+
+fn only(bench: &Bench) -> Arc<Value> {
+    let all = bench.members[0].list(ATTACHMENTS);
+    assert_eq!(all.len(), 1, "{all:?}");
+    Arc::clone(&all[0])
+}
+
+#[test]
+fn volume_is_attached_to_the_members_node_and_taken_back() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        let before = bench.guard.sent();
+        let context = publish(&bench, &caller, "real/n1").await.unwrap();
+        // In the host the CSINode, the Node and those with its label; in the member volume, driver, node, attachments, the
+        // record, the attachment, and a watch for each of its two changes.
+        assert_eq!(bench.guard.sent() - before, 11, "{}", bench.guard.trace().join("\n"));
+        let attachment = only(&bench);
+        let name = text(&attachment, "/metadata/name");
+        assert!(name.starts_with("kosmos-csi-") && name.len() == 43, "{name}");
+        assert_eq!(text(&attachment, "/spec/nodeName"), "m0-n1");
+        assert_eq!(text(&attachment, "/spec/source/persistentVolumeName"), leaf_volume(&bench, "data"));
+        assert_eq!(backing(&context)["backing"]["context"]["device"], "/dev/m0-n1");
+        assert_eq!(
+            record(&bench, "data"),
+            r#"{"real/n1":{"access":"ReadWriteOnce","attached":{"member-node":"m0-n1"}}}"#
+        );
+        assert_eq!(publish(&bench, &caller, "real/n1").await.unwrap(), context, "the same again");
+        only(&bench);
+        let before = bench.guard.sent();
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+        // The attachment read, deleted and watched until it is gone; the record.
+        assert_eq!(bench.guard.sent() - before, 4, "{}", bench.guard.trace().join("\n"));
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+        nothing_is_wrong(&bench);
+    });
+}
+
+#[test]
+fn driver_that_needs_no_attaching_gets_none() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume_with(&[("attachMode", "volume-attachment")]).await;
+        let context = publish(&bench, &caller, "real/n1").await.unwrap();
+        assert_eq!(context["attachMode"], "volume-attachment");
+        assert!(backing(&context)["backing"].get("context").is_none());
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty());
+    });
+}
+
+#[test]
+fn what_the_members_attacher_says_is_told_and_its_success_is_found_by_a_retry() {
+    virtual_time::run(1, async {
+        let (bench, caller, attacher) = attached().await;
+        for (mood, word) in [(Mood::Silent, "waits for the attacher of driver"), (Mood::Failing, "the array is full")] {
+            attacher.is(mood);
+            let (code, message) = refused(publish(&bench, &caller, "real/n1").await);
+            assert!(code == Code::Aborted && message.contains(word), "{code:?} {message}");
+        }
+        attacher.is(Mood::Well);
+        sleep(STEP * 10).await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        attacher.is(Mood::Failing);
+        let (code, message) = refused(unpublish(&bench, caller.handle().unwrap(), "real/n1").await);
+        assert!(code == Code::Aborted && message.contains("the array is full"), "{code:?} {message}");
+        assert!(record(&bench, "data").contains("m0-n1"), "the record goes last");
+        attacher.is(Mood::Well);
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
+        nothing_is_wrong(&bench);
+    });
+}
+
+#[test]
+fn attachment_that_is_going_is_waited_out_and_made_anew() {
+    virtual_time::run(1, async {
+        let (bench, caller, attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let first = text(&only(&bench), "/metadata/uid").to_owned();
+        attacher.is(Mood::Silent);
+        bench.members[0].delete(ATTACHMENTS, "", text(&only(&bench), "/metadata/name")).unwrap();
+        let better = async {
+            sleep(STEP * 5).await;
+            attacher.is(Mood::Well);
+        };
+        let (context, ()) = tokio::join!(publish(&bench, &caller, "real/n1"), better);
+        assert_eq!(backing(&context.unwrap())["backing"]["context"]["device"], "/dev/m0-n1");
+        assert_ne!(text(&only(&bench), "/metadata/uid"), first);
+        nothing_is_wrong(&bench);
+    });
+}
+
+#[test]
+fn what_others_have_attached_is_left_alone_and_named() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        let attachment = |name: &str, node: &str| {
+            json!({
+                "metadata": {"name": name},
+                "spec": {"attacher": "storage.simulated", "nodeName": node,
+                         "source": {"persistentVolumeName": leaf_volume(&bench, "data")}},
+            })
+        };
+        bench.members[0].create(ATTACHMENTS, attachment("csi-0123", "elsewhere")).unwrap();
+        let (code, message) = refused(publish(&bench, &caller, "real/n1").await);
+        let says = message.contains("csi-0123") && message.contains("elsewhere");
+        assert!(code == Code::FailedPrecondition && says, "{code:?} {message}");
+        assert_eq!((record(&bench, "data").as_str(), bench.members[0].list(ATTACHMENTS).len()), ("", 1));
+        bench.members[0].delete(ATTACHMENTS, "", "csi-0123").unwrap();
+        sleep(STEP * 3).await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let ours = text(&only(&bench), "/metadata/name").to_owned();
+        let strip = |one: &mut Value| one["metadata"]["labels"] = json!({});
+        bench.members[0].change(ATTACHMENTS, "", &ours, strip).unwrap();
+        for answer in [
+            refused(publish(&bench, &caller, "real/n1").await),
+            refused(unpublish(&bench, caller.handle().unwrap(), "real/n1").await),
+        ] {
+            assert!(answer.0 == Code::FailedPrecondition && answer.1.contains(&ours), "{answer:?}");
+        }
+        only(&bench);
+        nothing_is_wrong(&bench);
+    });
+}
+
+#[test]
+fn volume_is_detached_when_its_leaf_claim_is_gone() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        bench.kill();
+        let member = &bench.members[0];
+        let free = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
+        member.change("persistentvolumeclaims", SHOP, "data", free).unwrap();
+        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        member.change("persistentvolumes", "", &leaf_volume_of(&bench), free).unwrap();
+        sleep(STEP * 5).await;
+        bench.start();
+        bench.serves().await;
+        sleep(STEP).await;
+        unpublish(&bench, caller.handle().unwrap(), "real/other").await.unwrap();
+        only(&bench);
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+        assert!(member.list(ATTACHMENTS).is_empty());
+    });
+}
+
+fn leaf_volume_of(bench: &Bench) -> String {
+    text(&only(bench), "/spec/source/persistentVolumeName").to_owned()
+}
+
+#[test]
+fn of_two_nodes_that_want_a_volume_for_one_the_second_is_attached_nowhere() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let (code, message) = refused(publish(&bench, &caller, "real/n2").await);
+        assert!(code == Code::FailedPrecondition && message.contains("m0-n1"), "{code:?} {message}");
+        assert_eq!(text(&only(&bench), "/spec/nodeName"), "m0-n1");
+        nothing_is_wrong(&bench);
+    });
+}

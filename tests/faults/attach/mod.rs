@@ -1,0 +1,152 @@
+//! Volumes for real nodes of the host: what such a node is told, what is attached for it in the member, and who is refused.
+
+mod attachments;
+pub mod double;
+mod told;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use kosmos_csi::{
+    csi::v1::{self, controller_server::Controller as _},
+    simulate::{Cluster, storage::Settings, text},
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tonic::{Code, Status};
+
+use crate::{
+    ask::capability,
+    bench::{Bench, SHOP, with_deadline},
+    caller::{Caller, Script},
+    fixture,
+};
+
+const STEP: Duration = Duration::from_millis(100);
+const MEMBER_NODE: &str = "kosmos.node-restriction.kubernetes.io/member-node";
+const CSI_DRIVERS: &str = "csidrivers.storage.k8s.io";
+const LEAF_DRIVER: &str = "storage.simulated";
+
+/// The host's nodes `n1` and `n2` are the nodes `m0-n1` and `n2` of the first member.
+pub fn real_nodes(bench: &Bench) {
+    for (node, member_node, uuid) in [("n1", "m0-n1", "4237AAAA"), ("n2", "n2", "4237bbbb")] {
+        let labels = if node == member_node { json!({}) } else { json!({MEMBER_NODE: member_node}) };
+        host_node(bench, node, &labels, uuid);
+        let _ = bench.members[0].create("nodes", json!({"metadata": {"name": member_node}}));
+        bench.members[0]
+            .change("nodes", "", member_node, |node| {
+                node["status"]["nodeInfo"]["systemUUID"] = json!(uuid.to_lowercase());
+            })
+            .unwrap();
+    }
+}
+
+fn host_node(bench: &Bench, name: &str, labels: &Value, uuid: &str) {
+    let node = json!({
+        "metadata": {"name": name, "labels": labels},
+        "status": {"nodeInfo": {"systemUUID": uuid, "machineID": ""}},
+    });
+    bench.host.create("nodes", node).unwrap();
+    let driver = json!({"name": "kosmos.csi.io", "nodeID": format!("real/{name}"), "topologyKeys": null});
+    let registered = json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}});
+    bench.host.create("csinodes.storage.k8s.io", registered).unwrap();
+}
+
+/// The members' storage driver wants its volumes attached.
+pub fn attach_is_required(member: &Cluster) {
+    member.change(CSI_DRIVERS, "", LEAF_DRIVER, |driver| driver["spec"]["attachRequired"] = json!(true)).unwrap();
+}
+
+/// A volume of a class with these parameters besides, on a bench with real nodes.
+async fn volume_with(parameters: &'static [(&'static str, &'static str)]) -> (Arc<Bench>, Caller) {
+    let bench = started(&fixture::steady(STEP)).await;
+    let caller = volume(&bench, "data", parameters).await;
+    (bench, caller)
+}
+
+async fn started(settings: &Settings) -> Arc<Bench> {
+    let bench = Bench::new(1, 2, settings).await;
+    real_nodes(&bench);
+    bench.start();
+    bench.serves().await;
+    sleep(STEP).await;
+    bench
+}
+
+async fn volume(bench: &Arc<Bench>, claim: &str, parameters: &'static [(&'static str, &'static str)]) -> Caller {
+    let mut caller = Caller::new(bench, Script { places: vec![0], parameters, ..Script::new(claim) });
+    caller.insist_on_creation().await;
+    sleep(STEP).await;
+    caller
+}
+
+async fn publish(bench: &Bench, caller: &Caller, node: &str) -> Result<HashMap<String, String>, Status> {
+    let request = v1::ControllerPublishVolumeRequest {
+        volume_id: caller.handle().unwrap().to_owned(),
+        node_id: node.to_owned(),
+        volume_capability: Some(capability()),
+        volume_context: caller.context().clone(),
+        ..Default::default()
+    };
+    let asked = bench.call(|driver| async move { driver.controller_publish_volume(with_deadline(request)).await });
+    Ok(asked.await?.publish_context)
+}
+
+async fn unpublish(bench: &Bench, handle: &str, node: &str) -> Result<(), Status> {
+    let (volume_id, node_id) = (handle.to_owned(), node.to_owned());
+    let request = v1::ControllerUnpublishVolumeRequest { volume_id, node_id, ..Default::default() };
+    let asked = bench.call(|driver| async move { driver.controller_unpublish_volume(with_deadline(request)).await });
+    asked.await.map(drop)
+}
+
+fn refused<T>(answer: Result<T, Status>) -> (Code, String) {
+    match answer {
+        Ok(_) => (Code::Ok, String::new()),
+        Err(status) => (status.code(), status.message().to_owned()),
+    }
+}
+
+/// What the context says of what the volume is made of.
+fn backing(context: &HashMap<String, String>) -> Value {
+    serde_json::from_str(&context["backing"]).unwrap()
+}
+
+fn leaf_volume(bench: &Bench, claim: &str) -> String {
+    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, claim).unwrap();
+    text(&leaf, "/spec/volumeName").to_owned()
+}
+
+/// The leaf volume is made of something else.
+fn make_of(bench: &Bench, claim: &str, change: impl FnOnce(&mut Value)) {
+    let name = leaf_volume(bench, claim);
+    bench.members[0].change("persistentvolumes", "", &name, |volume| change(&mut volume["spec"])).unwrap();
+}
+
+fn record(bench: &Bench, claim: &str) -> String {
+    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, claim).unwrap();
+    leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap_or_default().to_owned()
+}
+
+/// All that a class with such parameters needs in the first member.
+pub fn prepare(bench: &Bench) {
+    real_nodes(bench);
+    attach_is_required(&bench.members[0]);
+    double::Attacher::start(&bench.members[0]);
+}
+
+/// What the volume's class wants attached is, and to the machine that is `n1`.
+pub fn is_attached(bench: &Bench, context: &HashMap<String, String>) -> bool {
+    let attachments = bench.members[0].list(double::ATTACHMENTS);
+    match context.get("attachMode").map(String::as_str) {
+        Some("volume-attachment") => matches!(attachments.as_slice(), [one]
+            if one["status"]["attached"] == true && text(one, "/spec/nodeName") == "m0-n1"),
+        _ => attachments.is_empty(),
+    }
+}
+
+pub fn nothing_is_attached(bench: &Bench) -> bool {
+    bench.members.iter().all(|member| member.list(double::ATTACHMENTS).is_empty())
+}
+
+fn nothing_is_wrong(bench: &Bench) {
+    assert!(bench.guard.wrong().is_empty(), "{:#?}", bench.guard.wrong());
+}

@@ -6,5 +6,5 @@ mod machine;
 mod node;
 
 pub use fence::{is_nowhere, publish, stripped, unpublish};
-pub use machine::member_node;
+pub use machine::{check_machine, member_node, name_of_machine, virtual_machine};
 pub use node::check;

@@ -6,6 +6,7 @@ pub mod events;
 pub mod node;
 pub mod pins;
 pub mod pod;
+pub mod secret;
 pub mod snapshot;
 pub mod volume;
 pub mod volumes;

@@ -116,7 +116,7 @@ impl Host {
         Ok(sources.find(|source| source.volume_handle == handle))
     }
 
-    async fn all_volumes(&self) -> Result<Vec<PersistentVolume>> {
+    pub(super) async fn all_volumes(&self) -> Result<Vec<PersistentVolume>> {
         let all = self.volumes().list(&ListParams::default()).await;
         Ok(all.map_err(|error| unread("list volumes", &error))?.items)
     }

@@ -83,14 +83,19 @@ impl WantedAttachment<'_> {
     }
 }
 
+fn trouble(attachment: &VolumeAttachment) -> Option<String> {
+    let status = attachment.status.as_ref()?;
+    status.detach_error.as_ref().or(status.attach_error.as_ref())?.message.clone()
+}
+
 impl Cluster {
     fn attachments(&self) -> Api<VolumeAttachment> {
         Api::all(self.client.clone())
     }
 
     fn seen_attachment(&self, attachment: VolumeAttachment) -> LeafAttachment {
+        let trouble = trouble(&attachment);
         let status = attachment.status.unwrap_or_default();
-        let trouble = status.detach_error.or(status.attach_error).and_then(|error| error.message);
         let annotations = attachment.metadata.annotations.unwrap_or_default();
         LeafAttachment {
             hash: ownership::volume_of(
@@ -160,11 +165,15 @@ impl Cluster {
         }
     }
 
-    /// Until the member has done something about it, or until a moment.
+    /// Until it is another in what counts, or until a moment.
     pub async fn await_attachment(&self, seen: &LeafAttachment, moment: Instant) -> Watched<LeafAttachment> {
         let at = (seen.name.as_str(), seen.version.as_str());
-        // One that is about to go, or has trouble, is still awaited; but what the trouble is shall be known.
-        match single::until(&self.attachments(), at, moment, |_| true).await {
+        let news = |one: &VolumeAttachment| {
+            let attached = one.status.as_ref().is_some_and(|status| status.attached);
+            let terminating = one.metadata.deletion_timestamp.is_some();
+            (attached, terminating) != (seen.attached, seen.terminating) || trouble(one) != seen.trouble
+        };
+        match single::until(&self.attachments(), at, moment, news).await {
             Watched::There(attachment) => Watched::There(self.seen_attachment(attachment)),
             Watched::Gone => Watched::Gone,
             Watched::Nothing => Watched::Nothing,

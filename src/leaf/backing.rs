@@ -16,7 +16,10 @@ use super::{Cluster, affinity, row::VolumeRow};
 use crate::{
     cluster,
     error::{Error, Result},
-    volume::backing::{CsiLeaf, GroupPolicy},
+    volume::{
+        backing::{CsiLeaf, GroupPolicy},
+        secrets::{SecretPlace, SecretRefs},
+    },
 };
 
 /// Fields of a volume's spec that say nothing of what it is made of.
@@ -41,7 +44,7 @@ pub struct LeafVolume {
     pub readonly: bool,
     /// Every access mode of it is for one node.
     pub for_one_node: bool,
-    pub secrets: Secrets,
+    pub secrets: SecretRefs,
     affinity: Option<NodeSelector>,
 }
 
@@ -58,26 +61,6 @@ pub enum Source {
     Csi(CsiLeaf),
     /// Of a kind that this driver's node service does not know, by the name of its field.
     Other(String),
-}
-
-/// The Secrets that a leaf driver wants on a node, by what for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Secrets {
-    pub stage: Option<SecretPlace>,
-    pub publish: Option<SecretPlace>,
-    pub expand: Option<SecretPlace>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SecretPlace {
-    pub namespace: String,
-    pub name: String,
-}
-
-impl std::fmt::Display for SecretPlace {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}/{}", self.namespace, self.name)
-    }
 }
 
 /// What a member's driver says of itself.
@@ -108,7 +91,7 @@ impl LeafVolume {
             readonly: csi.and_then(|csi| csi.read_only).or_else(|| spec.nfs.as_ref()?.read_only) == Some(true),
             for_one_node: !modes.is_empty()
                 && modes.iter().all(|mode| ["ReadWriteOnce", "ReadWriteOncePod"].contains(&mode.as_str())),
-            secrets: csi.map(Secrets::new).unwrap_or_default(),
+            secrets: csi.map(secrets).unwrap_or_default(),
             affinity: spec.node_affinity.and_then(|affinity| affinity.required),
         }
     }
@@ -128,18 +111,15 @@ impl LeafVolume {
     }
 }
 
-impl Secrets {
-    fn new(source: &CSIPersistentVolumeSource) -> Self {
-        let place = |reference: &Option<SecretReference>| {
-            let reference = reference.as_ref()?;
-            let (namespace, name) = (reference.namespace.clone()?, reference.name.clone()?);
-            (!namespace.is_empty() && !name.is_empty()).then_some(SecretPlace { namespace, name })
-        };
-        Self {
-            stage: place(&source.node_stage_secret_ref),
-            publish: place(&source.node_publish_secret_ref),
-            expand: place(&source.node_expand_secret_ref),
-        }
+fn secrets(source: &CSIPersistentVolumeSource) -> SecretRefs {
+    let place = |reference: &Option<SecretReference>| {
+        let reference = reference.as_ref()?;
+        SecretPlace::named(reference.namespace.as_deref(), reference.name.as_deref())
+    };
+    SecretRefs {
+        stage: place(&source.node_stage_secret_ref),
+        publish: place(&source.node_publish_secret_ref),
+        expand: place(&source.node_expand_secret_ref),
     }
 }
 
@@ -268,7 +248,7 @@ mod tests {
         assert_eq!(csi.source, Source::Csi(expected));
         assert_eq!((csi.filesystem(), csi.for_one_node, csi.readonly), ("xfs", true, false));
         let stage = SecretPlace { namespace: "n".to_owned(), name: "s".to_owned() };
-        assert_eq!(csi.secrets, Secrets { stage: Some(stage), ..Secrets::default() });
+        assert_eq!(csi.secrets, SecretRefs { stage: Some(stage), ..SecretRefs::default() });
     }
 
     #[test]

@@ -16,17 +16,19 @@ mod items;
 mod kept;
 pub mod lean;
 pub mod life;
+pub mod machine;
 pub mod ownership;
 mod packed;
 mod refusals;
 pub mod row;
 pub mod rows;
+mod secret;
 pub mod single;
 pub mod snapshot;
 pub mod volume;
 pub mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kube::{Client, api::Patch, core::Status};
 
@@ -49,6 +51,8 @@ pub struct Cluster {
     pub rows: Arc<Rows>,
     pub stock: Arc<Stock>,
     pub snapshots: Arc<Snapshots>,
+    /// Which virtual machines it has, once somebody has asked and there are some.
+    pub flavour: Arc<OnceLock<machine::Flavour>>,
 }
 
 impl std::fmt::Debug for Cluster {

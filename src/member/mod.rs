@@ -180,6 +180,7 @@ mod tests {
             member: "m".to_owned(),
             rows: Arc::new(Rows::new(host.clone())),
             snapshots: Arc::new(Snapshots::new(host.clone())),
+            flavour: Arc::default(),
             host,
             client: line.client.clone(),
             stock: Arc::default(),

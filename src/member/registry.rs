@@ -183,6 +183,7 @@ impl Keeper {
                 rows,
                 stock: Arc::default(),
                 snapshots,
+                flavour: Arc::default(),
             },
             line,
             trust: Mutex::new(Trust::Connecting("it is being connected to")),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Deadline, Provisioner, Volume, modify::check_class, refusal::Course, source::Filling};
+use super::{
+    Deadline, Provisioner, Volume, modify::check_class, publish::wants_block, refusal::Course, source::Filling,
+};
 use crate::{
     error::{Error, Result},
     host::{
@@ -16,7 +18,7 @@ use crate::{
         row::{self, ClaimRow, Consumer},
     },
     volume::{
-        VolumeHash, VolumeSpec,
+        VolumeHash, VolumeMode, VolumeSpec,
         backing::{self, AttachMode},
         plan::Binder,
         quantity,
@@ -78,7 +80,7 @@ impl Job<'_> {
             place: &self.place,
             class,
             access: self.spec.leaf_access(&self.leaf.member),
-            mode: self.spec.leaf_mode(&self.leaf.member),
+            mode: self.leaf_mode().await?,
             attributes: self.spec.attributes.at(&self.leaf.member),
             size: self.size(filling.as_ref().map_or(0, |filling| filling.size)),
             claim_uid: self.owner.map(|owner| owner.uid.as_str()),
@@ -94,6 +96,16 @@ impl Job<'_> {
         }
         self.leaf.create_namespace(&self.place.namespace).await?;
         self.leaf.create_claim(&wanted).await
+    }
+
+    /// A disk that a machine gets while it runs must be bare, whatever the host makes of it.
+    async fn leaf_mode(&self) -> Result<VolumeMode> {
+        if self.spec.attach_mode(&self.leaf.member) == AttachMode::VirtualMachine
+            && wants_block(self.leaf, &self.place.namespace).await?
+        {
+            return Ok(VolumeMode::Block);
+        }
+        Ok(self.spec.leaf_mode(&self.leaf.member))
     }
 
     fn no_room_on_a_node(&self, class: &str) -> Error {

@@ -79,6 +79,23 @@ struct Shown {
     trace: Vec<String>,
 }
 
+/// Classes that have their volumes attached in the member, by the names of their two cases.
+#[expect(clippy::type_complexity, reason = "a table")]
+const ATTACHED: [(&str, &str, &[(&str, &str)]); 4] = [
+    ("publish with an attachment", "unpublish with an attachment", &[("attachMode", "volume-attachment")]),
+    ("publish as a disk", "unpublish of a disk", &[("attachMode", "virtual-machine"), ("leafNamespace", SHOP)]),
+    (
+        "publish by plugging",
+        "unpublish by unplugging",
+        &[("attachMode", "virtual-machine"), ("leafNamespace", SHOP), ("leafNamespace.m1", "kubevirt")],
+    ),
+    (
+        "publish by writing into the machine",
+        "unpublish by writing into the machine",
+        &[("attachMode", "virtual-machine"), ("leafNamespace", SHOP), ("leafNamespace.m1", "kubevirt-written")],
+    ),
+];
+
 fn cases() -> Vec<Case> {
     let create = |name, script| Case {
         name,
@@ -122,19 +139,21 @@ fn cases() -> Vec<Case> {
     let change = |name, change| Case { change: Some(change), ..create(name, data()) };
     let before: &[Change] = &[Change::Publish];
     let published = Script { changes: before, ..data() };
-    let attached = Script { places: vec![0], parameters: &[("attachMode", "volume-attachment")], ..data() };
+    let attached = ATTACHED.iter().flat_map(|(publish, unpublish, parameters)| {
+        let script = Script { places: vec![0], parameters, ..data() };
+        let undo = Script { changes: before, ..script.clone() };
+        [
+            Case { change: Some(Change::Publish), ..create(publish, script) },
+            Case { change: Some(Change::Unpublish), ..create(unpublish, undo) },
+        ]
+    });
     let changes = [
-        Case { change: Some(Change::Publish), ..create("publish with an attachment", attached.clone()) },
-        Case {
-            change: Some(Change::Unpublish),
-            ..create("unpublish with an attachment", Script { changes: before, ..attached })
-        },
         change("expand", Change::Expand),
         change("modify", Change::Modify),
         change("publish", Change::Publish),
         Case { change: Some(Change::Unpublish), ..create("unpublish", published) },
     ];
-    cases.iter().cloned().chain(going).chain(deletions).chain(changes).collect()
+    cases.iter().cloned().chain(going).chain(deletions).chain(changes).chain(attached).collect()
 }
 
 /// Plays a case with the driver killed at each of the points in turn.
@@ -171,7 +190,7 @@ async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
         sleep(STEP * 2).await;
     }
     if case.script.attaches() {
-        attach::prepare(&bench);
+        attach::prepare(&bench, case.script.parameters);
     }
     let planted = Planted::everywhere(&bench);
     bench.start();

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    attach::double::ATTACHMENTS,
+    attach::{double::ATTACHMENTS, machines},
     bench::lock,
     history::History,
     snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS},
@@ -158,6 +158,7 @@ impl Guard {
         }
         let fate = lock(&self.fate).clone();
         let action = fate.map_or(Action::Pass, |fate| fate(number, at, asked));
+        let action = machines::plugging(&self.clusters[at], asked, &action).unwrap_or(action);
         self.count(at, asked);
         self.note(|| format!("{:>4} {asked} in {}: {action:?}", number, self.clusters[at].name()));
         action
@@ -190,6 +191,10 @@ impl Guard {
             Verb::Create => self.creation(asked),
             Verb::Delete => self.deletion(asked, live.as_deref()),
             Verb::Patch => self.patch(asked, live.as_deref()),
+            Verb::Update if ["addvolume", "removevolume"].contains(&asked.subresource.as_str()) => {
+                let ours = text(&asked.body, "/name").starts_with("v-");
+                (!ours).then(|| "somebody else's volume is plugged".to_owned())
+            }
             Verb::Update | Verb::DeleteCollection => Some("this verb is never used".to_owned()),
         }
     }
@@ -256,6 +261,11 @@ impl Guard {
                 let known = lock(&self.history).was_ours(&uid);
                 (!known).then(|| "patched, and what it belongs to was never ours".to_owned())
             }
+            machines::OPERATED | machines::PLUGGED => {
+                let applied = !text(&asked.body, "/metadata/uid").is_empty();
+                let versioned = tested("/metadata/resourceVersion").is_some();
+                (!applied && !versioned).then(|| "a machine is patched without its UID or version".to_owned())
+            }
             _ => Some("nothing of this kind is ever patched".to_owned()),
         }
     }
@@ -286,6 +296,14 @@ fn in_host(asked: &Asked) -> Option<String> {
             let text = asked.body.to_string();
             let versioned = !text.contains("\"resourceVersion\":\"\"") && text.contains("\"resourceVersion\"");
             (!versioned).then(|| "a host claim, or the lease, is patched without its version".to_owned())
+        }
+        (Verb::Create, ("secrets", ..)) => {
+            let ours = asked.body["metadata"]["labels"]["kosmos.csi.io/volume"].is_string();
+            (!ours).then(|| "a Secret is made without our labels".to_owned())
+        }
+        (Verb::Patch, ("secrets", ..)) => {
+            let versioned = text(&asked.body, "/0/path") == "/metadata/resourceVersion";
+            (!versioned).then(|| "a Secret is patched without its version".to_owned())
         }
         _ => Some("the driver never does this in the host".to_owned()),
     }

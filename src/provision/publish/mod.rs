@@ -5,6 +5,8 @@
 //! last. So nothing is attached of which nobody knows.
 
 mod attachment;
+mod machine;
+mod secrets;
 mod source;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use crate::{
         published::{Attachment, Publication},
     },
 };
+pub(super) use machine::wants_block;
 use source::Way;
 
 /// A volume that is wanted on a node.
@@ -68,6 +71,11 @@ impl Provisioner {
         let leaf = found.leaf()?;
         let volume = leaf.describe_volume(bound(found)?, &found.claim).await?;
         let way = self.way(found, &volume, mode, node).await?;
+        let secrets = match &way {
+            Way::Direct(_) | Way::Attachment { .. } => self.secrets(found, &volume, &wanted.volume).await?,
+            // The node sees a disk, and nothing of the driver.
+            Way::Machine(_) => None,
+        };
         let backing = match way {
             Way::Direct(backing) => {
                 fence(found, wanted, None).await?;
@@ -79,7 +87,15 @@ impl Provisioner {
                 fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone()))).await?;
                 job.attach(own, &wanted.node).await?
             }
+            Way::Machine(plan) => {
+                only_for_one_node(wanted.access)?;
+                fence(found, wanted, Some(Attachment::VirtualMachine(plan.name().to_owned()))).await?;
+                plan.attach(leaf, &found.claim.place.namespace, volume.filesystem(), deadline).await?
+            }
         };
+        if let Some(secrets) = secrets {
+            self.hand_over(found, &secrets).await?;
+        }
         let (options, readonly) = (volume.options, volume.readonly);
         Ok(Attached { volume: wanted.volume.clone(), mode, backing, options, readonly })
     }
@@ -99,11 +115,11 @@ impl Provisioner {
             return Ok(());
         }
         let node = (!node.is_empty()).then_some(node);
-        let hash = found.hash;
+        let (hash, namespace) = (found.hash, found.claim.place.namespace.as_str());
         let detach = |attached| async move {
             match attached {
                 Attachment::MemberNode(name) => attachment::detach(leaf, hash, &name, deadline).await,
-                Attachment::VirtualMachine(_) => Err(Error::Refused("not yet".to_owned())),
+                Attachment::VirtualMachine(name) => machine::detach(leaf, hash, namespace, &name, deadline).await,
             }
         };
         attach::unpublish(leaf, hash, &found.claim, node, detach).await
@@ -112,8 +128,20 @@ impl Provisioner {
     /// The leaf claim has gone, and with it the record.
     async fn unpublish_unknown(&self, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
         let Some((id, member)) = self.member_of(handle).await? else { return Ok(()) };
-        detach_unrecorded(member.leaf()?, &id, node, deadline).await
+        detach_unrecorded(member.leaf()?, &id, node, deadline).await?;
+        self.unplug_unrecorded(member.leaf()?, &id, node, deadline).await
     }
+}
+
+fn only_for_one_node(access: AccessMode) -> Result<()> {
+    if access.is_for_one_node() {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "a disk of a virtual machine is for one node at a time, and access mode {} is for several: use ReadWriteOnce or \
+         ReadWriteOncePod",
+        access.as_str()
+    )))
 }
 
 /// Nothing is written on an imported claim, and a claim that has gone tells nothing: what was attached is looked for in the

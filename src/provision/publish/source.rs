@@ -1,6 +1,9 @@
 //! By which way a real node of the host gets at a leaf volume, or why it cannot.
 
-use super::super::{Provisioner, find::Found};
+use super::{
+    super::{Provisioner, find::Found},
+    machine,
+};
 use crate::{
     attach,
     error::{Error, Result},
@@ -14,6 +17,8 @@ pub(super) enum Way {
     Direct(Backing),
     /// The member has to attach it to a node of its own first.
     Attachment { csi: CsiLeaf, member_node: String },
+    /// The member has to give it to a virtual machine first.
+    Machine(Box<machine::Plan>),
 }
 
 impl Provisioner {
@@ -21,7 +26,7 @@ impl Provisioner {
         let leaf = found.leaf()?;
         let about = format!("member {}: leaf volume {}", leaf.member, volume.name);
         if mode == AttachMode::VirtualMachine {
-            return Err(Error::Refused(format!("{about}: attachMode virtual-machine is not served yet")));
+            return self.way_by_machine(found, volume, node).await;
         }
         match &volume.source {
             Source::Nfs { server, path } => {

@@ -71,6 +71,8 @@ const OF_ONE_KIND: &[(&str, List)] = &[
     ("nodes", List { place: "spec.podCIDRs", applied: Same::Value, strategic: Same::Value }),
     ("serviceaccounts", by("secrets", NAME)),
     ("services", by("spec.ports", &["port", "protocol"])),
+    // As their definition says.
+    ("virtualmachines.vmoperator.vmware.com", by("spec.volumes", NAME)),
 ];
 
 /// Maps that server-side apply takes as one value: selectors and references.
@@ -133,8 +135,9 @@ impl<'a> Place<'a> {
     }
 
     fn list(&self) -> Option<&'static List> {
-        let own = OF_ONE_KIND.iter().filter(|(resource, _)| *resource == self.resource).map(|(_, list)| list);
-        own.chain(LISTS).find(|list| self.ends_with(list.place))
+        let own = OF_ONE_KIND.iter().filter(|(resource, list)| *resource == self.resource && self.path == list.place);
+        let own = own.map(|(_, list)| list).next();
+        own.or_else(|| LISTS.iter().find(|list| self.ends_with(list.place)))
     }
 
     pub(super) fn applied(&self) -> Same {

@@ -38,8 +38,8 @@ fn volume_is_attached_to_the_members_node_and_taken_back() {
         let before = bench.guard.sent();
         let context = publish(&bench, &caller, "real/n1").await.unwrap();
         // In the host the CSINode, the Node and those with its label; in the member volume, driver, node, attachments, the
-        // record, the attachment, and a watch for each of its two changes.
-        assert_eq!(bench.guard.sent() - before, 11, "{}", bench.guard.trace().join("\n"));
+        // record, the attachment, and a watch.
+        assert_eq!(bench.guard.sent() - before, 10, "{}", bench.guard.trace().join("\n"));
         let attachment = only(&bench);
         let name = text(&attachment, "/metadata/name");
         assert!(name.starts_with("kosmos-csi-") && name.len() == 43, "{name}");

@@ -2,6 +2,9 @@
 
 mod attachments;
 pub mod double;
+pub mod machines;
+mod plugged;
+mod secrets;
 mod told;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -23,6 +26,7 @@ use crate::{
 
 const STEP: Duration = Duration::from_millis(100);
 const MEMBER_NODE: &str = "kosmos.node-restriction.kubernetes.io/member-node";
+const VIRTUAL_MACHINE: &str = "kosmos.node-restriction.kubernetes.io/virtual-machine";
 const CSI_DRIVERS: &str = "csidrivers.storage.k8s.io";
 const LEAF_DRIVER: &str = "storage.simulated";
 
@@ -126,11 +130,40 @@ fn record(bench: &Bench, claim: &str) -> String {
     leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap_or_default().to_owned()
 }
 
-/// All that a class with such parameters needs in the first member.
-pub fn prepare(bench: &Bench) {
+/// All that a class with such parameters needs in the first member; `n1` is the machine there.
+pub fn prepare(bench: &Bench, parameters: &[(&str, &str)]) {
+    if parameters.contains(&("attachMode", "virtual-machine")) {
+        let kind = match parameters.iter().find(|(key, _)| *key == "leafNamespace.m1") {
+            Some((_, "kubevirt")) => machines::Kind::KubeVirt(true),
+            Some(_) => machines::Kind::KubeVirt(false),
+            None => machines::Kind::Operator("v1alpha2"),
+        };
+        machines::Host::start(&bench.members[0], kind);
+        for node in ["n1", "n2"] {
+            let labels = if node == "n1" { json!({VIRTUAL_MACHINE: "vm-1"}) } else { json!({}) };
+            host_node(bench, node, &labels, machines::UUID);
+        }
+        return;
+    }
     real_nodes(bench);
     attach_is_required(&bench.members[0]);
     double::Attacher::start(&bench.members[0]);
+}
+
+/// The disks that the machine is asked to have, and that its status names in some way.
+fn plugged_in(bench: &Bench) -> Vec<String> {
+    let mut found = Vec::new();
+    for resource in [machines::OPERATED, machines::PLUGGED, machines::INSTANCES] {
+        let Some(machine) = bench.members[0].get(resource, SHOP, "vm-1") else { continue };
+        if resource != machines::INSTANCES {
+            found.extend(machines::disks(&machine).0);
+        }
+        let told =
+            ["/status/volumes", "/status/volumeStatus"].iter().find_map(|path| machine.pointer(path)?.as_array());
+        let named = told.into_iter().flatten().map(|entry| text(entry, "/name").to_owned());
+        found.extend(named.filter(|name| name.starts_with("v-")));
+    }
+    found
 }
 
 /// What the volume's class wants attached is, and to the machine that is `n1`.
@@ -139,12 +172,13 @@ pub fn is_attached(bench: &Bench, context: &HashMap<String, String>) -> bool {
     match context.get("attachMode").map(String::as_str) {
         Some("volume-attachment") => matches!(attachments.as_slice(), [one]
             if one["status"]["attached"] == true && text(one, "/spec/nodeName") == "m0-n1"),
+        Some("virtual-machine") => plugged_in(bench).len() == 2,
         _ => attachments.is_empty(),
     }
 }
 
 pub fn nothing_is_attached(bench: &Bench) -> bool {
-    bench.members.iter().all(|member| member.list(double::ATTACHMENTS).is_empty())
+    bench.members.iter().all(|member| member.list(double::ATTACHMENTS).is_empty()) && plugged_in(bench).is_empty()
 }
 
 fn nothing_is_wrong(bench: &Bench) {

@@ -1,0 +1,204 @@
+//! attachMode `virtual-machine`: the leaf claim becomes a disk of the virtual machine that the host's node is.
+
+use super::{
+    super::{Provisioner, find::Found},
+    Deadline,
+    source::Way,
+    watch,
+};
+use crate::{
+    attach,
+    error::{Error, Result},
+    leaf::{
+        Cluster,
+        backing::LeafVolume,
+        machine::{
+            Machine, Machines,
+            disk::{Attaching, Detaching, DiskName},
+        },
+        single::Watched,
+    },
+    volume::{NodeId, VolumeHash, VolumeId, backing::Backing, id::LeafName},
+};
+
+/// Which disk goes to which machine.
+#[derive(Debug)]
+pub(super) struct Plan {
+    machine: Machine,
+    disk: DiskName,
+}
+
+impl Provisioner {
+    /// Nothing is decided on a machine that is not proved to be the node.
+    pub(super) async fn way_by_machine(&self, found: &Found, volume: &LeafVolume, node: &str) -> Result<Way> {
+        let leaf = found.leaf()?;
+        if found.imported {
+            return Err(Error::Refused(format!(
+                "member {}: claim {} was imported, and nothing is written on such a claim, so nobody would remember the machine \
+                 that has leaf volume {}: attachMode virtual-machine is for volumes that this driver has made",
+                leaf.member, found.claim.place, volume.name
+            )));
+        }
+        let namespace = &found.claim.place.namespace;
+        let machines = machines(leaf, namespace).await?;
+        let (name, host_node) = attach::virtual_machine(&self.host, node).await?;
+        let machine = machines.read(&name).await?;
+        if !machine.is_defined() {
+            return Err(Error::Refused(format!(
+                "member {}: there is no virtual machine {namespace}/{name}, which node {node} of the host should be: if it has \
+                 another name there, label the host's node kosmos.node-restriction.kubernetes.io/virtual-machine=<that name>",
+                leaf.member
+            )));
+        }
+        let place = format!("{namespace}/{name} of member {}", leaf.member);
+        attach::check_machine(&host_node, &machines.flavour, &place, &name, machine.uuid())?;
+        let disk = DiskName { claim: found.claim.place.claim.clone(), ..DiskName::new(found.hash) };
+        Ok(Way::Machine(Box::new(Plan { machine, disk })))
+    }
+
+    /// Without a record, the machines themselves tell which has the disk. Leaf claims of this mode have a name of ours.
+    pub(super) async fn unplug_unrecorded(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        node: &str,
+        deadline: &Deadline,
+    ) -> Result<()> {
+        let LeafName::Readable { namespace, claim, .. } = &id.leaf else { return Ok(()) };
+        let hash = claim.strip_prefix("v-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash));
+        let (Some(hash), real) = (hash, NodeId::parse(node)) else { return Ok(()) };
+        let named = match real {
+            Some(NodeId::Real(node)) => attach::name_of_machine(&self.host, &node).await?,
+            Some(NodeId::Virtual { .. }) => return Ok(()),
+            None => None,
+        };
+        let Some(machines) = leaf.machines(namespace).await? else { return Ok(()) };
+        let having = match machines.with(&DiskName::new(hash)).await {
+            Err(Error::Denied(reason)) => {
+                tracing::info!(member = %leaf.member, volume = %id, reason, "taken for detached: who may not see machines plugged nothing");
+                return Ok(());
+            }
+            having => having?,
+        };
+        for name in having.iter().filter(|name| named.as_ref().is_none_or(|named| named == *name)) {
+            tracing::info!(member = %leaf.member, volume = %id, machine = name, "detached without a record");
+            detach(leaf, hash, namespace, name, deadline).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a leaf claim that is to become a disk must be a bare device.
+pub(in super::super) async fn wants_block(leaf: &Cluster, namespace: &str) -> Result<bool> {
+    Ok(machines(leaf, namespace).await?.flavour.wants_block())
+}
+
+async fn machines<'a>(leaf: &'a Cluster, namespace: &str) -> Result<Machines<'a>> {
+    leaf.machines(namespace).await?.ok_or_else(|| {
+        Error::Refused(format!(
+            "member {} has no virtual machines that this driver knows: attachMode virtual-machine needs vmoperator.vmware.com or \
+             kubevirt.io there",
+            leaf.member
+        ))
+    })
+}
+
+impl Plan {
+    pub(super) fn name(&self) -> &str {
+        &self.machine.name
+    }
+
+    pub(super) async fn attach(
+        self,
+        leaf: &Cluster,
+        namespace: &str,
+        filesystem: &str,
+        deadline: &Deadline,
+    ) -> Result<Backing> {
+        let machines = machines(leaf, namespace).await?;
+        let (mut machine, mut asked) = (self.machine, false);
+        loop {
+            if !machine.is_defined() {
+                return Err(Error::InProgress(about(leaf, namespace, &machine, "is gone")));
+            }
+            let disk = machines.disk(&machine, &self.disk);
+            match disk.attaching(&self.disk) {
+                Attaching::Done(names) => return Ok(Backing::Device { names, filesystem: filesystem.to_owned() }),
+                Attaching::Taken(claim) => {
+                    let what = format!("has a volume {} of claim {claim}: remove that", self.disk.name);
+                    return Err(Error::Refused(about(leaf, namespace, &machine, &what)));
+                }
+                // Whoever asked may have given it up since.
+                Attaching::Add if !asked && !deadline.caller_waits() => {
+                    return Err(Error::InProgress(about(leaf, namespace, &machine, "has lost the volume")));
+                }
+                Attaching::Add if !asked => {
+                    machine = machines.add(&machine, &self.disk).await?;
+                    asked = true;
+                }
+                Attaching::Add | Attaching::Await => {
+                    let why = disk.trouble.map(|why| format!(": {why}")).unwrap_or_default();
+                    let what = format!("does not have volume {} yet{why}", self.disk.name);
+                    machine = next(&machines, (&machine, &self.disk), deadline, || {
+                        Error::InProgress(about(leaf, namespace, &machine, &what))
+                    })
+                    .await?;
+                    asked = false;
+                }
+            }
+        }
+    }
+}
+
+/// Detached is what neither the machine asks for nor its status names in any way.
+pub(super) async fn detach(
+    leaf: &Cluster,
+    hash: VolumeHash,
+    namespace: &str,
+    name: &str,
+    deadline: &Deadline,
+) -> Result<()> {
+    let machines = machines(leaf, namespace).await?;
+    let wanted = DiskName::new(hash);
+    let (mut machine, mut asked) = (machines.read(name).await?, false);
+    loop {
+        if machine.is_gone() {
+            tracing::info!(member = %leaf.member, namespace, machine = name, disk = wanted.name, "taken for detached: the machine is gone");
+            return Ok(());
+        }
+        let disk = machines.disk(&machine, &wanted);
+        match disk.detaching(&wanted) {
+            Detaching::Done => return Ok(()),
+            Detaching::Remove if !asked => {
+                machine = machines.remove(&machine, &wanted).await?;
+                asked = true;
+            }
+            Detaching::Remove | Detaching::Await => {
+                let why = disk.trouble.map(|why| format!(": {why}")).unwrap_or_default();
+                let what = format!("still has volume {}{why}", wanted.name);
+                machine = next(&machines, (&machine, &wanted), deadline, || {
+                    Error::InProgress(about(leaf, namespace, &machine, &what))
+                })
+                .await?;
+                asked = false;
+            }
+        }
+    }
+}
+
+async fn next(
+    machines: &Machines<'_>,
+    (machine, disk): (&Machine, &DiskName),
+    deadline: &Deadline,
+    late: impl Fn() -> Error,
+) -> Result<Machine> {
+    let seen = watch(deadline, |moment| machines.next(machine, disk, moment), late).await?;
+    match seen {
+        Watched::There(machine) => Ok(machine),
+        Watched::Gone | Watched::Nothing => machines.read(&machine.name).await,
+    }
+}
+
+fn about(leaf: &Cluster, namespace: &str, machine: &Machine, what: &str) -> String {
+    format!("member {}: virtual machine {namespace}/{} {what}", leaf.member, machine.name)
+}

@@ -1,0 +1,235 @@
+//! attachMode `virtual-machine`.
+
+use std::sync::Arc;
+
+use kosmos_csi::{
+    simulate::text,
+    volume::{HostId, VolumeHash},
+};
+use serde_json::json;
+use tokio::time::sleep;
+use tonic::Code;
+
+use super::{
+    STEP, VIRTUAL_MACHINE, backing,
+    double::Mood,
+    host_node,
+    machines::{Host, INSTANCES, Kind, OPERATED, PLUGGED, UUID, disks},
+    nothing_is_wrong, publish, refused, unpublish,
+};
+use crate::{
+    bench::{Bench, SHOP},
+    caller::{Caller, Script},
+    fixture, virtual_time,
+};
+
+const CLASS: &[(&str, &str)] = &[("attachMode", "virtual-machine"), ("leafNamespace", SHOP)];
+const KINDS: [Kind; 4] =
+    [Kind::Operator("v1alpha2"), Kind::Operator("v1alpha1"), Kind::KubeVirt(true), Kind::KubeVirt(false)];
+
+fn machines(kind: Kind) -> &'static str {
+    if matches!(kind, Kind::Operator(_)) { OPERATED } else { PLUGGED }
+}
+
+/// The host's node `vm-1` is the machine of that name, `worker` is by its label, and `liar` is not.
+async fn plugged(kind: Kind) -> (Arc<Bench>, Caller, Host) {
+    let bench = Bench::new(1, 2, &fixture::steady(STEP)).await;
+    let host = Host::start(&bench.members[0], kind);
+    host_node(&bench, "vm-1", &json!({}), UUID);
+    host_node(&bench, "liar", &json!({}), "4237dddd");
+    bench.start();
+    bench.serves().await;
+    sleep(STEP).await;
+    let mut caller = Caller::new(&bench, Script { places: vec![0], parameters: CLASS, ..Script::new("data") });
+    caller.insist_on_creation().await;
+    sleep(STEP).await;
+    (bench, caller, host)
+}
+
+fn disk_of(bench: &Bench, caller: &Caller) -> String {
+    format!("v-{}", VolumeHash::new(&HostId(bench.host_id()), caller.volume()))
+}
+
+fn seen(bench: &Bench, kind: Kind) -> (Vec<String>, bool) {
+    disks(&bench.members[0].get(machines(kind), SHOP, "vm-1").unwrap())
+}
+
+fn record(bench: &Bench, caller: &Caller) -> String {
+    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, &disk_of(bench, caller)).unwrap();
+    leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn claim_becomes_a_disk_of_the_machine_and_is_taken_away_again() {
+    for (kind, plugs, unplugs) in [
+        // In the host CSINode and Node; in the member volume, machine, record, the change and a watch: which machines it has
+        // was asked when the volume was made. Back: the machine, the change, a watch for each of two steps, the record.
+        (Kind::Operator("v1alpha2"), 7, 5),
+        (Kind::Operator("v1alpha1"), 7, 5),
+        // The instance is read as well, and both again after a request that answers nothing, and after the watch.
+        (Kind::KubeVirt(true), 12, 9),
+        (Kind::KubeVirt(false), 10, 7),
+    ] {
+        virtual_time::run(1, async {
+            let (bench, caller, _host) = plugged(kind).await;
+            let disk = disk_of(&bench, &caller);
+            let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, &disk).unwrap();
+            let mode = if matches!(kind, Kind::KubeVirt(_)) { "Block" } else { "Filesystem" };
+            assert_eq!(text(&leaf, "/spec/volumeMode"), mode, "{kind:?}");
+            let before = bench.guard.sent();
+            let context = publish(&bench, &caller, "real/vm-1").await.unwrap();
+            let cost = bench.guard.sent() - before;
+            assert!(cost == plugs, "{kind:?} {cost}:\n{}", bench.guard.trace().join("\n"));
+            assert_eq!(seen(&bench, kind), (vec![disk.clone()], true), "{kind:?}");
+            let names = backing(&context)["backing"]["names"].clone();
+            let name = match kind {
+                Kind::Operator(_) => "wwn-0x6000c29a98d05e384a43f0ef189aaf5a".to_owned(),
+                Kind::KubeVirt(_) => format!("virtio-{}", &disk[2..18]),
+            };
+            assert!(names.as_array().unwrap().contains(&json!(name)), "{kind:?} {names}");
+            assert!(record(&bench, &caller).contains(r#""attached":{"virtual-machine":"vm-1"}"#), "{kind:?}");
+            assert_eq!(publish(&bench, &caller, "real/vm-1").await.unwrap(), context, "{kind:?}: the same again");
+            let before = bench.guard.sent();
+            unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await.unwrap();
+            let cost = bench.guard.sent() - before;
+            assert!(cost == unplugs, "{kind:?} {cost}:\n{}", bench.guard.trace().join("\n"));
+            assert_eq!(seen(&bench, kind), (vec![], true), "{kind:?}");
+            if let Some(instance) = bench.members[0].get(INSTANCES, SHOP, "vm-1") {
+                assert_eq!(instance["status"]["volumeStatus"], json!([]), "{kind:?}");
+            }
+            assert_eq!(record(&bench, &caller), "", "{kind:?}");
+            unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await.unwrap();
+            nothing_is_wrong(&bench);
+        });
+    }
+}
+
+#[test]
+fn trouble_of_the_machine_is_told_and_its_end_is_found_by_a_retry() {
+    for kind in KINDS {
+        virtual_time::run(1, async {
+            let (bench, caller, host) = plugged(kind).await;
+            host.is(Mood::Silent);
+            assert_eq!(refused(publish(&bench, &caller, "real/vm-1").await).0, Code::Aborted, "{kind:?}");
+            host.is(Mood::Failing);
+            let word = if matches!(kind, Kind::Operator(_)) { "no free slot" } else { "no node for it" };
+            let (code, message) = refused(publish(&bench, &caller, "real/vm-1").await);
+            assert!(code == Code::Aborted && message.contains(word), "{kind:?} {code:?} {message}");
+            host.is(Mood::Well);
+            sleep(STEP * 10).await;
+            publish(&bench, &caller, "real/vm-1").await.unwrap();
+            host.is(Mood::Silent);
+            assert_eq!(refused(unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await).0, Code::Aborted);
+            assert!(record(&bench, &caller).contains("vm-1"), "{kind:?}: the record goes last");
+            // Wanted again while the one of before is on its way out.
+            let better = async {
+                sleep(STEP * 5).await;
+                host.is(Mood::Well);
+            };
+            let (again, ()) = tokio::join!(publish(&bench, &caller, "real/vm-1"), better);
+            again.unwrap();
+            assert_eq!(seen(&bench, kind).0.len(), 1, "{kind:?}");
+            nothing_is_wrong(&bench);
+        });
+    }
+}
+
+#[test]
+fn machine_that_is_not_proved_to_be_the_node_gets_no_disk() {
+    for kind in [KINDS[0], KINDS[2]] {
+        virtual_time::run(1, async {
+            let (bench, caller, _host) = plugged(kind).await;
+            host_node(&bench, "mislabelled", &json!({VIRTUAL_MACHINE: "vm-1"}), "4237dddd");
+            for (node, words) in [
+                ("liar", &["there is no virtual machine shop/liar", VIRTUAL_MACHINE][..]),
+                ("mislabelled", &["4237dddd", UUID]),
+            ] {
+                let (code, message) = refused(publish(&bench, &caller, &format!("real/{node}")).await);
+                let says = words.iter().all(|word| message.contains(word));
+                assert!(code == Code::FailedPrecondition && says, "{kind:?} {node}: {code:?} {message}");
+            }
+            host_node(&bench, "twin", &json!({VIRTUAL_MACHINE: "vm-1"}), UUID);
+            let (code, message) = refused(publish(&bench, &caller, "real/twin").await);
+            assert!(code == Code::FailedPrecondition && message.contains("mislabelled"), "{code:?} {message}");
+            bench.host.delete("nodes", "", "mislabelled").unwrap();
+            assert_eq!((seen(&bench, kind), record(&bench, &caller)), ((vec![], true), String::new()));
+            publish(&bench, &caller, "real/twin").await.unwrap();
+            nothing_is_wrong(&bench);
+        });
+    }
+}
+
+#[test]
+fn name_that_stands_for_another_claim_is_left_alone() {
+    virtual_time::run(1, async {
+        let (bench, caller, _host) = plugged(KINDS[0]).await;
+        let other = json!({"name": disk_of(&bench, &caller), "persistentVolumeClaim": {"claimName": "other"}});
+        bench.members[0]
+            .change(OPERATED, SHOP, "vm-1", |machine| {
+                machine["spec"]["volumes"].as_array_mut().unwrap().push(other.clone());
+            })
+            .unwrap();
+        let (code, message) = refused(publish(&bench, &caller, "real/vm-1").await);
+        assert!(code == Code::FailedPrecondition && message.contains("claim other"), "{code:?} {message}");
+        unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await.unwrap();
+        let machine = bench.members[0].get(OPERATED, SHOP, "vm-1").unwrap();
+        assert!(machine["spec"]["volumes"].as_array().unwrap().contains(&other));
+        nothing_is_wrong(&bench);
+    });
+}
+
+#[test]
+fn disk_of_a_machine_that_is_gone_is_detached_and_of_a_claim_that_is_gone_too() {
+    for kind in KINDS {
+        virtual_time::run(1, async {
+            let (bench, caller, _host) = plugged(kind).await;
+            let (member, handle) = (&bench.members[0], caller.handle().unwrap().to_owned());
+            publish(&bench, &caller, "real/vm-1").await.unwrap();
+            bench.kill();
+            let (claim, free) = (disk_of(&bench, &caller), |claim: &mut serde_json::Value| {
+                claim["metadata"]["finalizers"] = json!([]);
+            });
+            let kept = member.get("persistentvolumeclaims", SHOP, &claim).unwrap();
+            let volume = text(&kept, "/spec/volumeName").to_owned();
+            member.change("persistentvolumeclaims", SHOP, &claim, free).unwrap();
+            member.delete("persistentvolumeclaims", SHOP, &claim).unwrap();
+            member.change("persistentvolumes", "", &volume, free).unwrap();
+            sleep(STEP * 5).await;
+            bench.start();
+            bench.serves().await;
+            sleep(STEP).await;
+            unpublish(&bench, &handle, "real/liar").await.unwrap();
+            assert_eq!(seen(&bench, kind).0.len(), 1, "{kind:?}: another node's");
+            unpublish(&bench, &handle, "real/vm-1").await.unwrap();
+            assert_eq!(seen(&bench, kind), (vec![], true), "{kind:?}");
+        });
+        virtual_time::run(1, async {
+            let (bench, caller, _host) = plugged(kind).await;
+            publish(&bench, &caller, "real/vm-1").await.unwrap();
+            for resource in [machines(kind), INSTANCES] {
+                let _ = bench.members[0].delete(resource, SHOP, "vm-1");
+            }
+            unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await.unwrap();
+            assert_eq!(record(&bench, &caller), "", "{kind:?}");
+            let (code, message) = refused(publish(&bench, &caller, "real/vm-1").await);
+            assert!(code == Code::FailedPrecondition && message.contains("shop/vm-1"), "{kind:?} {code:?} {message}");
+            assert!(bench.members[0].get(machines(kind), SHOP, "vm-1").is_none(), "{kind:?}: never made anew");
+            nothing_is_wrong(&bench);
+        });
+    }
+}
+
+#[test]
+fn member_without_machines_is_named_and_nothing_is_left_there() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 2, &fixture::steady(STEP)).await;
+        bench.start();
+        bench.serves().await;
+        sleep(STEP).await;
+        let caller = Caller::new(&bench, Script { places: vec![0], parameters: CLASS, ..Script::new("data") });
+        let (code, message) = refused(caller.create().await);
+        let says = message.contains("vmoperator.vmware.com") && message.contains("kubevirt.io");
+        assert!(code == Code::FailedPrecondition && says, "{code:?} {message}");
+        assert!(bench.leaf_objects(caller.volume()).is_empty());
+    });
+}

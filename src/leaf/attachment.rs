@@ -33,8 +33,9 @@ pub struct WantedAttachment<'a> {
     pub volume: &'a str,
     pub driver: &'a str,
     pub member_node: &'a str,
-    /// The node of the host, by its id.
+    /// The node of the host, by its id, and the volume's handle there.
     pub node: &'a str,
+    pub handle: &'a str,
 }
 
 /// An attachment as it was seen.
@@ -43,8 +44,9 @@ pub struct LeafAttachment {
     pub name: String,
     pub volume: String,
     pub member_node: String,
-    /// The node of the host that it was made for.
+    /// The node of the host that it was made for, and the volume's handle there.
     pub node: String,
+    pub handle: String,
     pub attached: bool,
     /// What the leaf driver said when it had attached the volume.
     pub context: BTreeMap<String, String>,
@@ -63,11 +65,12 @@ impl WantedAttachment<'_> {
     }
 
     fn manifest(&self, cluster: &Cluster) -> VolumeAttachment {
+        let notes = [(ownership::NODE, self.node), (ownership::HANDLE, self.handle)];
         VolumeAttachment {
             metadata: ObjectMeta {
                 name: Some(self.name()),
                 labels: Some(ownership::labels(&cluster.host, self.hash)),
-                annotations: Some(BTreeMap::from([(ownership::NODE.to_owned(), self.node.to_owned())])),
+                annotations: Some(notes.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
                 ..ObjectMeta::default()
             },
             spec: VolumeAttachmentSpec {
@@ -96,7 +99,7 @@ impl Cluster {
     fn seen_attachment(&self, attachment: VolumeAttachment) -> LeafAttachment {
         let trouble = trouble(&attachment);
         let status = attachment.status.unwrap_or_default();
-        let annotations = attachment.metadata.annotations.unwrap_or_default();
+        let mut annotations = attachment.metadata.annotations.unwrap_or_default();
         LeafAttachment {
             hash: ownership::volume_of(
                 &ObjectMeta { labels: attachment.metadata.labels, ..ObjectMeta::default() },
@@ -105,7 +108,8 @@ impl Cluster {
             name: attachment.metadata.name.unwrap_or_default(),
             volume: attachment.spec.source.persistent_volume_name.unwrap_or_default(),
             member_node: attachment.spec.node_name,
-            node: annotations.get(ownership::NODE).cloned().unwrap_or_default(),
+            node: annotations.remove(ownership::NODE).unwrap_or_default(),
+            handle: annotations.remove(ownership::HANDLE).unwrap_or_default(),
             attached: status.attached,
             context: status.attachment_metadata.unwrap_or_default(),
             terminating: attachment.metadata.deletion_timestamp.is_some(),

@@ -27,6 +27,8 @@ pub const CONSENT: &str = "kosmos.csi.io/consent";
 pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
 /// On what was made in a member to bring a volume to a node of the host: which node, by its id.
 pub const NODE: &str = "kosmos.csi.io/node";
+/// On the same: the volume's handle. People write the same digits into many handles of imported volumes.
+pub const HANDLE: &str = "kosmos.csi.io/handle";
 /// On which nodes of the host it is.
 pub const PUBLISHED: &str = "kosmos.csi.io/published";
 

@@ -180,6 +180,11 @@ impl Caller {
         self.context.insert(key.to_owned(), value.to_owned());
     }
 
+    /// What follows is about another volume of the same kind.
+    pub fn stands_for(&mut self, handle: &str) {
+        self.handle = Some(handle.to_owned());
+    }
+
     /// Nobody waits for the leaf to be bound.
     pub fn is_deferred(&self) -> bool {
         self.script.binding == Some("deferred") || self.script.parameters.contains(&("leafBinding", "deferred"))

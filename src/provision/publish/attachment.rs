@@ -20,6 +20,7 @@ use crate::{
 pub(super) struct Job<'a> {
     pub(super) leaf: &'a Cluster,
     pub(super) hash: VolumeHash,
+    pub(super) handle: &'a str,
     pub(super) volume: &'a LeafVolume,
     pub(super) csi: CsiLeaf,
     pub(super) member_node: String,
@@ -53,6 +54,7 @@ impl Job<'_> {
             driver: &self.csi.driver,
             member_node: &self.member_node,
             node,
+            handle: self.handle,
         };
         let mut seen = own;
         loop {
@@ -106,8 +108,9 @@ pub(super) async fn detach_all(leaf: &Cluster, id: &VolumeId, node: &str, deadli
         }
         ours => ours?,
     };
+    let handle = id.to_string();
     let wanted =
-        |one: &LeafAttachment| one.hash.is_some_and(|hash| id.names(hash)) && (node.is_empty() || one.node == node);
+        |one: &LeafAttachment| one.hash.is_some() && one.handle == handle && (node.is_empty() || one.node == node);
     for attachment in ours.into_iter().filter(wanted) {
         tracing::info!(member = %leaf.member, volume = %id, attachment = attachment.name, "detached without a record");
         end(leaf, Some(attachment), deadline).await?;

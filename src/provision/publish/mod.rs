@@ -82,7 +82,8 @@ impl Provisioner {
                 backing
             }
             Way::Attachment { csi, member_node } => {
-                let job = attachment::Job { leaf, hash: found.hash, volume: &volume, csi, member_node, deadline };
+                let (hash, handle) = (found.hash, wanted.volume.as_str());
+                let job = attachment::Job { leaf, hash, handle, volume: &volume, csi, member_node, deadline };
                 let own = job.alone().await?;
                 fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone()))).await?;
                 job.attach(own, &wanted.node).await?

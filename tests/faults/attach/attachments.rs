@@ -185,3 +185,33 @@ fn of_two_nodes_that_want_a_volume_for_one_the_second_is_attached_nowhere() {
         nothing_is_wrong(&bench);
     });
 }
+
+/// Nothing is written on their claims, and people write the same digits into all their handles.
+#[test]
+fn imported_volumes_are_attached_and_detached_each_for_itself() {
+    virtual_time::run(1, async {
+        let (bench, mut caller, _attacher) = attached().await;
+        let (member, host) = (&bench.members[0], bench.host_id());
+        for claim in ["ledger", "diary"] {
+            let claim = json!({
+                "metadata": {"name": claim, "namespace": SHOP, "annotations": {"kosmos.csi.io/consent": host}},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "now",
+                         "resources": {"requests": {"storage": "1Gi"}}},
+            });
+            member.create("persistentvolumeclaims", claim).unwrap();
+        }
+        sleep(STEP * 5).await;
+        let [ledger, diary] = ["ledger", "diary"].map(|claim| format!("m0/shop/{claim}/0000000000000000"));
+        for handle in [&ledger, &diary] {
+            caller.stands_for(handle);
+            let context = publish(&bench, &caller, "real/n1").await.unwrap();
+            assert_eq!(backing(&context)["backing"]["context"]["device"], "/dev/m0-n1");
+        }
+        unpublish(&bench, &ledger, "real/n1").await.unwrap();
+        assert_eq!(leaf_volume_of(&bench), leaf_volume(&bench, "diary"));
+        assert_eq!((record(&bench, "ledger"), record(&bench, "diary")), (String::new(), String::new()));
+        unpublish(&bench, &diary, "").await.unwrap();
+        assert!(member.list(ATTACHMENTS).is_empty());
+        nothing_is_wrong(&bench);
+    });
+}

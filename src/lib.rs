@@ -34,6 +34,7 @@ pub mod leaf;
 pub mod lease;
 pub mod member;
 pub mod metrics;
+pub mod mount;
 pub mod provision;
 pub mod run;
 pub mod simulate;

@@ -23,6 +23,8 @@ const MODULES: &[(&str, &[&str])] = &[
     ("member", &["cluster", "error", "host", "leaf", "metrics", "volume"]),
     ("attach", &["error", "host", "leaf", "member", "volume"]),
     ("lease", &["cluster"]),
+    // a machine's kernel
+    ("mount", &["error", "volume"]),
     // what nobody asks for
     ("follow", &["error", "host", "leaf", "member", "volume"]),
     // use-cases, which see clusters only through the four above
@@ -59,9 +61,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),
     ("rustls", &["main"]),
-    ("serde", &["leaf", "simulate", "volume"]),
-    ("serde_json", &["cluster", "host", "leaf", "lease", "member", "run", "simulate", "volume"]),
-    ("sha2", &["host", "volume"]),
+    ("serde", &["leaf", "mount", "simulate", "volume"]),
+    ("serde_json", &["cluster", "host", "leaf", "lease", "member", "mount", "run", "simulate", "volume"]),
+    ("sha2", &["host", "mount", "volume"]),
     ("smallvec", &["leaf"]),
     ("thiserror", &["error", "run", "simulate"]),
     ("tokio_stream", &["csi"]),

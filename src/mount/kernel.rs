@@ -1,5 +1,5 @@
 //! What is asked of the machine: the kernel's calls, the programs that know filesystems, and the files of the records.
-//! Nothing here decides; it is the one seam of the driver, and the tests play the other side with a model.
+//! Nothing here decides, and the tests play the other side with a model.
 //!
 //! No path is walked through a link, unless a method says so: a link anywhere in it is [`Failure::Link`].
 
@@ -153,6 +153,8 @@ pub enum Failure {
     Exists,
     NotEmpty,
     Busy,
+    /// It is on another mount.
+    Elsewhere,
     /// The other side of a mount is gone: a server forgot it, or its program ended.
     Dead,
     /// The kernel does not take these options, or this source.

@@ -3,24 +3,33 @@
 //! All of it blocks, and one volume is worked on by one call at a time: the caller sees to both. The kernel's mounts
 //! decide what is there and the record only names it, so every call can be repeated after a crash at any point.
 
+pub mod decide;
+mod device;
+pub mod disk;
 pub mod kernel;
+mod linux;
+mod measure;
 pub mod options;
 pub mod paths;
+mod points;
+mod publish;
 pub mod records;
-pub mod way;
+pub mod source;
+mod stage;
+pub mod table;
+mod undo;
+mod way;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use self::records::Records;
 pub use self::{
     kernel::Kernel,
+    linux::Linux,
     records::{Record, Target},
     way::{Access, Way},
 };
-use crate::{
-    error::{Error, Result},
-    volume::backing::{Attached, CsiLeaf},
-};
+use crate::{error::Result, volume::backing::CsiLeaf};
 
 /// How far a call got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,76 +88,8 @@ impl<K: Kernel> Machine<K> {
         Self { kernel, records: Records::new(state), device_dir, kubelet_dir }
     }
 
-    /// Makes a volume ready on this node. `Ask`: the leaf driver stages it at the same path.
-    pub fn stage(&self, attached: &Attached, staging: &Path, way: &Way) -> Result<Step> {
-        let _ = (&self.kernel, &self.device_dir, &self.kubelet_dir, attached, staging, way);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
-    /// Shows a staged volume at a pod's path. `Ask`: the leaf driver publishes it there, and then [`Self::own`].
-    pub fn publish(
-        &self,
-        attached: &Attached,
-        staging: &Path,
-        target: &Path,
-        way: &Way,
-        readonly: bool,
-    ) -> Result<Step> {
-        let _ = (attached, staging, target, way, readonly);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
-    /// Gives the files of a published CSI leaf volume to the pod's group, where its driver leaves that to the node. Not
-    /// to be called where the leaf driver does it itself (VOLUME_MOUNT_GROUP).
-    pub fn own(&self, volume: &str, target: &Path) -> Result<()> {
-        let _ = (volume, target);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
-    /// Takes a volume from a pod's path. `Ask`: the leaf driver unpublishes it first, and then [`Self::unpublished`].
-    pub fn unpublish(&self, volume: &str, target: &Path) -> Result<Step> {
-        let _ = (volume, target);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
-    /// Clears what is left at a pod's path: mounts, the mount point, the record's entry.
-    pub fn unpublished(&self, volume: &str, target: &Path) -> Result<()> {
-        let _ = (volume, target);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
-    /// Takes a volume from this node. `Ask`: the leaf driver unstages it first, and then [`Self::unstaged`].
-    pub fn unstage(&self, volume: &str, staging: &Path) -> Result<Step> {
-        let _ = (volume, staging);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
-    /// Clears what is left at the staging path, and the record.
-    pub fn unstaged(&self, volume: &str, staging: &Path) -> Result<()> {
-        let _ = (volume, staging);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
     /// What is known of a volume on this node.
     pub fn record(&self, volume: &str) -> Result<Option<Record>> {
         self.records.find(&self.kernel, volume)
-    }
-
-    /// How full a volume is. A dead server may keep it from ever answering.
-    pub fn usage(&self, volume: &str, path: &Path) -> Result<Usage> {
-        let _ = (volume, path);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
-    /// Lets a volume's filesystem fill the size that its disk has now.
-    pub fn expand(&self, volume: &str, path: &Path) -> Result<Expanded> {
-        let _ = (volume, path);
-        Err(Error::Refused("not built yet".to_owned()))
-    }
-
-    /// What is wrong with a volume; nothing, if all is well. A dead server may keep it from ever answering.
-    pub fn health(&self, volume: &str) -> Result<Vec<Trouble>> {
-        let _ = volume;
-        Err(Error::Refused("not built yet".to_owned()))
     }
 }

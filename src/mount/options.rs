@@ -23,6 +23,10 @@ pub enum Flag {
 
 pub type Flags = BTreeSet<Flag>;
 
+/// The flags that a mount has for itself; the others are its filesystem's, and hold from the first mount on.
+pub const OF_A_MOUNT: [Flag; 6] =
+    [Flag::ReadOnly, Flag::NoSuid, Flag::NoDev, Flag::NoExec, Flag::NoAtime, Flag::NoDirAtime];
+
 const FLAGS: &[(&str, Flag)] = &[
     ("ro", Flag::ReadOnly),
     ("nosuid", Flag::NoSuid),
@@ -145,4 +149,58 @@ pub fn flags_of(told: &[String]) -> Flags {
 
 pub fn name_of(flag: Flag) -> &'static str {
     FLAGS.iter().find(|(_, known)| *known == flag).map_or("", |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(options: &[&str]) -> Result<Options> {
+        Options::parse(&options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_flags_or_the_filesystems_own() {
+        use Flag::{NoAtime, NoDev, ReadOnly};
+        let table: [(&[&str], &[Flag], &str); 6] = [
+            (&[], &[], ""),
+            (&["rw", "defaults", "_netdev"], &[], ""),
+            (&["noatime,nodev", "discard"], &[NoDev, NoAtime], "discard"),
+            (&["commit=5", "", "data=ordered", "commit=5"], &[], "commit=5,data=ordered"),
+            (&["ro", "rw"], &[ReadOnly], ""),
+            (&["ro=1"], &[], "ro=1"),
+        ];
+        for (options, flags, data) in table {
+            let parsed = parse(options).unwrap();
+            assert_eq!(
+                (parsed.flags.iter().copied().collect::<Vec<_>>().as_slice(), parsed.data().as_str()),
+                (flags, data)
+            );
+        }
+    }
+
+    #[test]
+    fn what_reaches_out_of_a_volume_is_refused_by_name() {
+        for name in REFUSED.iter().copied().chain(["x-systemd.requires", "X-mount.mkdir"]) {
+            for option in [name.to_owned(), format!("{name}=a"), format!("noatime,{}", name.to_uppercase())] {
+                let written = option.rsplit(',').next().unwrap().to_owned();
+                let error = parse(&[&option]).unwrap_err();
+                assert!(matches!(&error, Error::Invalid(message) if message.contains(&written)), "{option}: {error}");
+            }
+        }
+        assert!(parse(&["a\nb"]).is_err() && parse(&[&"long,".repeat(10), &"x".repeat(LONGEST)]).is_err());
+    }
+
+    #[test]
+    fn last_value_of_an_option_counts() {
+        let options = parse(&["vers=3,hard", "vers=4.1"]).unwrap();
+        assert_eq!((options.value(&["nfsvers", "vers"]), options.value(&["hard"])), (Some("4.1"), None));
+    }
+
+    #[test]
+    fn every_flag_has_a_name_and_is_read_back() {
+        for (name, flag) in FLAGS {
+            assert_eq!((name_of(*flag), flags_of(&[(*name).to_owned()])), (*name, Flags::from([*flag])));
+        }
+    }
 }

@@ -48,8 +48,73 @@ pub fn failed(what: &str, path: &Path) -> impl FnOnce(Failure) -> Error {
         Failure::Exists => Error::InProgress(format!("{at}: it has appeared meanwhile")),
         Failure::NotEmpty => Error::Refused(format!("{at}: it holds data and is left untouched; move the data away")),
         Failure::Busy => Error::InProgress(format!("{at}: a process still uses it")),
+        Failure::Elsewhere => Error::Refused(format!("{at}: it is on another filesystem")),
         Failure::Dead => Error::InProgress(format!("{at}: what is mounted there no longer answers")),
         Failure::Unfit => Error::Refused(format!("{at}: the kernel refuses it as invalid")),
         Failure::Other(reason) => Error::InProgress(format!("{at}: {reason}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn path_of_a_request_is_whole_and_plain() {
+        for good in ["/a", "/a/b c", "/a/..b", "/kubelet/pods/é"] {
+            assert_eq!(check("target_path", Path::new(good)), Ok(()), "{good}");
+        }
+        for (bad, word) in [
+            ("", "missing"),
+            ("a/b", "slash"),
+            ("/", "root"),
+            ("//", "empty part"),
+            ("/a/../b", "\"..\""),
+            ("/..", "\"..\""),
+            ("/a/./b", "empty part"),
+            ("/a//b", "empty part"),
+            ("/a/", "empty part"),
+            ("/a\0b", "control"),
+        ] {
+            let error = check("target_path", Path::new(bad)).unwrap_err();
+            assert!(
+                matches!(&error, Error::Invalid(message) if message.contains(word) && message.contains("target_path")),
+                "{bad:?}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn folders_of_the_machine_are_none_of_a_volume() {
+        let kubelet = Path::new("/var/lib/kubelet");
+        for bad in [
+            "/",
+            "/etc",
+            "/etc/x",
+            "/lib64/x",
+            "/library",
+            "/var",
+            "/var/lib",
+            "/var/lib/kubelet",
+            "/var/lib/kubelet/pods/x",
+        ] {
+            assert!(!may_be_shown(Path::new(bad), kubelet), "{bad}");
+        }
+        for good in ["/mnt/disks/a", "/var/lib/kubelets", "/var/local-path/x", "/opt/local-path-provisioner/x", "/srv"]
+        {
+            assert!(may_be_shown(Path::new(good), kubelet), "{good}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_stays_below_the_root(path in "[/.a-c]{0,12}") {
+            if check("target_path", Path::new(&path)).is_ok() {
+                let plain = Path::new(&path).components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+                prop_assert!(plain && path.starts_with('/') && !path.ends_with('/'));
+            }
+        }
     }
 }

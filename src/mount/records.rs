@@ -156,3 +156,70 @@ fn read(kernel: &impl Kernel, file: &Path) -> Result<Option<Record>> {
         text => parse(&text.map_err(failed("reading", file))?, file).map(Some),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        mount::way::Access,
+        volume::{
+            VolumeMode,
+            backing::{AttachMode, Backing},
+        },
+    };
+
+    const VOLUME: &str = "cluster38/shop/data/0123456789abcdef";
+
+    fn record() -> Record {
+        let attached = Attached {
+            volume: VOLUME.to_owned(),
+            mode: AttachMode::VirtualMachine,
+            backing: Backing::Device { names: vec!["wwn-1".to_owned()], filesystem: "xfs".to_owned() },
+            options: vec!["noatime".to_owned()],
+            readonly: true,
+        };
+        let way = Way {
+            access: Access::SingleNodeMultiWriter,
+            mode: VolumeMode::Filesystem,
+            filesystem: "xfs".to_owned(),
+            flags: vec!["nodev".to_owned()],
+            group: Some(7),
+        };
+        let mut record = Record::new(&attached, Path::new("/stage"), &way);
+        record.formatting = true;
+        record.targets.insert("/pods/é b".into(), Target { way, readonly: true });
+        record
+    }
+
+    #[test]
+    fn record_is_read_as_it_was_written() {
+        let file = Path::new("/state").join(file_name(VOLUME));
+        assert_eq!(parse(&print(&record()).unwrap(), &file).unwrap(), record());
+    }
+
+    #[test]
+    fn record_that_is_not_whole_or_speaks_of_another_volume_is_refused_with_its_path() {
+        let text = print(&record()).unwrap();
+        let file = Path::new("/state").join(file_name(VOLUME));
+        let another = Path::new("/state").join(file_name("another"));
+        let more = text.replacen('{', "{\"more\":1,", 1);
+        let moved = text.replacen(VOLUME, "cluster38/shop/moved/0123456789abcdef", 1);
+        for (text, file) in
+            [("", &file), (&text[..text.len() / 2], &file), (&more, &file), (&moved, &file), (&text, &another)]
+        {
+            let error = parse(text, file).unwrap_err();
+            assert!(matches!(&error, Error::Refused(message) if message.contains(file.to_str().unwrap())), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_id_leads_out_of_the_folder() {
+        for id in ["../../etc/passwd", "/", "", "a/b", &"x".repeat(128)] {
+            let name = file_name(id);
+            assert!(
+                name.len() == 69 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.'),
+                "{name}"
+            );
+        }
+    }
+}

@@ -185,7 +185,7 @@ mod tests {
             (Found::Nothing, None, true, false, Ok(Plan::Format(ext4))),
             (Found::Nothing, Some(xfs), true, false, Ok(Plan::Format(xfs))),
             (Found::Nothing, Some(xfs), false, true, Ok(Plan::Format(xfs))),
-            (Found::Nothing, None, false, false, Err("begins with zeros")),
+            (Found::Nothing, None, false, false, Err("begins with 1 MiB of zeros")),
             (signature("ext4"), None, false, false, Ok(Plan::Use(ext4))),
             (signature("xfs"), None, false, false, Ok(Plan::Use(xfs))),
             (signature("xfs"), Some(xfs), false, true, Ok(Plan::Use(xfs))),

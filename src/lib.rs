@@ -18,9 +18,9 @@
 //! State lives in API objects alone: process memory holds what the watches saw, and a restart loses nothing.
 //!
 //! Who may know what: [`volume`] is pure. [`host`], [`leaf`] and [`cluster`] speak to clusters; [`member`] says which
-//! there are; [`provision`] holds the use-cases; [`csi`] alone knows gRPC; [`follow`] does what nobody asks for, on the
-//! replica that holds the [`lease`]; [`run`] puts a role together. `error` holds the outcomes they all speak of.
-//! `tests/layering.rs` keeps it so.
+//! there are; [`mount`] alone touches a machine's kernel; [`provision`] holds the use-cases; [`csi`] alone knows gRPC;
+//! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`run`] puts a role together. `error`
+//! holds the outcomes they all speak of. `tests/layering.rs` keeps it so.
 
 pub mod admin;
 pub mod args;
@@ -34,6 +34,7 @@ pub mod leaf;
 pub mod lease;
 pub mod member;
 pub mod metrics;
+pub mod mount;
 pub mod provision;
 pub mod run;
 pub mod simulate;

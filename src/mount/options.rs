@@ -1,0 +1,206 @@
+//! Mount options: which are flags of the kernel, which are the filesystem's own, and which are refused because they would
+//! let a volume reach out of itself. Pure.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+
+/// What the kernel takes as a bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flag {
+    ReadOnly,
+    NoSuid,
+    NoDev,
+    NoExec,
+    NoAtime,
+    NoDirAtime,
+    RelAtime,
+    StrictAtime,
+    Sync,
+    DirSync,
+    LazyTime,
+}
+
+pub type Flags = BTreeSet<Flag>;
+
+/// The flags that a mount has for itself; the others are its filesystem's, and hold from the first mount on.
+pub const OF_A_MOUNT: [Flag; 6] =
+    [Flag::ReadOnly, Flag::NoSuid, Flag::NoDev, Flag::NoExec, Flag::NoAtime, Flag::NoDirAtime];
+
+const FLAGS: &[(&str, Flag)] = &[
+    ("ro", Flag::ReadOnly),
+    ("nosuid", Flag::NoSuid),
+    ("nodev", Flag::NoDev),
+    ("noexec", Flag::NoExec),
+    ("noatime", Flag::NoAtime),
+    ("nodiratime", Flag::NoDirAtime),
+    ("relatime", Flag::RelAtime),
+    ("strictatime", Flag::StrictAtime),
+    ("sync", Flag::Sync),
+    ("dirsync", Flag::DirSync),
+    ("lazytime", Flag::LazyTime),
+];
+
+/// What holds without being said, and what only programs that read a file of mounts know.
+const NOTHING: &[&str] = &[
+    "_netdev",
+    "async",
+    "atime",
+    "auto",
+    "defaults",
+    "dev",
+    "diratime",
+    "exec",
+    "noauto",
+    "nofail",
+    "nolazytime",
+    "nostrictatime",
+    "nouser",
+    "rw",
+    "suid",
+];
+
+/// What would change another mount, or bring in a device, a file, a program or a server that nobody checked.
+const REFUSED: &[&str] = &[
+    "addr",
+    "bind",
+    "clientaddr",
+    "encryption",
+    "group",
+    "helper",
+    "journal_dev",
+    "journal_path",
+    "logdev",
+    "loop",
+    "mountaddr",
+    "mounthost",
+    "move",
+    "offset",
+    "owner",
+    "private",
+    "rbind",
+    "remount",
+    "rprivate",
+    "rshared",
+    "rslave",
+    "rtdev",
+    "runbindable",
+    "shared",
+    "sizelimit",
+    "slave",
+    "uhelper",
+    "unbindable",
+    "user",
+    "users",
+];
+
+/// The kernel takes a page of them.
+const LONGEST: usize = 4000;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    pub flags: Flags,
+    pub data: Vec<String>,
+}
+
+impl Options {
+    /// An option may hold several, with commas between. Once something says read-only, it stays so.
+    pub fn parse<'a>(options: impl IntoIterator<Item = &'a String>) -> Result<Self> {
+        let mut parsed = Self::default();
+        for option in options.into_iter().flat_map(|options| options.split(',')).filter(|option| !option.is_empty()) {
+            let name = option.split_once('=').map_or(option, |(name, _)| name);
+            let lower = name.to_ascii_lowercase();
+            if REFUSED.contains(&lower.as_str()) || lower.starts_with("x-") {
+                return Err(Error::Invalid(format!(
+                    "mount option {option:?} is not for a volume: remove it from the class or the volume"
+                )));
+            }
+            if option.chars().any(char::is_control) {
+                return Err(Error::Invalid(format!("mount option {option:?} holds a control character: leave it out")));
+            }
+            match FLAGS.iter().find(|(name, _)| *name == option) {
+                Some((_, flag)) => drop(parsed.flags.insert(*flag)),
+                None if NOTHING.contains(&option) => {}
+                None if !parsed.data.iter().any(|there| there == option) => parsed.data.push(option.to_owned()),
+                None => {}
+            }
+        }
+        if parsed.data().len() > LONGEST {
+            return Err(Error::Invalid(format!("the mount options have more than {LONGEST} bytes: use fewer")));
+        }
+        Ok(parsed)
+    }
+
+    pub fn data(&self) -> String {
+        self.data.join(",")
+    }
+
+    /// The value of an option, if it has one of these names.
+    pub fn value(&self, names: &[&str]) -> Option<&str> {
+        let mut pairs = self.data.iter().filter_map(|option| option.split_once('='));
+        pairs.rfind(|(name, _)| names.contains(name)).map(|(_, value)| value)
+    }
+}
+
+/// The flags among the options that the kernel tells of a mount.
+pub fn flags_of(told: &[String]) -> Flags {
+    FLAGS.iter().filter(|(name, _)| told.iter().any(|option| option == name)).map(|(_, flag)| *flag).collect()
+}
+
+pub fn name_of(flag: Flag) -> &'static str {
+    FLAGS.iter().find(|(_, known)| *known == flag).map_or("", |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(options: &[&str]) -> Result<Options> {
+        Options::parse(&options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_flags_or_the_filesystems_own() {
+        use Flag::{NoAtime, NoDev, ReadOnly};
+        let table: [(&[&str], &[Flag], &str); 6] = [
+            (&[], &[], ""),
+            (&["rw", "defaults", "_netdev"], &[], ""),
+            (&["noatime,nodev", "discard"], &[NoDev, NoAtime], "discard"),
+            (&["commit=5", "", "data=ordered", "commit=5"], &[], "commit=5,data=ordered"),
+            (&["ro", "rw"], &[ReadOnly], ""),
+            (&["ro=1"], &[], "ro=1"),
+        ];
+        for (options, flags, data) in table {
+            let parsed = parse(options).unwrap();
+            assert_eq!(
+                (parsed.flags.iter().copied().collect::<Vec<_>>().as_slice(), parsed.data().as_str()),
+                (flags, data)
+            );
+        }
+    }
+
+    #[test]
+    fn what_reaches_out_of_a_volume_is_refused_by_name() {
+        for name in REFUSED.iter().copied().chain(["x-systemd.requires", "X-mount.mkdir"]) {
+            for option in [name.to_owned(), format!("{name}=a"), format!("noatime,{}", name.to_uppercase())] {
+                let written = option.rsplit(',').next().unwrap().to_owned();
+                let error = parse(&[&option]).unwrap_err();
+                assert!(matches!(&error, Error::Invalid(message) if message.contains(&written)), "{option}: {error}");
+            }
+        }
+        assert!(parse(&["a\nb"]).is_err() && parse(&[&"long,".repeat(10), &"x".repeat(LONGEST)]).is_err());
+    }
+
+    #[test]
+    fn last_value_of_an_option_counts() {
+        let options = parse(&["vers=3,hard", "vers=4.1"]).unwrap();
+        assert_eq!((options.value(&["nfsvers", "vers"]), options.value(&["hard"])), (Some("4.1"), None));
+    }
+
+    #[test]
+    fn every_flag_has_a_name_and_is_read_back() {
+        for (name, flag) in FLAGS {
+            assert_eq!((name_of(*flag), flags_of(&[(*name).to_owned()])), (*name, Flags::from([*flag])));
+        }
+    }
+}

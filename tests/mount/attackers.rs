@@ -1,0 +1,279 @@
+//! Those who want a node to mount, show or remove what is not theirs.
+
+use std::path::{Path, PathBuf};
+
+use kosmos_csi::{
+    error::Error,
+    mount::Way,
+    volume::{
+        VolumeMode,
+        backing::{Attached, Backing},
+    },
+};
+
+use crate::{
+    fake::{Content, Fake, Moment},
+    kinds::{Act, Kind, STAGING, TARGETS, VOLUME, all, attached, device, machine, way},
+};
+
+fn kind(name: &str) -> Kind {
+    all().into_iter().find(|kind| kind.name == name).unwrap()
+}
+
+fn local() -> Kind {
+    kind("local")
+}
+
+/// Everything that can be seen of a machine but its calls.
+fn picture(fake: &Fake) -> String {
+    let model = fake.see();
+    format!("{:#?} {:#?} {:#?} {:#?}", model.trees, model.mounts, model.disks, model.files)
+}
+
+/// What a call must leave as it was, whatever it answers.
+fn refuses<T: std::fmt::Debug>(fake: &Fake, what: &str, call: impl FnOnce() -> Result<T, Error>) -> Error {
+    let before = picture(fake);
+    let Err(error) = call() else { panic!("{what} is allowed") };
+    assert_eq!(picture(fake), before, "{what}: {error}");
+    error
+}
+
+#[test]
+fn paths_of_requests_lead_nowhere_else() {
+    let kind = local();
+    let fake = kind.machine();
+    let machine = machine(&fake);
+    fake.change().link("/kubelet/pods/u1/swapped", "/etc");
+    fake.change().link("/kubelet/linked", "/canary");
+    for path in [
+        "",
+        "/",
+        "relative/mount",
+        "/kubelet/../etc",
+        "/kubelet/./a",
+        "/kubelet//a",
+        "/kubelet/a/",
+        "/kubelet/a\nb",
+        "/kubelet/pods/u1/swapped",
+        "/kubelet/pods/u1/swapped/deep",
+        "/kubelet/linked/deep",
+    ] {
+        let path = Path::new(path);
+        refuses(&fake, &format!("stage {path:?}"), || machine.stage(&kind.attached, path, &kind.way));
+    }
+    kind.act(&fake, Act::Stage).unwrap();
+    for path in ["", "/", "a", "/kubelet/../etc/x", "/kubelet/pods/u1/swapped", "/kubelet/linked/deep", "/canary"] {
+        let path = Path::new(path);
+        let (staging, attached) = (Path::new(STAGING), &kind.attached);
+        refuses(&fake, &format!("publish {path:?}"), || machine.publish(attached, staging, path, &kind.way, false));
+        refuses(&fake, &format!("unpublish {path:?}"), || machine.unpublish(VOLUME, path));
+    }
+    for path in [STAGING.to_owned(), format!("{STAGING}/inside")] {
+        let error = refuses(&fake, &path, || {
+            machine.publish(&kind.attached, Path::new(STAGING), Path::new(&path), &kind.way, false)
+        });
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+    }
+}
+
+#[test]
+fn target_that_is_swapped_for_a_link_is_left_alone() {
+    for kind in all().into_iter().filter(|kind| kind.name != "csi") {
+        let fake = kind.machine();
+        kind.act(&fake, Act::Stage).unwrap();
+        fake.change().link(TARGETS[0], "/etc");
+        let error = refuses(&fake, kind.name, || kind.act(&fake, Act::Publish(0)));
+        assert!(error.to_string().contains("link"), "{error}");
+        refuses(&fake, kind.name, || kind.act(&fake, Act::Unpublish(0)));
+    }
+}
+
+#[test]
+fn folder_with_data_is_never_removed_and_never_hidden() {
+    let kind = local();
+    let fake = kind.machine();
+    kind.act(&fake, Act::Stage).unwrap();
+    fake.change().file(&format!("{}/precious", TARGETS[0]), 4);
+    let error = refuses(&fake, "publish over data", || kind.act(&fake, Act::Publish(0)));
+    assert!(error.to_string().contains("move away"), "{error}");
+    let error = refuses(&fake, "unpublish of data", || kind.act(&fake, Act::Unpublish(0)));
+    assert!(matches!(error, Error::Refused(_)), "{error}");
+}
+
+#[test]
+fn folders_of_the_machine_are_not_shown_to_pods() {
+    let fake = local().machine();
+    let machine = machine(&fake);
+    fake.change().link("/mnt/disks/linked", "/etc");
+    for folder in [
+        "/",
+        "/etc",
+        "/etc/kubernetes",
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib64",
+        "/boot",
+        "/proc",
+        "/sys",
+        "/dev",
+        "/run",
+        "/root",
+        "/kubelet",
+        "/kubelet/pods",
+        "/mnt/disks/../../etc",
+        "/mnt/disks/linked",
+        "relative",
+        "",
+        "/missing",
+        "/mnt/disks/a/data",
+    ] {
+        let attached = attached(Backing::Local { path: folder.to_owned() });
+        refuses(&fake, folder, || machine.stage(&attached, Path::new(STAGING), &way()));
+    }
+}
+
+#[test]
+fn disks_are_named_within_their_folder_and_lie_below_dev() {
+    let fake = kind("blank disk").machine();
+    fake.change().link("/dev/disk/id-file", "/etc/shadow");
+    fake.change().put("/canary/sdz", &crate::fake::What::Device((8, 32)));
+    fake.change().link("/dev/disk/id-elsewhere", "/canary/sdz");
+    for name in ["../sdb", "..", ".", "", "a/b", "id-file", "id-elsewhere", "sd\nb"] {
+        let backing = Backing::Device { names: vec![name.to_owned()], filesystem: String::new() };
+        refuses(&fake, name, || machine(&fake).stage(&attached(backing), Path::new(STAGING), &way()));
+    }
+    let raw = Way { mode: VolumeMode::Block, ..way() };
+    for path in ["/canary/sdz", "/etc/shadow", "/canary"] {
+        let attached = attached(Backing::Local { path: path.to_owned() });
+        refuses(&fake, path, || machine(&fake).stage(&attached, Path::new(STAGING), &raw));
+    }
+}
+
+#[test]
+fn servers_and_options_that_reach_out_are_refused_by_name() {
+    let fake = local().machine();
+    let machine = machine(&fake);
+    for (server, path) in [("-o", "/a"), ("a b", "/a"), ("a:/x", "/a"), ("a", "b"), ("a", "/b/../c"), ("", "/")] {
+        let attached = attached(Backing::Nfs { server: server.to_owned(), path: path.to_owned() });
+        refuses(&fake, &format!("{server}:{path}"), || machine.stage(&attached, Path::new(STAGING), &way()));
+    }
+    for option in [
+        "bind",
+        "rbind",
+        "remount",
+        "move",
+        "shared",
+        "loop",
+        "LOOP=/dev/loop0",
+        "noatime,addr=1.2.3.4",
+        "x-mount.mkdir",
+    ] {
+        for (leaf, request) in [(vec![option.to_owned()], vec![]), (vec![], vec![option.to_owned()])] {
+            let attached = Attached { options: leaf, ..attached(device("")) };
+            let way = Way { flags: request, ..way() };
+            let error = refuses(&fake, option, || machine.stage(&attached, Path::new(STAGING), &way));
+            let name = option.rsplit(',').next().unwrap();
+            assert!(matches!(&error, Error::Invalid(message) if message.contains(name)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn context_of_another_volume_publishes_nothing() {
+    let kind = local();
+    let fake = kind.machine();
+    kind.act(&fake, Act::Stage).unwrap();
+    let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[0]));
+    let forged = Attached { backing: Backing::Local { path: "/canary".to_owned() }, ..kind.attached.clone() };
+    let error = refuses(&fake, "forged", || machine(&fake).publish(&forged, staging, target, &kind.way, false));
+    assert!(error.to_string().contains("publish context"), "{error}");
+    let other = Attached { volume: "cluster38/shop/other/0123456789abcdef".to_owned(), ..kind.attached.clone() };
+    refuses(&fake, "other", || machine(&fake).publish(&other, staging, target, &kind.way, false));
+    let elsewhere = Attached { volume: other.volume, ..attached(Backing::Local { path: "/canary".to_owned() }) };
+    let error = refuses(&fake, "staged over it", || machine(&fake).stage(&elsewhere, staging, &kind.way));
+    assert!(error.to_string().contains("is mounted already"), "{error}");
+}
+
+#[test]
+fn mounts_of_others_are_not_unmounted() {
+    let kind = local();
+    let fake = kind.machine();
+    kind.act(&fake, Act::Stage).unwrap();
+    kind.act(&fake, Act::Publish(0)).unwrap();
+    fake.change().add_mount("/srv", (9, 9), "/", "ext4", "/dev/sdy");
+    let pods = "/kubelet/pods/u9/volumes/kubernetes.io~csi/pv-9/mount";
+    fake.change().add_mount(pods, (9, 9), "/", "ext4", "/dev/sdy");
+    let other = "cluster38/shop/other/0123456789abcdef";
+    let paths: [(&str, &[&str]); 2] = [(VOLUME, &["/srv", pods]), (other, &["/srv", TARGETS[0], STAGING])];
+    for (volume, paths) in paths {
+        for path in paths.iter().map(Path::new) {
+            refuses(&fake, &format!("unpublish {path:?}"), || machine(&fake).unpublish(volume, path));
+            refuses(&fake, &format!("unstage {path:?}"), || machine(&fake).unstage(volume, path));
+        }
+    }
+}
+
+#[test]
+fn disk_with_anything_on_it_is_never_formatted() {
+    let other = |name: &str| Content::Filesystem { name: name.to_owned(), size: 1 << 30 };
+    for content in [Content::Bytes, Content::Partitions, other("btrfs"), other("xfs"), other("LVM2_member")] {
+        let kind = Kind { disk: Some(content.clone()), attached: attached(device("ext4")), ..kind("blank disk") };
+        let fake = kind.machine();
+        let before = fake.see().disks.clone();
+        let error = kind.act(&fake, Act::Stage).unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{content:?}: {error}");
+        assert_eq!(fake.see().disks, before);
+        assert!(fake.see().files.is_empty() && fake.see().mounts.len() == 2, "{content:?}: nothing is left behind");
+    }
+}
+
+#[test]
+fn disk_whose_format_was_begun_is_not_formatted_over_what_somebody_put_there() {
+    let kind = Kind { attached: attached(device("ext4")), ..kind("blank disk") };
+    for name in ["btrfs", "xfs"] {
+        let fake = kind.machine();
+        let calls = (0..99).find(|number| {
+            // It dies in the middle of the format.
+            fake.change().dies_at = vec![(*number, Moment::Within)];
+            fake.change().calls = 0;
+            kind.act(&fake, Act::Stage).unwrap_err();
+            fake.revive();
+            fake.change().disk("sdb").content == Content::Bytes
+        });
+        assert!(calls.is_some(), "no call formats");
+        fake.change().dies_at.clear();
+        let content = Content::Filesystem { name: name.to_owned(), size: 1 << 30 };
+        fake.change().disk("sdb").content = content.clone();
+        kind.act(&fake, Act::Stage).unwrap_err();
+        kind.act(&fake, Act::Unstage).unwrap();
+        assert_eq!(fake.change().disk("sdb").content, content);
+    }
+}
+
+#[test]
+fn disk_that_is_in_use_elsewhere_is_not_touched() {
+    for name in ["blank disk", "disk with ext4 to grow", "raw disk"] {
+        let kind = kind(name);
+        let fake = kind.machine();
+        fake.change().add_mount("/srv", (8, 16), "/", "ext4", "/dev/sdb");
+        let error = refuses(&fake, name, || kind.act(&fake, Act::Stage));
+        assert!(error.to_string().contains("is mounted at /srv"), "{error}");
+    }
+}
+
+#[test]
+fn damaged_record_is_refused_with_its_path() {
+    let kind = local();
+    for damage in ["", "{}", "{\"volume\":\"other\"}"] {
+        let fake = kind.machine();
+        kind.act(&fake, Act::Stage).unwrap();
+        let file: PathBuf = fake.see().files.keys().next().unwrap().clone();
+        fake.change().files.insert(file.clone(), damage.to_owned());
+        for act in [Act::Stage, Act::Publish(0), Act::Unpublish(0), Act::Unstage, Act::Expand] {
+            let error = refuses(&fake, damage, || kind.act(&fake, act));
+            assert!(error.to_string().contains(file.to_str().unwrap()), "{act:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The calls, as a kernel answers them.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+};
+
+use kosmos_csi::mount::{
+    Kernel,
+    kernel::{Called, Ended, Failure, Filled, Left, NewMount, Point, Seen},
+    options::{Flags, name_of},
+};
+
+use super::{Content, Fake, Model, Mounted, NFS, What};
+
+impl Kernel for Fake {
+    fn mountinfo(&self) -> Called<String> {
+        self.call(|model, _| Ok(model.mountinfo()))
+    }
+
+    fn resolve(&self, path: &Path) -> Called<PathBuf> {
+        self.call(|model, _| model.resolved(path))
+    }
+
+    fn look(&self, path: &Path) -> Called<Seen> {
+        self.call(|model, _| model.seen(path))
+    }
+
+    fn is_empty(&self, folder: &Path) -> Called<bool> {
+        self.call(|model, _| {
+            let at = model.walk(folder)?;
+            Ok(!model.has_entries(model.mounts[at.mount].device, &at.inner))
+        })
+    }
+
+    fn make(&self, path: &Path, point: Point) -> Called<()> {
+        self.call(|model, _| {
+            let parent = model.walk(path.parent().unwrap())?;
+            let (tree, inner) = (model.mounts[parent.mount].device, parent.inner.join(path.file_name().unwrap()));
+            if model.trees[&tree].contains_key(inner.as_os_str()) {
+                return Err(Failure::Exists);
+            }
+            let what = if point == Point::Folder { What::Folder } else { What::File(0) };
+            model.new_node(tree, &inner, what);
+            Ok(())
+        })
+    }
+
+    fn remove(&self, path: &Path, point: Point) -> Called<()> {
+        self.call(|model, _| {
+            let parent = model.walk(path.parent().unwrap())?;
+            let (tree, inner) = (model.mounts[parent.mount].device, parent.inner.join(path.file_name().unwrap()));
+            if model.mounts.iter().any(|mounted| mounted.target == path) {
+                return Err(Failure::Busy);
+            }
+            match (model.trees[&tree].get(inner.as_os_str()).map(|node| &node.what), point) {
+                (None, _) => return Err(Failure::Missing),
+                (Some(What::Folder), Point::Folder) if !model.has_entries(tree, &inner) => {}
+                (Some(What::File(0)), Point::File) => {}
+                _ => return Err(Failure::NotEmpty),
+            }
+            model.trees.get_mut(&tree).unwrap().remove(inner.as_os_str());
+            Ok(())
+        })
+    }
+
+    fn mount(&self, new: &NewMount, target: &Path) -> Called<()> {
+        self.call(|model, _| model.mount(&new.source, &new.filesystem, &new.flags, &new.data, target))
+    }
+
+    fn mount_by(&self, program: &str, source: &str, target: &Path, options: &str) -> Called<Ended> {
+        self.call(|model, _| {
+            if !model.has_mount_nfs {
+                return Err(Failure::Missing);
+            }
+            assert_eq!(program, "mount.nfs");
+            let options = format!("{options},addr=10.0.0.1");
+            let flags =
+                kosmos_csi::mount::options::flags_of(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
+            model.mount(source, "nfs4", &flags, &options, target)?;
+            Ok(Ended { code: Some(0), ..Ended::default() })
+        })
+    }
+
+    fn bind(&self, source: &Path, seen: &Seen, target: &Path) -> Called<()> {
+        self.call(|model, _| {
+            let now = model.seen(source)?;
+            if (now.kind, now.mount, now.file) != (seen.kind, seen.mount, seen.file) {
+                return Err(Failure::Other("replaced".to_owned()));
+            }
+            model.walk(target)?;
+            let at = model.walk(source)?;
+            let from = model.mounts[at.mount].clone();
+            model.push(Mounted { root: at.inner, target: target.to_owned(), ..from });
+            Ok(())
+        })
+    }
+
+    fn remount(&self, target: &Path, flags: &Flags) -> Called<()> {
+        self.call(|model, _| {
+            let at = model.walk(target)?;
+            model.mounts[at.mount].options = words(flags);
+            Ok(())
+        })
+    }
+
+    fn unmount(&self, target: &Path, lazy: bool) -> Called<()> {
+        self.call(|model, _| {
+            model.walk(target.parent().unwrap())?;
+            if model.busy.iter().any(|busy| busy == target) && !lazy {
+                return Err(Failure::Busy);
+            }
+            let at = model.mounts.iter().rposition(|mounted| mounted.target == target).ok_or(Failure::Unfit)?;
+            model.mounts.remove(at);
+            Ok(())
+        })
+    }
+
+    fn filled(&self, path: &Path) -> Called<Filled> {
+        self.call(|model, _| {
+            model.walk(path)?;
+            let left = Left { total: 100, free: 60, available: 50 };
+            Ok(Filled { unit: 4096, blocks: left, files: left })
+        })
+    }
+
+    fn give(&self, folder: &Path, group: u32) -> Called<()> {
+        self.call(|model, begun| {
+            let at = model.walk(folder)?;
+            let tree = model.trees.get_mut(&model.mounts[at.mount].device).unwrap();
+            for (path, node) in tree.iter_mut().filter(|(path, _)| Path::new(path).starts_with(&at.inner)) {
+                if *path == at.inner && begun {
+                    continue;
+                }
+                node.group = group;
+                node.mode |= if node.what == What::Folder { 0o2070 } else { 0o060 };
+            }
+            Ok(())
+        })
+    }
+
+    fn address(&self, _host: &str) -> Called<IpAddr> {
+        self.call(|_, _| Ok(Ipv4Addr::new(10, 0, 0, 1).into()))
+    }
+
+    fn device_size(&self, device: &Path) -> Called<u64> {
+        self.call(|model, _| model.disks.get(device).map(|disk| disk.size).ok_or(Failure::Missing))
+    }
+
+    fn rescan(&self, _device: &Path) -> Called<()> {
+        self.call(|_, _| Ok(()))
+    }
+
+    fn head(&self, device: &Path) -> Called<Vec<u8>> {
+        self.call(|model, _| model.disks.get(device).map(super::Disk::head).ok_or(Failure::Missing))
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Called<Ended> {
+        self.call(|model, begun| Ok(model.run(program, arguments, begun)))
+    }
+
+    fn read(&self, file: &Path) -> Called<String> {
+        self.call(|model, _| model.files.get(file).cloned().ok_or(Failure::Missing))
+    }
+
+    fn write(&self, file: &Path, text: &str) -> Called<()> {
+        self.call(|model, begun| {
+            if !begun {
+                model.files.insert(file.to_owned(), text.to_owned());
+            }
+            Ok(())
+        })
+    }
+
+    fn erase(&self, file: &Path) -> Called<()> {
+        self.call(|model, _| model.files.remove(file).map(drop).ok_or(Failure::Missing))
+    }
+
+    fn list(&self, folder: &Path) -> Called<Vec<PathBuf>> {
+        self.call(|model, _| Ok(model.files.keys().filter(|file| file.starts_with(folder)).cloned().collect()))
+    }
+}
+
+fn words(flags: &Flags) -> Vec<String> {
+    let mut words: Vec<String> = flags.iter().map(|flag| name_of(*flag).to_owned()).collect();
+    if !words.iter().any(|word| word == "ro") {
+        words.insert(0, "rw".to_owned());
+    }
+    words
+}
+
+impl Model {
+    fn mount(&mut self, source: &str, filesystem: &str, flags: &Flags, data: &str, target: &Path) -> Called<()> {
+        self.walk(target)?;
+        let device = if filesystem.starts_with("nfs") {
+            assert!(data.contains("addr="), "the kernel needs the server's address: {data:?}");
+            NFS
+        } else {
+            let disk = self.disks.get(Path::new(source)).ok_or(Failure::Missing)?;
+            match &disk.content {
+                Content::Filesystem { name, .. } if name == filesystem => disk.number,
+                _ => return Err(Failure::Unfit),
+            }
+        };
+        self.new_node(device, Path::new("/"), What::Folder);
+        self.push(Mounted {
+            id: 0,
+            device,
+            root: "/".into(),
+            target: target.to_owned(),
+            options: words(flags),
+            filesystem: filesystem.to_owned(),
+            source: source.to_owned(),
+            super_options: words(flags)[0].clone(),
+        });
+        Ok(())
+    }
+
+    pub fn push(&mut self, mounted: Mounted) {
+        self.next += 1;
+        self.mounts.push(Mounted { id: self.next, ..mounted });
+    }
+}

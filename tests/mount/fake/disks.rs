@@ -1,0 +1,116 @@
+//! Disks, and the programs that know them.
+
+use std::path::Path;
+
+use kosmos_csi::mount::kernel::{Ended, Number};
+
+use super::{DEV, Model, What};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    Blank,
+    /// Bytes that nobody recognises.
+    Bytes,
+    Filesystem {
+        name: String,
+        size: u64,
+    },
+    Partitions,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    pub number: Number,
+    pub size: u64,
+    pub content: Content,
+    pub formats: usize,
+    pub has_errors: bool,
+    pub is_unreadable: bool,
+    pub is_locked: bool,
+}
+
+impl Disk {
+    pub fn head(&self) -> Vec<u8> {
+        let mut head = vec![0; 4096];
+        match &self.content {
+            Content::Filesystem { name, size } if name == "ext4" => {
+                head[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
+                head[1024 + 4..1024 + 8].copy_from_slice(&u32::try_from(size / 4096).unwrap().to_le_bytes());
+                head[1024 + 24] = 2;
+            }
+            Content::Blank => {}
+            _ => head[0] = 1,
+        }
+        head
+    }
+}
+
+impl Model {
+    /// A disk, with a name in `/dev/disk` as udev gives it.
+    pub fn add_disk(&mut self, name: &str, number: Number, content: Content) {
+        self.put(&format!("/dev/{name}"), &What::Device(number));
+        self.link(&format!("/dev/disk/id-{name}"), &format!("/dev/{name}"));
+        let disk = Disk {
+            number,
+            size: 1 << 30,
+            content,
+            formats: 0,
+            has_errors: false,
+            is_unreadable: false,
+            is_locked: false,
+        };
+        self.disks.insert(format!("/dev/{name}").into(), disk);
+        assert!(self.trees[&DEV].contains_key(Path::new("/").join(name).as_os_str()));
+    }
+
+    pub fn disk(&mut self, name: &str) -> &mut Disk {
+        self.disks.get_mut(Path::new("/dev").join(name).as_path()).unwrap()
+    }
+
+    /// Runs a program, whole or only begun.
+    pub fn run(&mut self, program: &str, arguments: &[&str], begun: bool) -> Ended {
+        self.programs_run.push(format!("{program} {}", arguments.join(" ")));
+        let last = Path::new(arguments.last().unwrap());
+        let mounted = self.disks.get(last).map(|disk| disk.number);
+        let mounted = self.mounts.iter().any(|mount| Some(mount.device) == mounted);
+        let denies = self.denies_growth && mounted;
+        if program == "xfs_growfs" {
+            let number = self.mounts.iter().rfind(|mount| mount.target == last).unwrap().device;
+            let disk = self.disks.values_mut().find(|disk| disk.number == number).unwrap();
+            disk.content = Content::Filesystem { name: "xfs".to_owned(), size: disk.size };
+            return ended(0, "", "");
+        }
+        let disk = self.disks.get_mut(last).unwrap();
+        match (program, disk.content.clone()) {
+            ("blkid", _) if disk.is_unreadable => ended(2, "", "error: Input/output error"),
+            ("blkid", Content::Blank | Content::Bytes) => ended(2, "", ""),
+            ("blkid", Content::Partitions) => ended(0, "PTTYPE=gpt\n", ""),
+            ("blkid", Content::Filesystem { name, .. }) => ended(0, &format!("TYPE={name}\nUSAGE=filesystem\n"), ""),
+            ("mkfs.ext4" | "mkfs.xfs", _) if begun => {
+                disk.content = Content::Bytes;
+                ended(1, "", "killed")
+            }
+            ("mkfs.ext4" | "mkfs.xfs", _) => {
+                disk.formats += 1;
+                let name = program.trim_start_matches("mkfs.").to_owned();
+                disk.content = Content::Filesystem { name, size: disk.size };
+                ended(0, "", "")
+            }
+            ("e2fsck", _) => ended(if disk.has_errors { 4 } else { 0 }, "", ""),
+            ("resize2fs", _) if denies => ended(1, "", "resize2fs: Permission denied to resize filesystem"),
+            ("resize2fs", Content::Filesystem { name, .. }) => {
+                disk.content = Content::Filesystem { name, size: disk.size };
+                ended(0, "", "")
+            }
+            ("blockdev", _) => {
+                disk.is_locked = arguments[0] == "--setro";
+                ended(0, "", "")
+            }
+            _ => ended(1, "", "no such program"),
+        }
+    }
+}
+
+fn ended(code: i32, stdout: &str, stderr: &str) -> Ended {
+    Ended { code: Some(code), stdout: stdout.to_owned(), stderr: stderr.to_owned() }
+}

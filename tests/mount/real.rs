@@ -1,0 +1,171 @@
+//! The same on the real kernel: loop devices, tmpfs, and what people do to folders meanwhile. Each test runs in a process
+//! and a mount namespace of its own, so that whatever it leaves mounted ends with it.
+
+mod ground;
+mod kills;
+mod links;
+
+use std::{fs, io::Write, os::unix::fs::MetadataExt, path::Path};
+
+use kosmos_csi::{
+    error::Error,
+    mount::{Access, Expanded, Step, Way},
+    volume::{
+        VolumeMode,
+        backing::{Attached, Backing},
+    },
+};
+
+use crate::kinds::{GROUP, VOLUME, attached, way};
+use ground::{Ground, Loop, inside};
+
+pub const DISK: u64 = 64 << 20;
+
+fn disk(filesystem: &str) -> Attached {
+    attached(Backing::Device { names: vec!["disk-1".to_owned()], filesystem: filesystem.to_owned() })
+}
+
+/// A volume's life with data that stays, whatever its disk is.
+fn lives(ground: &Ground, attached: &Attached) {
+    let machine = ground.machine();
+    let (staging, one, two) = (ground.staging(), ground.target(1), ground.target(2));
+    for round in 0..2 {
+        assert_eq!(machine.stage(attached, &staging, &way()).unwrap(), Step::Done);
+        machine.publish(attached, &staging, &one, &way(), false).unwrap();
+        machine.publish(attached, &staging, &two, &way(), true).unwrap();
+        let file = one.join("data");
+        assert_eq!(file.exists(), round == 1, "data stays, and a new volume has none");
+        fs::write(&file, "precious").unwrap();
+        assert_eq!(fs::read_to_string(two.join("data")).unwrap(), "precious");
+        let refused = fs::write(two.join("data"), "x").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        let folder = fs::metadata(&one).unwrap();
+        assert_eq!((folder.gid(), folder.mode() & 0o2070), (GROUP, 0o2070));
+        assert!(machine.usage(VOLUME, &one).unwrap().bytes.unwrap().total > 0);
+        assert!(machine.health(VOLUME).unwrap().is_empty());
+        for target in [&one, &two] {
+            machine.unpublish(VOLUME, target).unwrap();
+            assert!(!target.exists());
+        }
+        assert_eq!(machine.unstage(VOLUME, &staging).unwrap(), Step::Done);
+        ground.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn ext4_lives_and_grows() {
+    inside("real::ext4_lives_and_grows", |ground| {
+        let device = Loop::new(ground, "disk-1", DISK);
+        lives(ground, &disk("ext4"));
+        device.resize(2 * DISK);
+        let machine = ground.machine();
+        let (staging, target) = (ground.staging(), ground.target(1));
+        machine.stage(&disk(""), &staging, &way()).unwrap();
+        let total = || machine.usage(VOLUME, &staging).unwrap().bytes.unwrap().total;
+        assert!(total() > DISK, "it has grown before it was mounted");
+        machine.publish(&disk(""), &staging, &target, &way(), false).unwrap();
+        device.resize(3 * DISK);
+        match machine.expand(VOLUME, &target) {
+            Ok(grown) => assert!(grown == Expanded::To(3 * DISK) && total() > 2 * DISK),
+            // Not everywhere may ext4 grow while it is mounted.
+            Err(error) => assert!(error.to_string().contains("next staged"), "{error}"),
+        }
+    });
+}
+
+#[test]
+fn xfs_lives_and_grows_beside_its_copy() {
+    inside("real::xfs_lives_and_grows_beside_its_copy", |ground| {
+        let size = 320 << 20;
+        let device = Loop::new(ground, "disk-1", size);
+        lives(ground, &disk("xfs"));
+        let machine = ground.machine();
+        let staging = ground.staging();
+        machine.stage(&disk("xfs"), &staging, &way()).unwrap();
+        device.resize(2 * size);
+        assert_eq!(machine.expand(VOLUME, &staging).unwrap(), Expanded::To(2 * size));
+        assert!(machine.usage(VOLUME, &staging).unwrap().bytes.unwrap().total > size);
+        machine.unstage(VOLUME, &staging).unwrap();
+        let _copy = device.copy(ground, "disk-2");
+        machine.stage(&disk(""), &staging, &way()).unwrap();
+        let copy = Attached {
+            volume: "cluster38/shop/copy/0123456789abcdef".to_owned(),
+            ..attached(Backing::Device { names: vec!["disk-2".to_owned()], filesystem: String::new() })
+        };
+        machine.stage(&copy, &ground.folder("kubelet/copy/globalmount"), &way()).unwrap();
+    });
+}
+
+#[test]
+fn raw_disk_is_shown_as_it_is() {
+    inside("real::raw_disk_is_shown_as_it_is", |ground| {
+        let device = Loop::new(ground, "disk-1", DISK);
+        let machine = ground.machine();
+        let (staging, target) = (ground.staging(), ground.target(1));
+        let block = Way { mode: VolumeMode::Block, flags: vec![], group: None, ..way() };
+        for _ in 0..2 {
+            machine.stage(&disk(""), &staging, &block).unwrap();
+            machine.publish(&disk(""), &staging, &target, &block, false).unwrap();
+        }
+        fs::OpenOptions::new().write(true).open(&target).unwrap().write_all(b"raw data").unwrap();
+        let usage = machine.usage(VOLUME, &target).unwrap();
+        assert_eq!((usage.bytes.unwrap().total, usage.inodes), (DISK, None));
+        device.resize(2 * DISK);
+        assert_eq!(machine.expand(VOLUME, Path::new("/any/other")).unwrap(), Expanded::To(2 * DISK));
+        machine.unpublish(VOLUME, &target).unwrap();
+        machine.unstage(VOLUME, &staging).unwrap();
+        assert!(device.begins_with(b"raw data"));
+        ground.assert_nothing_is_left();
+        // It holds data that is no filesystem.
+        let error = machine.stage(&disk("ext4"), &staging, &way()).unwrap_err();
+        assert!(matches!(error, Error::Refused(_)) && device.begins_with(b"raw data"), "{error}");
+        let reading = Way { access: Access::MultiNodeReaderOnly, ..block };
+        machine.stage(&disk(""), &staging, &reading).unwrap();
+        machine.publish(&disk(""), &staging, &target, &reading, true).unwrap();
+        let written = fs::OpenOptions::new().write(true).open(&target).and_then(|mut file| file.write_all(b"x"));
+        assert!(written.is_err(), "it is only to be read");
+        machine.unpublish(VOLUME, &target).unwrap();
+        machine.unstage(VOLUME, &staging).unwrap();
+    });
+}
+
+#[test]
+fn folder_of_this_machine_is_shown_with_its_flags() {
+    inside("real::folder_of_this_machine_is_shown_with_its_flags", |ground| {
+        let folder = ground.folder("disks/a");
+        fs::write(folder.join("kept"), "precious").unwrap();
+        let local = attached(Backing::Local { path: folder.display().to_string() });
+        let machine = ground.machine();
+        let (staging, target) = (ground.staging(), ground.target(1));
+        let reading = Way { flags: vec!["noexec,nodev".to_owned()], ..way() };
+        machine.stage(&local, &staging, &reading).unwrap();
+        machine.publish(&local, &staging, &target, &reading, true).unwrap();
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = table.lines().find(|line| line.contains(target.to_str().unwrap())).unwrap();
+        for option in ["ro", "noexec", "nodev"] {
+            assert!(line.split([' ', ',']).any(|word| word == option), "{option}: {line}");
+        }
+        machine.unpublish(VOLUME, &target).unwrap();
+        machine.unstage(VOLUME, &staging).unwrap();
+        lives_beside(ground, &local);
+        assert_eq!(fs::read_to_string(folder.join("kept")).unwrap(), "precious");
+    });
+}
+
+fn lives_beside(ground: &Ground, local: &Attached) {
+    lives(ground, local);
+    ground.assert_nothing_is_left();
+}
+
+#[test]
+fn filesystem_that_is_broken_is_refused() {
+    inside("real::filesystem_that_is_broken_is_refused", |ground| {
+        let device = Loop::new(ground, "disk-1", DISK);
+        lives(ground, &disk("ext4"));
+        // The superblock is still one, and what it speaks of is not.
+        device.spoil(4096, 1 << 20);
+        let error = ground.machine().stage(&disk(""), &ground.staging(), &way()).unwrap_err();
+        assert!(matches!(&error, Error::Refused(message) if message.contains("disk /dev/loop")), "{error}");
+        ground.assert_nothing_is_left();
+    });
+}

@@ -2,8 +2,9 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let descriptors = protox::compile(["csi.proto"], ["proto"])?;
-    let services = descriptors.file.iter().flat_map(|file| file.service.iter().map(move |service| (file, service)));
+    let descriptors = protox::compile(["csi.proto", "pluginregistration.proto"], ["proto"])?;
+    let interface = descriptors.file.iter().filter(|file| file.package() == "csi.v1");
+    let services = interface.flat_map(|file| file.service.iter().map(move |service| (file, service)));
     let methods: Vec<String> = services
         .flat_map(|(file, service)| {
             let prefix = format!("/{}.{}", file.package(), service.name());

@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
-use crate::{telemetry::LogFormat, volume::id::is_label};
+use crate::{
+    telemetry::LogFormat,
+    volume::id::{is_label, is_member_name, is_subdomain},
+};
 
 /// Gives the pods of a host cluster volumes that live in member clusters.
 #[derive(Debug, Parser)]
@@ -18,6 +21,11 @@ pub struct Arguments {
 pub enum Role {
     /// Serve Identity and Controller beside the sidecars, in the host
     Controller(Controller),
+    /// Serve Identity and Node on a node of the host, and make the driver known to its kubelet
+    ///
+    /// It needs root, and the kubelet's folder mounted with bidirectional propagation. It speaks to no cluster: what it
+    /// has to know comes from the controller, with each volume.
+    Node(Node),
     /// Try the driver without a cluster: a host and members are simulated in this process (never for production)
     ///
     /// kubectl works on them, the driver between them is the real one, and their volumes are plain folders. There are no
@@ -76,10 +84,50 @@ pub struct Controller {
 }
 
 #[derive(Debug, clap::Args)]
+pub struct Node {
+    /// The socket to serve; CSI_ENDPOINT is read as well. Without either: plugins/kosmos.csi.io/csi.sock in --kubelet-dir
+    #[arg(long, env = "KOSMOS_CSI_ENDPOINT", value_parser = socket_path, value_name = "unix:///PATH")]
+    pub endpoint: Option<PathBuf>,
+
+    /// This node's name in the host
+    #[arg(long, env = "KOSMOS_CSI_NODE_NAME", value_parser = node_name, value_name = "NAME")]
+    pub node_name: String,
+
+    /// The member whose volumes this node can use
+    #[arg(long, env = "KOSMOS_CSI_MEMBER", value_parser = member_name, value_name = "NAME")]
+    pub member: String,
+
+    /// Who makes the driver known to the kubelet: this process, or a node-driver-registrar beside it
+    #[arg(long, env = "KOSMOS_CSI_REGISTRATION", value_enum, default_value = "kubelet")]
+    pub registration: Registration,
+
+    /// The kubelet's folder, under the same path as the kubelet sees it
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_DIR", default_value = "/var/lib/kubelet", value_parser = absolute, value_name = "FOLDER")]
+    pub kubelet_dir: PathBuf,
+
+    /// Where attached disks are found by their ids
+    #[arg(long, env = "KOSMOS_CSI_DEVICE_DIR", default_value = "/dev/disk/by-id", value_parser = absolute, value_name = "FOLDER")]
+    pub device_dir: PathBuf,
+
+    /// How many volumes this node can have at once, such as the disks its virtual machine takes; 0: any number
+    #[arg(long, env = "KOSMOS_CSI_MAX_VOLUMES", default_value_t = 0, value_name = "COUNT")]
+    pub max_volumes: u32,
+
+    #[command(flatten)]
+    pub process: Process,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Registration {
+    Kubelet,
+    None,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct Dev {
     /// Where kubeconfigs, the socket, the volumes and all that the clusters hold are kept
     ///
-    /// Started again on it, everything is still there. Its path must be short: that of the socket in it may have 107
+    /// Started again on it, everything is still there. Its path must be short: those of the sockets in it may have 107
     /// bytes at most.
     #[arg(long, env = "KOSMOS_CSI_DIR", default_value_os_t = dev_folder(), value_name = "FOLDER")]
     pub dir: PathBuf,
@@ -110,6 +158,25 @@ pub fn socket_path(text: &str) -> Result<PathBuf, String> {
         ));
     }
     Ok(PathBuf::from(path))
+}
+
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err("it must be an absolute path".to_owned()) }
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    if is_subdomain(text) {
+        return Ok(text.to_owned());
+    }
+    Err("it is not the name of a node (lower-case letters, digits, dashes and dots, at most 253)".to_owned())
+}
+
+fn member_name(text: &str) -> Result<String, String> {
+    if is_member_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("it is not the name of a member (a DNS label of at most 40 characters)".to_owned())
 }
 
 fn namespace(text: &str) -> Result<String, String> {

@@ -8,12 +8,26 @@ use kosmos_csi::{
     run::{self, Misuse},
     telemetry,
 };
+use tokio::runtime::Runtime;
 
 /// Bad configuration, by the convention of `sysexits`.
 const MISUSE: u8 = 64;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("kosmos-csi cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(play());
+    // A thread may hang in the kernel over a dead disk, and is not waited for.
+    runtime.shutdown_background();
+    code
+}
+
+async fn play() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -27,6 +41,10 @@ async fn main() -> ExitCode {
         Role::Controller(controller) => {
             telemetry::start(controller.common.process.log_format);
             run::controller(controller).await
+        }
+        Role::Node(node) => {
+            telemetry::start(node.process.log_format);
+            run::node(node).await
         }
         Role::Dev(dev) => {
             telemetry::start(dev.process.log_format);

@@ -8,8 +8,15 @@ use super::v1::{
 };
 use crate::volume::DRIVER;
 
+/// A driver's name.
 #[derive(Clone, Copy, Debug)]
-pub struct Identity;
+pub struct Identity(pub &'static str);
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self(DRIVER)
+    }
+}
 
 #[tonic::async_trait]
 impl identity_server::Identity for Identity {
@@ -18,7 +25,7 @@ impl identity_server::Identity for Identity {
         _: Request<v1::GetPluginInfoRequest>,
     ) -> Result<Response<v1::GetPluginInfoResponse>, Status> {
         Ok(Response::new(v1::GetPluginInfoResponse {
-            name: DRIVER.to_owned(),
+            name: self.0.to_owned(),
             vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
             manifest: std::collections::HashMap::new(),
         }))

@@ -7,6 +7,8 @@ pub mod groups;
 pub mod identity;
 pub mod inflight;
 pub mod layer;
+pub mod node;
+pub mod registration;
 pub mod server;
 pub mod status;
 
@@ -27,6 +29,13 @@ pub mod v1 {
         fn from(kind: controller_service_capability::rpc::Type) -> Self {
             let rpc = controller_service_capability::Rpc { r#type: kind.into() };
             Self { r#type: Some(controller_service_capability::Type::Rpc(rpc)) }
+        }
+    }
+
+    impl From<node_service_capability::rpc::Type> for NodeServiceCapability {
+        fn from(kind: node_service_capability::rpc::Type) -> Self {
+            let rpc = node_service_capability::Rpc { r#type: kind.into() };
+            Self { r#type: Some(node_service_capability::Type::Rpc(rpc)) }
         }
     }
 

@@ -12,8 +12,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 use super::{
-    controller::Controller, identity::Identity, layer::Watched, v1::controller_server::ControllerServer,
-    v1::group_controller_server::GroupControllerServer, v1::identity_server::IdentityServer,
+    controller::Controller,
+    identity::Identity,
+    layer::Watched,
+    v1::{
+        controller_server::ControllerServer,
+        group_controller_server::GroupControllerServer,
+        identity_server::IdentityServer,
+        node_server::{self, NodeServer},
+    },
 };
 use crate::metrics::Metrics;
 
@@ -57,6 +64,13 @@ impl Socket {
     }
 }
 
+impl Socket {
+    /// The listener, for a service of another kind; the file stays until the socket is dropped.
+    pub fn take(&mut self) -> Option<UnixListener> {
+        self.listener.take()
+    }
+}
+
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
@@ -65,23 +79,43 @@ impl Drop for Socket {
     }
 }
 
-/// Serves until the token is cancelled and the calls under way have been answered.
-pub async fn serve(
+/// Serves the controller until the token is cancelled and the calls under way have been answered.
+pub async fn serve_controller(
     mut socket: Socket,
     controller: Controller,
     metrics: Metrics,
     stop: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
-    let Some(listener) = socket.listener.take() else {
+    let Some(listener) = socket.take() else {
         return Ok(());
     };
     Server::builder()
         // A call that waits for its member must not keep others from being heard.
         .max_concurrent_streams(CALLS_AT_ONCE)
         .layer(Watched(metrics))
-        .add_service(IdentityServer::new(Identity))
+        .add_service(IdentityServer::new(Identity::default()))
         .add_service(GroupControllerServer::new(controller.clone()))
         .add_service(ControllerServer::new(controller))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
+        .await
+}
+
+/// Likewise a driver's node service.
+pub async fn serve_node<N: node_server::Node>(
+    mut socket: Socket,
+    identity: Identity,
+    node: N,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), tonic::transport::Error> {
+    let Some(listener) = socket.take() else {
+        return Ok(());
+    };
+    Server::builder()
+        .max_concurrent_streams(CALLS_AT_ONCE)
+        .layer(Watched(metrics))
+        .add_service(IdentityServer::new(identity))
+        .add_service(NodeServer::new(node))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
         .await
 }

@@ -3,11 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Amounts, Expanded, Kernel, Machine, Trouble, Usage,
-    disk::Filesystem,
-    kernel::Left,
-    paths::{self, failed},
-    records::Record,
+    Amounts, Expanded, Kernel, Machine, Trouble, Usage, disk::Filesystem, kernel::Left, paths::failed, records::Record,
 };
 use crate::{
     error::{Error, Result},
@@ -17,7 +13,6 @@ use crate::{
 impl<K: Kernel> Machine<K> {
     /// How full a volume is. A dead server may keep it from ever answering.
     pub fn usage(&self, volume: &str, path: &Path) -> Result<Usage> {
-        paths::check("volume_path", path)?;
         let (record, place) = self.mounted_at(volume, path)?;
         if record.way.mode.is_block() {
             let total = match self.disk(&record)? {
@@ -40,7 +35,6 @@ impl<K: Kernel> Machine<K> {
 
     /// Lets a volume's filesystem fill the size that its disk has now.
     pub fn expand(&self, volume: &str, path: &Path) -> Result<Expanded> {
-        paths::check("volume_path", path)?;
         let record = self.record(volume)?.ok_or_else(|| not_at(volume, path))?;
         if let Backing::Csi(leaf) = record.attached.backing {
             return Ok(Expanded::Ask(leaf));
@@ -96,16 +90,18 @@ impl<K: Kernel> Machine<K> {
     /// The record of a volume that is mounted at a path, and where that really is.
     pub(super) fn mounted_at(&self, volume: &str, path: &Path) -> Result<(Record, PathBuf)> {
         let record = self.record(volume)?.ok_or_else(|| not_at(volume, path))?;
+        if !record.targets.contains_key(path) && record.staging != path {
+            return Err(not_at(volume, path));
+        }
         let place = self.place(path)?;
         let table = self.table()?;
-        let named = record.targets.contains_key(path) || record.staging == path;
         let mounted = match table.at(&place) {
             Some(mount) if !matches!(record.attached.backing, Backing::Csi(_)) => {
                 self.shown_origin(&record, &table)?.is_none_or(|origin| origin.is_of(mount))
             }
             there => there.is_some(),
         };
-        if named && mounted { Ok((record, place)) } else { Err(not_at(volume, path)) }
+        if mounted { Ok((record, place)) } else { Err(not_at(volume, path)) }
     }
 }
 

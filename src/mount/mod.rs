@@ -20,7 +20,7 @@ pub mod table;
 mod undo;
 mod way;
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use self::records::Records;
 pub use self::{
@@ -29,7 +29,10 @@ pub use self::{
     records::{Record, Target},
     way::{Access, Way},
 };
-use crate::{error::Result, volume::backing::CsiLeaf};
+use crate::{
+    error::Result,
+    volume::backing::{Backing, CsiLeaf},
+};
 
 /// How far a call got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,5 +94,15 @@ impl<K: Kernel> Machine<K> {
     /// What is known of a volume on this node.
     pub fn record(&self, volume: &str) -> Result<Option<Record>> {
         self.records.find(&self.kernel, volume)
+    }
+
+    /// The drivers whose volumes are here.
+    pub fn leaf_drivers(&self) -> Result<BTreeSet<String>> {
+        let records = self.records.all(&self.kernel)?;
+        let drivers = records.into_iter().filter_map(|record| match record.attached.backing {
+            Backing::Csi(leaf) => Some(leaf.driver),
+            _ => None,
+        });
+        Ok(drivers.collect())
     }
 }

@@ -7,12 +7,11 @@ use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig, NamedCluster},
 };
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Misuse, Signals, bounded, driver::Driver, endpoint};
+use super::{Misuse, Signals, bounded, driver::Driver, endpoint, first_failure, serve_admin};
 use crate::{
-    admin,
     args::Controller,
     cluster::Dial,
     csi::server::{self, Socket},
@@ -21,7 +20,8 @@ use crate::{
 
 pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
     let signals = Signals::new()?;
-    let path = endpoint(&arguments.common)?;
+    let path = endpoint(arguments.common.endpoint.as_deref())?;
+    let path = path.ok_or_else(|| Misuse("no socket to serve: give --endpoint unix:///path/to/csi.sock".to_owned()))?;
     check_folder(arguments.members_dir.as_deref())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi controller starts");
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
@@ -43,13 +43,7 @@ pub(super) async fn serve(
     let metrics = Metrics::new();
     let last = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    if let Some(address) = arguments.common.process.admin_address {
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|error| Misuse(format!("--admin-address {address} cannot be served: {error}")))?;
-        let (ready, metrics, last) = (ready.subscribe(), metrics.clone(), last.clone());
-        tasks.spawn(async move { admin::serve(listener, ready, metrics, last).await.context("admin endpoint") });
-    }
+    serve_admin(arguments.common.process.admin_address, &ready, &metrics, &last, &mut tasks).await?;
     let config = host_config(arguments.common.kubeconfig.as_deref()).await?;
     let driver = Driver {
         host: config,
@@ -62,7 +56,7 @@ pub(super) async fn serve(
     let Some(started) = Box::pin(driver.start(&mut tasks, &stop)).await? else {
         return Ok(());
     };
-    let serving = server::serve(socket, started.controller, metrics, stop.clone());
+    let serving = server::serve_controller(socket, started.controller, metrics, stop.clone());
     tokio::select! {
         served = serving => served.context("the CSI socket")?,
         failed = first_failure(&mut tasks) => failed?,
@@ -98,14 +92,6 @@ async fn host_config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
         config.proxy_url = None; // never one from the environment
     }
     Ok(config)
-}
-
-/// A task that ends by itself is a fault: none of them has a reason to.
-async fn first_failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
-    match tasks.join_next().await {
-        Some(ended) => ended.context("a task failed")?.and_then(|()| anyhow::bail!("a task ended that should not")),
-        None => std::future::pending().await,
-    }
 }
 
 /// Ready once the sources have been read, until a stop is asked for. Members do not count.

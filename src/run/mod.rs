@@ -3,16 +3,27 @@
 mod controller;
 mod dev;
 pub mod driver;
+mod node;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::args::Common;
+use crate::{admin, metrics::Metrics};
 pub use controller::controller;
 pub use dev::dev;
+pub use node::node;
 
 /// What only the person who started the process can mend.
 #[derive(Debug, thiserror::Error)]
@@ -65,13 +76,40 @@ where
     }
 }
 
-fn endpoint(common: &Common) -> Result<PathBuf, Misuse> {
-    if let Some(path) = &common.endpoint {
-        return Ok(path.clone());
+/// By the flag, else by the variable that is every CSI driver's.
+fn endpoint(flag: Option<&Path>) -> Result<Option<PathBuf>, Misuse> {
+    if let Some(path) = flag {
+        return Ok(Some(path.to_owned()));
     }
     let standard = std::env::var("CSI_ENDPOINT").unwrap_or_default();
     if standard.is_empty() {
-        return Err(Misuse("no socket to serve: give --endpoint unix:///path/to/csi.sock".to_owned()));
+        return Ok(None);
     }
-    crate::args::socket_path(&standard).map_err(|reason| Misuse(format!("CSI_ENDPOINT: {reason}")))
+    let path = crate::args::socket_path(&standard);
+    path.map(Some).map_err(|reason| Misuse(format!("CSI_ENDPOINT: {reason}")))
+}
+
+/// Answers on the admin address, where there is one, until the token is cancelled.
+async fn serve_admin(
+    address: Option<SocketAddr>,
+    ready: &watch::Sender<bool>,
+    metrics: &Metrics,
+    last: &CancellationToken,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let Some(address) = address else { return Ok(()) };
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| Misuse(format!("--admin-address {address} cannot be served: {error}")))?;
+    let (ready, metrics, last) = (ready.subscribe(), metrics.clone(), last.clone());
+    tasks.spawn(async move { admin::serve(listener, ready, metrics, last).await.context("admin endpoint") });
+    Ok(())
+}
+
+/// A task that ends by itself is a fault: none of them has a reason to.
+async fn first_failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
+    match tasks.join_next().await {
+        Some(ended) => ended.context("a task failed")?.and_then(|()| anyhow::bail!("a task ended that should not")),
+        None => std::future::pending().await,
+    }
 }

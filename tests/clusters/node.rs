@@ -223,6 +223,9 @@ fn start_kubelet(cluster: &Cluster, init: i32) -> Result<()> {
         "resolvConf": "",
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
+        // A volume that has grown is looked at with its pod, and measured with all others.
+        "syncFrequency": "10s",
+        "volumeStatsAggPeriod": "10s",
     });
     let file = folder.join("kubelet.json");
     fs::write(&file, config.to_string()).context("configure the kubelet")?;

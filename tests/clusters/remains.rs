@@ -1,14 +1,17 @@
 //! What a fleet could leave on the machine, and its removal: loop devices, cgroups, the folder. In this order, so
 //! that as long as anything is left the folder is, and whoever comes next finds it.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::stat::{major, minor};
 
 use super::wait::wait_blocking;
 
@@ -82,18 +85,41 @@ pub fn remove(folder: &Path) -> Result<()> {
     patiently(&format!("{} is removed", folder.display()), || fs::remove_dir_all(folder))
 }
 
+/// A device of a file that a node has made shows it under the node's own path, which tells nothing here, so such files are
+/// known by their numbers.
 fn detach_loop_devices(folder: &Path) -> Result<()> {
-    let Ok(devices) = fs::read_dir("/sys/block") else {
+    let mut files = BTreeSet::new();
+    for cluster in fs::read_dir(folder).into_iter().flatten().flatten() {
+        collect_numbers(&cluster.path().join("lib/kubelet/plugins"), &mut files);
+    }
+    let columns = "NAME,BACK-MAJ:MIN,BACK-INO,BACK-FILE";
+    let listed = Command::new("losetup").args(["--list", "--noheadings", "--raw", "--output", columns]).output();
+    let Ok(listed) = listed else {
         return Ok(());
     };
-    for device in devices.flatten() {
-        let backing = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
-        if Path::new(backing.trim()).starts_with(folder) {
-            let path = Path::new("/dev").join(device.file_name());
-            Command::new("losetup").arg("-d").arg(path).status().context("run losetup")?;
+    for line in String::from_utf8_lossy(&listed.stdout).lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        let [device, disk, number, file] = words[..] else { continue };
+        let is_made_by_a_node = files.contains(&format!("{disk} {number}"));
+        if is_made_by_a_node || Path::new(file).starts_with(folder) {
+            Command::new("losetup").args(["-d", device]).status().context("run losetup")?;
         }
     }
     Ok(())
+}
+
+/// Of all files below a folder: the number of their disk, and theirs on it.
+fn collect_numbers(folder: &Path, numbers: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => collect_numbers(&entry.path(), numbers),
+            Ok(kind) if kind.is_file() => {
+                let Ok(file) = entry.metadata() else { continue };
+                numbers.insert(format!("{}:{} {}", major(file.dev()), minor(file.dev()), file.ino()));
+            }
+            _ => {}
+        }
+    }
 }
 
 fn remove_cgroup(cgroup: &Path) -> Result<()> {

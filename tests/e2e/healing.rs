@@ -57,11 +57,18 @@ fn leaf_that_somebody_deletes_is_there_again_with_its_data() {
 /// A claim of the member's own, and a host volume and claim for it, made by hand.
 async fn imported<'a>(rig: &'a Rig, namespace: &str, leaf_policy: &str) -> Result<(Place<'a>, Place<'a>)> {
     let member = Place::new(rig.fleet.member(MEMBER), namespace).await?;
-    let host = Place::new(rig.fleet.host(), namespace).await?;
     member.claim("ledger", NOW).await?;
     let leaf_volume = member.bound("ledger").await?.name_any();
     let policy = json!({"spec": {"persistentVolumeReclaimPolicy": leaf_policy}});
     member.volumes().patch(&leaf_volume, &PatchParams::default(), &Patch::Merge(policy)).await?;
+    let host = import(rig, &member).await?;
+    Ok((member, host))
+}
+
+/// Consent to the member's claim `ledger`, and a host volume and claim of it, made by hand.
+pub async fn import<'a>(rig: &'a Rig, member: &Place<'_>) -> Result<Place<'a>> {
+    let host = Place::new(rig.fleet.host(), &member.namespace).await?;
+    let namespace = member.namespace.as_str();
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(host.client.clone());
     let id = namespaces.get("kube-system").await?.uid().context("kube-system has a UID")?;
     let consent = json!({"metadata": {"annotations": {"kosmos.csi.io/consent": id}}});
@@ -84,7 +91,7 @@ async fn imported<'a>(rig: &'a Rig, namespace: &str, leaf_policy: &str) -> Resul
     });
     host.claims().create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
     host.bound("ledger").await?;
-    Ok((member, host))
+    Ok(host)
 }
 
 #[test]

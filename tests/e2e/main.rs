@@ -3,10 +3,10 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
+#[path = "../sanity/attributes.rs"]
+mod attributes;
 #[path = "../clusters/mod.rs"]
 mod clusters;
-#[path = "../sanity/node.rs"]
-mod node;
 #[path = "../sanity/suite.rs"]
 mod suite;
 
@@ -16,10 +16,13 @@ mod chain;
 mod driver;
 mod edges;
 mod healing;
+mod host_node;
 mod lives;
 mod many;
 mod members;
+mod nodes;
 mod objects;
+mod operator;
 mod outage;
 mod placement;
 mod requests;

@@ -205,7 +205,8 @@ pub async fn nothing_of_ours(member: &Cluster, namespace: &str) -> Result<()> {
     .await
 }
 
-fn pod(name: &str, claims: &[&str], script: &str) -> Value {
+/// A pod of one container, which sees each claim under its own name.
+pub fn pod(name: &str, claims: &[&str], script: &str) -> Value {
     let volumes = claims.iter().map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}));
     let mounts = claims.iter().map(|claim| json!({"name": claim, "mountPath": format!("/{claim}")}));
     let container = json!({

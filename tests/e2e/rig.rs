@@ -23,6 +23,7 @@ use crate::{
         wait_for,
     },
     driver::Driver,
+    host_node,
 };
 
 pub const DRIVER: &str = "kosmos.csi.io";
@@ -104,6 +105,7 @@ impl Rig {
     /// The driver runs and knows the two members and no other, whatever an earlier test has left.
     async fn as_it_should_be(&self) -> Result<()> {
         self.driver.ensure(&self.fleet).await?;
+        host_node::leave(self.fleet.host(), &self.fleet.host().node_name()).await?;
         let secrets = self.secrets().await?.list(&ListParams::default().labels("kosmos.csi.io/member")).await?;
         let known: Vec<String> = secrets.iter().map(ResourceExt::name_any).collect();
         for stranger in known.iter().filter(|name| !MEMBERS.contains(&name.as_str())) {
@@ -190,7 +192,7 @@ async fn prepare(fleet: &Fleet, member: &Cluster) -> Result<MemberStorage> {
 }
 
 /// A class of snapshots, and one of groups, of a driver.
-fn snapshot_classes(name: &str, driver: &str, policy: &str, default: bool) -> [Value; 2] {
+pub fn snapshot_classes(name: &str, driver: &str, policy: &str, default: bool) -> [Value; 2] {
     let class = |group: &str, kind: &str| {
         let mut class = json!({
             "apiVersion": format!("{group}.storage.k8s.io/v1"), "kind": kind, "metadata": {"name": name},

@@ -1,11 +1,8 @@
-//! csi-sanity on the real fleet, with volumes that the member's own driver makes.
-
-use k8s_openapi::api::storage::v1::CSINode;
-use kube::{Api, api::DeleteParams};
+//! csi-sanity on the real fleet: both sockets, volumes that a member's own driver makes, and real mounts on a host's node.
 
 use crate::{
-    clusters::member_driver,
-    node,
+    attributes,
+    host_node::{HostNode, MEMBER, NEAR, storage_objects},
     objects::nothing_of_ours,
     rig::{DRIVER_NAMESPACE, MEMBERS, on_fleet},
     suite::Suite,
@@ -14,27 +11,27 @@ use crate::{
 #[test]
 fn csi_sanity_passes_every_spec_listed() {
     on_fleet("csi_sanity", async |rig| {
-        let (host, member) = (rig.fleet.host(), rig.fleet.member("cluster38"));
-        let socket = rig.fleet.folder().join("stand-in.sock");
-        let serving = node::serve(&socket)?;
-        host.apply(&node::csi_node().to_string()).await?;
-        member.apply(&node::attributes_class(member_driver::DRIVER).to_string()).await?;
+        let member = rig.fleet.member(MEMBER);
+        member.apply(&attributes::attributes_class(NEAR.driver).to_string()).await?;
+        for object in storage_objects(NEAR) {
+            member.apply(&object.to_string()).await?;
+        }
+        let node = HostNode::start(rig, NEAR).await?;
         let suite = Suite {
             program: rig.fleet.tools().path("csi-sanity"),
             controller: rig.driver.socket.clone(),
-            node: socket,
-            // Where nothing grows at a mount: the suite mounts nothing.
-            parameters: "member: cluster38\nleafStorageClass: shared\n",
-            attributes: node::ATTRIBUTES,
+            node: node.socket(),
+            mounts: true,
+            // The suite has volumes grow that it has not mounted.
+            parameters: "member: cluster38\nleafStorageClass: folders\n",
+            attributes: attributes::ATTRIBUTES,
             folder: rig.fleet.folder().to_owned(),
         };
-        let outcome = suite.run().await;
-        drop(serving);
-        Api::<CSINode>::all(host.client().await?).delete(node::NAME, &DeleteParams::default()).await?;
-        outcome?;
+        suite.run().await?;
         for member in MEMBERS {
             nothing_of_ours(rig.fleet.member(member), DRIVER_NAMESPACE).await?;
         }
-        Ok(())
+        node.is_clean().await?;
+        node.end().await
     });
 }

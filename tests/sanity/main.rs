@@ -2,7 +2,7 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
 
-mod node;
+mod attributes;
 #[path = "../dev/process.rs"]
 #[allow(dead_code, reason = "the tests of dev use the rest")]
 mod process;
@@ -22,22 +22,20 @@ use suite::Suite;
 #[tokio::test]
 async fn csi_sanity_passes_every_spec_listed() {
     let folder = tempfile::Builder::new().prefix("sanity-").tempdir_in("/tmp").unwrap();
-    let socket = folder.path().join("stand-in.sock");
-    let _serving = node::serve(&socket).unwrap();
     let dev = Dev::start(folder.path()).await;
-    dev.cluster("host").await.create("/apis/storage.k8s.io/v1/csinodes", &node::csi_node()).await;
     let member = dev.cluster("cluster38").await;
     // A namespace that the driver makes itself takes no pod for a moment, and the suite asks but once.
     member.create("/api/v1/namespaces", &json!({"metadata": {"name": "kosmos-csi"}})).await;
     member.until("/api/v1/namespaces/kosmos-csi/serviceaccounts/default", "there", Value::is_object).await;
     let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
-    member.create(classes, &node::attributes_class("storage.simulated")).await;
+    member.create(classes, &attributes::attributes_class("storage.simulated")).await;
     let suite = Suite {
         program: tools::tool("csi-sanity").unwrap(),
         controller: folder.path().join("csi.sock"),
-        node: socket,
+        node: folder.path().join("node.sock"),
+        mounts: nix::unistd::geteuid().is_root(),
         parameters: "member: cluster38\nleafStorageClass: openebs-hostpath\n",
-        attributes: node::ATTRIBUTES,
+        attributes: attributes::ATTRIBUTES,
         folder: folder.path().to_owned(),
     };
     let outcome = suite.run().await;

@@ -13,7 +13,10 @@ use anyhow::Context;
 use kube::config::Kubeconfig;
 use tokio::net::TcpListener;
 
+use super::node::Places;
 use crate::{args::socket_path, run::Misuse};
+
+const LONGEST_SOCKET: &str = "kubelet/plugins/storage.simulated/csi.sock";
 
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -28,8 +31,8 @@ impl Folder {
         let shown = path.display();
         let misuse = |error: io::Error| Misuse(format!("--dir {shown} cannot be used: {error}"));
         let path = std::path::absolute(path).map_err(misuse)?;
-        socket_path(&path.join("csi.sock").display().to_string())
-            .map_err(|reason| Misuse(format!("--dir {shown}: for the socket in it {reason}")))?;
+        socket_path(&path.join(LONGEST_SOCKET).display().to_string())
+            .map_err(|reason| Misuse(format!("--dir {shown}: for the sockets in it {reason}")))?;
         if is_foreign(&path).map_err(misuse)? {
             return Err(Misuse(format!("--dir {shown} belongs to another user: give another folder")));
         }
@@ -51,6 +54,15 @@ impl Folder {
 
     pub(super) fn socket(&self) -> PathBuf {
         self.path.join("csi.sock")
+    }
+
+    /// What this machine is as a node of the host.
+    pub(super) fn node(&self) -> Places {
+        Places {
+            socket: self.path.join("node.sock"),
+            kubelet_dir: self.path.join("kubelet"),
+            device_dir: self.path.join("devices"),
+        }
     }
 
     pub(super) fn kubeconfig(&self, cluster: &str) -> PathBuf {
@@ -183,7 +195,7 @@ mod tests {
         assert!(refused.contains("another kosmos-csi dev"), "{refused}");
         drop(folder);
         Folder::open(&path).unwrap();
-        let long = Folder::open(&place.path().join("x".repeat(100))).unwrap_err().to_string();
+        let long = Folder::open(&place.path().join("x".repeat(70))).unwrap_err().to_string();
         assert!(long.contains("--dir") && long.contains("at most 107"), "{long}");
     }
 

@@ -5,6 +5,8 @@
 
 mod folder;
 mod host;
+mod leaf;
+mod node;
 mod objects;
 mod report;
 
@@ -60,11 +62,16 @@ async fn run(arguments: Dev, folder: &Folder, socket: Socket, stop: Cancellation
     let ready = watch::Sender::new(false);
     let report = report::text(folder, &started.addresses, &folder.asleep(&members)?);
     let driving = controller::serve(flags(arguments.process, folder), socket, ready.clone(), stop.clone());
+    let driving = Box::pin(driving);
     let playing = host::run(host, started.clusters, driver);
+    let sockets = folder.node().bind().await?;
+    let mounting = node::run(folder.node(), sockets, members.into_iter().next().unwrap_or_default(), stop.clone());
+    let mounting = Box::pin(mounting);
     tokio::pin!(driving);
     tokio::select! {
         ended = &mut driving => return ended,
         ended = playing => ended?,
+        ended = mounting => ended?,
         Some(ended) = tasks.join_next() => anyhow::bail!("a simulated cluster has ended: {ended:?}"),
         never = tell(ready.subscribe(), &report) => match never {},
         () = stop.cancelled() => {}

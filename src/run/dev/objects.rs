@@ -44,6 +44,7 @@ pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal>
         class["allowedTopologies"] = json!([{"matchLabelExpressions": [expression]}]);
     };
     host.change("storageclasses.storage.k8s.io", "", CLASS, allow)?;
+    ensure(host, "csinodes.storage.k8s.io", super::node::csi_node())?;
     for member in members {
         ensure(host, "nodes", node(member))?;
         ensure(host, "csinodes.storage.k8s.io", csi_node(host, member))?;
@@ -164,7 +165,7 @@ mod tests {
             (node["status"]["conditions"][0]["status"] == "True", node["spec"]["taints"].as_array().unwrap().len())
         };
         assert_eq!(["kosmos-a", "kosmos-b", "kosmos-c"].map(open), [(true, 1), (false, 2), (true, 1)]);
-        assert_eq!(host.list("csinodes.storage.k8s.io").len(), 3);
+        assert_eq!(host.list("csinodes.storage.k8s.io").len(), 3 + 1, "and this machine");
         assert_eq!(host.get("nodes", "", "kosmos-a").unwrap()["spec"]["unschedulable"], true);
         let class = host.get("storageclasses.storage.k8s.io", "", CLASS).unwrap();
         assert_eq!(class["allowedTopologies"][0]["matchLabelExpressions"][0]["values"], json!(["a", "c"]));

@@ -24,6 +24,7 @@ pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &
         let _ = writeln!(text, "  {name:<10} http://{address:<22} {}", folder.kubeconfig(name).display());
     }
     let _ = writeln!(text, "  {:<10} {}", "driver", folder.socket().display());
+    let _ = writeln!(text, "  {:<10} {}", "node", folder.node().socket.display());
     let _ = writeln!(text, "  {:<10} {dir}/volumes/<member>/<volume>", "volumes");
     for member in asleep {
         let _ = writeln!(text, "  {member:<10} is kept and not started: more --members bring it back");

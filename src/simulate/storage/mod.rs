@@ -20,6 +20,7 @@ pub mod snapshots;
 use std::sync::Arc;
 
 use backing::{Backing, Kind};
+pub use names::DIRECTORY;
 pub use settings::{Binding, Class, Growth, Pods, Reclaim, Settings, Work};
 
 use super::Cluster;

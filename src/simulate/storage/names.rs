@@ -22,7 +22,7 @@ pub(super) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(super) const VOLUME_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// The attribute that tells where a volume is, where volumes are directories.
-pub(super) const DIRECTORY: &str = "directory";
+pub const DIRECTORY: &str = "directory";
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 pub(super) fn class_of(claim: &Value) -> &str {

@@ -1,6 +1,6 @@
 //! A small CSI driver that plays a member cluster's storage in the tests.
 //!
-//! A call's way: `identity`, `controller`, `group`, `node` and `registration` speak gRPC; `convert` turns messages into
+//! A call's way: `identity`, `controller`, `group` and `node` speak gRPC; `convert` turns messages into
 //! the types of `volume`; `provision`, `snapshots`, `attachment`, `staging` and `publishing` do what is asked, with
 //! `data`, `device` and `mounts` as their hands; `questions` and `health` say how things are; `table` keeps the
 //! records; `error` chooses the code.
@@ -31,7 +31,6 @@ mod provision;
 mod publishing;
 mod quantity;
 mod questions;
-mod registration;
 mod rpc;
 mod server;
 mod snapshots;

@@ -6,10 +6,3 @@
 pub(crate) mod csi {
     tonic::include_proto!("csi.v1");
 }
-
-/// The kubelet's plugin registration.
-// Generated, as above.
-#[allow(clippy::all, clippy::pedantic, dead_code, missing_debug_implementations, unreachable_pub)]
-pub(crate) mod registration {
-    tonic::include_proto!("pluginregistration");
-}

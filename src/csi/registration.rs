@@ -4,16 +4,30 @@
 //! HTTP/2 library refuses before any of our code is reached. Two calls are all there is, and their messages alone tell
 //! them apart (the question is empty, the verdict never is), so that headers need not be understood.
 
-use std::collections::HashMap;
-use std::io;
-use std::path::PathBuf;
+use std::{collections::HashMap, io, path::PathBuf};
 
 use prost::Message;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream},
+};
 use tracing::{debug, error, info};
 
-use crate::proto::registration::{PluginInfo, RegistrationStatus};
+pub(super) use self::v1::{InfoRequest, registration_client::RegistrationClient};
+use self::v1::{PluginInfo, RegistrationStatus};
+
+/// The kubelet's side of it, generated from `proto/pluginregistration.proto`.
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::restriction,
+    missing_debug_implementations,
+    unreachable_pub,
+    reason = "generated code"
+)]
+pub mod v1 {
+    tonic::include_proto!("pluginregistration");
+}
 
 const PREFACE: usize = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 /// More than any message of the kubelet's, and less than would be a danger.
@@ -36,10 +50,10 @@ const ANSWER_HEAD: &[u8] = b"\x88\x0f\x10\x10application/grpc";
 const ANSWER_END: &[u8] = b"\x00\x0bgrpc-status\x010";
 
 #[derive(Debug)]
-pub(crate) struct Registration {
-    pub(crate) name: String,
+pub struct Registration {
+    pub name: String,
     /// The CSI socket, as the kubelet sees it.
-    pub(crate) endpoint: PathBuf,
+    pub endpoint: PathBuf,
 }
 
 struct Frame {
@@ -51,7 +65,7 @@ struct Frame {
 
 impl Registration {
     /// Answers one kubelet after the other; it connects anew whenever it looks.
-    pub(crate) async fn serve(&self, listener: UnixListener) -> io::Result<()> {
+    pub async fn serve(&self, listener: UnixListener) -> io::Result<()> {
         loop {
             let (connection, _) = listener.accept().await?;
             if let Err(error) = self.answer(connection).await {

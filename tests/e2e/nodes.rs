@@ -133,6 +133,21 @@ fn pod_on_a_real_node_goes_on_when_plugin_and_kubelet_are_started_again() {
 }
 
 impl Used<'_> {
+    /// What one pod writes to the device, the next one reads.
+    async fn keeps_as_device(&self) -> Result<()> {
+        let device = |pod: &mut Value| {
+            let container = &mut pod["spec"]["containers"][0];
+            container["volumeMounts"] = json!([]);
+            container["volumeDevices"] = json!([{"name": "data", "devicePath": "/dev/data"}]);
+        };
+        self.running("first", device).await?;
+        self.exec("first", "echo kept | dd of=/dev/data conv=fsync").await?;
+        self.remove("first").await?;
+        self.running("second", device).await?;
+        ensure!(self.exec("second", "dd if=/dev/data count=1 | head -n 1").await?.contains("kept"), "it is there");
+        self.remove("second").await
+    }
+
     /// Once the kubelet serves again.
     async fn exec_when_back(&self, pod: &str, script: &str) -> Result<String> {
         wait_for("the kubelet serves again", PATIENCE, || async { Ok(self.exec(pod, script).await.ok()) }).await
@@ -219,17 +234,7 @@ fn device_is_given_to_a_pod_as_it_is() {
             claim["spec"]["volumeMode"] = json!("Block");
         })
         .await?;
-        let device = |pod: &mut Value| {
-            let container = &mut pod["spec"]["containers"][0];
-            container["volumeMounts"] = json!([]);
-            container["volumeDevices"] = json!([{"name": "data", "devicePath": "/dev/data"}]);
-        };
-        used.running("first", device).await?;
-        used.exec("first", "echo kept | dd of=/dev/data conv=fsync").await?;
-        used.remove("first").await?;
-        used.running("second", device).await?;
-        ensure!(used.exec("second", "dd if=/dev/data count=1 | head -n 1").await?.contains("kept"), "it is there");
-        used.remove("second").await?;
+        used.keeps_as_device().await?;
         used.end().await
     });
 }
@@ -345,6 +350,14 @@ fn volume_becomes_a_disk_of_the_machine_and_its_content_stays_with_it() {
             used.end().await?;
             operator.is_well(false);
         }
+        operator.is_well(true);
+        let class = json!({
+            "leafStorageClass": NOW, "attachMode": "virtual-machine", "leafNamespace": DRIVER_NAMESPACE,
+        });
+        let raw = |claim: &mut Value| claim["spec"]["volumeMode"] = json!("Block");
+        let used = Used::of(rig, "real-node-raw", class, NEAR, raw).await?;
+        used.keeps_as_device().await?;
+        used.end().await?;
         operator.end().await
     });
 }

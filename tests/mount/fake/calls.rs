@@ -65,7 +65,11 @@ impl Kernel for Fake {
     }
 
     fn mount(&self, new: &NewMount, target: &Path) -> Called<()> {
-        self.call(|model, _| model.mount(&new.source, &new.filesystem, &new.flags, &new.data, target))
+        self.call(|model, _| {
+            let NewMount { source, filesystem, flags, data } = new;
+            model.mounts_asked.push(format!("{filesystem} {source} {data} {flags:?}"));
+            model.mount(source, filesystem, flags, data, target)
+        })
     }
 
     fn mount_by(&self, program: &str, source: &str, target: &Path, options: &str) -> Called<Ended> {
@@ -73,7 +77,7 @@ impl Kernel for Fake {
             if !model.has_mount_nfs {
                 return Err(Failure::Missing);
             }
-            assert_eq!(program, "mount.nfs");
+            model.mounts_asked.push(format!("{program} {source} -o {options}"));
             let options = format!("{options},addr=10.0.0.1");
             let flags =
                 kosmos_csi::mount::options::flags_of(&options.split(',').map(str::to_owned).collect::<Vec<_>>());

@@ -45,6 +45,8 @@ pub struct Model {
     pub busy: Vec<PathBuf>,
     pub denies_growth: bool,
     pub programs_run: Vec<String>,
+    /// Filesystems that were asked for, in the words of the call.
+    pub mounts_asked: Vec<String>,
     pub calls: usize,
     pub dies_at: Vec<(usize, Moment)>,
     pub is_dead: bool,

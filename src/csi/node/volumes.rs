@@ -33,13 +33,18 @@ impl Node {
         let staging = path("staging_target_path", &request.staging_target_path)?;
         let way = way(request.volume_capability.as_ref())?;
         let attached = self.attached(&request.publish_context, &volume)?;
-        let (machine, leaves) = (Arc::clone(&self.machine), self.leaves.clone());
+        let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
-            let options = attached.options.clone();
-            match blocking(&machine, move |machine| machine.stage(&attached, &staging, &way)).await? {
-                Step::Done => Ok(()),
-                Step::Ask(leaf) => leaves.driver_of(leaf).await?.stage(request, &options).await,
+            let (options, at) = (attached.options.clone(), staging.clone());
+            let Step::Ask(leaf) = blocking(&machine, move |machine| machine.stage(&attached, &at, &way)).await? else {
+                return Ok(());
+            };
+            let staged = async { leaves.driver_of(leaf).await?.stage(request, &options).await }.await;
+            if staged.as_ref().is_err_and(Error::is_final) {
+                // Nobody calls again to undo it.
+                blocking(&machine, move |machine| machine.unstaged(&id, &staging)).await?;
             }
+            staged
         };
         self.works.run(&volume, answer_by, work).await?;
         Ok(v1::NodeStageVolumeResponse {})
@@ -79,13 +84,24 @@ impl Node {
             let (staging, at, wanted) = (PathBuf::from(&request.staging_target_path), target.clone(), way.clone());
             let (options, readonly, reads) = (attached.options.clone(), attached.readonly, request.readonly);
             let publish = move |machine: &Machine<Linux>| machine.publish(&attached, &staging, &at, &wanted, reads);
-            if let Step::Ask(leaf) = blocking(&machine, publish).await? {
-                let given = leaves.driver_of(leaf).await?.publish(request, &options, readonly).await?;
-                if !given {
-                    blocking(&machine, move |machine| machine.own(&id, &target)).await?;
+            let Step::Ask(leaf) = blocking(&machine, publish).await? else {
+                return Ok(());
+            };
+            let given = async { leaves.driver_of(leaf).await?.publish(request, &options, readonly).await }.await;
+            match given {
+                Ok(true) => Ok(()),
+                Ok(false) => {
+                    let owned = blocking(&machine, move |machine| machine.own(&id, &target)).await;
+                    // It is published, so this is not the end.
+                    owned.map_err(Error::while_a_leaf_may_exist)
+                }
+                Err(error) => {
+                    if error.is_final() {
+                        blocking(&machine, move |machine| machine.unpublished(&id, &target)).await?;
+                    }
+                    Err(error)
                 }
             }
-            Ok(())
         };
         self.works.run(&volume, answer_by, work).await?;
         Ok(v1::NodePublishVolumeResponse {})

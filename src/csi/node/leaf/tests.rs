@@ -12,10 +12,16 @@ use super::*;
 use crate::{
     csi::{
         identity::Identity,
+        node::{Info, Node},
         server::{self, Socket},
-        v1::{node_server, volume_capability::MountVolume},
+        v1::{
+            node_server::{self, Node as _},
+            volume_capability::MountVolume,
+        },
     },
     metrics::Metrics,
+    mount::{Linux, Machine},
+    volume::backing::{AttachMode, Attached, Backing},
 };
 
 const DRIVER: &str = "storage.example";
@@ -208,5 +214,32 @@ async fn refusal_is_final_only_where_the_leaf_driver_says_that_nothing_was_done(
         assert!(refused.to_string().contains("on purpose") && !refused.to_string().contains("canary"), "{refused}");
         let undone = leaf(folder.path()).await.unwrap().unpublish("/target".to_owned()).await;
         assert_eq!(undone.is_ok(), code == Code::NotFound, "what is not there needs no undoing");
+    }
+}
+
+/// A node below which the driver is, and nothing is mounted.
+fn node(folder: &Path) -> Node {
+    let machine = Machine::new(Linux, folder.join("volumes"), folder.join("by-id"), folder.to_owned());
+    let info = Info { name: "worker".to_owned(), member: "cluster38".to_owned(), most: 0 };
+    Node::new(machine, folder.to_owned(), info)
+}
+
+#[tokio::test]
+async fn volume_is_remembered_exactly_while_its_driver_may_have_done_something() {
+    for (code, is_remembered) in [(Code::FailedPrecondition, false), (Code::Internal, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let can = vec![Type::StageUnstageVolume];
+        let _stop = serve(folder.path(), DRIVER, Played { can, refuses_with: Some(code), ..Played::default() }).await;
+        let staging = folder.path().join("staging");
+        std::fs::create_dir(&staging).unwrap();
+        let mut request = stage_request();
+        let (mode, options) = (AttachMode::None, Vec::new());
+        let backing = Backing::Csi(leaf_volume());
+        let attached = Attached { volume: request.volume_id.clone(), mode, backing, options, readonly: false };
+        request.publish_context = attached.context().unwrap().into_iter().collect();
+        request.staging_target_path = staging.display().to_string();
+        let refused = node(folder.path()).node_stage_volume(Request::new(request)).await.unwrap_err();
+        let records = std::fs::read_dir(folder.path().join("volumes")).unwrap().count();
+        assert_eq!(records, usize::from(is_remembered), "{code:?}: {refused}");
     }
 }

@@ -85,7 +85,7 @@ fn claim_that_asks_for_more_gets_it_with_its_filesystem() {
 fn claim_gets_another_volume_attributes_class() {
     on_fleet("attributes", async |rig| {
         let (host, member) = used(rig, "attributes").await?;
-        member.cluster.apply(&attributes::attributes_class(member_driver::DRIVER).to_string()).await?;
+        member.cluster.apply(&attributes::attributes_class("gold", member_driver::DRIVER).to_string()).await?;
         let class = |name: &str, leaf: &str| {
             json!({
                 "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": name},

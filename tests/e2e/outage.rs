@@ -1,5 +1,7 @@
 //! Members that go away, a driver that is killed, users who change their mind: one leaf at most, and none left behind.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
@@ -10,6 +12,9 @@ use crate::{
     objects::{Place, handle, nothing_of_ours, ours},
     rig::{DELAYED, LOCAL_PATH, MEMBERS, NOW, PATIENCE, Rig, STUCK, on_fleet},
 };
+
+/// A member's own controllers look for their API server again after half a minute, or twice that.
+const RETURN: Duration = Duration::from_mins(2);
 
 /// The leaf claim, as soon as it is there.
 async fn leaf_claim(member: &Cluster, namespace: &str, name: &str) -> Result<PersistentVolumeClaim> {
@@ -83,7 +88,7 @@ fn member_that_is_down_before_a_claim_gets_its_volume_when_it_returns() {
         host.bound("meanwhile").await?;
         host.warned("waiting", &["cluster38"]).await?;
         rig.return_of("cluster38").await?;
-        ensure!(handle(&host.bound("waiting").await?).starts_with("cluster38/"));
+        ensure!(handle(&host.bound_within("waiting", RETURN).await?).starts_with("cluster38/"));
         delete_all(rig, &host, &["waiting", "meanwhile"]).await
     });
 }
@@ -99,7 +104,7 @@ fn member_that_goes_down_during_a_creation_finishes_it_when_it_returns() {
         claim_in(&host, "meanwhile", "cluster39", NOW).await?;
         host.bound("meanwhile").await?;
         rig.return_of("cluster38").await?;
-        host.bound("waiting").await?;
+        host.bound_within("waiting", RETURN).await?;
         let same = leaf_claim(member, "down-during", "waiting").await?;
         ensure!(same.uid() == leaf.uid(), "the leaf was made twice");
         delete_all(rig, &host, &["waiting", "meanwhile"]).await

@@ -1,7 +1,7 @@
 //! What a volume costs its member, counted from the member's own audit log. One request more fails the test.
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ServiceAccount};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ const ACCOUNT: &str = "system:serviceaccount:kosmos-csi:kosmos-csi";
 async fn requests(member: &Cluster, mark: AuditMark) -> Result<Vec<String>> {
     let entries = member.audit_since(mark).await?;
     // The provisioner asks for capacity when it likes, and that is no part of a volume's cost.
-    let of_volumes = |resource: &str| resource != "csistoragecapacities";
+    let of_volumes = |resource: &str| !["csistoragecapacities", "resourcequotas"].contains(&resource);
     let ours =
         entries.iter().filter(|entry| entry.user == ACCOUNT && entry.verb != "watch" && of_volumes(&entry.resource));
     Ok(ours.map(|entry| format!("{} {}", entry.verb, entry.resource)).collect())
@@ -27,7 +27,10 @@ async fn requests(member: &Cluster, mark: AuditMark) -> Result<Vec<String>> {
 /// background, that the host has a volume for the leaf, and one of ControllerPublishVolume, as a pod uses it.
 async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str]) -> Result<()> {
     let member = rig.fleet.member("cluster38");
-    Place::new(member, namespace).await?;
+    let leaf = Place::new(member, namespace).await?;
+    // Without it a consumer is refused and made once more.
+    let accounts: Api<ServiceAccount> = Api::namespaced(leaf.client, namespace);
+    wait_for("the namespace takes pods", PATIENCE, || async { Ok(accounts.get_opt("default").await?) }).await?;
     let host = Place::new(rig.fleet.host(), namespace).await?;
     let class = format!("counted-{leaf_class}");
     host.class(&class, "WaitForFirstConsumer", json!({"leafStorageClass": leaf_class}), &["cluster38"]).await?;

@@ -12,7 +12,7 @@ use crate::{
 fn csi_sanity_passes_every_spec_listed() {
     on_fleet("csi_sanity", async |rig| {
         let member = rig.fleet.member(MEMBER);
-        member.apply(&attributes::attributes_class(NEAR.driver).to_string()).await?;
+        member.apply(&attributes::attributes_class(attributes::CLASS, NEAR.driver).to_string()).await?;
         for object in storage_objects(NEAR) {
             member.apply(&object.to_string()).await?;
         }

@@ -28,7 +28,7 @@ async fn csi_sanity_passes_every_spec_listed() {
     member.create("/api/v1/namespaces", &json!({"metadata": {"name": "kosmos-csi"}})).await;
     member.until("/api/v1/namespaces/kosmos-csi/serviceaccounts/default", "there", Value::is_object).await;
     let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
-    member.create(classes, &attributes::attributes_class("storage.simulated")).await;
+    member.create(classes, &attributes::attributes_class(attributes::CLASS, "storage.simulated")).await;
     let suite = Suite {
         program: tools::tool("csi-sanity").unwrap(),
         controller: folder.path().join("csi.sock"),

@@ -74,6 +74,23 @@ impl<K: Kernel> Machine<K> {
         self.records.forget(&self.kernel, volume)
     }
 
+    /// Forgets a volume that its leaf driver refused for good when it was first asked, unless something is mounted after all:
+    /// nobody calls again to undo it. Nothing is unmounted, since only the driver knows what it has there.
+    pub fn refused(&self, volume: &str, staging: &Path) -> Result<()> {
+        match self.table()?.at(&self.place(staging)?) {
+            Some(_) => Ok(()),
+            None => self.records.forget(&self.kernel, volume),
+        }
+    }
+
+    /// Likewise one path of it.
+    pub fn refused_at(&self, volume: &str, target: &Path) -> Result<()> {
+        let mounted = self.table()?.at(&self.place(target)?).is_some();
+        let Some(mut record) = self.record(volume)?.filter(|_| !mounted) else { return Ok(()) };
+        record.targets.remove(target);
+        self.records.keep(&self.kernel, &record)
+    }
+
     /// Leaves a disk as the next node can use it. One that is gone is let go all the same.
     fn let_go(&self, record: &mut Record) -> Result<()> {
         let Ok(Some(disk)) = self.disk(record) else {

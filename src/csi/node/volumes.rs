@@ -35,14 +35,15 @@ impl Node {
         let attached = self.attached(&request.publish_context, &volume)?;
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
-            let (options, at) = (attached.options.clone(), staging.clone());
+            let (options, at, asked) = (attached.options.clone(), staging.clone(), id.clone());
+            let before = blocking(&machine, move |machine| machine.record(&asked)).await?;
             let Step::Ask(leaf) = blocking(&machine, move |machine| machine.stage(&attached, &at, &way)).await? else {
                 return Ok(());
             };
             let staged = async { leaves.driver_of(leaf).await?.stage(request, &options).await }.await;
-            if staged.as_ref().is_err_and(Error::is_final) {
-                // Nobody calls again to undo it.
-                blocking(&machine, move |machine| machine.unstaged(&id, &staging)).await?;
+            // What was there before this call may be in use.
+            if before.is_none() && staged.as_ref().is_err_and(Error::is_final) {
+                blocking(&machine, move |machine| machine.refused(&id, &staging)).await?;
             }
             staged
         };
@@ -83,6 +84,9 @@ impl Node {
         let work = async move {
             let (staging, at, wanted) = (PathBuf::from(&request.staging_target_path), target.clone(), way.clone());
             let (options, readonly, reads) = (attached.options.clone(), attached.readonly, request.readonly);
+            let asked = id.clone();
+            let before = blocking(&machine, move |machine| machine.record(&asked)).await?;
+            let is_new = before.is_none_or(|record| !record.targets.contains_key(&target));
             let publish = move |machine: &Machine<Linux>| machine.publish(&attached, &staging, &at, &wanted, reads);
             let Step::Ask(leaf) = blocking(&machine, publish).await? else {
                 return Ok(());
@@ -96,8 +100,8 @@ impl Node {
                     owned.map_err(Error::while_a_leaf_may_exist)
                 }
                 Err(error) => {
-                    if error.is_final() {
-                        blocking(&machine, move |machine| machine.unpublished(&id, &target)).await?;
+                    if is_new && error.is_final() {
+                        blocking(&machine, move |machine| machine.refused_at(&id, &target)).await?;
                     }
                     Err(error)
                 }

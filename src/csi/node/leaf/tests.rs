@@ -30,14 +30,14 @@ const DRIVER: &str = "storage.example";
 #[derive(Clone, Default)]
 struct Played {
     can: Vec<Type>,
-    refuses_with: Option<Code>,
+    refuses_with: Arc<Mutex<Option<Code>>>,
     staged: Arc<Mutex<Vec<v1::NodeStageVolumeRequest>>>,
     published: Arc<Mutex<Vec<v1::NodePublishVolumeRequest>>>,
 }
 
 impl Played {
     fn answer<T>(&self, answer: T) -> Result<Response<T>, Status> {
-        match self.refuses_with {
+        match *self.refuses_with.lock().unwrap() {
             Some(code) => Err(Status::new(code, "on purpose")),
             None => Ok(Response::new(answer)),
         }
@@ -76,6 +76,10 @@ impl node_server::Node for Played {
     ) -> Result<Response<v1::NodeUnpublishVolumeResponse>, Status> {
         self.answer(v1::NodeUnpublishVolumeResponse {})
     }
+}
+
+fn refusing(code: Code) -> Arc<Mutex<Option<Code>>> {
+    Arc::new(Mutex::new(Some(code)))
 }
 
 /// The driver on its socket in a kubelet's folder.
@@ -208,7 +212,8 @@ async fn refusal_is_final_only_where_the_leaf_driver_says_that_nothing_was_done(
     ] {
         let folder = tempfile::tempdir().unwrap();
         let can = vec![Type::StageUnstageVolume];
-        let _stop = serve(folder.path(), DRIVER, Played { can, refuses_with: Some(code), ..Played::default() }).await;
+        let _stop =
+            serve(folder.path(), DRIVER, Played { can, refuses_with: refusing(code), ..Played::default() }).await;
         let refused = leaf(folder.path()).await.unwrap().stage(stage_request(), &[]).await.unwrap_err();
         assert_eq!(refused.is_final(), is_final, "{code:?}: {refused}");
         assert!(refused.to_string().contains("on purpose") && !refused.to_string().contains("canary"), "{refused}");
@@ -224,22 +229,57 @@ fn node(folder: &Path) -> Node {
     Node::new(machine, folder.to_owned(), info)
 }
 
+/// For the volume as it is told to the node.
+fn told(staging: &Path) -> v1::NodeStageVolumeRequest {
+    let mut request = stage_request();
+    let (mode, backing) = (AttachMode::None, Backing::Csi(leaf_volume()));
+    let volume = request.volume_id.clone();
+    let attached = Attached { volume, mode, backing, options: Vec::new(), readonly: false };
+    request.publish_context = attached.context().unwrap().into_iter().collect();
+    request.staging_target_path = staging.display().to_string();
+    request
+}
+
+fn records(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder.join("volumes")).unwrap().map(|file| file.unwrap().path());
+    files.map(|file| std::fs::read_to_string(file).unwrap()).collect()
+}
+
 #[tokio::test]
 async fn volume_is_remembered_exactly_while_its_driver_may_have_done_something() {
     for (code, is_remembered) in [(Code::FailedPrecondition, false), (Code::Internal, true)] {
         let folder = tempfile::tempdir().unwrap();
         let can = vec![Type::StageUnstageVolume];
-        let _stop = serve(folder.path(), DRIVER, Played { can, refuses_with: Some(code), ..Played::default() }).await;
+        let _stop =
+            serve(folder.path(), DRIVER, Played { can, refuses_with: refusing(code), ..Played::default() }).await;
         let staging = folder.path().join("staging");
         std::fs::create_dir(&staging).unwrap();
-        let mut request = stage_request();
-        let (mode, options) = (AttachMode::None, Vec::new());
-        let backing = Backing::Csi(leaf_volume());
-        let attached = Attached { volume: request.volume_id.clone(), mode, backing, options, readonly: false };
-        request.publish_context = attached.context().unwrap().into_iter().collect();
-        request.staging_target_path = staging.display().to_string();
-        let refused = node(folder.path()).node_stage_volume(Request::new(request)).await.unwrap_err();
-        let records = std::fs::read_dir(folder.path().join("volumes")).unwrap().count();
-        assert_eq!(records, usize::from(is_remembered), "{code:?}: {refused}");
+        let refused = node(folder.path()).node_stage_volume(Request::new(told(&staging))).await.unwrap_err();
+        assert_eq!(records(folder.path()).len(), usize::from(is_remembered), "{code:?}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn refusal_of_a_repeated_call_undoes_nothing_that_may_be_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let played = Played { can: vec![Type::StageUnstageVolume, Type::VolumeMountGroup], ..Played::default() };
+    let _stop = serve(folder.path(), DRIVER, played.clone()).await;
+    let (staging, target) = (folder.path().join("staging"), folder.path().join("target"));
+    std::fs::create_dir(&staging).unwrap();
+    let (node, request) = (node(folder.path()), told(&staging));
+    let publish = v1::NodePublishVolumeRequest {
+        volume_id: request.volume_id.clone(),
+        publish_context: request.publish_context.clone(),
+        staging_target_path: request.staging_target_path.clone(),
+        target_path: target.display().to_string(),
+        volume_capability: request.volume_capability.clone(),
+        ..v1::NodePublishVolumeRequest::default()
+    };
+    node.node_stage_volume(Request::new(request.clone())).await.unwrap();
+    node.node_publish_volume(Request::new(publish.clone())).await.unwrap();
+    let before = records(folder.path());
+    *played.refuses_with.lock().unwrap() = Some(Code::FailedPrecondition);
+    node.node_publish_volume(Request::new(publish)).await.unwrap_err();
+    node.node_stage_volume(Request::new(request)).await.unwrap_err();
+    assert!(before.len() == 1 && before[0].contains("/target") && records(folder.path()) == before, "{before:?}");
 }

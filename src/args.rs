@@ -1,5 +1,7 @@
 //! The command line. Every flag has a twin in the environment; values are checked here, at the edge.
 
+pub mod operator;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
@@ -31,6 +33,8 @@ pub enum Role {
     /// kubectl works on them, the driver between them is the real one, and their volumes are plain folders. There are no
     /// credentials: whoever may use this machine may use the clusters.
     Dev(Dev),
+    #[command(flatten)]
+    Operator(operator::Command),
 }
 
 /// What every role that serves a socket has.
@@ -206,10 +210,14 @@ mod tests {
         }
     }
 
+    /// A command that ends is typed whole.
+    const GOES_ON: [&str; 3] = ["controller", "node", "dev"];
+
     #[test]
-    fn every_flag_has_a_twin_in_the_environment() {
+    fn every_flag_of_what_goes_on_has_a_twin_in_the_environment() {
         let command = Arguments::command();
-        let flags = command.get_subcommands().flat_map(clap::Command::get_arguments);
+        let roles = command.get_subcommands().filter(|role| GOES_ON.contains(&role.get_name()));
+        let flags = roles.flat_map(clap::Command::get_arguments);
         for flag in flags.filter(|flag| flag.get_long().is_some_and(|long| long != "help")) {
             let twin = format!("KOSMOS_CSI_{}", flag.get_long().unwrap().to_uppercase().replace('-', "_"));
             assert_eq!(flag.get_env().unwrap().to_str().unwrap(), twin);

@@ -24,7 +24,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cluster::{self, with_causes};
 
-const NAME: &str = "kosmos-csi-leader";
+/// What it is called, in the driver's namespace.
+pub const NAME: &str = "kosmos-csi-leader";
 /// Who does not hold it waits so long without news before taking it.
 const DURATION: Duration = Duration::from_secs(15);
 /// Who holds it believes so for this long after a renewal was sent.

@@ -19,8 +19,8 @@
 //!
 //! Who may know what: [`volume`] is pure. [`host`], [`leaf`] and [`cluster`] speak to clusters; [`member`] says which
 //! there are; [`mount`] alone touches a machine's kernel; [`provision`] holds the use-cases; [`csi`] alone knows gRPC;
-//! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`run`] puts a role together. `error`
-//! holds the outcomes they all speak of. `tests/layering.rs` keeps it so.
+//! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`operator`] decides what commands do;
+//! [`run`] puts a role together. `error` holds the outcomes they all speak of. `tests/layering.rs` keeps it so.
 
 pub mod admin;
 pub mod args;
@@ -35,6 +35,7 @@ pub mod lease;
 pub mod member;
 pub mod metrics;
 pub mod mount;
+pub mod operator;
 pub mod provision;
 pub mod run;
 pub mod simulate;

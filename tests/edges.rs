@@ -187,7 +187,9 @@ async fn unknown_words_are_misuse_and_help_is_help() {
         is_misuse(&arguments, &[word]).await;
     }
     for (arguments, words) in [
-        (vec!["--help"], vec!["controller", "Usage: kosmos-csi <COMMAND>"]),
+        (vec!["--help"], vec!["controller", "member", "doctor", "Usage: kosmos-csi <COMMAND>"]),
+        (vec!["member", "add", "--help"], vec!["--member-kubeconfig <FILE>", "[default: 8760h]", "Exit code: 0"]),
+        (vec!["doctor", "remove", "--help"], vec!["--data-will-be-lost", "<FINDING>"]),
         (vec!["controller", "--help"], vec!["--endpoint <unix:///PATH>", "--members-dir <FOLDER>", "[default: 30s]"]),
         (vec!["--version"], vec![concat!("kosmos-csi ", env!("CARGO_PKG_VERSION"))]),
     ] {
@@ -195,6 +197,21 @@ async fn unknown_words_are_misuse_and_help_is_help() {
         assert_eq!(code, 0, "{arguments:?}");
         assert!(words.iter().all(|word| printed.contains(word)), "{words:?} in: {printed}");
     }
+}
+
+#[tokio::test]
+async fn command_ends_with_one_sentence_and_a_code_that_says_whose_fault_it_is() {
+    let folder = folder();
+    let nowhere = Host::nowhere(folder.path());
+    for command in [vec!["member", "list"], vec!["doctor"], vec!["trace", "shop/db"], vec!["member", "forget", "m"]] {
+        let (code, printed) = run(&[&command[..], &[nowhere.as_str()]].concat(), &[]).await;
+        assert_eq!(code, 1, "{command:?}: {printed}");
+        assert!(printed.starts_with("error: host cluster: ") && printed.lines().count() == 1, "{printed}");
+    }
+    is_misuse(&["member", "list"], &["no --kubeconfig is given"]).await;
+    is_misuse(&["doctor", "--kubeconfig=/missing"], &["--kubeconfig", "/missing"]).await;
+    is_misuse(&["member", "list", &nowhere, "--context=x"], &["--kubeconfig", "x"]).await;
+    is_misuse(&["release", "shop/db", "--member-kubeconfig=/missing"], &["--member-kubeconfig", "/missing"]).await;
 }
 
 #[tokio::test]

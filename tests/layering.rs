@@ -27,6 +27,8 @@ const MODULES: &[(&str, &[&str])] = &[
     ("mount", &["error", "volume"]),
     // what nobody asks for
     ("follow", &["error", "host", "leaf", "member", "volume"]),
+    // what an operator's commands decide
+    ("operator", &["leaf::ownership", "volume"]),
     // use-cases, which see clusters only through the four above
     ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges
@@ -43,7 +45,7 @@ const MODULES: &[(&str, &[&str])] = &[
 ];
 
 /// Without input or output, and without a clock.
-const PURE: &[&str] = &["error", "volume"];
+const PURE: &[&str] = &["error", "operator", "volume"];
 
 /// Where each dependency may be named: in a module and all below it. Those without a row may be named everywhere but in the pure modules.
 const CRATES: &[(&str, &[&str])] = &[
@@ -55,15 +57,16 @@ const CRATES: &[(&str, &[&str])] = &[
     ("humantime", &["args", "run", "simulate"]),
     ("hyper", &["simulate"]),
     ("hyper_util", &["simulate"]),
-    ("k8s_openapi", &["cluster", "host", "leaf", "lease", "member", "run"]),
+    ("k8s_openapi", &["cluster", "host", "leaf", "lease", "member", "operator", "run"]),
     ("kube", &["cluster", "host", "leaf", "lease", "member", "run", "simulate"]),
     ("nix", &["mount::linux"]),
     ("prometheus_client", &["metrics"]),
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),
     ("rustls", &["main"]),
-    ("serde", &["leaf", "mount", "simulate", "volume"]),
-    ("serde_json", &["cluster", "host", "leaf", "lease", "member", "mount", "run", "simulate", "volume"]),
+    ("serde", &["leaf", "mount", "run", "simulate", "volume"]),
+    ("serde_json", &["cluster", "host", "leaf", "lease", "member", "mount", "operator", "run", "simulate", "volume"]),
+    ("serde_saphyr", &["operator"]),
     ("sha2", &["host", "mount", "volume"]),
     ("smallvec", &["leaf"]),
     ("thiserror", &["error", "run", "simulate"]),

@@ -14,7 +14,8 @@ use crate::{
     volume::Claim,
 };
 
-const CHOSEN_MEMBER: &str = "kosmos.csi.io/member";
+/// On a claim: the member that was chosen for it.
+pub const CHOSEN_MEMBER: &str = "kosmos.csi.io/member";
 /// The provisioner and the scheduler write on the same claim at the same time.
 const TRIES: usize = 4;
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";

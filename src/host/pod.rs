@@ -37,7 +37,7 @@ fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
 }
 
 /// Claims by name, and those made for the pod itself, which are called after it.
-fn claims_of(pod: &Pod) -> Vec<String> {
+pub fn claims_of(pod: &Pod) -> Vec<String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let claims = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(source), _) => Some(source.claim_name.clone()),

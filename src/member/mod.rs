@@ -22,6 +22,7 @@ use crate::{
 };
 use placement::{Candidate, Offer, Standing};
 pub use registry::Registry;
+pub use session::{quarantined, refusal};
 
 /// One member cluster.
 #[derive(Debug)]
@@ -162,12 +163,9 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         cluster::{self, Dial},
-        leaf::{Rows, Snapshots},
         metrics::Metrics,
         volume::HostId,
     };
@@ -175,16 +173,7 @@ mod tests {
     fn link() -> Link {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let line = cluster::connect("m", config, &Dial::default(), &Metrics::new()).unwrap();
-        let host = HostId("host".to_owned());
-        let leaf = Cluster {
-            member: "m".to_owned(),
-            rows: Arc::new(Rows::new(host.clone())),
-            snapshots: Arc::new(Snapshots::new(host.clone())),
-            flavour: Arc::default(),
-            host,
-            client: line.client.clone(),
-            stock: Arc::default(),
-        };
+        let leaf = Cluster::new("m", HostId("host".to_owned()), line.client.clone());
         Link { leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
     }
 

@@ -18,7 +18,7 @@ use crate::{
     cluster::{self, Dial},
     error::{Error, Result},
     host::Host,
-    leaf::{Cluster, Rows, Snapshots},
+    leaf::Cluster,
     metrics::Metrics,
 };
 
@@ -172,19 +172,8 @@ impl Keeper {
         let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
         let line = cluster::connect(name, config, &self.dial, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
-        let host = self.host.id.clone();
-        let rows = Arc::new(Rows::new(host.clone()));
-        let snapshots = Arc::new(Snapshots::new(host.clone()));
         Ok(Link {
-            leaf: Cluster {
-                member: name.to_owned(),
-                host,
-                client: line.client.clone(),
-                rows,
-                stock: Arc::default(),
-                snapshots,
-                flavour: Arc::default(),
-            },
+            leaf: Cluster::new(name, self.host.id.clone(), line.client.clone()),
             line,
             trust: Mutex::new(Trust::Connecting("it is being connected to")),
         })
@@ -192,7 +181,7 @@ impl Keeper {
 }
 
 /// All sources together; where two name one member, the earlier source counts.
-fn merge(sources: &[Option<Definitions>]) -> Definitions {
+pub fn merge(sources: &[Option<Definitions>]) -> Definitions {
     let mut merged = Definitions::new();
     for (name, definition) in sources.iter().flatten().flatten() {
         let first = merged.entry(name.clone()).or_insert_with(|| definition.clone());

@@ -73,7 +73,8 @@ async fn watch_over(link: &Link, identity: &str) {
     }
 }
 
-fn quarantined(pin: &Pin, identity: &str) -> String {
+/// Why a member is not used, in words.
+pub fn quarantined(pin: &Pin, identity: &str) -> String {
     match pin {
         Pin::Moved { pinned } => format!(
             "its kubeconfig leads to cluster {identity}, but this name has always meant {pinned}: \
@@ -86,7 +87,8 @@ fn quarantined(pin: &Pin, identity: &str) -> String {
     }
 }
 
-fn refusal(error: &kube::Error) -> String {
+/// What a member has answered instead of who it is.
+pub fn refusal(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.code == 401 => {
             "it refuses the credentials of its kubeconfig (expired or revoked?)".to_owned()

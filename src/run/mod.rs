@@ -4,6 +4,7 @@ mod controller;
 mod dev;
 pub mod driver;
 mod node;
+pub mod operator;
 
 use std::{
     net::SocketAddr,

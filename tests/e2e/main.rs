@@ -23,6 +23,7 @@ mod members;
 mod nodes;
 mod objects;
 mod operator;
+mod operator_commands;
 mod outage;
 mod placement;
 mod requests;

@@ -46,6 +46,11 @@ pub async fn follow(folder: PathBuf, news: watch::Sender<Option<Definitions>>) {
     }
 }
 
+/// The members as the folder names them now, for who asks once.
+pub fn read(folder: &Path) -> io::Result<Definitions> {
+    Folder { path: folder.to_owned(), read: BTreeMap::new(), refused: BTreeSet::new() }.look()
+}
+
 struct Folder {
     path: PathBuf,
     read: BTreeMap<String, (Stamp, String)>,

@@ -7,6 +7,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
+    api::ListParams,
     runtime::{
         WatchStreamExt,
         watcher::{self, Event, ExponentialBackoff, watcher},
@@ -17,9 +18,16 @@ use tokio::sync::watch;
 use super::{Definition, Definitions};
 use crate::{cluster::with_causes, member::kubeconfig::Trust, volume::id::is_member_name};
 
-const LABEL: &str = "kosmos.csi.io/member";
-const CORDON: &str = "kosmos.csi.io/cordon";
-const KEY: &str = "kubeconfig";
+pub const LABEL: &str = "kosmos.csi.io/member";
+pub const CORDON: &str = "kosmos.csi.io/cordon";
+pub const KEY: &str = "kubeconfig";
+
+/// The members as the Secrets name them now, for who asks once.
+pub async fn read(client: Client, namespace: &str) -> Result<Definitions, kube::Error> {
+    let secrets = Api::<Secret>::namespaced(client, namespace).list(&ListParams::default().labels(LABEL)).await?;
+    let secrets = secrets.iter().filter_map(|secret| Some((secret.name_any(), define(secret)?))).collect();
+    Ok(Found { secrets, ..Found::default() }.definitions())
+}
 
 /// Follows the Secrets until nobody listens any more.
 pub async fn follow(client: Client, namespace: String, news: watch::Sender<Option<Definitions>>) {

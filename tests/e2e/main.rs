@@ -1,5 +1,6 @@
 //! The driver on real clusters: kube-apiserver, controller-manager, scheduler, external-provisioner, real storage in the
-//! members, and real nodes there. Each test states a rule; they share one fleet and run one after another.
+//! members, and real nodes there. Each test states a rule. They share one fleet, and `turns.rs` says
+//! which run side by side: give the binary more threads than it has tests that want the fleet for themselves.
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
@@ -30,3 +31,4 @@ mod requests;
 mod rig;
 mod sanity;
 mod snapshots;
+mod turns;

@@ -78,9 +78,21 @@ pub struct Controller {
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub members_namespace: String,
 
+    /// Whether Kosmos Cluster objects of the host are members too; auto: where the host has their CRD, now or later
+    #[arg(long, env = "KOSMOS_CSI_KOSMOS_CLUSTERS", value_enum, default_value = "auto", value_name = "auto|on|off")]
+    pub kosmos_clusters: KosmosClusters,
+
     /// Namespace in the members for volumes whose claim the provisioner does not name
     #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub leaf_namespace: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum KosmosClusters {
+    Auto,
+    /// Their CRD is waited for
+    On,
+    Off,
 }
 
 #[derive(Debug, clap::Args)]

@@ -62,7 +62,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),
     ("rustls", &["main"]),
-    ("serde", &["leaf", "mount", "simulate", "volume"]),
+    ("serde", &["leaf", "member", "mount", "simulate", "volume"]),
     ("serde_json", &["cluster", "host", "leaf", "lease", "member", "mount", "run", "simulate", "volume"]),
     ("sha2", &["host", "mount", "volume"]),
     ("smallvec", &["leaf"]),

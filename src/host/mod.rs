@@ -4,6 +4,7 @@
 pub mod claim;
 pub mod events;
 pub mod node;
+pub mod owners;
 pub mod pins;
 pub mod pod;
 pub mod secret;

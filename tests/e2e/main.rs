@@ -17,6 +17,7 @@ mod driver;
 mod edges;
 mod healing;
 mod host_node;
+mod kosmos;
 mod lives;
 mod many;
 mod members;

@@ -1,6 +1,7 @@
 //! What is read and written in the host: the claims volumes are made for, their volumes and pods, and which member is
 //! which cluster.
 
+pub mod access;
 pub mod claim;
 pub mod events;
 pub mod node;

@@ -14,8 +14,10 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use kube::Client;
+
 use crate::{
-    cluster::Line,
+    cluster::{Line, with_causes},
     error::{Error, Result},
     leaf::Cluster,
     metrics::MemberNow,
@@ -82,6 +84,14 @@ impl Member {
             Ok(link) => link.closed().map_or(Ok(&link.leaf), |closed| Err(unreachable(closed.reason))),
             Err(reason) => Err(unreachable(reason.clone())),
         }
+    }
+
+    /// A way to it for one long conversation; an error at once where it cannot be asked now.
+    pub fn unbounded(&self) -> Result<Client> {
+        self.leaf()?;
+        let unreachable = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
+        let link = self.link.as_ref().map_err(|reason| unreachable(reason.clone()))?;
+        link.line.unbounded().map_err(|error| unreachable(with_causes(&error)))
     }
 
     /// In one look: asked twice, it may have opened in between.

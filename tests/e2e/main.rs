@@ -13,6 +13,7 @@ mod suite;
 mod binding;
 mod capacity;
 mod chain;
+mod door;
 mod driver;
 mod edges;
 mod healing;

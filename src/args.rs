@@ -82,9 +82,21 @@ pub struct Controller {
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub members_namespace: String,
 
+    /// Whether Kosmos Cluster objects of the host are members too; auto: where the host has their CRD, now or later
+    #[arg(long, env = "KOSMOS_CSI_KOSMOS_CLUSTERS", value_enum, default_value = "auto", value_name = "auto|on|off")]
+    pub kosmos_clusters: KosmosClusters,
+
     /// Namespace in the members for volumes whose claim the provisioner does not name
     #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub leaf_namespace: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum KosmosClusters {
+    Auto,
+    /// Their CRD is waited for
+    On,
+    Off,
 }
 
 #[derive(Debug, clap::Args)]
@@ -125,6 +137,31 @@ pub struct Node {
 pub enum Registration {
     Kubelet,
     None,
+}
+
+/// The endpoint at which the host's API server finds a kubelet behind virtual nodes.
+#[derive(Debug, clap::Args)]
+pub struct KubeletDoor {
+    /// Where to serve logs, exec, attach and port-forward of the pods on virtual nodes; without it they are not served
+    #[arg(
+        long,
+        env = "KOSMOS_CSI_KUBELET_ADDRESS",
+        requires_all = ["kubelet_client_ca", "kubelet_certificate", "kubelet_key"],
+        value_name = "ADDRESS:PORT"
+    )]
+    pub kubelet_address: Option<SocketAddr>,
+
+    /// Certificates (PEM) of the authority that signs the API server's client certificate
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_CLIENT_CA", value_name = "FILE")]
+    pub kubelet_client_ca: Option<PathBuf>,
+
+    /// The certificate (PEM) to show to the API server
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_CERTIFICATE", value_name = "FILE")]
+    pub kubelet_certificate: Option<PathBuf>,
+
+    /// The private key (PEM) of that certificate
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_KEY", value_name = "FILE")]
+    pub kubelet_key: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -199,6 +236,26 @@ mod tests {
     #[test]
     fn command_line_is_well_formed() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn kubelet_endpoint_is_never_served_without_its_authority_and_certificate() {
+        #[derive(Debug, Parser)]
+        struct Alone {
+            #[command(flatten)]
+            door: KubeletDoor,
+        }
+        let address = "--kubelet-address=0.0.0.0:10250";
+        let all = ["--kubelet-client-ca=ca", "--kubelet-certificate=crt", "--kubelet-key=key"];
+        let whole = Alone::try_parse_from(["x", address].into_iter().chain(all)).unwrap();
+        assert!(whole.door.kubelet_address.is_some());
+        for missing in all {
+            let others = all.into_iter().filter(|flag| *flag != missing);
+            let refused = Alone::try_parse_from(["x", address].into_iter().chain(others)).unwrap_err().to_string();
+            let flag = missing.split_once('=').unwrap().0;
+            assert!(refused.contains(flag), "{flag}: {refused}");
+        }
+        assert!(Alone::try_parse_from(["x"]).unwrap().door.kubelet_address.is_none());
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub(super) async fn serve(
         dial: Dial::Network,
         members_dir: arguments.members_dir,
         members_namespace: arguments.members_namespace,
+        kosmos_clusters: arguments.kosmos_clusters,
         leaf_namespace: arguments.leaf_namespace,
         metrics: metrics.clone(),
     };

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Misuse;
 use crate::{
+    args::KosmosClusters,
     cluster::{self, Dial, with_causes},
     csi::{controller::Controller, inflight::InFlight},
     follow::Follower,
@@ -17,7 +18,7 @@ use crate::{
     lease::Lease,
     member::{
         registry::Keeper,
-        source::{News, directory, secrets},
+        source::{Definitions, News, clusters, directory, secrets},
     },
     metrics::Metrics,
     provision::Provisioner,
@@ -34,6 +35,7 @@ pub struct Driver {
     pub dial: Dial,
     pub members_dir: Option<PathBuf>,
     pub members_namespace: String,
+    pub kosmos_clusters: KosmosClusters,
     pub leaf_namespace: String,
     pub metrics: Metrics,
 }
@@ -57,7 +59,7 @@ impl Driver {
             return Ok(None);
         };
         let (keeper, members) = Keeper::new(host.clone(), self.dial, self.metrics);
-        let sources = start_sources(self.members_dir, &host, tasks);
+        let sources = start_sources(self.members_dir, self.kosmos_clusters, &host, tasks);
         let (listed, all_listed) = watch::channel(false);
         tasks.spawn(async move {
             keeper.run(sources, listed).await;
@@ -99,22 +101,37 @@ impl Driver {
     }
 }
 
-fn start_sources(folder: Option<PathBuf>, host: &Host, tasks: &mut JoinSet<anyhow::Result<()>>) -> Vec<News> {
+fn start_sources(
+    folder: Option<PathBuf>,
+    kosmos_clusters: KosmosClusters,
+    host: &Host,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> Vec<News> {
     let mut news = Vec::new();
     if let Some(folder) = folder {
-        let (sender, receiver) = watch::channel(None);
-        tasks.spawn(async move {
-            directory::follow(folder, sender).await;
-            Ok(())
-        });
-        news.push(receiver);
+        news.push(start_source(tasks, |sender| directory::follow(folder, sender)));
     }
-    let (sender, receiver) = watch::channel(None);
     let (client, namespace) = (host.client.clone(), host.namespace.clone());
+    news.push(start_source(tasks, |sender| secrets::follow(client, namespace, sender)));
+    if kosmos_clusters != KosmosClusters::Off {
+        let (client, required) = (host.client.clone(), kosmos_clusters == KosmosClusters::On);
+        news.push(start_source(tasks, |sender| clusters::follow(client, required, sender)));
+    }
+    news
+}
+
+fn start_source<F>(
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    follow: impl FnOnce(watch::Sender<Option<Definitions>>) -> F,
+) -> News
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (sender, receiver) = watch::channel(None);
+    let following = follow(sender);
     tasks.spawn(async move {
-        secrets::follow(client, namespace, sender).await;
+        following.await;
         Ok(())
     });
-    news.push(receiver);
-    news
+    receiver
 }

@@ -78,6 +78,7 @@ impl Folder {
                 kubeconfig: self.text(&name, &path),
                 trust: Trust::Folder,
                 cordoned: cordoned.contains(&name),
+                clustertree: false,
                 origin: format!("file {}", path.display()),
             };
             (name, definition)

@@ -17,7 +17,7 @@ use crate::{
     leaf::Cluster,
     member::{
         self, kubeconfig, registry,
-        source::{Definition, Definitions, directory, secrets},
+        source::{Definition, Definitions, clusters, directory, secrets},
     },
     metrics::Metrics,
     run::Misuse,
@@ -98,7 +98,8 @@ pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client,
     line.map(|line| line.probe).map_err(|error| format!("the kubeconfig cannot be used: {}", with_causes(&error)))
 }
 
-/// All members that are named, in the folder and in Secrets; of two, the one that the controller takes.
+/// All members that are named, in the folder, in Secrets and by Kosmos `Cluster` objects; of two, the one that the
+/// controller takes.
 pub(super) async fn members(host: &Host, access: &MembersAccess) -> anyhow::Result<Definitions> {
     let mut sources = Vec::new();
     if let Some(folder) = &access.members_dir {
@@ -110,6 +111,8 @@ pub(super) async fn members(host: &Host, access: &MembersAccess) -> anyhow::Resu
     let secrets = secrets::read(host.client.clone(), namespace).await;
     let secrets = secrets.with_context(|| format!("the members' Secrets in {namespace} cannot be listed"))?;
     sources.push(Some(secrets));
+    let clusters = clusters::read(host.client.clone()).await;
+    sources.push(Some(clusters.context("the host's Kosmos Cluster objects cannot be listed")?));
     Ok(registry::merge(&sources))
 }
 

@@ -13,7 +13,10 @@ use serde_json::json;
 use crate::{
     cluster::{self, with_causes},
     host::Host,
-    member::source::secrets::{CORDON, KEY, LABEL},
+    member::source::{
+        objects::CORDON,
+        secrets::{KEY, LABEL},
+    },
 };
 
 fn secrets(host: &Host) -> Api<Secret> {

@@ -12,6 +12,8 @@ export TIMEFORMAT := == took %0lR
 
 CARGO ?= cargo
 MEMBERS ?= 2
+IMAGE ?= localhost/kosmos-csi
+TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CLUSTERS := $(TARGET)/debug/examples/clusters
 LOG := $(TARGET)/test.log
@@ -25,7 +27,7 @@ ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
 # Tests that need them. Their tests run one at a time: the machine has one kernel. Those of the driver take turns by themselves.
-ON_CLUSTERS := --workspace --test tools --test interface --test differential --test dev-kubectl --test simulated --test fleet
+ON_CLUSTERS := --workspace --test tools --test interface --test differential --test dev-kubectl --test simulated --test fleet --test install
 # So most of them have been running for long, which nobody has to know.
 E2E = $(CARGO) test --workspace --test e2e -- --test-threads=48 $(ONLY) | grep --line-buffered -v 'has been running for over'
 
@@ -97,6 +99,20 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members:
 	@time $(CARGO) build --release --bin kosmos-csi --example bench
 	@$(call say,scale)
 	@time $(TARGET)/release/examples/bench --scale
+
+.PHONY: image
+image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, and IMAGE-node for real nodes: no container daemon needed
+	@$(call say,release build)
+	@time $(CARGO) build --release --bin kosmos-csi
+	@$(CARGO) build --example clusters
+	@$(call say,images)
+	@$(CLUSTERS) image --program $(TARGET)/release/kosmos-csi --name "$(IMAGE)" --tag "$(TAG)" --folder $(TARGET)/images
+
+.PHONY: manifests
+manifests: ## Render the chart into deploy/, for those without Helm
+	@$(CARGO) build --example clusters
+	@$(CLUSTERS) build helm
+	@HELM=$$($(CLUSTERS) where helm) deploy/manifests/render.sh
 
 .PHONY: tools
 tools: build ## Install the packages and build the programs that real clusters need

@@ -136,7 +136,7 @@ build:
 .PHONY: all-tests
 all-tests:
 	@$(call say,tests without clusters)
-	@time KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-5000} $(CARGO) test $(QUICK) --no-fail-fast
+	@time KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-1500} $(CARGO) test $(QUICK) --no-fail-fast
 	@$(call say,tests on real clusters)
 	@code=0; time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1 || code=1; \
 	time $(E2E) || code=1; exit $$code

@@ -8,11 +8,15 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use futures::{TryStreamExt, future::try_join_all};
+use futures::{StreamExt, future::try_join_all};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, WatchEvent, WatchParams},
+    api::ListParams,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, watcher},
+    },
 };
 use serde_json::json;
 
@@ -33,12 +37,12 @@ const ROUNDS: usize = 3;
 /// How long claims took from their creation until the cluster said that they are bound, shortest first.
 async fn time(place: &Place<'_>, class: &str, names: &[String]) -> Result<Vec<Duration>> {
     let watched = Api::<PersistentVolumeClaim>::namespaced(place.client.clone(), &place.namespace);
-    let events = watched.watch(&WatchParams::default(), "0").await?;
+    // An API server ends a watch when it likes.
+    let claims = watcher(watched, watcher::Config::default()).default_backoff().applied_objects();
     let bound = async {
-        let (mut events, mut bound) = (std::pin::pin!(events), HashMap::new());
+        let (mut claims, mut bound) = (std::pin::pin!(claims), HashMap::new());
         while bound.len() < names.len() {
-            let event = events.try_next().await?.context("the watch has ended")?;
-            if let WatchEvent::Added(claim) | WatchEvent::Modified(claim) = event
+            if let Ok(claim) = claims.next().await.context("the claims are followed for ever")?
                 && names.contains(&claim.name_any())
                 && claim.status.and_then(|status| status.phase).as_deref() == Some("Bound")
             {

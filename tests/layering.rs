@@ -67,7 +67,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prost_types", &["csi"]),
     ("rustls", &["agent::door", "main"]),
     ("serde", &["leaf", "member", "mount", "run", "simulate", "volume"]),
-    ("serde_json", &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "operator", "run", "simulate", "volume"]),
+    (
+        "serde_json",
+        &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "operator", "run", "simulate", "volume"],
+    ),
     ("serde_saphyr", &["operator"]),
     ("sha2", &["host", "mount", "volume"]),
     ("smallvec", &["leaf"]),

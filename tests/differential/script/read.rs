@@ -82,7 +82,8 @@ fn pages(script: &mut Script, maps: &str) {
 fn versions(script: &mut Script, maps: &str) {
     script.get(&format!("{maps}/a?resourceVersion=0"));
     script.get(&format!("{maps}/a?resourceVersion=<old>"));
-    script.get(&format!("{maps}?resourceVersion=0"));
+    // version 0 is whatever the watch cache has, which may not know yet that `aa` is gone
+    script.get(&format!("{maps}?resourceVersion=0")).until("/body/items/1/metadata/name", "b");
     script.get(&format!("{maps}?resourceVersion=<version>"));
     script.get(&format!("{maps}?resourceVersion=<version>&resourceVersionMatch=NotOlderThan"));
     script.get(&format!("{maps}?resourceVersion=<version>&resourceVersionMatch=Exact"));

@@ -20,7 +20,7 @@ LOG := $(TARGET)/test.log
 export RUST_BACKTRACE := 0
 
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
-QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test faults --test mount
+QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test agent --test faults --test mount
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif

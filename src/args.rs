@@ -21,6 +21,10 @@ pub struct Arguments {
 pub enum Role {
     /// Serve Identity and Controller beside the sidecars, in the host
     Controller(Controller),
+    /// Keep a virtual node in the host for each member, and run there the pods that are bound to it
+    ///
+    /// Where Kosmos clustertree keeps the virtual nodes, only what they lack is added to them, and it runs the pods.
+    VirtualNode(VirtualNode),
     /// Serve Identity and Node on a node of the host, and make the driver known to its kubelet
     ///
     /// It needs root, and the kubelet's folder mounted with bidirectional propagation. It speaks to no cluster: what it
@@ -69,18 +73,59 @@ pub struct Controller {
     #[command(flatten)]
     pub common: Common,
 
-    /// Folder of <name>.kubeconfig files, one per member; <name>.cordon closes a member to new volumes
-    #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
-    pub members_dir: Option<PathBuf>,
-
-    /// The driver's namespace in the host: member Secrets (label kosmos.csi.io/member, key kubeconfig) and the record of
-    /// which member is which cluster
-    #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
-    pub members_namespace: String,
+    #[command(flatten)]
+    pub members: Members,
 
     /// Namespace in the members for volumes whose claim the provisioner does not name
     #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub leaf_namespace: String,
+}
+
+/// Where the members are named.
+#[derive(Debug, clap::Args)]
+pub struct Members {
+    /// Folder of <name>.kubeconfig files, one per member; <name>.cordon closes a member to new volumes, and
+    /// <name>.virtual-node.kubeconfig is for running pods there
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
+    pub members_dir: Option<PathBuf>,
+
+    /// The driver's namespace in the host: member Secrets (label kosmos.csi.io/member, key kubeconfig, and virtual-node
+    /// for running pods there) and the record of which member is which cluster
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
+    pub members_namespace: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct VirtualNode {
+    /// Kubeconfig of the host cluster; without it, the pod's own service account
+    #[arg(long, env = "KOSMOS_CSI_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub members: Members,
+
+    /// What a virtual node stands for; one choice for the whole host
+    #[arg(long, env = "KOSMOS_CSI_NODE_MODE", value_enum, default_value = "member")]
+    pub node_mode: NodeMode,
+
+    /// Where the host's API server reaches this process, for what kubectl asks of a node
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub kubelet_address: Option<SocketAddr>,
+
+    /// Where pods in members reach the host's API server; without it, those that use it must know
+    #[arg(long, env = "KOSMOS_CSI_HOST_ADDRESS", value_parser = https_address, value_name = "https://HOST:PORT")]
+    pub host_address: Option<(String, u16)>,
+
+    #[command(flatten)]
+    pub process: Process,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum NodeMode {
+    /// Each for a whole member: kosmos-<member>
+    Member,
+    /// Each for one node of a member: kosmos-<member>-<node>
+    Node,
 }
 
 #[derive(Debug, clap::Args)]
@@ -165,6 +210,21 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
     if path.is_absolute() { Ok(path) } else { Err("it must be an absolute path".to_owned()) }
 }
 
+/// Host and port of an address; the port may be left out.
+fn https_address(text: &str) -> Result<(String, u16), String> {
+    let wrong = || "it must be https://HOST or https://HOST:PORT, such as https://api.example.org:6443".to_owned();
+    let rest = text.strip_prefix("https://").ok_or_else(wrong)?.trim_end_matches('/');
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| wrong())?),
+        _ => (rest, 443),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() || host.contains(['/', '?', '@']) {
+        return Err(wrong());
+    }
+    Ok((host.to_owned(), port))
+}
+
 fn node_name(text: &str) -> Result<String, String> {
     if is_subdomain(text) {
         return Ok(text.to_owned());
@@ -203,6 +263,18 @@ mod tests {
         assert_eq!(socket_path("/csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
         for text in ["", "csi.sock", "unix://csi.sock", "tcp://127.0.0.1:1", &format!("/{}", "a".repeat(107))] {
             assert!(socket_path(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn address_of_the_host_is_its_name_and_port() {
+        let address = |text| https_address(text).map(|(host, port)| format!("{host} {port}"));
+        assert_eq!(address("https://api.example.org:6443").as_deref(), Ok("api.example.org 6443"));
+        assert_eq!(address("https://10.0.0.1/").as_deref(), Ok("10.0.0.1 443"));
+        assert_eq!(address("https://[fd00::1]:6443").as_deref(), Ok("fd00::1 6443"));
+        assert_eq!(address("https://[fd00::1]").as_deref(), Ok("fd00::1 443"));
+        for text in ["", "http://a", "https://", "https://a:b", "https://a/path", "https://me@a"] {
+            assert!(address(text).is_err(), "{text}");
         }
     }
 

@@ -19,10 +19,12 @@
 //!
 //! Who may know what: [`volume`] is pure. [`host`], [`leaf`] and [`cluster`] speak to clusters; [`member`] says which
 //! there are; [`mount`] alone touches a machine's kernel; [`provision`] holds the use-cases; [`csi`] alone knows gRPC;
-//! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`run`] puts a role together. `error`
+//! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`agent`] keeps virtual nodes and runs
+//! their pods in the members; [`run`] puts a role together. `error`
 //! holds the outcomes they all speak of. `tests/layering.rs` keeps it so.
 
 pub mod admin;
+pub mod agent;
 pub mod args;
 pub mod attach;
 pub mod cluster;

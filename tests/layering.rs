@@ -27,6 +27,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("mount", &["error", "volume"]),
     // what nobody asks for
     ("follow", &["error", "host", "leaf", "member", "volume"]),
+    ("agent", &["cluster", "host", "member", "volume"]),
     // use-cases, which see clusters only through the four above
     ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges
@@ -55,16 +56,16 @@ const CRATES: &[(&str, &[&str])] = &[
     ("humantime", &["args", "run", "simulate"]),
     ("hyper", &["simulate"]),
     ("hyper_util", &["simulate"]),
-    ("k8s_openapi", &["cluster", "host", "leaf", "lease", "member", "run"]),
-    ("kube", &["cluster", "host", "leaf", "lease", "member", "run", "simulate"]),
+    ("k8s_openapi", &["agent", "cluster", "host", "leaf", "lease", "member", "run"]),
+    ("kube", &["agent", "cluster", "host", "leaf", "lease", "member", "run", "simulate"]),
     ("nix", &["mount::linux"]),
     ("prometheus_client", &["metrics"]),
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),
     ("rustls", &["main"]),
     ("serde", &["leaf", "mount", "simulate", "volume"]),
-    ("serde_json", &["cluster", "host", "leaf", "lease", "member", "mount", "run", "simulate", "volume"]),
-    ("sha2", &["host", "mount", "volume"]),
+    ("serde_json", &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "run", "simulate", "volume"]),
+    ("sha2", &["agent", "host", "mount", "volume"]),
     ("smallvec", &["leaf"]),
     ("thiserror", &["error", "run", "simulate"]),
     ("tokio_stream", &["csi"]),
@@ -240,7 +241,7 @@ fn every_way_to_break_a_rule_is_reported_with_its_line() {
         ("leaf/mod.rs", "use super::csi;", "leaf may not use crate::csi"),
         ("csi/identity.rs", "use crate::leaf::claim::Wanted;", "it may use error, metrics, mount"),
         ("provision/create.rs", "use {std::fmt, kube::Api};", "provision may not name the crate kube"),
-        ("provision/create.rs", "fn f(p: &::k8s_openapi::Pod) {}", "the crate k8s_openapi; cluster, host, leaf"),
+        ("provision/create.rs", "fn f(p: &::k8s_openapi::Pod) {}", "the crate k8s_openapi; agent, cluster, host"),
         (
             "host/mod.rs",
             "#[tonic::async_trait]\nimpl A for B {}",

@@ -11,7 +11,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Link, Member, Trust, kubeconfig, session,
+    Link, Member, Tracked, Trust, kubeconfig, session,
     source::{Definition, Definitions, News},
 };
 use crate::{
@@ -64,6 +64,7 @@ pub fn departed(name: &str) -> Error {
 pub struct Keeper {
     host: Host,
     dial: Dial,
+    tracked: Tracked,
     metrics: Metrics,
     members: watch::Sender<Option<Snapshot>>,
     known: Definitions,
@@ -73,7 +74,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(host: Host, dial: Dial, metrics: Metrics) -> (Self, Registry) {
+    pub fn new(host: Host, dial: Dial, tracked: Tracked, metrics: Metrics) -> (Self, Registry) {
         let (sender, receiver) = watch::channel(None);
         let registry = Registry { members: receiver.clone(), host: host.clone() };
         metrics.read_from(move || {
@@ -83,6 +84,7 @@ impl Keeper {
         let keeper = Self {
             host,
             dial,
+            tracked,
             metrics,
             members: sender,
             known: Definitions::new(),
@@ -176,6 +178,7 @@ impl Keeper {
         let rows = Arc::new(Rows::new(host.clone()));
         let snapshots = Arc::new(Snapshots::new(host.clone()));
         Ok(Link {
+            tracked: self.tracked,
             leaf: Cluster {
                 member: name.to_owned(),
                 host,

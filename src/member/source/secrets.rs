@@ -1,4 +1,5 @@
-//! Members from Secrets in the driver's own namespace: label `kosmos.csi.io/member: <name>`, key `kubeconfig`.
+//! Members from Secrets in the driver's own namespace: label `kosmos.csi.io/member: <name>`, key `kubeconfig`, and
+//! `virtual-node` for the account that runs pods there.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,15 +15,16 @@ use kube::{
 };
 use tokio::sync::watch;
 
-use super::{Definition, Definitions};
+use super::{Account, Definition, Definitions};
 use crate::{cluster::with_causes, member::kubeconfig::Trust, volume::id::is_member_name};
 
 const LABEL: &str = "kosmos.csi.io/member";
 const CORDON: &str = "kosmos.csi.io/cordon";
 const KEY: &str = "kubeconfig";
+const VIRTUAL_NODE_KEY: &str = "virtual-node";
 
 /// Follows the Secrets until nobody listens any more.
-pub async fn follow(client: Client, namespace: String, news: watch::Sender<Option<Definitions>>) {
+pub async fn follow(client: Client, namespace: String, account: Account, news: watch::Sender<Option<Definitions>>) {
     let secrets = Api::<Secret>::namespaced(client, &namespace);
     let backoff = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(250))
@@ -31,7 +33,7 @@ pub async fn follow(client: Client, namespace: String, news: watch::Sender<Optio
         .without_max_times();
     let events = watcher(secrets, watcher::Config::default().labels(LABEL)).backoff(ExponentialBackoff::from(backoff));
     let mut events = std::pin::pin!(events);
-    let mut found = Found::default();
+    let mut found = Found::new(account);
     while let Some(event) = events.next().await {
         let complete = found.complete;
         match event {
@@ -58,19 +60,23 @@ pub async fn follow(client: Client, namespace: String, news: watch::Sender<Optio
 }
 
 /// The Secrets by name, and whether all have been seen once.
-#[derive(Default)]
 struct Found {
+    account: Account,
     secrets: BTreeMap<String, (String, Definition)>,
     listing: BTreeMap<String, (String, Definition)>,
     complete: bool,
 }
 
 impl Found {
+    fn new(account: Account) -> Self {
+        Self { account, secrets: BTreeMap::new(), listing: BTreeMap::new(), complete: false }
+    }
+
     fn take(&mut self, event: Event<Secret>) {
         match event {
             Event::Init => self.listing.clear(),
             Event::InitApply(secret) => {
-                drop(define(&secret).map(|entry| self.listing.insert(secret.name_any(), entry)));
+                drop(define(&secret, self.account).map(|entry| self.listing.insert(secret.name_any(), entry)));
             }
             Event::InitDone => {
                 self.secrets = std::mem::take(&mut self.listing);
@@ -78,7 +84,7 @@ impl Found {
             }
             Event::Apply(secret) => {
                 let name = secret.name_any();
-                match define(&secret) {
+                match define(&secret, self.account) {
                     Some(entry) => self.secrets.insert(name, entry),
                     None => self.secrets.remove(&name),
                 };
@@ -97,14 +103,17 @@ impl Found {
     }
 }
 
-fn define(secret: &Secret) -> Option<(String, Definition)> {
+fn define(secret: &Secret, account: Account) -> Option<(String, Definition)> {
     let member = secret.labels().get(LABEL)?.clone();
     let origin = format!("Secret {}/{}", secret.namespace().unwrap_or_default(), secret.name_any());
     if !is_member_name(&member) {
         tracing::warn!(origin, member, "ignored: a member's name is a DNS label of at most 40 characters");
         return None;
     }
-    let bytes = secret.data.as_ref().and_then(|data| data.get(KEY)).map(|bytes| bytes.0.clone());
+    let value =
+        |key: &str| secret.data.as_ref()?.get(key).map(|bytes| bytes.0.clone()).filter(|value| !value.is_empty());
+    let own = if account == Account::VirtualNode { value(VIRTUAL_NODE_KEY) } else { None };
+    let bytes = own.or_else(|| value(KEY));
     let definition = Definition {
         kubeconfig: String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default(),
         trust: Trust::Object,
@@ -131,7 +140,7 @@ mod tests {
 
     #[test]
     fn secret_defines_the_member_its_label_names() {
-        let mut found = Found::default();
+        let mut found = Found::new(Account::Driver);
         found.take(Event::Init);
         found.take(Event::InitApply(secret("two", "cluster38", "Yg==")));
         found.take(Event::InitApply(secret("one", "cluster38", "YQ==")));
@@ -147,8 +156,19 @@ mod tests {
     }
 
     #[test]
+    fn account_of_its_own_is_used_where_there_is_one() {
+        let mut both = secret("one", "cluster38", "YQ==");
+        let kubeconfig = |secret: &Secret, account| define(secret, account).unwrap().1.kubeconfig;
+        assert_eq!(kubeconfig(&both, Account::VirtualNode), "a");
+        let own = k8s_openapi::ByteString(b"own".to_vec());
+        both.data.as_mut().unwrap().insert(VIRTUAL_NODE_KEY.to_owned(), own);
+        assert_eq!(kubeconfig(&both, Account::VirtualNode), "own");
+        assert_eq!(kubeconfig(&both, Account::Driver), "a");
+    }
+
+    #[test]
     fn debug_output_holds_no_credentials() {
-        let (_, definition) = define(&secret("one", "cluster38", "YQ==")).unwrap();
+        let (_, definition) = define(&secret("one", "cluster38", "YQ=="), Account::Driver).unwrap();
         assert!(!format!("{definition:?}").contains("kubeconfig"));
     }
 }

@@ -12,6 +12,8 @@ export TIMEFORMAT := == took %0lR
 
 CARGO ?= cargo
 MEMBERS ?= 2
+IMAGE ?= localhost/kosmos-csi
+TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CLUSTERS := $(TARGET)/debug/examples/clusters
 LOG := $(TARGET)/test.log
@@ -20,12 +22,14 @@ LOG := $(TARGET)/test.log
 export RUST_BACKTRACE := 0
 
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
-QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test agent --test faults --test mount
+QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test agent --test faults --test mount --test operator
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
-# Tests that need them. Their tests run one at a time: the machine has one kernel.
-ON_CLUSTERS := --workspace --test tools --test interface --test differential --test dev-kubectl --test simulated --test fleet --test e2e
+# Tests that need them. Their tests run one at a time: the machine has one kernel. Those of the driver take turns by themselves.
+ON_CLUSTERS := --workspace --test tools --test interface --test differential --test dev-kubectl --test simulated --test fleet --test install
+# So most of them have been running for long, which nobody has to know.
+E2E = $(CARGO) test --workspace --test e2e -- --test-threads=48 $(ONLY) | grep --line-buffered -v 'has been running for over'
 
 say = printf '\n== %s (%(%T)T)\n' '$(1)' -1
 
@@ -74,7 +78,7 @@ test: ## Everything, also on real clusters; installs and builds what that needs 
 .PHONY: e2e
 e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
 	@$(call say,the driver on real clusters)
-	@time $(CARGO) test --workspace --test e2e -- --test-threads=1 $(ONLY)
+	@time $(E2E)
 
 .PHONY: sanity
 sanity: ## csi-sanity against the driver on real clusters
@@ -95,6 +99,20 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members:
 	@time $(CARGO) build --release --bin kosmos-csi --example bench
 	@$(call say,scale)
 	@time $(TARGET)/release/examples/bench --scale
+
+.PHONY: image
+image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, and IMAGE-node for real nodes: no container daemon needed
+	@$(call say,release build)
+	@time $(CARGO) build --release --bin kosmos-csi
+	@$(CARGO) build --example clusters
+	@$(call say,images)
+	@$(CLUSTERS) image --program $(TARGET)/release/kosmos-csi --name "$(IMAGE)" --tag "$(TAG)" --folder $(TARGET)/images
+
+.PHONY: manifests
+manifests: ## Render the chart into deploy/, for those without Helm
+	@$(CARGO) build --example clusters
+	@$(CLUSTERS) build helm
+	@HELM=$$($(CLUSTERS) where helm) deploy/manifests/render.sh
 
 .PHONY: tools
 tools: build ## Install the packages and build the programs that real clusters need
@@ -136,4 +154,5 @@ all-tests:
 	@$(call say,tests without clusters)
 	@time KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-5000} $(CARGO) test $(QUICK) --no-fail-fast
 	@$(call say,tests on real clusters)
-	@time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1
+	@code=0; time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1 || code=1; \
+	time $(E2E) || code=1; exit $$code

@@ -1,5 +1,7 @@
 //! The command line. Every flag has a twin in the environment; values are checked here, at the edge.
 
+pub mod operator;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
@@ -35,6 +37,8 @@ pub enum Role {
     /// kubectl works on them, the driver between them is the real one, and their volumes are plain folders. There are no
     /// credentials: whoever may use this machine may use the clusters.
     Dev(Dev),
+    #[command(flatten)]
+    Operator(operator::Command),
 }
 
 /// What every role that serves a socket has.
@@ -93,6 +97,18 @@ pub struct Members {
     /// for running pods there) and the record of which member is which cluster
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub members_namespace: String,
+
+    /// Whether Kosmos Cluster objects of the host are members too; auto: where the host has their CRD, now or later
+    #[arg(long, env = "KOSMOS_CSI_KOSMOS_CLUSTERS", value_enum, default_value = "auto", value_name = "auto|on|off")]
+    pub kosmos_clusters: KosmosClusters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum KosmosClusters {
+    Auto,
+    /// Their CRD is waited for
+    On,
+    Off,
 }
 
 #[derive(Debug, clap::Args)]
@@ -108,9 +124,8 @@ pub struct VirtualNode {
     #[arg(long, env = "KOSMOS_CSI_NODE_MODE", value_enum, default_value = "member")]
     pub node_mode: NodeMode,
 
-    /// Where the host's API server reaches this process, for what kubectl asks of a node
-    #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_name = "ADDRESS:PORT")]
-    pub kubelet_address: Option<SocketAddr>,
+    #[command(flatten)]
+    pub door: KubeletDoor,
 
     /// Where pods in members reach the host's API server; without it, those that use it must know
     #[arg(long, env = "KOSMOS_CSI_HOST_ADDRESS", value_parser = https_address, value_name = "https://HOST:PORT")]
@@ -166,6 +181,32 @@ pub struct Node {
 pub enum Registration {
     Kubelet,
     None,
+}
+
+/// The endpoint at which the host's API server finds a kubelet behind virtual nodes.
+#[derive(Debug, clap::Args)]
+pub struct KubeletDoor {
+    /// Where to serve logs, exec, attach and port-forward of the pods on virtual nodes, as the host's API server reaches it;
+    /// without it they are not served
+    #[arg(
+        long,
+        env = "KOSMOS_CSI_KUBELET_ADDRESS",
+        requires_all = ["kubelet_client_ca", "kubelet_certificate", "kubelet_key"],
+        value_name = "ADDRESS:PORT"
+    )]
+    pub kubelet_address: Option<SocketAddr>,
+
+    /// Certificates (PEM) of the authority that signs the API server's client certificate
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_CLIENT_CA", requires = "kubelet_address", value_name = "FILE")]
+    pub kubelet_client_ca: Option<PathBuf>,
+
+    /// The certificate (PEM) to show to the API server
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_CERTIFICATE", requires = "kubelet_address", value_name = "FILE")]
+    pub kubelet_certificate: Option<PathBuf>,
+
+    /// The private key (PEM) of that certificate
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_KEY", requires = "kubelet_address", value_name = "FILE")]
+    pub kubelet_key: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -258,6 +299,28 @@ mod tests {
     }
 
     #[test]
+    fn kubelet_endpoint_is_never_served_without_its_authority_and_certificate() {
+        #[derive(Debug, Parser)]
+        struct Alone {
+            #[command(flatten)]
+            door: KubeletDoor,
+        }
+        let address = "--kubelet-address=0.0.0.0:10250";
+        let all = ["--kubelet-client-ca=ca", "--kubelet-certificate=crt", "--kubelet-key=key"];
+        let whole = Alone::try_parse_from(["x", address].into_iter().chain(all)).unwrap();
+        assert!(whole.door.kubelet_address.is_some());
+        for missing in all {
+            let others = all.into_iter().filter(|flag| *flag != missing);
+            let refused = Alone::try_parse_from(["x", address].into_iter().chain(others)).unwrap_err().to_string();
+            let flag = missing.split_once('=').unwrap().0;
+            assert!(refused.contains(flag), "{flag}: {refused}");
+            let refused = Alone::try_parse_from(["x", missing]).unwrap_err().to_string();
+            assert!(refused.contains("--kubelet-address"), "{flag} alone: {refused}");
+        }
+        assert!(Alone::try_parse_from(["x"]).unwrap().door.kubelet_address.is_none());
+    }
+
+    #[test]
     fn socket_is_an_absolute_path_short_enough_for_the_kernel() {
         assert_eq!(socket_path("unix:///csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
         assert_eq!(socket_path("/csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
@@ -265,6 +328,9 @@ mod tests {
             assert!(socket_path(text).is_err(), "{text}");
         }
     }
+
+    /// A command that ends is typed whole.
+    const GOES_ON: [&str; 4] = ["controller", "virtual-node", "node", "dev"];
 
     #[test]
     fn address_of_the_host_is_its_name_and_port() {
@@ -279,9 +345,10 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_a_twin_in_the_environment() {
+    fn every_flag_of_what_goes_on_has_a_twin_in_the_environment() {
         let command = Arguments::command();
-        let flags = command.get_subcommands().flat_map(clap::Command::get_arguments);
+        let roles = command.get_subcommands().filter(|role| GOES_ON.contains(&role.get_name()));
+        let flags = roles.flat_map(clap::Command::get_arguments);
         for flag in flags.filter(|flag| flag.get_long().is_some_and(|long| long != "help")) {
             let twin = format!("KOSMOS_CSI_{}", flag.get_long().unwrap().to_uppercase().replace('-', "_"));
             assert_eq!(flag.get_env().unwrap().to_str().unwrap(), twin);

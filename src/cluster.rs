@@ -48,9 +48,22 @@ pub struct Line {
     pub probe: Client,
     pub breaker: Breaker,
     places: Arc<Semaphore>,
+    dial: Dial,
+    config: Config,
 }
 
 impl Line {
+    /// A way of its own for one long conversation, in which nobody may say anything for hours. What bounds the others would
+    /// end it, and take its silence for the cluster's.
+    pub fn unbounded(&self) -> Result<Client, kube::Error> {
+        let mut config = self.config.clone();
+        (config.read_timeout, config.write_timeout) = (None, None);
+        Ok(match &self.dial {
+            Dial::Network => ClientBuilder::try_from(config)?.build(),
+            Dial::Within(open) => ClientBuilder::new(open(&config.cluster_url), config.default_namespace).build(),
+        })
+    }
+
     /// How many requests wait for an answer now.
     pub fn under_way(&self) -> usize {
         UNDER_WAY.saturating_sub(self.places.available_permits())
@@ -112,8 +125,8 @@ pub fn connect(cluster: &str, mut config: Config, dial: &Dial, metrics: &Metrics
         metrics: metrics.of_requests(),
     };
     let probe = dial.client(config.clone(), &bounds(None))?;
-    let client = dial.client(config, &bounds(Some(breaker.clone())))?;
-    Ok(Line { client, probe, breaker, places })
+    let client = dial.client(config.clone(), &bounds(Some(breaker.clone())))?;
+    Ok(Line { client, probe, breaker, places, dial: dial.clone(), config })
 }
 
 /// Open from the first request that gets no answer until somebody has asked again, and who answers is who should.

@@ -20,8 +20,8 @@
 //! Who may know what: [`volume`] is pure. [`host`], [`leaf`] and [`cluster`] speak to clusters; [`member`] says which
 //! there are; [`mount`] alone touches a machine's kernel; [`provision`] holds the use-cases; [`csi`] alone knows gRPC;
 //! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`agent`] keeps virtual nodes and runs
-//! their pods in the members; [`run`] puts a role together. `error`
-//! holds the outcomes they all speak of. `tests/layering.rs` keeps it so.
+//! their pods in the members; [`operator`] decides what commands do; [`run`] puts a role together. `error` holds the outcomes they all speak
+//! of. `tests/layering.rs` keeps it so.
 
 pub mod admin;
 pub mod agent;
@@ -37,6 +37,7 @@ pub mod lease;
 pub mod member;
 pub mod metrics;
 pub mod mount;
+pub mod operator;
 pub mod provision;
 pub mod run;
 pub mod simulate;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use kosmos_csi::{
-    args::{Arguments, Role},
+    args::{Arguments, Role, operator::Command},
     run::{self, Misuse},
     telemetry,
 };
@@ -54,11 +54,24 @@ async fn play() -> ExitCode {
             telemetry::start(dev.process.log_format);
             run::dev(dev).await
         }
+        Role::Operator(command) => return operate(&command).await,
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
+            if error.is::<Misuse>() { MISUSE.into() } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// A command ends with what it found, and its errors are sentences, not lines of a log.
+async fn operate(command: &Command) -> ExitCode {
+    match run::operator::operate(command).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
             if error.is::<Misuse>() { MISUSE.into() } else { ExitCode::FAILURE }
         }
     }

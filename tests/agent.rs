@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -10,6 +11,7 @@ use std::{
 use http_body_util::BodyExt;
 use kosmos_csi::{
     agent::{NodeMode, Settings},
+    args::KosmosClusters,
     cluster::{Dial, Transport},
     metrics::Metrics,
     run::{clusters::Clusters, virtual_node},
@@ -26,6 +28,9 @@ use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, ServiceExt};
 
+#[path = "agent/ways.rs"]
+mod ways;
+
 const NAMESPACE: &str = "kosmos-csi";
 const SHOP: &str = "shop";
 const NODE: &str = "kosmos-m";
@@ -33,6 +38,11 @@ const STEP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_mins(2);
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
+
+const DEFINITION: &str = include_str!("kosmos/clusters.json");
+const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+    clusters: [{name: m, cluster: {server: 'https://m'}}]\nusers: [{name: u, user: {token: t}}]\n\
+    contexts: [{name: c, context: {cluster: m, user: u}}]\n";
 
 /// A request that writes, counted from the beginning, and whether it still does when the agent dies with it.
 type Point = (u64, bool);
@@ -104,11 +114,8 @@ impl World {
     }
 
     fn join(&self) {
-        let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-            clusters: [{name: m, cluster: {server: 'https://m'}}]\nusers: [{name: u, user: {token: t}}]\n\
-            contexts: [{name: c, context: {cluster: m, user: u}}]\n";
         let secret = k8s_openapi::api::core::v1::Secret {
-            data: Some([("kubeconfig".to_owned(), k8s_openapi::ByteString(kubeconfig.into()))].into()),
+            data: Some([("kubeconfig".to_owned(), k8s_openapi::ByteString(KUBECONFIG.into()))].into()),
             ..Default::default()
         };
         let mut secret = json!(secret);
@@ -116,7 +123,20 @@ impl World {
         self.host.create("secrets", secret).unwrap();
     }
 
+    /// The same cluster as a Kosmos `Cluster` object.
+    fn join_kosmos(&self, name: &str) {
+        let definitions = "customresourcedefinitions.apiextensions.k8s.io";
+        self.host.create(definitions, serde_json::from_str(DEFINITION).unwrap()).unwrap();
+        let kubeconfig = k8s_openapi::ByteString(KUBECONFIG.into());
+        let cluster = json!({"metadata": {"name": name}, "spec": {"kubeconfig": kubeconfig}});
+        self.host.create("clusters.kosmos.io", cluster).unwrap();
+    }
+
     fn start(&self, name: &str) {
+        self.start_at(name, None);
+    }
+
+    fn start_at(&self, name: &str, door: Option<SocketAddr>) {
         let dies_at = lock(&self.life).dies_at;
         *lock(&self.life) = Life { name: name.to_owned(), writes: 0, dies_at, dead: false };
         let clusters = [self.host.clone(), self.member.clone()];
@@ -132,13 +152,14 @@ impl World {
             dial: Dial::Within(Arc::new(dial)),
             members_dir: None,
             members_namespace: NAMESPACE.to_owned(),
+            kosmos_clusters: KosmosClusters::Auto,
             metrics: Metrics::new(),
         };
-        let settings = Settings { node_mode: NodeMode::Member, door: None, host_address: None };
+        let settings = Settings { node_mode: NodeMode::Member, door, host_address: None };
         let mut work = JoinSet::new();
         work.spawn(async move {
             let (mut tasks, never) = (JoinSet::new(), CancellationToken::new());
-            virtual_node::start(clusters, settings, &mut tasks, &never).await?;
+            virtual_node::start(clusters, settings, None, &mut tasks, &never).await?;
             tasks.join_next().await.unwrap()?
         });
         *lock(&self.agent) = work;
@@ -157,7 +178,7 @@ impl World {
         self.kill();
         sleep(Duration::from_millis(700)).await;
         self.start("second");
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn host_id(&self) -> String {

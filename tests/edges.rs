@@ -140,6 +140,24 @@ async fn folder_or_kubeconfig_that_is_missing_or_broken_is_named() {
 }
 
 #[tokio::test]
+async fn kubelet_endpoint_that_nobody_could_reach_or_trust_is_misuse() {
+    let folder = folder();
+    let files = ["client-ca", "certificate", "key"].map(|name| {
+        let path = folder.path().join(name);
+        fs::write(&path, "no PEM").unwrap();
+        format!("--kubelet-{name}={}", path.display())
+    });
+    for (address, words) in [
+        ("0.0.0.0:10250", ["--kubelet-address", "the one address"]),
+        ("[::]:10250", ["--kubelet-address", "the one address"]),
+        ("127.0.0.1:0", ["client-ca", "no certificate in PEM"]),
+    ] {
+        let address = format!("--kubelet-address={address}");
+        is_misuse(&["virtual-node", &address, &files[0], &files[1], &files[2]], &words).await;
+    }
+}
+
+#[tokio::test]
 async fn kubeconfig_with_credentials_that_cannot_be_used_is_misuse() {
     const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
     let folder = folder();
@@ -187,7 +205,9 @@ async fn unknown_words_are_misuse_and_help_is_help() {
         is_misuse(&arguments, &[word]).await;
     }
     for (arguments, words) in [
-        (vec!["--help"], vec!["controller", "Usage: kosmos-csi <COMMAND>"]),
+        (vec!["--help"], vec!["controller", "member", "doctor", "Usage: kosmos-csi <COMMAND>"]),
+        (vec!["member", "add", "--help"], vec!["--member-kubeconfig <FILE>", "[default: 8760h]", "Exit code: 0"]),
+        (vec!["doctor", "remove", "--help"], vec!["--data-will-be-lost", "<FINDING>"]),
         (vec!["controller", "--help"], vec!["--endpoint <unix:///PATH>", "--members-dir <FOLDER>", "[default: 30s]"]),
         (vec!["--version"], vec![concat!("kosmos-csi ", env!("CARGO_PKG_VERSION"))]),
     ] {
@@ -195,6 +215,21 @@ async fn unknown_words_are_misuse_and_help_is_help() {
         assert_eq!(code, 0, "{arguments:?}");
         assert!(words.iter().all(|word| printed.contains(word)), "{words:?} in: {printed}");
     }
+}
+
+#[tokio::test]
+async fn command_ends_with_one_sentence_and_a_code_that_says_whose_fault_it_is() {
+    let folder = folder();
+    let nowhere = Host::nowhere(folder.path());
+    for command in [vec!["member", "list"], vec!["doctor"], vec!["trace", "shop/db"], vec!["member", "forget", "m"]] {
+        let (code, printed) = run(&[&command[..], &[nowhere.as_str()]].concat(), &[]).await;
+        assert_eq!(code, 1, "{command:?}: {printed}");
+        assert!(printed.starts_with("error: host cluster: ") && printed.lines().count() == 1, "{printed}");
+    }
+    is_misuse(&["member", "list"], &["no --kubeconfig is given"]).await;
+    is_misuse(&["doctor", "--kubeconfig=/missing"], &["--kubeconfig", "/missing"]).await;
+    is_misuse(&["member", "list", &nowhere, "--context=x"], &["--kubeconfig", "x"]).await;
+    is_misuse(&["release", "shop/db", "--member-kubeconfig=/missing"], &["--member-kubeconfig", "/missing"]).await;
 }
 
 #[tokio::test]

@@ -27,7 +27,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ("mount", &["error", "volume"]),
     // what nobody asks for
     ("follow", &["error", "host", "leaf", "member", "volume"]),
-    ("agent", &["cluster", "host", "member", "volume"]),
+    // what an operator's commands decide
+    ("operator", &["leaf::ownership", "volume"]),
+    // what stands in the host for its members
+    ("agent", &["cluster", "error", "host", "leaf", "member", "volume"]),
     // use-cases, which see clusters only through the four above
     ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges
@@ -44,30 +47,35 @@ const MODULES: &[(&str, &[&str])] = &[
 ];
 
 /// Without input or output, and without a clock.
-const PURE: &[&str] = &["error", "volume"];
+const PURE: &[&str] = &["error", "operator", "volume"];
 
 /// Where each dependency may be named: in a module and all below it. Those without a row may be named everywhere but in the pure modules.
 const CRATES: &[(&str, &[&str])] = &[
     ("anyhow", &["run", "main"]),
     ("axum", &["admin"]),
     ("clap", &["args", "telemetry", "main"]),
-    ("http", &["cluster", "csi", "simulate"]),
+    ("http", &["agent", "cluster", "csi", "simulate"]),
     ("http_body_util", &["simulate"]),
     ("humantime", &["args", "run", "simulate"]),
-    ("hyper", &["simulate"]),
-    ("hyper_util", &["simulate"]),
-    ("k8s_openapi", &["agent", "cluster", "host", "leaf", "lease", "member", "run"]),
+    ("hyper", &["agent::door", "simulate"]),
+    ("hyper_util", &["agent::door", "simulate"]),
+    ("k8s_openapi", &["agent", "cluster", "host", "leaf", "lease", "member", "operator", "run"]),
     ("kube", &["agent", "cluster", "host", "leaf", "lease", "member", "run", "simulate"]),
     ("nix", &["mount::linux"]),
     ("prometheus_client", &["metrics"]),
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),
-    ("rustls", &["main"]),
-    ("serde", &["leaf", "mount", "simulate", "volume"]),
-    ("serde_json", &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "run", "simulate", "volume"]),
+    ("rustls", &["agent::door", "main"]),
+    ("serde", &["leaf", "member", "mount", "run", "simulate", "volume"]),
+    (
+        "serde_json",
+        &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "operator", "run", "simulate", "volume"],
+    ),
+    ("serde_saphyr", &["operator"]),
     ("sha2", &["agent", "host", "mount", "volume"]),
     ("smallvec", &["leaf"]),
     ("thiserror", &["error", "run", "simulate"]),
+    ("tokio_rustls", &["agent::door"]),
     ("tokio_stream", &["csi"]),
     ("tonic", &["csi", "run::dev::leaf"]),
     ("tonic_prost", &["csi"]),

@@ -3,17 +3,26 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 #[path = "clusters/images.rs"]
 pub mod images;
+#[path = "clusters/pack.rs"]
+pub mod pack;
 #[path = "clusters/packages.rs"]
 pub mod packages;
+#[path = "clusters/product.rs"]
+pub mod product;
 #[path = "clusters/tools.rs"]
 pub mod tools;
 #[path = "clusters/tools_table.rs"]
 pub mod tools_table;
 
+use product::Flavour;
 use tools_table::TOOLS;
+
+const DRIVER: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 
 #[test]
 fn every_upstream_tool_is_pinned() {
@@ -63,5 +72,53 @@ fn an_image_packed_again_has_the_same_bytes() {
     for (first, second) in first.iter().zip(&second) {
         assert_eq!(first.file_name(), second.file_name());
         assert!(fs::read(first).unwrap() == fs::read(second).unwrap(), "{}", first.display());
+    }
+}
+
+#[test]
+fn program_of_an_image_finds_its_libraries_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = |flavour| {
+        let root = folder.path().join(format!("{flavour:?}"));
+        product::fill(flavour, Path::new(DRIVER), &root).unwrap();
+        root
+    };
+    let (small, node) = (root(Flavour::Small), root(Flavour::Node));
+    assert!(!small.join("usr/sbin/blkid").exists());
+    for (root, program, flag, words) in [
+        (&small, "/kosmos-csi", "--version", "kosmos-csi "),
+        (&node, "/kosmos-csi", "--version", "kosmos-csi "),
+        (&node, "blkid", "-V", "blkid from util-linux"),
+        (&node, "mkfs.ext4", "-V", "mke2fs "),
+        (&node, "resize2fs", "-h", "resize2fs "),
+        (&node, "mkfs.xfs", "-V", "mkfs.xfs version"),
+        (&node, "xfs_growfs", "-V", "xfs_growfs version"),
+    ] {
+        let run = Command::new("/usr/sbin/chroot").arg(root).args([program, flag]).env("PATH", "/usr/sbin").output();
+        let printed = run.map(|run| [run.stdout, run.stderr].concat()).unwrap();
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(printed.starts_with(words), "{program}: {printed}");
+    }
+}
+
+#[test]
+fn image_of_the_same_program_has_the_same_digest() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pack =
+        |folder: &Path, tag| product::image(Flavour::Small, Path::new(DRIVER), product::NAME, tag, folder).unwrap();
+    let (first, second) = (pack(one.path(), "1"), pack(other.path(), "1"));
+    assert_eq!(first.digest, second.digest);
+    assert!(fs::read(first.archive).unwrap() == fs::read(second.archive).unwrap());
+    assert_eq!(pack(one.path(), "2").digest, first.digest, "the tag is no part of an image");
+}
+
+#[test]
+fn slip_in_an_image_s_name_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, tag, words) in
+        [("localhost/kosmos-csi:1", "1", "IMAGE"), ("localhost/", "1", "IMAGE"), ("a", "1/2", "TAG")]
+    {
+        let refusal = product::images(Path::new(DRIVER), name, tag, folder.path()).unwrap_err().to_string();
+        assert!(refusal.contains(words), "{refusal}");
     }
 }

@@ -17,7 +17,14 @@ use super::{
     pod::Pods,
     shelf::{HostView, Shelf, keep},
 };
-use crate::{cluster::with_causes, host::Host, member::Member};
+use crate::{
+    cluster::with_causes,
+    host::Host,
+    member::{
+        Member, Registry,
+        registry::{aliases, is_beside_clustertree},
+    },
+};
 
 /// Between two looks at the virtual nodes where nothing is new.
 const TICK: Duration = Duration::from_secs(1);
@@ -27,10 +34,11 @@ const LOOK: Duration = Duration::from_millis(300);
 const PROBE: Duration = Duration::from_secs(5);
 
 pub(super) struct Duty {
-    host: Host,
-    view: Arc<HostView>,
-    settings: Settings,
-    member: String,
+    pub(super) host: Host,
+    pub(super) view: Arc<HostView>,
+    pub(super) members: Registry,
+    pub(super) settings: Settings,
+    pub(super) member: String,
 }
 
 /// What watches tell of a member.
@@ -41,10 +49,6 @@ struct MemberView {
 }
 
 impl Duty {
-    pub(super) fn new(host: Host, view: Arc<HostView>, settings: Settings, member: String) -> Self {
-        Self { host, view, settings, member }
-    }
-
     /// Works until it is dropped.
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
@@ -83,13 +87,16 @@ impl Duty {
 
     async fn tend(&self, client: &Client, nodes: &mut Nodes, there: &MemberView) {
         let version = self.listed(client, nodes, there).await;
-        let door = self.settings.door.map(|door| door.address);
+        let door = self.settings.door;
         let (mut of_nodes, mut of_csi_nodes) = (self.view.nodes.news(), self.view.csi_nodes.news());
         loop {
+            let members = self.members.all();
             let state = MemberState {
                 nodes: there.nodes.all(),
                 foreign_pods: there.pods.all().into_iter().filter(|pod| !self.is_copy(pod)).collect(),
                 version: version.clone(),
+                aliases: members.as_deref().map(|members| aliases(members, &self.member)).unwrap_or_default(),
+                clustertree: members.is_ok_and(|members| is_beside_clustertree(&members, &self.member)),
             };
             nodes.tend(&self.member, self.settings.node_mode, &state, door).await;
             tokio::select! {

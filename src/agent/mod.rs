@@ -4,14 +4,14 @@
 //! All state is in objects. Whoever is killed and started again sees what there is and goes on; every write tests what it
 //! was decided on. A member that does not answer is told of, and nothing of it is deleted or made anew because of that.
 
-mod door;
+pub mod door;
 mod duty;
 mod node;
 mod object;
 mod pod;
 mod shelf;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     task::{AbortHandle, JoinSet},
@@ -20,9 +20,9 @@ use tokio::{
 
 use crate::{
     host::Host,
+    leaf::ownership::{HOST, MANAGED_BY},
     member::{Member, Registry},
 };
-pub use door::Door;
 use duty::Duty;
 pub use node::NodeMode;
 use node::Nodes;
@@ -31,17 +31,12 @@ use shelf::{HostView, keep_host};
 /// Between two looks at which members there are.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The key of what makes an object of a member recognisable as made by this program.
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Whose it is: the host's id.
-const HOST: &str = "kosmos.csi.io/host";
-
 /// How the agent is to work.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub node_mode: NodeMode,
     /// Where the host's API server finds this process, for what kubectl asks of a kubelet.
-    pub door: Option<Door>,
+    pub door: Option<SocketAddr>,
     /// Where pods in members find the host's API server: host and port.
     pub host_address: Option<(String, u16)>,
 }
@@ -84,7 +79,13 @@ impl Agent {
                 });
                 let new: Vec<_> = members.iter().filter(|(name, _)| !under_way.contains_key(*name)).collect();
                 for (name, member) in new {
-                    let duty = Duty::new(self.host.clone(), Arc::clone(view), self.settings.clone(), name.clone());
+                    let duty = Duty {
+                        host: self.host.clone(),
+                        view: Arc::clone(view),
+                        members: self.members.clone(),
+                        settings: self.settings.clone(),
+                        member: name.clone(),
+                    };
                     let of = Arc::clone(member);
                     let work = works.spawn(async move { Box::pin(duty.serve(&of)).await });
                     under_way.insert(name.clone(), (Arc::clone(member), work));

@@ -13,7 +13,10 @@ pub async fn check(node: &NodeId, volume_in: &str, members: &Registry, host: &Ho
     match node {
         NodeId::Virtual { member, .. } if member == volume_in => Ok(()),
         NodeId::Virtual { member, .. } => {
-            members.get(member).await.map_err(|error| unknown(node, error))?;
+            let serving = members.get(member).await.map_err(|error| unknown(node, error))?;
+            if serving.name == volume_in {
+                return Ok(());
+            }
             Err(Error::Refused(format!(
                 "node {node} runs its pods in member {member}, and the volume is in member {volume_in}: a pod that uses it \
                  must go to a node of that member"

@@ -9,7 +9,10 @@ use std::{
 use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
+use tonic::{
+    service::Routes,
+    transport::{Error, Server},
+};
 
 use super::{
     controller::Controller,
@@ -81,11 +84,30 @@ impl Drop for Socket {
 
 /// Serves the controller until the token is cancelled and the calls under way have been answered.
 pub async fn serve_controller(
-    mut socket: Socket,
+    socket: Socket,
     controller: Controller,
     metrics: Metrics,
     stop: CancellationToken,
-) -> Result<(), tonic::transport::Error> {
+) -> Result<(), Error> {
+    let routes = Routes::new(IdentityServer::new(Identity::default()))
+        .add_service(GroupControllerServer::new(controller.clone()))
+        .add_service(ControllerServer::new(controller));
+    serve(socket, routes, metrics, stop).await
+}
+
+/// Likewise a driver's node service.
+pub async fn serve_node<N: node_server::Node>(
+    socket: Socket,
+    identity: Identity,
+    node: N,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let routes = Routes::new(IdentityServer::new(identity)).add_service(NodeServer::new(node));
+    serve(socket, routes, metrics, stop).await
+}
+
+async fn serve(mut socket: Socket, routes: Routes, metrics: Metrics, stop: CancellationToken) -> Result<(), Error> {
     let Some(listener) = socket.take() else {
         return Ok(());
     };
@@ -93,29 +115,7 @@ pub async fn serve_controller(
         // A call that waits for its member must not keep others from being heard.
         .max_concurrent_streams(CALLS_AT_ONCE)
         .layer(Watched(metrics))
-        .add_service(IdentityServer::new(Identity::default()))
-        .add_service(GroupControllerServer::new(controller.clone()))
-        .add_service(ControllerServer::new(controller))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
-        .await
-}
-
-/// Likewise a driver's node service.
-pub async fn serve_node<N: node_server::Node>(
-    mut socket: Socket,
-    identity: Identity,
-    node: N,
-    metrics: Metrics,
-    stop: CancellationToken,
-) -> Result<(), tonic::transport::Error> {
-    let Some(listener) = socket.take() else {
-        return Ok(());
-    };
-    Server::builder()
-        .max_concurrent_streams(CALLS_AT_ONCE)
-        .layer(Watched(metrics))
-        .add_service(IdentityServer::new(identity))
-        .add_service(NodeServer::new(node))
+        .add_routes(routes)
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
         .await
 }

@@ -3,6 +3,7 @@
 
 mod heal;
 mod member;
+mod shield;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -41,6 +42,7 @@ impl Follower {
         tokio::select! {
             () = volumes::keep(&self.host, &self.volumes) => {}
             () = self.follow_members() => {}
+            () = self.shield_claims() => {}
         }
     }
 

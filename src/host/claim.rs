@@ -7,14 +7,19 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Host, outcome, unread};
+use super::{
+    Host, outcome,
+    owners::{OWNERS, with_us_first},
+    unread,
+};
 use crate::{
     cluster,
     error::{Error, Result},
     volume::Claim,
 };
 
-const CHOSEN_MEMBER: &str = "kosmos.csi.io/member";
+/// On a claim: the member that was chosen for it.
+pub const CHOSEN_MEMBER: &str = "kosmos.csi.io/member";
 /// The provisioner and the scheduler write on the same claim at the same time.
 const TRIES: usize = 4;
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -34,7 +39,16 @@ pub struct HostClaim {
     pub volume: Option<String>,
     /// Who makes its volume, once that is said.
     pub provisioner: Option<String>,
+    /// Which clusters clustertree has copied it to.
+    owners: Option<String>,
     version: String,
+}
+
+/// A member chosen for a claim, and whether clustertree copies pods there as well.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen<'a> {
+    pub member: &'a str,
+    pub clustertree: bool,
 }
 
 impl HostClaim {
@@ -47,6 +61,7 @@ impl HostClaim {
             member: claim.annotations().get(CHOSEN_MEMBER).cloned(),
             volume: claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|name| !name.is_empty()),
             provisioner: claim.annotations().get(PROVISIONER).cloned(),
+            owners: claim.annotations().get(OWNERS).cloned(),
             version: claim.resource_version().unwrap_or_default(),
         }
     }
@@ -72,12 +87,16 @@ impl Host {
 
     /// Writes down the choice before anything is made, so that no later call can choose another member. Written only over
     /// the version on which the choice was made: another process may have chosen as well.
-    pub async fn record_member(&self, claim: &Claim, seen: &HostClaim, volume: &str, member: &str) -> Result<()> {
-        let doing = format!("record member {member} on claim {}/{}", claim.namespace, claim.name);
+    pub async fn record_member(&self, claim: &Claim, seen: &HostClaim, volume: &str, chosen: Chosen<'_>) -> Result<()> {
+        let doing = format!("record member {} on claim {}/{}", chosen.member, claim.namespace, claim.name);
         let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
-        let mut version = seen.version.clone();
+        let (mut version, mut owners) = (seen.version.clone(), seen.owners.clone());
         for _ in 0..TRIES {
-            let change = json!({"metadata": {"resourceVersion": version, "annotations": {CHOSEN_MEMBER: member}}});
+            let mut change =
+                json!({"metadata": {"resourceVersion": version, "annotations": {CHOSEN_MEMBER: chosen.member}}});
+            if let Some(ours) = with_us_first(owners.as_deref()).filter(|_| chosen.clustertree) {
+                change["metadata"]["annotations"][OWNERS] = json!(ours);
+            }
             match claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
                 Ok(_) => return Ok(()),
                 Err(error) => match outcome(&doing, &error) {
@@ -87,7 +106,7 @@ impl Host {
                 },
             }
             match self.read_claim(claim, volume).await? {
-                Some(now) if now.member == seen.member => version = now.version,
+                Some(now) if now.member == seen.member => (version, owners) = (now.version, now.owners),
                 _ => break,
             }
         }

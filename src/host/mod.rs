@@ -1,9 +1,11 @@
 //! What is read and written in the host: the claims volumes are made for, their volumes and pods, and which member is
 //! which cluster.
 
+pub mod access;
 pub mod claim;
 pub mod events;
 pub mod node;
+pub mod owners;
 pub mod pins;
 pub mod pod;
 pub mod secret;

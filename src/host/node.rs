@@ -58,6 +58,13 @@ impl Host {
         Ok(found.map(Machine::new))
     }
 
+    /// What a label of a node says; nothing where there is no such label, or no such node.
+    pub async fn label_of_node(&self, node: &str, label: &str) -> Result<Option<String>> {
+        let found = cluster::read(Api::<Node>::all(self.client.clone()).get_metadata(node).await, node);
+        let found = found.map_err(|error| unread(&format!("get node {node}"), &error))?;
+        Ok(found.and_then(|node| node.labels().get(label).cloned()))
+    }
+
     /// The nodes that carry a label with this value.
     pub async fn nodes_with(&self, label: &str, value: &str) -> Result<Vec<String>> {
         let wanted = ListParams::default().labels(&format!("{label}={value}"));

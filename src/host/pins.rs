@@ -41,6 +41,26 @@ impl Host {
         Ok(map.map(|map| map.data.unwrap_or_default().into_keys().collect()))
     }
 
+    /// Which name means which cluster.
+    pub async fn pins(&self) -> Result<BTreeMap<String, String>> {
+        Ok(self.read_pins().await?.and_then(|map| map.data).unwrap_or_default())
+    }
+
+    /// Takes a name out of the record, over the version that said what it means. False: it is not in it.
+    pub async fn forget(&self, name: &str) -> Result<bool> {
+        let Some(map) = self.read_pins().await? else { return Ok(false) };
+        if !map.data.as_ref().is_some_and(|pins| pins.contains_key(name)) {
+            return Ok(false);
+        }
+        let change = json!({
+            "metadata": {"uid": map.metadata.uid, "resourceVersion": map.metadata.resource_version},
+            "data": {name: null},
+        });
+        let patched = self.config_maps().patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
+        patched.map_err(|error| outcome(&format!("forget member {name}"), &error))?;
+        Ok(true)
+    }
+
     /// Pins a name to a cluster at first sight; later, compares. Members that join at once write on one object.
     pub async fn pin(&self, name: &str, identity: &str) -> Result<Pin> {
         let mut tries = 0;
@@ -115,7 +135,8 @@ impl Host {
     }
 }
 
-fn compare(pins: &BTreeMap<String, String>, name: &str, identity: &str) -> Option<Pin> {
+/// What an identity is to a name; none where neither is known.
+pub fn compare(pins: &BTreeMap<String, String>, name: &str, identity: &str) -> Option<Pin> {
     match pins.get(name) {
         Some(pinned) if pinned == identity => Some(Pin::Held),
         Some(pinned) => Some(Pin::Moved { pinned: pinned.clone() }),

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{Host, unread};
-use crate::{error::Result, volume::Claim};
+use crate::{cluster, error::Result, volume::Claim};
 
 /// A pod that mounts a claim, and all the claims it mounts.
 #[derive(Clone, Debug)]
@@ -13,7 +13,24 @@ pub struct HostPod {
     pub claims: Vec<String>,
 }
 
+/// A pod, and the node it is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedPod {
+    pub uid: String,
+    pub node: Option<String>,
+}
+
 impl Host {
+    pub async fn placed_pod(&self, namespace: &str, name: &str) -> Result<Option<PlacedPod>> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        let found = cluster::read(pods.get(name).await, name);
+        let found = found.map_err(|error| unread(&format!("get pod {namespace}/{name}"), &error))?;
+        Ok(found.map(|pod| PlacedPod {
+            uid: pod.uid().unwrap_or_default(),
+            node: pod.spec.and_then(|spec| spec.node_name).filter(|node| !node.is_empty()),
+        }))
+    }
+
     /// The pod that uses the claim: the one that still waits for a node, where several do.
     pub async fn pod_of(&self, claim: &Claim) -> Result<Option<HostPod>> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &claim.namespace);
@@ -37,7 +54,7 @@ fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
 }
 
 /// Claims by name, and those made for the pod itself, which are called after it.
-fn claims_of(pod: &Pod) -> Vec<String> {
+pub fn claims_of(pod: &Pod) -> Vec<String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let claims = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(source), _) => Some(source.claim_name.clone()),

@@ -54,6 +54,10 @@ impl HostVolumes {
         volumes.map(|(_, volume)| volume.clone()).collect()
     }
 
+    pub fn handle_of(&self, volume: &str) -> Option<Box<str>> {
+        self.lock().handles.get(volume).cloned()
+    }
+
     /// Handles in a member that come after another one, a few at a time.
     pub fn next_in(&self, member: &str, after: Option<&str>, count: usize) -> Vec<Box<str>> {
         let (table, first) = (self.lock(), format!("{member}/"));

@@ -20,6 +20,7 @@ pub mod machine;
 pub mod ownership;
 mod packed;
 mod refusals;
+pub mod release;
 pub mod row;
 pub mod rows;
 mod secret;
@@ -62,6 +63,19 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
+    /// Nothing is known of it yet.
+    pub fn new(member: &str, host: HostId, client: Client) -> Self {
+        Self {
+            member: member.to_owned(),
+            rows: Arc::new(Rows::new(host.clone())),
+            snapshots: Arc::new(Snapshots::new(host.clone())),
+            stock: Arc::default(),
+            flavour: Arc::default(),
+            host,
+            client,
+        }
+    }
+
     /// What a member's answer means for us. `doing` says what was asked: "create claim shop/db".
     fn outcome(&self, doing: &str, error: &kube::Error) -> Error {
         match error {

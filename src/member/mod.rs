@@ -14,20 +14,26 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use kube::Client;
+
 use crate::{
-    cluster::Line,
+    cluster::{Line, with_causes},
     error::{Error, Result},
     leaf::Cluster,
     metrics::MemberNow,
 };
 use placement::{Candidate, Offer, Standing};
 pub use registry::Registry;
+pub use session::{quarantined, refusal};
+use source::Definition;
 
 /// One member cluster.
 #[derive(Debug)]
 pub struct Member {
     pub name: String,
     cordoned: AtomicBool,
+    /// Whether a Kosmos `Cluster` object names it.
+    clustertree: AtomicBool,
     link: Result<Link, String>,
 }
 
@@ -57,6 +63,8 @@ enum Trust {
     Proven,
     /// It is another cluster: nothing is created or deleted there.
     Quarantined(String),
+    /// A second name of the cluster that this member serves.
+    Alias(String),
 }
 
 /// Why a member cannot be asked now.
@@ -87,6 +95,14 @@ impl Member {
         }
     }
 
+    /// A way to it for one long conversation; an error at once where it cannot be asked now.
+    pub fn unbounded(&self) -> Result<Client> {
+        self.leaf()?;
+        let unreachable = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
+        let link = self.link.as_ref().map_err(|reason| unreachable(reason.clone()))?;
+        link.line.unbounded().map_err(|error| unreachable(with_causes(&error)))
+    }
+
     /// In one look: asked twice, it may have opened in between.
     pub fn closed(&self) -> Option<Closed> {
         match &self.link {
@@ -102,12 +118,21 @@ impl Member {
 
     /// How it stands towards a new volume, if it has this to offer.
     pub fn candidate(&self, offer: Offer) -> Candidate {
-        let standing = match self.leaf() {
-            Err(Error::Unreachable { reason, .. }) => Standing::Closed(reason),
+        let standing = match (self.alias_of(), self.leaf()) {
+            (Some(serving), _) => Standing::Alias(serving),
+            (None, Err(Error::Unreachable { reason, .. })) => Standing::Closed(reason),
             _ if self.is_cordoned() => Standing::Cordoned,
             _ => Standing::Open,
         };
         Candidate { name: self.name.clone(), standing, offer }
+    }
+
+    /// The member that serves this one's cluster, where that is another one.
+    pub fn alias_of(&self) -> Option<String> {
+        match &*self.link.as_ref().ok()?.trust.lock().unwrap_or_else(PoisonError::into_inner) {
+            Trust::Alias(serving) => Some(serving.clone()),
+            _ => None,
+        }
     }
 
     fn now(&self) -> MemberNow {
@@ -134,8 +159,10 @@ impl Member {
         self.cordoned.load(Ordering::Relaxed)
     }
 
-    fn set_cordoned(&self, cordoned: bool) {
-        self.cordoned.store(cordoned, Ordering::Relaxed);
+    /// What may change without the member being another one.
+    fn set(&self, definition: &Definition) {
+        self.cordoned.store(definition.cordoned, Ordering::Relaxed);
+        self.clustertree.store(definition.clustertree, Ordering::Relaxed);
     }
 }
 
@@ -150,6 +177,7 @@ impl Link {
     fn closed(&self) -> Option<Closed> {
         match &*self.trust.lock().unwrap_or_else(PoisonError::into_inner) {
             Trust::Unproven(reason) | Trust::Quarantined(reason) => return Some(Closed::by(reason.clone())),
+            Trust::Alias(serving) => return Some(Closed::by(format!("it is another name of member {serving}"))),
             Trust::Connecting(reason) => return Some(Closed::at_first(reason)),
             Trust::Proven => {}
         }
@@ -176,12 +204,9 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         cluster::{self, Dial},
-        leaf::{Rows, Snapshots},
         metrics::Metrics,
         volume::HostId,
     };
@@ -189,16 +214,7 @@ mod tests {
     fn link(tracked: Tracked) -> Link {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let line = cluster::connect("m", config, &Dial::default(), &Metrics::new()).unwrap();
-        let host = HostId("host".to_owned());
-        let leaf = Cluster {
-            member: "m".to_owned(),
-            rows: Arc::new(Rows::new(host.clone())),
-            snapshots: Arc::new(Snapshots::new(host.clone())),
-            flavour: Arc::default(),
-            host,
-            client: line.client.clone(),
-            stock: Arc::default(),
-        };
+        let leaf = Cluster::new("m", HostId("host".to_owned()), line.client.clone());
         Link { tracked, leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
     }
 

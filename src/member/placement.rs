@@ -10,6 +10,8 @@ pub enum Standing {
     Open,
     /// Closed to new volumes by its administrator.
     Cordoned,
+    /// Another name of this member, under which its new volumes are made.
+    Alias(String),
     /// Cannot be asked or trusted now, and why.
     Closed(String),
 }
@@ -144,11 +146,20 @@ fn none_open<'a>(tried: &[String], standing: impl Fn(&String) -> Option<&'a Stan
     let reason = |name: &String| match standing(name) {
         Some(Standing::Closed(reason)) => reason.clone(),
         Some(Standing::Cordoned) => "cordoned by its administrator".to_owned(),
+        Some(Standing::Alias(serving)) => format!("another name of member {serving}"),
         Some(Standing::Open) => "open".to_owned(),
         None => "has not joined".to_owned(),
     };
     if tried.iter().all(|name| standing(name) == Some(&Standing::Cordoned)) {
         return Error::NoPlace(format!("cordoned for new volumes: {}", tried.join(", ")));
+    }
+    let takes_none = |name: &String| matches!(standing(name), Some(Standing::Cordoned | Standing::Alias(_)));
+    if tried.iter().all(takes_none) {
+        let named = tried.iter().map(|name| format!("member {name} is {}", reason(name))).collect::<Vec<_>>();
+        return Error::NoPlace(format!(
+            "{}: new volumes are made under the name that serves it, so the class or the nodes' label must say that one",
+            named.join(", ")
+        ));
     }
     Error::Unreachable { member: tried.join(", "), reason: tried.iter().map(reason).collect::<Vec<_>>().join("; ") }
 }
@@ -302,6 +313,30 @@ mod tests {
         assert!(matches!(choose(&Wish::default(), &cordoned), Err(Error::NoPlace(_))));
         let wish = Wish { earlier: Some("a"), ..Wish::default() };
         assert_eq!(choose(&wish, &cordoned), Ok(Choice::Stay("a".to_owned())));
+    }
+
+    #[test]
+    fn second_name_of_a_member_gets_no_new_volume_and_its_serving_name_is_told() {
+        let mut members = members(&[]);
+        members[1].standing = Standing::Alias("a".to_owned());
+        let named = names(&["b"]);
+        for wish in [
+            Wish { preferred: &named, ..Wish::default() },
+            Wish { preferred: &named, node_selected: true, ..Wish::default() },
+            Wish { parameter: Some(&named[0]), ..Wish::default() },
+        ] {
+            let refused = choose(&wish, &members);
+            assert!(
+                matches!(&refused, Err(Error::NoPlace(told)) if told.contains("member b is another name of member a"))
+            );
+        }
+        let both = names(&["b", "a"]);
+        assert_eq!(choose(&Wish { preferred: &both, ..Wish::default() }, &members), Ok(new("a")));
+        for seed in 0..9 {
+            assert_ne!(choose(&Wish { seed, ..Wish::default() }, &members), Ok(new("b")));
+        }
+        members[0].standing = Standing::Cordoned;
+        assert!(matches!(choose(&Wish { preferred: &both, ..Wish::default() }, &members), Err(Error::NoPlace(_))));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 
 use futures::future::select_all;
@@ -18,7 +18,7 @@ use crate::{
     cluster::{self, Dial},
     error::{Error, Result},
     host::Host,
-    leaf::{Cluster, Rows, Snapshots},
+    leaf::Cluster,
     metrics::Metrics,
 };
 
@@ -31,6 +31,25 @@ pub struct Registry {
     host: Host,
 }
 
+/// The name under which a member is served.
+pub fn serving(members: &BTreeMap<String, Arc<Member>>, name: &str) -> String {
+    members.get(name).and_then(|member| member.alias_of()).unwrap_or_else(|| name.to_owned())
+}
+
+/// Other names of a member.
+pub fn aliases(members: &BTreeMap<String, Arc<Member>>, name: &str) -> Vec<String> {
+    let of_it = members.iter().filter(|(_, member)| member.alias_of().as_deref() == Some(name));
+    of_it.map(|(alias, _)| alias.clone()).collect()
+}
+
+/// Whether clustertree copies pods into this member, under whichever of its names.
+pub fn is_beside_clustertree(members: &BTreeMap<String, Arc<Member>>, name: &str) -> bool {
+    let of_it = |(known, member): (&String, &Arc<Member>)| {
+        member.clustertree.load(Ordering::Relaxed) && (known == name || member.alias_of().as_deref() == Some(name))
+    };
+    members.iter().any(of_it)
+}
+
 impl Registry {
     /// Nothing can be said about a volume before all sources have been read once.
     pub fn all(&self) -> Result<Snapshot> {
@@ -38,10 +57,13 @@ impl Registry {
         members.ok_or_else(|| Error::HostUnreachable("the members are still being read".to_owned()))
     }
 
-    /// A member by the name in a handle. One that has gone is told from one that never was.
+    /// A member by the name in a handle, or the one that serves its cluster where that is another name of one. One that has
+    /// gone is told from one that never was.
     pub async fn get(&self, name: &str) -> Result<Arc<Member>> {
-        if let Some(member) = self.all()?.get(name) {
-            return Ok(Arc::clone(member));
+        let members = self.all()?;
+        if let Some(member) = members.get(name) {
+            let Some(serving) = member.alias_of() else { return Ok(Arc::clone(member)) };
+            return members.get(&serving).cloned().ok_or_else(|| departed(&serving));
         }
         match self.host.known_members().await? {
             Some(known) if known.iter().any(|known| known == name) => Err(departed(name)),
@@ -79,7 +101,7 @@ impl Keeper {
         let registry = Registry { members: receiver.clone(), host: host.clone() };
         metrics.read_from(move || {
             let members = receiver.borrow().clone().unwrap_or_default();
-            members.values().map(|member| member.now()).collect()
+            members.values().filter(|member| member.alias_of().is_none()).map(|member| member.now()).collect()
         });
         let keeper = Self {
             host,
@@ -130,7 +152,7 @@ impl Keeper {
             match known.get(name) {
                 Some(before) if before.kubeconfig == definition.kubeconfig && before.trust == definition.trust => {
                     if let Some(member) = members.get(name) {
-                        member.set_cordoned(definition.cordoned);
+                        member.set(definition);
                     }
                 }
                 before => {
@@ -158,7 +180,8 @@ impl Keeper {
         if let Err(reason) = &link {
             tracing::warn!(member = name, origin = definition.origin, reason, "cannot be used");
         }
-        let member = Arc::new(Member { name: name.to_owned(), cordoned: definition.cordoned.into(), link });
+        let (cordoned, clustertree) = (definition.cordoned.into(), definition.clustertree.into());
+        let member = Arc::new(Member { name: name.to_owned(), cordoned, clustertree, link });
         if member.link.is_ok() {
             let stop = CancellationToken::new();
             self.stops.insert(name.to_owned(), stop.clone());
@@ -174,31 +197,22 @@ impl Keeper {
         let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
         let line = cluster::connect(name, config, &self.dial, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
-        let host = self.host.id.clone();
-        let rows = Arc::new(Rows::new(host.clone()));
-        let snapshots = Arc::new(Snapshots::new(host.clone()));
         Ok(Link {
             tracked: self.tracked,
-            leaf: Cluster {
-                member: name.to_owned(),
-                host,
-                client: line.client.clone(),
-                rows,
-                stock: Arc::default(),
-                snapshots,
-                flavour: Arc::default(),
-            },
+            leaf: Cluster::new(name, self.host.id.clone(), line.client.clone()),
             line,
             trust: Mutex::new(Trust::Connecting("it is being connected to")),
         })
     }
 }
 
-/// All sources together; where two name one member, the earlier source counts.
-fn merge(sources: &[Option<Definitions>]) -> Definitions {
+/// All sources together; where two name one member, the earlier source counts. Whether clustertree is there as well counts
+/// from any.
+pub fn merge(sources: &[Option<Definitions>]) -> Definitions {
     let mut merged = Definitions::new();
     for (name, definition) in sources.iter().flatten().flatten() {
         let first = merged.entry(name.clone()).or_insert_with(|| definition.clone());
+        first.clustertree |= definition.clustertree;
         if first.origin != definition.origin {
             tracing::warn!(member = name, used = first.origin, ignored = definition.origin, "named twice");
         }

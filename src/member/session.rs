@@ -45,19 +45,29 @@ async fn prove(member: &Member, link: &Link, host: &Host) -> String {
                     link.set(Trust::Proven);
                     return identity;
                 }
-                Ok(pin) => Trust::Quarantined(quarantined(&pin, &identity)),
+                Ok(Pin::SameAs { name }) => Trust::Alias(name),
+                Ok(pin @ Pin::Moved { .. }) => Trust::Quarantined(quarantined(&pin, &identity)),
                 Err(error) => Trust::Unproven(error.to_string()),
             },
             Err(error) => Trust::Unproven(refusal(&error)),
         };
-        if let Trust::Unproven(reason) | Trust::Quarantined(reason) = &trust
-            && *reason != told
-        {
-            tracing::warn!(member = member.name, reason, "cannot be used; it is tried again");
-            told.clone_from(reason);
-        }
+        tell(member, &trust, &mut told);
         link.set(trust);
         tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    }
+}
+
+/// What keeps the member from being used, once.
+fn tell(member: &Member, trust: &Trust, told: &mut String) {
+    let (Trust::Unproven(news) | Trust::Quarantined(news) | Trust::Alias(news)) = trust else { return };
+    if news == told {
+        return;
+    }
+    told.clone_from(news);
+    if let Trust::Alias(serving) = trust {
+        tracing::warn!(member = member.name, serving, "is another name of a member: it gets no new volumes");
+    } else {
+        tracing::warn!(member = member.name, reason = news, "cannot be used; it is tried again");
     }
 }
 
@@ -73,7 +83,8 @@ async fn watch_over(link: &Link, identity: &str) {
     }
 }
 
-fn quarantined(pin: &Pin, identity: &str) -> String {
+/// Why a member is not used, in words.
+pub fn quarantined(pin: &Pin, identity: &str) -> String {
     match pin {
         Pin::Moved { pinned } => format!(
             "its kubeconfig leads to cluster {identity}, but this name has always meant {pinned}: \
@@ -86,7 +97,8 @@ fn quarantined(pin: &Pin, identity: &str) -> String {
     }
 }
 
-fn refusal(error: &kube::Error) -> String {
+/// What a member has answered instead of who it is.
+pub fn refusal(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.code == 401 => {
             "it refuses the credentials of its kubeconfig (expired or revoked?)".to_owned()

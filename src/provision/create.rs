@@ -12,12 +12,12 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    host::claim::HostClaim,
+    host::claim::{Chosen, HostClaim},
     leaf::{Cluster, ownership, row::ClaimRow},
     member::{
         Member,
         placement::{Choice, Wish, choose},
-        registry,
+        registry::{self, is_beside_clustertree, serving},
     },
     volume::{
         VolumeHash, VolumeSpec,
@@ -69,20 +69,27 @@ impl Provisioner {
         deadline: &Deadline,
     ) -> Result<Arc<Member>> {
         let members = self.members.all()?;
-        let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.as_str());
-        let recorded = self.recorded(owner).await?;
+        let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.clone());
+        let earlier = holder.clone().or(self.recorded(owner).await?);
         let anywhere = spec.parameters.member.is_none() && spec.preferred.is_empty() && spec.requisite.is_empty();
-        if anywhere && holder.or(recorded).is_none() && members.len() > 1 {
+        if anywhere && earlier.is_none() && members.len() > 1 {
             self.hear_capacities().await;
         }
         let candidates: Vec<_> = members.values().map(|member| member.candidate(offer(member, spec))).collect();
+        // What is there already is reached under any name of its member; what is new is made under the one that serves.
+        let name = |name: &String| {
+            let meant = earlier.as_ref().filter(|earlier| serving(&members, name) == **earlier);
+            meant.unwrap_or(name).clone()
+        };
+        let parameter = spec.parameters.member.as_ref().map(name);
+        let (preferred, requisite) = (names(&spec.preferred, name), names(&spec.requisite, name));
         let mut wish = Wish {
-            earlier: holder.or(recorded),
+            earlier: earlier.as_deref(),
             held: holder.is_some(),
-            on_wrong_node: on_wrong_node(&members, holder, spec, hash),
-            parameter: spec.parameters.member.as_ref(),
-            preferred: &spec.preferred,
-            requisite: &spec.requisite,
+            on_wrong_node: on_wrong_node(&members, holder.as_deref(), spec, hash),
+            parameter: parameter.as_ref(),
+            preferred: &preferred,
+            requisite: &requisite,
             node_selected: owner.is_some_and(|owner| owner.node_selected),
             seed: hash.seed(),
         };
@@ -102,7 +109,8 @@ impl Provisioner {
             Choice::Stay(name) | Choice::Leave(name) => name,
             Choice::New(name) => {
                 if let (Some(claim), Some(owner)) = (&spec.claim, owner) {
-                    self.host.record_member(claim, owner, &spec.name, &name).await?;
+                    let choice = Chosen { member: &name, clustertree: is_beside_clustertree(&members, &name) };
+                    self.host.record_member(claim, owner, &spec.name, choice).await?;
                 } else {
                     self.none_holds(spec, hash).await?;
                 }
@@ -130,10 +138,10 @@ impl Provisioner {
     }
 
     /// The member on record. A name that no member ever had came with a copied claim: nothing can be there.
-    async fn recorded<'a>(&self, owner: Option<&'a HostClaim>) -> Result<Option<&'a str>> {
+    async fn recorded(&self, owner: Option<&HostClaim>) -> Result<Option<String>> {
         let Some(name) = owner.and_then(|owner| owner.member.as_deref()) else { return Ok(None) };
         match self.members.get(name).await {
-            Ok(_) => Ok(Some(name)),
+            Ok(member) => Ok(Some(member.name.clone())),
             Err(Error::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -261,6 +269,10 @@ impl Provisioner {
         let refusal = format!("member {} makes it {size}, and at most {limit} were allowed", job.leaf.member);
         removed.map_or_else(Error::while_a_leaf_may_exist, |()| Error::OutOfRange(refusal))
     }
+}
+
+fn names(list: &[String], name: impl FnMut(&String) -> String) -> Vec<String> {
+    list.iter().map(name).collect()
 }
 
 /// Whether the leaf is bound to a node of its member which the requirement leaves out.

@@ -108,6 +108,9 @@ impl Provisioner {
                 return self.remove(leaf, hash, place, deadline).await;
             }
             if ownership::consents(&claim.metadata, &leaf.host) {
+                if id.member != leaf.member {
+                    return Ok(()); // its name was never good for an imported claim
+                }
                 return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
             }
             if given_out.as_ref().is_some_and(|given_out| ownership::is_or_was(&claim.metadata, &given_out.claim_uid)) {

@@ -98,6 +98,7 @@ impl Provisioner {
             return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false);
         }
         if ownership::consents(&read.metadata, &leaf.host) {
+            check_name(&id, leaf)?;
             let hash = VolumeHash::imported(&leaf.host, &id);
             let mut claim = ClaimRow::new(&read);
             // Whatever stands there under our name, we have not written it.
@@ -107,6 +108,17 @@ impl Provisioner {
         let stripped = ownership::was_ours(&read.metadata, &leaf.host);
         Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { Sought::Unknown })
     }
+}
+
+/// Who uses an imported claim is told by the handles of the host's volumes, so all of them must be alike.
+fn check_name(id: &VolumeId, leaf: &Cluster) -> Result<()> {
+    if id.member == leaf.member {
+        return Ok(());
+    }
+    Err(Error::NotFound(format!(
+        "handle {id} of an imported claim names member {}, which is another name of {}: make the volume anew with that one",
+        id.member, leaf.member
+    )))
 }
 
 fn seen(leaf: &Cluster, id: &VolumeId) -> Option<(VolumeHash, ClaimRow)> {

@@ -67,8 +67,8 @@ impl Provisioner {
         let source = spec.sources.first().map(String::as_str).unwrap_or_default();
         let volume = VolumeId::parse(source).ok_or_else(|| no_volume(source))?;
         let hash = VolumeHash::of_snapshot(&self.host.id, &spec.name);
-        self.is_not_elsewhere(spec, &volume.member, hash)?;
         let member = self.members.get(&volume.member).await?;
+        self.is_not_elsewhere(spec, &member.name, hash)?;
         let leaf = member.leaf()?;
         spec.check_place(&member.name)?;
         leaf.snapshots.want();

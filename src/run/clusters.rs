@@ -15,12 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Misuse;
 use crate::{
+    args::KosmosClusters,
     cluster::{self, Dial, with_causes},
     host::Host,
     member::{
         Registry, Tracked,
         registry::Keeper,
-        source::{Account, News, directory, secrets},
+        source::{Account, Definitions, News, clusters, directory, secrets},
     },
     metrics::Metrics,
 };
@@ -35,6 +36,7 @@ pub struct Clusters {
     pub dial: Dial,
     pub members_dir: Option<PathBuf>,
     pub members_namespace: String,
+    pub kosmos_clusters: KosmosClusters,
     pub metrics: Metrics,
 }
 
@@ -72,7 +74,7 @@ impl Clusters {
         tasks: &mut JoinSet<anyhow::Result<()>>,
     ) -> (Registry, watch::Receiver<bool>) {
         let (keeper, members) = Keeper::new(host.clone(), self.dial, tracked, self.metrics);
-        let sources = start_sources(self.members_dir, account, host, tasks);
+        let sources = start_sources(self.members_dir, self.kosmos_clusters, account, host, tasks);
         let (listed, all_listed) = watch::channel(false);
         tasks.spawn(async move {
             keeper.run(sources, listed).await;
@@ -84,27 +86,38 @@ impl Clusters {
 
 fn start_sources(
     folder: Option<PathBuf>,
+    kosmos_clusters: KosmosClusters,
     account: Account,
     host: &Host,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> Vec<News> {
     let mut news = Vec::new();
     if let Some(folder) = folder {
-        let (sender, receiver) = watch::channel(None);
-        tasks.spawn(async move {
-            directory::follow(folder, account, sender).await;
-            Ok(())
-        });
-        news.push(receiver);
+        news.push(start_source(tasks, |sender| directory::follow(folder, account, sender)));
     }
-    let (sender, receiver) = watch::channel(None);
     let (client, namespace) = (host.client.clone(), host.namespace.clone());
+    news.push(start_source(tasks, |sender| secrets::follow(client, namespace, account, sender)));
+    if kosmos_clusters != KosmosClusters::Off {
+        let (client, required) = (host.client.clone(), kosmos_clusters == KosmosClusters::On);
+        news.push(start_source(tasks, |sender| clusters::follow(client, required, sender)));
+    }
+    news
+}
+
+fn start_source<F>(
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    follow: impl FnOnce(watch::Sender<Option<Definitions>>) -> F,
+) -> News
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (sender, receiver) = watch::channel(None);
+    let following = follow(sender);
     tasks.spawn(async move {
-        secrets::follow(client, namespace, account, sender).await;
+        following.await;
         Ok(())
     });
-    news.push(receiver);
-    news
+    receiver
 }
 
 pub(super) fn check_folder(folder: Option<&Path>) -> Result<(), Misuse> {

@@ -49,6 +49,7 @@ pub(super) async fn serve(
         dial: Dial::Network,
         members_dir: arguments.members.members_dir,
         members_namespace: arguments.members.members_namespace,
+        kosmos_clusters: arguments.members.kosmos_clusters,
         leaf_namespace: arguments.leaf_namespace,
         metrics: metrics.clone(),
     };

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clusters::Clusters;
 use crate::{
+    args::KosmosClusters,
     cluster::Dial,
     csi::{controller::Controller, inflight::InFlight},
     follow::Follower,
@@ -26,6 +27,7 @@ pub struct Driver {
     pub dial: Dial,
     pub members_dir: Option<PathBuf>,
     pub members_namespace: String,
+    pub kosmos_clusters: KosmosClusters,
     pub leaf_namespace: String,
     pub metrics: Metrics,
 }
@@ -50,6 +52,7 @@ impl Driver {
             dial: self.dial,
             members_dir: self.members_dir,
             members_namespace: self.members_namespace,
+            kosmos_clusters: self.kosmos_clusters,
             metrics: self.metrics,
         };
         let Some(host) = clusters.connect(stop).await? else {

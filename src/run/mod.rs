@@ -5,6 +5,7 @@ mod controller;
 mod dev;
 pub mod driver;
 mod node;
+pub mod operator;
 pub mod virtual_node;
 
 use std::{

@@ -18,7 +18,7 @@ use kube::{
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::CLASS;
+use super::{CLASS, again::answered};
 
 type Claim = Lean<PersistentVolumeClaim>;
 
@@ -100,15 +100,21 @@ async fn try_bind(client: &Client, bound: &Bound, claim: &Claim) -> Result<()> {
                 "uid": uid},
         },
     }))?;
-    volumes.create(&PostParams::default(), &Lean(volume)).await?;
+    let (volume, create) = (Lean(volume), PostParams::default());
+    match answered(|| volumes.create(&create, &volume)).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        made => drop(made?),
+    }
     let patch = PatchParams::default();
-    volumes.patch_status(&volume_name, &patch, &Patch::Merge(json!({"status": {"phase": "Bound"}}))).await?;
-    let named = json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-        "spec": {"volumeName": volume_name}});
-    claims.patch(&name, &patch, &Patch::Merge(named)).await?;
-    let status =
-        json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}});
-    claims.patch_status(&name, &patch, &Patch::Merge(status)).await?;
+    let status = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+    answered(|| volumes.patch_status(&volume_name, &patch, &status)).await?;
+    let named = Patch::Merge(json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": volume_name}}));
+    answered(|| claims.patch(&name, &patch, &named)).await?;
+    let status = Patch::Merge(
+        json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}),
+    );
+    answered(|| claims.patch_status(&name, &patch, &status)).await?;
     bound.lock().since.insert(name, Instant::now());
     Ok(())
 }

@@ -12,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{CLASS, NAMESPACE, binder::Bound};
+use super::{CLASS, NAMESPACE, again::answered, binder::Bound};
 
 /// A claim as long as those that the driver makes; `marked`: and its volume gets labels. How long the last of its writes took.
 pub async fn create(client: &Client, bound: &Bound, name: &str, marked: bool) -> Result<Duration> {
@@ -31,7 +31,11 @@ pub async fn create(client: &Client, bound: &Bound, name: &str, marked: bool) ->
     let is_bound = bound.wait_for(name);
     let claims = Api::<Lean<PersistentVolumeClaim>>::namespaced(client.clone(), NAMESPACE);
     let mut begun = Instant::now();
-    let made = claims.create(&PostParams::default(), &Lean(claim)).await?;
+    let (claim, create) = (Lean(claim), PostParams::default());
+    let made = match answered(|| claims.create(&create, &claim)).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => answered(|| claims.get(name)).await?,
+        made => made?,
+    };
     let mut took = begun.elapsed();
     is_bound.await.context("wait until it is bound")?;
     if marked {
@@ -39,7 +43,8 @@ pub async fn create(client: &Client, bound: &Bound, name: &str, marked: bool) ->
         let volume = format!("pvc-{}", made.uid().unwrap_or_default());
         let volumes = Api::<Lean<PersistentVolume>>::all(client.clone());
         begun = Instant::now();
-        volumes.patch(&volume, &PatchParams::default(), &Patch::Merge(labels)).await?;
+        let (labels, patch) = (Patch::Merge(labels), PatchParams::default());
+        answered(|| volumes.patch(&volume, &patch, &labels)).await?;
         took = begun.elapsed();
     }
     Ok(took)

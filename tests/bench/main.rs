@@ -9,6 +9,7 @@
 #[path = "../clusters/mod.rs"]
 mod clusters;
 
+mod again;
 mod binder;
 mod floor;
 mod inside;

@@ -23,12 +23,15 @@ pub struct AuditEntry {
     pub user: String,
     pub user_agent: String,
     pub verb: String,
+    pub group: String,
     pub resource: String,
     pub subresource: String,
     pub namespace: String,
     pub name: String,
     pub uri: String,
     pub code: u64,
+    /// The asker lacks the right. Admission, such as a quota, answers with the same code.
+    pub forbidden: bool,
     pub stage: String,
 }
 
@@ -83,12 +86,14 @@ fn read_entry(line: &str) -> Result<AuditEntry> {
         user: text("/user/username"),
         user_agent: text("/userAgent"),
         verb: text("/verb"),
+        group: text("/objectRef/apiGroup"),
         resource: text("/objectRef/resource"),
         subresource: text("/objectRef/subresource"),
         namespace: text("/objectRef/namespace"),
         name: text("/objectRef/name"),
         uri: text("/requestURI"),
         code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
+        forbidden: text("/annotations/authorization.k8s.io~1decision") == "forbid",
         stage: text("/stage"),
     })
 }

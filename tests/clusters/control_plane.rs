@@ -34,7 +34,8 @@ impl Place {
         format!("10.{}.0.0/16", 100 + self.0)
     }
 
-    fn first_service(self) -> String {
+    /// Where pods look for the API server.
+    pub fn first_service(self) -> String {
         format!("10.{}.0.1", 100 + self.0)
     }
 

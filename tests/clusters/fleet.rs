@@ -3,11 +3,13 @@
 //! Several tests of one file can share a fleet in a static `tokio::sync::OnceCell`: statics are not dropped, and the
 //! guardian sees the process end.
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use futures::future::try_join_all;
 
 use super::cluster::Cluster;
@@ -15,6 +17,7 @@ use super::control_plane::{self, Place};
 use super::guardian::{Guardian, Owner};
 use super::images::images;
 use super::logs;
+use super::namespaces;
 use super::node;
 use super::process::Process;
 use super::protocol::Spawn;
@@ -136,6 +139,16 @@ impl Fleet {
     /// A port on this machine's loopback that leads to an address in the fleet.
     pub fn forward(&self, address: &str) -> Result<u16> {
         self.guardian.forward(address.parse().context("read the address")?)
+    }
+
+    /// A socket of this process in the fleet's network.
+    pub fn listen(&self, address: &str) -> Result<TcpListener> {
+        let (address, init) = (address.parse::<SocketAddr>().context("read the address")?, self.guardian.started.init);
+        let inside = thread::spawn(move || {
+            namespaces::enter_network(init)?;
+            TcpListener::bind(address).with_context(|| format!("listen on {address} in the fleet"))
+        });
+        inside.join().map_err(|_| anyhow!("the thread in the fleet's network has failed"))?
     }
 
     /// Lets the fleet live on after this process.

@@ -1,16 +1,15 @@
 //! The container images of the tests, packed from programs that are there anyway: nothing is pulled, so no test
-//! depends on a registry. Each is one layer in the form that `docker save` writes and `ctr images import` reads.
+//! depends on a registry.
 
-use std::env::consts::ARCH;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
+use super::pack::{Form, copy_program, make_folder, pack, write_file};
 use super::packages;
 use super::tools::{Tools, cache_folder};
 use super::tools_table::short;
@@ -21,14 +20,12 @@ pub const PAUSE: &str = "docker.io/kosmos-csi-test/pause:1";
 pub const BUSYBOX: &str = "docker.io/kosmos-csi-test/busybox:1";
 
 /// Part of each archive's key: grows when an image's form changes while its program does not.
-const FORM: &str = "1";
+const FORM: &str = "2";
 
 struct Image {
     name: &'static str,
-    reference: &'static str,
+    form: Form<'static>,
     program: PathBuf,
-    entrypoint: Option<&'static str>,
-    command: Option<&'static str>,
     /// Fills the root folder with the program and what it needs.
     fill: fn(&Path, &Path) -> Result<()>,
 }
@@ -39,20 +36,17 @@ pub fn images(tools: &Tools) -> Result<Vec<PathBuf>> {
 }
 
 pub fn images_in(tools: &Tools, folder: &Path) -> Result<Vec<PathBuf>> {
+    let form = |reference| Form { reference, entrypoint: None, command: None, user: None, path: "/bin" };
     let pause = Image {
         name: "pause",
-        reference: PAUSE,
+        form: Form { entrypoint: Some("/pause"), ..form(PAUSE) },
         program: tools.path("pause"),
-        entrypoint: Some("/pause"),
-        command: None,
         fill: fill_pause,
     };
     let busybox = Image {
         name: "busybox",
-        reference: BUSYBOX,
+        form: Form { command: Some("sh"), ..form(BUSYBOX) },
         program: packages::busybox().context("there is no static busybox: run clusters packages")?,
-        entrypoint: None,
-        command: Some("sh"),
         fill: fill_busybox,
     };
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
@@ -65,51 +59,29 @@ fn archive(image: &Image, folder: &Path) -> Result<PathBuf> {
     let key = Sha256::new().chain_update(FORM).chain_update(content).finalize();
     let path = folder.join(format!("{}-{}.tar", image.name, short(&key)));
     if !path.exists() {
-        let workshop = tempfile::Builder::new().prefix(".packing-").tempdir_in(folder)?;
-        let packed = pack(image, workshop.path()).with_context(|| format!("pack the image {}", image.reference))?;
-        fs::rename(packed, &path)?;
+        let workshop = tempfile::Builder::new().prefix(".filling-").tempdir_in(folder)?;
+        let root = workshop.path().join("root");
+        make_folder(&root, 0o755)?;
+        (image.fill)(&root, program)?;
+        pack(&root, &image.form, &path).with_context(|| format!("pack the image {}", image.form.reference))?;
     }
     Ok(path)
 }
 
-fn pack(image: &Image, workshop: &Path) -> Result<PathBuf> {
-    let root = workshop.join("root");
-    make_folder(&root, 0o755)?;
-    (image.fill)(&root, &image.program)?;
-    let layer = workshop.join("layer.tar");
-    tar(&layer, &root, &["."])?;
-    let digest = Sha256::digest(fs::read(&layer)?);
-    let config = json!({
-        "architecture": if ARCH == "aarch64" { "arm64" } else { "amd64" },
-        "os": "linux",
-        "config": {
-            "Env": ["PATH=/bin"],
-            "Entrypoint": image.entrypoint.map(|word| [word]),
-            "Cmd": image.command.map(|word| [word]),
-        },
-        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{digest:x}")] },
-    });
-    let manifest = json!([{ "Config": "config.json", "RepoTags": [image.reference], "Layers": ["layer.tar"] }]);
-    fs::write(workshop.join("config.json"), config.to_string())?;
-    fs::write(workshop.join("manifest.json"), manifest.to_string())?;
-    let packed = workshop.join("image.tar");
-    tar(&packed, workshop, &["manifest.json", "config.json", "layer.tar"])?;
-    Ok(packed)
-}
-
-/// Owners, times and order are fixed, so that the same content is the same image everywhere.
-fn tar(output: &Path, folder: &Path, members: &[&str]) -> Result<()> {
-    let run = Command::new("tar")
-        .args(["--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--sort=name"])
-        .arg("-C")
-        .arg(folder)
-        .arg("-cf")
-        .arg(output)
-        .args(members)
-        .output()
-        .context("run tar")?;
-    ensure!(run.status.success(), "tar: {}", String::from_utf8_lossy(&run.stderr).trim());
-    Ok(())
+/// An image of a sidecar under the name that the chart gives it, packed when it is not there yet.
+pub fn sidecar(tools: &Tools, binary: &str, reference: &str) -> Result<PathBuf> {
+    let folder = cache_folder()?.join("images");
+    let path = folder.join(format!("{binary}-{}-{FORM}.tar", short(&Sha256::digest(reference))));
+    if !path.exists() {
+        let workshop = tempfile::Builder::new().prefix(".filling-").tempdir_in(&folder)?;
+        let root = workshop.path().join("root");
+        make_folder(&root, 0o755)?;
+        copy_program(&tools.path(binary), &root.join(binary))?;
+        let entrypoint = format!("/{binary}");
+        let form = Form { reference, entrypoint: Some(&entrypoint), command: None, user: None, path: "/" };
+        pack(&root, &form, &path)?;
+    }
+    Ok(path)
 }
 
 fn fill_pause(root: &Path, program: &Path) -> Result<()> {
@@ -130,20 +102,4 @@ fn fill_busybox(root: &Path, program: &Path) -> Result<()> {
     }
     write_file(&root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
     write_file(&root.join("etc/group"), "root:x:0:\n")
-}
-
-/// Modes are set apart from making: the user's umask must not reach the image.
-fn make_folder(path: &Path, mode: u32) -> Result<()> {
-    fs::create_dir(path)?;
-    Ok(fs::set_permissions(path, Permissions::from_mode(mode))?)
-}
-
-fn copy_program(from: &Path, to: &Path) -> Result<()> {
-    fs::copy(from, to).with_context(|| format!("copy {}", from.display()))?;
-    Ok(fs::set_permissions(to, Permissions::from_mode(0o755))?)
-}
-
-fn write_file(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text)?;
-    Ok(fs::set_permissions(path, Permissions::from_mode(0o644))?)
 }

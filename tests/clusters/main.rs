@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-use clusters::{Spec, guard, namespaces, packages, person, tools_build};
+use clusters::{Spec, guard, namespaces, packages, person, product, tools_build};
 
 const NAME: &str = "default";
 
@@ -28,6 +28,22 @@ enum Command {
     Build {
         /// Only what these binaries need
         binaries: Vec<String>,
+    },
+    /// Say where one of them is
+    Where { binary: String },
+    /// Pack the driver's container images
+    Image {
+        /// The driver's program
+        #[arg(long)]
+        program: PathBuf,
+        /// The image's name; that of the nodes' image has -node behind it
+        #[arg(long, default_value = product::NAME)]
+        name: String,
+        #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
+        tag: String,
+        /// Where the archives go
+        #[arg(long)]
+        folder: PathBuf,
     },
     /// Start a fleet that stays until it is ended
     Up {
@@ -70,6 +86,8 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Packages => packages::install(),
         Command::Build { binaries } => tools_build::build(&binaries),
+        Command::Where { binary } => tools_build::tell_where(&binary),
+        Command::Image { program, name, tag, folder } => product::images(&program, &name, &tag, &folder),
         Command::Up { name, members, no_nodes } => up(&name, Spec { members, nodes: !no_nodes }),
         Command::Down { name } => person::down(&name),
         Command::Status { name } => person::status(&name),

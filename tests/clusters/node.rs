@@ -89,13 +89,16 @@ async fn start_namespaces(cluster: &Cluster) -> Result<i32> {
 async fn connect(cluster: &Cluster, init: i32) -> Result<()> {
     let address = cluster.place().node_address();
     let (cable, pods) = (cluster.name(), cluster.place().pods());
+    let (service, port) = (cluster.place().first_service(), cluster.place().api_port());
     let fleet = format!(
         "ip link add {cable} type veth peer name eth0 netns {init}; ip link set {cable} master {BRIDGE} up; \
          ip route add {pods} via {address}"
     );
+    // Nobody serves services here, and programs in pods look for the API server at its own.
     let node = format!(
         "ip address add {address}/24 dev eth0; ip link set eth0 up; ip route add default via {BRIDGE_ADDRESS}; \
-         echo 1 >/proc/sys/net/ipv4/ip_forward"
+         echo 1 >/proc/sys/net/ipv4/ip_forward; \
+         iptables -w -t nat -A PREROUTING -d {service} -p tcp --dport 443 -j DNAT --to-destination {BRIDGE_ADDRESS}:{port}"
     );
     run_in_network(cluster.guardian().started.init, &fleet).await?;
     run_in_network(init, &node).await

@@ -52,14 +52,6 @@ impl Process {
         self.signal(Signal::SIGTERM)
     }
 
-    pub fn pause(&self) -> Result<()> {
-        self.signal(Signal::SIGSTOP)
-    }
-
-    pub fn resume(&self) -> Result<()> {
-        self.signal(Signal::SIGCONT)
-    }
-
     pub fn is_running(&self) -> Result<bool> {
         Ok(self.guardian.status(self.number)?.is_none())
     }

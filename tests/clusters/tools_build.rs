@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::packages;
 use super::progress;
-use super::tools::{Build, cache_folder, go, planned};
+use super::tools::{Build, cache_folder, go, planned, tool};
 use super::tools_table::{Layout, SNAPSHOT_CRDS};
 
 const UNFINISHED: &str = ".building-";
@@ -40,6 +40,12 @@ pub fn build(binaries: &[String]) -> Result<()> {
     }
     let count: usize = builds.iter().map(|build| build.tool.binaries.len()).sum();
     println!("all {count} tools are built ({})", folder.display());
+    Ok(())
+}
+
+/// For scripts.
+pub fn tell_where(binary: &str) -> Result<()> {
+    println!("{}", tool(binary)?.display());
     Ok(())
 }
 

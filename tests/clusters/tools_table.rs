@@ -28,6 +28,8 @@ pub struct Tool {
 pub enum Layout {
     /// The module is the one program, which knows its version or is never asked.
     Root,
+    /// `cmd/<binary>`, never asked its version.
+    Command,
     /// `cmd/<binary>`, version in `main.version`: the custom of the CSI sidecars.
     Sidecar,
     /// `cmd/<binary>`, version in Kubernetes' own variables: an API server and a kubelet compare theirs.
@@ -35,7 +37,7 @@ pub enum Layout {
 }
 
 #[rustfmt::skip] // one row, one line
-pub const TOOLS: [Tool; 10] = [
+pub const TOOLS: [Tool; 11] = [
     tool("pause", "pause", Layout::Root, "kosmos-csi/tools/pause", &["pause"]),
     tool("csi-spec", "csi-spec", Layout::Root, "kosmos-csi/tools/csi-spec", &["csi-spec"]),
     tool("etcd", "etcd", Layout::Root, "go.etcd.io/etcd/server/v3", &["etcd"]),
@@ -52,6 +54,7 @@ pub const TOOLS: [Tool; 10] = [
     tool("csi-test", "sidecars", Layout::Sidecar, "github.com/kubernetes-csi/csi-test/v5", &["csi-sanity"]),
     tool("local-path-provisioner", "local-path", Layout::Root,
         "github.com/rancher/local-path-provisioner", &["local-path-provisioner"]),
+    tool("helm", "helm", Layout::Command, "helm.sh/helm/v4", &["helm"]),
 ];
 
 /// The module that carries the snapshot CRDs, and the tool whose build keeps a copy of them.
@@ -91,14 +94,14 @@ impl Tool {
     fn package(&self, binary: &str) -> String {
         match self.layout {
             Layout::Root => self.module.to_owned(),
-            Layout::Sidecar | Layout::Kubernetes => format!("{}/cmd/{binary}", self.module),
+            Layout::Command | Layout::Sidecar | Layout::Kubernetes => format!("{}/cmd/{binary}", self.module),
         }
     }
 
     fn stamp(&self, version: &str) -> String {
         let variables = "k8s.io/component-base/version";
         match self.layout {
-            Layout::Root => String::new(),
+            Layout::Root | Layout::Command => String::new(),
             Layout::Sidecar => format!(" -X main.version={version}"),
             Layout::Kubernetes => {
                 let mut parts = version.trim_start_matches('v').split('.');

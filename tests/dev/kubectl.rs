@@ -74,3 +74,17 @@ async fn commands_that_are_printed_do_what_they_say() {
     }
     assert!(!leaf.exists());
 }
+
+#[tokio::test]
+async fn stateful_set_of_the_examples_runs_with_a_volume_for_each_pod() {
+    let folder = tempfile::Builder::new().prefix("dev-").tempdir_in("/tmp").unwrap();
+    let dev = Dev::start(folder.path()).await;
+    shell(&dev, "kubectl -n test-new apply -f deploy/examples/statefulset.yaml").await;
+    shell(&dev, "kubectl -n test-new rollout status statefulset/ledger --timeout=30s").await;
+    let claims = shell(&dev, "kubectl -n test-new get pvc --no-headers").await;
+    assert_eq!(claims.lines().filter(|line| line.contains("Bound")).count(), 2, "{claims}");
+    shell(&dev, "kubectl -n test-new delete -f deploy/examples/statefulset.yaml").await;
+    let claims = shell(&dev, "kubectl -n test-new delete pvc -l app=ledger").await;
+    assert_eq!(claims.lines().count(), 2, "{claims}");
+    dev.cluster("host").await.until(VOLUMES, "empty", |volumes| items(volumes).is_empty()).await;
+}

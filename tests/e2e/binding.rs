@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::{
     clusters::{Cluster, NodeDriver, member_driver, wait_for},
     objects::{Place, attribute, handle, nothing_of_ours},
-    rig::{DRIVER, LATER, LOCAL_PATH, MEMBER_KEY, PATIENCE, Rig, on_fleet},
+    rig::{DRIVER, LATER, LOCAL_PATH, MEMBER_KEY, PATIENCE, Rig, beside_others},
 };
 
 const NODE_KEY: &str = "topology.kosmos.csi.io/node";
@@ -40,7 +40,7 @@ async fn all_goes(rig: &Rig, host: &Place<'_>, volume: &PersistentVolume) -> Res
 
 #[test]
 fn consumer_binds_a_class_that_waits() {
-    on_fleet("binding_consumer", async |rig| {
+    beside_others("binding_consumer", async |rig| {
         let host = Place::new(rig.fleet.host(), "by-consumer").await?;
         let parameters = json!({"leafStorageClass": LOCAL_PATH, "leafBinding": "consumer"});
         let volume = volume_in_38(&host, "by-consumer", parameters).await?;
@@ -51,7 +51,7 @@ fn consumer_binds_a_class_that_waits() {
 
 #[test]
 fn deferred_claim_is_bound_in_the_member_by_its_first_pod_there() {
-    on_fleet("binding_deferred", async |rig| {
+    beside_others("binding_deferred", async |rig| {
         let host = Place::new(rig.fleet.host(), "deferred").await?;
         let parameters = json!({"leafStorageClass": LATER, "leafBinding": "deferred"});
         let volume = volume_in_38(&host, "deferred", parameters).await?;
@@ -73,7 +73,7 @@ fn deferred_claim_is_bound_in_the_member_by_its_first_pod_there() {
 
 #[test]
 fn node_is_written_on_the_claim_by_what_the_member_says_of_its_nodes() {
-    on_fleet("binding_selected_node", async |rig| {
+    beside_others("binding_selected_node", async |rig| {
         let member = rig.fleet.member("cluster38");
         let node = member.node_name();
         let host = Place::new(rig.fleet.host(), "selected").await?;
@@ -98,7 +98,7 @@ fn node_is_written_on_the_claim_by_what_the_member_says_of_its_nodes() {
 
 #[test]
 fn virtual_node_of_one_member_node_gets_a_volume_on_that_node() {
-    on_fleet("binding_virtual_member_node", async |rig| {
+    beside_others("binding_virtual_member_node", async |rig| {
         let member = rig.fleet.member("cluster38");
         let node = member.node_name();
         let name = format!("kosmos-{node}");
@@ -189,7 +189,7 @@ fn twin_volume(claim: &PersistentVolumeClaim, node: &str) -> serde_json::Value {
 /// The member's real node and one that is made of objects alone; the real scheduler chooses among them.
 #[test]
 fn claims_of_one_pod_land_on_one_of_two_nodes() {
-    on_fleet("binding_two_nodes", async |rig| {
+    beside_others("binding_two_nodes", async |rig| {
         let member = rig.fleet.member("cluster38");
         let driver = NodeDriver { name: TWIN, node_id: "second", topology_keys: &[] };
         let second = member.virtual_node("cluster38-second", &[], driver).await?;

@@ -10,12 +10,12 @@ use serde_json::json;
 
 use crate::{
     objects::{Place, nothing_of_ours},
-    rig::{NOW, Rig, on_fleet},
+    rig::{NOW, Rig, beside_others},
 };
 
 #[test]
 fn claim_of_the_wanted_name_that_is_not_ours_is_refused_and_untouched() {
-    on_fleet("foreign_claim", async |rig| {
+    beside_others("foreign_claim", async |rig| {
         let host = Place::new(rig.fleet.host(), "foreign").await?;
         let member = Place::new(rig.fleet.member("cluster38"), "foreign").await?;
         let theirs = member.claim("data", NOW).await?;
@@ -35,7 +35,7 @@ fn claim_of_the_wanted_name_that_is_not_ours_is_refused_and_untouched() {
 
 #[test]
 fn leaf_class_that_does_not_exist_is_named_with_those_that_do() {
-    on_fleet("missing_class", async |rig| {
+    beside_others("missing_class", async |rig| {
         let host = Place::new(rig.fleet.host(), "missing-class").await?;
         let parameters = json!({"leafStorageClass": "platinum", "member": "cluster38"});
         host.class("platinum-38", "Immediate", parameters, &[]).await?;
@@ -49,7 +49,7 @@ fn leaf_class_that_does_not_exist_is_named_with_those_that_do() {
 
 #[test]
 fn unknown_parameter_is_named() {
-    on_fleet("unknown_parameter", async |rig| {
+    beside_others("unknown_parameter", async |rig| {
         let host = Place::new(rig.fleet.host(), "unknown-parameter").await?;
         host.class("odd", "Immediate", json!({"leafClass": NOW}), &[]).await?;
         host.claim("data", "odd").await?;
@@ -70,7 +70,7 @@ async fn volume_in_38(rig: &Rig, host: &Place<'_>) -> Result<(String, Persistent
 
 #[test]
 fn copy_of_a_leaf_claim_with_its_labels_is_never_deleted_for_it() {
-    on_fleet("copied_claim", async |rig| {
+    beside_others("copied_claim", async |rig| {
         let host = Place::new(rig.fleet.host(), "copied").await?;
         let (volume, leaf) = volume_in_38(rig, &host).await?;
         let member = Place::existing(rig.fleet.member("cluster38"), "copied").await?;
@@ -95,7 +95,7 @@ fn copy_of_a_leaf_claim_with_its_labels_is_never_deleted_for_it() {
 
 #[test]
 fn leaf_whose_labels_were_stripped_is_kept_until_they_are_back() {
-    on_fleet("stripped_labels", async |rig| {
+    beside_others("stripped_labels", async |rig| {
         let host = Place::new(rig.fleet.host(), "stripped").await?;
         let (volume, leaf) = volume_in_38(rig, &host).await?;
         let member = Place::existing(rig.fleet.member("cluster38"), "stripped").await?;

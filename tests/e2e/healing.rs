@@ -10,14 +10,14 @@ use serde_json::json;
 use crate::{
     clusters::wait_for,
     objects::{Place, nothing_of_ours},
-    rig::{DRIVER, NOW, PATIENCE, Rig, on_fleet},
+    rig::{DRIVER, NOW, PATIENCE, Rig, beside_others},
 };
 
 const MEMBER: &str = "cluster38";
 
 #[test]
 fn leaf_that_somebody_deletes_is_there_again_with_its_data() {
-    on_fleet("healing", async |rig| {
+    beside_others("healing", async |rig| {
         let namespace = "healed";
         let member = Place::new(rig.fleet.member(MEMBER), namespace).await?;
         let host = Place::new(rig.fleet.host(), namespace).await?;
@@ -96,7 +96,7 @@ pub async fn import<'a>(rig: &'a Rig, member: &Place<'_>) -> Result<Place<'a>> {
 
 #[test]
 fn imported_claim_goes_with_its_host_volume_where_both_policies_say_so() {
-    on_fleet("imported_deleted", async |rig| {
+    beside_others("imported_deleted", async |rig| {
         let (member, host) = imported(rig, "imported-deleted", "Delete").await?;
         host.delete_claim("ledger").await?;
         host.volume_is_gone("imported-deleted").await?;
@@ -107,7 +107,7 @@ fn imported_claim_goes_with_its_host_volume_where_both_policies_say_so() {
 
 #[test]
 fn imported_claim_stays_where_its_own_volume_is_retained() {
-    on_fleet("imported_kept", async |rig| {
+    beside_others("imported_kept", async |rig| {
         let (member, host) = imported(rig, "imported-kept", "Retain").await?;
         host.delete_claim("ledger").await?;
         host.volume_is_gone("imported-kept").await?;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     clusters::{Cluster, Fleet, NodeDriver, Process, VirtualNode, guardian::profile_folder, wait_for},
-    rig::{DRIVER, MEMBER_KEY, PATIENCE, Rig, snapshot_classes},
+    rig::{DRIVER, DRIVER_NAMESPACE, MEMBER_KEY, PATIENCE, Rig, snapshot_classes},
 };
 
 /// The member whose storage the node reaches.
@@ -21,6 +21,7 @@ pub const MEMBER: &str = "cluster38";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 /// What the controller needs in a member for real nodes.
 const RIGHTS: &str = include_str!("../../deploy/member-attach.yaml");
+const PASSWORD: &str = "open-sesame-4711";
 const KUBELET: &str = "/var/lib/kubelet";
 
 /// The storage driver that runs on the node.
@@ -33,8 +34,9 @@ pub struct Storage {
 /// Ends what it has started; the host's node is then as it was.
 pub struct HostNode<'a> {
     fleet: &'a Fleet,
+    storage: Storage,
     plugin: Option<Process>,
-    storage: Vec<Process>,
+    _processes: Vec<Process>,
     _in_member: VirtualNode,
 }
 
@@ -42,8 +44,8 @@ impl<'a> HostNode<'a> {
     pub async fn start(rig: &'a Rig, storage: Storage) -> Result<Self> {
         let (fleet, member) = (&rig.fleet, rig.fleet.member(MEMBER));
         let in_member = join_member(fleet, member, storage).await?;
-        let mut node =
-            Self { fleet, plugin: None, storage: start_storage(fleet, member, storage)?, _in_member: in_member };
+        let processes = start_storage(fleet, member, storage)?;
+        let mut node = Self { fleet, storage, plugin: None, _processes: processes, _in_member: in_member };
         node.start_plugin()?;
         node.registered(storage.driver).await?;
         node.registered(DRIVER).await?;
@@ -74,13 +76,14 @@ impl<'a> HostNode<'a> {
         Ok(())
     }
 
-    /// The storage driver says nothing until [`Self::kill_while_asking`] has let it go on.
-    pub fn silence_storage(&self) -> Result<()> {
-        self.storage[0].pause()
+    /// The storage driver does not answer this call until [`Self::kill_within`] lets it go on.
+    pub fn hold_up(&self, method: &str) -> Result<()> {
+        std::fs::create_dir_all(self.held()).context("make the folder of what is held up")?;
+        std::fs::write(self.held().join(method), "").context("hold up a call")
     }
 
-    /// Kills the plugin while it waits for the silent storage driver in this call.
-    pub async fn kill_while_asking(&mut self, method: &str) -> Result<()> {
+    /// Kills the plugin while it waits for the storage driver in this call.
+    pub async fn kill_within(&mut self, method: &str) -> Result<()> {
         wait_for(&format!("{method} waits for the storage driver"), PATIENCE, || async {
             let log = self.plugin.as_ref().context("the node plugin does not run")?.log()?;
             let asks = |line: &str| line.contains(method) && line.contains("the leaf driver is asked");
@@ -88,7 +91,11 @@ impl<'a> HostNode<'a> {
         })
         .await?;
         self.kill_plugin().await?;
-        self.storage[0].resume()
+        std::fs::remove_file(self.held().join(method)).context("let the call go on")
+    }
+
+    fn held(&self) -> PathBuf {
+        self.fleet.host().node_folder().join("plugins").join(self.storage.driver).join("state/held")
     }
 
     /// SIGKILL, and a new one.
@@ -210,6 +217,9 @@ fn start_storage(fleet: &Fleet, member: &Cluster, storage: Storage) -> Result<Ve
     Ok(processes)
 }
 
+/// Volumes that open for a Secret alone.
+pub const LOCKED: &str = "locked";
+
 /// Volumes that are folders: they grow without a mount.
 pub const FOLDERS: &str = "folders";
 
@@ -229,6 +239,18 @@ pub fn storage_objects(storage: Storage) -> Vec<Value> {
         "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": storage.driver},
         "spec": {"attachRequired": storage.attach, "podInfoOnMount": false, "fsGroupPolicy": "File"},
     });
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": LOCKED, "namespace": DRIVER_NAMESPACE},
+        "stringData": {"password": PASSWORD},
+    });
+    let locked = json!({
+        "password": PASSWORD,
+        "csi.storage.k8s.io/node-stage-secret-name": LOCKED,
+        "csi.storage.k8s.io/node-stage-secret-namespace": DRIVER_NAMESPACE,
+        "csi.storage.k8s.io/node-publish-secret-name": LOCKED,
+        "csi.storage.k8s.io/node-publish-secret-namespace": DRIVER_NAMESPACE,
+    });
+    let folders = class(&of(FOLDERS), json!({"kind": "shared"}));
     let [photo, group] = snapshot_classes(storage.driver, storage.driver, "Delete", true);
-    vec![driver, disks("ext4"), disks("xfs"), class(&of(FOLDERS), json!({"kind": "shared"})), photo, group]
+    vec![driver, disks("ext4"), disks("xfs"), secret, class(&of(LOCKED), locked), folders, photo, group]
 }

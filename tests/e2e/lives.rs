@@ -22,7 +22,7 @@ use crate::{
     attributes,
     clusters::{Cluster, member_driver, wait_for},
     objects::{Place, handle, nothing_of_ours},
-    rig::{DRIVER, NOW, PATIENCE, Rig, on_fleet},
+    rig::{DRIVER, NOW, PATIENCE, Rig, beside_others},
 };
 
 const MEMBER: &str = "cluster38";
@@ -64,7 +64,7 @@ async fn status(place: &Place<'_>, what: &str, holds: impl Fn(&Value) -> bool) -
 
 #[test]
 fn claim_that_asks_for_more_gets_it_with_its_filesystem() {
-    on_fleet("expansion", async |rig| {
+    beside_others("expansion", async |rig| {
         let (host, member) = used(rig, "expansion").await?;
         merge(&host, json!({"spec": {"resources": {"requests": {"storage": "128Mi"}}}})).await?;
         host.warned("data", &["filesystem grows once a pod there uses it"]).await?;
@@ -83,7 +83,7 @@ fn claim_that_asks_for_more_gets_it_with_its_filesystem() {
 
 #[test]
 fn claim_gets_another_volume_attributes_class() {
-    on_fleet("attributes", async |rig| {
+    beside_others("attributes", async |rig| {
         let (host, member) = used(rig, "attributes").await?;
         member.cluster.apply(&attributes::attributes_class("gold", member_driver::DRIVER).to_string()).await?;
         let class = |name: &str, leaf: &str| {
@@ -106,7 +106,7 @@ fn claim_gets_another_volume_attributes_class() {
 
 #[test]
 fn volume_is_attached_to_its_virtual_node_and_to_no_other() {
-    on_fleet("attachment", async |rig| {
+    beside_others("attachment", async |rig| {
         let (host, member) = used(rig, "attachment").await?;
         let volume = host.bound("data").await?;
         let attachments: Api<VolumeAttachment> = Api::all(host.client.clone());

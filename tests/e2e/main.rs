@@ -1,5 +1,6 @@
 //! The driver on real clusters: kube-apiserver, controller-manager, scheduler, external-provisioner, real storage in the
-//! members, and real nodes there. Each test states a rule; they share one fleet and run one after another.
+//! members, and real nodes there. Each test states a rule. They share one fleet, and `turns.rs` says
+//! which run side by side: give the binary more threads than it has tests that want the fleet for themselves.
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
@@ -13,19 +14,23 @@ mod suite;
 mod binding;
 mod capacity;
 mod chain;
+mod door;
 mod driver;
 mod edges;
 mod healing;
 mod host_node;
+mod kosmos;
 mod lives;
 mod many;
 mod members;
 mod nodes;
 mod objects;
 mod operator;
+mod operator_commands;
 mod outage;
 mod placement;
 mod requests;
 mod rig;
 mod sanity;
 mod snapshots;
+mod turns;

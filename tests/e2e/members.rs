@@ -100,12 +100,12 @@ fn credentials_that_are_refused_or_lack_a_right_are_named() {
 }
 
 #[test]
-fn second_name_for_one_cluster_is_refused() {
+fn second_name_for_one_cluster_gets_no_volume_and_says_which_name_serves() {
     on_fleet("twin", async |rig| {
         let host = Place::new(rig.fleet.host(), "twin").await?;
         rig.join_as("twin", rig.fleet.member("cluster38")).await?;
         claim_for(&host, "twin").await?;
-        host.warned("twin", &["same cluster", "cluster38"]).await?;
+        host.warned("twin", &["twin is another name of member cluster38"]).await?;
         rig.leave("twin").await?;
         host.delete_claim("twin").await?;
         nothing_of_ours(rig.fleet.member("cluster38"), &host.namespace).await

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::{core::v1::Node, storage::v1::VolumeAttachment};
+use k8s_openapi::api::{
+    core::v1::{Node, Secret},
+    storage::v1::VolumeAttachment,
+};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -14,12 +17,14 @@ use serde_json::{Value, json};
 use crate::{
     clusters::wait_for,
     healing::import,
-    host_node::{FAR, HostNode, MEMBER, NEAR, Storage, storage_objects},
+    host_node::{FAR, HostNode, LOCKED, MEMBER, NEAR, Storage, storage_objects},
     objects::{Place, nothing_of_ours, pod},
     operator::{Operator, TROUBLE},
-    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig, SHARED, on_fleet},
+    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig, SHARED, on_fleet, on_node},
 };
 
+/// Where the driver keeps copies of what leaf drivers want.
+const SECRETS_FOR_NODES: &str = include_str!("../../deploy/host-attach.yaml");
 /// The kubelet looks at its pods and volumes only now and then.
 const LOOKS: Duration = Duration::from_mins(2);
 
@@ -94,6 +99,26 @@ impl<'a> Used<'a> {
         self.host.cluster.kubectl(&["exec", "-n", &self.host.namespace, pod, "--", "sh", "-c", script]).await
     }
 
+    async fn finds_its_file(&self, pod: &str) -> Result<()> {
+        ensure!(self.exec(pod, "cat /data/file").await?.trim() == "kept", "pod {pod} has lost the file");
+        Ok(())
+    }
+
+    async fn ask_for(&self, size: &str) -> Result<()> {
+        let bigger = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        self.host.claims().patch("data", &PatchParams::default(), &Patch::Merge(bigger)).await?;
+        Ok(())
+    }
+
+    /// To the 640Mi asked for, less what the filesystem takes.
+    async fn has_grown(&self, pod: &str) -> Result<()> {
+        wait_for("the pod sees the new size", LOOKS, || async {
+            let size: u64 = self.exec(pod, "df -k /data | awk 'END {print $2}'").await?.trim().parse()?;
+            Ok((size > 550_000).then_some(()))
+        })
+        .await
+    }
+
     async fn remove(&self, pod: &str) -> Result<()> {
         self.host.pods().delete(pod, &DeleteParams::default()).await?;
         self.gone(pod).await
@@ -109,7 +134,7 @@ impl<'a> Used<'a> {
 
 #[test]
 fn pod_on_a_real_node_finds_its_data_again() {
-    on_fleet("real-node", async |rig| {
+    on_node("real-node", async |rig| {
         let used = Used::new(rig, "real-node", "ext4").await?;
         used.host.run("first", &["data"], "echo kept >/data/file && sync").await?;
         used.host.run("second", &["data"], "test \"$(cat /data/file)\" = kept").await?;
@@ -119,7 +144,7 @@ fn pod_on_a_real_node_finds_its_data_again() {
 
 #[test]
 fn pod_on_a_real_node_goes_on_when_plugin_and_kubelet_are_started_again() {
-    on_fleet("real-node-restarts", async |rig| {
+    on_node("real-node-restarts", async |rig| {
         let mut used = Used::new(rig, "real-node-restarts", "ext4").await?;
         used.running("web", |_| {}).await?;
         used.exec("web", "echo kept >/data/file").await?;
@@ -156,7 +181,7 @@ impl Used<'_> {
 
 #[test]
 fn pod_reads_only_shares_a_part_and_has_its_group() {
-    on_fleet("real-node-ways", async |rig| {
+    on_node("real-node-ways", async |rig| {
         let used = Used::new(rig, "real-node-ways", "ext4").await?;
         let grouped = |pod: &mut Value| {
             pod["spec"]["securityContext"] = json!({"fsGroup": 4321, "runAsUser": 1234, "runAsGroup": 1234});
@@ -180,17 +205,12 @@ fn pod_reads_only_shares_a_part_and_has_its_group() {
 
 #[test]
 fn volume_grows_under_its_pod_and_the_kubelet_measures_it() {
-    on_fleet("real-node-growth", async |rig| {
+    on_node("real-node-growth", async |rig| {
         // xfs: this machine's kernel may not let a mounted ext4 grow.
         let used = Used::new(rig, "real-node-growth", "xfs").await?;
         used.running("web", |_| {}).await?;
-        let bigger = json!({"spec": {"resources": {"requests": {"storage": "640Mi"}}}});
-        used.host.claims().patch("data", &PatchParams::default(), &Patch::Merge(bigger)).await?;
-        wait_for("the pod sees the new size", LOOKS, || async {
-            let size: u64 = used.exec("web", "df -k /data | awk 'END {print $2}'").await?.trim().parse()?;
-            Ok((size > 550_000).then_some(()))
-        })
-        .await?;
+        used.ask_for("640Mi").await?;
+        used.has_grown("web").await?;
         let path = format!("/api/v1/nodes/{}/proxy/metrics", used.node.name());
         let line = format!("kubelet_volume_stats_capacity_bytes{{namespace=\"{}\"", used.host.namespace);
         wait_for("the kubelet measures the volume", LOOKS, || async {
@@ -205,31 +225,41 @@ fn volume_grows_under_its_pod_and_the_kubelet_measures_it() {
 
 #[test]
 fn plugin_killed_in_the_middle_of_a_call_finds_on() {
-    on_fleet("real-node-kills", async |rig| {
-        let mut used = Used::new(rig, "real-node-kills", "ext4").await?;
-        used.node.silence_storage()?;
+    on_node("real-node-kills", async |rig| {
+        let mut used = Used::new(rig, "real-node-kills", "xfs").await?;
+        used.node.hold_up("NodeStageVolume")?;
         used.create("first", |_| {}).await?;
-        used.node.kill_while_asking("NodeStageVolume").await?;
+        used.node.kill_within("NodeStageVolume").await?;
         used.phase("first", "Running").await?;
         used.exec("first", "echo kept >/data/file").await?;
-        used.node.silence_storage()?;
+        used.node.hold_up("NodePublishVolume")?;
         used.create("second", |_| {}).await?;
-        used.node.kill_while_asking("NodePublishVolume").await?;
+        used.node.kill_within("NodePublishVolume").await?;
         used.phase("second", "Running").await?;
-        ensure!(used.exec("second", "cat /data/file").await?.trim() == "kept", "the file is there");
-        used.node.silence_storage()?;
+        used.finds_its_file("second").await?;
+        used.node.hold_up("NodeExpandVolume")?;
+        used.ask_for("640Mi").await?;
+        used.node.kill_within("NodeExpandVolume").await?;
+        used.has_grown("first").await?;
+        used.node.hold_up("NodeUnpublishVolume")?;
         used.host.pods().delete("second", &DeleteParams::default()).await?;
-        used.node.kill_while_asking("NodeUnpublishVolume").await?;
+        used.node.kill_within("NodeUnpublishVolume").await?;
         used.gone("second").await?;
-        ensure!(used.exec("first", "cat /data/file").await?.trim() == "kept", "the other pod still has it");
-        used.remove("first").await?;
+        used.finds_its_file("first").await?;
+        used.node.hold_up("NodeUnstageVolume")?;
+        used.host.pods().delete("first", &DeleteParams::default()).await?;
+        used.node.kill_within("NodeUnstageVolume").await?;
+        used.gone("first").await?;
+        used.running("third", |_| {}).await?;
+        used.finds_its_file("third").await?;
+        used.remove("third").await?;
         used.end().await
     });
 }
 
 #[test]
 fn device_is_given_to_a_pod_as_it_is() {
-    on_fleet("real-node-device", async |rig| {
+    on_node("real-node-device", async |rig| {
         let used = Used::of(rig, "real-node-device", json!({"leafStorageClass": "ext4"}), NEAR, |claim| {
             claim["spec"]["volumeMode"] = json!("Block");
         })
@@ -240,8 +270,30 @@ fn device_is_given_to_a_pod_as_it_is() {
 }
 
 #[test]
+fn secret_that_the_members_driver_wants_reaches_it_and_goes_with_the_volume() {
+    on_node("real-node-secret", async |rig| {
+        rig.fleet.host().apply(SECRETS_FOR_NODES).await?;
+        let mut class = json!({"leafStorageClass": LOCKED});
+        for purpose in ["node-stage", "node-publish"] {
+            class[format!("csi.storage.k8s.io/{purpose}-secret-name")] = json!(format!("${{pv.name}}-{purpose}"));
+            class[format!("csi.storage.k8s.io/{purpose}-secret-namespace")] = json!("kosmos-csi-secrets");
+        }
+        let used = Used::of(rig, "real-node-secret", class, NEAR, |_| {}).await?;
+        used.host.run("first", &["data"], "echo kept >/data/file && sync").await?;
+        used.host.run("second", &["data"], "test \"$(cat /data/file)\" = kept").await?;
+        let secrets: Api<Secret> = Api::namespaced(used.host.client.clone(), "kosmos-csi-secrets");
+        ensure!(secrets.list(&ListParams::default()).await?.items.len() == 2, "one for each purpose");
+        used.end().await?;
+        wait_for("the Secrets have gone with the volume", PATIENCE, || async {
+            Ok(secrets.list(&ListParams::default()).await?.items.is_empty().then_some(()))
+        })
+        .await
+    });
+}
+
+#[test]
 fn volume_for_one_pod_is_refused_to_a_second_one() {
-    on_fleet("real-node-one-pod", async |rig| {
+    on_node("real-node-one-pod", async |rig| {
         let used = Used::of(rig, "real-node-one-pod", json!({"leafStorageClass": "ext4"}), NEAR, |claim| {
             claim["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
         })
@@ -258,7 +310,7 @@ fn volume_for_one_pod_is_refused_to_a_second_one() {
 
 #[test]
 fn folder_of_the_machine_is_used_where_the_machine_is_the_member_node() {
-    on_fleet("real-node-folder", async |rig| {
+    on_node("real-node-folder", async |rig| {
         let namespace = "real-node-folder";
         let member = Place::new(rig.fleet.member(MEMBER), namespace).await?;
         let node = HostNode::start(rig, NEAR).await?;
@@ -314,7 +366,7 @@ fn member_attaches_the_volume_to_the_machine_and_its_own_controllers_leave_it_th
         used.member.bound("other").await?;
         used.member.delete_claim("other").await?;
         ensure!(ours().await?.len() == 1, "the attachment has gone");
-        ensure!(used.exec("web", "cat /data/file").await?.trim() == "kept", "the file is there");
+        used.finds_its_file("web").await?;
         used.remove("web").await?;
         wait_for("the member has detached it", PATIENCE, || async { Ok(ours().await?.is_empty().then_some(())) })
             .await?;
@@ -325,7 +377,7 @@ fn member_attaches_the_volume_to_the_machine_and_its_own_controllers_leave_it_th
 
 #[test]
 fn volume_becomes_a_disk_of_the_machine_and_its_content_stays_with_it() {
-    on_fleet("real-node-machine", async |rig| {
+    on_node("real-node-machine", async |rig| {
         let machine = rig.fleet.host().node_name();
         let nodes: Api<Node> = Api::all(rig.fleet.host().client().await?);
         let info = nodes.get(&machine).await?.status.and_then(|status| status.node_info);

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     clusters::{Cluster, wait_for},
     objects::{Place, attribute, handle, nothing_of_ours, ours},
-    rig::{LATER, LOCAL_PATH, MEMBER_KEY, MEMBERS, NOW, PATIENCE, Rig, on_fleet},
+    rig::{LATER, LOCAL_PATH, MEMBER_KEY, MEMBERS, NOW, PATIENCE, Rig, beside_others},
 };
 
 /// From a host claim and a pod to data in the member and back to nothing. Returns the member that was chosen.
@@ -84,22 +84,22 @@ fn stored(member: &Cluster, volume: &str, leaf_class: &str) -> Result<bool> {
 
 #[test]
 fn node_local_storage_is_provisioned_where_the_stock_scheduler_puts_the_pod() {
-    on_fleet("node_local_storage", async |rig| whole_life(rig, "local-path", LOCAL_PATH, None).await.map(drop));
+    beside_others("node_local_storage", async |rig| whole_life(rig, "local-path", LOCAL_PATH, None).await.map(drop));
 }
 
 #[test]
 fn csi_storage_that_waits_for_a_pod_is_provisioned_where_the_scheduler_puts_the_pod() {
-    on_fleet("csi_storage_later", async |rig| whole_life(rig, "csi-later", LATER, None).await.map(drop));
+    beside_others("csi_storage_later", async |rig| whole_life(rig, "csi-later", LATER, None).await.map(drop));
 }
 
 #[test]
 fn csi_storage_without_delay_is_provisioned_where_the_scheduler_puts_the_pod() {
-    on_fleet("csi_storage_now", async |rig| whole_life(rig, "csi-now", NOW, None).await.map(drop));
+    beside_others("csi_storage_now", async |rig| whole_life(rig, "csi-now", NOW, None).await.map(drop));
 }
 
 #[test]
 fn node_affinity_of_the_pod_decides_the_member() {
-    on_fleet("node_affinity", async |rig| {
+    beside_others("node_affinity", async |rig| {
         for member in MEMBERS {
             let namespace = format!("affinity-{member}");
             let chosen = whole_life(rig, &namespace, LOCAL_PATH, Some(&format!("kosmos-{member}"))).await?;
@@ -111,7 +111,7 @@ fn node_affinity_of_the_pod_decides_the_member() {
 
 #[test]
 fn immediate_class_goes_to_the_member_it_names() {
-    on_fleet("immediate_named", async |rig| {
+    beside_others("immediate_named", async |rig| {
         let host = Place::new(rig.fleet.host(), "immediate-named").await?;
         host.class("in-39", "Immediate", json!({"leafStorageClass": NOW, "member": "cluster39"}), &[]).await?;
         host.claim("data", "in-39").await?;
@@ -125,7 +125,7 @@ fn immediate_class_goes_to_the_member_it_names() {
 
 #[test]
 fn immediate_class_without_a_wish_goes_to_one_member_and_its_pod_follows() {
-    on_fleet("immediate_anywhere", async |rig| {
+    beside_others("immediate_anywhere", async |rig| {
         let host = Place::new(rig.fleet.host(), "immediate-anywhere").await?;
         host.class("anywhere-now", "Immediate", json!({"leafStorageClass": NOW}), &[]).await?;
         host.claim("data", "anywhere-now").await?;
@@ -142,7 +142,7 @@ fn immediate_class_without_a_wish_goes_to_one_member_and_its_pod_follows() {
 
 #[test]
 fn missing_namespace_is_made_with_our_labels_and_stays() {
-    on_fleet("missing_namespace", async |rig| {
+    beside_others("missing_namespace", async |rig| {
         let host = Place::new(rig.fleet.host(), "fresh").await?;
         host.class("in-38", "Immediate", json!({"leafStorageClass": NOW, "member": "cluster38"}), &[]).await?;
         host.claim("data", "in-38").await?;

@@ -11,10 +11,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::{
-    runtime::Runtime,
-    sync::{Mutex, OnceCell},
-};
+use tokio::{runtime::Runtime, sync::OnceCell};
 
 use crate::{
     clusters::{
@@ -23,7 +20,7 @@ use crate::{
         wait_for,
     },
     driver::Driver,
-    host_node,
+    host_node, turns,
 };
 
 pub const DRIVER: &str = "kosmos.csi.io";
@@ -57,24 +54,40 @@ pub struct Rig {
     _nodes: Vec<VirtualNode>,
 }
 
-/// Runs a test on the shared fleet; no other test has it meanwhile. A failed test leaves its logs.
+/// Runs a test on the shared fleet; no other test has it meanwhile.
 pub fn on_fleet<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
 where
     F: Future<Output = Result<()>>,
 {
+    run(async || turns::alone(name, test).await);
+}
+
+/// Runs a test that disturbs no other one: what it makes has its own names, and all that it finds there stays as it is.
+pub fn beside_others<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    run(async || turns::beside_others(name, test).await);
+}
+
+/// Likewise, with the host's node, which one test has at a time.
+pub fn on_node<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    run(async || turns::on_node(name, test).await);
+}
+
+/// One runtime for all tests, as what belongs to the fleet outlives them.
+fn run(test: impl AsyncFnOnce()) {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().unwrap()).block_on(test());
+}
+
+/// The fleet that all tests share, from the first one that needs it.
+pub async fn shared() -> &'static Rig {
     static RIG: OnceCell<Rig> = OnceCell::const_new();
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let runtime = RUNTIME.get_or_init(|| Runtime::new().unwrap());
-    runtime.block_on(async {
-        let _turn = TURN.lock().await;
-        let rig = RIG.get_or_init(async || Rig::start().await.unwrap()).await;
-        let _logs = rig.fleet.test(name);
-        rig.as_it_should_be().await.unwrap();
-        if let Err(error) = test(rig).await {
-            panic!("{error:#}");
-        }
-    });
+    RIG.get_or_init(async || Rig::start().await.unwrap()).await
 }
 
 impl Rig {
@@ -103,7 +116,7 @@ impl Rig {
     }
 
     /// The driver runs and knows the two members and no other, whatever an earlier test has left.
-    async fn as_it_should_be(&self) -> Result<()> {
+    pub async fn as_it_should_be(&self) -> Result<()> {
         self.driver.ensure(&self.fleet).await?;
         host_node::leave(self.fleet.host(), &self.fleet.host().node_name()).await?;
         let secrets = self.secrets().await?.list(&ListParams::default().labels("kosmos.csi.io/member")).await?;

@@ -9,9 +9,9 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    clusters::{Cluster, wait_for},
+    clusters::wait_for,
     objects::{OURS, Place, handle, nothing_of_ours},
-    rig::{LOCAL_PATH, NOW, PATIENCE, Rig, SNAPSHOT_CLASS, on_fleet},
+    rig::{LOCAL_PATH, NOW, PATIENCE, Rig, SNAPSHOT_CLASS, beside_others},
 };
 
 const MEMBER: &str = "cluster38";
@@ -76,19 +76,23 @@ fn from_claim(name: &str) -> Value {
     json!({"kind": "PersistentVolumeClaim", "name": name})
 }
 
-/// Neither snapshots nor contents nor groups in a member, whoever made them.
-async fn no_snapshots(member: &Cluster) -> Result<()> {
-    let client = member.client().await?;
+/// Neither snapshots nor contents nor groups of a namespace in a member, whoever made them.
+async fn no_snapshots(leaf: &Place<'_>) -> Result<()> {
     for (group, name) in [
         (SNAPSHOT_GROUP, "VolumeSnapshot"),
         (SNAPSHOT_GROUP, "VolumeSnapshotContent"),
         ("groupsnapshot.storage.k8s.io", "VolumeGroupSnapshot"),
         ("groupsnapshot.storage.k8s.io", "VolumeGroupSnapshotContent"),
     ] {
-        let left = Api::<DynamicObject>::all_with(client.clone(), &kind(group, name));
+        let left = Api::<DynamicObject>::all_with(leaf.client.clone(), &kind(group, name));
         let left = left.list(&ListParams::default()).await?;
-        let left: Vec<String> = left.iter().map(ResourceExt::name_any).collect();
-        ensure!(left.is_empty(), "{name} left in {}: {left:?}", member.name());
+        let of = |object: &DynamicObject| {
+            let content = ["volumeSnapshotRef", "volumeGroupSnapshotRef"];
+            let named = content.iter().find_map(|field| object.data["spec"][field]["namespace"].as_str());
+            object.namespace().as_deref().or(named) == Some(leaf.namespace.as_str())
+        };
+        let left: Vec<String> = left.iter().filter(|object| of(object)).map(ResourceExt::name_any).collect();
+        ensure!(left.is_empty(), "{name} left in {}: {left:?}", leaf.cluster.name());
     }
     Ok(())
 }
@@ -107,7 +111,7 @@ async fn written<'a>(rig: &'a Rig, namespace: &str, text: &str) -> Result<(Place
 
 #[test]
 fn snapshot_is_restored_with_its_data_and_goes_before_or_after_its_volume() {
-    on_fleet("snapshot_restored", async |rig| {
+    beside_others("snapshot_restored", async |rig| {
         let (host, leaf, class) = written(rig, "photos", "first").await?;
         let member = rig.fleet.member(MEMBER);
         snapshot(&host, "photo", "data").await?;
@@ -131,7 +135,7 @@ fn snapshot_is_restored_with_its_data_and_goes_before_or_after_its_volume() {
         }
         // The snapshot first.
         delete(&snapshots(&host), "photo").await?;
-        no_snapshots(member).await?;
+        no_snapshots(&leaf).await?;
         // The volume first.
         snapshot(&host, "later", "data").await?;
         ready(&snapshots(&host), "later", "boundVolumeSnapshotContentName").await?;
@@ -146,14 +150,14 @@ fn snapshot_is_restored_with_its_data_and_goes_before_or_after_its_volume() {
         host.delete_claim("revived").await?;
         host.volume_is_gone(&volume).await?;
         delete(&snapshots(&host), "later").await?;
-        no_snapshots(member).await?;
+        no_snapshots(&leaf).await?;
         nothing_of_ours(member, "photos").await
     });
 }
 
 #[test]
 fn leaf_snapshot_that_its_class_would_retain_goes_with_the_hosts() {
-    on_fleet("snapshot_retained", async |rig| {
+    beside_others("snapshot_retained", async |rig| {
         let (host, leaf, _) = written(rig, "retained", "text").await?;
         let class = json!({
             "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": {"name": "leaf-retains"},
@@ -167,7 +171,7 @@ fn leaf_snapshot_that_its_class_would_retain_goes_with_the_hosts() {
         snapshots(&host).create(&PostParams::default(), &serde_json::from_value(object)?).await?;
         ready(&snapshots(&host), "photo", "boundVolumeSnapshotContentName").await?;
         delete(&snapshots(&host), "photo").await?;
-        no_snapshots(leaf.cluster).await?;
+        no_snapshots(&leaf).await?;
         let volume = host.bound("data").await?.name_any();
         host.delete_claim("data").await?;
         host.volume_is_gone(&volume).await?;
@@ -177,7 +181,7 @@ fn leaf_snapshot_that_its_class_would_retain_goes_with_the_hosts() {
 
 #[test]
 fn copy_that_a_member_cannot_make_is_refused_and_says_why() {
-    on_fleet("copy_refused", async |rig| {
+    beside_others("copy_refused", async |rig| {
         let (host, leaf, _) = written(rig, "refused", "text").await?;
         // local-path-provisioner would make an empty volume without a word.
         let local = json!({"leafStorageClass": LOCAL_PATH, "leafBinding": "consumer", "member": MEMBER});
@@ -200,7 +204,7 @@ fn copy_that_a_member_cannot_make_is_refused_and_says_why() {
 
 #[test]
 fn group_is_cut_at_once_and_each_of_it_can_be_restored() {
-    on_fleet("group_snapshot", async |rig| {
+    beside_others("group_snapshot", async |rig| {
         let (host, leaf, class) = written(rig, "groups", "first").await?;
         host.claim("log", &class).await?;
         host.bound("log").await?;
@@ -228,7 +232,7 @@ fn group_is_cut_at_once_and_each_of_it_can_be_restored() {
             ensure!(!kept, "the label of the group is taken off {}", claim.name_any());
         }
         delete(&groups, "both").await?;
-        no_snapshots(leaf.cluster).await?;
+        no_snapshots(&leaf).await?;
         for name in ["data", "log", "restored-data", "restored-log"] {
             let volume = host.bound(name).await?.name_any();
             host.delete_claim(name).await?;

@@ -1,4 +1,4 @@
-//! What plays the host: an API server that says who it is and that it has no Secrets, and leaves every other question
+//! What plays the host: an API server that says who it is and that it has no Secrets and no kinds of others, and leaves every other question
 //! without an answer.
 
 use std::path::Path;
@@ -45,6 +45,7 @@ impl Host {
         let routes = Router::new()
             .route("/api/v1/namespaces/kube-system", get(kube_system))
             .route("/api/v1/namespaces/kosmos-csi/secrets", get(no_secrets))
+            .route("/apis", get(no_groups))
             .fallback(silence)
             .with_state(asking);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -83,6 +84,10 @@ async fn no_secrets(RawQuery(query): RawQuery) -> Answer {
         std::future::pending::<()>().await;
     }
     answer(&json!({"apiVersion": "v1", "kind": "SecretList", "metadata": {"resourceVersion": "1"}, "items": []}))
+}
+
+async fn no_groups() -> Answer {
+    answer(&json!({"apiVersion": "v1", "kind": "APIGroupList", "groups": []}))
 }
 
 async fn silence(State(asking): State<watch::Sender<Vec<String>>>, uri: Uri) {

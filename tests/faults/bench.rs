@@ -14,6 +14,7 @@ use std::{
 
 use http_body_util::BodyExt;
 use kosmos_csi::{
+    args::KosmosClusters,
     cluster::{Dial, Transport},
     csi::{
         client::{Client, Refusal},
@@ -60,6 +61,8 @@ pub struct Bench {
     /// Another replica, which nobody calls.
     second: Mutex<Option<Incarnation>>,
     incarnations: Mutex<u32>,
+    /// Whether the driver takes Kosmos `Cluster` objects for members.
+    pub kosmos_clusters: Mutex<KosmosClusters>,
     /// Requests that earlier incarnations have sent.
     sent_before: AtomicU64,
     outside: Option<Outside>,
@@ -126,6 +129,7 @@ impl Bench {
             driver: Mutex::default(),
             second: Mutex::default(),
             incarnations: Mutex::default(),
+            kosmos_clusters: Mutex::new(KosmosClusters::Off),
             sent_before: AtomicU64::new(0),
             outside: None,
             process: Mutex::default(),
@@ -266,6 +270,7 @@ impl Bench {
             dial: Dial::Within(Arc::new(dial)),
             members_dir: None,
             members_namespace: DRIVER_NAMESPACE.to_owned(),
+            kosmos_clusters: *lock(&self.kosmos_clusters),
             leaf_namespace: "kosmos-csi-leaves".to_owned(),
             metrics: Metrics::new(),
         }

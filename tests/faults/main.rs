@@ -21,6 +21,7 @@ mod healing;
 mod history;
 mod imported;
 mod invariants;
+mod kosmos;
 mod leader;
 mod leaves;
 mod lives;

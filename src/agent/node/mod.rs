@@ -61,6 +61,10 @@ pub(super) struct MemberState {
     /// Those that are no copies of this host's.
     pub(super) foreign_pods: Vec<Arc<Value>>,
     pub(super) version: String,
+    /// Its other names: clustertree may know it by one of them.
+    pub(super) aliases: Vec<String>,
+    /// Kosmos knows it, and clustertree keeps its nodes or will: whoever makes one runs its pods, so both must not.
+    pub(super) clustertree: bool,
 }
 
 /// The work on virtual nodes. What it remembers saves requests and nothing else.
@@ -83,8 +87,11 @@ impl Nodes {
 
     /// One look at all virtual nodes of a member that answers.
     pub(super) async fn tend(&mut self, member: &str, mode: NodeMode, state: &MemberState, door: Option<SocketAddr>) {
-        let guests: Vec<_> = self.view.nodes.all().into_iter().filter(|node| is_of_clustertree(node, member)).collect();
-        let stands = if guests.is_empty() { stands(member, mode, state) } else { Vec::new() };
+        let names = || std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
+        let is_guest = |node: &Arc<Value>| names().any(|name| is_of_clustertree(node, name));
+        let guests: Vec<_> = self.view.nodes.all().into_iter().filter(is_guest).collect();
+        let ours = guests.is_empty() && !state.clustertree;
+        let stands = if ours { stands(member, mode, state) } else { Vec::new() };
         for guest in guests {
             let name = text(&guest, "/metadata/name").to_owned();
             let node = (mode == NodeMode::Node).then(|| name.clone());

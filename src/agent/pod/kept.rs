@@ -397,7 +397,7 @@ fn denied<T>(error: kube::Error, kind: Kind, namespace: &str, cluster: &str) -> 
         kube::Error::Api(status) if status.code == 403 => {
             let message = format!(
                 "{cluster} gives the agent no right to a {kind} of namespace {namespace}: bind its ClusterRole there, as \
-                 deploy/virtual-node.yaml and deploy/member-virtual-node.yaml show"
+                 deploy/manifests/virtual-node.yaml and deploy/member-virtual-node.yaml show"
             );
             Ok(Err(Refusal::new("NoRight", message)))
         }

@@ -37,6 +37,7 @@ use crate::{
 use agenda::Agenda;
 use copy::{Made, copy};
 use kept::Kept;
+pub(super) use step::COPY_OF;
 use step::{Here, Refusal, Step, copy_of, step};
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.

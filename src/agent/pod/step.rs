@@ -13,7 +13,7 @@ use super::{
 use crate::volume::DRIVER;
 
 /// On a copy: the UID of the pod it is a copy of. Without it no pod in a member is touched.
-pub(super) const COPY_OF: &str = "kosmos.csi.io/pod-uid";
+pub(in crate::agent) const COPY_OF: &str = "kosmos.csi.io/pod-uid";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {

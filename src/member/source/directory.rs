@@ -48,6 +48,11 @@ pub async fn follow(folder: PathBuf, account: Account, news: watch::Sender<Optio
     }
 }
 
+/// The members as the folder names them now, for who asks once.
+pub fn read(folder: &Path) -> io::Result<Definitions> {
+    Folder::new(folder.to_owned(), Account::Driver).look()
+}
+
 struct Folder {
     path: PathBuf,
     account: Account,
@@ -88,6 +93,7 @@ impl Folder {
                 kubeconfig: self.text(&path),
                 trust: Trust::Folder,
                 cordoned: cordoned.contains(&name),
+                clustertree: false,
                 origin: format!("file {}", path.display()),
             };
             (name, definition)

@@ -1,6 +1,8 @@
 //! Where members are named. Every source tells all its members anew whenever one of them changed.
 
+pub mod clusters;
 pub mod directory;
+pub mod objects;
 pub mod secrets;
 
 use std::collections::BTreeMap;
@@ -13,6 +15,8 @@ pub struct Definition {
     pub kubeconfig: String,
     pub trust: Trust,
     pub cordoned: bool,
+    /// A Kosmos `Cluster` object is behind it: clustertree copies the host's pods there, and claims that are not ours.
+    pub clustertree: bool,
     /// Where it was found, for messages.
     pub origin: String,
 }

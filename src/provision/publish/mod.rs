@@ -51,7 +51,7 @@ impl Provisioner {
         let unknown = || Error::NotFound(format!("there is no node {:?}", wanted.node));
         let node = NodeId::parse(&wanted.node).ok_or_else(unknown)?;
         if !found.claim.life.published.is_on(&wanted.node) {
-            attach::check(&node, &found.id.member, &self.members, &self.host).await?;
+            attach::check(&node, &found.member.name, &self.members, &self.host).await?;
             usable(&found)?;
         }
         if let Some(obstacle) = validate::obstacle(&found.claim, wanted.access, wanted.mode) {

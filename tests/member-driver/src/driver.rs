@@ -54,7 +54,7 @@ impl Driver {
             data: Data::open(&args.state.join("data"))?,
             capacity: Capacity::new(args.capacity.0),
             in_flight: InFlight::default(),
-            faults: Faults::default(),
+            faults: Faults::new(args.state.join("held")),
             attaching: Mutex::new(()),
         })
     }

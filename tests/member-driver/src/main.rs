@@ -21,7 +21,6 @@ mod group;
 mod health;
 mod identity;
 mod inflight;
-mod mountinfo;
 mod mounts;
 mod node;
 mod parameters;

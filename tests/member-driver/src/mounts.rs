@@ -4,12 +4,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use kosmos_csi::mount::table::{Mount, Table};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::{Statvfs, statvfs};
 use tokio::task::spawn_blocking;
 
 use crate::error::Error;
-use crate::mountinfo::{Mount, MountTable};
 use crate::volume::Format;
 
 /// Options that the kernel takes as flags. Those that only undo a flag are the kernel's own defaults.
@@ -41,9 +41,9 @@ pub(crate) enum Leaf {
     File,
 }
 
-pub(crate) fn table() -> Result<MountTable, Error> {
+pub(crate) fn table() -> Result<Table, Error> {
     let bytes = fs::read("/proc/self/mountinfo").map_err(Error::during("reading the mounts"))?;
-    MountTable::parse(&String::from_utf8_lossy(&bytes))
+    Table::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| Error::Internal(error.to_string()))
 }
 
 /// What is mounted at `target`.

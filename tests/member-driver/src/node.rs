@@ -57,8 +57,10 @@ impl Node for NodeService {
     ) -> Reply<csi::NodeStageVolumeResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
         answer("NodeStageVolume", request.volume_id.clone(), async move {
+            driver.faults.held("NodeStageVolume").await;
             let id = required(request.volume_id, "volume_id")?;
             let path = required_path(request.staging_target_path, "staging_target_path")?;
+            driver.volumes.get(&id)?.opens_with(&request.secrets.into_iter().collect())?;
             staging::stage(&driver, &id, path, capability(request.volume_capability)?).await?;
             Ok(csi::NodeStageVolumeResponse {})
         })
@@ -71,6 +73,7 @@ impl Node for NodeService {
     ) -> Reply<csi::NodeUnstageVolumeResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
         answer("NodeUnstageVolume", request.volume_id.clone(), async move {
+            driver.faults.held("NodeUnstageVolume").await;
             let id = required(request.volume_id, "volume_id")?;
             let path = required_path(request.staging_target_path, "staging_target_path")?;
             staging::unstage(&driver, &id, &path).await?;
@@ -85,8 +88,10 @@ impl Node for NodeService {
     ) -> Reply<csi::NodePublishVolumeResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
         answer("NodePublishVolume", request.volume_id.clone(), async move {
+            driver.faults.held("NodePublishVolume").await;
             let id = required(request.volume_id, "volume_id")?;
             let target = required_path(request.target_path, "target_path")?;
+            driver.volumes.get(&id)?.opens_with(&request.secrets.into_iter().collect())?;
             let capability = capability(request.volume_capability)?;
             let read_only = request.readonly || capability.mode.reads_only();
             let publication = Publication { capability, read_only };
@@ -102,6 +107,7 @@ impl Node for NodeService {
     ) -> Reply<csi::NodeUnpublishVolumeResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
         answer("NodeUnpublishVolume", request.volume_id.clone(), async move {
+            driver.faults.held("NodeUnpublishVolume").await;
             let id = required(request.volume_id, "volume_id")?;
             let target = required_path(request.target_path, "target_path")?;
             publishing::unpublish(&driver, &id, &target).await?;
@@ -155,6 +161,7 @@ impl Node for NodeService {
     ) -> Reply<csi::NodeExpandVolumeResponse> {
         let (driver, request) = (self.0.clone(), request.into_inner());
         answer("NodeExpandVolume", request.volume_id.clone(), async move {
+            driver.faults.held("NodeExpandVolume").await;
             let id = required(request.volume_id, "volume_id")?;
             let path = required_path(request.volume_path, "volume_path")?;
             let bytes = publishing::expand(&driver, &id, &path).await?;

@@ -44,6 +44,9 @@ pub(crate) struct Failure {
 /// Sidecars add keys of their own below this prefix.
 const SIDECAR_PREFIX: &str = "csi.storage.k8s.io/";
 
+/// What the Secrets of a call on a node must hold under the same key.
+pub(crate) const PASSWORD: &str = "password";
+
 const CODES: [(&str, Code); 16] = [
     ("CANCELLED", Code::Cancelled),
     ("UNKNOWN", Code::Unknown),
@@ -74,6 +77,7 @@ impl Parameters {
                 "deleteDelay" => duration(value).map(|delay| parameters.delete.delay = delay),
                 "deleteError" => failure(value).map(|failure| parameters.delete.failure = Some(failure)),
                 key if key.starts_with(SIDECAR_PREFIX) => Ok(()),
+                PASSWORD if !value.is_empty() => Ok(()),
                 _ => Err("there is no such parameter".to_owned()),
             };
             read.map_err(|reason| Error::Invalid(format!("parameter {key:?}: {reason}")))?;

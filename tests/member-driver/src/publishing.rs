@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use kosmos_csi::mount::table::Table;
+
 use crate::device;
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::mountinfo::MountTable;
 use crate::mounts::{self, Leaf};
 use crate::staging::{check_same, is_staged};
 use crate::volume::{Access, Capability, Format, Mode, Publication, Volume};
@@ -105,7 +106,7 @@ pub(crate) async fn expand(driver: &Driver, id: &str, path: &Path) -> Result<u64
     Ok(volume.bytes)
 }
 
-fn is_live(table: &MountTable, path: &Path) -> bool {
+fn is_live(table: &Table, path: &Path) -> bool {
     table.at(&mounts::as_mounted(path)).is_some()
 }
 

@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use kosmos_csi::mount::table::Table;
+
 use crate::device;
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::mountinfo::MountTable;
 use crate::mounts::{self, Leaf};
 use crate::volume::{Access, Capability, Format, Volume};
 
@@ -55,7 +56,7 @@ pub(crate) async fn has_live_stage(driver: &Driver, volume: &Volume) -> Result<b
 }
 
 /// Where the volume's filesystem is mounted first, if it is.
-pub(crate) fn live_mount<'a>(volume: &'a Volume, table: &MountTable) -> Option<&'a Path> {
+pub(crate) fn live_mount<'a>(volume: &'a Volume, table: &Table) -> Option<&'a Path> {
     volume.staged.keys().map(PathBuf::as_path).find(|path| table.at(&mounts::as_mounted(path)).is_some())
 }
 
@@ -87,7 +88,7 @@ async fn bring_up(driver: &Driver, volume: &Volume, path: &Path, capability: &Ca
     let device = device::attach(&file, false).await?;
     device::prepare(&device, volume.format).await?;
     mounts::filesystem(&device, path, volume.format, options, capability.mode.reads_only()).await?;
-    let read_only = mounts::at(path)?.is_some_and(|mount| mount.is_read_only());
+    let read_only = mounts::at(path)?.is_some_and(|mount| mount.options.iter().any(|option| option == "ro"));
     if volume.format == Format::Xfs && !read_only {
         // Unlike ext4, it grows only while it is mounted.
         device::grow_mounted(&device, path, volume.format).await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::parameters::Kind;
+use crate::parameters::{Kind, PASSWORD};
 use crate::placement::Range;
 
 /// Parameters, attributes and contexts as CSI carries them.
@@ -197,6 +197,16 @@ impl Volume {
             return Ok(());
         }
         Err(Error::Invalid(format!("volume {} was made as {:?}, not as {format:?}", self.id, self.format)))
+    }
+
+    /// Whether a call carries the password that the volume's class has set, if any.
+    pub(crate) fn opens_with(&self, secrets: &Map) -> Result<(), Error> {
+        match self.parameters.get(PASSWORD) {
+            Some(password) if secrets.get(PASSWORD) != Some(password) => {
+                Err(Error::Precondition(format!("the secrets lack the password of volume {}", self.id)))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,135 @@
+{{- define "kosmos-csi.labels" -}}
+app.kubernetes.io/name: kosmos-csi
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{/* What every object of the chart carries, whatever its component. */}}
+{{- define "kosmos-csi.metadata" -}}
+app.kubernetes.io/name: kosmos-csi
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{/* An image of ours: the default tag is the version of this chart. */}}
+{{- define "kosmos-csi.image" -}}
+{{ .image.repository }}:{{ .image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{- define "kosmos-csi.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The level `restricted` of the Pod Security Standards. */}}
+{{- define "kosmos-csi.podSecurity" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- end }}
+
+{{- define "kosmos-csi.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end }}
+
+{{/* Where a replica may run: apart from the others, if that is possible. */}}
+{{- define "kosmos-csi.placement" -}}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "kosmos-csi.labels" .component | nindent 8 }}
+{{- end }}
+
+{{/* Alive: the process answers. Ready: it knows the host. A member's outage is neither. */}}
+{{- define "kosmos-csi.probes" -}}
+startupProbe:
+  httpGet: {path: /livez, port: admin}
+  periodSeconds: 2
+  failureThreshold: 30
+livenessProbe:
+  httpGet: {path: /livez, port: admin}
+  timeoutSeconds: 5
+readinessProbe:
+  httpGet: {path: /readyz, port: admin}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end }}
+
+{{/* Whether csi-snapshotter runs: it cannot where the host does not serve its kinds. */}}
+{{- define "kosmos-csi.snapshots" -}}
+{{- $wanted := .Values.sidecars.snapshotter.enabled | toString -}}
+{{- $served := and (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1") (.Capabilities.APIVersions.Has "groupsnapshot.storage.k8s.io/v1") -}}
+{{- if or (eq $wanted "true") (and (eq $wanted "auto") $served) }}true{{ end }}
+{{- end }}
+
+{{/* One sidecar: what all have in common, its own flags, and what the user adds. */}}
+{{- define "kosmos-csi.sidecar" -}}
+- name: csi-{{ .name }}
+  image: {{ .values.image.repository }}:{{ .values.image.tag }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  args:
+    - --csi-address=/csi/csi.sock
+    - --http-endpoint=:{{ .port }}
+    - --leader-election
+    - --leader-election-namespace={{ .root.Release.Namespace }}
+    # of a sidecar's own 5 requests a second there would be less than two volumes a second
+    - --kube-api-qps=200
+    - --kube-api-burst=400
+    # the controller says within 30 s how far it is, and is asked again soon
+    - --timeout=60s
+    - --retry-interval-start=500ms
+    - --retry-interval-max=15s
+    {{- range .args }}
+    - {{ . }}
+    {{- end }}
+    {{- range .values.extraArgs }}
+    - {{ . | quote }}
+    {{- end }}
+  env:
+    - name: NAMESPACE
+      valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+    - name: POD_NAME
+      valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  ports:
+    - name: {{ .name }}
+      containerPort: {{ .port }}
+  livenessProbe:
+    httpGet: {path: /healthz/leader-election, port: {{ .name }}}
+    initialDelaySeconds: 10
+    timeoutSeconds: 10
+    periodSeconds: 20
+  resources:
+    {{- toYaml .values.resources | nindent 4 }}
+  {{- include "kosmos-csi.containerSecurity" . | nindent 2 }}
+  volumeMounts:
+    - name: socket
+      mountPath: /csi
+{{- end }}

@@ -1,0 +1,187 @@
+//! `member check`: a member from its kubeconfig to its storage classes, a line for each. What depends on something that
+//! has failed is not asked.
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Api, Client, api::ListParams};
+
+use super::{add::rights_table, rights};
+use crate::{
+    args::operator::Check,
+    cluster::{Dial, with_causes},
+    host::{self, Host, pins},
+    leaf::Rows,
+    member::{self, kubeconfig as rules, source::Definition},
+    operator::{
+        kubeconfig::{self, SOON, until},
+        objects,
+        rights::{missing, of},
+        table::Table,
+    },
+    run::operator::{
+        Report,
+        connect::{self, now},
+        print::patiently,
+    },
+};
+
+/// The lines so far.
+struct Sheet {
+    table: Table,
+    well: bool,
+    /// What is missing in detail.
+    more: String,
+}
+
+impl Sheet {
+    fn ok(&mut self, what: &str, detail: impl Into<String>) {
+        self.table.row([what.to_owned(), "ok".to_owned(), detail.into()]);
+    }
+
+    /// It works without.
+    fn note(&mut self, what: &str, detail: impl Into<String>) {
+        self.table.row([what.to_owned(), "note".to_owned(), detail.into()]);
+    }
+
+    fn failed(&mut self, what: &str, detail: impl Into<String>) {
+        self.table.row([what.to_owned(), "FAILED".to_owned(), detail.into()]);
+        self.well = false;
+    }
+}
+
+pub(in crate::run::operator) async fn check(flags: &Check, dial: &Dial) -> anyhow::Result<Report> {
+    let host = connect::host(&flags.members.host, dial).await?;
+    let named = connect::members(&host, &flags.members).await?;
+    let mut sheet = Sheet { table: Table::new(&["CHECK", "RESULT", "DETAIL"]), well: true, more: String::new() };
+    match named.get(&flags.name) {
+        Some(definition) => {
+            sheet.ok("named", &definition.origin);
+            if definition.cordoned {
+                sheet.note("cordon", "it is closed to new volumes");
+            }
+            patiently("asking the member", examine(flags, &host, definition, dial, &mut sheet)).await?;
+        }
+        None => sheet.failed("named", nowhere(flags, &host, &named.keys().cloned().collect::<Vec<_>>())),
+    }
+    let Sheet { table, well, more } = sheet;
+    Ok(Report::new(format!("{table}{more}"), well))
+}
+
+fn nowhere(flags: &Check, host: &Host, named: &[String]) -> String {
+    let folder = if flags.members.members_dir.is_some() { " or file in --members-dir" } else { "" };
+    let there = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
+    format!("no Secret in {}{folder} names it; there are: {there}", host.namespace)
+}
+
+async fn examine(
+    flags: &Check,
+    host: &Host,
+    definition: &Definition,
+    dial: &Dial,
+    sheet: &mut Sheet,
+) -> anyhow::Result<()> {
+    let config = match rules::parse(&definition.kubeconfig, definition.trust).await {
+        Ok(config) => config,
+        Err(reason) => {
+            sheet.failed("kubeconfig", reason);
+            return Ok(());
+        }
+    };
+    sheet.ok("kubeconfig", kubeconfig::read(&definition.kubeconfig).server);
+    token(&definition.kubeconfig, &flags.name, sheet);
+    let client = match connect::open(&flags.name, config, dial) {
+        Ok(client) => client,
+        Err(reason) => {
+            sheet.failed("credentials", reason);
+            return Ok(());
+        }
+    };
+    if identity(host, &flags.name, &client, sheet).await? {
+        account(flags, &client, sheet).await?;
+        classes(&client, sheet).await;
+        snapshots(&client, sheet).await;
+    }
+    Ok(())
+}
+
+fn token(text: &str, name: &str, sheet: &mut Sheet) {
+    let Some(ends) = kubeconfig::read(text).token_ends else { return };
+    let left = until(ends, now());
+    let renew = format!("`member add {name}` renews it");
+    match ends - now() {
+        past if past <= 0 => sheet.failed("token", format!("{left}: {renew}")),
+        short if short < SOON => sheet.note("token", format!("ends in {left}: {renew}")),
+        _ => sheet.ok("token", format!("ends in {left}")),
+    }
+}
+
+/// Whether it answers, knows the credentials, and is who it always was.
+async fn identity(host: &Host, name: &str, client: &Client, sheet: &mut Sheet) -> anyhow::Result<bool> {
+    let identity = match host::identity(client).await {
+        Ok(identity) => identity,
+        Err(kube::Error::Api(status)) => {
+            sheet.ok("address", "it answers");
+            sheet.failed("credentials", member::refusal(&kube::Error::Api(status)));
+            return Ok(false);
+        }
+        Err(error) => {
+            sheet.failed("address", format!("{} (asked from here; the host asks from its pods)", with_causes(&error)));
+            return Ok(false);
+        }
+    };
+    sheet.ok("address", "it answers");
+    sheet.ok("credentials", "they are good");
+    match pins::compare(&host.pins().await?, name, &identity) {
+        Some(pins::Pin::Held) => sheet.ok("identity", identity),
+        None => sheet.note("identity", format!("{identity}; no controller has met it yet")),
+        Some(pin) => {
+            sheet.failed("identity", member::quarantined(&pin, &identity));
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn account(flags: &Check, client: &Client, sheet: &mut Sheet) -> anyhow::Result<()> {
+    let rights = of(&objects::of_member(flags.attach).map_err(anyhow::Error::msg)?);
+    match rights::ask(client, &rights).await {
+        Err(error) => sheet.failed("rights", error.to_string()),
+        Ok(answers) => match missing(&answers) {
+            None => sheet.ok("rights", format!("all {}", answers.len())),
+            Some(missing) => {
+                sheet.failed("rights", format!("missing: {missing}; apply deploy/member.yaml there"));
+                sheet.more = format!("\n{}", rights_table(&answers));
+            }
+        },
+    }
+    Ok(())
+}
+
+async fn classes(client: &Client, sheet: &mut Sheet) {
+    let classes = match Api::<StorageClass>::all(client.clone()).list(&ListParams::default()).await {
+        Ok(classes) => classes,
+        Err(error) => return sheet.failed("storage classes", with_causes(&error)),
+    };
+    let rows = Rows::new(crate::volume::HostId(String::new()));
+    classes.iter().for_each(|class| rows.put_class(class, false));
+    match rows.class_names() {
+        none if none.is_empty() => sheet.failed("storage classes", "there are none: nothing can be made here"),
+        names => sheet.ok("storage classes", names.join(", ")),
+    }
+    match rows.default_class() {
+        Some(default) => sheet.ok("default class", default),
+        None => sheet.note("default class", "there is none: classes of the host must say leafStorageClass"),
+    }
+}
+
+async fn snapshots(client: &Client, sheet: &mut Sheet) {
+    for (what, group) in [("snapshots", "snapshot.storage.k8s.io"), ("group snapshots", "groupsnapshot.storage.k8s.io")]
+    {
+        match client.list_api_group_resources(&format!("{group}/v1")).await {
+            Ok(_) => sheet.ok(what, format!("{group}/v1")),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                sheet.note(what, format!("{group}/v1 is not served: {what} are refused here"));
+            }
+            Err(error) => sheet.failed(what, with_causes(&error)),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `member remove`: takes a member's kubeconfig away, once the host has nothing there that would miss it.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+
+use super::{counted, secret, volumes_by_member};
+use crate::{
+    args::operator::{MemberAccess, Remove},
+    cluster::Dial,
+    host::Host,
+    operator::{
+        objects::{of_member, word},
+        table::Table,
+    },
+    run::operator::{
+        Report,
+        connect::{self, Admin},
+        look::leaf_claims,
+        objects::{Done, remove as remove_object},
+        print::patiently,
+    },
+};
+
+pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> anyhow::Result<Report> {
+    let host = connect::host(&flags.members.host, dial).await?;
+    let secrets = secret::of_member(&host, &flags.name).await?;
+    let admin = admin(flags, &host, dial).await?;
+    let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
+    if secrets.is_empty() && flags.member_kubeconfig.is_none() {
+        return nothing(flags, &host).await;
+    }
+    let left =
+        patiently("counting its volumes", volumes_by_member(&host)).await?.remove(&flags.name).unwrap_or_default();
+    if !left.is_empty() && !flags.force {
+        let why = format!(
+            "Member {} is not removed: it has {}. Delete their claims, or say --force: then every call for them answers \
+             UNAVAILABLE until the member is back.\n",
+            flags.name,
+            counted(&left)
+        );
+        return Ok(Report::new(why, false));
+    }
+    for secret in &secrets {
+        secret::cordon(&host, secret).await?;
+    }
+    if let Some(why) = still_there(flags, &host, dial).await? {
+        return Ok(Report::new(why, false));
+    }
+    remove_secrets(&host, &secrets, &mut table).await?;
+    if let Some(admin) = admin {
+        remove_account(flags, &admin, &mut table).await?;
+    }
+    Ok(Report::well(closing(flags, &table, left.len())))
+}
+
+/// The way to take away what `member add` has made there: only in the cluster that the name means.
+async fn admin(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Option<Admin>> {
+    let Some(path) = &flags.member_kubeconfig else { return Ok(None) };
+    let access = MemberAccess { member_kubeconfig: PathBuf::clone(path), member_context: flags.member_context.clone() };
+    let admin = connect::admin(&access, dial).await?;
+    match host.pins().await?.get(&flags.name) {
+        Some(pinned) if *pinned != admin.identity => bail!(
+            "--member-kubeconfig leads to cluster {}, and member {} is cluster {pinned}: nothing was removed",
+            admin.identity,
+            flags.name
+        ),
+        _ => Ok(Some(admin)),
+    }
+}
+
+async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
+    let name = &flags.name;
+    if let Some(folder) = &flags.members.members_dir
+        && folder.join(format!("{name}.kubeconfig")).exists()
+    {
+        let file = folder.join(format!("{name}.kubeconfig"));
+        return Ok(Report::new(format!("Member {name} is a file: remove {} there.\n", file.display()), false));
+    }
+    let pinned = host.pins().await?.contains_key(name);
+    let known = if pinned { "it was removed before; `member forget` forgets it" } else { "there never was one" };
+    Ok(Report::new(format!("No Secret in {} names a member {name}: {known}.\n", host.namespace), false))
+}
+
+/// Now that no new volume is made there: whether one was made meanwhile, or a leaf is there that the host does not know.
+async fn still_there(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Option<String>> {
+    if flags.force {
+        return Ok(None);
+    }
+    let name = &flags.name;
+    if let Some(left) = volumes_by_member(host).await?.get(name) {
+        return Ok(Some(format!(
+            "Member {name} is closed to new volumes now, and not removed: it has {}.\n",
+            counted(left)
+        )));
+    }
+    let named = connect::members(host, &flags.members).await?;
+    let Some(definition) = named.get(name) else { return Ok(None) };
+    let leaves = match connect::known(host, name, definition, &host.pins().await?, dial).await {
+        Ok(known) => leaf_claims(&known.leaf).await,
+        Err(reason) => Err(reason),
+    };
+    let say = "say --force to remove it all the same";
+    Ok(match leaves {
+        Ok(leaves) if leaves.is_empty() => None,
+        Ok(leaves) => Some(format!(
+            "Member {name} is closed to new volumes now, and not removed: {} leaf claims of this host are there ({}). \
+             `kosmos-csi doctor` tells of those that are orphans; {say}.\n",
+            leaves.len(),
+            leaves.iter().take(5).map(ResourceExt::name_any).collect::<Vec<_>>().join(", ")
+        )),
+        Err(reason) => Some(format!(
+            "Member {name} is closed to new volumes now, and not removed: whether leaves of this host are there cannot be \
+             seen ({reason}); {say}.\n"
+        )),
+    })
+}
+
+async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> anyhow::Result<()> {
+    for secret in secrets {
+        secret::delete(host, secret).await?;
+        table.row([format!("Secret {}/{}", host.namespace, secret.name_any()).as_str(), "(host)", "removed"]);
+    }
+    Ok(())
+}
+
+/// What gives rights goes first. The namespace stays: leaves may be in it.
+async fn remove_account(flags: &Remove, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
+    let objects = of_member(true).map_err(anyhow::Error::msg)?;
+    for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {
+        let Done { title, result } = remove_object(&admin.client, object).await?;
+        table.row([title.as_str(), &flags.name, result]);
+    }
+    Ok(())
+}
+
+fn closing(flags: &Remove, table: &Table, left: usize) -> String {
+    let name = &flags.name;
+    let volumes = if left == 0 {
+        String::new()
+    } else {
+        format!(
+            "The host has {left} volumes there: every call for them answers UNAVAILABLE until the member is back.\n"
+        )
+    };
+    format!(
+        "{table}\n{volumes}No data was touched. Which cluster {name} was is still known, so that it can come back; \
+         `kosmos-csi member forget {name}` forgets it.\n"
+    )
+}

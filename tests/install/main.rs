@@ -1,0 +1,14 @@
+//! The chart: what it renders, and what it installs on real clusters, in containers and with no right too many.
+#![allow(unreachable_pub, reason = "a binary of its own")]
+#![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
+
+#[path = "../clusters/mod.rs"]
+mod clusters;
+
+mod chart;
+mod examples;
+mod helm;
+mod readme;
+mod release;
+mod rights;
+mod volumes;

@@ -1,0 +1,8 @@
+//! An operator's commands on simulated clusters, in the test's process: what they print, refuse, make and leave alone.
+#![allow(unreachable_pub, reason = "a binary of its own")]
+#![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
+
+mod clusters;
+mod members;
+mod orphans;
+mod volumes;

@@ -1,0 +1,193 @@
+//! Members that join, are listed, checked, removed and forgotten.
+
+use std::fs;
+
+use kosmos_csi::simulate::text;
+use serde_json::{Value, json};
+
+use crate::clusters::{Clusters, NAMESPACE, SECRETS, VOLUMES, identity, kubeconfig};
+
+const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+const ADD: &str = "member add m0 --member-kubeconfig=$m0";
+
+fn volume(name: &str, handle: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "csi": {"driver": "kosmos.csi.io", "volumeHandle": handle},
+        },
+    })
+}
+
+#[tokio::test]
+async fn member_is_added_once_and_renewed_after_that() {
+    let clusters = Clusters::new(1);
+    let plan = clusters.does(&format!("{ADD} --dry-run")).await;
+    assert!(plan.contains("would be made") && plan.contains("Secret kosmos-csi/m0"), "{plan}");
+    assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none() && clusters.members[0].list(ROLES).is_empty());
+
+    let first = clusters.does(ADD).await;
+    assert_eq!(first.matches(" made\n").count(), 5, "four objects and the Secret: {first}");
+    let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
+    assert_eq!(secret["metadata"]["labels"]["kosmos.csi.io/member"], "m0");
+    let role = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
+
+    let second = clusters.does(ADD).await;
+    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (4, 1), "{second}");
+    let after = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
+    assert_eq!(role["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]);
+    for told in [first, second] {
+        assert!(!told.contains("canary") && !told.contains("e30."), "a token is printed: {told}");
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_else_has_made_is_left_untouched() {
+    let clusters = Clusters::new(1);
+    let theirs = json!({"metadata": {"name": "kosmos-csi"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    clusters.members[0].create(ROLES, theirs).unwrap();
+    clusters.refuses(ADD, &["ClusterRole kosmos-csi", "left untouched"]).await;
+    assert!(clusters.members[0].get("namespaces", "", "kosmos-csi").is_none(), "everything is looked at first");
+    clusters.members[0].delete(ROLES, "", "kosmos-csi").unwrap();
+
+    let secret = json!({"metadata": {"name": "m0", "namespace": NAMESPACE}, "data": {"password": "eA=="}});
+    clusters.host.create(SECRETS, secret).unwrap();
+    clusters.refuses(ADD, &["Secret kosmos-csi/m0", "not that of a member", "left untouched"]).await;
+    let still = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
+    assert!(still["data"]["kubeconfig"].is_null() && clusters.members[0].list(ROLES).is_empty());
+}
+
+#[tokio::test]
+async fn cluster_under_another_name_and_another_cluster_under_this_name_are_refused() {
+    let clusters = Clusters::new(2);
+    clusters.join().await;
+    clusters.refuses("member add twin --member-kubeconfig=$m0", &["same cluster", "m0"]).await;
+    clusters.refuses("member add m0 --member-kubeconfig=$m1", &["this name has always meant"]).await;
+    clusters.refuses("member add self --member-kubeconfig=$host", &["the host itself"]).await;
+    assert!(clusters.members[1].list(ROLES).is_empty() && clusters.host.get(SECRETS, NAMESPACE, "twin").is_none());
+}
+
+#[tokio::test]
+async fn address_that_the_host_cannot_use_is_refused_with_the_flag_that_helps() {
+    let clusters = Clusters::new(1);
+    for (server, said) in [
+        ("http://m0", ["server is refused", "--server https://"]),
+        ("https://127.0.0.1:6443", ["another machine", "--server https://"]),
+    ] {
+        fs::write(clusters.file("odd"), kubeconfig(server)).unwrap();
+        clusters.refuses("member add m0 --member-kubeconfig=$odd", &said).await;
+    }
+    clusters.does("member add m0 --member-kubeconfig=$odd --server=https://m0").await;
+    clusters.refuses(&format!("{ADD} --server=http://m0"), &["server is refused"]).await;
+    let told = clusters.does(&format!("{ADD} --server=https://elsewhere:6443")).await;
+    assert!(told.contains("elsewhere:6443 does not answer from here"), "{told}");
+}
+
+#[tokio::test]
+async fn server_that_is_another_cluster_is_refused() {
+    let clusters = Clusters::new(2);
+    clusters.refuses(&format!("{ADD} --server=https://m1"), &["--server leads to another cluster"]).await;
+    assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn right_that_is_missing_keeps_the_member_out_and_is_named() {
+    let clusters = Clusters::new(1);
+    clusters.denied.lock().unwrap().insert("patch persistentvolumes".to_owned());
+    clusters.refuses(ADD, &["lacks: patch persistentvolumes", "Nothing was written to the host"]).await;
+    assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
+    clusters.denied.lock().unwrap().clear();
+    clusters.join().await;
+    clusters.denied.lock().unwrap().insert("delete pods".to_owned());
+    clusters.refuses("member check m0", &["FAILED", "delete pods"]).await;
+}
+
+#[tokio::test]
+async fn kubeconfig_may_go_to_a_file_that_nobody_else_reads() {
+    let clusters = Clusters::new(1);
+    let words = format!("{ADD} --kubeconfig-only=$new");
+    clusters.does(&words).await;
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(clusters.file("new")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
+    clusters.refuses(&words, &["there already"]).await;
+}
+
+#[tokio::test]
+async fn list_tells_where_a_member_is_named_and_whether_it_answers() {
+    let clusters = Clusters::new(2);
+    assert!(clusters.does("member list").await.contains("no member yet"));
+    clusters.join().await;
+    clusters.host.create(VOLUMES, volume("one", "m0/shop/db/0123456789abcdef")).unwrap();
+    let told = clusters.does("member list").await;
+    let row = told.lines().nth(1).unwrap();
+    let words = ["m0", "Secret kosmos-csi/m0", &identity(&clusters.members[0]), "https://m0", "no", "1", "yes"];
+    assert!(words.iter().all(|word| row.contains(word)), "{told}");
+    clusters.pin("gone", 1);
+    let json = clusters.does("member list -o json").await;
+    let rows: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&rows[0]["name"], &rows[0]["source"]), (&json!("gone"), &json!("")));
+    assert_eq!((&rows[1]["volumes"], &rows[1]["answers"]), (&json!(1), &json!(true)));
+    assert!(rows[1]["tokenEnds"].as_i64().unwrap() > 0 && !json.contains("canary"));
+}
+
+#[tokio::test]
+async fn check_goes_from_the_kubeconfig_to_the_classes() {
+    let clusters = Clusters::new(1);
+    clusters.refuses("member check m0", &["FAILED", "no Secret in kosmos-csi names it"]).await;
+    clusters.join().await;
+    clusters.refuses("member check m0", &["storage classes", "there are none"]).await;
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "x.io"});
+    clusters.members[0].create("storageclasses.storage.k8s.io", class).unwrap();
+    let told = clusters.does("member check m0").await;
+    for line in ["named", "kubeconfig", "token", "address", "credentials", "identity", "rights", "storage classes"] {
+        let row = told.lines().find(|row| row.starts_with(line)).unwrap_or_else(|| panic!("{line}: {told}"));
+        assert!(row.contains(" ok "), "{row}");
+    }
+    assert!(told.contains("default class") && told.contains("leafStorageClass"), "{told}");
+}
+
+#[tokio::test]
+async fn member_with_volumes_is_removed_by_force_alone_and_forgotten_after_that() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    for number in 0..7 {
+        let handle = format!("m0/shop/db{number}/0123456789abcdef");
+        clusters.host.create(VOLUMES, volume(&format!("v{number}"), &handle)).unwrap();
+    }
+    clusters.refuses("member remove m0", &["7 volumes", "v0, v1, v2, v3, v4, …", "--force"]).await;
+    let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
+    assert_eq!(text(&secret, "/metadata/annotations/kosmos.csi.io~1cordon"), "", "nothing was changed");
+    clusters.refuses("member forget m0", &["names it"]).await;
+    let told = clusters.does("member remove m0 --force").await;
+    assert!(told.contains("7 volumes") && told.contains("UNAVAILABLE"), "{told}");
+    assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
+    clusters.refuses("member forget m0", &["7 volumes", "--force"]).await;
+    clusters.does("member forget m0 --force").await;
+    clusters.refuses("member forget m0 --force", &["nothing to forget"]).await;
+    let map = clusters.host.get("configmaps", NAMESPACE, "kosmos-csi-members").unwrap();
+    assert!(map["data"].as_object().is_none_or(serde_json::Map::is_empty), "{map}");
+}
+
+#[tokio::test]
+async fn member_with_leaves_that_the_host_does_not_know_is_closed_and_not_removed() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    crate::orphans::leaf(&clusters, "db", "pvc-1");
+    clusters.refuses("member remove m0", &["closed to new volumes now", "1 leaf claims", "doctor"]).await;
+    let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
+    assert_eq!(text(&secret, "/metadata/annotations/kosmos.csi.io~1cordon"), "true");
+}
+
+#[tokio::test]
+async fn account_goes_with_the_member_and_its_namespace_stays() {
+    let clusters = Clusters::new(2);
+    clusters.join().await;
+    clusters.refuses("member remove m0 --member-kubeconfig=$m1", &["leads to cluster", "nothing was removed"]).await;
+    clusters.does("member remove m0 --member-kubeconfig=$m0").await;
+    assert!(clusters.members[0].list(ROLES).is_empty());
+    assert!(clusters.members[0].get("serviceaccounts", NAMESPACE, "kosmos-csi").is_none());
+    assert!(clusters.members[0].get("namespaces", "", NAMESPACE).is_some(), "leaves may be in it");
+    clusters.does("member forget m0").await;
+}

@@ -1,0 +1,171 @@
+//! What has lost its other half, and the removal of one orphan at a time.
+
+use kosmos_csi::{
+    simulate::{Cluster, text},
+    volume::{HostId, VolumeHash, VolumeId},
+};
+use serde_json::{Value, json};
+
+use crate::clusters::{CLAIMS, Clusters, VOLUMES, identity};
+
+const NOW: &str = "--interval=0s --older-than=0s";
+/// The UID of a claim that the host has no more.
+const GONE: &str = "ad86ef86-23c1-407e-a8e7-0b3e44d36254";
+
+fn hash(clusters: &Clusters, name: &str) -> VolumeHash {
+    VolumeHash::new(&HostId(identity(&clusters.host)), name)
+}
+
+/// A leaf claim in m0 as the driver makes them, bound to a volume that would go with it.
+pub fn leaf(clusters: &Clusters, claim: &str, name: &str) {
+    let member = &clusters.members[0];
+    let _ = member.create("namespaces", json!({"metadata": {"name": "shop"}}));
+    let labels = json!({
+        "app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": identity(&clusters.host),
+        "kosmos.csi.io/volume": hash(clusters, name).to_string(),
+    });
+    let size = json!({"storage": "1Gi"});
+    let made = json!({
+        "metadata": {
+            "name": claim, "namespace": "shop", "labels": labels, "finalizers": ["kosmos.csi.io/protect"],
+            "annotations": {"kosmos.csi.io/name": name, "kosmos.csi.io/claim": format!("shop/{claim}"), "kosmos.csi.io/claim-uid": GONE},
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": size}, "storageClassName": "fast",
+            "volumeName": format!("pv-{claim}"), "volumeMode": "Filesystem",
+        },
+    });
+    let made = member.create(CLAIMS, made).unwrap();
+    let bound = |claim: &mut Value| {
+        claim["status"] = json!({"phase": "Bound", "capacity": size});
+        // Nobody here takes Kubernetes' own away.
+        claim["metadata"]["finalizers"] = json!(["kosmos.csi.io/protect"]);
+    };
+    member.change(CLAIMS, "shop", claim, bound).unwrap();
+    let reference = json!({"namespace": "shop", "name": claim, "uid": made["metadata"]["uid"]});
+    let volume = json!({
+        "metadata": {"name": format!("pv-{claim}"), "labels": labels},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": size, "claimRef": reference, "storageClassName": "fast",
+            "persistentVolumeReclaimPolicy": "Delete", "csi": {"driver": "x.io", "volumeHandle": claim},
+        },
+    });
+    member.create(VOLUMES, volume).unwrap();
+}
+
+/// The host's volume of such a leaf.
+pub fn host_volume(clusters: &Clusters, claim: &str, name: &str) {
+    let handle = VolumeId::new("m0", "shop", claim, hash(clusters, name)).to_string();
+    let volume = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": "Delete",
+            "csi": {"driver": "kosmos.csi.io", "volumeHandle": handle},
+        },
+    });
+    clusters.host.create(VOLUMES, volume).unwrap();
+}
+
+/// What the host needs besides, so that nothing is wrong.
+fn complete(host: &Cluster) {
+    host.create("csidrivers.storage.k8s.io", json!({"metadata": {"name": "kosmos.csi.io"}, "spec": {}})).unwrap();
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "kosmos.csi.io"});
+    host.create("storageclasses.storage.k8s.io", class).unwrap();
+    let renewed = k8s_openapi::jiff::Timestamp::now().to_string();
+    let lease =
+        json!({"metadata": {"name": "kosmos-csi-leader", "namespace": "kosmos-csi"}, "spec": {"renewTime": renewed}});
+    host.create("leases.coordination.k8s.io", lease).unwrap();
+}
+
+#[tokio::test]
+async fn doctor_tells_of_everything_that_has_lost_its_other_half() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    complete(&clusters.host);
+    leaf(&clusters, "well", "pvc-1");
+    host_volume(&clusters, "well", "pvc-1");
+    let told = clusters.does(&format!("doctor {NOW}")).await;
+    assert!(
+        told.contains("Nothing is wrong") && told.contains("1 volumes of the host and 1 leaf claims in 1 of 1"),
+        "{told}"
+    );
+    leaf(&clusters, "db", "pvc-2");
+    host_volume(&clusters, "gone", "pvc-3");
+    clusters.refuses(&format!("doctor {NOW}"), &["leaf:m0/shop/db", "volume:pvc-3"]).await;
+    let young = clusters.type_in("doctor --interval=0s -o json").await.unwrap();
+    let young: Value = serde_json::from_str(&young.text).unwrap();
+    assert_eq!((young["young"].as_i64(), young["findings"].as_array().unwrap().len()), (Some(1), 1), "{young}");
+}
+
+#[tokio::test]
+async fn doctor_names_what_the_host_lacks_and_judges_no_member_that_is_silent() {
+    let clusters = Clusters::new(1);
+    clusters.refuses(&format!("doctor {NOW}"), &["host:csidriver", "host:class", "host:lease"]).await;
+    complete(&clusters.host);
+    clusters.join().await;
+    host_volume(&clusters, "gone", "pvc-3");
+    clusters.pin("m0", 0);
+    let other = |map: &mut Value| map["data"]["m0"] = json!("another");
+    clusters.host.change("configmaps", "kosmos-csi", "kosmos-csi-members", other).unwrap();
+    let report = clusters.type_in(&format!("doctor {NOW}")).await.unwrap();
+    assert!(report.text.contains("member:m0") && report.text.contains("not compared"), "{}", report.text);
+    assert!(!report.text.contains("volume:"), "it is not judged: {}", report.text);
+}
+
+#[tokio::test]
+async fn orphan_is_removed_and_its_data_stays() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    leaf(&clusters, "db", "pvc-2");
+    let remove = format!("doctor remove leaf:m0/shop/db {NOW}");
+    let member = &clusters.members[0];
+    let plan = clusters.does(&format!("{remove} --dry-run")).await;
+    assert!(plan.contains("would be removed") && member.get(CLAIMS, "shop", "db").is_some(), "{plan}");
+    let told = clusters.does(&remove).await;
+    assert!(told.contains("retained, with its data") && told.contains("kubectl delete pv pv-db"), "{told}");
+    assert!(member.get(CLAIMS, "shop", "db").is_none());
+    assert_eq!(text(&member.get(VOLUMES, "", "pv-db").unwrap(), "/spec/persistentVolumeReclaimPolicy"), "Retain");
+    clusters.refuses(&remove, &["it is no orphan"]).await;
+    clusters.refuses(&format!("doctor {NOW}"), &["kept:m0/pv-db"]).await;
+}
+
+#[tokio::test]
+async fn data_goes_only_where_that_is_said() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    leaf(&clusters, "db", "pvc-2");
+    let member = &clusters.members[0];
+    clusters.does(&format!("doctor remove leaf:m0/shop/db {NOW} --data-will-be-lost")).await;
+    assert!(member.get(CLAIMS, "shop", "db").is_none());
+    assert_eq!(text(&member.get(VOLUMES, "", "pv-db").unwrap(), "/spec/persistentVolumeReclaimPolicy"), "Delete");
+}
+
+#[tokio::test]
+async fn whatever_speaks_against_it_keeps_an_orphan() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    leaf(&clusters, "db", "pvc-2");
+    let (member, remove) = (&clusters.members[0], format!("doctor remove leaf:m0/shop/db {NOW}"));
+    clusters.refuses("doctor remove leaf:m0/shop/db --interval=0s", &["younger than 1h"]).await;
+    clusters.refuses(&format!("doctor remove leaf:m9/shop/db {NOW}"), &["no orphan"]).await;
+    clusters.refuses(&format!("doctor remove kept:m0/pv-db {NOW}"), &["only what begins with leaf:"]).await;
+    let note = |key: &'static str, value: &'static str| {
+        let put = move |claim: &mut Value| claim["metadata"]["annotations"][key] = json!(value);
+        member.change(CLAIMS, "shop", "db", put).unwrap();
+    };
+    note("kosmos.csi.io/had-pv", "u");
+    clusters.refuses(&remove, &["had a volume in the host once", "--data-will-be-lost"]).await;
+    note("kosmos.csi.io/published", r#"{"virtual/m0":{"access":"ReadWriteOnce"}}"#);
+    clusters.refuses(&format!("{remove} --data-will-be-lost"), &["a node has it still"]).await;
+    note("kosmos.csi.io/published", "");
+    let claim = json!({
+        "metadata": {"name": "db", "namespace": "default", "uid": GONE},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeMode": "Filesystem"},
+    });
+    let claim = clusters.host.create(CLAIMS, claim).unwrap();
+    let uid = text(&claim, "/metadata/uid").to_owned();
+    let now_there = move |leaf: &mut Value| leaf["metadata"]["annotations"]["kosmos.csi.io/claim-uid"] = json!(uid);
+    member.change(CLAIMS, "shop", "db", now_there).unwrap();
+    clusters.refuses(&format!("{remove} --data-will-be-lost"), &["no orphan"]).await;
+    assert!(member.get(CLAIMS, "shop", "db").is_some());
+}

@@ -22,7 +22,7 @@ LOG := $(TARGET)/test.log
 export RUST_BACKTRACE := 0
 
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
-QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test faults --test mount --test operator
+QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test agent --test faults --test mount --test operator
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif

@@ -23,6 +23,10 @@ pub struct Arguments {
 pub enum Role {
     /// Serve Identity and Controller beside the sidecars, in the host
     Controller(Controller),
+    /// Keep a virtual node in the host for each member, and run there the pods that are bound to it
+    ///
+    /// Where Kosmos clustertree keeps the virtual nodes, only what they lack is added to them, and it runs the pods.
+    VirtualNode(VirtualNode),
     /// Serve Identity and Node on a node of the host, and make the driver known to its kubelet
     ///
     /// It needs root, and the kubelet's folder mounted with bidirectional propagation. It speaks to no cluster: what it
@@ -73,22 +77,30 @@ pub struct Controller {
     #[command(flatten)]
     pub common: Common,
 
-    /// Folder of <name>.kubeconfig files, one per member; <name>.cordon closes a member to new volumes
+    #[command(flatten)]
+    pub members: Members,
+
+    /// Namespace in the members for volumes whose claim the provisioner does not name
+    #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
+    pub leaf_namespace: String,
+}
+
+/// Where the members are named.
+#[derive(Debug, clap::Args)]
+pub struct Members {
+    /// Folder of <name>.kubeconfig files, one per member; <name>.cordon closes a member to new volumes, and
+    /// <name>.virtual-node.kubeconfig is for running pods there
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
     pub members_dir: Option<PathBuf>,
 
-    /// The driver's namespace in the host: member Secrets (label kosmos.csi.io/member, key kubeconfig) and the record of
-    /// which member is which cluster
+    /// The driver's namespace in the host: member Secrets (label kosmos.csi.io/member, key kubeconfig, and virtual-node
+    /// for running pods there) and the record of which member is which cluster
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub members_namespace: String,
 
     /// Whether Kosmos Cluster objects of the host are members too; auto: where the host has their CRD, now or later
     #[arg(long, env = "KOSMOS_CSI_KOSMOS_CLUSTERS", value_enum, default_value = "auto", value_name = "auto|on|off")]
     pub kosmos_clusters: KosmosClusters,
-
-    /// Namespace in the members for volumes whose claim the provisioner does not name
-    #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
-    pub leaf_namespace: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -97,6 +109,38 @@ pub enum KosmosClusters {
     /// Their CRD is waited for
     On,
     Off,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct VirtualNode {
+    /// Kubeconfig of the host cluster; without it, the pod's own service account
+    #[arg(long, env = "KOSMOS_CSI_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub members: Members,
+
+    /// What a virtual node stands for; one choice for the whole host
+    #[arg(long, env = "KOSMOS_CSI_NODE_MODE", value_enum, default_value = "member")]
+    pub node_mode: NodeMode,
+
+    #[command(flatten)]
+    pub door: KubeletDoor,
+
+    /// Where pods in members reach the host's API server; without it, those that use it must know
+    #[arg(long, env = "KOSMOS_CSI_HOST_ADDRESS", value_parser = https_address, value_name = "https://HOST:PORT")]
+    pub host_address: Option<(String, u16)>,
+
+    #[command(flatten)]
+    pub process: Process,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum NodeMode {
+    /// Each for a whole member: kosmos-<member>
+    Member,
+    /// Each for one node of a member: kosmos-<member>-<node>
+    Node,
 }
 
 #[derive(Debug, clap::Args)]
@@ -142,7 +186,8 @@ pub enum Registration {
 /// The endpoint at which the host's API server finds a kubelet behind virtual nodes.
 #[derive(Debug, clap::Args)]
 pub struct KubeletDoor {
-    /// Where to serve logs, exec, attach and port-forward of the pods on virtual nodes; without it they are not served
+    /// Where to serve logs, exec, attach and port-forward of the pods on virtual nodes, as the host's API server reaches it;
+    /// without it they are not served
     #[arg(
         long,
         env = "KOSMOS_CSI_KUBELET_ADDRESS",
@@ -152,15 +197,15 @@ pub struct KubeletDoor {
     pub kubelet_address: Option<SocketAddr>,
 
     /// Certificates (PEM) of the authority that signs the API server's client certificate
-    #[arg(long, env = "KOSMOS_CSI_KUBELET_CLIENT_CA", value_name = "FILE")]
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_CLIENT_CA", requires = "kubelet_address", value_name = "FILE")]
     pub kubelet_client_ca: Option<PathBuf>,
 
     /// The certificate (PEM) to show to the API server
-    #[arg(long, env = "KOSMOS_CSI_KUBELET_CERTIFICATE", value_name = "FILE")]
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_CERTIFICATE", requires = "kubelet_address", value_name = "FILE")]
     pub kubelet_certificate: Option<PathBuf>,
 
     /// The private key (PEM) of that certificate
-    #[arg(long, env = "KOSMOS_CSI_KUBELET_KEY", value_name = "FILE")]
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_KEY", requires = "kubelet_address", value_name = "FILE")]
     pub kubelet_key: Option<PathBuf>,
 }
 
@@ -204,6 +249,21 @@ pub fn socket_path(text: &str) -> Result<PathBuf, String> {
 fn absolute(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_absolute() { Ok(path) } else { Err("it must be an absolute path".to_owned()) }
+}
+
+/// Host and port of an address; the port may be left out.
+fn https_address(text: &str) -> Result<(String, u16), String> {
+    let wrong = || "it must be https://HOST or https://HOST:PORT, such as https://api.example.org:6443".to_owned();
+    let rest = text.strip_prefix("https://").ok_or_else(wrong)?.trim_end_matches('/');
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| wrong())?),
+        _ => (rest, 443),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() || host.contains(['/', '?', '@']) {
+        return Err(wrong());
+    }
+    Ok((host.to_owned(), port))
 }
 
 fn node_name(text: &str) -> Result<String, String> {
@@ -254,6 +314,8 @@ mod tests {
             let refused = Alone::try_parse_from(["x", address].into_iter().chain(others)).unwrap_err().to_string();
             let flag = missing.split_once('=').unwrap().0;
             assert!(refused.contains(flag), "{flag}: {refused}");
+            let refused = Alone::try_parse_from(["x", missing]).unwrap_err().to_string();
+            assert!(refused.contains("--kubelet-address"), "{flag} alone: {refused}");
         }
         assert!(Alone::try_parse_from(["x"]).unwrap().door.kubelet_address.is_none());
     }
@@ -268,7 +330,19 @@ mod tests {
     }
 
     /// A command that ends is typed whole.
-    const GOES_ON: [&str; 3] = ["controller", "node", "dev"];
+    const GOES_ON: [&str; 4] = ["controller", "virtual-node", "node", "dev"];
+
+    #[test]
+    fn address_of_the_host_is_its_name_and_port() {
+        let address = |text| https_address(text).map(|(host, port)| format!("{host} {port}"));
+        assert_eq!(address("https://api.example.org:6443").as_deref(), Ok("api.example.org 6443"));
+        assert_eq!(address("https://10.0.0.1/").as_deref(), Ok("10.0.0.1 443"));
+        assert_eq!(address("https://[fd00::1]:6443").as_deref(), Ok("fd00::1 6443"));
+        assert_eq!(address("https://[fd00::1]").as_deref(), Ok("fd00::1 443"));
+        for text in ["", "http://a", "https://", "https://a:b", "https://a/path", "https://me@a"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn every_flag_of_what_goes_on_has_a_twin_in_the_environment() {

@@ -24,8 +24,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cluster::{self, with_causes};
 
-/// What it is called, in the driver's namespace.
-pub const NAME: &str = "kosmos-csi-leader";
+/// For what the controller does in the background.
+pub const CONTROLLER: &str = "kosmos-csi-leader";
+/// For the virtual nodes and the pods on them.
+pub const VIRTUAL_NODE: &str = "kosmos-csi-virtual-node";
 /// Who does not hold it waits so long without news before taking it.
 const DURATION: Duration = Duration::from_secs(15);
 /// Who holds it believes so for this long after a renewal was sent.
@@ -37,6 +39,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Lease {
     leases: Api<Object>,
+    name: &'static str,
     holder: String,
 }
 
@@ -47,20 +50,21 @@ struct Seen {
 }
 
 impl Lease {
-    pub fn new(client: Client, namespace: &str) -> Self {
+    /// Each kind of work has a lease of its own, by this name.
+    pub fn new(client: Client, namespace: &str, name: &'static str) -> Self {
         let process = RandomState::new().build_hasher().finish();
         let machine = std::env::var("HOSTNAME").unwrap_or_default();
-        Self { leases: Api::namespaced(client, namespace), holder: format!("{machine}_{process:016x}") }
+        Self { leases: Api::namespaced(client, namespace), name, holder: format!("{machine}_{process:016x}") }
     }
 
     /// Does the work whenever this process holds the lease, and drops it at once when it does not any more.
     pub async fn lead<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         loop {
             let (version, sent) = self.acquire().await;
-            tracing::info!(holder = self.holder, "leads: does the work in the background");
+            tracing::info!(lease = self.name, holder = self.holder, "leads: does the work in the background");
             tokio::select! {
                 biased;
-                () = self.renew(version, sent) => tracing::warn!(holder = self.holder, "leads no longer"),
+                () = self.renew(version, sent) => tracing::warn!(lease = self.name, holder = self.holder, "leads no longer"),
                 () = work() => {}
             }
         }
@@ -83,9 +87,9 @@ impl Lease {
     }
 
     async fn try_acquire(&self, seen: &mut Option<Seen>) -> Result<Option<String>, kube::Error> {
-        let Some(lease) = cluster::read(self.leases.get(NAME).await, NAME)? else {
+        let Some(lease) = cluster::read(self.leases.get(self.name).await, self.name)? else {
             let lease = Object {
-                metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
+                metadata: ObjectMeta { name: Some(self.name.to_owned()), ..ObjectMeta::default() },
                 spec: Some(LeaseSpec { acquire_time: Some(MicroTime(Timestamp::now())), ..self.spec() }),
             };
             let made = self.leases.create(&PostParams::default(), &lease).await?;
@@ -116,7 +120,7 @@ impl Lease {
             match timeout_at(until, self.write(&version)).await {
                 Ok(Ok(renewed)) => (version, sent, pause) = (renewed, now, RENEWAL),
                 Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
-                    match timeout_at(until, self.leases.get(NAME)).await {
+                    match timeout_at(until, self.leases.get(self.name)).await {
                         // An earlier renewal came through, and its answer did not.
                         Ok(Ok(lease)) if self.holds(&lease) => version = lease.resource_version().unwrap_or_default(),
                         Ok(Err(_)) if status.code == 409 => {}
@@ -137,7 +141,7 @@ impl Lease {
     /// Only over the version that was seen: of two who want it at once, one gets it.
     async fn write(&self, version: &str) -> Result<String, kube::Error> {
         let change = json!({"metadata": {"resourceVersion": version}, "spec": self.spec()});
-        let written = self.leases.patch(NAME, &PatchParams::default(), &Patch::Merge(change)).await?;
+        let written = self.leases.patch(self.name, &PatchParams::default(), &Patch::Merge(change)).await?;
         Ok(written.resource_version().unwrap_or_default())
     }
 

@@ -19,8 +19,8 @@
 //!
 //! Who may know what: [`volume`] is pure. [`host`], [`leaf`] and [`cluster`] speak to clusters; [`member`] says which
 //! there are; [`mount`] alone touches a machine's kernel; [`provision`] holds the use-cases; [`csi`] alone knows gRPC;
-//! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`agent`] stands in the host for its
-//! members; [`operator`] decides what commands do; [`run`] puts a role together. `error` holds the outcomes they all speak
+//! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`agent`] keeps virtual nodes and runs
+//! their pods in the members; [`operator`] decides what commands do; [`run`] puts a role together. `error` holds the outcomes they all speak
 //! of. `tests/layering.rs` keeps it so.
 
 pub mod admin;

@@ -42,6 +42,10 @@ async fn play() -> ExitCode {
             telemetry::start(controller.common.process.log_format);
             run::controller(controller).await
         }
+        Role::VirtualNode(node) => {
+            telemetry::start(node.process.log_format);
+            run::virtual_node(node).await
+        }
         Role::Node(node) => {
             telemetry::start(node.process.log_format);
             run::node(node).await

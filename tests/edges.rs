@@ -140,6 +140,24 @@ async fn folder_or_kubeconfig_that_is_missing_or_broken_is_named() {
 }
 
 #[tokio::test]
+async fn kubelet_endpoint_that_nobody_could_reach_or_trust_is_misuse() {
+    let folder = folder();
+    let files = ["client-ca", "certificate", "key"].map(|name| {
+        let path = folder.path().join(name);
+        fs::write(&path, "no PEM").unwrap();
+        format!("--kubelet-{name}={}", path.display())
+    });
+    for (address, words) in [
+        ("0.0.0.0:10250", ["--kubelet-address", "the one address"]),
+        ("[::]:10250", ["--kubelet-address", "the one address"]),
+        ("127.0.0.1:0", ["client-ca", "no certificate in PEM"]),
+    ] {
+        let address = format!("--kubelet-address={address}");
+        is_misuse(&["virtual-node", &address, &files[0], &files[1], &files[2]], &words).await;
+    }
+}
+
+#[tokio::test]
 async fn kubeconfig_with_credentials_that_cannot_be_used_is_misuse() {
     const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
     let folder = folder();

@@ -72,7 +72,7 @@ const CRATES: &[(&str, &[&str])] = &[
         &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "operator", "run", "simulate", "volume"],
     ),
     ("serde_saphyr", &["operator"]),
-    ("sha2", &["host", "mount", "volume"]),
+    ("sha2", &["agent", "host", "mount", "volume"]),
     ("smallvec", &["leaf"]),
     ("thiserror", &["error", "run", "simulate"]),
     ("tokio_rustls", &["agent::door"]),

@@ -1,4 +1,4 @@
-//! What the driver has to tell about a host volume, as events that `kubectl describe pv` shows.
+//! What there is to tell about an object of the host, as events that `kubectl describe` shows.
 
 use std::time::Duration;
 
@@ -31,38 +31,74 @@ pub struct News {
     pub warning: bool,
 }
 
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    pub kind: &'static str,
+    /// Empty where there is none.
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl From<&HostVolume> for About {
+    fn from(volume: &HostVolume) -> Self {
+        let (name, uid) = (volume.name.to_string(), volume.uid.to_string());
+        Self { kind: "PersistentVolume", namespace: String::new(), name, uid }
+    }
+}
+
+impl About {
+    /// The namespace its events are kept in.
+    fn place(&self) -> &str {
+        if self.namespace.is_empty() { NAMESPACE } else { &self.namespace }
+    }
+}
+
 impl Host {
     /// Told once: an event is named after what it says, and whoever tells it again finds it there. Best effort: what is
     /// told stands in the log as well.
     pub async fn tell(&self, volume: &HostVolume, news: &News) {
         tracing::info!(volume = %volume.name, handle = %volume.handle, reason = news.reason, "{}", news.message);
-        let event = event(volume, news);
-        let events = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
+        self.write_event(&volume.into(), news).await;
+    }
+
+    /// The same about a node, or a pod on one.
+    pub async fn tell_of(&self, about: &About, news: &News) {
+        let About { kind, namespace, name, .. } = about;
+        tracing::info!(kind, namespace, name, reason = news.reason, "{}", news.message);
+        self.write_event(about, news).await;
+    }
+
+    async fn write_event(&self, about: &About, news: &News) {
+        let event = event(about, news);
+        let events = Api::<Event>::namespaced(self.client.clone(), about.place());
         match tokio::time::timeout(QUICK, events.create(&PostParams::default(), &event)).await {
             Ok(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
             Ok(Err(error)) => {
-                tracing::warn!(volume = %volume.name, error = with_causes(&error), "an event cannot be written");
+                tracing::warn!(about = about.name, error = with_causes(&error), "an event cannot be written");
             }
             Ok(Ok(_)) | Err(_) => {}
         }
     }
 }
 
-fn event(volume: &HostVolume, news: &News) -> Event {
+fn event(about: &About, news: &News) -> Event {
     let now = Time(Timestamp::now());
     let mut message = news.message.clone();
     message.truncate(message.floor_char_boundary(LONGEST));
     Event {
         metadata: ObjectMeta {
-            name: Some(name(volume, news.reason, &message)),
-            namespace: Some(NAMESPACE.to_owned()),
+            name: Some(name(about, news.reason, &message)),
+            namespace: Some(about.place().to_owned()),
             ..ObjectMeta::default()
         },
         involved_object: ObjectReference {
             api_version: Some("v1".to_owned()),
-            kind: Some("PersistentVolume".to_owned()),
-            name: Some(volume.name.to_string()),
-            uid: Some(volume.uid.to_string()),
+            kind: Some(about.kind.to_owned()),
+            namespace: Some(about.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            name: Some(about.name.clone()),
+            uid: Some(about.uid.clone()),
             ..ObjectReference::default()
         },
         reason: Some(news.reason.to_owned()),
@@ -76,13 +112,13 @@ fn event(volume: &HostVolume, news: &News) -> Event {
     }
 }
 
-fn name(volume: &HostVolume, reason: &str, message: &str) -> String {
-    let digest = Sha256::new().chain_update(&*volume.uid).chain_update(reason).chain_update(message).finalize();
+fn name(about: &About, reason: &str, message: &str) -> String {
+    let digest = Sha256::new().chain_update(&about.uid).chain_update(reason).chain_update(message).finalize();
     let mut first = [0; 8];
     first.copy_from_slice(&digest[..8]);
     let digits = u64::from_be_bytes(first);
-    let volume = volume.name.get(..200).unwrap_or(&volume.name).trim_end_matches(['-', '.']);
-    format!("{volume}.{digits:016x}")
+    let name = about.name.get(..200).unwrap_or(&about.name).trim_end_matches(['-', '.']);
+    format!("{name}.{digits:016x}")
 }
 
 #[cfg(test)]
@@ -104,7 +140,7 @@ mod tests {
     #[test]
     fn same_news_has_the_same_name_and_other_news_another() {
         let told = |reason, message: &str| {
-            event(&volume("pv"), &News { reason, message: message.to_owned(), warning: true }).metadata.name
+            event(&(&volume("pv")).into(), &News { reason, message: message.to_owned(), warning: true }).metadata.name
         };
         assert_eq!(told("A", "x"), told("A", "x"));
         assert_ne!(told("A", "x"), told("A", "y"));
@@ -114,7 +150,7 @@ mod tests {
     #[test]
     fn what_is_told_is_short_enough_to_be_kept() {
         let news = News { reason: "A", message: "ä".repeat(2000), warning: true };
-        let told = event(&volume(&"v".repeat(253)), &news);
+        let told = event(&(&volume(&"v".repeat(253))).into(), &news);
         assert!(told.message.unwrap().len() <= LONGEST);
         assert!(told.metadata.name.unwrap().len() <= 253);
     }

@@ -37,9 +37,17 @@ pub struct Member {
     link: Result<Link, String>,
 }
 
+/// What is kept track of in a member, besides whether it is there and who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracked {
+    Leaves,
+    Nothing,
+}
+
 /// The way to a member whose kubeconfig could be used.
 #[derive(Debug)]
 struct Link {
+    tracked: Tracked,
     leaf: Cluster,
     line: Line,
     trust: Mutex<Trust>,
@@ -173,7 +181,13 @@ impl Link {
             Trust::Connecting(reason) => return Some(Closed::at_first(reason)),
             Trust::Proven => {}
         }
-        if let Some(reason) = self.line.breaker.open().or_else(|| self.leaf.rows.obstacle()) {
+        if let Some(reason) = self.line.breaker.open() {
+            return Some(Closed::by(reason));
+        }
+        if self.tracked == Tracked::Nothing {
+            return None;
+        }
+        if let Some(reason) = self.leaf.rows.obstacle() {
             return Some(Closed::by(reason));
         }
         (!self.leaf.rows.synced()).then(|| Closed::at_first("its claims and volumes are still being listed"))
@@ -197,16 +211,16 @@ mod tests {
         volume::HostId,
     };
 
-    fn link() -> Link {
+    fn link(tracked: Tracked) -> Link {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let line = cluster::connect("m", config, &Dial::default(), &Metrics::new()).unwrap();
         let leaf = Cluster::new("m", HostId("host".to_owned()), line.client.clone());
-        Link { leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
+        Link { tracked, leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
     }
 
     #[tokio::test]
     async fn what_keeps_a_member_closed_is_told_from_what_only_takes_a_moment() {
-        let link = link();
+        let link = link(Tracked::Leaves);
         let starting = || link.closed().map(|closed| closed.starting);
         assert_eq!(starting(), Some(true), "connecting");
         link.set(Trust::Proven);
@@ -218,5 +232,15 @@ mod tests {
             link.set(trust);
             assert_eq!(starting(), Some(false));
         }
+    }
+
+    #[tokio::test]
+    async fn member_whose_leaves_are_not_followed_is_open_once_it_is_proven() {
+        let link = link(Tracked::Nothing);
+        assert!(link.closed().is_some());
+        link.set(Trust::Proven);
+        assert_eq!(link.closed(), None);
+        link.line.breaker.failed("no answer");
+        assert!(link.closed().is_some());
     }
 }

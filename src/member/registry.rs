@@ -11,7 +11,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Link, Member, Trust, kubeconfig, session,
+    Link, Member, Tracked, Trust, kubeconfig, session,
     source::{Definition, Definitions, News},
 };
 use crate::{
@@ -34,6 +34,12 @@ pub struct Registry {
 /// The name under which a member is served.
 pub fn serving(members: &BTreeMap<String, Arc<Member>>, name: &str) -> String {
     members.get(name).and_then(|member| member.alias_of()).unwrap_or_else(|| name.to_owned())
+}
+
+/// Other names of a member.
+pub fn aliases(members: &BTreeMap<String, Arc<Member>>, name: &str) -> Vec<String> {
+    let of_it = members.iter().filter(|(_, member)| member.alias_of().as_deref() == Some(name));
+    of_it.map(|(alias, _)| alias.clone()).collect()
 }
 
 /// Whether clustertree copies pods into this member, under whichever of its names.
@@ -80,6 +86,7 @@ pub fn departed(name: &str) -> Error {
 pub struct Keeper {
     host: Host,
     dial: Dial,
+    tracked: Tracked,
     metrics: Metrics,
     members: watch::Sender<Option<Snapshot>>,
     known: Definitions,
@@ -89,7 +96,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(host: Host, dial: Dial, metrics: Metrics) -> (Self, Registry) {
+    pub fn new(host: Host, dial: Dial, tracked: Tracked, metrics: Metrics) -> (Self, Registry) {
         let (sender, receiver) = watch::channel(None);
         let registry = Registry { members: receiver.clone(), host: host.clone() };
         metrics.read_from(move || {
@@ -99,6 +106,7 @@ impl Keeper {
         let keeper = Self {
             host,
             dial,
+            tracked,
             metrics,
             members: sender,
             known: Definitions::new(),
@@ -190,6 +198,7 @@ impl Keeper {
         let line = cluster::connect(name, config, &self.dial, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         Ok(Link {
+            tracked: self.tracked,
             leaf: Cluster::new(name, self.host.id.clone(), line.client.clone()),
             line,
             trust: Mutex::new(Trust::Connecting("it is being connected to")),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
-use super::{Link, Member, Trust};
+use super::{Link, Member, Tracked, Trust};
 use crate::{
     cluster::with_causes,
     host::{self, Host, pins::Pin},
@@ -19,8 +19,8 @@ pub(super) async fn run(member: &Member, host: &Host) {
         tracing::info!(member = member.name, identity, "connected");
         tokio::select! {
             biased;
-            never = leaf::snapshot::watch::keep(&link.leaf) => never,
-            () = leaf::watch::keep(&link.leaf) => {
+            never = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Tracked::Leaves => never,
+            () = leaf::watch::keep(&link.leaf), if link.tracked == Tracked::Leaves => {
                 tracing::info!(member = member.name, "is listed anew");
                 tokio::time::sleep(BEFORE_LISTING).await;
             }

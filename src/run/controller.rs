@@ -1,16 +1,15 @@
 //! The controller role: Identity and Controller on a private socket beside the sidecars, in the host.
 
-use std::path::Path;
-
 use anyhow::Context;
-use kube::{
-    Config,
-    config::{KubeConfigOptions, Kubeconfig, NamedCluster},
-};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Misuse, Signals, bounded, driver::Driver, endpoint, first_failure, serve_admin};
+use super::{
+    Misuse, Signals, bounded,
+    clusters::{check_folder, host_config},
+    driver::Driver,
+    endpoint, first_failure, serve_admin,
+};
 use crate::{
     args::Controller,
     cluster::Dial,
@@ -22,7 +21,7 @@ pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let path = endpoint(arguments.common.endpoint.as_deref())?;
     let path = path.ok_or_else(|| Misuse("no socket to serve: give --endpoint unix:///path/to/csi.sock".to_owned()))?;
-    check_folder(arguments.members_dir.as_deref())?;
+    check_folder(arguments.members.members_dir.as_deref())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi controller starts");
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
     let stop = CancellationToken::new();
@@ -48,9 +47,9 @@ pub(super) async fn serve(
     let driver = Driver {
         host: config,
         dial: Dial::Network,
-        members_dir: arguments.members_dir,
-        members_namespace: arguments.members_namespace,
-        kosmos_clusters: arguments.kosmos_clusters,
+        members_dir: arguments.members.members_dir,
+        members_namespace: arguments.members.members_namespace,
+        kosmos_clusters: arguments.members.kosmos_clusters,
         leaf_namespace: arguments.leaf_namespace,
         metrics: metrics.clone(),
     };
@@ -69,34 +68,8 @@ pub(super) async fn serve(
     Ok(())
 }
 
-fn check_folder(folder: Option<&Path>) -> Result<(), Misuse> {
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            Err(Misuse(format!("--members-dir {} is not a folder: make it, or leave the flag out", folder.display())))
-        }
-        _ => Ok(()),
-    }
-}
-
-async fn host_config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
-    let Some(path) = kubeconfig else {
-        return Config::incluster().map_err(|error| {
-            Misuse(format!("no --kubeconfig given, and this is not a pod with a service account: {error}")).into()
-        });
-    };
-    let misuse = |error: kube::config::KubeconfigError| Misuse(format!("--kubeconfig {}: {error}", path.display()));
-    let kubeconfig = Kubeconfig::read_from(path).map_err(misuse)?;
-    let names_proxy = |named: &NamedCluster| named.cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some());
-    let proxied = kubeconfig.clusters.iter().any(names_proxy);
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(misuse)?;
-    if !proxied {
-        config.proxy_url = None; // never one from the environment
-    }
-    Ok(config)
-}
-
 /// Ready once the sources have been read, until a stop is asked for. Members do not count.
-async fn follow_readiness(
+pub(super) async fn follow_readiness(
     mut listed: watch::Receiver<bool>,
     ready: &watch::Sender<bool>,
     stop: &CancellationToken,

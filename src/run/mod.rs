@@ -1,10 +1,12 @@
 //! Puts a role together: clients, registry, services, and the order in which they stop.
 
+pub mod clusters;
 mod controller;
 mod dev;
 pub mod driver;
 mod node;
 pub mod operator;
+pub mod virtual_node;
 
 use std::{
     net::SocketAddr,
@@ -25,6 +27,7 @@ use crate::{admin, metrics::Metrics};
 pub use controller::controller;
 pub use dev::dev;
 pub use node::node;
+pub use virtual_node::virtual_node;
 
 /// What only the person who started the process can mend.
 #[derive(Debug, thiserror::Error)]

@@ -1,14 +1,22 @@
-//! Kubernetes quantities, as far as storage needs them: whole bytes, rounded up.
+//! Kubernetes quantities: whole bytes, rounded up, as far as storage needs them, and thousandths for what pods ask for.
 
 /// The bytes a quantity stands for: `1Gi`, `500M`, `1e3`, `1.5Ti`, `1500m`. A fraction of a byte counts as a byte.
 pub fn parse(text: &str) -> Option<u64> {
+    u64::try_from(scaled(text, 1)?).ok()
+}
+
+/// A thousand times what a quantity stands for: 250 of `250m`, 1000 of `1`. Less than a thousandth counts as one.
+pub fn thousandths(text: &str) -> Option<u128> {
+    scaled(text, 1000)
+}
+
+fn scaled(text: &str, scale: u128) -> Option<u128> {
     let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (number, suffix) = text.split_at(digits);
     let (mantissa, decimals) = decimal(number)?;
     let (factor, extra_decimals) = unit(suffix)?;
     let divisor = 10_u128.checked_pow(decimals.checked_add(extra_decimals)?)?;
-    let bytes = mantissa.checked_mul(factor)?.div_ceil(divisor);
-    u64::try_from(bytes).ok()
+    Some(mantissa.checked_mul(factor)?.checked_mul(scale)?.div_ceil(divisor))
 }
 
 /// The digits without their point, and how many stood behind it.
@@ -96,6 +104,15 @@ mod tests {
         for text in ["", ".", "Gi", "-1", "1gi", "1 Gi", "1.2.3", "1e", "1e99", "16Ei", "1GiB"] {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn thousandths_are_what_processors_are_shared_by() {
+        for (text, thousandths) in [("250m", 250), ("1", 1000), ("1.5", 1500), ("1u", 1), ("1Ki", 1_024_000), ("0", 0)]
+        {
+            assert_eq!(super::thousandths(text), Some(thousandths), "{text}");
+        }
+        assert_eq!(super::thousandths("many"), None);
     }
 
     proptest! {

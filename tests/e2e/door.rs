@@ -9,7 +9,11 @@ use kosmos_csi::{
     agent::door::{Door, Files},
     cluster::Dial,
     host::Host,
-    member::{Registry, registry::Keeper, source::directory},
+    member::{
+        Registry, Tracked,
+        registry::Keeper,
+        source::{Account, directory},
+    },
     metrics::Metrics,
 };
 use kube::{
@@ -62,7 +66,7 @@ impl Work {
         let mut tasks = JoinSet::new();
         let members = members(rig, host.clone(), folder.path(), &mut tasks).await?;
         let door = Door { host, members, files: files(rig.fleet.host(), folder.path())? };
-        door.check().map_err(anyhow::Error::msg)?;
+        door.files.check().map_err(anyhow::Error::msg)?;
         let stop = CancellationToken::new();
         let inside = rig.fleet.listen(&format!("{BRIDGE_ADDRESS}:{PORT}"))?;
         let loopback = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -80,9 +84,9 @@ async fn members(rig: &Rig, host: Host, folder: &Path, tasks: &mut JoinSet<()>) 
     let files = folder.join("members");
     fs::create_dir(&files)?;
     fs::copy(rig.fleet.member(MEMBER).kubeconfig(), files.join(format!("{MEMBER}.kubeconfig")))?;
-    let (keeper, members) = Keeper::new(host, Dial::Network, Metrics::new());
+    let (keeper, members) = Keeper::new(host, Dial::Network, Tracked::Nothing, Metrics::new());
     let (sender, news) = watch::channel(None);
-    tasks.spawn(directory::follow(files, sender));
+    tasks.spawn(directory::follow(files, Account::VirtualNode, sender));
     tasks.spawn(keeper.run(vec![news], watch::Sender::new(false)));
     wait_for("the member answers", PATIENCE, || async {
         let known = members.all().ok().and_then(|members| members.get(MEMBER).cloned());

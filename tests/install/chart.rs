@@ -12,7 +12,7 @@ const EVERYTHING: [&str; 8] = [
     "node.enabled=true,node.members[0].name=cluster38",
     "nodeSecrets.enabled=true",
     "serviceMonitor.enabled=true",
-    "virtualNode.enabled=true,virtualNode.kubelet.certificateSecret=kubelet,virtualNode.hostAddress=https://10.0.0.1:6443",
+    "virtualNode.kubelet.certificateSecret=kubelet,virtualNode.hostAddress=https://10.0.0.1:6443",
     "storageClasses[0].name=fast,storageClasses[0].members={cluster38},storageClasses[0].default=true",
     "snapshotClasses[0].name=photos,imagePullSecrets={mine}",
 ];
@@ -39,7 +39,7 @@ fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
     let switches: [(&str, &[&str], &[&str]); 24] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
-            &["virtual-node", "csi-snapshotter", "kind: DaemonSet", "kind: Namespace", "ServiceMonitor", "kosmos-csi-node"]),
+            &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace", "ServiceMonitor", "kosmos-csi-node"]),
         ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
         ("sidecars.resizer.enabled=false", &["csi-attacher"], &["csi-resizer", "persistentvolumeclaims/status"]),
         ("sidecars.attacher.enabled=false,csiDriver.attachRequired=false", &["attachRequired: false"], &["csi-attacher", "volumeattachments/status"]),
@@ -48,10 +48,10 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("sidecars.provisioner.extraArgs={--worker-threads=7}", &["\"--worker-threads=7\""], &[]),
         ("controller.enabled=false", &["ServiceAccount\nmetadata:\n  name: kosmos-csi-controller", "kind: CSIDriver"], &["csi-provisioner", "name: kosmos-csi-sidecars"]),
         ("controller.replicas=3", &["replicas: 3"], &[]),
-        ("virtualNode.enabled=true", &["virtual-node"], &[]),
-        ("virtualNode.enabled=true,virtualNode.nodeMode=node", &["--node-mode=node"], &["--kubelet-address", "--host-address"]),
-        ("virtualNode.enabled=true,virtualNode.kubelet.certificateSecret=own", &["--kubelet-address=$(POD_IP):10250", "secretName: own", "--kubelet-client-ca=", "port: 10250"], &[]),
-        ("virtualNode.enabled=true,virtualNode.hostAddress=https://10.0.0.1:6443", &["--host-address=https://10.0.0.1:6443"], &[]),
+        ("virtualNode.enabled=false", &[], &["virtual-node"]),
+        ("virtualNode.nodeMode=node", &["--node-mode=node"], &["--kubelet-address", "--host-address"]),
+        ("virtualNode.kubelet.certificateSecret=own", &["--kubelet-address=$(POD_IP):10250", "secretName: own", "--kubelet-client-ca=", "port: 10250"], &[]),
+        ("virtualNode.hostAddress=https://10.0.0.1:6443", &["--host-address=https://10.0.0.1:6443"], &[]),
         ("node.enabled=true,node.members[0].name=cluster38,node.members[0].nodeSelector.zone=a",
             &["kosmos-csi-node-cluster38", "--member=cluster38", "zone: a", "enforce: privileged", "Bidirectional", "localhost/kosmos-csi-node:0.1.0"], &[]),
         ("nodeSecrets.enabled=true", &["name: kosmos-csi-secrets"], &[]),

@@ -61,11 +61,6 @@ struct Guest {
 }
 
 impl Door {
-    /// Whether it could be served: a sentence that names the file, where not.
-    pub fn check(&self) -> Result<(), String> {
-        self.files.read().map(drop)
-    }
-
     /// Serves until a stop is asked for; conversations under way are ended then.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let door = Arc::new(self);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, core::PartialObjectMeta};
 
-use super::{Door, path::Asked};
+use super::{super::pod::COPY_OF, Door, path::Asked};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -14,9 +14,6 @@ use crate::{
     member::Member,
     volume::{HostId, MEMBER_KEY},
 };
-
-/// On the pod in the member: the UID of the host's pod that it stands for.
-const POD_UID: &str = "kosmos.csi.io/pod-uid";
 
 impl Door {
     /// The member whose pod of the same name was made for the host's pod.
@@ -47,7 +44,7 @@ async fn metadata_of(member: &Member, namespace: &str, name: &str) -> Result<Opt
 /// By the labels that the agent writes. Names alone prove nothing: the member has pods of its own.
 fn is_made_for(there: &PartialObjectMeta<Pod>, pod: &PlacedPod, host: &HostId) -> bool {
     let of_host = there.labels().get(ownership::HOST).is_some_and(|of| *of == host.0);
-    of_host && !pod.uid.is_empty() && there.annotations().get(POD_UID) == Some(&pod.uid)
+    of_host && !pod.uid.is_empty() && there.annotations().get(COPY_OF) == Some(&pod.uid)
 }
 
 #[cfg(test)]

@@ -19,6 +19,11 @@ pub struct Files {
 }
 
 impl Files {
+    /// Whether they would do: a sentence that names the file, where not.
+    pub fn check(&self) -> Result<(), String> {
+        self.read().map(drop)
+    }
+
     /// What TLS needs, or a sentence that names the file.
     pub(super) fn read(&self) -> Result<Arc<ServerConfig>, String> {
         let provider = Arc::new(ring::default_provider());

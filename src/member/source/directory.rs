@@ -1,4 +1,5 @@
-//! Members from a folder: `<name>.kubeconfig`, closed to new volumes while `<name>.cordon` exists.
+//! Members from a folder: `<name>.kubeconfig`, closed to new volumes while `<name>.cordon` exists; the account that runs
+//! pods there may have a `<name>.virtual-node.kubeconfig` of its own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,11 +10,12 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Definition, Definitions};
+use super::{Account, Definition, Definitions};
 use crate::{member::kubeconfig::Trust, volume::id::is_member_name};
 
 /// Looking at a folder costs less than a watch on every kind of file system it may lie on.
 const LOOK: Duration = Duration::from_secs(1);
+const VIRTUAL_NODE: &str = ".virtual-node";
 
 /// A file as it was when last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +25,8 @@ struct Stamp {
 }
 
 /// Follows a folder until nobody listens any more.
-pub async fn follow(folder: PathBuf, news: watch::Sender<Option<Definitions>>) {
-    let mut folder = Folder { path: folder, read: BTreeMap::new(), refused: BTreeSet::new() };
+pub async fn follow(folder: PathBuf, account: Account, news: watch::Sender<Option<Definitions>>) {
+    let mut folder = Folder::new(folder, account);
     let mut ticks = tokio::time::interval(LOOK);
     while !news.is_closed() {
         ticks.tick().await;
@@ -48,18 +50,23 @@ pub async fn follow(folder: PathBuf, news: watch::Sender<Option<Definitions>>) {
 
 /// The members as the folder names them now, for who asks once.
 pub fn read(folder: &Path) -> io::Result<Definitions> {
-    Folder { path: folder.to_owned(), read: BTreeMap::new(), refused: BTreeSet::new() }.look()
+    Folder::new(folder.to_owned(), Account::Driver).look()
 }
 
 struct Folder {
     path: PathBuf,
-    read: BTreeMap<String, (Stamp, String)>,
+    account: Account,
+    read: BTreeMap<PathBuf, (Stamp, String)>,
     refused: BTreeSet<String>,
 }
 
 impl Folder {
+    fn new(path: PathBuf, account: Account) -> Self {
+        Self { path, account, read: BTreeMap::new(), refused: BTreeSet::new() }
+    }
+
     fn look(&mut self) -> io::Result<Definitions> {
-        let mut found = BTreeMap::new();
+        let (mut found, mut own) = (BTreeMap::new(), BTreeMap::new());
         let mut cordoned = BTreeSet::new();
         for entry in std::fs::read_dir(&self.path)? {
             let path = entry?.path();
@@ -67,15 +74,23 @@ impl Folder {
                 continue;
             };
             match path.extension().and_then(|extension| extension.to_str()) {
-                Some("kubeconfig") if self.is_name(&name) => drop(found.insert(name, path)),
+                Some("kubeconfig") => match name.strip_suffix(VIRTUAL_NODE) {
+                    Some(member) if self.is_name(member) => drop(own.insert(member.to_owned(), path)),
+                    None if self.is_name(&name) => drop(found.insert(name, path)),
+                    _ => {}
+                },
                 Some("cordon") => drop(cordoned.insert(name)),
                 _ => {}
             }
         }
-        self.read.retain(|name, _| found.contains_key(name));
+        if self.account == Account::VirtualNode {
+            found.append(&mut own);
+        }
+        let used: BTreeSet<&PathBuf> = found.values().collect();
+        self.read.retain(|path, _| used.contains(path));
         let define = |(name, path): (String, PathBuf)| {
             let definition = Definition {
-                kubeconfig: self.text(&name, &path),
+                kubeconfig: self.text(&path),
                 trust: Trust::Folder,
                 cordoned: cordoned.contains(&name),
                 clustertree: false,
@@ -96,9 +111,9 @@ impl Folder {
 
     /// The file's text, read again only when it changed. One that could never be read is as good as empty, which is refused
     /// with a sentence of its own.
-    fn text(&mut self, name: &str, path: &Path) -> String {
+    fn text(&mut self, path: &Path) -> String {
         let stamp = std::fs::metadata(path).map(|data| Stamp { modified: data.modified().ok(), length: data.len() });
-        if let (Ok(stamp), Some((known, text))) = (&stamp, self.read.get(name))
+        if let (Ok(stamp), Some((known, text))) = (&stamp, self.read.get(path))
             && stamp == known
         {
             return text.clone();
@@ -106,13 +121,13 @@ impl Folder {
         match std::fs::read_to_string(path) {
             Ok(text) => {
                 if let Ok(stamp) = stamp {
-                    self.read.insert(name.to_owned(), (stamp, text.clone()));
+                    self.read.insert(path.to_owned(), (stamp, text.clone()));
                 }
                 text
             }
             Err(error) => {
                 tracing::warn!(file = %path.display(), %error, "a member's kubeconfig cannot be read; what it said before holds");
-                self.read.get(name).map(|(_, text)| text.clone()).unwrap_or_default()
+                self.read.get(path).map(|(_, text)| text.clone()).unwrap_or_default()
             }
         }
     }
@@ -131,8 +146,7 @@ mod tests {
         put("cluster39.cordon", "");
         put("Not_A_Name.kubeconfig", "c");
         put("notes.txt", "d");
-        let mut folder_view =
-            Folder { path: folder.path().to_owned(), read: BTreeMap::new(), refused: BTreeSet::new() };
+        let mut folder_view = Folder::new(folder.path().to_owned(), Account::Driver);
         let found = folder_view.look().unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["cluster38", "cluster39"]);
         assert!(!found["cluster38"].cordoned && found["cluster39"].cordoned);
@@ -140,5 +154,20 @@ mod tests {
         assert_eq!(folder_view.look().unwrap()["cluster38"].kubeconfig, "changed");
         std::fs::remove_file(folder.path().join("cluster38.kubeconfig")).unwrap();
         assert_eq!(folder_view.look().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn account_of_its_own_is_a_file_of_its_own_and_no_member() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        put("cluster38.kubeconfig", "the driver's");
+        put("cluster38.virtual-node.kubeconfig", "its own");
+        put("cluster39.kubeconfig", "of both");
+        let told = |account| {
+            let found = Folder::new(folder.path().to_owned(), account).look().unwrap();
+            found.into_iter().map(|(name, definition)| format!("{name}: {}", definition.kubeconfig)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(Account::Driver), ["cluster38: the driver's", "cluster39: of both"]);
+        assert_eq!(told(Account::VirtualNode), ["cluster38: its own", "cluster39: of both"]);
     }
 }

@@ -27,6 +27,14 @@ impl std::fmt::Debug for Definition {
     }
 }
 
+/// Whose credentials are wanted: each part of this program may have an account of its own in a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    Driver,
+    /// Who runs pods there; the driver's account where it has none of its own.
+    VirtualNode,
+}
+
 pub type Definitions = BTreeMap<String, Definition>;
 
 /// Nothing yet: the source has not been read once.

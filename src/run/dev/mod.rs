@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::folder::Folder;
 use super::{Misuse, Signals, bounded, controller};
 use crate::{
-    args::{Common, Controller, Dev, KosmosClusters, Process},
+    args::{Common, Controller, Dev, KosmosClusters, Members, Process},
     csi::{client::Client, server::Socket},
     simulate::{self, Cluster, storage::Settings},
 };
@@ -123,9 +123,11 @@ fn seed(number: usize) -> u64 {
 fn flags(process: Process, folder: &Folder) -> Controller {
     Controller {
         common: Common { endpoint: Some(folder.socket()), kubeconfig: Some(folder.kubeconfig(HOST)), process },
-        members_dir: Some(folder.members()),
-        members_namespace: "kosmos-csi".to_owned(),
-        kosmos_clusters: KosmosClusters::Off,
+        members: Members {
+            members_dir: Some(folder.members()),
+            members_namespace: "kosmos-csi".to_owned(),
+            kosmos_clusters: KosmosClusters::Off,
+        },
         leaf_namespace: "kosmos-csi".to_owned(),
     }
 }

@@ -66,7 +66,7 @@ async fn see(host: &Host) -> anyhow::Result<SeenHost> {
     let driver = cluster::read(Api::<CSIDriver>::all(host.client.clone()).get(DRIVER).await, DRIVER).map_err(told)?;
     let classes = Api::<StorageClass>::all(host.client.clone()).list(&ListParams::default()).await.map_err(told)?;
     let leases = Api::<Lease>::namespaced(host.client.clone(), &host.namespace);
-    let lease = cluster::read(leases.get(lease::NAME).await, lease::NAME).map_err(told)?;
+    let lease = cluster::read(leases.get(lease::CONTROLLER).await, lease::CONTROLLER).map_err(told)?;
     let renewed = lease.and_then(|lease| lease.spec?.renew_time);
     Ok(SeenHost {
         driver_object: driver.is_some(),

@@ -1,0 +1,174 @@
+//! The work on one member: while it answers, its virtual nodes and its copies of pods are kept true; while it does not, its
+//! virtual nodes say so.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{Client, runtime::watcher};
+use serde_json::Value;
+use tokio::{
+    sync::broadcast::Receiver,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    MANAGED_BY, Settings,
+    node::{self, MemberState, Nodes},
+    object::{self, Place},
+    pod::Pods,
+    shelf::{HostView, Shelf, keep},
+};
+use crate::{
+    cluster::with_causes,
+    host::Host,
+    member::{
+        Member, Registry,
+        registry::{aliases, is_beside_clustertree},
+    },
+};
+
+/// Between two looks at the virtual nodes where nothing is new.
+const TICK: Duration = Duration::from_secs(1);
+/// Between two looks at whether the member answers; it must not have answered for two of them.
+const LOOK: Duration = Duration::from_millis(300);
+/// How often it is asked, where nothing else is.
+const PROBE: Duration = Duration::from_secs(5);
+
+pub(super) struct Duty {
+    pub(super) host: Host,
+    pub(super) view: Arc<HostView>,
+    pub(super) members: Registry,
+    pub(super) settings: Settings,
+    pub(super) member: String,
+}
+
+/// What watches tell of a member.
+#[derive(Default)]
+struct MemberView {
+    nodes: Shelf,
+    pods: Shelf,
+}
+
+impl Duty {
+    /// Works until it is dropped.
+    pub(super) async fn serve(&self, member: &Member) {
+        let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
+        loop {
+            if let Ok(leaf) = member.leaf() {
+                let client = leaf.client.clone();
+                tokio::select! {
+                    () = self.work(&client, &mut nodes) => {}
+                    () = closed(member, &client) => {}
+                }
+            }
+            let reason = member.closed().filter(|closed| !closed.starting).map(|closed| closed.reason);
+            nodes.tell_down(&self.member, reason.as_deref()).await;
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn work(&self, client: &Client, nodes: &mut Nodes) {
+        let there = MemberView::default();
+        let everything = watcher::Config::default;
+        let pods = Pods {
+            host: &self.host,
+            view: &self.view,
+            member: &self.member,
+            client,
+            there: &there.pods,
+            settings: &self.settings,
+        };
+        tokio::select! {
+            () = keep(object::nodes(client), everything(), &there.nodes, lean) => {}
+            () = keep(object::all_pods(client), everything(), &there.pods, node::reduce) => {}
+            () = self.tend(client, nodes, &there) => {}
+            () = pods.run() => {}
+        }
+    }
+
+    async fn tend(&self, client: &Client, nodes: &mut Nodes, there: &MemberView) {
+        let version = self.listed(client, nodes, there).await;
+        let door = self.settings.door;
+        let (mut of_nodes, mut of_csi_nodes) = (self.view.nodes.news(), self.view.csi_nodes.news());
+        loop {
+            let members = self.members.all();
+            let state = MemberState {
+                nodes: there.nodes.all(),
+                foreign_pods: there.pods.all().into_iter().filter(|pod| !self.is_copy(pod)).collect(),
+                version: version.clone(),
+                aliases: members.as_deref().map(|members| aliases(members, &self.member)).unwrap_or_default(),
+                clustertree: members.is_ok_and(|members| is_beside_clustertree(&members, &self.member)),
+            };
+            nodes.tend(&self.member, self.settings.node_mode, &state, door).await;
+            tokio::select! {
+                () = something(&mut of_nodes) => {}
+                () = something(&mut of_csi_nodes) => {}
+                () = sleep(TICK) => {}
+            }
+        }
+    }
+
+    /// Returns the member's version once its nodes and pods are known; says meanwhile what is in the way.
+    async fn listed(&self, client: &Client, nodes: &mut Nodes, there: &MemberView) -> String {
+        loop {
+            let listing = async {
+                there.nodes.synced().await;
+                there.pods.synced().await;
+            };
+            let listed = timeout(PROBE, listing).await;
+            let reason = match (listed, client.apiserver_version().await) {
+                (Ok(()), Ok(version)) => return version.git_version,
+                (_, Err(error)) => with_causes(&error),
+                (Err(_), Ok(_)) => there.obstacle(),
+            };
+            tracing::warn!(member = self.member, reason, "no pods can be run there");
+            nodes.tell_down(&self.member, Some(&reason)).await;
+            sleep(TICK).await;
+        }
+    }
+
+    fn is_copy(&self, pod: &Value) -> bool {
+        object::mark(pod, "labels", MANAGED_BY) == crate::volume::DRIVER
+            && object::mark(pod, "labels", super::HOST) == self.host.id.0
+    }
+}
+
+impl MemberView {
+    fn obstacle(&self) -> String {
+        let obstacle = self.nodes.obstacle().or_else(|| self.pods.obstacle());
+        obstacle.unwrap_or_else(|| "its nodes and pods are still being listed".to_owned())
+    }
+}
+
+/// Returns when there is news, or so much that some of it was lost.
+async fn something(news: &mut Receiver<Place>) {
+    let _ = news.recv().await;
+}
+
+/// Returns once the member has not answered for a while.
+async fn closed(member: &Member, client: &Client) {
+    let (mut asked, mut silent) = (Instant::now(), false);
+    loop {
+        sleep(LOOK).await;
+        let closed = member.closed().is_some();
+        if closed && silent {
+            return;
+        }
+        silent = closed;
+        if asked.elapsed() > PROBE {
+            // What it says does not matter: that it does not answer is noticed by all.
+            let _ = client.apiserver_version().await;
+            asked = Instant::now();
+        }
+    }
+}
+
+/// Without what nobody reads, which is most of it.
+fn lean(node: &mut Value) -> bool {
+    if let Some(metadata) = node["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    if let Some(status) = node["status"].as_object_mut() {
+        status.remove("images");
+    }
+    true
+}

@@ -1,0 +1,382 @@
+//! Keeps Nodes in the host, with their CSINodes, Leases and what they say. The plans beside this say what is to be done;
+//! here it is done, one step at a time, on objects that were just read.
+
+mod plan;
+mod room;
+mod status;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    object::{self, Objects, Place, items, parsed, read, text, whole},
+    shelf::HostView,
+};
+use crate::{
+    cluster::with_causes,
+    host::{
+        Host,
+        events::{About, News},
+    },
+    member::Member,
+};
+pub(super) use plan::{LABEL, LABEL_VALUE, PREFIX, Stand, is_of_clustertree, patch_of, stand_of};
+use plan::{Leave, Step};
+pub(super) use room::{is_open, reduce};
+use status::Found;
+pub(super) use status::Health;
+
+/// More than there are steps.
+const STEPS: usize = 8;
+/// As often as a kubelet, and believed as long.
+const BEAT: Duration = Duration::from_secs(10);
+const LEASE_SECONDS: u32 = 40;
+const LEASES: &str = "kube-node-lease";
+/// How long what a member has is believed, and until what stands in the way of a Node is looked at again.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+/// Whether a virtual node stands for a whole member or for one node of it. One choice for the whole host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeMode {
+    Member,
+    Node,
+}
+
+/// What a member has, as its watches tell it.
+#[derive(Debug)]
+pub(super) struct MemberState {
+    pub(super) nodes: Vec<Arc<Value>>,
+    /// Those that are no copies of this host's.
+    pub(super) foreign_pods: Vec<Arc<Value>>,
+    pub(super) version: String,
+    /// Its other names: clustertree may know it by one of them.
+    pub(super) aliases: Vec<String>,
+    /// Kosmos knows it, and clustertree keeps its nodes or will: whoever makes one runs its pods, so both must not.
+    pub(super) clustertree: bool,
+}
+
+/// The work on virtual nodes. What it remembers saves requests and nothing else.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    host: Host,
+    view: Arc<HostView>,
+    beats: HashMap<String, Instant>,
+    found: HashMap<String, (Instant, Found)>,
+    /// Nodes that are not to be looked at before.
+    later: HashMap<String, Instant>,
+    told: HashSet<String>,
+}
+
+impl Nodes {
+    pub(super) fn new(host: Host, view: Arc<HostView>) -> Self {
+        let (beats, found, later) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { host, view, beats, found, later, told: HashSet::new() }
+    }
+
+    /// One look at all virtual nodes of a member that answers.
+    pub(super) async fn tend(&mut self, member: &str, mode: NodeMode, state: &MemberState, door: Option<SocketAddr>) {
+        let names = || std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
+        let is_guest = |node: &Arc<Value>| names().any(|name| is_of_clustertree(node, name));
+        let guests: Vec<_> = self.view.nodes.all().into_iter().filter(is_guest).collect();
+        let ours = guests.is_empty() && !state.clustertree;
+        let stands = if ours { stands(member, mode, state) } else { Vec::new() };
+        for guest in guests {
+            let name = text(&guest, "/metadata/name").to_owned();
+            let node = (mode == NodeMode::Node).then(|| name.clone());
+            let stand = Stand { member: member.to_owned(), node };
+            let ended = self.converge(&stand, &name, "", true).await;
+            told(&name, ended.map(drop));
+        }
+        for stand in &stands {
+            let name = stand.name();
+            let ended = self.keep(stand, &name, state, door).await;
+            told(&name, ended);
+        }
+        for node in self.view.nodes.all() {
+            let Some(stand) = stand_of(&node).filter(|stand| stand.member == member && !stands.contains(stand)) else {
+                continue;
+            };
+            let message = match &stand.node {
+                Some(gone) => format!("member {member} has no node {gone} any more"),
+                None => format!("member {member} is not represented by this node any more"),
+            };
+            self.retire(&node, Health { ready: false, reason: "Departed", message }).await;
+        }
+    }
+
+    /// Says of all virtual nodes of a member that it does not answer, and nothing more.
+    pub(super) async fn tell_down(&mut self, member: &str, reason: Option<&str>) {
+        for node in self.view.nodes.all() {
+            if stand_of(&node).is_none_or(|stand| stand.member != member) {
+                continue;
+            }
+            let name = text(&node, "/metadata/name").to_owned();
+            if let Some(reason) = reason {
+                let message = format!("member {member}: {reason}");
+                let health = Health { ready: false, reason: "MemberUnreachable", message };
+                told(&name, self.say(&node, &health, None).await);
+            }
+            told(&name, self.beat(&node).await);
+        }
+    }
+
+    async fn keep(
+        &mut self,
+        stand: &Stand,
+        name: &str,
+        state: &MemberState,
+        door: Option<SocketAddr>,
+    ) -> kube::Result<()> {
+        if self.later.get(name).is_some_and(|later| *later > Instant::now()) {
+            return Ok(());
+        }
+        let (health, found) = (health(stand, state), self.found(stand, name, state, door));
+        let Some(node) = self.converge(stand, name, &found.architecture, false).await? else { return Ok(()) };
+        self.say(&node, &health, Some(&found)).await?;
+        self.beat(&node).await
+    }
+
+    fn found(&mut self, stand: &Stand, name: &str, state: &MemberState, door: Option<SocketAddr>) -> Found {
+        if let Some((since, found)) = self.found.get(name)
+            && since.elapsed() < BELIEVED
+        {
+            return found.clone();
+        }
+        let nodes = nodes_of(stand, state);
+        let open: Vec<&Value> = nodes.iter().copied().filter(|node| is_open(node)).collect();
+        let architecture = nodes.iter().map(|node| text(node, "/status/nodeInfo/architecture"));
+        let found = Found {
+            room: room::left(&open, state.foreign_pods.iter().map(|pod| &**pod)),
+            version: state.version.clone(),
+            architecture: architecture.min().filter(|known| !known.is_empty()).unwrap_or("amd64").to_owned(),
+            door,
+        };
+        self.found.insert(name.to_owned(), (Instant::now(), found.clone()));
+        found
+    }
+
+    /// Takes steps until the Node is as it should be. The Node then; none where it is not ours, or goes away.
+    async fn converge(
+        &mut self,
+        stand: &Stand,
+        name: &str,
+        architecture: &str,
+        guest: bool,
+    ) -> kube::Result<Option<Value>> {
+        let decide = |node: Option<&Value>, csi_node: Option<&Value>| match node {
+            Some(node) if guest => plan::guest_step(stand, node, csi_node),
+            None if guest => Step::Wait,
+            node => plan::step(stand, architecture, node, csi_node),
+        };
+        let place = Place { namespace: String::new(), name: name.to_owned() };
+        let (node, csi_node) = (self.view.nodes.get(&place), self.view.csi_nodes.get(&place));
+        if decide(node.as_deref(), csi_node.as_deref()) == Step::Done {
+            return Ok(node.map(|node| Value::clone(&node)));
+        }
+        let (nodes, csi_nodes) = (object::nodes(&self.host.client), object::csi_nodes(&self.host.client));
+        for _ in 0..STEPS {
+            let (node, csi_node) = (read(&nodes, name).await?, read(&csi_nodes, name).await?);
+            let step = decide(node.as_ref(), csi_node.as_ref());
+            match step {
+                Step::CreateNode(made) => create(&nodes, made).await?,
+                Step::PatchNode(change) => patch(&nodes, name, &change).await?,
+                Step::CreateCsiNode(made) => create(&csi_nodes, made).await?,
+                Step::PatchCsiNode(change) => patch(&csi_nodes, name, &change).await?,
+                Step::Foreign(said) => {
+                    self.later.insert(name.to_owned(), Instant::now() + BELIEVED);
+                    self.refuse(node.as_ref(), said).await;
+                    return Ok(None);
+                }
+                Step::Wait => return Ok(None),
+                Step::Done => return Ok(node),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn refuse(&mut self, node: Option<&Value>, message: String) {
+        if let Some(node) = node.filter(|_| self.told.insert(message.clone())) {
+            tracing::error!("{message}");
+            let news = News { reason: "NotOurs", message, warning: true };
+            self.host.tell_of(&about(node), &news).await;
+        }
+    }
+
+    async fn say(&self, node: &Value, health: &Health, found: Option<&Found>) -> kube::Result<()> {
+        let Some(change) = status::change(node, health, found, &now()) else { return Ok(()) };
+        let name = text(node, "/metadata/name");
+        let turned = items(node, "/status/conditions").find(|one| one["type"] == "Ready");
+        if turned.is_none_or(|before| (before["status"] == "True") != health.ready) {
+            tracing::info!(node = name, ready = health.ready, reason = health.reason, "{}", health.message);
+        }
+        let nodes = object::nodes(&self.host.client);
+        overtaken(nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
+    }
+
+    /// Renews the node's Lease, where it is time.
+    async fn beat(&mut self, node: &Value) -> kube::Result<()> {
+        let name = text(node, "/metadata/name");
+        if self.beats.get(name).is_some_and(|last| last.elapsed() < BEAT) {
+            return Ok(());
+        }
+        let uid = text(node, "/metadata/uid");
+        renew(&self.host.client, name, uid).await?;
+        self.beats.insert(name.to_owned(), Instant::now());
+        Ok(())
+    }
+
+    /// One look at a Node that is to go: closed first, and removed once no pod is bound to it.
+    pub(super) async fn retire(&mut self, node: &Value, health: Health) {
+        let name = text(node, "/metadata/name").to_owned();
+        let ended = self.try_retire(node, &name, &health).await;
+        told(&name, ended);
+    }
+
+    async fn try_retire(&mut self, node: &Value, name: &str, health: &Health) -> kube::Result<()> {
+        let nodes = object::nodes(&self.host.client);
+        if object::is_leaving(node) {
+            return Ok(());
+        }
+        match plan::leave(node) {
+            Leave::Cordon(change) => {
+                tracing::info!(node = name, "takes no new pods: {}", health.message);
+                patch(&nodes, name, &change).await
+            }
+            Leave::Remove if self.has_pods(name).await? => {
+                self.say(node, health, None).await?;
+                self.beat(node).await
+            }
+            Leave::Remove => {
+                tracing::info!(node = name, "is removed: {}", health.message);
+                remove(&nodes, node).await
+            }
+        }
+    }
+
+    /// Those of DaemonSets come and go with the node.
+    async fn has_pods(&self, node: &str) -> kube::Result<bool> {
+        let counts = |pod: &Value| !is_of_daemon_set(pod) && text(pod, "/spec/nodeName") == node;
+        if self.view.pods.all().iter().any(|pod| counts(pod)) {
+            return Ok(true);
+        }
+        let bound = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let pods = object::all_pods(&self.host.client).list(&bound).await?;
+        Ok(pods.items.into_iter().map(whole).any(|pod| counts(&pod)))
+    }
+}
+
+/// Nodes whose member has left, as the complete list of members says, go as well.
+pub(super) async fn retire_departed(nodes: &mut Nodes, members: &BTreeMap<String, Arc<Member>>) {
+    for node in nodes.view.nodes.all() {
+        let Some(stand) = stand_of(&node).filter(|stand| !members.contains_key(&stand.member)) else { continue };
+        let message = format!("member {} has left: its kubeconfig is not there any more", stand.member);
+        nodes.retire(&node, Health { ready: false, reason: "MemberLeft", message }).await;
+    }
+}
+
+pub(super) fn is_of_daemon_set(pod: &Value) -> bool {
+    items(pod, "/metadata/ownerReferences").any(|owner| owner["kind"] == "DaemonSet" && owner["controller"] == true)
+}
+
+/// The nodes that should be.
+fn stands(member: &str, mode: NodeMode, state: &MemberState) -> Vec<Stand> {
+    let stand = |node| Stand { member: member.to_owned(), node };
+    match mode {
+        NodeMode::Member => vec![stand(None)],
+        NodeMode::Node => state.nodes.iter().map(|node| stand(Some(text(node, "/metadata/name").to_owned()))).collect(),
+    }
+}
+
+fn nodes_of<'a>(stand: &Stand, state: &'a MemberState) -> Vec<&'a Value> {
+    let all = state.nodes.iter().map(|node| &**node);
+    all.filter(|node| stand.node.as_deref().is_none_or(|name| name == text(node, "/metadata/name"))).collect()
+}
+
+fn health(stand: &Stand, state: &MemberState) -> Health {
+    let ready = nodes_of(stand, state)
+        .into_iter()
+        .any(|node| items(node, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True"));
+    let member = &stand.member;
+    let (reason, message) = match (ready, &stand.node) {
+        (true, _) => ("MemberReady", format!("member {member} answers")),
+        (false, None) => ("NoReadyNode", format!("member {member} answers and has no node that is ready")),
+        (false, Some(node)) => ("NodeNotReady", format!("node {node} of member {member} is not ready")),
+    };
+    Health { ready, reason, message }
+}
+
+pub(super) fn about(object: &Value) -> About {
+    let place = Place::of(object);
+    let kind = if place.namespace.is_empty() { "Node" } else { "Pod" };
+    About { kind, namespace: place.namespace, name: place.name, uid: text(object, "/metadata/uid").to_owned() }
+}
+
+/// The time as objects carry it.
+pub(super) fn now() -> String {
+    format!("{:.0}", Timestamp::now())
+}
+
+async fn create(objects: &Objects, object: Value) -> kube::Result<()> {
+    overtaken(objects.create(&PostParams::default(), &parsed(object)?).await.map(drop))
+}
+
+async fn patch(objects: &Objects, name: &str, change: &Value) -> kube::Result<()> {
+    overtaken(objects.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
+}
+
+/// As long as it is as it was seen.
+async fn remove(nodes: &Objects, node: &Value) -> kube::Result<()> {
+    let field = |pointer| Some(text(node, pointer).to_owned());
+    let seen = Preconditions { uid: field("/metadata/uid"), resource_version: field("/metadata/resourceVersion") };
+    let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
+    overtaken(nodes.delete(text(node, "/metadata/name"), &parameters).await.map(drop))
+}
+
+/// What was decided on has changed since: the next look decides anew.
+pub(super) fn overtaken(written: kube::Result<()>) -> kube::Result<()> {
+    match written {
+        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
+            tracing::debug!(message = status.message, "overtaken");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn told(node: &str, ended: kube::Result<()>) {
+    if let Err(error) = ended {
+        tracing::warn!(node, error = with_causes(&error), "a virtual node cannot be kept up to date");
+    }
+}
+
+async fn renew(client: &Client, name: &str, uid: &str) -> kube::Result<()> {
+    let leases = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(client.clone(), LEASES);
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid});
+    let lease = json!({
+        "metadata": {"name": name, "ownerReferences": [owner]},
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": format!("{:.6}", Timestamp::now()),
+        },
+    });
+    match leases.patch(name, &PatchParams::default(), &Patch::Merge(&lease)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            let made = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
+            overtaken(leases.create(&PostParams::default(), &made).await.map(drop))
+        }
+        other => other.map(drop),
+    }
+}

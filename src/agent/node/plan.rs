@@ -1,0 +1,413 @@
+//! What a virtual node must be, and the next step from what it is. Pure.
+//!
+//! The order is the point: a pod that lands before CSINode knows the node would wait for ever, and a topology label
+//! without it sends the provisioner round in circles. So: the Node, which Kubernetes holds for not ready; its CSINode; the
+//! label; and only then the status that says ready.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::super::{
+    MANAGED_BY,
+    object::{is_leaving, items, mark, text},
+};
+use crate::volume::{DRIVER, MEMBER_KEY, NODE_KEY, NodeId};
+
+pub(in crate::agent) const PREFIX: &str = "kosmos-";
+pub(in crate::agent) const LABEL: &str = "kosmos.io/node";
+pub(in crate::agent) const LABEL_VALUE: &str = "true";
+/// On a Node of ours: what it stands for, in the words of CSI. The Node is ours by this alone.
+const ID: &str = "kosmos.csi.io/node-id";
+/// On a Node of ours that this program, and no person, has closed to new pods.
+const CORDONED: &str = "kosmos.csi.io/cordoned";
+/// On a node of Kosmos clustertree: the member it stands for.
+const OWNED_BY_CLUSTER: &str = "kosmos-io/owned-by-cluster";
+/// Without it no VolumeAttachment is made for the node.
+const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+/// A label's value, and so the name of a node that has one.
+const LONGEST: usize = 63;
+
+/// What a virtual node stands for: a member, or one node of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::agent) struct Stand {
+    pub(in crate::agent) member: String,
+    pub(in crate::agent) node: Option<String>,
+}
+
+impl Stand {
+    pub(in crate::agent) fn name(&self) -> String {
+        let name = match &self.node {
+            None => format!("{PREFIX}{}", self.member),
+            Some(node) => format!("{PREFIX}{}-{node}", self.member),
+        };
+        if name.len() <= LONGEST {
+            return name;
+        }
+        let mut first = [0; 4];
+        first.copy_from_slice(&Sha256::digest(&name)[..4]);
+        let kept = name.get(..LONGEST - 9).unwrap_or_default().trim_end_matches(['-', '.']);
+        format!("{kept}-{:08x}", u32::from_be_bytes(first))
+    }
+
+    pub(in crate::agent) fn id(&self) -> String {
+        NodeId::Virtual { member: self.member.clone(), node: self.node.clone() }.to_string()
+    }
+
+    fn topology(&self) -> Vec<(&'static str, &str)> {
+        let node = self.node.as_deref().map(|node| (NODE_KEY, node));
+        std::iter::once((MEMBER_KEY, self.member.as_str())).chain(node).collect()
+    }
+}
+
+/// What a Node of ours stands for.
+pub(in crate::agent) fn stand_of(node: &Value) -> Option<Stand> {
+    match NodeId::parse(mark(node, "annotations", ID))? {
+        NodeId::Virtual { member, node } => Some(Stand { member, node }),
+        NodeId::Real(_) => None,
+    }
+}
+
+/// Whether Kosmos clustertree keeps this node for the member.
+pub(in crate::agent) fn is_of_clustertree(node: &Value, member: &str) -> bool {
+    stand_of(node).is_none()
+        && mark(node, "labels", LABEL) == LABEL_VALUE
+        && mark(node, "annotations", OWNED_BY_CLUSTER) == member
+}
+
+/// The next thing to do. Patches carry the version of what they were decided on.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    CreateNode(Value),
+    PatchNode(Value),
+    CreateCsiNode(Value),
+    PatchCsiNode(Value),
+    /// Somebody else's: it is left alone, and this is said.
+    Foreign(String),
+    /// It goes away, and is made anew then.
+    Wait,
+    Done,
+}
+
+pub(super) fn step(stand: &Stand, architecture: &str, node: Option<&Value>, csi_node: Option<&Value>) -> Step {
+    let Some(node) = node else { return Step::CreateNode(manifest(stand, architecture)) };
+    if stand_of(node).as_ref() != Some(stand) {
+        return Step::Foreign(format!(
+            "Node {} is there and was not made for member {} by {DRIVER} (it lacks the annotation {ID}: {}): it is left \
+             alone and runs no pods of this agent. Delete it, and a new one is made",
+            stand.name(),
+            stand.member,
+            stand.id()
+        ));
+    }
+    if is_leaving(node) {
+        return Step::Wait;
+    }
+    if let Some(patch) = mended(stand, architecture, node) {
+        return Step::PatchNode(patch);
+    }
+    if let Some(step) = csi_step(stand, node, csi_node) {
+        return step;
+    }
+    labelled(stand, node).or_else(|| opened(node)).map_or(Step::Done, Step::PatchNode)
+}
+
+/// The same for a node that clustertree keeps: only what it lacks is added.
+pub(super) fn guest_step(stand: &Stand, node: &Value, csi_node: Option<&Value>) -> Step {
+    if is_leaving(node) {
+        return Step::Wait;
+    }
+    if node["metadata"]["annotations"].get(ATTACHED_BY_CONTROLLER).is_none() {
+        let annotations = json!({ATTACHED_BY_CONTROLLER: "true"});
+        return Step::PatchNode(patch_of(node, json!({"metadata": {"annotations": annotations}})));
+    }
+    csi_step(stand, node, csi_node).unwrap_or_else(|| labelled(stand, node).map_or(Step::Done, Step::PatchNode))
+}
+
+/// What is to be done with a Node whose member, or member node, is not there any more.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Leave {
+    /// First of all no new pods.
+    Cordon(Value),
+    /// Once no pod is bound to it.
+    Remove,
+}
+
+pub(super) fn leave(node: &Value) -> Leave {
+    if node["spec"]["unschedulable"] == true {
+        return Leave::Remove;
+    }
+    let change = json!({"metadata": {"annotations": {CORDONED: "true"}}, "spec": {"unschedulable": true}});
+    Leave::Cordon(patch_of(node, change))
+}
+
+/// A change that holds only for the object that was seen.
+pub(in crate::agent) fn patch_of(seen: &Value, mut change: Value) -> Value {
+    for field in ["uid", "resourceVersion"] {
+        change["metadata"][field] = seen["metadata"][field].clone();
+    }
+    change
+}
+
+fn labels(stand: &Stand, architecture: &str) -> Value {
+    json!({
+        LABEL: LABEL_VALUE,
+        "kubernetes.io/hostname": stand.name(),
+        "kubernetes.io/role": "agent",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture,
+        MANAGED_BY: DRIVER,
+    })
+}
+
+fn taint() -> Value {
+    json!({"key": LABEL, "value": LABEL_VALUE, "effect": "NoSchedule"})
+}
+
+fn manifest(stand: &Stand, architecture: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": stand.name(),
+            "labels": labels(stand, architecture),
+            "annotations": {ID: stand.id(), ATTACHED_BY_CONTROLLER: "true"},
+        },
+        "spec": {"taints": [taint()]},
+    })
+}
+
+/// What somebody has damaged is put right; what somebody has added stays.
+fn mended(stand: &Stand, architecture: &str, node: &Value) -> Option<Value> {
+    let mut change = json!({});
+    let missing = differing(&labels(stand, architecture), &node["metadata"]["labels"]);
+    if !missing.is_empty() {
+        change["metadata"]["labels"] = json!(missing);
+    }
+    if node["metadata"]["annotations"].get(ATTACHED_BY_CONTROLLER).is_none() {
+        change["metadata"]["annotations"] = json!({ATTACHED_BY_CONTROLLER: "true"});
+    }
+    let is_ours = |there: &Value| ["key", "value", "effect"].iter().all(|field| there[field] == taint()[field]);
+    if !items(node, "/spec/taints").any(is_ours) {
+        let others =
+            items(node, "/spec/taints").filter(|there| there["key"] != LABEL || there["effect"] != "NoSchedule");
+        change["spec"]["taints"] = others.cloned().chain([taint()]).collect();
+    }
+    (change != json!({})).then(|| patch_of(node, change))
+}
+
+fn differing(wanted: &Value, there: &Value) -> Map<String, Value> {
+    let wanted = wanted.as_object().into_iter().flatten();
+    wanted
+        .filter(|(key, value)| there.get(key) != Some(value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+fn csi_step(stand: &Stand, node: &Value, csi_node: Option<&Value>) -> Option<Step> {
+    let keys: Vec<&str> = stand.topology().into_iter().map(|(key, _)| key).collect();
+    let entry = json!({"name": DRIVER, "nodeID": stand.id(), "topologyKeys": keys});
+    let name = text(node, "/metadata/name");
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]});
+    let Some(there) = csi_node else {
+        let metadata = json!({"name": name, "ownerReferences": [owner]});
+        return Some(Step::CreateCsiNode(json!({"metadata": metadata, "spec": {"drivers": [entry]}})));
+    };
+    if is_leaving(there) {
+        return Some(Step::Wait);
+    }
+    let others = || items(there, "/spec/drivers").filter(|driver| driver["name"] != DRIVER).cloned();
+    let ours = items(there, "/spec/drivers").find(|driver| driver["name"] == DRIVER);
+    let mut change = json!({});
+    match ours {
+        None => change["spec"]["drivers"] = others().chain([entry]).collect(),
+        // An entry cannot be changed: it is taken away, and the next look puts it back.
+        Some(ours) if ["nodeID", "topologyKeys"].iter().any(|field| ours[field] != entry[field]) => {
+            change["spec"]["drivers"] = others().collect();
+        }
+        Some(_) => {}
+    }
+    // That of an earlier Node of this name would have it collected as garbage.
+    let is_node = |reference: &&Value| reference["kind"] == "Node";
+    if items(there, "/metadata/ownerReferences").find(is_node).map(|reference| &reference["uid"]) != Some(&owner["uid"])
+    {
+        let rest = items(there, "/metadata/ownerReferences").filter(|reference| !is_node(reference)).cloned();
+        change["metadata"]["ownerReferences"] = rest.chain([owner]).collect();
+    }
+    (change != json!({})).then(|| Step::PatchCsiNode(patch_of(there, change)))
+}
+
+fn labelled(stand: &Stand, node: &Value) -> Option<Value> {
+    let wanted: Map<String, Value> =
+        stand.topology().into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
+    let missing = differing(&Value::Object(wanted), &node["metadata"]["labels"]);
+    (!missing.is_empty()).then(|| patch_of(node, json!({"metadata": {"labels": missing}})))
+}
+
+/// A cordon of a person's stays.
+fn opened(node: &Value) -> Option<Value> {
+    let ours = !mark(node, "annotations", CORDONED).is_empty();
+    let change = json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": null}});
+    ours.then(|| patch_of(node, change))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stand() -> Stand {
+        Stand { member: "m".to_owned(), node: None }
+    }
+
+    /// As an API server does with a JSON merge patch.
+    fn merge(target: &mut Value, patch: &Value) {
+        let Some(fields) = patch.as_object() else {
+            *target = patch.clone();
+            return;
+        };
+        if !target.is_object() {
+            *target = json!({});
+        }
+        for (field, value) in fields {
+            if value.is_null() {
+                target.as_object_mut().unwrap().remove(field);
+            } else {
+                merge(&mut target[field], value);
+            }
+        }
+    }
+
+    /// Takes every step until there is none, and tells them.
+    fn converge(stand: &Stand, node: &mut Option<Value>, csi_node: &mut Option<Value>) -> Vec<&'static str> {
+        let mut told = Vec::new();
+        loop {
+            told.push(match step(stand, "amd64", node.as_ref(), csi_node.as_ref()) {
+                Step::CreateNode(mut made) => {
+                    made["metadata"]["uid"] = json!("n1");
+                    *node = Some(made);
+                    "node"
+                }
+                Step::PatchNode(patch) => {
+                    merge(node.as_mut().unwrap(), &patch);
+                    "patch"
+                }
+                Step::CreateCsiNode(made) => {
+                    *csi_node = Some(made);
+                    "csi"
+                }
+                Step::PatchCsiNode(patch) => {
+                    merge(csi_node.as_mut().unwrap(), &patch);
+                    "csi-patch"
+                }
+                Step::Foreign(_) => "foreign",
+                Step::Wait => "wait",
+                Step::Done => return told,
+            });
+            assert!(told.len() < 10, "{told:?}");
+        }
+    }
+
+    fn standing() -> (Option<Value>, Option<Value>) {
+        let (mut node, mut csi_node) = (None, None);
+        converge(&stand(), &mut node, &mut csi_node);
+        (node, csi_node)
+    }
+
+    #[test]
+    fn label_that_brings_pods_comes_last() {
+        let (mut node, mut csi_node) = (None, None);
+        assert_eq!(converge(&stand(), &mut node, &mut csi_node), ["node", "csi", "patch"]);
+        let (node, csi_node) = (node.unwrap(), csi_node.unwrap());
+        assert_eq!(node["metadata"]["labels"][MEMBER_KEY], "m");
+        assert_eq!(node["metadata"]["annotations"][ATTACHED_BY_CONTROLLER], "true");
+        let entry = json!({"name": DRIVER, "nodeID": "virtual/m", "topologyKeys": [MEMBER_KEY]});
+        assert_eq!(csi_node["spec"]["drivers"], json!([entry]));
+        assert_eq!(csi_node["metadata"]["ownerReferences"][0]["uid"], "n1");
+    }
+
+    #[test]
+    fn what_is_damaged_is_put_right_and_what_was_added_stays() {
+        for (path, damage) in [
+            ("/metadata/labels/kosmos.io~1node", json!("no")),
+            ("/metadata/labels/topology.kosmos.csi.io~1member", json!("other")),
+            ("/metadata/labels/kubernetes.io~1hostname", json!("x")),
+            ("/metadata/annotations", json!({ID: "virtual/m"})),
+            ("/spec/taints", json!([])),
+        ] {
+            let (mut node, mut csi_node) = standing();
+            let sound = node.clone();
+            *node.as_mut().unwrap().pointer_mut(path).unwrap() = damage;
+            converge(&stand(), &mut node, &mut csi_node);
+            assert_eq!(node, sound, "{path}");
+        }
+        let (mut node, mut csi_node) = standing();
+        node.as_mut().unwrap()["metadata"]["labels"]["mine"] = json!("1");
+        node.as_mut().unwrap()["spec"]["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]);
+        assert_eq!(converge(&stand(), &mut node, &mut csi_node), ["patch"]);
+        assert_eq!(node.as_ref().unwrap()["metadata"]["labels"]["mine"], "1");
+        assert_eq!(node.unwrap()["spec"]["taints"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn csi_node_is_put_right_as_well() {
+        let other = json!({"name": "other.csi.io", "nodeID": "x", "topologyKeys": null});
+        for drivers in [json!([other]), json!([{"name": DRIVER, "nodeID": "virtual/x", "topologyKeys": []}, other])] {
+            let (mut node, mut csi_node) = standing();
+            csi_node.as_mut().unwrap()["spec"]["drivers"] = drivers;
+            csi_node.as_mut().unwrap()["metadata"]["ownerReferences"][0]["uid"] = json!("a node before");
+            converge(&stand(), &mut node, &mut csi_node);
+            let csi_node = csi_node.unwrap();
+            assert_eq!(csi_node["spec"]["drivers"].as_array().unwrap().len(), 2);
+            assert!(items(&csi_node, "/spec/drivers").any(|driver| driver["nodeID"] == "virtual/m"));
+            assert_eq!(csi_node["metadata"]["ownerReferences"][0]["uid"], "n1");
+        }
+    }
+
+    #[test]
+    fn node_that_is_not_ours_is_left_alone() {
+        let foreign = json!({"metadata": {"name": "kosmos-m", "labels": {LABEL: "true"}}});
+        let Step::Foreign(said) = step(&stand(), "amd64", Some(&foreign), None) else { panic!("it is touched") };
+        assert!(said.contains("Node kosmos-m") && said.len() < 900);
+    }
+
+    #[test]
+    fn node_of_clustertree_gets_only_what_it_lacks() {
+        let metadata =
+            json!({"name": "kosmos-m", "uid": "n", "labels": {LABEL: "true"}, "annotations": {OWNED_BY_CLUSTER: "m"}});
+        let mut node = json!({"metadata": metadata});
+        assert!(is_of_clustertree(&node, "m") && !is_of_clustertree(&node, "other"));
+        let mut csi_node = None;
+        let mut told = Vec::new();
+        while told.len() < 5 {
+            match guest_step(&stand(), &node, csi_node.as_ref()) {
+                Step::PatchNode(patch) => {
+                    told.push(patch["metadata"].as_object().unwrap().keys().next().unwrap().clone());
+                    merge(&mut node, &patch);
+                }
+                Step::CreateCsiNode(made) => csi_node = Some(made),
+                Step::Done => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(told, ["annotations", "labels"]);
+        assert_eq!(node["metadata"]["labels"], json!({LABEL: "true", MEMBER_KEY: "m"}));
+        assert_eq!(node.get("spec"), None);
+    }
+
+    #[test]
+    fn node_that_leaves_is_closed_first_and_opened_when_its_member_returns() {
+        let (mut node, mut csi_node) = standing();
+        let Leave::Cordon(patch) = leave(node.as_ref().unwrap()) else { panic!("it is not closed first") };
+        merge(node.as_mut().unwrap(), &patch);
+        assert_eq!(leave(node.as_ref().unwrap()), Leave::Remove);
+        assert_eq!(converge(&stand(), &mut node, &mut csi_node), ["patch"]);
+        assert!(node.as_ref().unwrap()["spec"].get("unschedulable").is_none());
+        node.as_mut().unwrap()["spec"]["unschedulable"] = json!(true);
+        assert!(converge(&stand(), &mut node, &mut csi_node).is_empty(), "a person's cordon stays");
+    }
+
+    #[test]
+    fn name_is_a_label_and_no_two_are_the_same() {
+        let of = |node: &str| Stand { member: "m".to_owned(), node: Some(node.to_owned()) }.name();
+        assert_eq!(of("n1"), "kosmos-m-n1");
+        let (first, second) = (of(&format!("{}1", "n".repeat(80))), of(&format!("{}2", "n".repeat(80))));
+        assert!(first.len() <= 63 && first != second, "{first}");
+    }
+}

@@ -1,0 +1,319 @@
+//! Runs the host's pods in a member: what is to be done about each is decided beside this, on what watches have told and,
+//! before anything is made or removed, once more on what was read just now.
+
+mod agenda;
+mod claims;
+mod copy;
+mod kept;
+mod names;
+mod step;
+mod tell;
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::Value;
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    HOST, MANAGED_BY, Settings,
+    node::{about, now, overtaken, stand_of},
+    object::{self, Place, is_leaving, parsed, read, text},
+    shelf::{HostView, Shelf},
+};
+use crate::{
+    cluster::with_causes,
+    host::{Host, events::News},
+    volume::DRIVER,
+};
+use agenda::Agenda;
+use copy::{Made, copy};
+use kept::Kept;
+pub(super) use step::COPY_OF;
+use step::{Here, Refusal, Step, copy_of, step};
+
+/// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
+const COPIED: &str = "kosmos.csi.io/Copied";
+/// Pods that are worked on at a time.
+const AT_ONCE: usize = 16;
+/// How soon what waits is looked at again; most of it is told of by a watch.
+const AGAIN: Duration = Duration::from_secs(1);
+const MUCH_LATER: Duration = Duration::from_secs(15);
+/// What is waited for longer than this is told: most volumes are attached sooner.
+const PATIENCE: u32 = 3;
+
+/// The work on the pods of one member.
+#[derive(Clone, Copy)]
+pub(super) struct Pods<'a> {
+    pub(super) host: &'a Host,
+    pub(super) view: &'a HostView,
+    pub(super) member: &'a str,
+    pub(super) client: &'a Client,
+    /// The member's pods.
+    pub(super) there: &'a Shelf,
+    pub(super) settings: &'a Settings,
+}
+
+/// When a pod is to be looked at again, if nothing is heard of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Settled,
+    After(Duration),
+}
+
+impl Pods<'_> {
+    /// Works until it is dropped.
+    pub(super) async fn run(&self) {
+        // Before the first look: what changes during it is news.
+        let (mut of_pods, mut of_copies) = (self.view.pods.news(), self.there.news());
+        let (mut of_attachments, mut of_nodes) = (self.view.attachments.news(), self.view.nodes.news());
+        self.there.synced().await;
+        tokio::join!(self.keep_named(), async {
+            let mut agenda = Agenda::default();
+            self.note_all(&mut agenda);
+            let mut under_way = FuturesUnordered::new();
+            loop {
+                while under_way.len() < AT_ONCE
+                    && let Some((place, looks)) = agenda.take(Instant::now())
+                {
+                    under_way.push(async move { (self.look(&place, looks).await, place) });
+                }
+                let due = agenda.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
+                tokio::select! {
+                    news = of_pods.recv() => self.note(&mut agenda, news),
+                    news = of_copies.recv() => self.note(&mut agenda, news),
+                    news = of_attachments.recv() => self.note_attached(&mut agenda, &news),
+                    news = of_nodes.recv() => self.note_node(&mut agenda, &news, &mut of_nodes),
+                    Some((ended, place)) = under_way.next() => self.ended(&mut agenda, place, ended),
+                    () = sleep_until(due), if under_way.len() < AT_ONCE => {}
+                }
+            }
+        });
+    }
+
+    fn note(&self, agenda: &mut Agenda, news: Result<Place, RecvError>) {
+        match news {
+            Ok(place) => agenda.note(place),
+            Err(_) => self.note_all(agenda),
+        }
+    }
+
+    fn note_all(&self, agenda: &mut Agenda) {
+        let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
+        for object in self.view.pods.all().into_iter().chain(copies) {
+            agenda.note(Place::of(&object));
+        }
+    }
+
+    /// Pods that wait for a volume on that node.
+    fn note_attached(&self, agenda: &mut Agenda, news: &Result<Place, RecvError>) {
+        let attachment = news.as_ref().ok().and_then(|place| self.view.attachments.get(place));
+        let Some(attachment) = attachment else { return };
+        self.note_on(agenda, text(&attachment, "/spec/nodeName"));
+    }
+
+    fn note_node(&self, agenda: &mut Agenda, news: &Result<Place, RecvError>, more: &mut Receiver<Place>) {
+        if let Ok(place) = news {
+            self.note_on(agenda, &place.name);
+        }
+        while let Ok(place) = more.try_recv() {
+            self.note_on(agenda, &place.name);
+        }
+    }
+
+    /// Those that have no copy yet: the others are heard of otherwise.
+    fn note_on(&self, agenda: &mut Agenda, node: &str) {
+        for pod in self.view.pods.all() {
+            let place = Place::of(&pod);
+            if text(&pod, "/spec/nodeName") == node && self.there.get(&place).is_none() {
+                agenda.note(place);
+            }
+        }
+    }
+
+    fn ended(&self, agenda: &mut Agenda, place: Place, ended: kube::Result<Next>) {
+        let next = ended.unwrap_or_else(|error| {
+            tracing::warn!(member = self.member, pod = %place, error = with_causes(&error), "a pod cannot be looked after");
+            Next::After(AGAIN)
+        });
+        match next {
+            Next::Settled => agenda.settled(&place),
+            Next::After(pause) => agenda.again(place, pause),
+        }
+    }
+
+    /// Whether a pod is bound to a virtual node of ours for this member.
+    fn serves(&self, pod: &Value) -> bool {
+        let node = self.view.node(text(pod, "/spec/nodeName"));
+        node.and_then(|node| stand_of(&node)).is_some_and(|stand| stand.member == self.member)
+    }
+
+    fn decide(&self, pod: Option<&Value>, there: Option<&Value>) -> Step {
+        let here = Here { host: &self.host.id.0, member: self.member };
+        step(pod, pod.is_some_and(|pod| self.serves(pod)), there, here)
+    }
+
+    /// Goes as far as it can be gone now.
+    async fn look(&self, place: &Place, looks: u32) -> kube::Result<Next> {
+        let (pod, there) = (self.view.pods.get(place), self.there.get(place));
+        match (self.decide(pod.as_deref(), there.as_deref()), &pod, &there) {
+            (Step::Nothing, ..) => return Ok(Next::Settled),
+            (Step::Tell, Some(pod), Some(there)) => return self.tell(pod, there).await,
+            (Step::Refuse(why), Some(pod), _) => return self.refuse(pod, &why).await,
+            _ => {}
+        }
+        let pod = read(&object::pods(&self.host.client, &place.namespace), &place.name).await?;
+        let there = read(&object::pods(self.client, &place.namespace), &place.name).await?;
+        match (self.decide(pod.as_ref(), there.as_ref()), &pod, &there) {
+            (Step::Nothing, ..) => Ok(Next::Settled),
+            (Step::Tell, Some(pod), Some(there)) => self.tell(pod, there).await,
+            (Step::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,
+            (Step::Copy, Some(pod), _) => self.begin(pod, looks).await,
+            (Step::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,
+            (Step::EndPod, Some(pod), _) => self.end(pod).await,
+            (Step::FailPod, Some(pod), _) => self.fail(pod).await,
+            _ => Ok(Next::After(AGAIN)),
+        }
+    }
+
+    /// Copies the pod, once it has all it needs.
+    async fn begin(&self, pod: &Value, looks: u32) -> kube::Result<Next> {
+        let claims = match self.leaf_claims(pod).await? {
+            Ok(claims) => claims,
+            Err(why) if looks < PATIENCE => {
+                tracing::debug!(pod = %Place::of(pod), why = why.message, "waits");
+                return Ok(Next::After(AGAIN));
+            }
+            Err(why) => return self.wait(pod, &why, AGAIN).await,
+        };
+        let kept = match self.keep_for(pod).await? {
+            Ok(kept) => kept,
+            Err(why) => return self.wait(pod, &why, MUCH_LATER).await,
+        };
+        self.create(pod, &claims, &kept, looks).await
+    }
+
+    async fn create(
+        &self,
+        pod: &Value,
+        claims: &std::collections::BTreeMap<String, String>,
+        kept: &Kept,
+        looks: u32,
+    ) -> kube::Result<Next> {
+        let address = self.settings.host_address.as_ref().map(|(host, port)| (host.as_str(), *port));
+        let given = kept.given(text(pod, "/metadata/uid"));
+        let made = copy(pod, &Made { host: &self.host.id.0, claims, given, address });
+        let place = Place::of(pod);
+        let pods = object::pods(self.client, &place.namespace);
+        match pods.create(&PostParams::default(), &parsed(made)?).await {
+            Ok(there) => {
+                tracing::info!(member = self.member, pod = %place, "is copied");
+                self.tell(pod, &object::whole(there)).await
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.make_namespace(&place.namespace).await?;
+                Ok(Next::After(Duration::ZERO))
+            }
+            // A namespace that was just made takes no pods before its account is there.
+            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 403 && looks < PATIENCE => {
+                Ok(Next::After(AGAIN))
+            }
+            Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
+                let message = format!("member {} does not take it: {}", self.member, status.message);
+                self.wait(pod, &Refusal::new("RefusedByMember", message), MUCH_LATER).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A namespace that is missing is made with our labels, and never deleted by us.
+    async fn make_namespace(&self, name: &str) -> kube::Result<()> {
+        let labels = [(MANAGED_BY, DRIVER), (HOST, &self.host.id.0)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let metadata = ObjectMeta { name: Some(name.to_owned()), labels: Some(labels.into()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
+        overtaken(made.map(drop))
+    }
+
+    async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {
+        let Some(change) = tell::told(pod, there, self.member, &now()) else { return Ok(Next::Settled) };
+        self.write(pod, change).await
+    }
+
+    /// Says why a pod has no copy; it is looked at again when something of it changes.
+    async fn refuse(&self, pod: &Value, why: &Refusal) -> kube::Result<Next> {
+        if is_leaving(pod) {
+            return Ok(Next::Settled);
+        }
+        self.wait(pod, why, MUCH_LATER * 4).await
+    }
+
+    async fn wait(&self, pod: &Value, why: &Refusal, pause: Duration) -> kube::Result<Next> {
+        if let Some(change) = tell::waiting(pod, why, &now()) {
+            self.write(pod, change).await?;
+            let news = News { reason: why.reason, message: why.message.clone(), warning: true };
+            self.host.tell_of(&about(pod), &news).await;
+        }
+        Ok(Next::After(pause))
+    }
+
+    async fn write(&self, pod: &Value, change: Value) -> kube::Result<Next> {
+        let place = Place::of(pod);
+        let pods = object::pods(&self.host.client, &place.namespace);
+        overtaken(pods.patch_status(&place.name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))?;
+        Ok(Next::Settled)
+    }
+
+    async fn remove_copy(&self, there: &Value, grace: Option<u64>) -> kube::Result<Next> {
+        let place = Place::of(there);
+        tracing::info!(member = self.member, pod = %place, "the copy is deleted");
+        let parameters = DeleteParams {
+            grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()),
+            ..exactly(there)
+        };
+        let pods = object::pods(self.client, &place.namespace);
+        overtaken(pods.delete(&place.name, &parameters).await.map(drop))?;
+        Ok(Next::After(MUCH_LATER))
+    }
+
+    /// As a kubelet does once a pod's containers have ended.
+    async fn end(&self, pod: &Value) -> kube::Result<Next> {
+        let place = Place::of(pod);
+        tracing::info!(member = self.member, pod = %place, "has ended");
+        if object::items(pod, "/metadata/finalizers").next().is_some() && !step::is_over(pod) {
+            // Whoever holds it wants to know that before he lets it go.
+            return self.write(pod, tell::stopped(pod, &now())).await;
+        }
+        let parameters = DeleteParams { grace_period_seconds: Some(0), ..exactly(pod) };
+        let pods = object::pods(&self.host.client, &place.namespace);
+        overtaken(pods.delete(&place.name, &parameters).await.map(drop))?;
+        Ok(Next::After(MUCH_LATER))
+    }
+
+    async fn fail(&self, pod: &Value) -> kube::Result<Next> {
+        let message = format!(
+            "its copy in member {} was deleted there, and not by this host; a controller that owns the pod makes another one",
+            self.member
+        );
+        let why = Refusal::new("DeletedInMember", message);
+        self.write(pod, tell::failed(pod, &why, &now())).await?;
+        let news = News { reason: why.reason, message: why.message, warning: true };
+        self.host.tell_of(&about(pod), &news).await;
+        Ok(Next::Settled)
+    }
+}
+
+/// This object and no other one of its name.
+fn exactly(seen: &Value) -> DeleteParams {
+    let uid = Some(text(seen, "/metadata/uid").to_owned());
+    DeleteParams { preconditions: Some(Preconditions { uid, resource_version: None }), ..DeleteParams::default() }
+}

@@ -1,4 +1,4 @@
-//! What the driver has to tell about a host volume, as events that `kubectl describe pv` shows.
+//! What the driver has to tell about a volume or a claim of the host, as events that `kubectl describe` shows.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use kube::{
 use sha2::{Digest, Sha256};
 
 use super::{Host, volume::HostVolume};
-use crate::cluster::with_causes;
+use crate::{cluster::with_causes, volume::Claim};
 
 /// The apiserver takes 1024 bytes.
 const LONGEST: usize = 900;
@@ -31,38 +31,64 @@ pub struct News {
     pub warning: bool,
 }
 
+/// What an event is about.
+struct About<'a> {
+    kind: &'static str,
+    namespace: Option<&'a str>,
+    name: &'a str,
+    uid: &'a str,
+}
+
+impl<'a> About<'a> {
+    fn volume(volume: &'a HostVolume) -> Self {
+        Self { kind: "PersistentVolume", namespace: None, name: &volume.name, uid: &volume.uid }
+    }
+}
+
 impl Host {
     /// Told once: an event is named after what it says, and whoever tells it again finds it there. Best effort: what is
     /// told stands in the log as well.
     pub async fn tell(&self, volume: &HostVolume, news: &News) {
         tracing::info!(volume = %volume.name, handle = %volume.handle, reason = news.reason, "{}", news.message);
-        let event = event(volume, news);
-        let events = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
-        match tokio::time::timeout(QUICK, events.create(&PostParams::default(), &event)).await {
+        self.post(&About::volume(volume), news).await;
+    }
+
+    /// The same about a claim.
+    pub async fn tell_claim(&self, claim: &Claim, uid: &str, news: &News) {
+        let about = About { kind: "PersistentVolumeClaim", namespace: Some(&claim.namespace), name: &claim.name, uid };
+        tracing::info!(%claim, reason = news.reason, "{}", news.message);
+        self.post(&about, news).await;
+    }
+
+    async fn post(&self, about: &About<'_>, news: &News) {
+        let events = Api::<Event>::namespaced(self.client.clone(), about.namespace.unwrap_or(NAMESPACE));
+        match tokio::time::timeout(QUICK, events.create(&PostParams::default(), &event(about, news))).await {
             Ok(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
             Ok(Err(error)) => {
-                tracing::warn!(volume = %volume.name, error = with_causes(&error), "an event cannot be written");
+                let object = format!("{} {}", about.kind, about.name);
+                tracing::warn!(object, error = with_causes(&error), "an event cannot be written");
             }
             Ok(Ok(_)) | Err(_) => {}
         }
     }
 }
 
-fn event(volume: &HostVolume, news: &News) -> Event {
+fn event(about: &About<'_>, news: &News) -> Event {
     let now = Time(Timestamp::now());
     let mut message = news.message.clone();
     message.truncate(message.floor_char_boundary(LONGEST));
     Event {
         metadata: ObjectMeta {
-            name: Some(name(volume, news.reason, &message)),
-            namespace: Some(NAMESPACE.to_owned()),
+            name: Some(name(about, news.reason, &message)),
+            namespace: Some(about.namespace.unwrap_or(NAMESPACE).to_owned()),
             ..ObjectMeta::default()
         },
         involved_object: ObjectReference {
             api_version: Some("v1".to_owned()),
-            kind: Some("PersistentVolume".to_owned()),
-            name: Some(volume.name.to_string()),
-            uid: Some(volume.uid.to_string()),
+            kind: Some(about.kind.to_owned()),
+            namespace: about.namespace.map(str::to_owned),
+            name: Some(about.name.to_owned()),
+            uid: Some(about.uid.to_owned()),
             ..ObjectReference::default()
         },
         reason: Some(news.reason.to_owned()),
@@ -76,13 +102,13 @@ fn event(volume: &HostVolume, news: &News) -> Event {
     }
 }
 
-fn name(volume: &HostVolume, reason: &str, message: &str) -> String {
-    let digest = Sha256::new().chain_update(&*volume.uid).chain_update(reason).chain_update(message).finalize();
+fn name(about: &About<'_>, reason: &str, message: &str) -> String {
+    let digest = Sha256::new().chain_update(about.uid).chain_update(reason).chain_update(message).finalize();
     let mut first = [0; 8];
     first.copy_from_slice(&digest[..8]);
     let digits = u64::from_be_bytes(first);
-    let volume = volume.name.get(..200).unwrap_or(&volume.name).trim_end_matches(['-', '.']);
-    format!("{volume}.{digits:016x}")
+    let object = about.name.get(..200).unwrap_or(about.name).trim_end_matches(['-', '.']);
+    format!("{object}.{digits:016x}")
 }
 
 #[cfg(test)]
@@ -95,7 +121,9 @@ mod tests {
             uid: "u".into(),
             handle: "h".into(),
             claim_uid: "c".into(),
+            claim: None,
             deletes: true,
+            retains: false,
             released: false,
             terminating: false,
         }
@@ -104,7 +132,9 @@ mod tests {
     #[test]
     fn same_news_has_the_same_name_and_other_news_another() {
         let told = |reason, message: &str| {
-            event(&volume("pv"), &News { reason, message: message.to_owned(), warning: true }).metadata.name
+            event(&About::volume(&volume("pv")), &News { reason, message: message.to_owned(), warning: true })
+                .metadata
+                .name
         };
         assert_eq!(told("A", "x"), told("A", "x"));
         assert_ne!(told("A", "x"), told("A", "y"));
@@ -114,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_told_is_short_enough_to_be_kept() {
         let news = News { reason: "A", message: "ä".repeat(2000), warning: true };
-        let told = event(&volume(&"v".repeat(253)), &news);
+        let told = event(&About::volume(&volume(&"v".repeat(253))), &news);
         assert!(told.message.unwrap().len() <= LONGEST);
         assert!(told.metadata.name.unwrap().len() <= 253);
     }

@@ -20,6 +20,7 @@ pub mod machine;
 pub mod ownership;
 mod packed;
 mod refusals;
+pub mod retention;
 pub mod row;
 pub mod rows;
 mod secret;
@@ -27,6 +28,7 @@ pub mod single;
 pub mod snapshot;
 pub mod volume;
 pub mod watch;
+pub mod words;
 
 use std::sync::{Arc, OnceLock};
 

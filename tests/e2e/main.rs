@@ -25,6 +25,7 @@ mod objects;
 mod operator;
 mod outage;
 mod placement;
+mod reclaim;
 mod requests;
 mod rig;
 mod sanity;

@@ -25,6 +25,7 @@ use crate::{
 };
 
 pub use changes::Change;
+pub use reclaim::{claim_again, set_policy};
 
 /// The finalizer of a claim whose volume is being copied.
 const COPYING: &str = "example.com/copying";

@@ -1,5 +1,5 @@
-//! Brings a leaf claim back that somebody else deleted: looks at the objects, lets the pure plan decide, takes one step,
-//! and looks again.
+//! Makes a leaf what the host wants it to be: retained or not, let go, or made anew. It looks at the objects, lets the pure
+//! plan decide, takes one step, and looks again.
 //!
 //! The host is asked before every step, and its answer is not taken from a watch: DeleteVolume is called only for a volume
 //! that the host has let go, so whoever has seen it in use a moment ago undoes no removal. The moment between is covered
@@ -10,119 +10,198 @@ use std::time::Duration;
 use super::Follower;
 use crate::{
     error::Result,
-    host::{events::News, volume::HostVolume},
+    host::{
+        events::News,
+        volume::{HostVolume, LiveVolume},
+    },
     leaf::{
         Cluster,
+        claim::Made,
         healing::{Patient, Saved},
-        row::{ClaimRow, Row},
+        row::{ClaimRow, Row, VolumeRow},
     },
     volume::{
         HostId, VolumeHash, VolumeId,
-        healing::{Healing, decide},
+        healing::{Healing, Wish, decide},
         spec::LeafPlace,
     },
 };
 
 /// More than there are steps.
-const STEPS: usize = 8;
+const STEPS: usize = 16;
 
-/// One volume whose leaf is not as it should be.
+/// One volume whose leaf may not be as it should be.
 pub(super) struct Case<'a> {
     leaf: &'a Cluster,
+    id: VolumeId,
     hash: VolumeHash,
-    place: LeafPlace,
     handle: String,
 }
 
+/// What the host wants, read just now, and the volume that wants it.
+struct Wanted {
+    wish: Wish,
+    user: Option<LiveVolume>,
+}
+
 impl<'a> Case<'a> {
-    pub(super) fn new(leaf: &'a Cluster, hash: VolumeHash) -> Option<Self> {
-        let row = leaf.rows.row(hash)?;
-        let volume = row.volume.as_ref().map(|volume| &volume.claim_place);
-        let place = row.claim.as_ref().map(|claim| &claim.place).or(volume)?.clone();
-        let handle = VolumeId::new(&leaf.member, &place.namespace, &place.claim, hash).to_string();
-        Some(Self { leaf, hash, place, handle })
+    /// By the place that the handle names.
+    pub(super) fn new(leaf: &'a Cluster, hash: VolumeHash, named: &LeafPlace) -> Self {
+        let id = VolumeId::new(&leaf.member, &named.namespace, &named.claim, hash);
+        Self { leaf, hash, handle: id.to_string(), id }
     }
 
-    /// Healing has begun: it is brought to its end even where the host has let go meanwhile.
-    fn begun(&self) -> bool {
-        let row = self.row();
-        let anew = row.claim.is_some_and(|claim| !claim.former.is_empty() && claim.unusable().is_some());
-        anew || row.volume.is_some_and(|volume| volume.healing)
+    /// Of a handle that leads to something.
+    pub(super) fn of(leaf: &'a Cluster, handle: &str) -> Option<Self> {
+        let id = VolumeId::parse(handle)?;
+        let (hash, _) = leaf.rows.find(&id)?;
+        Some(Self { leaf, id, hash, handle: handle.to_owned() })
+    }
+
+    pub(super) fn hash(&self) -> VolumeHash {
+        self.hash
     }
 
     /// As it is known now: each step changes it.
     fn row(&self) -> Row {
-        self.leaf.rows.row_at(self.hash, &self.place)
+        match self.id.place() {
+            Some(place) => self.leaf.rows.row_at(self.hash, &place),
+            None => self.leaf.rows.row(self.hash).unwrap_or_default(),
+        }
     }
 
-    fn told(&self, reason: &'static str, what: &str, warning: bool) -> News {
-        News { reason, message: format!("member {}: leaf claim {} {what}", self.leaf.member, self.place), warning }
+    fn told(&self, reason: &'static str, place: &LeafPlace, what: &str, warning: bool) -> News {
+        News { reason, message: format!("member {}: leaf claim {place} {what}", self.leaf.member), warning }
+    }
+}
+
+/// It is brought to its end even where the host has let go meanwhile.
+fn has_begun(row: &Row) -> bool {
+    let anew = row.claim.as_ref().is_some_and(|claim| !claim.former.is_empty() && claim.unusable().is_some());
+    anew || row.volume.as_ref().is_some_and(|volume| volume.healing)
+}
+
+/// Where the leaf claim is, or was.
+fn place_of(row: &Row) -> Option<LeafPlace> {
+    let claim = row.claim.as_ref().map(|claim| &claim.place);
+    claim.or_else(|| row.volume.as_ref().map(|volume| &volume.claim_place)).cloned()
+}
+
+/// The host's volume was deleted, and had been `Retain`: that stands on the leaf volume.
+fn outlives_host(row: &Row) -> bool {
+    row.claim.is_some() && row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing)
+}
+
+/// By what is in memory alone: whether the leaf is as a volume of the host wants it.
+fn suits(wish: Wish, row: &Row) -> bool {
+    let policy = |retain: bool, volume: &VolumeRow| {
+        retain == volume.follows && (!retain || volume.is_retained()) && !volume.is_terminating()
+    };
+    let ill = row.claim.as_ref().is_some_and(|claim| claim.observed().terminating || claim.is_lost());
+    match (&row.claim, &row.volume, wish) {
+        (Some(_), _, Wish::Use { .. }) if ill || has_begun(row) => false,
+        (Some(_), Some(volume), Wish::Use { retain }) => policy(retain, volume),
+        // It has no volume yet, or one without our labels.
+        (Some(claim), None, Wish::Use { retain }) => !retain || claim.volume().is_none(),
+        (None, Some(_), Wish::Use { .. }) => false,
+        (Some(claim), _, Wish::Keep) => claim.volume().is_none(),
+        (None, ..) | (_, _, Wish::Nothing) => true,
     }
 }
 
 impl Follower {
+    /// Whether there may be something to do, by what is in memory alone.
+    pub(super) fn is_due(&self, case: &Case<'_>) -> bool {
+        let row = case.row();
+        match self.volumes.with(&case.handle).as_slice() {
+            [known] if known.wish() == Wish::Nothing => row.claim.is_some() && has_begun(&row),
+            [known] => !suits(known.wish(), &row) || is_elsewhere(known, &row),
+            [] => outlives_host(&row) || row.claim.is_some() && has_begun(&row),
+            _ => false,
+        }
+    }
+
     /// Goes as far as it can be gone now.
     pub(super) async fn heal(&self, case: &Case<'_>) -> Result<()> {
         for _ in 0..STEPS {
-            let user = self.user(case).await?;
-            if user.is_none() && !case.begun() {
+            let (row, wanted) = (case.row(), self.wanted(case).await?);
+            let Some(place) = place_of(&row) else { return Ok(()) };
+            if wanted.wish == Wish::Nothing && !has_begun(&row) {
                 return Ok(());
             }
-            let known = case.row().volume;
-            let mut patient = case.leaf.examine(&case.place, known.as_ref().map(|volume| &*volume.name)).await?;
-            if let Some(user) = &user {
-                patient.volume.take_if(|volume| !user.given_out(volume.metadata.name.as_deref()));
+            let mut patient = examine(case, &place, &row, &wanted).await?;
+            if let Some(user) = &wanted.user {
+                patient.volume.take_if(|volume| !was_given_out(user, volume.metadata.name.as_deref()));
             }
             let (claim, volume) = (patient.claim_seen(case.leaf, case.hash), patient.volume_seen());
-            let step = decide(user.is_some(), claim.as_ref(), volume.as_ref());
-            tracing::debug!(member = %case.leaf.member, leaf = %case.place, ?step, "heals");
-            if !self.take(case, &step, &patient, user.as_ref()).await? {
+            let wish = wish_of_this(case, &patient, &wanted)?;
+            let step = decide(wish, claim.as_ref(), volume.as_ref());
+            tracing::debug!(member = %case.leaf.member, leaf = %patient.place, ?wish, ?step, "heals");
+            if !self.take(case, &step, &patient, &wanted).await? {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// The one host volume with this handle, where it is to stay. Of several, nobody can say whose the leaf is.
-    async fn user(&self, case: &Case<'_>) -> Result<Option<User>> {
+    /// What the one host volume with this handle wants. Of several, nobody can say whose the leaf is.
+    async fn wanted(&self, case: &Case<'_>) -> Result<Wanted> {
+        let nothing = Wanted { wish: Wish::Nothing, user: None };
         let known = self.volumes.with(&case.handle);
-        let [known] = known.as_slice() else { return Ok(None) };
-        if known.is_leaving() {
-            return Ok(None);
-        }
+        let known = match known.as_slice() {
+            [known] if known.wish() != Wish::Nothing => known,
+            [] if outlives_host(&case.row()) && !self.host.uses("", &case.handle).await? => {
+                return Ok(Wanted { wish: Wish::Keep, user: None });
+            }
+            _ => return Ok(nothing),
+        };
         let live = self.host.read_volume(&known.name).await?;
-        Ok(live
-            .filter(|(live, _)| live.uid == known.uid && *live.handle == *case.handle && !live.is_leaving())
-            .map(|(volume, given_out)| User { volume, leaf_volume: given_out.map(|given_out| given_out.volume) }))
+        let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *case.handle);
+        Ok(live.map_or(nothing, |live| Wanted { wish: live.volume.wish(), user: Some(live) }))
     }
 
     /// Takes one step. Whether another one can be taken now.
-    async fn take(&self, case: &Case<'_>, step: &Healing, patient: &Patient, user: Option<&User>) -> Result<bool> {
-        let leaf = case.leaf;
+    async fn take(&self, case: &Case<'_>, step: &Healing, patient: &Patient, wanted: &Wanted) -> Result<bool> {
+        let (leaf, place) = (case.leaf, &patient.place);
         let row = patient.claim.as_ref().map(ClaimRow::new);
         match (step, &patient.volume, patient.saved(), row) {
-            (Healing::Keep, Some(volume), _, row) => {
-                let Some(saved) = saved_of(&self.host.id, case, patient, user) else { return Ok(false) };
-                if let (None, Some(row)) = (case.row().volume, row) {
-                    // Or it would be out of sight once its claim has gone.
-                    leaf.label_volume(volume.metadata.name.as_deref().unwrap_or_default(), case.hash, &row.uid).await?;
-                    return Ok(true);
-                }
+            (Healing::Follow | Healing::Keep, Some(volume), _, Some(row)) if case.row().volume.is_none() => {
+                // Or it would be out of sight once its claim has gone.
+                leaf.label_volume(volume.metadata.name.as_deref().unwrap_or_default(), case.hash, &row.uid).await?;
+            }
+            (Healing::Follow, Some(volume), ..) => {
+                leaf.follow_host(volume).await?;
+                return Ok(false);
+            }
+            (Healing::Unfollow, Some(volume), _, Some(row)) => {
+                leaf.unfollow_host(volume, &row).await?;
+                return Ok(false);
+            }
+            (Healing::Keep, Some(volume), ..) => {
+                let Some(saved) = saved_of(&self.host.id, case, patient, wanted) else { return Ok(false) };
                 leaf.keep_volume(volume, &saved).await?;
-                let what =
-                    format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
-                self.tell(user, &case.told("LeafDeleted", &what, true)).await;
+                self.tell_of_deletion(case, patient, wanted, &saved).await;
+            }
+            (Healing::LetGo, Some(volume), _, Some(row)) => {
+                leaf.delete_claim(&row, case.hash).await?;
+                let volume = volume.metadata.name.as_deref().unwrap_or_default();
+                let what = format!(
+                    "is let go, as no claim of the host has it; its data is kept in leaf volume {volume}. While this volume \
+                     is bound to a claim, a leaf claim is made for that"
+                );
+                self.tell(wanted, &case.told("LeafReleased", place, &what, false)).await;
             }
             (Healing::Release, _, _, Some(row)) => leaf.release_claim(&row, case.hash).await?,
-            (Healing::MakeAnew, _, Some(saved), _) => leaf.make_anew(&case.place, &saved).await?,
+            (Healing::MakeAnew, _, Some(saved), _) => return self.make_anew(case, place, saved, wanted).await,
             (Healing::GiveVolume, Some(volume), Some(saved), Some(row)) => {
-                leaf.give_volume(volume, &saved, &row).await?;
+                leaf.give_volume(volume, case.hash, &saved, &row).await?;
             }
             (Healing::PutPolicyBack, Some(volume), Some(saved), Some(row)) => {
                 leaf.put_policy_back(volume, &saved, &row).await?;
-                let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
-                self.tell(user, &case.told("LeafHealed", &what, false)).await;
-                return Ok(false);
+                if saved.uid != *row.uid {
+                    let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
+                    self.tell(wanted, &case.told("LeafHealed", place, &what, false)).await;
+                }
             }
             (Healing::TakeBack, _, _, Some(row)) => {
                 if self.host.uses("", &case.handle).await? {
@@ -130,33 +209,100 @@ impl Follower {
                 }
                 leaf.delete_claim(&row, case.hash).await?;
             }
-            (Healing::AwaitClaim, _, _, Some(row)) => {
-                let what = format!(
-                    "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer \
-                    holds it; it is made anew with its data once it has gone",
-                    row.uid
-                );
-                self.tell(user, &case.told("LeafWaits", &what, true)).await;
+            (blocked, _, _, row) => {
+                if let Some(news) = obstacle(case, blocked, place, row.as_ref()) {
+                    self.tell(wanted, &news).await;
+                }
                 return Ok(false);
             }
-            (Healing::Stuck(why), ..) => {
-                let what = format!("was deleted in the member and cannot be made anew: {why}");
-                self.tell(user, &case.told("LeafStuck", &what, true)).await;
-                return Ok(false);
-            }
-            (Healing::Lost, ..) => {
-                self.tell(user, &case.told("LeafLost", LOST, true)).await;
-                return Ok(false);
-            }
-            _ => return Ok(false),
         }
         Ok(true)
     }
 
-    async fn tell(&self, user: Option<&User>, news: &News) {
-        if let Some(user) = user {
+    /// The claim comes back, where the host's claim of now wants it. False: somebody else has that name.
+    async fn make_anew(&self, case: &Case<'_>, place: &LeafPlace, saved: Saved, wanted: &Wanted) -> Result<bool> {
+        let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
+        let saved = match claim {
+            Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid, &volume.handle, place),
+            None => saved,
+        };
+        if let Made::Now = case.leaf.make_anew(place, &saved).await? {
+            return Ok(true);
+        }
+        // What is there is told by the next look.
+        case.leaf.read_claim(place).await?;
+        Ok(true)
+    }
+
+    async fn tell_of_deletion(&self, case: &Case<'_>, patient: &Patient, wanted: &Wanted, saved: &Saved) {
+        let leaves = patient.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
+        if leaves && matches!(wanted.wish, Wish::Use { .. }) {
+            let what = format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
+            self.tell(wanted, &case.told("LeafDeleted", &patient.place, &what, true)).await;
+        }
+    }
+
+    async fn tell(&self, wanted: &Wanted, news: &News) {
+        if let Some(user) = &wanted.user {
             self.host.tell(&user.volume, news).await;
         }
+    }
+}
+
+/// Claim and volume as they are now, at the place where the claim is or belongs: of one that is to be made anew, the host's
+/// claim says where.
+async fn examine(case: &Case<'_>, place: &LeafPlace, row: &Row, wanted: &Wanted) -> Result<Patient> {
+    let volume = row.volume.as_ref().map(|volume| &*volume.name);
+    let patient = case.leaf.examine(case.hash, place, volume).await?;
+    let ours = patient.claim_seen(case.leaf, case.hash).is_some_and(|claim| claim.ours);
+    let claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
+    let (Some(claim), Some(saved), Wish::Use { .. }, false) = (claim, patient.saved(), wanted.wish, ours) else {
+        return Ok(patient);
+    };
+    match saved.place(case.leaf, claim, place)? {
+        same if same == *place => Ok(patient),
+        other => case.leaf.examine(case.hash, &other, volume).await,
+    }
+}
+
+/// A claim that was made for another one of the host's is let go, and made anew where it belongs.
+fn wish_of_this(case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Result<Wish> {
+    let host_claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
+    let (Some(host_claim), Some(claim), Some(volume)) = (host_claim, &patient.claim, &patient.volume) else {
+        return Ok(wanted.wish);
+    };
+    let belongs = Saved::of_claim(claim, volume).place(case.leaf, host_claim, &patient.place)?;
+    let stays = belongs == patient.place || wanted.wish == Wish::Nothing;
+    Ok(if stays { wanted.wish } else { Wish::Keep })
+}
+
+/// The same as far as memory tells it.
+fn is_elsewhere(known: &HostVolume, row: &Row) -> bool {
+    let made_for = row.claim.as_ref().and_then(|claim| claim.made_for).filter(|_| row.volume.is_some());
+    matches!(known.wish(), Wish::Use { .. }) && made_for.is_some_and(|made_for| known.claim != Some(made_for))
+}
+
+/// What keeps the next step from being taken, for the user.
+fn obstacle(case: &Case<'_>, step: &Healing, place: &LeafPlace, row: Option<&ClaimRow>) -> Option<News> {
+    match (step, row) {
+        (Healing::AwaitClaim, Some(row)) => {
+            let what = format!(
+                "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer \
+                holds it; its data is kept, and it is made anew once it has gone and is wanted",
+                row.uid
+            );
+            Some(case.told("LeafWaits", place, &what, true))
+        }
+        (Healing::Endangered, _) => {
+            let what = "holds its volume, which somebody has deleted in the member: both go with the claim. Keep a copy of \
+                        the data";
+            Some(case.told("LeafEndangered", place, what, true))
+        }
+        (Healing::Stuck(why), _) => {
+            Some(case.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
+        }
+        (Healing::Lost, _) => Some(case.told("LeafLost", place, LOST, true)),
+        _ => None,
     }
 }
 
@@ -168,26 +314,18 @@ pub(super) fn pause(looks: u32) -> Duration {
     Duration::from_secs(1 << looks.min(5))
 }
 
-/// The host volume that uses a leaf.
-struct User {
-    volume: HostVolume,
-    /// The leaf volume's name, as the host was told.
-    leaf_volume: Option<String>,
+/// Whether a volume is the one that the host was given. Copies carry labels and notes as well, but not the name.
+fn was_given_out(user: &LiveVolume, volume: Option<&str>) -> bool {
+    let told = user.given_out.as_ref().map(|given_out| given_out.volume.as_str());
+    told.is_none_or(|told| told.is_empty() || Some(told) == volume)
 }
 
-impl User {
-    /// Whether a volume is the one that the host was given. Copies carry labels and notes as well, but not the name.
-    fn given_out(&self, volume: Option<&str>) -> bool {
-        self.leaf_volume.as_deref().is_none_or(|told| told.is_empty() || Some(told) == volume)
-    }
-}
-
-fn saved_of(host: &HostId, case: &Case<'_>, patient: &Patient, user: Option<&User>) -> Option<Saved> {
+fn saved_of(host: &HostId, case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Option<Saved> {
     let volume = patient.volume.as_ref()?;
     if let Some(claim) = &patient.claim {
         return Some(Saved::of_claim(claim, volume));
     }
-    let user = user.filter(|user| user.leaf_volume.is_some())?;
+    let user = wanted.user.as_ref().filter(|user| user.given_out.is_some())?;
     // A name that is not the one of the leaf's hash says nothing.
     (VolumeHash::new(host, &user.volume.name) == case.hash).then(|| Saved::of_volume(volume, &user.volume.name))?
 }

@@ -1,12 +1,13 @@
-//! The background work on one member, a little at a time: leaves that a host volume was made for are marked, those that
-//! somebody deleted are brought back, and those that are gone are told of.
+//! The background work on one member, a little at a time: leaves that a host volume was made for are marked, they follow the
+//! policy of that volume, those that it lets go are let go, those that somebody deleted are brought back, and those that are
+//! gone are told of.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Follower,
@@ -17,10 +18,12 @@ use crate::{
     host::events::News,
     leaf::Cluster,
     member::Member,
-    volume::{VolumeHash, VolumeId},
+    volume::{VolumeHash, VolumeId, healing::Wish},
 };
 
 const TICK: Duration = Duration::from_secs(1);
+/// From news to a look at it: more may come, and the host's own removals pass quickly.
+const SOON: Duration = Duration::from_millis(200);
 /// A mark is no hurry, and a volume that is used for seconds needs none.
 const LAZY: Duration = Duration::from_secs(3);
 /// What a tick costs at most.
@@ -39,40 +42,92 @@ struct Agenda {
     missed: HashMap<Box<str>, Instant>,
     /// The handle that was last gone by.
     at: Option<Box<str>>,
-    /// Leaves that are not well: how often they were looked at, and when to do so again.
+    /// Leaves that are not as the host wants them.
+    odd: BTreeSet<VolumeHash>,
+    /// These and others that are not well: how often they were looked at, and when to do so again.
     ill: HashMap<VolumeHash, (u32, Instant)>,
+    /// When those are looked for whose host volume went unseen.
+    sweep: Option<Instant>,
 }
 
 impl Follower {
     /// Works until it is dropped.
     pub(super) async fn follow(&self, member: &Member) {
-        let mut agenda = Agenda::default();
+        let (mut agenda, mut told) = (Agenda::default(), self.volumes.told());
+        let mut next_tick = Instant::now() + TICK;
         loop {
-            sleep(TICK).await;
+            tokio::select! {
+                () = sleep_until(next_tick) => {}
+                _ = told.changed() => sleep(SOON).await,
+                () = remarkable(member) => sleep(SOON).await,
+            }
+            let ticks = Instant::now() >= next_tick;
             if !self.volumes.synced() {
+                next_tick = next_tick.max(Instant::now() + SOON);
                 continue;
             }
-            let Ok(leaf) = member.leaf() else { continue };
+            let Ok(leaf) = member.leaf() else {
+                next_tick = Instant::now() + TICK;
+                continue;
+            };
+            self.take_news(leaf, &mut agenda);
+            if !ticks {
+                self.heal_all(member, &mut agenda).await;
+                continue;
+            }
+            next_tick = Instant::now() + TICK;
             self.look(leaf, &mut agenda);
+            self.sweep(leaf, &mut agenda);
             self.mark(member, &mut agenda).await;
             self.heal_all(member, &mut agenda).await;
             self.tell_of_missed(member, &mut agenda).await;
         }
     }
 
-    /// Goes by some of the host's volumes, in memory: those of which there was news, and the next ones in turn.
+    /// Goes by those of the host's volumes of which there was news, in memory.
+    fn take_news(&self, leaf: &Cluster, agenda: &mut Agenda) {
+        for handle in self.volumes.take_news(&leaf.member) {
+            if let Some(case) = Case::of(leaf, &handle) {
+                agenda.ill.remove(&case.hash());
+            }
+            self.look_at(leaf, handle, agenda);
+        }
+    }
+
+    /// Goes by the next few in turn.
     fn look(&self, leaf: &Cluster, agenda: &mut Agenda) {
         let next = self.volumes.next_in(&leaf.member, agenda.at.as_deref(), LOOKS);
         agenda.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
+        for handle in next {
+            self.look_at(leaf, handle, agenda);
+        }
+    }
+
+    fn look_at(&self, leaf: &Cluster, handle: Box<str>, agenda: &mut Agenda) {
+        let Some(id) = VolumeId::parse(&handle) else { return };
+        if let Some(case) = Case::of(leaf, &handle).filter(|case| self.is_due(case)) {
+            agenda.odd.insert(case.hash());
+        }
+        let (row, now) = (leaf.rows.find(&id).map(|(_, row)| row).unwrap_or_default(), Instant::now());
+        match (row.claim, row.volume) {
+            (Some(claim), _) if !claim.had_volume && !claim.is_lost() => {
+                agenda.marks.entry(handle).or_insert(now + LAZY);
+            }
+            (Some(_), _) | (None, Some(_)) => drop(agenda.missed.remove(&handle)),
+            (None, None) => drop(agenda.missed.entry(handle).or_insert(now + MISSED)),
+        }
+    }
+
+    /// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
+    fn sweep(&self, leaf: &Cluster, agenda: &mut Agenda) {
         let now = Instant::now();
-        for handle in self.volumes.take_news(&leaf.member).into_iter().chain(next) {
-            let Some(id) = VolumeId::parse(&handle) else { continue };
-            let claim = leaf.rows.find(&id).and_then(|(_, row)| row.claim);
-            match claim {
-                Some(claim) if claim.is_lost() => drop(agenda.missed.entry(handle).or_insert(now + MISSED)),
-                Some(claim) if !claim.had_volume => drop(agenda.marks.entry(handle).or_insert(now + LAZY)),
-                Some(_) => drop(agenda.missed.remove(&handle)),
-                None => drop(agenda.missed.entry(handle).or_insert(now + MISSED)),
+        if agenda.sweep.is_some_and(|due| now < due) {
+            return;
+        }
+        agenda.sweep = Some(now + MISSED);
+        for hash in leaf.rows.following() {
+            if cases(leaf, hash).iter().any(|case| self.is_due(case)) {
+                agenda.odd.insert(hash);
             }
         }
     }
@@ -102,15 +157,21 @@ impl Follower {
 
     async fn heal_all(&self, member: &Member, agenda: &mut Agenda) {
         let Ok(leaf) = member.leaf() else { return };
-        let ill: HashSet<VolumeHash> = leaf.rows.unwell().into_iter().collect();
+        let mut ill: BTreeSet<VolumeHash> = leaf.rows.unwell().into_iter().collect();
+        ill.extend(&agenda.odd);
         agenda.ill.retain(|hash, _| ill.contains(hash));
         for hash in ill {
-            let now = Instant::now();
-            // Not at the first sight: the host's own removals pass quickly.
-            let (looks, due) = *agenda.ill.entry(hash).or_insert((0, now + TICK));
-            let Some(case) = Case::new(leaf, hash).filter(|_| due <= now) else { continue };
-            if let Err(error) = self.heal(&case).await {
-                tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
+            let (looks, due) = *agenda.ill.entry(hash).or_insert_with(|| (0, Instant::now()));
+            if due > Instant::now() {
+                continue;
+            }
+            for case in cases(leaf, hash).iter().filter(|case| self.is_due(case)) {
+                if let Err(error) = self.heal(case).await {
+                    tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
+                }
+            }
+            if !cases(leaf, hash).iter().any(|case| self.is_due(case)) {
+                agenda.odd.remove(&hash);
             }
             agenda.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
         }
@@ -136,14 +197,33 @@ impl Follower {
             return Ok(false);
         };
         let live = self.host.read_volume(&volume.name).await?;
-        let Some((volume, _)) = live.filter(|(live, _)| *live.handle == *handle && !live.is_leaving()) else {
-            return Ok(false);
-        };
-        if leaf.is_well(&place).await? {
+        let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
+        if !matches!(live.volume.wish(), Wish::Use { .. }) || leaf.is_well(&place).await? {
             return Ok(true);
         }
+        // Its claim may be elsewhere, or have been let go: then it is out of sight, and not lost.
+        let given_out = live.given_out.as_ref().map(|given_out| &*given_out.volume).filter(|name| !name.is_empty());
+        if let Some(volume) = given_out
+            && leaf.read_volume(volume).await?.is_some()
+        {
+            return Ok(true);
+        }
+        let volume = live.volume;
         let message = format!("member {}: leaf claim {place} {LOST}", leaf.member);
         self.host.tell(&volume, &News { reason: "LeafLost", message, warning: true }).await;
         Ok(true)
+    }
+}
+
+/// A volume of each handle that its hash may have: one, but for copies.
+fn cases(leaf: &Cluster, hash: VolumeHash) -> Vec<Case<'_>> {
+    leaf.rows.handle_places(hash).iter().map(|named| Case::new(leaf, hash, named)).collect()
+}
+
+/// Until the member shows something that one has to look at.
+async fn remarkable(member: &Member) {
+    match member.last_known() {
+        Some(leaf) => leaf.rows.remarkable().await,
+        None => std::future::pending().await,
     }
 }

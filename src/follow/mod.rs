@@ -4,6 +4,7 @@
 mod heal;
 mod member;
 mod shield;
+mod waiting;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -29,11 +30,12 @@ pub struct Follower {
     host: Host,
     members: Registry,
     volumes: Arc<HostVolumes>,
+    budget: waiting::Shared,
 }
 
 impl Follower {
     pub fn new(host: Host, members: Registry) -> Self {
-        Self { host, members, volumes: Arc::default() }
+        Self { host, members, volumes: Arc::default(), budget: Arc::default() }
     }
 
     /// Works until it is dropped, and knows nothing of the time before.
@@ -62,7 +64,9 @@ impl Follower {
                     members.iter().filter(|(name, _)| !under_way.contains_key(*name)).collect::<Vec<_>>()
                 {
                     let (follower, of) = (self.clone(), Arc::clone(member));
-                    let work = works.spawn(async move { follower.follow(&of).await });
+                    let work = works.spawn(async move {
+                        tokio::join!(follower.follow(&of), follower.tell_of_waiting(&of));
+                    });
                     under_way.insert(name.clone(), (Arc::clone(member), work));
                 }
             }

@@ -14,7 +14,7 @@ use kube::{
 use sha2::{Digest, Sha256};
 
 use super::{Host, volume::HostVolume};
-use crate::cluster::with_causes;
+use crate::{cluster::with_causes, volume::Claim};
 
 /// The apiserver takes 1024 bytes.
 const LONGEST: usize = 900;
@@ -61,6 +61,12 @@ impl Host {
     pub async fn tell(&self, volume: &HostVolume, news: &News) {
         tracing::info!(volume = %volume.name, handle = %volume.handle, reason = news.reason, "{}", news.message);
         self.write_event(&volume.into(), news).await;
+    }
+
+    /// The same about a claim.
+    pub async fn tell_claim(&self, claim: &Claim, uid: &str, news: &News) {
+        let (namespace, name) = (claim.namespace.to_string(), claim.name.to_string());
+        self.tell_of(&About { kind: "PersistentVolumeClaim", namespace, name, uid: uid.to_owned() }, news).await;
     }
 
     /// The same about a node, or a pod on one.
@@ -131,7 +137,9 @@ mod tests {
             uid: "u".into(),
             handle: "h".into(),
             claim_uid: "c".into(),
+            claim: None,
             deletes: true,
+            retains: false,
             released: false,
             terminating: false,
         }

@@ -10,7 +10,7 @@ use super::{Host, unread};
 use crate::{
     cluster,
     error::Result,
-    volume::{DRIVER, VolumeId, id::is_subdomain, spec::LeafPlace},
+    volume::{Claim, ClaimDigest, DRIVER, VolumeId, healing::Wish, id::is_subdomain, spec::LeafPlace},
 };
 
 /// The attribute under which a host volume keeps the UID of its leaf claim.
@@ -28,14 +28,19 @@ pub struct GivenOut {
 
 /// A host volume of this driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct HostVolume {
     pub name: Box<str>,
     pub uid: Box<str>,
     pub handle: Box<str>,
     /// UID of the claim it is bound to; empty where there is none.
     pub claim_uid: Box<str>,
+    /// That claim's place.
+    pub claim: Option<ClaimDigest>,
     /// The host removes the leaf when the claim has gone.
     pub deletes: bool,
+    /// Its data outlives its claim, and itself.
+    pub retains: bool,
     /// Its claim has gone.
     pub released: bool,
     pub terminating: bool,
@@ -53,7 +58,11 @@ impl HostVolume {
             uid: volume.uid().unwrap_or_default().into(),
             handle: source.volume_handle.as_str().into(),
             claim_uid: bound_to.unwrap_or_default().into(),
+            claim: spec.claim_ref.as_ref().and_then(|claim| {
+                Some(ClaimDigest::new(&format!("{}/{}", claim.namespace.as_ref()?, claim.name.as_ref()?)))
+            }),
             deletes: spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete"),
+            retains: spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain"),
             released: matches!(phase, Some("Released" | "Failed")),
             terminating: volume.metadata.deletion_timestamp.is_some(),
         })
@@ -63,6 +72,26 @@ impl HostVolume {
     pub fn is_leaving(&self) -> bool {
         self.terminating || self.released && self.deletes
     }
+
+    /// What it wants of its leaf. One that its administrator has made available again has no claim's UID.
+    pub fn wish(&self) -> Wish {
+        match (self.retains, self.terminating || self.released) {
+            (false, true) => Wish::Nothing,
+            (true, _) if self.released => Wish::Keep,
+            _ if self.claim_uid.is_empty() => Wish::Keep,
+            (retain, _) => Wish::Use { retain },
+        }
+    }
+}
+
+/// A volume of this driver as it is now.
+#[derive(Clone, Debug)]
+pub struct LiveVolume {
+    pub volume: HostVolume,
+    /// The claim it is for, which may have gone.
+    pub claim: Option<Claim>,
+    /// The leaf that was given out with it.
+    pub given_out: Option<GivenOut>,
 }
 
 impl Host {
@@ -86,11 +115,14 @@ impl Host {
         Ok(self.volume_with(handle).await?.and_then(given_out))
     }
 
-    /// A volume of this driver as it is now, and the leaf that was given out with it.
-    pub async fn read_volume(&self, name: &str) -> Result<Option<(HostVolume, Option<GivenOut>)>> {
+    pub async fn read_volume(&self, name: &str) -> Result<Option<LiveVolume>> {
         let answer = self.volumes().get(name).await;
         let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
-        Ok(found.and_then(|found| Some((HostVolume::new(&found)?, found.spec?.csi.and_then(given_out)))))
+        Ok(found.and_then(|found| {
+            let (volume, spec) = (HostVolume::new(&found)?, found.spec?);
+            let claim = spec.claim_ref.and_then(|claim| Some(Claim { namespace: claim.namespace?, name: claim.name? }));
+            Some(LiveVolume { volume, claim, given_out: spec.csi.and_then(given_out) })
+        }))
     }
 
     /// The handle of a volume of this driver's.
@@ -165,5 +197,28 @@ mod tests {
         let terminating = HostVolume { terminating: true, ..volume(DRIVER, "Bound", "Retain").unwrap() };
         assert!(terminating.is_leaving());
         assert_eq!(volume("other.csi.io", "Bound", "Delete"), None);
+    }
+
+    #[test]
+    fn wish_follows_claim_and_policy() {
+        for (phase, policy, wish) in [
+            ("Bound", "Delete", Wish::Use { retain: false }),
+            ("Bound", "Retain", Wish::Use { retain: true }),
+            ("Pending", "Delete", Wish::Use { retain: false }),
+            ("Released", "Retain", Wish::Keep),
+            ("Released", "Delete", Wish::Nothing),
+            ("Failed", "Delete", Wish::Nothing),
+            ("Failed", "Retain", Wish::Keep),
+        ] {
+            assert_eq!(volume(DRIVER, phase, policy).unwrap().wish(), wish, "{phase} {policy}");
+        }
+        let terminating = |phase, policy| HostVolume { terminating: true, ..volume(DRIVER, phase, policy).unwrap() };
+        assert_eq!(terminating("Bound", "Delete").wish(), Wish::Nothing);
+        assert_eq!(terminating("Bound", "Retain").wish(), Wish::Use { retain: true }, "its claim is still there");
+        assert_eq!(terminating("Released", "Retain").wish(), Wish::Keep);
+        for policy in ["Delete", "Retain"] {
+            let available = HostVolume { claim_uid: "".into(), ..volume(DRIVER, "Available", policy).unwrap() };
+            assert_eq!(available.wish(), Wish::Keep, "{policy}");
+        }
     }
 }

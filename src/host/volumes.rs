@@ -18,6 +18,7 @@ use kube::{
         watcher::{self, Event, ExponentialBackoff, watcher},
     },
 };
+use tokio::sync::watch;
 
 use super::{Host, volume::HostVolume};
 use crate::cluster::with_causes;
@@ -26,6 +27,7 @@ use crate::cluster::with_causes;
 #[derive(Debug, Default)]
 pub struct HostVolumes {
     table: Mutex<Table>,
+    told: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +76,11 @@ impl HostVolumes {
         self.lock().news.remove(member).unwrap_or_default()
     }
 
+    /// Changes whenever there is news.
+    pub fn told(&self) -> watch::Receiver<()> {
+        self.told.subscribe()
+    }
+
     fn put(&self, volume: &PersistentVolume, listing: bool) {
         let Some(new) = HostVolume::new(volume) else { return };
         let mut table = self.lock();
@@ -86,14 +93,19 @@ impl HostVolumes {
         }
         table.forget(&new.name);
         table.handles.insert(new.name.clone(), new.handle.clone());
-        if let Some((member, _)) = new.handle.split_once('/') {
-            table.news.entry(member.into()).or_default().insert(new.handle.clone());
-        }
+        table.is_news(&new.handle);
         table.volumes.insert(key, new);
+        drop(table);
+        self.told.send_replace(());
     }
 
     fn drop(&self, name: &str) {
-        self.lock().forget(name);
+        let mut table = self.lock();
+        if let Some(handle) = table.forget(name) {
+            table.is_news(&handle);
+        }
+        drop(table);
+        self.told.send_replace(());
     }
 
     fn begin(&self) {
@@ -114,9 +126,16 @@ impl HostVolumes {
 }
 
 impl Table {
-    fn forget(&mut self, name: &str) {
-        if let Some((name, handle)) = self.handles.remove_entry(name) {
-            self.volumes.remove(&(handle, name));
+    /// Its handle, where it was known.
+    fn forget(&mut self, name: &str) -> Option<Box<str>> {
+        let (name, handle) = self.handles.remove_entry(name)?;
+        self.volumes.remove(&(handle.clone(), name));
+        Some(handle)
+    }
+
+    fn is_news(&mut self, handle: &str) {
+        if let Some((member, _)) = handle.split_once('/') {
+            self.news.entry(member.into()).or_default().insert(handle.into());
         }
     }
 }
@@ -177,6 +196,7 @@ mod tests {
         assert_eq!(volumes.take_news("m0").len(), 1);
         volumes.drop("b");
         assert!(names(&volumes, "m0/n/c/1").is_empty());
+        assert_eq!(volumes.take_news("m0").len(), 1, "that it has gone is news");
     }
 
     #[test]

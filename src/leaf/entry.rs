@@ -51,14 +51,38 @@ impl Entry {
     }
 
     fn row_of(&self, wanted: Option<&LeafPlace>) -> Row {
-        let claims = self.claims.iter().filter(|claim| wanted.is_none_or(|place| claim.place.is(place)));
-        let claim = claims.min_by_key(|claim| (claim.created, &claim.uid));
+        let claims = self.claims.iter().filter(|claim| wanted.is_none_or(|place| claim.is_known_at(place)));
+        // One that is elsewhere than its handle says is proved by its volume. At its former place there may be a copy.
+        let moved = self.claims.iter().any(|claim| claim.alias().is_some());
+        let claim = claims.min_by_key(|claim| (moved && !self.has_volume(claim), claim.created, &claim.uid));
         let belongs = |volume: &&KeptVolume| match claim {
             Some(claim) => claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name),
-            None => wanted.is_none_or(|place| volume.claim_place.is(place)),
+            None => wanted.is_none_or(|place| volume.is_known_at(place)),
         };
         let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
         Row { claim: claim.map(KeptClaim::row), volume: volume.map(KeptVolume::row), consumer: self.consumer.clone() }
+    }
+
+    fn has_volume(&self, claim: &KeptClaim) -> bool {
+        self.volumes.iter().any(|volume| claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name))
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.claims.iter().any(|claim| claim.phase == Phase::Pending && !claim.terminating)
+    }
+
+    /// The places that its handle may name: one, but for copies.
+    pub(super) fn handle_places(&self) -> Vec<LeafPlace> {
+        let claims = self.claims.iter().map(|claim| claim.row().handle_place().clone());
+        let mut places: Vec<LeafPlace> =
+            claims.chain(self.volumes.iter().map(|volume| volume.row().handle_place().clone())).collect();
+        places.dedup();
+        places
+    }
+
+    /// Its volume is retained because the host's is.
+    pub(super) fn follows(&self) -> bool {
+        self.volumes.iter().any(KeptVolume::follows)
     }
 
     /// Every claim counts, copies too: a person has to see them.
@@ -131,7 +155,7 @@ impl Entry {
     /// Somebody deletes the leaf, or has, or it is being made anew.
     pub(super) fn is_unwell(&self) -> bool {
         let left_alone = self.claims.is_empty() && self.volumes.iter().any(KeptVolume::is_kept);
-        left_alone || self.claims.iter().any(KeptClaim::is_unwell) || self.volumes.iter().any(KeptVolume::is_healing)
+        left_alone || self.claims.iter().any(KeptClaim::is_unwell) || self.volumes.iter().any(KeptVolume::is_unwell)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,5 +1,5 @@
-//! A leaf claim that somebody deleted comes back under its name, with its data. The steps: its volume is made to stay, and
-//! what is needed to make the claim anew is kept on it; the claim goes; it is made anew and names the volume; the volume
+//! A leaf claim that somebody deleted, or that was let go, comes back with its data. The steps: its volume is made to stay,
+//! and what is needed to make the claim anew is kept on it; the claim goes; it is made anew and names the volume; the volume
 //! is given to it; the volume's policy is put back. Each is one request that tests what it was decided on, and after each
 //! the objects say which one is next.
 
@@ -19,12 +19,19 @@ use kube::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Cluster, json_patch, lean::Lean, ownership, row::ClaimRow};
+use super::{
+    Cluster,
+    claim::Made,
+    json_patch,
+    lean::Lean,
+    ownership,
+    row::{ClaimRow, read_request},
+};
 use crate::{
     cluster,
     error::{Error, Result},
     volume::{
-        VolumeHash,
+        Attributes, Claim, Parameters, VolumeHash, VolumeId, VolumeSpec,
         healing::{SeenClaim, SeenVolume},
         plan::Phase,
         quantity,
@@ -69,6 +76,7 @@ impl Patient {
             terminating: seen.terminating,
             protected: seen.protected,
             bound: seen.phase == Phase::Bound,
+            published: row.life.published.is_spoilt() || !row.life.published.is_nowhere(),
             volume: seen.volume,
             former: row.former.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned).collect(),
         })
@@ -81,6 +89,7 @@ impl Patient {
             claim_uid: bound_to(volume).unwrap_or_default().to_owned(),
             terminating: volume.metadata.deletion_timestamp.is_some(),
             retained: policy_of(volume) == "Retain",
+            follows: volume.annotations().contains_key(ownership::POLICY_BEFORE),
             saved: self.saved().map(|saved| saved.uid),
         })
     }
@@ -92,11 +101,11 @@ impl Patient {
 }
 
 /// What a volume tells of the claim it is bound to.
-fn bound_to(volume: &PersistentVolume) -> Option<&str> {
+pub(super) fn bound_to(volume: &PersistentVolume) -> Option<&str> {
     volume.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref().filter(|uid| !uid.is_empty())
 }
 
-fn policy_of(volume: &PersistentVolume) -> &str {
+pub(super) fn policy_of(volume: &PersistentVolume) -> &str {
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
     policy.unwrap_or_default()
 }
@@ -154,6 +163,42 @@ impl Saved {
         })
     }
 
+    /// Where it belongs for a claim of the host's: its class says so. One whose class is not known stays where it was.
+    pub fn place(&self, leaf: &Cluster, claim: &Claim, before: &LeafPlace) -> Result<LeafPlace> {
+        let annotation = |key| self.annotations.get(key);
+        let told = annotation(ownership::CLAIM).is_some_and(|was| *was != claim.to_string());
+        let request = annotation(ownership::REQUEST).and_then(|text| read_request(text));
+        let (Some(name), Some(request), true) = (annotation(ownership::NAME), request, told) else {
+            return Ok(before.clone());
+        };
+        let parameters = Parameters::parse(&request.parameters)?;
+        let spec = VolumeSpec {
+            name: name.clone(),
+            request,
+            parameters,
+            attributes: Attributes::default(),
+            claim: Some(claim.clone()),
+            preferred: Vec::new(),
+            requisite: Vec::new(),
+            nodes: Vec::new(),
+        };
+        spec.place(&leaf.member, &leaf.host, &before.namespace)
+    }
+
+    /// The same for another claim of the host's, and for another place than the handle's.
+    #[must_use]
+    pub fn made_for(mut self, claim: &Claim, uid: &str, handle: &str, place: &LeafPlace) -> Self {
+        if self.annotations.contains_key(ownership::CLAIM) {
+            self.annotations.insert(ownership::CLAIM.to_owned(), claim.to_string());
+            self.annotations.insert(ownership::CLAIM_UID.to_owned(), uid.to_owned());
+        }
+        self.annotations.remove(ownership::HANDLE);
+        if VolumeId::parse(handle).and_then(|id| id.place()).is_some_and(|named| named != *place) {
+            self.annotations.insert(ownership::HANDLE.to_owned(), handle.to_owned());
+        }
+        self
+    }
+
     fn small_enough(mut self) -> Self {
         if json!(self).to_string().len() > LARGEST {
             self.annotations.retain(|key, _| key.starts_with(ownership::OURS));
@@ -189,15 +234,16 @@ fn request(size: Quantity) -> VolumeResourceRequirements {
     VolumeResourceRequirements { requests: Some(BTreeMap::from([("storage".to_owned(), size)])), limits: None }
 }
 
-fn path_of(annotation: &str) -> String {
+pub(super) fn path_of(annotation: &str) -> String {
     format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
 }
 
 impl Cluster {
-    /// Claim and volume as they are now. Which volume, a row says: the claim may be gone.
-    pub async fn examine(&self, place: &LeafPlace, volume: Option<&str>) -> Result<Patient> {
+    /// Claim and volume as they are now. Which volume, a row says: the claim may be gone, or be somebody else's.
+    pub async fn examine(&self, hash: VolumeHash, place: &LeafPlace, volume: Option<&str>) -> Result<Patient> {
         let claim = self.read_claim(place).await?;
-        let named = claim.as_ref().and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+        let ours = claim.as_ref().filter(|claim| ownership::volume_of(&claim.metadata, &self.host) == Some(hash));
+        let named = ours.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
         let name = named.as_deref().filter(|name| !name.is_empty()).or(volume);
         let volume = match name {
             Some(name) => self.get_volume(name).await?,
@@ -237,28 +283,50 @@ impl Cluster {
         Err(Error::InProgress(format!("member {}: volume {} is not kept yet", self.member, volume.name_any())))
     }
 
-    /// The claim under its former name. Somebody else may have taken that: the next look tells.
-    pub async fn make_anew(&self, place: &LeafPlace, saved: &Saved) -> Result<()> {
+    /// The claim under its former name, or that of another claim of the host's. Somebody else may have taken that: the next
+    /// look tells.
+    pub async fn make_anew(&self, place: &LeafPlace, saved: &Saved) -> Result<Made> {
+        let made = self.post_anew(place, saved).await;
+        if !matches!(made, Err(Error::NotFound(_))) {
+            return made;
+        }
+        self.create_namespace(&place.namespace).await?;
+        self.post_anew(place, saved).await
+    }
+
+    async fn post_anew(&self, place: &LeafPlace, saved: &Saved) -> Result<Made> {
         let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &place.namespace);
         let made = claims.create(&PostParams::default(), &saved.claim(place)).await;
         match made.map_err(|error| self.outcome(&format!("create claim {place} anew"), &error)) {
             Ok(claim) => {
                 self.rows.put_claim(&claim);
-                Ok(())
+                Ok(Made::Now)
             }
-            Err(Error::Exists(_)) => Ok(()),
+            Err(Error::Exists(_)) => Ok(Made::Taken),
             Err(error) => Err(error),
         }
     }
 
     /// The volume is the new claim's, and says which ones it belonged to.
-    pub async fn give_volume(&self, volume: &PersistentVolume, saved: &Saved, claim: &ClaimRow) -> Result<()> {
+    pub async fn give_volume(
+        &self,
+        volume: &PersistentVolume,
+        hash: VolumeHash,
+        saved: &Saved,
+        claim: &ClaimRow,
+    ) -> Result<()> {
         let reference = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "namespace": claim.place.namespace, "name": claim.place.claim, "uid": claim.uid,
         });
         let mut changes = vec![json!({"op": "replace", "path": "/spec/claimRef", "value": reference})];
         changes.append(&mut annotate(volume, ownership::FORMER, &saved.former()));
+        let known = volume.annotations().contains_key(ownership::HANDLE);
+        match claim.handle(&self.member, hash) {
+            Some(handle) => changes.append(&mut annotate(volume, ownership::HANDLE, &handle)),
+            None if known => changes.push(json!({"op": "remove", "path": path_of(ownership::HANDLE)})),
+            None => {}
+        }
         self.change_volume(volume, &saved.uid, &changes, "give away").await.map(drop)
     }
 
@@ -293,7 +361,7 @@ impl Cluster {
         }
     }
 
-    async fn change_volume(
+    pub(super) async fn change_volume(
         &self,
         volume: &PersistentVolume,
         claim_uid: &str,
@@ -310,7 +378,7 @@ impl Cluster {
 }
 
 /// A volume without any annotation has no place to add one to.
-fn annotate(volume: &PersistentVolume, key: &str, value: &str) -> Vec<Value> {
+pub(super) fn annotate(volume: &PersistentVolume, key: &str, value: &str) -> Vec<Value> {
     if volume.metadata.annotations.is_some() {
         return vec![json!({"op": "add", "path": path_of(key), "value": value})];
     }

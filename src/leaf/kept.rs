@@ -12,7 +12,7 @@ use super::{
     packed::{Names, Packed},
     row::{ClaimRow, VolumeRow},
 };
-use crate::volume::{AccessMode, VolumeMode, plan::Phase, spec::Fingerprint, spec::LeafPlace};
+use crate::volume::{AccessMode, ClaimDigest, VolumeMode, plan::Phase, spec::Fingerprint, spec::LeafPlace};
 
 /// Where a claim is.
 #[derive(Clone, Debug)]
@@ -48,7 +48,8 @@ pub(super) struct KeptClaim {
     pub(super) terminating: bool,
     pub(super) deleted: i64,
     had_volume: bool,
-    former: Option<Box<str>>,
+    made_for: Option<ClaimDigest>,
+    past: Option<Box<Past>>,
     node_selected: bool,
     finalizer: Option<u32>,
     capacity: u64,
@@ -72,7 +73,8 @@ impl KeptClaim {
             terminating: row.terminating,
             deleted: row.deleted,
             had_volume: row.had_volume,
-            former: some(&row.former),
+            made_for: row.made_for,
+            past: Past::keep(&row.former, row.alias.as_deref()),
             node_selected: row.node_selected,
             finalizer: row.finalizer.and_then(|at| u32::try_from(at).ok()),
             capacity: row.capacity,
@@ -100,7 +102,9 @@ impl KeptClaim {
             access: self.access.all(),
             mode: self.mode,
             had_volume: self.had_volume,
-            former: self.former.clone().unwrap_or_default(),
+            made_for: self.made_for,
+            former: Past::former(self.past.as_deref()).into(),
+            alias: Past::alias(self.past.as_deref()).cloned().map(Box::new),
             node_selected: self.node_selected,
             phase: self.phase,
             terminating: self.terminating,
@@ -118,6 +122,7 @@ impl KeptClaim {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub(super) struct KeptVolume {
     pub(super) name: Packed,
     pub(super) claim_place: KeptPlace,
@@ -125,10 +130,12 @@ pub(super) struct KeptVolume {
     pub(super) uid: Packed,
     driver: Arc<str>,
     handle: Packed,
-    former: Option<Box<str>>,
+    past: Option<Box<Past>>,
     healing: bool,
+    follows: bool,
     node: Arc<str>,
     retained: bool,
+    terminating: bool,
     pub(super) created: i64,
     pub(super) version: u64,
     pub(super) round: u32,
@@ -143,10 +150,12 @@ impl KeptVolume {
             uid: Packed::from(&*row.uid),
             driver: names.share(&row.driver),
             handle: Packed::from(&*row.handle),
-            former: some(&row.former),
+            past: Past::keep(&row.former, row.alias.as_deref()),
             healing: row.healing,
+            follows: row.follows,
             node: names.share(&row.node),
             retained: row.retained,
+            terminating: row.terminating,
             created: row.created,
             version: row.version,
             round: row.round,
@@ -160,11 +169,14 @@ impl KeptVolume {
             claim_uid: self.claim_uid.text(),
             driver: (*self.driver).into(),
             handle: self.handle.text(),
-            former: self.former.clone().unwrap_or_default(),
+            former: Past::former(self.past.as_deref()).into(),
+            alias: Past::alias(self.past.as_deref()).cloned().map(Box::new),
             healing: self.healing,
+            follows: self.follows,
             node: (*self.node).into(),
             uid: self.uid.text(),
             retained: self.retained,
+            terminating: self.terminating,
             created: self.created,
             version: self.version,
             round: self.round,
@@ -175,13 +187,22 @@ impl KeptVolume {
 impl KeptClaim {
     /// Whether a volume that is bound to this UID is its own. One that it was made anew for is given to it later.
     pub(super) fn has(&self, bound_to: &Packed) -> bool {
-        let was = |former: &str| ownership::is_former(former, &bound_to.text());
-        self.uid == *bound_to || self.former.as_deref().is_some_and(was)
+        let was = |past: &Past| ownership::is_former(&past.former, &bound_to.text());
+        self.uid == *bound_to || self.past.as_deref().is_some_and(was)
     }
 
-    /// On its way out, or made anew and not bound yet.
+    /// On its way out, or made anew and not bound yet, or without its volume.
     pub(super) fn is_unwell(&self) -> bool {
-        self.terminating || self.former.is_some() && self.phase != Phase::Bound
+        self.terminating || self.phase == Phase::Lost || self.past.is_some() && self.phase != Phase::Bound
+    }
+
+    /// Whether it is there, or its handle says so.
+    pub(super) fn is_known_at(&self, place: &LeafPlace) -> bool {
+        self.place.is(place) || self.alias() == Some(place)
+    }
+
+    pub(super) fn alias(&self) -> Option<&LeafPlace> {
+        Past::alias(self.past.as_deref())
     }
 }
 
@@ -190,13 +211,43 @@ impl KeptVolume {
         self.retained
     }
 
-    pub(super) fn is_healing(&self) -> bool {
-        self.healing
+    /// It keeps what its claim was, or somebody deletes it.
+    pub(super) fn is_unwell(&self) -> bool {
+        self.healing || self.terminating
+    }
+
+    pub(super) fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// Whether its claim is or was there, or its handle says so.
+    pub(super) fn is_known_at(&self, place: &LeafPlace) -> bool {
+        self.claim_place.is(place) || Past::alias(self.past.as_deref()) == Some(place)
     }
 }
 
-fn some(text: &str) -> Option<Box<str>> {
-    (!text.is_empty()).then(|| text.into())
+/// What hardly any leaf has: it was made anew.
+#[derive(Debug)]
+struct Past {
+    /// UIDs of the claims in whose place it was.
+    former: Box<str>,
+    /// The place that its handle names, where that is another one.
+    alias: Option<LeafPlace>,
+}
+
+impl Past {
+    fn keep(former: &str, alias: Option<&LeafPlace>) -> Option<Box<Self>> {
+        let none = former.is_empty() && alias.is_none();
+        (!none).then(|| Box::new(Self { former: former.into(), alias: alias.cloned() }))
+    }
+
+    fn former(past: Option<&Self>) -> &str {
+        past.map_or("", |past| &past.former)
+    }
+
+    fn alias(past: Option<&Self>) -> Option<&LeafPlace> {
+        past?.alias.as_ref()
+    }
 }
 
 /// A set of access modes, a bit for each.

@@ -21,6 +21,7 @@ pub mod ownership;
 mod packed;
 mod refusals;
 pub mod release;
+pub mod retention;
 pub mod row;
 pub mod rows;
 mod secret;
@@ -28,6 +29,7 @@ pub mod single;
 pub mod snapshot;
 pub mod volume;
 pub mod watch;
+pub mod words;
 
 use std::sync::{Arc, OnceLock};
 

@@ -27,15 +27,18 @@ pub const CONSENT: &str = "kosmos.csi.io/consent";
 pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
 /// On what was made in a member to bring a volume to a node of the host: which node, by its id.
 pub const NODE: &str = "kosmos.csi.io/node";
-/// On the same: the volume's handle. People write the same digits into many handles of imported volumes.
+/// On the same: the volume's handle. People write the same digits into many handles of imported volumes. Also on a leaf
+/// claim and its volume that are elsewhere than the handle says.
 pub const HANDLE: &str = "kosmos.csi.io/handle";
 /// On which nodes of the host it is.
 pub const PUBLISHED: &str = "kosmos.csi.io/published";
 
 /// On a leaf claim and its volume: UIDs of the claims in whose place it was made anew.
 pub const FORMER: &str = "kosmos.csi.io/former";
-/// On a leaf volume, while its claim is made anew: what that claim was.
+/// On a leaf volume whose claim was let go, or is being made anew: what that claim was.
 pub const HEALING: &str = "kosmos.csi.io/healing";
+/// On a leaf volume that is `Retain` because the host's is: its policy of before.
+pub const POLICY_BEFORE: &str = "kosmos.csi.io/policy-before";
 /// The prefix of every label and annotation of ours.
 pub const OURS: &str = "kosmos.csi.io/";
 

@@ -14,10 +14,10 @@ use super::{
     capacity::node_of_volume,
     claim::SELECTED_NODE,
     life::Life,
-    ownership::{self, FINALIZER, FORMER, HAD_VOLUME, HEALING, REQUEST},
+    ownership::{self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, REQUEST},
 };
 use crate::volume::{
-    AccessMode, Request, VolumeMode,
+    AccessMode, ClaimDigest, Request, VolumeHash, VolumeId, VolumeMode,
     growth::Size,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
@@ -36,6 +36,10 @@ pub struct ClaimRow {
     pub had_volume: bool,
     /// UIDs of the claims in whose place it was made anew; empty for nearly all.
     pub former: Box<str>,
+    /// The claim of the host that it was made for; absent where nobody told.
+    pub made_for: Option<ClaimDigest>,
+    /// The place that its handle names, where it was made anew at another one.
+    pub(super) alias: Option<Box<LeafPlace>>,
     pub(super) phase: Phase,
     pub(super) terminating: bool,
     /// When that began, in seconds; 0 where it did not.
@@ -58,6 +62,7 @@ pub struct ClaimRow {
 
 /// A leaf volume.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct VolumeRow {
     pub name: Box<str>,
     /// The claim it is bound to: namespace, name and UID.
@@ -68,12 +73,17 @@ pub struct VolumeRow {
     pub handle: Box<str>,
     /// UIDs of the claims it belonged to before; empty for nearly all.
     pub former: Box<str>,
-    /// It keeps the description of a claim that is to be made anew.
+    /// The place that its handle names, where its claim was made anew at another one.
+    pub(super) alias: Option<Box<LeafPlace>>,
+    /// It keeps the description of a claim that was let go, or is to be made anew.
     pub healing: bool,
+    /// It is retained because the host's volume is.
+    pub follows: bool,
     /// The one node that it can be used on; empty where there are several.
     pub node: Box<str>,
     pub(super) uid: Box<str>,
     pub(super) retained: bool,
+    pub(super) terminating: bool,
     pub(super) created: i64,
     pub(super) version: u64,
     pub(super) round: u32,
@@ -141,6 +151,8 @@ impl ClaimRow {
             },
             had_volume: annotation(HAD_VOLUME).is_some(),
             former: annotation(FORMER).map(String::as_str).unwrap_or_default().into(),
+            made_for: annotation(CLAIM).map(|claim| ClaimDigest::new(claim)),
+            alias: alias_of(annotation(HANDLE)),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Bound") => Phase::Bound,
                 Some("Lost") => Phase::Lost,
@@ -181,6 +193,17 @@ impl ClaimRow {
     /// Whether it is the claim with this UID, or was made in its place.
     pub fn is_or_was(&self, uid: &str) -> bool {
         *self.uid == *uid || ownership::is_former(&self.former, uid)
+    }
+
+    /// The place that its handle names.
+    pub fn handle_place(&self) -> &LeafPlace {
+        self.alias.as_deref().unwrap_or(&self.place)
+    }
+
+    /// Its handle, where that names another place.
+    pub(super) fn handle(&self, member: &str, hash: VolumeHash) -> Option<String> {
+        let named = self.alias.as_deref()?;
+        Some(VolumeId::new(member, &named.namespace, &named.claim, hash).to_string())
     }
 
     /// The leaf volume it names.
@@ -234,10 +257,13 @@ impl VolumeRow {
             driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
             former: volume.annotations().get(FORMER).map(String::as_str).unwrap_or_default().into(),
+            alias: alias_of(volume.annotations().get(HANDLE)),
             healing: volume.annotations().contains_key(HEALING),
+            follows: volume.annotations().contains_key(POLICY_BEFORE),
             node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
+            terminating: volume.metadata.deletion_timestamp.is_some(),
             created: created(&volume.metadata),
             version: version(volume),
             round: 0,
@@ -253,6 +279,19 @@ impl VolumeRow {
 
     pub fn uid(&self) -> &str {
         &self.uid
+    }
+
+    pub fn is_retained(&self) -> bool {
+        self.retained
+    }
+
+    pub fn is_terminating(&self) -> bool {
+        self.terminating
+    }
+
+    /// The place that its handle names.
+    pub fn handle_place(&self) -> &LeafPlace {
+        self.alias.as_deref().unwrap_or(&self.claim_place)
     }
 }
 
@@ -274,7 +313,15 @@ impl ClassRow {
 
 /// What a claim was made for, as it says itself.
 pub fn request_of(claim: &PersistentVolumeClaim) -> Option<Request> {
-    serde_json::from_str(claim.annotations().get(REQUEST)?).ok()
+    read_request(claim.annotations().get(REQUEST)?)
+}
+
+pub(super) fn read_request(text: &str) -> Option<Request> {
+    serde_json::from_str(text).ok()
+}
+
+fn alias_of(handle: Option<&String>) -> Option<Box<LeafPlace>> {
+    VolumeId::parse(handle?)?.place().map(Box::new)
 }
 
 fn created(metadata: &ObjectMeta) -> i64 {

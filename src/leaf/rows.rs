@@ -20,7 +20,7 @@ use super::{
     packed::Names,
     row::{ClaimRow, ClassRow, Consumer, Row, VolumeRow},
 };
-use crate::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};
+use crate::volume::{HostId, VolumeHash, VolumeId, plan::Phase, spec::LeafPlace};
 
 /// How many rows are counted while others wait.
 const COUNTED_AT_ONCE: usize = 1000;
@@ -63,11 +63,18 @@ pub struct Rows {
     host: HostId,
     table: Mutex<Table>,
     changed: [Notify; PARTS],
+    /// Told when something has become of a leaf that nobody asked for.
+    remarkable: Notify,
 }
 
 impl Rows {
     pub fn new(host: HostId) -> Self {
-        Self { host, table: Mutex::default(), changed: std::array::from_fn(|_| Notify::new()) }
+        Self {
+            host,
+            table: Mutex::default(),
+            changed: std::array::from_fn(|_| Notify::new()),
+            remarkable: Notify::new(),
+        }
     }
 
     /// Whether everything has been listed, and is watched since.
@@ -110,10 +117,43 @@ impl Rows {
         rows.find(|(_, row)| !row.is_empty())
     }
 
-    /// Volumes whose leaf is on its way out, gone before its volume, or being made anew.
+    /// Until there is a leaf that one has to look at. For one who waits: the others would miss it.
+    pub async fn remarkable(&self) {
+        self.remarkable.notified().await;
+    }
+
+    /// The places that the handles of a volume may name: one, but for copies.
+    pub fn handle_places(&self, hash: VolumeHash) -> Vec<LeafPlace> {
+        self.lock().rows.get(&hash).map(|entry| entry.handle_places()).unwrap_or_default()
+    }
+
+    /// Volumes that are retained because the host's are.
+    pub fn following(&self) -> Vec<VolumeHash> {
+        let table = self.lock();
+        table.rows.iter().filter(|(_, entry)| entry.follows()).map(|(hash, _)| *hash).collect()
+    }
+
+    /// Volumes whose leaf is on its way out, gone before its volume, without it, or being made anew.
     pub fn unwell(&self) -> Vec<VolumeHash> {
         let table = self.lock();
         table.rows.iter().filter(|(_, entry)| entry.is_unwell()).map(|(hash, _)| *hash).collect()
+    }
+
+    /// Claims that wait to be bound, and the UIDs of their consumers.
+    pub fn pending(&self) -> Vec<(VolumeHash, ClaimRow, Option<String>)> {
+        let table = self.lock();
+        let waiting = table.rows.iter().filter(|(_, entry)| entry.is_pending());
+        let rows = waiting.map(|(hash, entry)| (*hash, entry.row()));
+        rows.filter_map(|(hash, row)| {
+            let consumer = match row.consumer {
+                Consumer::Made(uid) => Some(uid.into()),
+                Consumer::Unknown | Consumer::Gone => None,
+            };
+            // Of several the leaf counts, and the others are copies.
+            let claim = row.claim.filter(|claim| claim.phase == Phase::Pending && !claim.terminating)?;
+            Some((hash, claim, consumer))
+        })
+        .collect()
     }
 
     /// Counts the volumes, some at a time: others wait for the rows as well.
@@ -254,7 +294,12 @@ impl Rows {
 
     /// A change that concerns one volume.
     fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
-        change(&mut self.lock());
+        let mut table = self.lock();
+        change(&mut table);
+        if table.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows()) {
+            self.remarkable.notify_one();
+        }
+        drop(table);
         self.news_of(hash).notify_waiters();
     }
 

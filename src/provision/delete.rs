@@ -96,7 +96,8 @@ impl Provisioner {
         deadline: &Deadline,
     ) -> Result<()> {
         let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
-        let place = id.place().or_else(|| volume.as_ref().map(|(_, place, _)| place.clone()));
+        // A leaf that was made anew for another claim is not where its handle says.
+        let place = volume.as_ref().map(|(_, place, _)| place.clone()).or_else(|| id.place());
         let claim = match &place {
             Some(place) => leaf.read_claim(place).await?,
             None => None,
@@ -107,7 +108,8 @@ impl Provisioner {
                 attach::is_nowhere(leaf, hash, &ClaimRow::new(claim)).await?;
                 return self.remove(leaf, hash, place, deadline).await;
             }
-            if ownership::consents(&claim.metadata, &leaf.host) {
+            // What has taken the name of a leaf that was let go is not meant.
+            if volume.is_none() && ownership::consents(&claim.metadata, &leaf.host) {
                 if id.member != leaf.member {
                     return Ok(()); // its name was never good for an imported claim
                 }

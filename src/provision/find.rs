@@ -6,7 +6,10 @@ use std::sync::Arc;
 use super::Provisioner;
 use crate::{
     error::{Error, Result},
-    leaf::{Cluster, ownership, row::ClaimRow},
+    leaf::{
+        Cluster, ownership,
+        row::{ClaimRow, VolumeRow},
+    },
     member::Member,
     volume::{VolumeHash, VolumeId, published::Published, spec::LeafPlace},
 };
@@ -28,6 +31,8 @@ pub(super) enum Sought {
     Found(Box<Found>),
     /// It was ours until somebody took its labels away.
     Stripped(Arc<Member>, LeafPlace),
+    /// Its claim was let go, or has gone otherwise; its volume, of this name, is kept.
+    LetGo(String),
     Unknown,
 }
 
@@ -54,6 +59,10 @@ impl Provisioner {
     pub(super) async fn find(&self, handle: &str) -> Result<Found> {
         match self.seek(handle).await? {
             Sought::Found(found) => Ok(*found),
+            Sought::LetGo(volume) => Err(Error::InProgress(format!(
+                "volume {handle:?} has no leaf claim now, and its data is in leaf volume {volume}: a claim is made for it while \
+                 the host's volume is bound to one"
+            ))),
             Sought::Stripped(..) | Sought::Unknown => Err(unknown(handle)),
         }
     }
@@ -88,16 +97,20 @@ impl Provisioner {
             return found(id, member, seen, false);
         }
         let leaf = member.leaf()?;
-        let Some(place) = id.place() else {
+        let kept = leaf.rows.find(&id).and_then(|(_, row)| row.volume).filter(VolumeRow::is_retained);
+        let place = kept.as_ref().map(|volume| volume.claim_place.clone()).or_else(|| id.place());
+        let let_go = || kept.as_ref().map_or(Sought::Unknown, |volume| Sought::LetGo(volume.name.to_string()));
+        let Some(place) = place else {
             leaf.list_leaf(*id.hashes().start()).await?;
             let Some(listed) = seen(leaf, &id) else { return Ok(Sought::Unknown) };
             return found(id, Arc::clone(&member), listed, false);
         };
-        let Some(read) = leaf.read_claim(&place).await? else { return Ok(Sought::Unknown) };
+        let Some(read) = leaf.read_claim(&place).await? else { return Ok(let_go()) };
         if let Some(hash) = ownership::volume_of(&read.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
             return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false);
         }
-        if ownership::consents(&read.metadata, &leaf.host) {
+        // What has taken the name of a leaf that was let go is not meant.
+        if kept.is_none() && ownership::consents(&read.metadata, &leaf.host) {
             check_name(&id, leaf)?;
             let hash = VolumeHash::imported(&leaf.host, &id);
             let mut claim = ClaimRow::new(&read);
@@ -106,7 +119,7 @@ impl Provisioner {
             return found(id, Arc::clone(&member), (hash, claim), true);
         }
         let stripped = ownership::was_ours(&read.metadata, &leaf.host);
-        Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { Sought::Unknown })
+        Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { let_go() })
     }
 }
 

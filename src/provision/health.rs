@@ -12,7 +12,7 @@ use crate::{
     error::Result,
     leaf::{
         Cluster,
-        row::{ClaimRow, Row},
+        row::{ClaimRow, Row, VolumeRow},
     },
     volume::{VolumeHash, VolumeId, plan::Phase},
 };
@@ -56,8 +56,8 @@ impl Provisioner {
             }
         };
         self.page(most, token, pick, |place, hash, row| {
-            let leaf = row.claim.as_ref().map(|claim| &claim.place);
-            let leaf = leaf.or_else(|| row.volume.as_ref().map(|volume| &volume.claim_place))?;
+            let leaf = row.claim.as_ref().map(ClaimRow::handle_place);
+            let leaf = leaf.or_else(|| row.volume.as_ref().map(VolumeRow::handle_place))?;
             let handle = VolumeId::new(place.member, &leaf.namespace, &leaf.claim, hash).to_string();
             Some(Health { handle, ailments: ailments(&row, place) })
         })
@@ -80,7 +80,7 @@ impl Provisioner {
                 reason: "LeafClaimUnlabelled",
                 message: format!("member {}: the labels of leaf claim {place} were removed", member.name),
             }],
-            Sought::Unknown => vec![self.missing(handle).await?],
+            Sought::LetGo(_) | Sought::Unknown => vec![self.missing(handle).await?],
         };
         ailments.truncate(LONGEST);
         Ok(Health { handle: handle.to_owned(), ailments })

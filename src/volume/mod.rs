@@ -20,7 +20,7 @@ pub use id::{HostId, LeafName, VolumeHash, VolumeId};
 pub use node::NodeId;
 pub use parameters::{LeafBinding, Parameters};
 pub use snapshot::SnapshotSpec;
-pub use spec::{AccessMode, Claim, Request, Source, VolumeMode, VolumeSpec};
+pub use spec::{AccessMode, Claim, ClaimDigest, Request, Source, VolumeMode, VolumeSpec};
 
 /// The topology key whose value is a member's name.
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";

@@ -68,6 +68,24 @@ pub struct Claim {
     pub name: String,
 }
 
+impl fmt::Display for Claim {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Stands for a claim's namespace and name where only equality counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimDigest(u32);
+
+impl ClaimDigest {
+    /// Of namespace and name with a slash between.
+    pub fn new(claim: &str) -> Self {
+        let digest = Sha256::digest(claim);
+        Self(u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]))
+    }
+}
+
 /// What a volume begins with, by handle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -29,6 +29,7 @@ mod operator;
 mod operator_commands;
 mod outage;
 mod placement;
+mod reclaim;
 mod requests;
 mod rig;
 mod sanity;

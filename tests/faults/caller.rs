@@ -3,6 +3,7 @@
 //! anything else makes it forget the volume for good.
 
 mod changes;
+mod reclaim;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -24,6 +25,7 @@ use crate::{
 };
 
 pub use changes::Change;
+pub use reclaim::{claim_again, set_policy};
 
 /// The finalizer of a claim whose volume is being copied.
 const COPYING: &str = "example.com/copying";
@@ -194,10 +196,6 @@ impl Caller {
         self.leaf_volume.as_deref()
     }
 
-    pub fn is_retained(&self) -> bool {
-        self.script.retain
-    }
-
     /// From the first call to a bound claim, or to nothing, whatever the user does meanwhile.
     pub async fn provision(&mut self) -> Ending {
         let (mut pause, mut at_work) = (FIRST_PAUSE, false);
@@ -270,12 +268,15 @@ impl Caller {
     /// The claim is gone: its volume is released, and the provisioner has it removed, for as long as it takes.
     pub async fn reclaim(&mut self) {
         while let Some(volume) = self.bench.host.get("persistentvolumes", "", &self.volume) {
+            if self.is_used_again(&volume) {
+                return self.detach().await;
+            }
             if text(&volume, "/status/phase") != "Released" {
                 sleep(FIRST_PAUSE).await;
                 continue;
             }
-            if self.script.retain {
-                return;
+            if self.is_retained() {
+                return self.detach().await;
             }
             self.remove_with(|before| (before * 2).min(LONGEST_PAUSE)).await;
         }
@@ -411,7 +412,7 @@ impl Caller {
             "metadata": {
                 "name": self.volume,
                 "annotations": {"pv.kubernetes.io/provisioned-by": "kosmos.csi.io"},
-                "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
+                "finalizers": if self.script.retain { json!([]) } else { json!([reclaim::FINALIZER]) },
             },
             "spec": {
                 "accessModes": ["ReadWriteOnce"],

@@ -63,7 +63,7 @@ impl Guard {
         let identity = host.get("namespaces", "", "kube-system").unwrap();
         let clusters: Vec<Cluster> = std::iter::once(host).chain(members).cloned().collect();
         let guard = Arc::new(Self {
-            history: Mutex::new(History::new(text(&identity, "/metadata/uid"), members)),
+            history: Mutex::new(History::new(text(&identity, "/metadata/uid"), host, members)),
             clusters,
             fate: Mutex::default(),
             sent: AtomicU64::new(0),
@@ -289,9 +289,10 @@ fn in_host(asked: &Asked) -> Option<String> {
     match (asked.verb, place) {
         (Verb::Get | Verb::List | Verb::Watch, _)
         | (Verb::Create | Verb::Patch, ("configmaps", "kosmos-csi", "kosmos-csi-members"))
-        | (Verb::Create, ("namespaces", "", "kosmos-csi") | ("events", "default", _) | (LEASES, "kosmos-csi", _)) => {
-            None
-        }
+        | (
+            Verb::Create,
+            ("namespaces", "", "kosmos-csi") | ("events", "default" | "shop", _) | (LEASES, "kosmos-csi", _),
+        ) => None,
         (Verb::Patch, ("persistentvolumeclaims", ..) | (LEASES, "kosmos-csi", "kosmos-csi-leader")) => {
             let text = asked.body.to_string();
             let versioned = !text.contains("\"resourceVersion\":\"\"") && text.contains("\"resourceVersion\"");

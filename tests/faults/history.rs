@@ -29,8 +29,15 @@ fn on_several_nodes(leaf: &Value) -> Option<String> {
     (alone && nodes.len() > 1).then(|| record.to_owned())
 }
 
+fn policy(cluster: &Cluster, volume: &str) -> String {
+    let volume = cluster.get("persistentvolumes", "", volume);
+    volume.map(|volume| text(&volume, "/spec/persistentVolumeReclaimPolicy").to_owned()).unwrap_or_default()
+}
+
 pub struct History {
     host_id: String,
+    host: Cluster,
+    members: Vec<Cluster>,
     changes: Vec<Changes>,
     /// Leaf claims that are there, by the volume's hash: member and UID.
     living: BTreeMap<String, Vec<(usize, String)>>,
@@ -53,10 +60,12 @@ pub struct History {
 }
 
 impl History {
-    pub fn new(host_id: &str, members: &[Cluster]) -> Self {
+    pub fn new(host_id: &str, host: &Cluster, members: &[Cluster]) -> Self {
         let watched = ["persistentvolumeclaims", SNAPSHOTS, CONTENTS, GROUPS];
         Self {
             host_id: host_id.to_owned(),
+            host: host.clone(),
+            members: members.to_vec(),
             changes: members.iter().map(|member| member.follow(&watched)).collect(),
             living: BTreeMap::new(),
             uids: BTreeSet::new(),
@@ -175,14 +184,29 @@ impl History {
                 living.retain(|(_, living)| *living != uid);
                 self.freed.push((member, Arc::clone(&change.object)));
                 let volume = self.relied_on.get(&uid)?.clone();
-                if self.deleted.contains(&uid) {
+                let leaf_volume = text(&change.object, "/spec/volumeName");
+                if self.deleted.contains(&uid) || self.is_let_go(&volume, &change.object) {
                     self.relied_on.remove(&uid);
-                    self.bereaved.insert(volume, text(&change.object, "/spec/volumeName").to_owned());
-                    return None;
+                    let kept = policy(&self.members[member], leaf_volume) == "Retain";
+                    let lost =
+                        format!("I1: the leaf claim {uid} of volume {volume} is gone, and {leaf_volume} goes too");
+                    self.bereaved.insert(volume, leaf_volume.to_owned());
+                    return (!kept && !self.deleted.contains(&uid)).then_some(lost);
                 }
                 Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
             }
         }
+    }
+
+    /// The host keeps a volume that no claim has, or that another claim has than its leaf was made for.
+    fn is_let_go(&self, volume: &str, leaf: &Value) -> bool {
+        let Some(volume) = self.host.get("persistentvolumes", "", volume) else { return false };
+        let told = |field: &str| text(&volume, &format!("/spec/claimRef/{field}")).to_owned();
+        let claim = self.host.get("persistentvolumeclaims", &told("namespace"), &told("name"));
+        let has = claim.is_some_and(|claim| text(&claim, "/metadata/uid") == told("uid"));
+        let made_for = leaf["metadata"]["annotations"]["kosmos.csi.io/claim"].as_str().unwrap_or_default();
+        let renamed = !made_for.is_empty() && made_for != format!("{}/{}", told("namespace"), told("name"));
+        renamed || !has && policy(&self.host, text(&volume, "/metadata/name")) == "Retain"
     }
 
     /// There is one for a name at a time, and what was handed out neither goes nor loses what stands behind it.

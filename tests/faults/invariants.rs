@@ -43,9 +43,10 @@ fn told(bench: &Bench, story: &Story) -> Vec<String> {
         return left.chain(host).collect();
     }
     let mut wrong = Vec::new();
-    let wanted = if story.deleted { "Released" } else { "Bound" };
-    if host_volume.is_none_or(|volume| text(&volume, "/status/phase") != wanted) {
-        wrong.push(about(format!("I10: the host's volume is not {wanted}")));
+    let phase = host_volume.map(|volume| text(&volume, "/status/phase").to_owned()).unwrap_or_default();
+    let is_released = story.deleted && phase == "Released";
+    if phase != "Bound" && !is_released {
+        wrong.push(about(format!("I10: the host's volume is {phase:?}")));
     }
     if !story.deleted {
         let claim = bench.host.get("persistentvolumeclaims", SHOP, caller.claim());
@@ -53,10 +54,33 @@ fn told(bench: &Bench, story: &Story) -> Vec<String> {
             wrong.push(about("I10: the host's claim is not bound".to_owned()));
         }
     }
-    if let Err(reason) = leaf(bench, caller) {
+    if let Err(reason) = if is_released { kept(bench, caller) } else { leaf(bench, caller) } {
         wrong.push(about(reason));
     }
     wrong
+}
+
+/// No claim of the host has it: the leaf claim is let go, and its volume stays.
+fn kept(bench: &Bench, caller: &Caller) -> Result<(), String> {
+    let handle = caller.handle().ok_or("I4: it has no handle")?;
+    let claim = bench.leaf_behind(handle).ok();
+    // Nothing would be kept of one that never had a volume.
+    if claim.as_ref().is_some_and(|claim| text(claim, "/spec/volumeName").is_empty()) && caller.is_deferred() {
+        return Ok(());
+    }
+    if let Some(claim) = claim {
+        return Err(format!("I6: the host retains it, and its leaf claim is still there: {claim}"));
+    }
+    let Some(name) = caller.leaf_volume() else { return Ok(()) };
+    let member = bench.member_of(handle).ok_or("I4: its handle names no member")?;
+    let volume =
+        member.get("persistentvolumes", "", name).ok_or("I6: the host retains it, and the leaf volume is gone")?;
+    let policy = text(&volume, "/spec/persistentVolumeReclaimPolicy");
+    let marked = lock(&bench.guard.history).volume_of(&volume).is_some();
+    if policy != "Retain" || !marked || volume.pointer("/metadata/deletionTimestamp").is_some() {
+        return Err(format!("I6: the host retains it, and the leaf volume is {volume}"));
+    }
+    Ok(())
 }
 
 /// Whether the host still has the volume.

@@ -45,14 +45,18 @@ impl Bench {
         })
     }
 
-    /// The leaf claim that a handle leads to.
+    /// The leaf claim that a handle leads to. One that was made anew elsewhere says which handle is its own.
     pub fn leaf_behind(&self, handle: &str) -> Result<Arc<Value>, String> {
         let parts: Vec<&str> = handle.split('/').collect();
         let [member, namespace, claim, hash] = parts.as_slice() else { return Err("it is no handle".to_owned()) };
         let member = self.member_of(member).ok_or("there is no such member")?;
-        let leaf = member.get("persistentvolumeclaims", namespace, claim).ok_or("there is no such leaf claim")?;
-        let marked = lock(&self.guard.history).volume_of(&leaf).is_some_and(|of| of.starts_with(hash));
-        if marked { Ok(leaf) } else { Err(format!("its leaf claim is not ours: {leaf}")) }
+        let is_marked =
+            |leaf: &Arc<Value>| lock(&self.guard.history).volume_of(leaf).is_some_and(|of| of.starts_with(hash));
+        let says_so = |leaf: &Arc<Value>| leaf["metadata"]["annotations"]["kosmos.csi.io/handle"] == handle;
+        let elsewhere = member.list("persistentvolumeclaims").into_iter().find(|leaf| says_so(leaf) && is_marked(leaf));
+        let there = member.get("persistentvolumeclaims", namespace, claim);
+        let leaf = elsewhere.or(there).ok_or("there is no such leaf claim")?;
+        if is_marked(&leaf) { Ok(leaf) } else { Err(format!("its leaf claim is not ours: {leaf}")) }
     }
 }
 

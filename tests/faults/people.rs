@@ -7,11 +7,12 @@ use std::{
 
 use fastrand::Rng;
 use kosmos_csi::simulate::text;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
+    caller::{claim_again, set_policy},
     fixture::{self, Planted},
     history::made_for,
     snapshotter::SNAPSHOTS,
@@ -26,7 +27,7 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
         left -= pause;
         sleep(pause).await;
         let member = chance.usize(..bench.members.len());
-        match chance.u8(..8) {
+        match chance.u8(..10) {
             0 | 1 => {
                 bench.guard.note(|| "the driver is killed".to_owned());
                 bench.kill();
@@ -41,6 +42,8 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
                 fixture::fill(bench, member);
             }
             6 => delete_leaf(bench, member),
+            7 => retain_later(bench),
+            8 => use_again(bench),
             _ => {
                 let leaves = bench.members[member].list("persistentvolumeclaims");
                 let ours = leaves.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());
@@ -73,6 +76,34 @@ fn delete_leaf(bench: &Bench, member: usize) {
         lock(&bench.guard.history).deleted_by_people(text(leaf, "/metadata/uid"));
         bench.members[member].delete("persistentvolumeclaims", namespace, name).unwrap();
     }
+}
+
+/// An administrator finds that a volume is worth more than its class says.
+fn retain_later(bench: &Bench) {
+    let volumes = bench.host.list("persistentvolumes");
+    let is_used = |volume: &&Arc<Value>| {
+        let claim = text(volume, "/spec/claimRef/name");
+        let claim = bench.host.get("persistentvolumeclaims", SHOP, claim);
+        let stays = claim.is_some_and(|claim| claim.pointer("/metadata/deletionTimestamp").is_none());
+        stays && text(volume, "/status/phase") == "Bound" && policy(volume) == "Delete"
+    };
+    if let Some(volume) = volumes.iter().find(is_used) {
+        set_policy(bench, text(volume, "/metadata/name"), "Retain");
+    }
+}
+
+/// Somebody takes a volume that was released.
+fn use_again(bench: &Bench) {
+    let volumes = bench.host.list("persistentvolumes");
+    let is_free = |volume: &&Arc<Value>| text(volume, "/status/phase") == "Released" && policy(volume) == "Retain";
+    if let Some(volume) = volumes.iter().find(is_free) {
+        let claim = format!("again-{}", text(volume, "/metadata/resourceVersion"));
+        claim_again(bench, text(volume, "/metadata/name"), SHOP, &claim);
+    }
+}
+
+fn policy(volume: &Value) -> &str {
+    text(volume, "/spec/persistentVolumeReclaimPolicy")
 }
 
 fn cordon(bench: &Bench, member: usize, closed: bool) {

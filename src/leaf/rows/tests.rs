@@ -1,7 +1,6 @@
 use k8s_openapi::serde_json::{Value, from_value, json};
 
 use super::*;
-use crate::volume::plan::Phase;
 
 const CLAIM_UID: &str = "c-1";
 
@@ -254,4 +253,55 @@ fn volumes_are_counted_by_state() {
         oldest_deletion: Some(7),
     };
     assert_eq!(rows.census(), expected);
+}
+
+/// The leaf of a volume that was released and is used by another claim.
+fn moved() -> (PersistentVolumeClaim, PersistentVolume, VolumeId) {
+    let id = VolumeId::new("m0", "shop", "db", hash());
+    let notes = json!({"kosmos.csi.io/handle": id.to_string(), "kosmos.csi.io/former": CLAIM_UID});
+    let mut made_anew = metadata("c-2", "20");
+    made_anew["name"] = json!("again");
+    made_anew["annotations"] = notes.clone();
+    made_anew["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
+    let mut kept = metadata("v-1", "21");
+    kept["name"] = json!("pv-1");
+    kept["annotations"] = notes;
+    let claim = json!({"metadata": made_anew, "spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}});
+    let volume = json!({"metadata": kept, "spec": {
+        "claimRef": {"namespace": "shop", "name": "again", "uid": "c-2"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }});
+    (from_value(claim).unwrap(), from_value(volume).unwrap(), id)
+}
+
+#[test]
+fn leaf_that_is_elsewhere_than_its_handle_says_is_found_by_it() {
+    let (rows, (claim, volume, id)) = (rows(), moved());
+    rows.put_claim(&claim);
+    rows.put_volume(&volume);
+    let found = rows.find(&id).unwrap().1;
+    assert_eq!(found.claim.as_ref().map(|claim| claim.place.to_string()).as_deref(), Some("shop/again"));
+    assert_eq!(found.claim.unwrap().handle_place().to_string(), "shop/db");
+    assert!(found.volume.is_some());
+    rows.drop_claim(hash(), "c-2", u64::MAX);
+    assert!(rows.find(&id).unwrap().1.volume.is_some(), "and so is its volume, when it was released again");
+}
+
+#[test]
+fn copy_at_the_former_place_does_not_hide_the_leaf() {
+    let (rows, (moved, volume, id)) = (rows(), moved());
+    rows.put_claim(&claim("10", "Pending"));
+    rows.put_claim(&moved);
+    rows.put_volume(&volume);
+    assert_eq!(rows.find(&id).unwrap().1.claim.map(|claim| claim.uid), Some("c-2".into()));
+}
+
+#[test]
+fn claim_that_waits_is_told_with_its_consumer_and_a_bound_one_is_not() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Pending"));
+    rows.set_consumer(hash(), Consumer::Made("p-1".into()));
+    assert!(matches!(rows.pending().as_slice(), [(of, _, Some(pod))] if *of == hash() && pod == "p-1"));
+    rows.put_claim(&claim("11", "Bound"));
+    assert!(rows.pending().is_empty());
 }

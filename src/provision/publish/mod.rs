@@ -106,7 +106,7 @@ impl Provisioner {
         let found = match self.seek(handle).await? {
             Sought::Found(found) => found,
             Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
-            Sought::Unknown => return self.unpublish_unknown(handle, node, deadline).await,
+            Sought::LetGo(_) | Sought::Unknown => return self.unpublish_unknown(handle, node, deadline).await,
         };
         if found.imported {
             return detach_unrecorded(found.leaf()?, &found.id, node, deadline).await;

@@ -1,0 +1,68 @@
+//! What a member says of claims that wait, as it says it: one watch of events for all of them, while any waits.
+
+use std::pin::pin;
+
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::Event;
+use kube::{
+    Api,
+    api::{WatchEvent, WatchParams},
+};
+use tokio::sync::mpsc::Sender;
+
+use super::Cluster;
+use crate::error::{Error, Result};
+
+/// Of claims, and of pods that find no node.
+pub const OF_CLAIMS: &str = "involvedObject.kind=PersistentVolumeClaim";
+pub const OF_PODS: &str = "involvedObject.kind=Pod,reason=FailedScheduling";
+
+/// An event, as far as it is passed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// UID of the object it is about.
+    pub about: String,
+    pub warning: bool,
+    pub reason: String,
+    pub message: String,
+    /// Who says it.
+    pub by: String,
+}
+
+impl Word {
+    fn new(event: Event) -> Option<Self> {
+        let by = event.reporting_component.filter(|name| !name.is_empty()).or(event.source?.component);
+        Some(Self {
+            about: event.involved_object.uid?,
+            warning: event.type_.as_deref() == Some("Warning"),
+            reason: event.reason.unwrap_or_default(),
+            message: event.message.unwrap_or_default(),
+            by: by.unwrap_or_default(),
+        })
+    }
+}
+
+impl Cluster {
+    /// Listens until the member ends it. What it has said before comes first.
+    pub async fn listen(&self, fields: &str, say: &Sender<Word>) -> Result<()> {
+        let unheard = |error: kube::Error| self.outcome("watch events", &error);
+        let about = WatchParams::default().fields(fields);
+        let events = Api::<Event>::all(self.client.clone());
+        let mut events = pin!(events.watch(&about, "0").await.map_err(unheard)?);
+        while let Some(event) = events.try_next().await.map_err(unheard)? {
+            match event {
+                WatchEvent::Added(event) | WatchEvent::Modified(event) => {
+                    if let Some(word) = Word::new(event) {
+                        // Where nobody hears it any more, this ends as well.
+                        drop(say.send(word).await);
+                    }
+                }
+                WatchEvent::Error(status) => {
+                    return Err(Error::InProgress(format!("member {}: watch events: {}", self.member, status.message)));
+                }
+                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Why a leaf claim waits is told on the claim of the host, in the member's own words, soon, and not too often.
+
+use std::{sync::Arc, time::Duration};
+
+use kosmos_csi::simulate::{
+    storage::{Settings, Work},
+    text,
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    bench::Bench,
+    caller::{Caller, Script},
+    fixture, virtual_time,
+};
+
+const STEP: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_secs(2);
+
+async fn bench(settings: &Settings) -> Arc<Bench> {
+    let bench = Bench::new(1, 1, settings).await;
+    bench.start();
+    bench.serves().await;
+    sleep(STEP).await;
+    bench
+}
+
+/// Storage that fails each time.
+fn broken() -> Settings {
+    let provisioning = Work { takes: STEP..=STEP, fails_per_mille: 1000 };
+    Settings { provisioning, ..fixture::steady(STEP) }
+}
+
+fn provision(bench: &Arc<Bench>, script: Script) -> Caller {
+    let caller = Caller::new(bench, script);
+    let mut asking = caller.clone();
+    tokio::spawn(async move { asking.provision().await });
+    caller
+}
+
+/// What is told of a claim of the host: the messages, in the order of their names.
+fn told(bench: &Bench, claim: &str) -> Vec<String> {
+    let about = |event: &Arc<Value>| {
+        text(event, "/source/component") == "kosmos.csi.io"
+            && text(event, "/involvedObject/kind") == "PersistentVolumeClaim"
+            && text(event, "/involvedObject/name") == claim
+    };
+    let events = bench.host.list("events");
+    events.iter().filter(|event| about(event)).map(|event| text(event, "/message").to_owned()).collect()
+}
+
+fn all_told(bench: &Bench) -> usize {
+    let ours = |event: &Arc<Value>| text(event, "/source/component") == "kosmos.csi.io";
+    bench.host.list("events").iter().filter(|event| ours(event)).count()
+}
+
+async fn until(bench: &Bench, within: Duration, so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < within, "not within {within:?}: {}", bench.guard.trace().join("\n"));
+        sleep(STEP).await;
+    }
+}
+
+#[test]
+fn warning_of_a_member_is_told_within_two_seconds() {
+    virtual_time::run(1, async {
+        let bench = bench(&broken()).await;
+        provision(&bench, Script::new("data"));
+        let failed = || {
+            let events = bench.members[0].list("events");
+            events.iter().any(|event| text(event, "/reason") == "ProvisioningFailed")
+        };
+        until(&bench, SOON, failed).await;
+        until(&bench, SOON, || !told(&bench, "data").is_empty()).await;
+        let told = told(&bench, "data").join("\n");
+        for word in ["member m0", "shop/data", "ProvisioningFailed", "the storage failed"] {
+            assert!(told.contains(word), "{told}");
+        }
+    });
+}
+
+#[test]
+fn user_is_told_of_a_provisioner_that_says_nothing() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let class = json!({"metadata": {"name": "abandoned"}, "provisioner": "nobody.example.com", "volumeBindingMode": "Immediate"});
+        bench.members[0].create("storageclasses.storage.k8s.io", class).unwrap();
+        provision(&bench, Script { leaf_class: "abandoned", ..Script::new("data") });
+        sleep(Duration::from_secs(8)).await;
+        assert_eq!(told(&bench, "data"), Vec::<String>::new(), "it may be slow");
+        until(&bench, Duration::from_secs(6), || !told(&bench, "data").is_empty()).await;
+        let told = told(&bench, "data").join("\n");
+        assert!(told.contains("nobody.example.com") && told.contains("StorageClass abandoned"), "{told}");
+    });
+}
+
+#[test]
+fn user_is_told_of_a_consumer_that_finds_no_node() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        for node in bench.members[0].list("nodes") {
+            let close = |node: &mut Value| node["spec"]["unschedulable"] = json!(true);
+            bench.members[0].change("nodes", "", text(&node, "/metadata/name"), close).unwrap();
+        }
+        provision(&bench, Script { leaf_class: fixture::LATER, ..Script::new("data") });
+        until(&bench, Duration::from_secs(4), || !told(&bench, "data").is_empty()).await;
+        let told = told(&bench, "data").join("\n");
+        assert!(told.contains("FailedScheduling") && told.contains("unschedulable"), "{told}");
+    });
+}
+
+#[test]
+fn volume_that_is_made_in_time_is_not_spoken_of() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(Duration::from_secs(8))).await;
+        for (claim, leaf_class) in [("data", fixture::NOW), ("later", fixture::LATER)] {
+            let mut caller = Caller::new(&bench, Script { leaf_class, ..Script::new(claim) });
+            caller.provision().await;
+        }
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(all_told(&bench), 0);
+    });
+}
+
+#[test]
+fn a_hundred_claims_that_wait_make_no_storm() {
+    const CLAIMS: usize = 100;
+    virtual_time::run(1, async {
+        let bench = bench(&broken()).await;
+        for number in 0..CLAIMS {
+            provision(&bench, Script::new(&format!("data-{number}")));
+        }
+        sleep(Duration::from_secs(10)).await;
+        let silent: Vec<usize> =
+            (0..CLAIMS).filter(|number| told(&bench, &format!("data-{number}")).is_empty()).collect();
+        assert!(silent.is_empty(), "{silent:?} wait and are told nothing");
+        sleep(Duration::from_mins(3)).await;
+        assert_eq!(all_told(&bench), CLAIMS, "once each");
+        let posts = bench.guard.trace().iter().filter(|line| line.contains("Create events")).count();
+        assert!(posts <= 4 * CLAIMS, "{posts} events were written for {CLAIMS} claims in three minutes");
+        let listening = bench.guard.trace().iter().filter(|line| line.contains("Watch events")).count();
+        assert!(listening <= 20, "{listening} watches of events in three minutes");
+    });
+}

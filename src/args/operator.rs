@@ -75,10 +75,10 @@ pub enum Command {
 pub enum Member {
     /// Make what the driver needs in a member, and give its kubeconfig to the host
     ///
-    /// Makes the namespace, the account and the rights of deploy/member.yaml with an administrator's kubeconfig, asks for
-    /// a token of that account, checks as that account that every right is there, and writes the Secret by which the host
-    /// knows the member. Objects that somebody else has made differently are left untouched. Typed again, it renews the
-    /// token.
+    /// Makes the namespace, the accounts and the rights of deploy/member.yaml (volumes) and deploy/member-virtual-node.yaml
+    /// (pods of the virtual node) with an administrator's kubeconfig, asks for a token of each account, checks as that
+    /// account that every right is there, and writes the Secret by which the host knows the member. Objects that somebody
+    /// else has made differently are left untouched. Typed again, it renews the tokens.
     #[command(after_help = EXIT_CODES)]
     Add(Add),
     /// List the members: where they are named, which clusters they are, whether they answer
@@ -115,15 +115,20 @@ pub struct Add {
     #[arg(long, value_name = "https://ADDRESS")]
     pub server: Option<String>,
 
-    /// How long the token is to be good; the member may grant less, and it is said how much
+    /// How long the tokens are to be good; the member may grant less, and it is said how much
     #[arg(long, default_value = "8760h", value_parser = lifetime, value_name = "TIME")]
     pub token_lifetime: Duration,
+
+    /// No account for pods: where somebody else keeps the member's virtual node, or nobody does
+    #[arg(long)]
+    pub volumes_only: bool,
 
     /// Rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
     #[arg(long)]
     pub attach: bool,
 
-    /// Write the kubeconfig to this new file, which only you can read, and nothing to the host
+    /// Write the kubeconfig to this new file, which only you can read, and nothing to the host; that of the account for
+    /// pods goes beside it, as <file>.virtual-node.kubeconfig
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_only: Option<PathBuf>,
 

@@ -9,18 +9,37 @@ pub const MANAGER: &str = "kosmos-csi";
 const MADE_BY: &str = "kosmos.csi.io/made-by";
 const ADDING: &str = "member-add";
 pub const NAMESPACE: &str = "kosmos-csi";
+/// The account of the driver in a member.
 pub const ACCOUNT: &str = "kosmos-csi";
+/// That of the agent, which runs the host's pods there.
+pub const PODS_ACCOUNT: &str = "kosmos-csi-virtual-node";
 
 const MEMBER: &str = include_str!("../../deploy/member.yaml");
+const PODS: &str = include_str!("../../deploy/member-virtual-node.yaml");
 const ATTACH: &str = include_str!("../../deploy/member-attach.yaml");
 
-/// What an account for the driver needs in a member, in the order in which it is made.
-pub fn of_member(attach: bool) -> Result<Vec<Value>, String> {
-    let mut objects = parse(MEMBER)?;
-    if attach {
-        objects.append(&mut parse(ATTACH)?);
+/// What a member is for, besides volumes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Pods of the host run there, on its virtual node.
+    pub pods: bool,
+    /// Real nodes of the host use its volumes.
+    pub attach: bool,
+}
+
+impl Uses {
+    pub const ALL: Self = Self { pods: true, attach: true };
+
+    /// What is needed in the member, in the order in which it is made.
+    pub fn objects(self) -> Result<Vec<Value>, String> {
+        let mut objects = parse(MEMBER)?;
+        for (wanted, text) in [(self.pods, PODS), (self.attach, ATTACH)] {
+            if wanted {
+                objects.append(&mut parse(text)?);
+            }
+        }
+        Ok(objects)
     }
-    Ok(objects)
 }
 
 fn parse(text: &str) -> Result<Vec<Value>, String> {
@@ -92,12 +111,14 @@ mod tests {
 
     #[test]
     fn objects_are_those_that_are_published() {
-        let titles: Vec<String> = of_member(false).unwrap().iter().map(title).collect();
+        let titles: Vec<String> = Uses::default().objects().unwrap().iter().map(title).collect();
         let bare = ["Namespace kosmos-csi", "ServiceAccount kosmos-csi/kosmos-csi", "ClusterRole kosmos-csi"];
         assert_eq!(titles[..3], bare);
         assert_eq!(titles[3..], ["ClusterRoleBinding kosmos-csi"]);
-        let more = of_member(true).unwrap();
-        assert!(more.iter().any(|object| title(object) == "ClusterRole kosmos-csi-attach"));
+        let more = Uses::ALL.objects().unwrap();
+        for role in ["ClusterRole kosmos-csi-attach", "ClusterRole kosmos-csi-virtual-node"] {
+            assert!(more.iter().any(|object| title(object) == role));
+        }
         assert!(more.iter().all(|object| !word(object, "/apiVersion").is_empty() && !word(object, "/kind").is_empty()));
     }
 

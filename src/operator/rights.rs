@@ -17,16 +17,23 @@ pub struct Right {
     pub name: String,
 }
 
-/// All rights that roles among these objects grant, in their order.
-pub fn of(objects: &[Value]) -> Vec<Right> {
-    let roles = objects.iter().filter(|object| matches!(word(object, "/kind"), "ClusterRole" | "Role"));
+/// All rights that bindings among these objects give to an account, in the order of the roles.
+pub fn of(objects: &[Value], account: &str) -> Vec<Right> {
     let mut rights = Vec::new();
-    for role in roles {
+    for role in objects.iter().filter(|role| objects.iter().any(|binding| binds(binding, role, account))) {
         for rule in role["rules"].as_array().into_iter().flatten() {
             of_rule(rule, word(role, "/metadata/namespace"), &mut rights);
         }
     }
     rights
+}
+
+fn binds(binding: &Value, role: &Value, account: &str) -> bool {
+    let same = |path: &str, of: &str| word(binding, path) == word(role, of);
+    let to_account = |subject: &Value| word(subject, "/name") == account;
+    same("/roleRef/kind", "/kind")
+        && same("/roleRef/name", "/metadata/name")
+        && binding["subjects"].as_array().is_some_and(|subjects| subjects.iter().any(to_account))
 }
 
 fn of_rule(rule: &Value, namespace: &str, rights: &mut Vec<Right>) {
@@ -123,7 +130,7 @@ pub fn missing(answers: &[(Right, bool)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::objects;
+    use crate::operator::objects::{ACCOUNT, PODS_ACCOUNT, Uses};
 
     #[test]
     fn every_verb_of_every_resource_is_a_right() {
@@ -132,8 +139,9 @@ mod tests {
             {"apiGroups": ["x.io"], "resources": ["things"], "resourceNames": ["one"], "verbs": ["get"]},
         ]});
         let binding =
-            json!({"kind": "RoleBinding", "rules": [{"apiGroups": [""], "resources": ["a"], "verbs": ["b"]}]});
-        let rights = of(&[role, binding]);
+            json!({"kind": "RoleBinding", "roleRef": {"kind": "Role", "name": "a"}, "subjects": [{"name": "us"}]});
+        assert_eq!(of(&[role.clone(), binding.clone()], "them"), [], "nothing is bound to them");
+        let rights = of(&[role, binding], "us");
         let told: Vec<String> = rights.iter().map(|right| format!("{} {}", right.verb, right.subject())).collect();
         let pods = ["get pods in n", "list pods in n", "get pods/log in n", "list pods/log in n"];
         assert_eq!(told[..4], pods);
@@ -144,8 +152,17 @@ mod tests {
     }
 
     #[test]
+    fn who_runs_pods_is_not_given_secrets_everywhere() {
+        let rights = of(&Uses::ALL.objects().unwrap(), PODS_ACCOUNT);
+        assert!(
+            rights.iter().any(|right| right.resource == "pods")
+                && rights.iter().all(|right| right.resource != "secrets")
+        );
+    }
+
+    #[test]
     fn what_is_missing_is_told_by_subject() {
-        let rights = of(&objects::of_member(false).unwrap());
+        let rights = of(&Uses::ALL.objects().unwrap(), ACCOUNT);
         let all: Vec<_> = rights.iter().cloned().map(|right| (right, true)).collect();
         assert_eq!(missing(&all), None);
         let without: Vec<_> = rights

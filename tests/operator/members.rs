@@ -1,6 +1,6 @@
 //! Members that join, are listed, checked, removed and forgotten.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use kosmos_csi::simulate::text;
 use serde_json::{Value, json};
@@ -28,18 +28,36 @@ async fn member_is_added_once_and_renewed_after_that() {
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none() && clusters.members[0].list(ROLES).is_empty());
 
     let first = clusters.does(ADD).await;
-    assert_eq!(first.matches(" made\n").count(), 5, "four objects and the Secret: {first}");
+    assert_eq!(first.matches(" made\n").count(), 9, "eight objects and the Secret: {first}");
     let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
     assert_eq!(secret["metadata"]["labels"]["kosmos.csi.io/member"], "m0");
     let role = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
 
     let second = clusters.does(ADD).await;
-    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (4, 1), "{second}");
+    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (8, 1), "{second}");
     let after = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
     assert_eq!(role["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]);
     for told in [first, second] {
         assert!(!told.contains("canary") && !told.contains("e30."), "a token is printed: {told}");
     }
+}
+
+#[tokio::test]
+async fn pods_have_an_account_of_their_own_unless_only_volumes_are_wanted() {
+    let clusters = Clusters::new(2);
+    clusters.does(ADD).await;
+    clusters.does("member add m1 --member-kubeconfig=$m1 --volumes-only").await;
+    let keys = |member: &str| -> Vec<String> {
+        let secret = clusters.host.get(SECRETS, NAMESPACE, member).unwrap();
+        secret["data"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(
+        (keys("m0"), keys("m1")),
+        (vec!["kubeconfig".to_owned(), "virtual-node".to_owned()], vec!["kubeconfig".to_owned()])
+    );
+    let account =
+        |member: usize| clusters.members[member].get("serviceaccounts", NAMESPACE, "kosmos-csi-virtual-node").is_some();
+    assert_eq!((account(0), account(1)), (true, false));
 }
 
 #[tokio::test]
@@ -110,6 +128,7 @@ async fn kubeconfig_may_go_to_a_file_that_nobody_else_reads() {
     clusters.does(&words).await;
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(clusters.file("new")).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
+    assert!(Path::new(&clusters.file("new")).with_extension("virtual-node.kubeconfig").exists());
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
     clusters.refuses(&words, &["there already"]).await;
 }

@@ -49,8 +49,8 @@ pub async fn follow(folder: PathBuf, account: Account, news: watch::Sender<Optio
 }
 
 /// The members as the folder names them now, for who asks once.
-pub fn read(folder: &Path) -> io::Result<Definitions> {
-    Folder::new(folder.to_owned(), Account::Driver).look()
+pub fn read(folder: &Path, account: Account) -> io::Result<Definitions> {
+    Folder::new(folder.to_owned(), account).look()
 }
 
 struct Folder {

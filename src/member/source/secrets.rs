@@ -14,12 +14,12 @@ use crate::member::kubeconfig::Trust;
 pub const LABEL: &str = "kosmos.csi.io/member";
 pub const KEY: &str = "kubeconfig";
 /// The same for who runs pods there.
-const VIRTUAL_NODE_KEY: &str = "virtual-node";
+pub const VIRTUAL_NODE_KEY: &str = "virtual-node";
 
 /// The members as the Secrets name them now, for who asks once.
-pub async fn read(client: Client, namespace: &str) -> Result<Definitions, kube::Error> {
+pub async fn read(client: Client, namespace: &str, account: Account) -> Result<Definitions, kube::Error> {
     let secrets = Api::<Secret>::namespaced(client, namespace).list(&ListParams::default().labels(LABEL)).await?;
-    Ok(objects::definitions(&secrets.items, |secret| define(secret, Account::Driver)))
+    Ok(objects::definitions(&secrets.items, |secret| define(secret, account)))
 }
 
 const WORDS: Words = Words {

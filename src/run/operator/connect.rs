@@ -17,7 +17,7 @@ use crate::{
     leaf::Cluster,
     member::{
         self, kubeconfig, registry,
-        source::{Definition, Definitions, clusters, directory, secrets},
+        source::{Account, Definition, Definitions, clusters, directory, secrets},
     },
     metrics::Metrics,
     run::Misuse,
@@ -101,14 +101,19 @@ pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client,
 /// All members that are named, in the folder, in Secrets and by Kosmos `Cluster` objects; of two, the one that the
 /// controller takes.
 pub(super) async fn members(host: &Host, access: &MembersAccess) -> anyhow::Result<Definitions> {
+    members_as(host, access, Account::Driver).await
+}
+
+/// The same with the credentials of one account.
+pub(super) async fn members_as(host: &Host, access: &MembersAccess, account: Account) -> anyhow::Result<Definitions> {
     let mut sources = Vec::new();
     if let Some(folder) = &access.members_dir {
-        let read = directory::read(folder);
+        let read = directory::read(folder, account);
         let read = read.map_err(|error| Misuse(format!("--members-dir {}: {error}", folder.display())))?;
         sources.push(Some(read));
     }
     let namespace = &host.namespace;
-    let secrets = secrets::read(host.client.clone(), namespace).await;
+    let secrets = secrets::read(host.client.clone(), namespace, account).await;
     let secrets = secrets.with_context(|| format!("the members' Secrets in {namespace} cannot be listed"))?;
     sources.push(Some(secrets));
     let clusters = clusters::read(host.client.clone()).await;

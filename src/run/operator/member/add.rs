@@ -1,31 +1,34 @@
 //! `member add`: looks at everything first, and writes only when nothing stands in the way. The Secret comes last, when the
-//! account has proved that it is enough.
+//! accounts have proved that they are enough.
 
-use std::{fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt, path::Path};
-
-use anyhow::{Context, anyhow, bail};
-use k8s_openapi::{
-    ByteString,
-    api::{
-        authentication::v1::{TokenRequest, TokenRequestSpec},
-        core::v1::{Secret, ServiceAccount},
-    },
+use std::{
+    fs::OpenOptions,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
 };
-use kube::{Api, Client, Config, ResourceExt, api::PostParams};
+
+use anyhow::{Context, bail};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{rights, secret};
+use super::{
+    account::{self, Account},
+    secret,
+};
 use crate::{
     args::operator::Add,
-    cluster::{Dial, with_causes},
+    cluster::Dial,
     host::{self, Host, pins},
     member::{
         self,
         kubeconfig::{self as rules, Trust},
+        source::secrets::VIRTUAL_NODE_KEY,
     },
     operator::{
         kubeconfig::{self, Reach, until},
-        objects::{self, ACCOUNT, NAMESPACE, Step, title},
+        objects::{NAMESPACE, Step, Uses, title},
         rights::{Right, by_subject, missing},
         table::Table,
     },
@@ -44,7 +47,8 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     let admin = connect::admin(&flags.member, dial).await?;
     let reach = reach(flags, &admin).await?;
     let target = target(flags, &admin, dial).await?;
-    let objects = objects::of_member(flags.attach).map_err(anyhow::Error::msg)?;
+    let uses = Uses { pods: !flags.volumes_only, attach: flags.attach };
+    let objects = uses.objects().map_err(anyhow::Error::msg)?;
     let steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
     let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
     if flags.dry_run {
@@ -55,24 +59,20 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
         let Done { title, result } = apply(&admin.client, object, step).await?;
         table.row([title.as_str(), &flags.name, result]);
     }
-    let (token, ends) = token(flags, &admin.client).await?;
-    let text = kubeconfig::text(&flags.name, &reach, &token);
-    let account = as_account(flags, &admin, &reach, &text, dial)?;
-    let rights = objects_rights(&objects);
-    let asking = rights::ask_until_granted(&account, &rights);
-    let answers = patiently("checking every right of the account", asking).await?;
-    if let Some(missing) = missing(&answers) {
-        let told = rights_table(&answers);
-        let member = &flags.name;
+    let accounts = account::all(flags, &admin, &reach, &objects, dial).await?;
+    for Account { name, rights, .. } in &accounts {
+        let Some(missing) = missing(rights) else { continue };
+        let told = rights_table(rights);
         let why = format!(
-            "The account {NAMESPACE}/{ACCOUNT} of {member} still lacks: {missing}. Nothing was written to the host: \
-             who or what takes these rights away there?"
+            "The account {NAMESPACE}/{name} of {} still lacks: {missing}. Nothing was written to the host: who or what \
+             takes these rights away there?",
+            flags.name
         );
         return Ok(Report::new(format!("{table}\n{told}\n{why}\n"), false));
     }
-    let reached = reaches(flags, &admin, &text, dial).await?;
-    hand_over(flags, &target, &text, &mut table).await?;
-    Ok(Report::well(closing(flags, &table, ends, &answers, reached)))
+    let reached = reaches(flags, &admin, &accounts[0].kubeconfig, dial).await?;
+    hand_over(flags, &target, &accounts, &mut table).await?;
+    Ok(Report::well(closing(flags, &table, &accounts, reached)))
 }
 
 /// Where the kubeconfig goes.
@@ -84,10 +84,14 @@ enum Target {
 /// Everything in the host, or of the new file, that could stand in the way.
 async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<Target> {
     if let Some(path) = &flags.kubeconfig_only {
-        if path.exists() {
-            return Err(
-                Misuse(format!("--kubeconfig-only {} is there already: name a new file", path.display())).into()
-            );
+        let also = (!flags.volumes_only).then(|| beside(path));
+        if let Some(taken) = [path].into_iter().chain(&also).find(|path| path.exists()) {
+            return Err(Misuse(format!(
+                "--kubeconfig-only {}: {} is there already: name a new file",
+                path.display(),
+                taken.display()
+            ))
+            .into());
         }
         return Ok(Target::File);
     }
@@ -158,27 +162,6 @@ fn plan(flags: &Add, objects: &[Value], steps: &[Step], target: &Target, table: 
     }
 }
 
-/// A token of the account, and when it ends.
-async fn token(flags: &Add, client: &Client) -> anyhow::Result<(String, i64)> {
-    let seconds = i64::try_from(flags.token_lifetime.as_secs()).unwrap_or(i64::MAX);
-    let spec = TokenRequestSpec { expiration_seconds: Some(seconds), ..TokenRequestSpec::default() };
-    let request = TokenRequest { spec, ..TokenRequest::default() };
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE);
-    let asked = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await;
-    let asked = asked.map_err(|error| anyhow!("ask for a token of {NAMESPACE}/{ACCOUNT}: {}", with_causes(&error)))?;
-    let status = asked.status.context("the member granted no token")?;
-    Ok((status.token, status.expiration_timestamp.0.as_second()))
-}
-
-/// The account, by the way that the administrator has come: the host's own way may not be open from here.
-fn as_account(flags: &Add, admin: &Admin, reach: &Reach, text: &str, dial: &Dial) -> anyhow::Result<Client> {
-    let mut config: Config = admin.config.clone();
-    let token = serde_json::from_str::<Value>(text)?.pointer("/users/0/user/token").cloned().unwrap_or_default();
-    config.auth_info = serde_json::from_value(serde_json::json!({"token": token}))?;
-    tracing::debug!(member = flags.name, server = reach.server, "asks as the account");
-    connect::open(&flags.name, config, dial).map_err(anyhow::Error::msg)
-}
-
 /// Whether the member answers here as the host will ask it; an error where somebody else answers.
 async fn reaches(flags: &Add, admin: &Admin, text: &str, dial: &Dial) -> anyhow::Result<Result<(), String>> {
     let config = rules::parse(text, Trust::Object).await.map_err(anyhow::Error::msg)?;
@@ -194,15 +177,18 @@ async fn reaches(flags: &Add, admin: &Admin, text: &str, dial: &Dial) -> anyhow:
     }
 }
 
-async fn hand_over(flags: &Add, target: &Target, text: &str, table: &mut Table) -> anyhow::Result<()> {
+async fn hand_over(flags: &Add, target: &Target, accounts: &[Account], table: &mut Table) -> anyhow::Result<()> {
     match target {
         Target::File => {
             let path = flags.kubeconfig_only.as_deref().context("no file")?;
-            write_file(path, text).with_context(|| format!("--kubeconfig-only {}", path.display()))?;
-            table.row([format!("file {}", path.display()).as_str(), "", "made"]);
+            for account in accounts {
+                let path = if account.key == VIRTUAL_NODE_KEY { &beside(path) } else { path };
+                write_file(path, &account.kubeconfig).with_context(|| format!("write {}", path.display()))?;
+                table.row([format!("file {}", path.display()).as_str(), "", "made"]);
+            }
         }
         Target::Host { host, secret } => {
-            let result = secret::write(host, &flags.name, secret.as_deref(), text).await?;
+            let result = secret::write(host, &flags.name, secret.as_deref(), accounts).await?;
             let name = secret.as_ref().map_or_else(|| flags.name.clone(), |secret| secret.name_any());
             table.row([format!("Secret {}/{name}", host.namespace).as_str(), "(host)", result]);
         }
@@ -210,14 +196,15 @@ async fn hand_over(flags: &Add, target: &Target, text: &str, table: &mut Table) 
     Ok(())
 }
 
+/// Where the account for pods is looked for in a folder of members.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("virtual-node.kubeconfig")
+}
+
 /// Nobody else may read it, from the first byte on.
 fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
-}
-
-fn objects_rights(objects: &[Value]) -> Vec<Right> {
-    crate::operator::rights::of(objects)
 }
 
 pub(super) fn rights_table(answers: &[(Right, bool)]) -> Table {
@@ -228,7 +215,7 @@ pub(super) fn rights_table(answers: &[(Right, bool)]) -> Table {
     table
 }
 
-fn closing(flags: &Add, table: &Table, ends: i64, answers: &[(Right, bool)], reached: Result<(), String>) -> String {
+fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: Result<(), String>) -> String {
     let name = &flags.name;
     let server = flags.server.as_deref().unwrap_or_default();
     let reached = match reached {
@@ -239,7 +226,9 @@ fn closing(flags: &Add, table: &Table, ends: i64, answers: &[(Right, bool)], rea
         Some(path) => format!("The host was not touched: {} is for its administrator.", path.display()),
         None => format!("The controller connects to it now. See how it does: kosmos-csi member check {name}"),
     };
-    let ends = until(ends, now());
-    let rights = rights_table(answers);
-    format!("{table}\n{rights}\nThe token ends in {ends}; `member add {name}` renews it.\n{reached}{next}\n")
+    let ends = until(accounts.iter().map(|account| account.ends).min().unwrap_or_default(), now());
+    let rights: Vec<_> = accounts.iter().flat_map(|account| account.rights.iter().cloned()).collect();
+    let rights = rights_table(&rights);
+    let (tokens, it) = if accounts.len() == 1 { ("The token ends", "it") } else { ("The tokens end", "them") };
+    format!("{table}\n{rights}\n{tokens} in {ends}; `member add {name}` renews {it}.\n{reached}{next}\n")
 }

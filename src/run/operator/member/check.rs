@@ -10,11 +10,14 @@ use crate::{
     cluster::{Dial, with_causes},
     host::{self, Host, pins},
     leaf::Rows,
-    member::{self, kubeconfig as rules, source::Definition},
+    member::{
+        self, kubeconfig as rules,
+        source::{Account, Definition},
+    },
     operator::{
         kubeconfig::{self, SOON, until},
-        objects,
-        rights::{missing, of},
+        objects::{ACCOUNT, PODS_ACCOUNT, Uses},
+        rights::{Right, missing, of},
         table::Table,
     },
     run::operator::{
@@ -97,6 +100,7 @@ async fn examine(
     };
     if identity(host, &flags.name, &client, sheet).await? {
         account(flags, &client, sheet).await?;
+        pods(flags, host, definition, dial, sheet).await?;
         classes(&client, sheet).await;
         snapshots(&client, sheet).await;
     }
@@ -142,18 +146,45 @@ async fn identity(host: &Host, name: &str, client: &Client, sheet: &mut Sheet) -
 }
 
 async fn account(flags: &Check, client: &Client, sheet: &mut Sheet) -> anyhow::Result<()> {
-    let rights = of(&objects::of_member(flags.attach).map_err(anyhow::Error::msg)?);
-    match rights::ask(client, &rights).await {
-        Err(error) => sheet.failed("rights", error.to_string()),
+    let uses = Uses { pods: false, attach: flags.attach };
+    let rights = of(&uses.objects().map_err(anyhow::Error::msg)?, ACCOUNT);
+    granted("rights", "deploy/member.yaml", client, &rights, sheet).await;
+    Ok(())
+}
+
+/// The account that runs pods there, where it is not the driver's own.
+async fn pods(flags: &Check, host: &Host, driver: &Definition, dial: &Dial, sheet: &mut Sheet) -> anyhow::Result<()> {
+    let named = connect::members_as(host, &flags.members, Account::VirtualNode).await?;
+    let own = named.get(&flags.name).filter(|own| own.kubeconfig != driver.kubeconfig);
+    let Some(own) = own else {
+        sheet.note("pods", "no account of its own runs pods here: `member add` makes one");
+        return Ok(());
+    };
+    let client = match rules::parse(&own.kubeconfig, own.trust).await {
+        Ok(config) => connect::open(&flags.name, config, dial),
+        Err(reason) => Err(reason),
+    };
+    match client {
+        Err(reason) => sheet.failed("pods", reason),
+        Ok(client) => {
+            let rights = of(&Uses::ALL.objects().map_err(anyhow::Error::msg)?, PODS_ACCOUNT);
+            granted("pods", "deploy/member-virtual-node.yaml", &client, &rights, sheet).await;
+        }
+    }
+    Ok(())
+}
+
+async fn granted(line: &str, remedy: &str, client: &Client, rights: &[Right], sheet: &mut Sheet) {
+    match rights::ask(client, rights).await {
+        Err(error) => sheet.failed(line, error.to_string()),
         Ok(answers) => match missing(&answers) {
-            None => sheet.ok("rights", format!("all {}", answers.len())),
+            None => sheet.ok(line, format!("all {} rights", answers.len())),
             Some(missing) => {
-                sheet.failed("rights", format!("missing: {missing}; apply deploy/member.yaml there"));
-                sheet.more = format!("\n{}", rights_table(&answers));
+                sheet.failed(line, format!("missing: {missing}; apply {remedy} there"));
+                sheet.more = format!("{}\n{}", sheet.more, rights_table(&answers));
             }
         },
     }
-    Ok(())
 }
 
 async fn classes(client: &Client, sheet: &mut Sheet) {

@@ -1,5 +1,6 @@
 //! Members as an operator handles them.
 
+pub(super) mod account;
 pub(super) mod add;
 pub(super) mod check;
 pub(super) mod forget;

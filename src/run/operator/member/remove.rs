@@ -12,7 +12,7 @@ use crate::{
     cluster::Dial,
     host::Host,
     operator::{
-        objects::{of_member, word},
+        objects::{Uses, word},
         table::Table,
     },
     run::operator::{
@@ -128,7 +128,7 @@ async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> a
 
 /// What gives rights goes first. The namespace stays: leaves may be in it.
 async fn remove_account(flags: &Remove, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
-    let objects = of_member(true).map_err(anyhow::Error::msg)?;
+    let objects = Uses::ALL.objects().map_err(anyhow::Error::msg)?;
     for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {
         let Done { title, result } = remove_object(&admin.client, object).await?;
         table.row([title.as_str(), &flags.name, result]);

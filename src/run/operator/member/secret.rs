@@ -10,13 +10,11 @@ use kube::{
 };
 use serde_json::json;
 
+use super::account::Account;
 use crate::{
     cluster::{self, with_causes},
     host::Host,
-    member::source::{
-        objects::CORDON,
-        secrets::{KEY, LABEL},
-    },
+    member::source::{objects::CORDON, secrets::LABEL},
 };
 
 fn secrets(host: &Host) -> Api<Secret> {
@@ -50,14 +48,15 @@ pub(super) async fn target(host: &Host, member: &str) -> anyhow::Result<Option<S
     Ok(None)
 }
 
-/// Writes the kubeconfig; whether the Secret was made or renewed.
+/// Writes the kubeconfig of each account; whether the Secret was made or renewed.
 pub(super) async fn write(
     host: &Host,
     member: &str,
     target: Option<&Secret>,
-    kubeconfig: &str,
+    accounts: &[Account],
 ) -> anyhow::Result<&'static str> {
-    let data = BTreeMap::from([(KEY.to_owned(), ByteString(kubeconfig.as_bytes().to_vec()))]);
+    let entry = |account: &Account| (account.key.to_owned(), ByteString(account.kubeconfig.clone().into_bytes()));
+    let data: BTreeMap<String, ByteString> = accounts.iter().map(entry).collect();
     let Some(target) = target else {
         let secret = Secret {
             metadata: ObjectMeta {

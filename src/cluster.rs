@@ -1,6 +1,8 @@
 //! How any cluster is spoken to, host or member: every request has a time limit, a place in a limited number of requests
 //! under way, and fails at once while the cluster is known to be down. Nothing is retried out of sight.
 
+pub mod events;
+
 use std::{
     collections::HashMap,
     pin::Pin,

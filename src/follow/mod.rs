@@ -1,6 +1,7 @@
 //! What nobody asked for and has to be done: it follows what happens in the host and in the members. Only the replica that
 //! holds the lease does it. A member's work waits for nobody else's.
 
+mod elsewhere;
 mod heal;
 mod member;
 mod shield;
@@ -45,6 +46,7 @@ impl Follower {
             () = volumes::keep(&self.host, &self.volumes) => {}
             () = self.follow_members() => {}
             () = self.shield_claims() => {}
+            () = self.tell_of_stranded_pods() => {}
         }
     }
 

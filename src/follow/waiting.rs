@@ -37,7 +37,9 @@ const SOON: Duration = Duration::from_millis(100);
 const LINGER: Duration = Duration::from_secs(30);
 /// After a watch of events that came to nothing.
 const REFUSED: Duration = Duration::from_secs(5);
-/// A provisioner that lives has said something by then.
+/// A provisioner that lives says that it begins; one that lives and has much to do has said so of others.
+const QUIET: Duration = Duration::from_secs(1);
+/// Where it has not by then, it is worth a warning.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Between two words on one claim, and between two times the same.
 const APART: Duration = Duration::from_secs(10);
@@ -67,7 +69,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    fn take(&mut self, now: Instant) -> bool {
+    pub(super) fn take(&mut self, now: Instant) -> bool {
         let more = now.saturating_duration_since(self.as_of).as_millis() / REFILL.as_millis();
         let more = u32::try_from(more).unwrap_or(BURST).min(BURST);
         if more > 0 {
@@ -80,6 +82,13 @@ impl Budget {
     }
 }
 
+/// Something to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Telling {
+    text: String,
+    warning: bool,
+}
+
 /// A leaf claim that waits.
 #[derive(Debug)]
 struct Waiting {
@@ -89,7 +98,7 @@ struct Waiting {
     since: Instant,
     looks: u32,
     /// The newest thing to be told.
-    word: Option<String>,
+    word: Option<Telling>,
     /// Somebody has said something: whoever provisions it lives.
     answered: bool,
     /// What was told, without its numbers, and when.
@@ -98,9 +107,9 @@ struct Waiting {
 
 impl Waiting {
     /// What is to be told now.
-    fn due(&self, now: Instant) -> Option<&str> {
-        let word = self.word.as_deref()?;
-        let same = without_numbers(word);
+    fn due(&self, now: Instant) -> Option<&Telling> {
+        let word = self.word.as_ref()?;
+        let same = without_numbers(&word.text);
         let soon = self.told.iter().any(|(told, at)| {
             let apart = if *told == same { AGAIN } else { APART };
             now.saturating_duration_since(*at) < apart
@@ -110,7 +119,7 @@ impl Waiting {
 
     fn was_told(&mut self, now: Instant) {
         if let Some(word) = &self.word {
-            let same = without_numbers(word);
+            let same = without_numbers(&word.text);
             self.told.retain(|(told, _)| *told != same);
             self.told.push_back((same, now));
             if self.told.len() > REMEMBERED {
@@ -176,23 +185,37 @@ impl Queue {
 
     /// A class that is bound without a pod, and nobody has said anything: nobody may be there.
     fn hear_silence(&mut self, leaf: &Cluster, now: Instant) {
+        let class_of = |waiting: &Waiting| leaf.rows.class(&waiting.row.class);
+        let answered = self.waiting.values().filter(|waiting| waiting.answered);
+        let alive: BTreeSet<_> = answered.filter_map(class_of).map(|class| class.provisioner).collect();
         for waiting in self.waiting.values_mut() {
-            let Some(class) = leaf.rows.class(&waiting.row.class) else { continue };
+            let Some(class) = class_of(waiting) else { continue };
             let waits = class.waits_for_pod && !waiting.row.observed().node_selected;
-            let silent = !waiting.answered && now.saturating_duration_since(waiting.since) >= SILENCE;
-            if silent && !waits && waiting.word.is_none() && waiting.row.volume().is_none() {
-                waiting.word = Some(format!(
-                    "waits for provisioner {} of StorageClass {}, which has said nothing of it: is it running there?",
-                    class.provisioner, waiting.row.class
-                ));
+            let heard = waiting.answered || waiting.word.as_ref().is_some_and(|word| word.warning);
+            if waits || heard || waiting.row.volume().is_some() {
+                continue;
+            }
+            let lasts = now.saturating_duration_since(waiting.since);
+            if let Some((said, warning)) = silence(lasts, alive.contains(&class.provisioner)) {
+                let of = format!("provisioner {} of StorageClass {}", class.provisioner, waiting.row.class);
+                waiting.word =
+                    Some(Telling { text: format!("waits for {of}, which has said nothing of it {said}"), warning });
             }
         }
     }
 
-    fn due(&self, now: Instant) -> Vec<(VolumeHash, String)> {
+    fn due(&self, now: Instant) -> Vec<(VolumeHash, Telling)> {
         let there = self.waiting.iter().filter(|(_, waiting)| waiting.looks > PASSES_BY);
-        there.filter_map(|(hash, waiting)| Some((*hash, waiting.due(now)?.to_owned()))).collect()
+        there.filter_map(|(hash, waiting)| Some((*hash, waiting.due(now)?.clone()))).collect()
     }
+}
+
+/// What there is to say of a provisioner's silence, and whether it is a warning.
+fn silence(lasts: Duration, alive: bool) -> Option<(&'static str, bool)> {
+    if lasts >= SILENCE {
+        return Some(("for ten seconds: is it running there?", true));
+    }
+    (lasts >= QUIET && !alive).then_some(("yet", false))
 }
 
 fn hear(waiting: &mut Waiting, word: &Word) {
@@ -203,7 +226,7 @@ fn hear(waiting: &mut Waiting, word: &Word) {
     waiting.answered |= of_claim && word.by != BINDER;
     if word.warning {
         let whose = if of_claim { "waits" } else { "waits for a pod that finds no node" };
-        waiting.word = Some(format!("{whose}: {}: {}", word.reason, word.message));
+        waiting.word = Some(Telling { text: format!("{whose}: {}: {}", word.reason, word.message), warning: true });
     }
 }
 
@@ -258,7 +281,7 @@ impl Follower {
     }
 
     /// Which claim of the host it is, stands on the leaf claim.
-    async fn pass_on_one(&self, leaf: &Cluster, hash: VolumeHash, row: &ClaimRow, word: &str) -> Result<()> {
+    async fn pass_on_one(&self, leaf: &Cluster, hash: VolumeHash, row: &ClaimRow, word: &Telling) -> Result<()> {
         let Some(claim) = leaf.read_claim(&row.place).await? else { return Ok(()) };
         let ours = ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash);
         let annotation = |key| claim.metadata.annotations.as_ref().and_then(|annotations| annotations.get(key));
@@ -267,8 +290,8 @@ impl Follower {
         };
         let Some((namespace, name)) = of.split_once('/') else { return Ok(()) };
         let of = Claim { namespace: namespace.to_owned(), name: name.to_owned() };
-        let message = format!("member {}: leaf claim {} {word}", leaf.member, row.place);
-        self.host.tell_claim(&of, uid, &News { reason: "LeafPending", message, warning: true }).await;
+        let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
+        self.host.tell_claim(&of, uid, &News { reason: "LeafPending", message, warning: word.warning }).await;
         Ok(())
     }
 }
@@ -298,6 +321,15 @@ mod tests {
         assert_eq!(taken(&mut budget, now + REFILL - Duration::from_millis(1)), 0);
         assert_eq!(taken(&mut budget, now + REFILL * 3), 3);
         assert_eq!(taken(&mut budget, now + REFILL * 100_000), BURST as usize);
+    }
+
+    #[test]
+    fn silence_is_told_soon_where_nobody_is_known_to_live_and_is_a_warning_later() {
+        let (short, long) = (Duration::from_millis(1200), Duration::from_secs(11));
+        assert_eq!(silence(Duration::from_millis(500), false), None);
+        assert_eq!(silence(short, false).map(|(_, warning)| warning), Some(false));
+        assert_eq!(silence(short, true), None);
+        assert_eq!(silence(long, true).map(|(_, warning)| warning), Some(true));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Host {
 
     /// The same about a claim.
     pub async fn tell_claim(&self, claim: &Claim, uid: &str, news: &News) {
-        let (namespace, name) = (claim.namespace.to_string(), claim.name.to_string());
+        let (namespace, name) = (claim.namespace.clone(), claim.name.clone());
         self.tell_of(&About { kind: "PersistentVolumeClaim", namespace, name, uid: uid.to_owned() }, news).await;
     }
 

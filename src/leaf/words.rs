@@ -4,14 +4,10 @@ use std::pin::pin;
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Event;
-use kube::{
-    Api,
-    api::{WatchEvent, WatchParams},
-};
 use tokio::sync::mpsc::Sender;
 
 use super::Cluster;
-use crate::error::{Error, Result};
+use crate::{cluster::events, error::Result};
 
 /// Of claims, and of pods that find no node.
 pub const OF_CLAIMS: &str = "involvedObject.kind=PersistentVolumeClaim";
@@ -46,21 +42,11 @@ impl Cluster {
     /// Listens until the member ends it. What it has said before comes first.
     pub async fn listen(&self, fields: &str, say: &Sender<Word>) -> Result<()> {
         let unheard = |error: kube::Error| self.outcome("watch events", &error);
-        let about = WatchParams::default().fields(fields);
-        let events = Api::<Event>::all(self.client.clone());
-        let mut events = pin!(events.watch(&about, "0").await.map_err(unheard)?);
+        let mut events = pin!(events::listen(self.client.clone(), fields).await.map_err(unheard)?);
         while let Some(event) = events.try_next().await.map_err(unheard)? {
-            match event {
-                WatchEvent::Added(event) | WatchEvent::Modified(event) => {
-                    if let Some(word) = Word::new(event) {
-                        // Where nobody hears it any more, this ends as well.
-                        drop(say.send(word).await);
-                    }
-                }
-                WatchEvent::Error(status) => {
-                    return Err(Error::InProgress(format!("member {}: watch events: {}", self.member, status.message)));
-                }
-                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+            if let Some(word) = Word::new(event) {
+                // Where nobody hears it any more, this ends as well.
+                drop(say.send(word).await);
             }
         }
         Ok(())

@@ -110,7 +110,8 @@ pub fn refusal(error: &kube::Error) -> String {
 
 /// A member that cuts every watch is not to be listed in circles.
 const BEFORE_LISTING: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// As much again comes by chance.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 fn pauses() -> impl Iterator<Item = Duration> {
     ExponentialBuilder::default()

@@ -62,7 +62,7 @@ impl Driver {
         let lease = Lease::new(host.client.clone(), &host.namespace, lease::CONTROLLER);
         let follower = Follower::new(host.clone(), members.clone());
         tasks.spawn(async move {
-            lease.lead(|| follower.clone().run()).await;
+            lease.lead(|| Box::pin(follower.clone().run())).await;
             Ok(())
         });
         let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     bench::Bench,
-    caller::{Caller, Script},
+    caller::{Caller, Ending, Script},
     fixture, virtual_time,
 };
 
@@ -88,11 +88,13 @@ fn user_is_told_of_a_provisioner_that_says_nothing() {
         let class = json!({"metadata": {"name": "abandoned"}, "provisioner": "nobody.example.com", "volumeBindingMode": "Immediate"});
         bench.members[0].create("storageclasses.storage.k8s.io", class).unwrap();
         provision(&bench, Script { leaf_class: "abandoned", ..Script::new("data") });
-        sleep(Duration::from_secs(8)).await;
-        assert_eq!(told(&bench, "data"), Vec::<String>::new(), "it may be slow");
-        until(&bench, Duration::from_secs(6), || !told(&bench, "data").is_empty()).await;
-        let told = told(&bench, "data").join("\n");
-        assert!(told.contains("nobody.example.com") && told.contains("StorageClass abandoned"), "{told}");
+        until(&bench, SOON, || !bench.members[0].list("persistentvolumeclaims").is_empty()).await;
+        until(&bench, SOON, || !told(&bench, "data").is_empty()).await;
+        let first = told(&bench, "data").join("\n");
+        assert!(first.contains("nobody.example.com") && first.contains("StorageClass abandoned"), "{first}");
+        assert!(first.contains("nothing of it yet"), "it may be slow: {first}");
+        until(&bench, Duration::from_secs(12), || told(&bench, "data").len() == 2).await;
+        assert!(told(&bench, "data").join("\n").contains("is it running there?"));
     });
 }
 
@@ -142,5 +144,37 @@ fn a_hundred_claims_that_wait_make_no_storm() {
         assert!(posts <= 4 * CLAIMS, "{posts} events were written for {CLAIMS} claims in three minutes");
         let listening = bench.guard.trace().iter().filter(|line| line.contains("Watch events")).count();
         assert!(listening <= 20, "{listening} watches of events in three minutes");
+    });
+}
+
+#[test]
+fn claim_says_where_its_volume_is_when_a_pod_cannot_go_there() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let pod = json!({
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"containers": [{"name": "a", "image": "a"}], "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]},
+        });
+        let pod = bench.host.create("pods", pod).unwrap();
+        let uid = text(&pod, "/metadata/uid");
+        let says = |name: &str, message: &str| {
+            let about = json!({"kind": "Pod", "namespace": "shop", "name": "web", "uid": uid});
+            let event = json!({
+                "metadata": {"name": name, "namespace": "shop"}, "involvedObject": about, "type": "Warning",
+                "reason": "FailedScheduling", "message": message,
+            });
+            bench.host.create("events", event).unwrap();
+        };
+        says("one", "0/2 nodes are available: 2 Insufficient cpu.");
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(told(&bench, "data"), Vec::<String>::new());
+        says("two", "0/2 nodes are available: 1 node(s) had volume node affinity conflict.");
+        until(&bench, SOON, || !told(&bench, "data").is_empty()).await;
+        says("three", "0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 Insufficient cpu.");
+        sleep(Duration::from_secs(5)).await;
+        let told = told(&bench, "data");
+        assert!(told.len() == 1 && told[0].contains("member m0") && told[0].contains("pod web"), "{told:?}");
     });
 }

@@ -67,6 +67,7 @@ impl Provisioner<'_> {
 
     fn attempt(&mut self, claim: Arc<Value>, attempt: u32) {
         let thing = format!("provision {}/{}", namespace(&claim), name(&claim));
+        self.tell(&claim, "Normal", "Provisioning", "a volume is being made");
         let (takes, fails) =
             settings::attempt(&self.member.settings.provisioning, self.member.cluster.seed(), &thing, attempt);
         self.timers.add(takes, Step::Finish { claim, attempt, fails });

@@ -22,6 +22,8 @@ pub const BUSYBOX: &str = "docker.io/kosmos-csi-test/busybox:1";
 /// Part of each archive's key: grows when an image's form changes while its program does not.
 const FORM: &str = "2";
 
+const STAND_IN: &str = "trap 'exit 0' TERM\necho serves\nwhile :; do sleep 1 & wait; done\n";
+
 struct Image {
     name: &'static str,
     form: Form<'static>,
@@ -79,6 +81,23 @@ pub fn sidecar(tools: &Tools, binary: &str, reference: &str) -> Result<PathBuf> 
         copy_program(&tools.path(binary), &root.join(binary))?;
         let entrypoint = format!("/{binary}");
         let form = Form { reference, entrypoint: Some(&entrypoint), command: None, user: None, path: "/" };
+        pack(&root, &form, &path)?;
+    }
+    Ok(path)
+}
+
+/// An image that stands in for another one, under its name: it says that it serves, and does nothing until it is told to end.
+pub fn stand_in(reference: &str) -> Result<PathBuf> {
+    let folder = cache_folder()?.join("images");
+    let program = packages::busybox().context("there is no static busybox: run clusters packages")?;
+    let path = folder.join(format!("stand-in-{}-{FORM}.tar", short(&Sha256::digest(reference))));
+    if !path.exists() {
+        let workshop = tempfile::Builder::new().prefix(".filling-").tempdir_in(&folder)?;
+        let root = workshop.path().join("root");
+        make_folder(&root, 0o755)?;
+        fill_busybox(&root, &program)?;
+        write_file(&root.join("serve"), STAND_IN)?;
+        let form = Form { reference, entrypoint: Some("sh"), command: Some("/serve"), user: None, path: "/bin" };
         pack(&root, &form, &path)?;
     }
     Ok(path)

@@ -11,6 +11,7 @@ mod clusters;
 #[path = "../sanity/suite.rs"]
 mod suite;
 
+mod agent;
 mod binding;
 mod capacity;
 mod chain;
@@ -29,6 +30,7 @@ mod operator;
 mod operator_commands;
 mod outage;
 mod placement;
+mod reasons;
 mod reclaim;
 mod requests;
 mod rig;

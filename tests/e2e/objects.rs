@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
@@ -28,7 +28,14 @@ impl<'a> Place<'a> {
     pub async fn new(cluster: &'a Cluster, namespace: &str) -> Result<Self> {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         cluster.apply(&object.to_string()).await?;
-        Self::existing(cluster, namespace).await
+        let place = Self::existing(cluster, namespace).await?;
+        // Without it no pod is taken.
+        let accounts: Api<ServiceAccount> = Api::namespaced(place.client.clone(), namespace);
+        wait_for(&format!("{namespace} has its account"), PATIENCE, || async {
+            Ok(accounts.get_opt("default").await?.map(drop))
+        })
+        .await?;
+        Ok(place)
     }
 
     pub async fn existing(cluster: &'a Cluster, namespace: &str) -> Result<Self> {

@@ -3,9 +3,12 @@
 
 use std::{future::Future, sync::OnceLock, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::{Event, Secret};
+use k8s_openapi::api::{
+    core::v1::{Event, Node, Secret},
+    storage::v1::CSINode,
+};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -119,6 +122,7 @@ impl Rig {
     pub async fn as_it_should_be(&self) -> Result<()> {
         self.driver.ensure(&self.fleet).await?;
         host_node::leave(self.fleet.host(), &self.fleet.host().node_name()).await?;
+        self.restore_nodes().await?;
         let secrets = self.secrets().await?.list(&ListParams::default().labels("kosmos.csi.io/member")).await?;
         let known: Vec<String> = secrets.iter().map(ResourceExt::name_any).collect();
         for stranger in known.iter().filter(|name| !MEMBERS.contains(&name.as_str())) {
@@ -126,6 +130,44 @@ impl Rig {
         }
         for missing in MEMBERS.iter().filter(|member| !known.iter().any(|name| name == *member)) {
             self.join(missing).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for virtual nodes that somebody else keeps.
+    pub async fn remove_nodes(&self) -> Result<()> {
+        let client = self.fleet.host().client().await?;
+        let (nodes, csi_nodes): (Api<Node>, Api<CSINode>) = (Api::all(client.clone()), Api::all(client));
+        for member in MEMBERS {
+            let name = format!("kosmos-{member}");
+            wait_for(&format!("node {name} is gone"), PATIENCE, || async {
+                // One may go with the other.
+                for deleted in [
+                    nodes.delete(&name, &DeleteParams::default()).await.err(),
+                    csi_nodes.delete(&name, &DeleteParams::default()).await.err(),
+                ] {
+                    ensure!(
+                        deleted.is_some_and(|error| matches!(error, kube::Error::Api(status) if status.is_not_found()))
+                    );
+                }
+                Ok(Some(()))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The rig's own virtual nodes again. Their heartbeats have gone on.
+    async fn restore_nodes(&self) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.fleet.host().client().await?);
+        let mut missing = false;
+        for member in MEMBERS {
+            let there = nodes.get_opt(&format!("kosmos-{member}")).await?;
+            missing |= there.is_none_or(|node| node.annotations().contains_key("kosmos.csi.io/node-id"));
+        }
+        if missing {
+            self.remove_nodes().await?;
+            try_join_all(MEMBERS.map(|member| virtual_node(self.fleet.host(), member))).await?;
         }
         Ok(())
     }

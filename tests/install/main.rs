@@ -6,6 +6,7 @@
 mod clusters;
 
 mod chart;
+mod demo;
 mod examples;
 mod helm;
 mod readme;

@@ -3,13 +3,12 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
-use futures::future::try_join_all;
-use tokio::runtime::Runtime;
 
 use crate::{
-    clusters::{Fleet, Spec, tools, wait_for},
+    clusters::{Fleet, tools},
     helm::checkout,
-    release::{self, PATIENCE},
+    release,
+    volumes::until,
 };
 
 /// The commands of the blocks with this mark, one each.
@@ -34,26 +33,13 @@ fn install_section_has_few_commands_and_names_files_that_are_there() {
     }
 }
 
-#[test]
-#[ignore = "kosmos-csi has no `member add` yet"]
-fn install_section_ends_with_a_bound_claim() {
-    Runtime::new().unwrap().block_on(async {
-        let fleet = Fleet::start(Spec { members: 2, nodes: true }).await.unwrap();
-        let _logs = fleet.test("install-section");
-        if let Err(error) = type_it(&fleet).await {
-            panic!("{error:#}");
-        }
-    });
-}
-
-async fn type_it(fleet: &Fleet) -> Result<()> {
+/// Types it, on a fleet whose nodes have the images of the sidecars and of the example.
+pub async fn install(fleet: &Fleet) -> Result<()> {
     let home = fleet.folder().join("home");
     fs::create_dir(&home)?;
     for member in fleet.members() {
         fs::copy(member.kubeconfig_inside(), home.join(format!("{}.kubeconfig", member.name())))?;
     }
-    try_join_all(fleet.members().iter().map(|member| member.install_local_path("openebs-hostpath"))).await?;
-    release::import_sidecars(fleet).await?;
     let images = home.display().to_string();
     release::pack(&home)?;
     let readme = fs::read_to_string(checkout().join("README.md"))?;
@@ -67,15 +53,13 @@ async fn type_it(fleet: &Fleet) -> Result<()> {
             fleet.exec("bash", &arguments).await.context(command)?;
         }
     }
-    for cluster in [fleet.host(), fleet.member("cluster38")] {
-        wait_for(&format!("the claim is bound in {}", cluster.name()), PATIENCE, || async {
-            let phase = cluster.kubectl(&["get", "pvc", "nginx-pvc", "-o", "jsonpath={.status.phase}"]).await?;
-            ensure!(phase == "Bound", "it is {phase:?}");
-            Ok(Some(()))
-        })
-        .await?;
+    let host = fleet.host();
+    until(host, "default", "pod/nginx", "--for=condition=Ready").await?;
+    for cluster in [host, fleet.member("cluster38")] {
+        let phase = cluster.kubectl(&["get", "pvc", "nginx-pvc", "-o", "jsonpath={.status.phase}"]).await?;
+        ensure!(phase == "Bound", "{}: the claim is {phase:?}", cluster.name());
     }
-    Ok(())
+    host.kubectl(&["delete", "pod/nginx", "pvc/nginx-pvc", "--timeout=90s"]).await.map(drop)
 }
 
 /// What a person at the host has, who sits in the checkout.

@@ -1,5 +1,5 @@
-//! A release of the chart on a real host: the driver and its sidecars in containers, on the level `restricted`, with members
-//! that are given as Secrets.
+//! A release of the chart on a real host: the driver, its sidecars and the agent in containers, on the level `restricted`,
+//! with members that join by the command for it. Twice, and nothing is left.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,28 +13,27 @@ use tokio::runtime::Runtime;
 
 use crate::{
     clusters::{
-        Cluster, Fleet, NodeDriver, Spec, VirtualNode, images,
+        Cluster, Fleet, Spec, images,
         member_driver::{MemberStorage, storage_class},
         product::{self, Flavour},
         wait_for,
     },
+    demo, examples,
     helm::{CHART, NAMESPACE, checkout, helm, objects},
-    rights,
+    readme, rights,
     volumes::{self, GROWING},
 };
 
 pub const PATIENCE: Duration = Duration::from_secs(90);
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 const MEMBERS: [&str; 2] = ["cluster38", "cluster39"];
-const MEMBER_OBJECTS: &str = include_str!("../../deploy/member.yaml");
-const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
-/// Kept when a release goes, and some seconds of work otherwise: who is who, and who leads.
-const KEPT: [&str; 4] = ["configmap/kosmos-csi-members", "secret/cluster38", "secret/cluster39", "lease."];
+const DEPLOYMENTS: [&str; 2] = ["deployment/kosmos-csi-controller", "deployment/kosmos-csi-virtual-node"];
+/// Kept when a release goes: who is who, and who leads.
+const KEPT: [&str; 2] = ["configmap/kosmos-csi-members", "lease."];
 
 /// The host has two replicas of the controller, real volumes for its own node, and classes of its own.
 fn values(fleet: &Fleet) -> String {
     json!({
-        "virtualNode": {"enabled": false},
         "node": {"enabled": true, "members": [
             {"name": "cluster38", "nodeSelector": {"kubernetes.io/hostname": fleet.host().node_name()}}]},
         "nodeSecrets": {"enabled": true},
@@ -61,32 +60,64 @@ fn release_in_containers_makes_volumes_by_rights_that_it_needs_and_leaves_nothin
 
 async fn whole_life(fleet: &Fleet) -> Result<()> {
     let _members = prepare_members(fleet).await?;
-    let _nodes = prepare_host(fleet).await?;
+    prepare_host(fleet).await?;
     let _snapshots = fleet.snapshot_controller(fleet.host(), &["--feature-gates=CSIVolumeGroupSnapshot=true"])?;
-    install(fleet)?;
-    running(fleet.host()).await?;
-    let manifest = helm(&["get", "manifest", "kosmos-csi", "--namespace", NAMESPACE, &kubeconfig(fleet.host())])?;
-    try_join_all(MEMBERS.map(|member| join(fleet, member))).await?;
+    let begin = fleet.host().audit_mark().await?;
+    readme::install(fleet).await?;
+    demo::runs_in_its_member(fleet).await?;
+    volumes::nothing_left(fleet).await?;
+    fleet.host().kubectl(&["delete", "storageclass", "openebs-hostpath"]).await?;
+    // When a release goes, its rights go before its last requests.
+    rights::were_enough(fleet.host(), &manifest(fleet.host())?, begin).await?;
+    go(fleet).await?;
+
+    let begin = fleet.host().audit_mark().await?;
+    come(fleet).await?;
+    demo::runs_in_its_member(fleet).await?;
     volumes::live_and_go(fleet).await?;
-    // When it goes, its rights go before its last requests.
+    examples::live_and_go(fleet).await?;
+    volumes::nothing_left(fleet).await?;
+    let manifest = manifest(fleet.host())?;
+    rights::were_enough(fleet.host(), &manifest, begin).await?;
     let rights = rights::are_those_that_were_used(fleet.host(), &manifest).await;
-    uninstall(fleet.host(), &manifest).await?;
+    go(fleet).await?;
     rights
 }
 
+async fn come(fleet: &Fleet) -> Result<()> {
+    install(fleet)?;
+    running(fleet.host()).await?;
+    for member in MEMBERS {
+        join(fleet, member).await?;
+    }
+    Ok(())
+}
+
+/// Members first: their virtual nodes go with them.
+async fn go(fleet: &Fleet) -> Result<()> {
+    for member in MEMBERS {
+        leave(fleet, member).await?;
+    }
+    uninstall(fleet.host()).await
+}
+
+fn manifest(host: &Cluster) -> Result<String> {
+    helm(&["get", "manifest", "kosmos-csi", "--namespace", NAMESPACE, &kubeconfig(host)])
+}
+
 async fn prepare_members(fleet: &Fleet) -> Result<MemberStorage> {
-    let prepare = async |member: &Cluster| {
-        member.apply(MEMBER_OBJECTS).await?;
-        member.install_local_path("openebs-hostpath").await
-    };
-    try_join_all(fleet.members().iter().map(prepare)).await?;
+    try_join_all(fleet.members().iter().map(|member| member.install_local_path("openebs-hostpath"))).await?;
+    for image in [demo::IMAGE, examples::IMAGE] {
+        let archive = images::stand_in(image)?;
+        try_join_all(fleet.members().iter().map(|member| import(member, &archive))).await?;
+    }
     let classes = [storage_class(GROWING, "Immediate", &json!({"kind": "shared"}))];
     let storage = fleet.install_member_driver(fleet.member("cluster38"), &classes).await?;
     fleet.member("cluster38").apply(&volumes::leaf_snapshot_classes()).await?;
     Ok(storage)
 }
 
-async fn prepare_host(fleet: &Fleet) -> Result<Vec<VirtualNode>> {
+async fn prepare_host(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
     host.install_snapshot_crds().await?;
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
@@ -95,15 +126,9 @@ async fn prepare_host(fleet: &Fleet) -> Result<Vec<VirtualNode>> {
     import_sidecars(fleet).await?;
     let folder = tempfile::tempdir_in(fleet.folder())?;
     for archive in pack(folder.path())? {
-        import(fleet, &archive).await?;
+        import(host, &archive).await?;
     }
-    try_join_all(MEMBERS.map(async |member| {
-        let id = format!("virtual/{member}");
-        let driver = NodeDriver { name: "kosmos.csi.io", node_id: &id, topology_keys: &[MEMBER_KEY] };
-        let labels = [(MEMBER_KEY, member), ("kosmos.io/node", "true")];
-        host.virtual_node(&format!("kosmos-{member}"), &labels, driver).await
-    }))
-    .await
+    Ok(())
 }
 
 /// Under the very names that the chart's own values say.
@@ -116,7 +141,7 @@ pub async fn import_sidecars(fleet: &Fleet) -> Result<()> {
         let binary = format!("csi-{name}");
         let built = fleet.tools().version(&binary);
         ensure!(built == word("tag")?, "the chart has {reference}, and the tests {built}");
-        import(fleet, &images::sidecar(fleet.tools(), &binary, &reference)?).await?;
+        import(fleet.host(), &images::sidecar(fleet.tools(), &binary, &reference)?).await?;
     }
     Ok(())
 }
@@ -127,9 +152,9 @@ pub fn pack(folder: &Path) -> Result<Vec<PathBuf>> {
     [Flavour::Small, Flavour::Node].into_iter().map(|flavour| Ok(pack(flavour)?.archive)).collect()
 }
 
-async fn import(fleet: &Fleet, archive: &Path) -> Result<()> {
+async fn import(cluster: &Cluster, archive: &Path) -> Result<()> {
     let archive = archive.display().to_string();
-    fleet.host().node_exec("ctr", &["-n", "k8s.io", "images", "import", &archive]).await.map(drop)
+    cluster.node_exec("ctr", &["-n", "k8s.io", "images", "import", &archive]).await.map(drop)
 }
 
 fn kubeconfig(cluster: &Cluster) -> String {
@@ -148,18 +173,12 @@ fn install(fleet: &Fleet) -> Result<()> {
 }
 
 async fn running(host: &Cluster) -> Result<()> {
-    let waited = try_join_all([
-        host.kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/kosmos-csi-controller", "--timeout=90s"]),
-        host.kubectl(&[
-            "-n",
-            "kosmos-csi-node",
-            "rollout",
-            "status",
-            "daemonset/kosmos-csi-node-cluster38",
-            "--timeout=90s",
-        ]),
-    ])
-    .await;
+    let rolled_out = async |namespace, workload| {
+        host.kubectl(&["-n", namespace, "rollout", "status", workload, "--timeout=90s"]).await
+    };
+    let deployments = DEPLOYMENTS.map(|deployment| (NAMESPACE, deployment));
+    let all = deployments.into_iter().chain([("kosmos-csi-node", "daemonset/kosmos-csi-node-cluster38")]);
+    let waited = try_join_all(all.map(|(namespace, workload)| rolled_out(namespace, workload))).await;
     if let Err(error) = waited {
         let described = join_all([NAMESPACE, "kosmos-csi-node"].map(|namespace| describe(host, namespace))).await;
         return Err(error.context(described.concat()));
@@ -176,20 +195,43 @@ async fn describe(host: &Cluster, namespace: &str) -> String {
     host.kubectl(&["-n", namespace, "describe", "pods"]).await.unwrap_or_default()
 }
 
-/// As an operator would, without the command for it.
-async fn join(fleet: &Fleet, name: &str) -> Result<()> {
-    let kubeconfig = fleet.member(name).kubeconfig_for(NAMESPACE, "kosmos-csi").await?;
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"kosmos.csi.io/member": name}},
-        "stringData": {"kubeconfig": kubeconfig},
-    });
-    fleet.host().apply(&secret.to_string()).await
+/// Types a command in the fleet, where all clusters are reached as pods reach them.
+async fn typed(fleet: &Fleet, words: &[&str], member: &str) -> Result<String> {
+    let host = format!("--kubeconfig={}", fleet.host().kubeconfig_inside().display());
+    let admin = format!("--member-kubeconfig={}", fleet.member(member).kubeconfig_inside().display());
+    fleet.exec(PROGRAM, &[words, &[member, &admin, &host]].concat()).await
+}
+
+/// As an operator does.
+async fn join(fleet: &Fleet, member: &str) -> Result<()> {
+    typed(fleet, &["member", "add"], member).await?;
+    let node = format!("node/kosmos-{member}");
+    wait_for(&format!("{node} takes pods"), PATIENCE, || async {
+        let path = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status} {.spec.taints[*].key}";
+        let state = fleet.host().kubectl(&["get", &node, "-o", path]).await?;
+        ensure!(state == "True kosmos.io/node", "it is {state:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+async fn leave(fleet: &Fleet, member: &str) -> Result<()> {
+    typed(fleet, &["member", "remove"], member).await?;
+    let kinds = "clusterroles,clusterrolebindings,serviceaccounts";
+    let left = fleet.member(member).kubectl(&["get", kinds, "-n", NAMESPACE, "-o", "name"]).await?;
+    let left: Vec<&str> = left.lines().filter(|line| line.contains("kosmos-csi")).collect();
+    ensure!(left.is_empty(), "in {member}: {left:?}");
+    wait_for("its virtual node is gone", PATIENCE, || async {
+        let nodes = fleet.host().kubectl(&["get", "nodes,csinodes", "-o", "name"]).await?;
+        ensure!(!nodes.contains(&format!("kosmos-{member}")), "{nodes}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// What the release has made goes; what says which member is which cluster stays.
-async fn uninstall(host: &Cluster, manifest: &str) -> Result<()> {
+async fn uninstall(host: &Cluster) -> Result<()> {
+    let manifest = &manifest(host)?;
     helm(&["uninstall", "kosmos-csi", "--namespace", NAMESPACE, "--wait", "--timeout=90s", &kubeconfig(host)])?;
     for object in objects(manifest)? {
         let kept = object.pointer("/metadata/annotations/helm.sh~1resource-policy").is_some();

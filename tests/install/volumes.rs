@@ -1,21 +1,16 @@
 //! Volumes of an installed driver: made, attached, grown, photographed, and gone.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::{
     clusters::{Cluster, Fleet, member_driver, wait_for},
     examples,
-    helm::checkout,
     release::PATIENCE,
 };
 
 /// A class of volumes that grow without being mounted, in the host and in cluster38.
 pub const GROWING: &str = "growing";
-/// That of the demo.
-const DEMO: &str = "test-new";
 const GROWTH: &str = "growth";
 
 /// The member's own classes of snapshots and groups of them.
@@ -33,14 +28,12 @@ pub fn leaf_snapshot_classes() -> String {
 }
 
 pub async fn live_and_go(fleet: &Fleet) -> Result<()> {
-    for namespace in [DEMO, GROWTH] {
-        fleet.host().kubectl(&["create", "namespace", namespace]).await?;
-    }
-    demo_in_both_members(fleet).await?;
+    fleet.host().kubectl(&["create", "namespace", GROWTH]).await?;
     growth_and_snapshots(fleet).await?;
-    examples::stateful_set_is_spread_over_members(fleet).await?;
-    examples::claim_of_a_member_is_imported_and_stays(fleet).await?;
-    nothing_left(fleet).await
+    every_way_of_binding(fleet).await?;
+    damaged_csi_node_is_repaired(fleet).await?;
+    pod_says_what_it_lacks(fleet).await?;
+    fleet.host().kubectl(&["delete", "namespace", GROWTH, "--timeout=90s"]).await.map(drop)
 }
 
 pub async fn until(cluster: &Cluster, namespace: &str, object: &str, condition: &str) -> Result<()> {
@@ -52,30 +45,61 @@ pub async fn until(cluster: &Cluster, namespace: &str, object: &str, condition: 
     Ok(())
 }
 
-/// The example as it stands, and once more for the other member.
-async fn demo_in_both_members(fleet: &Fleet) -> Result<()> {
+/// At once, with the first pod, and where an administrator says: each with a pod that writes and reads.
+async fn every_way_of_binding(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
-    let file = checkout().join("deploy/examples/nginx.yaml");
-    host.kubectl(&["apply", "-f", &file.display().to_string()]).await?;
-    let other = std::fs::read_to_string(Path::new(&file)).context("read the demo")?;
-    let other = other.replace("nginx-", "other-").replace("app: nginx", "app: other").replace("cluster38", "cluster39");
-    host.apply(&other).await?;
-    for (claim, member) in [("nginx-pvc", "cluster38"), ("other-pvc", "cluster39")] {
-        let claim = format!("pvc/{claim}");
-        until(host, DEMO, &claim, "--for=jsonpath={.status.phase}=Bound").await?;
-        until(fleet.member(member), DEMO, &claim, "--for=jsonpath={.status.phase}=Bound").await?;
+    let ways = [
+        ("at-once", "Immediate", json!({})),
+        ("with-a-pod", "WaitForFirstConsumer", json!({})),
+        ("as-told", "Immediate", json!({"member": "cluster39"})),
+    ];
+    for (way, mode, mut parameters) in ways {
+        parameters["leafStorageClass"] = json!("openebs-hostpath");
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": way},
+            "provisioner": "kosmos.csi.io", "volumeBindingMode": mode, "parameters": parameters,
+        });
+        host.apply(&class.to_string()).await?;
+        let mut writer = pod(way, way);
+        writer["spec"]["restartPolicy"] = json!("Never");
+        writer["spec"]["containers"][0]["command"] = json!(["sh", "-c", "echo written > /data/file && cat /data/file"]);
+        let items = [claim(way, way, &Value::Null), writer];
+        host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
+        until(host, GROWTH, &format!("pod/{way}"), "--for=jsonpath={.status.phase}=Succeeded").await?;
+        let said = host.kubectl(&["-n", GROWTH, "logs", way]).await?;
+        ensure!(said.trim() == "written", "{way}: {said:?}");
     }
-    wait_for("both are attached to their virtual nodes", PATIENCE, || async {
-        let attached =
-            host.kubectl(&["get", "volumeattachments", "-o", "jsonpath={.items[*].status.attached}"]).await?;
-        ensure!(attached == "true true", "attached: {attached:?}");
+    let node = host.kubectl(&["-n", GROWTH, "get", "pod", "as-told", "-o", "jsonpath={.spec.nodeName}"]).await?;
+    ensure!(node == "kosmos-cluster39", "the pod of the administrator's member is on {node:?}");
+    host.kubectl(&["-n", GROWTH, "delete", "pods,pvc", "--all", "--timeout=90s"]).await?;
+    host.kubectl(&["delete", "storageclass", "at-once", "with-a-pod", "as-told"]).await.map(drop)
+}
+
+async fn damaged_csi_node_is_repaired(fleet: &Fleet) -> Result<()> {
+    let (host, node) = (fleet.host(), "csinode/kosmos-cluster39");
+    host.kubectl(&["patch", node, "--type=merge", "-p", r#"{"spec": {"drivers": []}}"#]).await?;
+    until(host, GROWTH, node, "--for=jsonpath={.spec.drivers[0].nodeID}=virtual/cluster39").await
+}
+
+/// A ConfigMap that comes later.
+async fn pod_says_what_it_lacks(fleet: &Fleet) -> Result<()> {
+    let host = fleet.host();
+    let mut lacking = pod("lacking", "none");
+    lacking["spec"]["volumes"] = json!([{"name": "data", "configMap": {"name": "settings"}}]);
+    host.apply(&lacking.to_string()).await?;
+    wait_for("an event says what it lacks", PATIENCE, || async {
+        let fields = "involvedObject.kind=Pod,involvedObject.name=lacking,type=Warning";
+        let said = ["-n", GROWTH, "get", "events", "--field-selector", fields, "-o", "jsonpath={.items[*].message}"];
+        let said = host.kubectl(&said).await?;
+        ensure!(said.contains("settings"), "{said:?}");
         Ok(Some(()))
     })
     .await?;
-    host.kubectl(&["-n", DEMO, "delete", "deployments", "--all"]).await?;
-    // No agent is here, so nobody says that the pods have ended.
-    host.kubectl(&["-n", DEMO, "delete", "pods", "--all", "--force"]).await?;
-    host.kubectl(&["-n", DEMO, "delete", "pvc", "--all", "--timeout=90s"]).await.map(drop)
+    host.kubectl(&["-n", GROWTH, "create", "configmap", "settings", "--from-literal=a=b"]).await?;
+    until(host, GROWTH, "pod/lacking", "--for=condition=Ready").await?;
+    let read = host.kubectl(&["-n", GROWTH, "exec", "lacking", "--", "cat", "/data/a"]).await?;
+    ensure!(read == "b", "it reads {read:?}");
+    host.kubectl(&["-n", GROWTH, "delete", "pod", "lacking", "--timeout=90s"]).await.map(drop)
 }
 
 async fn growth_and_snapshots(fleet: &Fleet) -> Result<()> {
@@ -98,26 +122,33 @@ async fn growth_and_snapshots(fleet: &Fleet) -> Result<()> {
     for object in ["volumegroupsnapshot/album", "volumesnapshot/photo"] {
         host.kubectl(&["-n", GROWTH, "delete", object, "--timeout=90s"]).await?;
     }
-    host.kubectl(&["-n", GROWTH, "delete", "pods", "--all", "--force"]).await?;
-    host.kubectl(&["-n", GROWTH, "delete", "pvc", "--all", "--timeout=90s"]).await.map(drop)
+    host.kubectl(&["-n", GROWTH, "delete", "pods,pvc", "--all", "--timeout=90s"]).await.map(drop)
 }
 
 /// A claim and a pod that uses it.
 fn used(name: &str, source: &Value) -> String {
-    let app = if source.is_null() { "data" } else { "copy" };
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": GROWTH, "labels": {"app": app}},
-        "spec": {"storageClassName": GROWING, "accessModes": ["ReadWriteOnce"], "dataSource": source,
-            "resources": {"requests": {"storage": if source.is_null() { "64Mi" } else { "128Mi" }}}},
-    });
-    let container = json!({"name": "main", "image": "none"});
-    let pod = json!({
+    let mut claim = claim(name, GROWING, source);
+    claim["metadata"]["labels"] = json!({"app": if source.is_null() { "data" } else { "copy" }});
+    claim["spec"]["resources"]["requests"]["storage"] = json!(if source.is_null() { "64Mi" } else { "128Mi" });
+    json!({"apiVersion": "v1", "kind": "List", "items": [claim, pod(name, name)]}).to_string()
+}
+
+fn claim(name: &str, class: &str, source: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": GROWTH},
+        "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"], "dataSource": source,
+            "resources": {"requests": {"storage": "64Mi"}}},
+    })
+}
+
+fn pod(name: &str, claim: &str) -> Value {
+    let container = json!({"name": "main", "image": examples::IMAGE,
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
+    json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": GROWTH},
         "spec": {"tolerations": [{"key": "kosmos.io/node", "operator": "Exists"}], "containers": [container],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]},
-    });
-    json!({"apiVersion": "v1", "kind": "List", "items": [claim, pod]}).to_string()
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]},
+    })
 }
 
 /// A snapshot of the claim, and a group of one.
@@ -140,7 +171,7 @@ fn photos() -> String {
 }
 
 /// Neither in the host nor in a member.
-async fn nothing_left(fleet: &Fleet) -> Result<()> {
+pub async fn nothing_left(fleet: &Fleet) -> Result<()> {
     for cluster in fleet.clusters() {
         wait_for(&format!("nothing is left in {}", cluster.name()), PATIENCE, || async {
             let kinds = "pv,pvc,volumeattachments,volumesnapshots,volumesnapshotcontents,volumegroupsnapshots,volumegroupsnapshotcontents";

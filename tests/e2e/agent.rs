@@ -1,0 +1,244 @@
+//! The agent behind the virtual nodes: the real scheduler puts pods on them, and the members' kubelets run them.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::{
+    api::{
+        core::v1::{Node, Pod, Secret},
+        storage::v1::CSINode,
+    },
+    jiff::Timestamp,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    clusters::{Process, wait_for},
+    objects::{Place, nothing_of_ours, pod},
+    rig::{DRIVER_NAMESPACE, LATER, MEMBERS, PATIENCE, Rig, on_fleet},
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
+const ACCOUNT: &str = "kosmos-csi-virtual-node";
+const HOST_OBJECTS: &str = include_str!("../../deploy/manifests/virtual-node.yaml");
+/// What of these it takes where the agent is no pod.
+const RIGHTS: [&str; 5] = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+const MEMBER_OBJECTS: &str = include_str!("../../deploy/member-virtual-node.yaml");
+const NODE: &str = "kosmos-cluster38";
+const MEMBER: &str = "cluster38";
+/// The member's kubelet may be backing off.
+const RUNNING: Duration = Duration::from_mins(2);
+
+/// The agent at work, in place of the rig's own virtual nodes. The rig makes them again before the next test.
+struct Agent<'a> {
+    rig: &'a Rig,
+    process: Process,
+}
+
+impl<'a> Agent<'a> {
+    async fn start(rig: &'a Rig) -> Result<Self> {
+        let host = rig.fleet.host();
+        let is_right = |object: &&str| RIGHTS.iter().any(|kind| object.contains(&format!("\nkind: {kind}\n")));
+        let rights: Vec<&str> = HOST_OBJECTS.split("\n---\n").filter(is_right).collect();
+        host.apply(&rights.join("\n---\n")).await?;
+        for member in MEMBERS {
+            rig.fleet.member(member).apply(MEMBER_OBJECTS).await?;
+            let kubeconfig = rig.fleet.member(member).kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
+            let secrets: Api<Secret> = Api::namespaced(host.client().await?, DRIVER_NAMESPACE);
+            let change = Patch::Merge(json!({"stringData": {"virtual-node": kubeconfig}}));
+            secrets.patch(member, &PatchParams::default(), &change).await.context("give the agent its account")?;
+        }
+        rig.remove_nodes().await?;
+        let kubeconfig = rig.fleet.folder().join("virtual-node.kubeconfig");
+        std::fs::write(&kubeconfig, host.kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?)?;
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let namespace = format!("--members-namespace={DRIVER_NAMESPACE}");
+        let arguments = ["virtual-node", &kubeconfig, &namespace, "--shutdown-grace=5s"];
+        let process = rig.fleet.spawn("virtual-node", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])?;
+        let agent = Self { rig, process };
+        for member in MEMBERS {
+            agent.ready(&format!("kosmos-{member}"), true, PATIENCE).await?;
+        }
+        Ok(agent)
+    }
+
+    async fn end(self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait(Duration::from_secs(10)).await.map(drop)
+    }
+
+    async fn node(&self, name: &str) -> Result<Option<Node>> {
+        Ok(Api::<Node>::all(self.rig.fleet.host().client().await?).get_opt(name).await?)
+    }
+
+    /// Waits until a node is ready, and open to pods, or until it is not ready.
+    async fn ready(&self, name: &str, wanted: bool, deadline: Duration) -> Result<()> {
+        wait_for(&format!("node {name} is {}", if wanted { "ready" } else { "not ready" }), deadline, || async {
+            let Some(node) = self.node(name).await? else { return Ok(None) };
+            let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+            let ready = conditions.iter().find(|one| one.type_ == "Ready").map(|one| one.status == "True");
+            let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            let tainted = taints.iter().any(|taint| taint.key.starts_with("node.kubernetes.io/"));
+            Ok((ready == Some(wanted) && tainted != wanted).then_some(()))
+        })
+        .await
+    }
+}
+
+/// A pod of the host is in a phase.
+async fn phase(place: &Place<'_>, name: &str, wanted: &str) -> Result<Pod> {
+    wait_for(&format!("pod {name} is {wanted}"), RUNNING, || async {
+        let pod = place.pods().get(name).await?;
+        let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+        Ok((phase.as_deref() == Some(wanted)).then_some(pod))
+    })
+    .await
+}
+
+async fn gone(place: &Place<'_>, name: &str) -> Result<()> {
+    gone_within(place, name, RUNNING).await
+}
+
+async fn gone_within(place: &Place<'_>, name: &str, deadline: Duration) -> Result<()> {
+    wait_for(&format!("pod {name} is gone from {}", place.cluster.name()), deadline, || async {
+        Ok(place.pods().get_opt(name).await?.is_none().then_some(()))
+    })
+    .await
+}
+
+/// How long a member is away: longer than anything that watches it is patient.
+const AWAY: Duration = Duration::from_secs(100);
+/// How soon all is well again.
+const BACK: Duration = Duration::from_secs(10);
+
+/// Everything that an outage must not touch, as it is now.
+async fn still_there(rig: &Rig, host: &Place<'_>, pods: &[&str]) -> Result<Vec<String>> {
+    let mut uids = Vec::new();
+    for pod in pods {
+        uids.push(host.pods().get(pod).await?.uid());
+    }
+    let claim = host.claims().get("data").await?;
+    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).context("the claim is bound")?;
+    uids.push(claim.uid());
+    uids.push(host.volumes().get(&volume).await?.uid());
+    uids.push(Api::<Node>::all(host.client.clone()).get(NODE).await?.uid());
+    let other =
+        rig.fleet.member("cluster39").kubectl(&["get", "pods,pvc", "-n", &host.namespace, "-o", "name"]).await?;
+    ensure!(other.is_empty(), "made elsewhere: {other}");
+    Ok(uids.into_iter().flatten().collect())
+}
+
+/// How long it has been ready by now, since a time or, where that is later, since the member's own node is ready again: which
+/// is for its kubelet and its controllers to say.
+async fn took(member: &Place<'_>, since: Timestamp) -> Result<Duration> {
+    let now = Timestamp::now();
+    let node = Api::<Node>::all(member.client.clone()).get(&member.cluster.node_name()).await?;
+    let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+    let ready = conditions.into_iter().find(|one| one.type_ == "Ready" && one.status == "True");
+    let own = ready.context("the member's own node is not ready")?.last_transition_time;
+    let since = own.map_or(since, |own| own.0.max(since));
+    Ok(Duration::try_from(now.duration_since(since)).unwrap_or_default())
+}
+
+#[test]
+fn member_that_is_away_for_minutes_loses_neither_node_nor_pod_nor_volume() {
+    on_fleet("agent-outage", async |rig| {
+        let name = "agent-outage";
+        let host = Place::new(rig.fleet.host(), name).await?;
+        let agent = Agent::start(rig).await?;
+        host.class(name, "WaitForFirstConsumer", json!({"leafStorageClass": LATER}), &MEMBERS).await?;
+        host.claim("data", name).await?;
+        for (pod, claims) in [("web", &["data"][..]), ("other", &[])] {
+            host.tolerant_pod(pod, claims, Some(NODE)).await?;
+            phase(&host, pod, "Running").await?;
+        }
+        let before = still_there(rig, &host, &["web", "other"]).await?;
+        let member = Place::existing(rig.fleet.member(MEMBER), name).await?;
+        let copies = [member.pods().get("web").await?.uid(), member.pods().get("other").await?.uid()];
+        member.cluster.stop_api_server().await?;
+        agent.ready(NODE, false, Duration::from_secs(20)).await?;
+        // A user's deletion waits for the copy, which may still write.
+        host.pods().delete("other", &DeleteParams::default()).await?;
+        let until = Instant::now() + AWAY;
+        while Instant::now() < until {
+            ensure!(still_there(rig, &host, &["web", "other"]).await? == before, "something has changed");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        let returns = Timestamp::now();
+        rig.return_of(MEMBER).await?;
+        gone_within(&host, "other", BACK).await?;
+        agent.ready(NODE, true, PATIENCE).await?;
+        let took = took(&member, returns).await?;
+        ensure!(took <= BACK, "its node was ready after {took:?}");
+        ensure!(member.pods().get_opt("other").await?.is_none_or(|pod| pod.uid() != copies[1]), "its copy is there");
+        ensure!(still_there(rig, &host, &["web"]).await?[0] == before[0], "the pod is another one");
+        ensure!(member.pods().get("web").await?.uid() == copies[0], "the copy is another one");
+        phase(&host, "web", "Running").await?;
+        host.pods().delete("web", &DeleteParams::default()).await?;
+        gone(&host, "web").await?;
+        host.delete_claim("data").await?;
+        nothing_of_ours(member.cluster, name).await?;
+        agent.end().await
+    });
+}
+
+#[test]
+fn pod_of_somebody_else_under_the_same_name_is_left_alone() {
+    on_fleet("agent-foreign", async |rig| {
+        let (host, member) = (
+            Place::new(rig.fleet.host(), "agent-foreign").await?,
+            Place::new(rig.fleet.member(MEMBER), "agent-foreign").await?,
+        );
+        let theirs = serde_json::from_value(pod("web", &[], "sleep 1000"))?;
+        let theirs = member.pods().create(&PostParams::default(), &theirs).await?;
+        let agent = Agent::start(rig).await?;
+        host.tolerant_pod("web", &[], Some(NODE)).await?;
+        host.warned("web", &["agent-foreign/web", "left alone"]).await?;
+        host.pods().delete("web", &DeleteParams::default()).await?;
+        gone(&host, "web").await?;
+        let now = member.pods().get("web").await?;
+        ensure!(
+            now.uid() == theirs.uid() && now.labels() == theirs.labels() && now.metadata.deletion_timestamp.is_none()
+        );
+        member.pods().delete("web", &DeleteParams::default()).await?;
+        agent.end().await
+    });
+}
+
+#[test]
+fn copy_that_somebody_deletes_in_the_member_fails_its_pod() {
+    on_fleet("agent-deleted", async |rig| {
+        let host = Place::new(rig.fleet.host(), "agent-deleted").await?;
+        let agent = Agent::start(rig).await?;
+        host.tolerant_pod("web", &[], Some(NODE)).await?;
+        phase(&host, "web", "Running").await?;
+        let member = Place::existing(rig.fleet.member(MEMBER), "agent-deleted").await?;
+        member.pods().delete("web", &DeleteParams::default()).await?;
+        let failed = phase(&host, "web", "Failed").await?;
+        let reason = failed.status.and_then(|status| status.reason);
+        ensure!(reason.as_deref() == Some("DeletedInMember"), "{reason:?}");
+        host.pods().delete("web", &DeleteParams::default()).await?;
+        gone(&host, "web").await?;
+        agent.end().await
+    });
+}
+
+#[test]
+fn csi_node_that_somebody_deletes_is_back() {
+    on_fleet("agent-csi-node", async |rig| {
+        let agent = Agent::start(rig).await?;
+        let csi_nodes: Api<CSINode> = Api::all(rig.fleet.host().client().await?);
+        csi_nodes.delete(NODE, &DeleteParams::default()).await?;
+        wait_for("the CSINode is back", PATIENCE, || async {
+            let there = csi_nodes.get_opt(NODE).await?;
+            Ok(there.filter(|there| there.spec.drivers.iter().any(|driver| driver.node_id == "virtual/cluster38")))
+        })
+        .await?;
+        agent.end().await
+    });
+}

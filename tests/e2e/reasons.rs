@@ -1,0 +1,136 @@
+//! Why a claim waits stands on it in the host within two seconds, with member, leaf and cause, whatever the cause is; and many
+//! that wait make no storm.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, api::ListParams};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    clusters::wait_for,
+    objects::{Place, nothing_of_ours},
+    rig::{LATER, NOW, PATIENCE, Rig, STUCK, on_fleet},
+};
+
+const MEMBER: &str = "cluster38";
+const NAMESPACE: &str = "reasons";
+/// From the claim in the host to the words on it, where the cause is there at once.
+const PROMPT: Duration = Duration::from_secs(2);
+const MANY: usize = 100;
+
+/// A cause: the member's class, and what must be said of it.
+const CAUSES: [(&str, &[&str]); 4] = [
+    ("missing", &["member cluster38", "StorageClass \"missing\""]),
+    ("abandoned", &["member cluster38", "reasons/abandoned", "waits for provisioner nobody.example.com"]),
+    (STUCK, &["member cluster38", "reasons/stuck", "ProvisioningFailed"]),
+    (LATER, &["member cluster38", "reasons/later", "FailedScheduling"]),
+];
+
+async fn class(host: &Place<'_>, leaf_class: &str) -> Result<String> {
+    let name = format!("{NAMESPACE}-{leaf_class}");
+    host.class(&name, "Immediate", json!({"leafStorageClass": leaf_class, "member": MEMBER}), &[]).await?;
+    Ok(name)
+}
+
+/// How long it took until an event on the claim said all of this.
+async fn told(host: &Place<'_>, claim: &str, class: &str, words: &[&str]) -> Result<Duration> {
+    let events: Api<Event> = Api::namespaced(host.client.clone(), &host.namespace);
+    let about =
+        ListParams::default().fields(&format!("involvedObject.kind=PersistentVolumeClaim,involvedObject.name={claim}"));
+    host.claim(claim, class).await?;
+    let began = Instant::now();
+    wait_for(&format!("an event of {claim} says {words:?}"), PATIENCE, || async {
+        let said: Vec<String> =
+            events.list(&about).await?.items.into_iter().filter_map(|event| event.message).collect();
+        let all = |message: &&String| words.iter().all(|word| message.contains(word));
+        ensure!(said.iter().any(|message| all(&message)), "{said:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    Ok(began.elapsed())
+}
+
+async fn go(rig: &Rig, host: &Place<'_>, claims: &[&str]) -> Result<()> {
+    for claim in claims {
+        host.delete_claim(claim).await?;
+    }
+    for claim in claims {
+        host.claim_is_gone(claim).await?;
+    }
+    nothing_of_ours(rig.fleet.member(MEMBER), &host.namespace).await
+}
+
+/// Nobody provisions for this class.
+async fn abandoned(rig: &Rig) -> Result<()> {
+    let lonely = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "abandoned"},
+        "provisioner": "nobody.example.com", "volumeBindingMode": "Immediate",
+    });
+    rig.fleet.member(MEMBER).apply(&lonely.to_string()).await
+}
+
+#[test]
+fn every_cause_is_told_on_the_claim_within_two_seconds() {
+    on_fleet("reasons", async |rig| {
+        let host = Place::new(rig.fleet.host(), NAMESPACE).await?;
+        let member = Place::new(rig.fleet.member(MEMBER), NAMESPACE).await?;
+        abandoned(rig).await?;
+        let node = member.cluster.node_name();
+        member.cluster.kubectl(&["cordon", &node]).await?;
+        let mut late = Vec::new();
+        for (leaf_class, words) in CAUSES {
+            let took = told(&host, leaf_class, &class(&host, leaf_class).await?, words).await;
+            match took {
+                Ok(took) if took <= PROMPT => {}
+                other => late.push(format!("{leaf_class}: {other:?}")),
+            }
+        }
+        member.cluster.kubectl(&["uncordon", &node]).await?;
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": NAMESPACE},
+            "spec": {"hard": {"requests.storage": "1Mi"}},
+        });
+        member.cluster.apply(&quota.to_string()).await?;
+        let took =
+            told(&host, "quota", &class(&host, NOW).await?, &["member cluster38", "reasons/quota", "exceeded quota"])
+                .await;
+        if !took.as_ref().is_ok_and(|took| *took <= PROMPT) {
+            late.push(format!("quota: {took:?}"));
+        }
+        member.cluster.kubectl(&["-n", NAMESPACE, "delete", "resourcequota", "full"]).await?;
+        go(rig, &host, &["missing", "abandoned", STUCK, LATER, "quota"]).await?;
+        ensure!(late.is_empty(), "{}", late.join("\n"));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_hundred_claims_that_wait_make_no_storm_of_events() {
+    on_fleet("reasons-many", async |rig| {
+        let host = Place::new(rig.fleet.host(), "reasons-many").await?;
+        abandoned(rig).await?;
+        let class = class(&host, "abandoned").await?;
+        let names: Vec<String> = (0..MANY).map(|number| format!("data-{number}")).collect();
+        try_join_all(names.iter().map(|name| host.claim(name, &class))).await?;
+        let events: Api<Event> = Api::namespaced(host.client.clone(), &host.namespace);
+        let ours = async || -> Result<Vec<Event>> {
+            let all = events.list(&ListParams::default().fields("reason=LeafPending")).await?;
+            Ok(all.items)
+        };
+        wait_for("each is told of", PATIENCE, || async {
+            let told = ours().await?;
+            let about = |name: &String| told.iter().any(|event| event.involved_object.name.as_ref() == Some(name));
+            ensure!(names.iter().all(about), "{} events", told.len());
+            Ok(Some(()))
+        })
+        .await?;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let told = ours().await?.len();
+        ensure!(told <= 2 * MANY, "{told} events for {MANY} claims: once at once, once as a warning");
+        go(rig, &host, &names.iter().map(String::as_str).collect::<Vec<_>>()).await
+    });
+}

@@ -62,15 +62,19 @@ impl<'a> Case<'a> {
         self.hash
     }
 
+    pub(super) fn handle(&self) -> &str {
+        &self.handle
+    }
+
     /// As it is known now: each step changes it.
-    fn row(&self) -> Row {
+    pub(super) fn row(&self) -> Row {
         match self.id.place() {
             Some(place) => self.leaf.rows.row_at(self.hash, &place),
             None => self.leaf.rows.row(self.hash).unwrap_or_default(),
         }
     }
 
-    fn told(&self, reason: &'static str, place: &LeafPlace, what: &str, warning: bool) -> News {
+    pub(super) fn told(&self, reason: &'static str, place: &LeafPlace, what: &str, warning: bool) -> News {
         News { reason, message: format!("member {}: leaf claim {place} {what}", self.leaf.member), warning }
     }
 }

@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Follower,
+    drift::Strays,
     heal::{Case, LOST, pause},
+    turn,
 };
 use crate::{
     error::Result,
@@ -39,7 +41,7 @@ struct Agenda {
     /// Handles to mark, and when.
     marks: BTreeMap<Box<str>, Instant>,
     /// Handles without a leaf, and when to look for it.
-    missed: HashMap<Box<str>, Instant>,
+    missed: BTreeMap<Box<str>, Instant>,
     /// The handle that was last gone by.
     at: Option<Box<str>>,
     /// Leaves that are not as the host wants them.
@@ -53,12 +55,14 @@ struct Agenda {
 impl Follower {
     /// Works until it is dropped.
     pub(super) async fn follow(&self, member: &Member) {
-        let (mut agenda, mut told) = (Agenda::default(), self.volumes.told());
-        let mut next_tick = Instant::now() + TICK;
+        let (mut agenda, mut strays, mut told) = (Agenda::default(), Strays::default(), self.volumes.told());
+        let turn = turn(&member.name);
+        let mut next_tick = Instant::now() + TICK + turn;
         loop {
             tokio::select! {
+                biased;
                 () = sleep_until(next_tick) => {}
-                _ = told.changed() => sleep(SOON).await,
+                _ = told.changed() => sleep(SOON + turn).await,
                 () = remarkable(member) => sleep(SOON).await,
             }
             let ticks = Instant::now() >= next_tick;
@@ -71,6 +75,7 @@ impl Follower {
                 continue;
             };
             self.take_news(leaf, &mut agenda);
+            self.tell_of_sizes(leaf).await;
             if !ticks {
                 self.heal_all(member, &mut agenda).await;
                 continue;
@@ -81,6 +86,7 @@ impl Follower {
             self.mark(member, &mut agenda).await;
             self.heal_all(member, &mut agenda).await;
             self.tell_of_missed(member, &mut agenda).await;
+            self.count_strays(member, leaf, &mut strays).await;
         }
     }
 
@@ -216,7 +222,7 @@ impl Follower {
 }
 
 /// A volume of each handle that its hash may have: one, but for copies.
-fn cases(leaf: &Cluster, hash: VolumeHash) -> Vec<Case<'_>> {
+pub(super) fn cases(leaf: &Cluster, hash: VolumeHash) -> Vec<Case<'_>> {
     leaf.rows.handle_places(hash).iter().map(|named| Case::new(leaf, hash, named)).collect()
 }
 

@@ -1,6 +1,7 @@
 //! What nobody asked for and has to be done: it follows what happens in the host and in the members. Only the replica that
 //! holds the lease does it. A member's work waits for nobody else's.
 
+mod drift;
 mod elsewhere;
 mod heal;
 mod member;
@@ -43,6 +44,7 @@ impl Follower {
     pub async fn run(mut self) {
         self.volumes = Arc::default();
         tokio::select! {
+            biased; // one order of events for one course of time
             () = volumes::keep(&self.host, &self.volumes) => {}
             () = self.follow_members() => {}
             () = self.shield_claims() => {}
@@ -76,4 +78,10 @@ impl Follower {
             sleep(PAUSE).await;
         }
     }
+}
+
+/// A thousand members are not looked at all at once.
+fn turn(member: &str) -> Duration {
+    let mixed = member.bytes().fold(0_u64, |mixed, byte| mixed.wrapping_mul(31).wrapping_add(byte.into()));
+    Duration::from_millis(mixed % 250)
 }

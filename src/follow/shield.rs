@@ -20,6 +20,7 @@ impl Follower {
             let beside = self.beside_clustertree();
             if !beside.is_empty() && self.volumes.synced() {
                 tokio::select! {
+                    biased;
                     () = self.shield_all(&beside) => {}
                     () = self.changes_from(&beside) => {}
                 }

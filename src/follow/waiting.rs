@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::Follower;
+use super::{Follower, turn};
 use crate::{
     error::Result,
     host::events::News,
@@ -234,6 +234,7 @@ impl Follower {
     /// Works until it is dropped.
     pub(super) async fn tell_of_waiting(&self, member: &Member) {
         let mut queue = Queue::default();
+        sleep(turn(&member.name)).await;
         loop {
             sleep(LOOK).await;
             let Ok(leaf) = member.leaf() else { continue };
@@ -241,6 +242,7 @@ impl Follower {
             if queue.is_needed() {
                 let (say, words) = mpsc::channel(RECENT);
                 tokio::select! {
+                    biased;
                     () = self.pass_on(leaf, &mut queue, words) => {}
                     () = listen(leaf, OF_CLAIMS, &say) => {}
                     () = listen(leaf, OF_PODS, &say) => {}

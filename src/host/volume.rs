@@ -10,7 +10,7 @@ use super::{Host, unread};
 use crate::{
     cluster,
     error::Result,
-    volume::{Claim, ClaimDigest, DRIVER, VolumeId, healing::Wish, id::is_subdomain, spec::LeafPlace},
+    volume::{Claim, ClaimDigest, DRIVER, VolumeId, healing::Wish, id::is_subdomain, quantity, spec::LeafPlace},
 };
 
 /// The attribute under which a host volume keeps the UID of its leaf claim.
@@ -88,6 +88,8 @@ impl HostVolume {
 #[derive(Clone, Debug)]
 pub struct LiveVolume {
     pub volume: HostVolume,
+    /// In bytes.
+    pub capacity: u64,
     /// The claim it is for, which may have gone.
     pub claim: Option<Claim>,
     /// The leaf that was given out with it.
@@ -120,8 +122,10 @@ impl Host {
         let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
         Ok(found.and_then(|found| {
             let (volume, spec) = (HostVolume::new(&found)?, found.spec?);
+            let capacity = spec.capacity.as_ref().and_then(|capacity| quantity::parse(&capacity.get("storage")?.0));
             let claim = spec.claim_ref.and_then(|claim| Some(Claim { namespace: claim.namespace?, name: claim.name? }));
-            Some(LiveVolume { volume, claim, given_out: spec.csi.and_then(given_out) })
+            let capacity = capacity.unwrap_or_default();
+            Some(LiveVolume { volume, capacity, claim, given_out: spec.csi.and_then(given_out) })
         }))
     }
 

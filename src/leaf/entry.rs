@@ -67,6 +67,15 @@ impl Entry {
         self.volumes.iter().any(|volume| claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name))
     }
 
+    /// Of its largest claim, in bytes; 0 before it is bound.
+    pub(super) fn capacity(&self) -> u64 {
+        self.claims.iter().map(|claim| claim.capacity).max().unwrap_or_default()
+    }
+
+    pub(super) fn is_bound(&self) -> bool {
+        self.claims.iter().any(|claim| claim.phase == Phase::Bound && !claim.terminating)
+    }
+
     pub(super) fn is_pending(&self) -> bool {
         self.claims.iter().any(|claim| claim.phase == Phase::Pending && !claim.terminating)
     }

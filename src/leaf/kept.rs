@@ -52,7 +52,7 @@ pub(super) struct KeptClaim {
     past: Option<Box<Past>>,
     node_selected: bool,
     finalizer: Option<u32>,
-    capacity: u64,
+    pub(super) capacity: u64,
     life: KeptLife,
     pub(super) created: i64,
     pub(super) version: u64,

@@ -136,6 +136,11 @@ impl Row {
 }
 
 impl ClaimRow {
+    /// In bytes; 0 before it is bound.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     pub fn new(claim: &PersistentVolumeClaim) -> Self {
         let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
         let annotation = |key: &str| claim.annotations().get(key);

@@ -2,7 +2,7 @@
 //! writes, so that a request is answered from memory and reads its own writes.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Bound,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -27,6 +27,9 @@ const COUNTED_AT_ONCE: usize = 1000;
 
 /// How many removed claims are remembered.
 const REMEMBERED: usize = 256;
+
+/// How many are remembered whose size has changed: of several replicas, one takes notice.
+const NOTICED: usize = 1000;
 
 /// Who waits for one volume is woken by news of it and of some one in so many others: by news of all, a thousand callers
 /// would look a million times.
@@ -53,6 +56,8 @@ struct Table {
     begun: [bool; 3],
     /// Claims that have gone, and as of which version: older news of them may still be on its way.
     removed: VecDeque<(Box<str>, u64)>,
+    /// Volumes whose size has changed since somebody took notice.
+    resized: BTreeSet<VolumeHash>,
     /// What keeps a kind from being watched.
     obstacles: [Option<String>; 3],
 }
@@ -139,6 +144,11 @@ impl Rows {
         table.rows.iter().filter(|(_, entry)| entry.is_unwell()).map(|(hash, _)| *hash).collect()
     }
 
+    /// Volumes whose size has changed since this was asked last.
+    pub fn take_resized(&self) -> BTreeSet<VolumeHash> {
+        std::mem::take(&mut self.lock().resized)
+    }
+
     /// Claims that wait to be bound, and the UIDs of their consumers.
     pub fn pending(&self) -> Vec<(VolumeHash, ClaimRow, Option<String>)> {
         let table = self.lock();
@@ -206,7 +216,12 @@ impl Rows {
                 return;
             }
             new.round = table.claim_round;
-            table.rows.entry(hash).or_default().put_claim(&new, &mut table.names);
+            let entry = table.rows.entry(hash).or_default();
+            let before = entry.capacity();
+            entry.put_claim(&new, &mut table.names);
+            if before != 0 && entry.capacity() != before && table.resized.len() < NOTICED {
+                table.resized.insert(hash);
+            }
         });
     }
 
@@ -296,7 +311,8 @@ impl Rows {
     fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
         let mut table = self.lock();
         change(&mut table);
-        if table.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows()) {
+        let resized = table.resized.contains(&hash);
+        if resized || table.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows()) {
             self.remarkable.notify_one();
         }
         drop(table);

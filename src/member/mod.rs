@@ -9,7 +9,7 @@ pub mod source;
 use std::{
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, UNIX_EPOCH},
 };
@@ -34,6 +34,8 @@ pub struct Member {
     cordoned: AtomicBool,
     /// Whether a Kosmos `Cluster` object names it.
     clustertree: AtomicBool,
+    /// Leaves that no volume of the host has, as they were last counted.
+    strays: AtomicU64,
     link: Result<Link, String>,
 }
 
@@ -151,8 +153,13 @@ impl Member {
                 ("lost", census.lost),
                 ("terminating", census.terminating),
                 ("released", census.released),
+                ("stray", self.strays.load(Ordering::Relaxed)),
             ],
         }
+    }
+
+    pub fn set_strays(&self, count: usize) {
+        self.strays.store(count as u64, Ordering::Relaxed);
     }
 
     pub fn is_cordoned(&self) -> bool {

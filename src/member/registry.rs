@@ -3,7 +3,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use futures::future::select_all;
@@ -181,7 +184,8 @@ impl Keeper {
             tracing::warn!(member = name, origin = definition.origin, reason, "cannot be used");
         }
         let (cordoned, clustertree) = (definition.cordoned.into(), definition.clustertree.into());
-        let member = Arc::new(Member { name: name.to_owned(), cordoned, clustertree, link });
+        let member =
+            Arc::new(Member { name: name.to_owned(), cordoned, clustertree, strays: AtomicU64::default(), link });
         if member.link.is_ok() {
             let stop = CancellationToken::new();
             self.stops.insert(name.to_owned(), stop.clone());

@@ -63,6 +63,8 @@ pub struct Bench {
     incarnations: Mutex<u32>,
     /// Whether the driver takes Kosmos `Cluster` objects for members.
     pub kosmos_clusters: Mutex<KosmosClusters>,
+    /// Of the driver that was started last.
+    metrics: Mutex<Metrics>,
     /// Requests that earlier incarnations have sent.
     sent_before: AtomicU64,
     outside: Option<Outside>,
@@ -130,6 +132,7 @@ impl Bench {
             second: Mutex::default(),
             incarnations: Mutex::default(),
             kosmos_clusters: Mutex::new(KosmosClusters::Off),
+            metrics: Mutex::new(Metrics::new()),
             sent_before: AtomicU64::new(0),
             outside: None,
             process: Mutex::default(),
@@ -259,6 +262,8 @@ impl Bench {
     fn driver_called(&self, name: &str) -> Driver {
         let clusters: Vec<Cluster> = std::iter::once(&self.host).chain(&self.members).cloned().collect();
         let name = name.to_owned();
+        let metrics = Metrics::new();
+        lock(&self.metrics).clone_from(&metrics);
         let dial = move |address: &http::Uri| -> Transport {
             let wanted = clusters.iter().find(|cluster| Some(cluster.name()) == address.host());
             let service = wanted.expect("an address of this bench").service(&name);
@@ -272,8 +277,13 @@ impl Bench {
             members_namespace: DRIVER_NAMESPACE.to_owned(),
             kosmos_clusters: *lock(&self.kosmos_clusters),
             leaf_namespace: "kosmos-csi-leaves".to_owned(),
-            metrics: Metrics::new(),
+            metrics,
         }
+    }
+
+    /// What the driver that was started last says of itself.
+    pub fn metrics(&self) -> String {
+        lock(&self.metrics).text().unwrap()
     }
 }
 

@@ -13,6 +13,7 @@ mod codes;
 mod copies;
 mod costs;
 mod crash;
+mod drift;
 mod fixture;
 mod found;
 mod goes_on;

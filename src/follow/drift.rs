@@ -1,0 +1,100 @@
+//! What a member's people change without the host: leaves that have another size than the host's volume says, and leaves that
+//! no volume of the host has. Both are told of, and nothing is done about them.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::{task::yield_now, time::Instant};
+
+use super::{Follower, heal::Case, member::cases};
+use crate::{
+    error::Result,
+    leaf::Cluster,
+    member::Member,
+    volume::{VolumeHash, quantity},
+};
+
+/// Between two counts. What has no volume in both of them is a stray; a volume that is being made has one by then.
+const ROUND: Duration = Duration::from_mins(10);
+/// How many rows are looked at while others wait for them.
+const AT_ONCE: usize = 500;
+/// How many are named in the log.
+const NAMED: usize = 10;
+
+/// What is remembered of leaves without a host volume.
+#[derive(Default)]
+pub(super) struct Strays {
+    due: Option<Instant>,
+    /// Those of the last count.
+    seen: BTreeSet<VolumeHash>,
+    named: usize,
+}
+
+impl Follower {
+    pub(super) async fn tell_of_sizes(&self, leaf: &Cluster) {
+        for hash in leaf.rows.take_resized() {
+            for case in cases(leaf, hash) {
+                if let Err(error) = self.tell_of_size(&case).await {
+                    tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared");
+                }
+            }
+        }
+    }
+
+    /// The host learns a size that it asked for by its own call: only what it did not ask for is told.
+    async fn tell_of_size(&self, case: &Case<'_>) -> Result<()> {
+        let Some(claim) = case.row().claim else { return Ok(()) };
+        for known in self.volumes.with(case.handle()) {
+            let Some(live) = self.host.read_volume(&known.name).await? else { continue };
+            let Some(of) = live.claim.as_ref().filter(|_| live.capacity != claim.capacity()) else { continue };
+            let asked = self.host.read_claim(of, &known.name).await?.and_then(|claim| claim.size);
+            let asked = asked.and_then(|size| quantity::parse(&size)).unwrap_or_default();
+            if asked <= live.capacity {
+                let (there, here) = (quantity::print(claim.capacity()), quantity::print(live.capacity));
+                let remedy = remedy(claim.capacity(), live.capacity);
+                let what = format!("has {there} there, and this volume says {here}: {remedy}");
+                self.host.tell(&live.volume, &case.told("LeafResized", &claim.place, &what, true)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the leaves that no volume of the host has.
+    pub(super) async fn count_strays(&self, member: &Member, leaf: &Cluster, strays: &mut Strays) {
+        let now = Instant::now();
+        if strays.due.is_some_and(|due| now < due) {
+            return;
+        }
+        strays.due = Some(now + ROUND);
+        let (mut found, mut after) = (BTreeSet::new(), None);
+        loop {
+            let some = leaf.rows.bound_after(after, AT_ONCE);
+            after = some.last().copied();
+            let used =
+                |hash: &VolumeHash| cases(leaf, *hash).iter().any(|case| !self.volumes.with(case.handle()).is_empty());
+            found.extend(some.into_iter().filter(|hash| !used(hash)));
+            if after.is_none() {
+                break;
+            }
+            yield_now().await;
+        }
+        let again: Vec<VolumeHash> = found.intersection(&strays.seen).copied().collect();
+        for hash in again.iter().take(NAMED.saturating_sub(strays.named)) {
+            let places: Vec<String> = leaf.rows.handle_places(*hash).iter().map(ToString::to_string).collect();
+            tracing::warn!(
+                member = leaf.member,
+                claim = places.join(", "),
+                "a leaf has no volume in the host; `kosmos-csi doctor` tells more"
+            );
+            strays.named += 1;
+        }
+        member.set_strays(again.len());
+        strays.seen = found;
+    }
+}
+
+fn remedy(there: u64, here: u64) -> String {
+    if there > here {
+        return format!("ask for {} in the claim to have it here too", quantity::print(there));
+    }
+    "data may not fit any more, and nobody can make it larger but the member's people".to_owned()
+}

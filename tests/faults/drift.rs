@@ -1,0 +1,89 @@
+//! What people change in a member without the host: another size is told of at once, a leaf that no volume of the host has is
+//! counted.
+
+use std::{sync::Arc, time::Duration};
+
+use kosmos_csi::simulate::text;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    bench::{Bench, SHOP},
+    caller::{Caller, Ending, Script},
+    fixture, virtual_time,
+};
+
+const STEP: Duration = Duration::from_millis(100);
+const PROMPT: Duration = Duration::from_secs(1);
+const CLAIMS: &str = "persistentvolumeclaims";
+
+async fn provisioned() -> (Arc<Bench>, Caller) {
+    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+    bench.start();
+    bench.serves().await;
+    let mut caller = Caller::new(&bench, Script::new("data"));
+    assert_eq!(caller.provision().await, Ending::Provisioned);
+    sleep(Duration::from_secs(5)).await;
+    (bench, caller)
+}
+
+fn grow(bench: &Bench, size: &str) {
+    let size = |leaf: &mut Value| leaf["status"]["capacity"]["storage"] = json!(size);
+    bench.members[0].change(CLAIMS, SHOP, "data", size).unwrap();
+}
+
+fn told(bench: &Bench) -> Vec<String> {
+    let resized = |event: &Arc<Value>| text(event, "/reason") == "LeafResized";
+    let events = bench.host.list("events");
+    events.iter().filter(|event| resized(event)).map(|event| text(event, "/message").to_owned()).collect()
+}
+
+#[test]
+fn size_that_the_host_did_not_ask_for_is_told_within_a_second() {
+    virtual_time::run(1, async {
+        let (bench, _caller) = provisioned().await;
+        grow(&bench, "64Gi");
+        let began = Instant::now();
+        while told(&bench).is_empty() {
+            assert!(began.elapsed() < PROMPT, "{}", bench.guard.trace().join("\n"));
+            sleep(STEP / 4).await;
+        }
+        let said = told(&bench).join("\n");
+        assert!(said.contains("member m0: leaf claim shop/data has 64Gi there"), "{said}");
+        assert!(said.contains("ask for 64Gi in the claim"), "{said}");
+    });
+}
+
+#[test]
+fn size_that_the_host_asked_for_is_not_spoken_of() {
+    virtual_time::run(1, async {
+        let (bench, _caller) = provisioned().await;
+        let wanted = |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!("64Gi");
+        bench.host.change(CLAIMS, SHOP, "data", wanted).unwrap();
+        grow(&bench, "64Gi");
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(told(&bench), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn leaf_that_no_volume_of_the_host_has_is_counted_and_left() {
+    virtual_time::run(1, async {
+        let (bench, caller) = provisioned().await;
+        let stray = |count: u32| format!("kosmos_csi_member_volumes{{member=\"m0\",state=\"stray\"}} {count}");
+        sleep(Duration::from_mins(25)).await;
+        assert!(bench.metrics().contains(&stray(0)), "{}", bench.metrics());
+        bench.kill();
+        bench.host.delete(CLAIMS, SHOP, "data").unwrap();
+        // Somebody takes its finalizers away: nobody is asked to remove the leaf.
+        let bare = |volume: &mut Value| volume["metadata"]["finalizers"] = json!([]);
+        bench.host.change("persistentvolumes", "", caller.volume(), bare).unwrap();
+        bench.host.delete("persistentvolumes", "", caller.volume()).unwrap();
+        sleep(Duration::from_secs(5)).await;
+        assert!(bench.host.get("persistentvolumes", "", caller.volume()).is_none());
+        bench.start();
+        sleep(Duration::from_mins(25)).await;
+        assert!(bench.metrics().contains(&stray(1)), "{}", bench.metrics());
+        assert!(bench.members[0].get(CLAIMS, SHOP, "data").is_some(), "it is left to a person");
+    });
+}

@@ -18,9 +18,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    clusters::{Process, wait_for},
+    clusters::{NodeDriver, Process, wait_for},
+    kosmos,
     objects::{Place, nothing_of_ours, pod},
-    rig::{DRIVER_NAMESPACE, LATER, MEMBERS, PATIENCE, Rig, on_fleet},
+    rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, Rig, on_fleet},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
@@ -42,6 +43,11 @@ struct Agent<'a> {
 
 impl<'a> Agent<'a> {
     async fn start(rig: &'a Rig) -> Result<Self> {
+        Self::start_with(rig, &[], &MEMBERS.map(|member| format!("kosmos-{member}"))).await
+    }
+
+    /// With more flags, until these nodes are ready.
+    async fn start_with(rig: &'a Rig, flags: &[&str], nodes: &[String]) -> Result<Self> {
         let host = rig.fleet.host();
         let is_right = |object: &&str| RIGHTS.iter().any(|kind| object.contains(&format!("\nkind: {kind}\n")));
         let rights: Vec<&str> = HOST_OBJECTS.split("\n---\n").filter(is_right).collect();
@@ -58,11 +64,12 @@ impl<'a> Agent<'a> {
         std::fs::write(&kubeconfig, host.kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?)?;
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let namespace = format!("--members-namespace={DRIVER_NAMESPACE}");
-        let arguments = ["virtual-node", &kubeconfig, &namespace, "--shutdown-grace=5s"];
+        let usual = ["virtual-node", &kubeconfig, &namespace, "--shutdown-grace=5s"];
+        let arguments = [&usual[..], flags].concat();
         let process = rig.fleet.spawn("virtual-node", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])?;
         let agent = Self { rig, process };
-        for member in MEMBERS {
-            agent.ready(&format!("kosmos-{member}"), true, PATIENCE).await?;
+        for node in nodes {
+            agent.ready(node, true, PATIENCE).await?;
         }
         Ok(agent)
     }
@@ -112,7 +119,7 @@ async fn gone_within(place: &Place<'_>, name: &str, deadline: Duration) -> Resul
 }
 
 /// How long a member is away: longer than anything that watches it is patient.
-const AWAY: Duration = Duration::from_secs(100);
+const AWAY: Duration = Duration::from_secs(125);
 /// How soon all is well again.
 const BACK: Duration = Duration::from_secs(10);
 
@@ -241,4 +248,73 @@ fn csi_node_that_somebody_deletes_is_back() {
         .await?;
         agent.end().await
     });
+}
+
+#[test]
+fn node_of_a_member_has_a_virtual_node_of_its_own_where_that_is_wanted() {
+    on_fleet("agent-node-mode", async |rig| {
+        let host = Place::new(rig.fleet.host(), "agent-node-mode").await?;
+        let nodes = MEMBERS.map(|member| format!("kosmos-{member}-{}", rig.fleet.member(member).node_name()));
+        let agent = Agent::start_with(rig, &["--node-mode=node"], &nodes).await?;
+        host.class("agent-node-mode", "WaitForFirstConsumer", json!({"leafStorageClass": LATER}), &MEMBERS).await?;
+        host.claim("data", "agent-node-mode").await?;
+        host.tolerant_pod("web", &["data"], Some(&nodes[0])).await?;
+        phase(&host, "web", "Running").await?;
+        let member = Place::existing(rig.fleet.member(MEMBER), "agent-node-mode").await?;
+        ensure!(member.node_of("web").await? == member.cluster.node_name(), "the copy is on another node");
+        host.pods().delete("web", &DeleteParams::default()).await?;
+        gone(&host, "web").await?;
+        host.delete_claim("data").await?;
+        nothing_of_ours(member.cluster, "agent-node-mode").await?;
+        agent.end().await?;
+        host.cluster.kubectl(&["delete", "node", &nodes[0], &nodes[1]]).await.map(drop)
+    });
+}
+
+#[test]
+fn nodes_of_clustertree_get_what_they_lack_and_their_pods_are_left_alone() {
+    on_fleet("agent-clustertree", async |rig| {
+        let tested = beside_clustertree(rig).await;
+        kosmos::without_kosmos(rig).await?;
+        tested
+    });
+}
+
+async fn beside_clustertree(rig: &Rig) -> Result<()> {
+    let (host, theirs) = (Place::new(rig.fleet.host(), "agent-clustertree").await?, "kosmos-tree");
+    let other = NodeDriver { name: "other.example.com", node_id: "theirs", topology_keys: &[] };
+    let node = host.cluster.virtual_node(theirs, &[("kosmos.io/node", "true")], other).await?;
+    let agent = Agent::start(rig).await?;
+    kosmos::with_kosmos(rig).await?;
+    rig.leave("cluster39").await?;
+    let kubeconfig = rig.fleet.member("cluster39").kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
+    host.cluster.apply(&kosmos::cluster("cluster39", &kubeconfig, &json!({}))).await?;
+    host.cluster.kubectl(&["annotate", "node", theirs, "kosmos-io/owned-by-cluster=cluster39"]).await?;
+    let csi_nodes: Api<CSINode> = Api::all(host.client.clone());
+    wait_for("their node has what it lacks", PATIENCE, || async {
+        let drivers = csi_nodes.get(theirs).await?.spec.drivers;
+        let named = |name: &str| drivers.iter().any(|driver| driver.name == name);
+        let labels = agent.node(theirs).await?.context("their node is there")?.metadata.labels.unwrap_or_default();
+        let member = labels.get(MEMBER_KEY).map(String::as_str);
+        Ok((named("kosmos.csi.io") && named("other.example.com") && member == Some("cluster39")).then_some(()))
+    })
+    .await?;
+    wait_for("the agent's own node for it is gone", PATIENCE, || async {
+        Ok(agent.node("kosmos-cluster39").await?.is_none().then_some(()))
+    })
+    .await?;
+    host.tolerant_pod("theirs", &[], Some(theirs)).await?;
+    ensure!(host.node_of("theirs").await? == theirs, "it is elsewhere");
+    // A pod that comes later is run: the earlier one was seen too.
+    host.tolerant_pod("ours", &[], Some(NODE)).await?;
+    phase(&host, "ours", "Running").await?;
+    let copied = rig.fleet.member("cluster39").kubectl(&["get", "pods", "-n", &host.namespace, "-o", "name"]).await?;
+    ensure!(copied.is_empty(), "clustertree's pod was copied: {copied}");
+    let pod = host.pods().get("theirs").await?;
+    ensure!(pod.status.and_then(|status| status.phase).as_deref() == Some("Pending"), "somebody told of it");
+    host.force_delete_pod("theirs").await?;
+    host.pods().delete("ours", &DeleteParams::default()).await?;
+    gone(&host, "ours").await?;
+    agent.end().await?;
+    node.delete().await
 }

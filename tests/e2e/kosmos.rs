@@ -14,7 +14,7 @@ use crate::{
 const DEFINITION: &str = include_str!("../kosmos/clusters.json");
 const OWNERS: &str = "kosmos-io/cluster-owners";
 
-fn cluster(name: &str, kubeconfig: &str, annotations: &Value) -> String {
+pub fn cluster(name: &str, kubeconfig: &str, annotations: &Value) -> String {
     json!({
         "apiVersion": "kosmos.io/v1alpha1", "kind": "Cluster",
         "metadata": {"name": name, "annotations": annotations},
@@ -26,8 +26,15 @@ fn cluster(name: &str, kubeconfig: &str, annotations: &Value) -> String {
     .to_string()
 }
 
+pub async fn with_kosmos(rig: &Rig) -> Result<()> {
+    let host = rig.fleet.host();
+    host.apply(DEFINITION).await?;
+    let established = ["wait", "--for=condition=Established", "crd/clusters.kosmos.io", "--timeout=30s"];
+    host.kubectl(&established).await.map(drop)
+}
+
 /// The objects have gone, and the Secret is what names the member again.
-async fn without_kosmos(rig: &Rig) -> Result<()> {
+pub async fn without_kosmos(rig: &Rig) -> Result<()> {
     let crd = ["delete", "crd", "clusters.kosmos.io", "--ignore-not-found", "--timeout=30s"];
     rig.fleet.host().kubectl(&crd).await?;
     rig.join("cluster39").await
@@ -46,9 +53,7 @@ async fn cluster_objects(rig: &'static Rig) -> Result<()> {
     let fleet = &rig.fleet;
     let host = Place::new(fleet.host(), "kosmos").await?;
     rig.leave("cluster39").await?;
-    fleet.host().apply(DEFINITION).await?;
-    let established = ["wait", "--for=condition=Established", "crd/clusters.kosmos.io", "--timeout=30s"];
-    fleet.host().kubectl(&established).await?;
+    with_kosmos(rig).await?;
     let itself = fleet.host().kubeconfig_for(DRIVER_NAMESPACE, "kosmos-csi-controller").await?;
     fleet.host().apply(&cluster("itself", &itself, &json!({"kosmos.io/cluster-role": "root"}))).await?;
     let member = fleet.member("cluster39").kubeconfig_for(DRIVER_NAMESPACE, "kosmos-csi").await?;

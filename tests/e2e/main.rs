@@ -8,6 +8,8 @@
 mod attributes;
 #[path = "../clusters/mod.rs"]
 mod clusters;
+#[path = "../rights/rare.rs"]
+mod rare;
 #[path = "../sanity/suite.rs"]
 mod suite;
 
@@ -34,6 +36,7 @@ mod reasons;
 mod reclaim;
 mod requests;
 mod rig;
+mod rights;
 mod sanity;
 mod snapshots;
 mod turns;

@@ -81,6 +81,14 @@ where
     run(async || turns::on_node(name, test).await);
 }
 
+/// Runs a test once all others have ended.
+pub fn after_all<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    run(async || turns::after_all(name, test).await);
+}
+
 /// One runtime for all tests, as what belongs to the fleet outlives them.
 fn run(test: impl AsyncFnOnce()) {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();

@@ -7,10 +7,14 @@ use std::{
         LazyLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use anyhow::Result;
-use tokio::sync::{Mutex, RwLock, RwLockReadGuard, Semaphore, watch};
+use tokio::{
+    sync::{Mutex, RwLock, RwLockReadGuard, Semaphore, watch},
+    time::timeout,
+};
 
 use crate::rig::{self, Rig};
 
@@ -25,12 +29,17 @@ static FLEET: RwLock<()> = RwLock::const_new(());
 static DISORDER: AtomicBool = AtomicBool::new(true);
 /// Tests that may run beside others and have not ended.
 static OTHERS: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
+/// All that have not ended, but for the one that comes after them.
+static ALL: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
+/// A thread that has ended a test begins the next one sooner.
+const NO_MORE: Duration = Duration::from_secs(10);
 
 /// After all tests that are there and may run beside others.
 pub async fn alone<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
 where
     F: Future<Output = Result<()>>,
 {
+    let _counted = Counted::among(&ALL);
     OTHERS.subscribe().wait_for(|others| *others == 0).await.unwrap();
     let _fleet = FLEET.write().await;
     let rig = rig::shared().await;
@@ -43,7 +52,7 @@ pub async fn beside_others<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
 where
     F: Future<Output = Result<()>>,
 {
-    let _counted = Counted::new();
+    let _counted = [Counted::among(&ALL), Counted::among(&OTHERS)];
     let _place = PLACES.acquire().await.unwrap();
     let rig = rig::shared().await;
     let _fleet = in_order(rig).await;
@@ -55,9 +64,24 @@ pub async fn on_node<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
 where
     F: Future<Output = Result<()>>,
 {
-    let _counted = Counted::new();
+    let _counted = [Counted::among(&ALL), Counted::among(&OTHERS)];
     let _node = NODE.lock().await;
     beside_others(name, test).await;
+}
+
+/// Once there is no other one any more, nor comes.
+pub async fn after_all<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut all = ALL.subscribe();
+    loop {
+        all.wait_for(|all| *all == 0).await.unwrap();
+        if timeout(NO_MORE, all.wait_for(|all| *all > 0)).await.is_err() {
+            break;
+        }
+    }
+    judge(name, rig::shared().await, test).await;
 }
 
 /// A failed test leaves its logs.
@@ -85,18 +109,18 @@ async fn in_order(rig: &Rig) -> RwLockReadGuard<'static, ()> {
     fleet.downgrade()
 }
 
-/// One of the tests that may run beside others, from before it waits for its turn.
-struct Counted;
+/// One of some tests, from before it waits for its turn.
+struct Counted(&'static watch::Sender<usize>);
 
 impl Counted {
-    fn new() -> Self {
-        OTHERS.send_modify(|others| *others += 1);
-        Self
+    fn among(tests: &'static watch::Sender<usize>) -> Self {
+        tests.send_modify(|tests| *tests += 1);
+        Self(tests)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        OTHERS.send_modify(|others| *others -= 1);
+        self.0.send_modify(|tests| *tests -= 1);
     }
 }

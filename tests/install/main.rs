@@ -4,6 +4,8 @@
 
 #[path = "../clusters/mod.rs"]
 mod clusters;
+#[path = "../rights/rare.rs"]
+mod rare;
 
 mod chart;
 mod demo;

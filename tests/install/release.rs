@@ -77,6 +77,7 @@ async fn whole_life(fleet: &Fleet) -> Result<()> {
     volumes::live_and_go(fleet).await?;
     examples::live_and_go(fleet).await?;
     volumes::nothing_left(fleet).await?;
+    volumes::no_secret_is_left(fleet).await?;
     let manifest = manifest(fleet.host())?;
     rights::were_enough(fleet.host(), &manifest, begin).await?;
     let rights = rights::are_those_that_were_used(fleet.host(), &manifest).await;

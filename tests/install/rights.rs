@@ -6,37 +6,8 @@ use serde_json::Value;
 use crate::{
     clusters::{AuditEntry, AuditMark, Cluster},
     helm::objects,
+    rare::RARE,
 };
-
-/// Rights that a short life need not use: role, verb and kind (`*`: any), and what they are for.
-#[rustfmt::skip] // one right, one line
-const RARE: &[(&str, &str, &str)] = &[
-    ("kosmos-csi-controller", "create events", "what befalls a volume in a member: tests/e2e/healing.rs"),
-    ("kosmos-csi-controller", "get nodes", "which machine a real node is: tests/e2e/nodes.rs"),
-    ("kosmos-csi-controller", "list nodes", "the same"),
-    ("kosmos-csi-controller", "get csinodes.storage.k8s.io", "how many volumes a real node takes: tests/e2e/nodes.rs"),
-    ("kosmos-csi-controller", "get persistentvolumes", "whether a claim that is gone has become a volume: tests/e2e/outage.rs"),
-    ("kosmos-csi-controller", "get clusters.kosmos.io", "hosts that Kosmos manages: tests/e2e/kosmos.rs"),
-    ("kosmos-csi-controller", "list clusters.kosmos.io", "the same"),
-    ("kosmos-csi-controller", "watch clusters.kosmos.io", "the same"),
-    ("kosmos-csi-controller", "list persistentvolumeclaims", "the same"),
-    ("kosmos-csi-controller", "watch persistentvolumeclaims", "the same"),
-    ("kosmos-csi-secrets/kosmos-csi-controller", "get secrets", "leaf drivers that want Secrets on real nodes: tests/e2e/nodes.rs"),
-    ("kosmos-csi-secrets/kosmos-csi-controller", "create secrets", "the same"),
-    ("kosmos-csi-secrets/kosmos-csi-controller", "patch secrets", "the same"),
-    ("kosmos-csi-virtual-node", "list clusters.kosmos.io", "hosts that Kosmos manages: tests/e2e/kosmos.rs"),
-    ("kosmos-csi-virtual-node", "watch clusters.kosmos.io", "the same"),
-    ("kosmos-csi/kosmos-csi-virtual-node", "create configmaps", "an agent that meets a member before any controller has"),
-    ("kosmos-csi/kosmos-csi-virtual-node", "patch configmaps", "the same"),
-    ("kosmos-csi/kosmos-csi-controller", "create configmaps", "a controller that meets a member before any agent has"),
-    ("kosmos-csi/kosmos-csi-controller", "patch configmaps", "the same"),
-    ("kosmos-csi-sidecars", "list *", "API servers that cannot send a list as the beginning of a watch"),
-    ("kosmos-csi/kosmos-csi-sidecars", "list csistoragecapacities.storage.k8s.io", "the same"),
-    ("kosmos-csi/kosmos-csi-sidecars", "update csistoragecapacities.storage.k8s.io", "a member whose room changes"),
-    ("kosmos-csi/kosmos-csi-sidecars", "delete csistoragecapacities.storage.k8s.io", "a class or a member that goes"),
-    ("kosmos-csi-sidecars", "get volumeattributesclasses.storage.k8s.io", "a claim that is made with such a class: tests/e2e/lives.rs"),
-    ("kosmos-csi-sidecars", "patch volumegroupsnapshotcontents/status.groupsnapshot.storage.k8s.io", "a group that a member refuses"),
-];
 
 /// One thing that one role allows.
 #[derive(Debug, PartialEq, Eq)]
@@ -139,16 +110,16 @@ pub async fn are_those_that_were_used(host: &Cluster, manifest: &str) -> Result<
     let rights = rights(&objects(manifest)?);
     ensure!(rights.len() > 40, "{} rights are not all", rights.len());
     let entries = host.audit().await?;
-    let rare = |right: &Right| RARE.iter().any(|(role, kind, _)| is(right, role, kind));
+    let rare = |right: &Right| RARE.iter().any(|rare| is(right, rare.role, rare.kind));
     let mut wrong = Vec::new();
     for right in rights.iter().filter(|right| !rare(right)) {
         if !entries.iter().any(|entry| right.covers(entry)) {
             wrong.push(format!("{} may {} and never does", right.role, right.kind()));
         }
     }
-    for (role, kind, _) in RARE {
-        if !rights.iter().any(|right| is(right, role, kind)) {
-            wrong.push(format!("{role} has no right to {kind}"));
+    for rare in RARE {
+        if !rights.iter().any(|right| is(right, rare.role, rare.kind)) {
+            wrong.push(format!("{} has no right to {}", rare.role, rare.kind));
         }
     }
     wrong.sort();

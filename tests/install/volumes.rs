@@ -1,5 +1,7 @@
 //! Volumes of an installed driver: made, attached, grown, photographed, and gone.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
@@ -29,6 +31,7 @@ pub fn leaf_snapshot_classes() -> String {
 
 pub async fn live_and_go(fleet: &Fleet) -> Result<()> {
     fleet.host().kubectl(&["create", "namespace", GROWTH]).await?;
+    secrets_cross_where_the_namespace_says_so(fleet).await?;
     growth_and_snapshots(fleet).await?;
     every_way_of_binding(fleet).await?;
     damaged_csi_node_is_repaired(fleet).await?;
@@ -73,6 +76,42 @@ async fn every_way_of_binding(fleet: &Fleet) -> Result<()> {
     ensure!(node == "kosmos-cluster39", "the pod of the administrator's member is on {node:?}");
     host.kubectl(&["-n", GROWTH, "delete", "pods,pvc", "--all", "--timeout=90s"]).await?;
     host.kubectl(&["delete", "storageclass", "at-once", "with-a-pod", "as-told"]).await.map(drop)
+}
+
+/// By a label and a role in each cluster: a Secret, and a token of the pod's account.
+async fn secrets_cross_where_the_namespace_says_so(fleet: &Fleet) -> Result<()> {
+    let host = fleet.host();
+    host.kubectl(&["label", "namespace", GROWTH, "kosmos.csi.io/secrets=true"]).await?;
+    let (role, account) = ("kosmos-csi-virtual-node-secrets", "kosmos-csi:kosmos-csi-virtual-node");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GROWTH}});
+    for cluster in fleet.clusters() {
+        cluster.apply(&namespace.to_string()).await?;
+        let bind = ["create", "rolebinding", "secrets-of-the-host", "--clusterrole", role, "--serviceaccount", account];
+        cluster.kubectl(&[&["-n", GROWTH], &bind[..]].concat()).await?;
+    }
+    host.kubectl(&["-n", GROWTH, "create", "secret", "generic", "keys", "--from-literal=word=swordfish"]).await?;
+    let mut keeper = pod("keeper", "none");
+    keeper["spec"]["volumes"] = json!([{"name": "data", "secret": {"secretName": "keys"}}]);
+    host.apply(&keeper.to_string()).await?;
+    until(host, GROWTH, "pod/keeper", "--for=condition=Ready").await?;
+    let token = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+    let read = host.kubectl(&["-n", GROWTH, "exec", "keeper", "--", "cat", "/data/word", token]).await?;
+    ensure!(read.starts_with("swordfish") && read.matches('.').count() == 2, "it reads no Secret or no token");
+    host.kubectl(&["-n", GROWTH, "delete", "pod", "keeper", "--timeout=90s"]).await.map(drop)
+}
+
+/// They go two minutes after the last pod that named them.
+pub async fn no_secret_is_left(fleet: &Fleet) -> Result<()> {
+    for member in fleet.members() {
+        wait_for(&format!("no Secret is left in {}", member.name()), Duration::from_mins(4), || async {
+            let ours = "app.kubernetes.io/managed-by=kosmos.csi.io";
+            let left = member.kubectl(&["get", "secrets,configmaps", "-A", "-l", ours, "-o", "name"]).await?;
+            ensure!(left.is_empty(), "{left}");
+            Ok(Some(()))
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 async fn damaged_csi_node_is_repaired(fleet: &Fleet) -> Result<()> {

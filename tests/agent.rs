@@ -527,6 +527,13 @@ fn secret_leaves_the_host_only_where_its_namespace_says_so() {
         world.host.change("namespaces", "", SHOP, open).unwrap();
         until("it runs", || world.phase("web") == "Running").await;
         assert_eq!(world.member.get("secrets", SHOP, "keys").unwrap()["data"]["a"], "YQ==");
+        // The namespace says so no more: what is there is not forgotten.
+        let shut = |namespace: &mut Value| namespace["metadata"]["labels"]["kosmos.csi.io/secrets"] = json!("false");
+        world.host.change("namespaces", "", SHOP, shut).unwrap();
+        world.host.delete("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_mins(5)).await;
+        assert!(world.member.get("secrets", SHOP, "keys").is_none(), "the Secret is left in the member");
+        assert!(world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none(), "the mark is left");
     });
 }
 

@@ -190,7 +190,7 @@ async fn life(bench: Arc<Bench>, after: Duration, script: Script, photo: Option<
 
 /// Whoever still has a snapshot deletes it, some before their volumes.
 async fn remove_all(kept: Vec<Snapshotter>) {
-    let ends = kept.into_iter().map(async |mut snapshot| {
+    let ends = kept.into_iter().map(|mut snapshot| async move {
         snapshot.discard();
         snapshot.remove().await;
     });
@@ -199,7 +199,7 @@ async fn remove_all(kept: Vec<Snapshotter>) {
 
 /// Whoever still has a claim deletes it.
 async fn end_all(stories: Vec<Story>) -> Vec<Story> {
-    let ends = stories.into_iter().map(async |mut story| {
+    let ends = stories.into_iter().map(|mut story| async move {
         if !story.deleted && story.ending == Ending::Provisioned {
             story.caller.delete_claim();
             story.caller.reclaim().await;

@@ -17,7 +17,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -42,6 +42,9 @@ const VERSION: &str = "kosmos.csi.io/version";
 const RENEW_AT: &str = "kosmos.csi.io/renew-at";
 /// On the same: whose tokens they are.
 const ACCOUNT: &str = "kosmos.csi.io/account";
+/// A ConfigMap in a namespace of the member where there are Secrets of ours: nobody may list those of all namespaces, and the
+/// host's namespace, which gave them, may have gone.
+const MARKER: &str = "kosmos-csi.secrets";
 /// How soon a change in the host is seen in the members, as with a kubelet.
 const LOOK: Duration = Duration::from_secs(30);
 /// How long nothing has to name an object before it is removed: a pod may be about to.
@@ -198,6 +201,9 @@ impl Pods<'_> {
         };
         let written = match &there {
             None => {
+                if kind == Kind::Secret {
+                    self.mark(namespace).await?;
+                }
                 let made = objects.create(&PostParams::default(), &parsed(wanted.clone())?).await;
                 if made.as_ref().is_err_and(|error| matches!(error, kube::Error::Api(status) if status.code == 404)) {
                     self.make_namespace(namespace).await?;
@@ -226,6 +232,18 @@ impl Pods<'_> {
             Ok(()) => Ok(Ok(())),
             Err(error) => denied(error, kind, namespace, self.member),
         }
+    }
+
+    /// Before the first Secret is there. Where somebody else has something of that name, it is as it was.
+    async fn mark(&self, namespace: &str) -> kube::Result<()> {
+        let marker: DynamicObject = parsed(self.marked(MARKER, namespace, &json!({VERSION: "1"})))?;
+        let maps = self.of_kind(Kind::ConfigMap, namespace, false);
+        let mut made = maps.create(&PostParams::default(), &marker).await;
+        if made.as_ref().is_err_and(|error| matches!(error, kube::Error::Api(status) if status.code == 404)) {
+            self.make_namespace(namespace).await?;
+            made = maps.create(&PostParams::default(), &marker).await;
+        }
+        overtaken(made.map(drop))
     }
 
     fn marked(&self, name: &str, namespace: &str, annotations: &Value) -> Value {
@@ -263,17 +281,30 @@ impl Pods<'_> {
 
     async fn look_at_named(&self, unused: &mut HashMap<Thing, Instant>) -> kube::Result<()> {
         let used = self.used();
-        let mut there = Vec::new();
-        for kind in [Kind::ConfigMap, Kind::Secret] {
-            for namespace in self.namespaces(kind, &used).await? {
-                there.extend(self.ours_in(kind, &namespace).await?);
+        let mut there = self.ours_in(Kind::ConfigMap, "").await?;
+        let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
+        let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
+        let mut holding = BTreeSet::new();
+        for namespace in self.with_secrets(&marked, &used).await? {
+            let secrets = self.ours_in(Kind::Secret, &namespace).await?;
+            if !secrets.is_empty() {
+                if !marked.contains(&namespace) {
+                    self.mark(&namespace).await?;
+                }
+                holding.insert(namespace);
             }
+            there.extend(secrets);
         }
+        there.retain(|((_, place), _)| place.name != MARKER || !holding.contains(&place.namespace));
         unused.retain(|thing, _| there.iter().any(|(known, _)| known == thing) && !used.contains_key(thing));
+        let mut is_idle = |thing: &Thing| {
+            let since = unused.entry(thing.clone()).or_insert_with(Instant::now);
+            thing.1.name == MARKER || since.elapsed() > UNUSED
+        };
         for (thing, object) in there {
             match used.get(&thing) {
                 Some(pod) => self.refresh(&thing, &object, pod).await?,
-                None if unused.entry(thing.clone()).or_insert_with(Instant::now).elapsed() > UNUSED => {
+                None if is_idle(&thing) => {
                     tracing::info!(member = self.member, kind = %thing.0, object = %thing.1, "is removed: no pod names it");
                     let objects = self.of_kind(thing.0, &thing.1.namespace, false);
                     overtaken(objects.delete(&thing.1.name, &exactly(&object)).await.map(drop))?;
@@ -297,16 +328,17 @@ impl Pods<'_> {
         used
     }
 
-    /// Where to look for objects of ours: everywhere for ConfigMaps, and for Secrets where there may be some.
-    async fn namespaces(&self, kind: Kind, used: &BTreeMap<Thing, Value>) -> kube::Result<BTreeSet<String>> {
-        if kind == Kind::ConfigMap {
-            return Ok(BTreeSet::from([String::new()]));
-        }
+    /// Where there may be Secrets of ours.
+    async fn with_secrets(
+        &self,
+        marked: &BTreeSet<String>,
+        used: &BTreeMap<Thing, Value>,
+    ) -> kube::Result<BTreeSet<String>> {
         let open = ListParams::default().labels(&format!("{OPEN}=true"));
         let open = object::namespaces(&self.host.client).list_metadata(&open).await?;
         let open = open.items.into_iter().filter_map(|namespace| namespace.metadata.name);
         let named = used.keys().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| place.namespace.clone());
-        Ok(open.chain(named).collect())
+        Ok(open.chain(named).chain(marked.iter().cloned()).collect())
     }
 
     /// Without what is in them.

@@ -56,6 +56,8 @@ struct Table {
     begun: [bool; 3],
     /// Claims that have gone, and as of which version: older news of them may still be on its way.
     removed: VecDeque<(Box<str>, u64)>,
+    /// Those that have a claim which waits: they are asked for often, and are few.
+    pending: BTreeSet<VolumeHash>,
     /// Volumes whose size has changed since somebody took notice.
     resized: BTreeSet<VolumeHash>,
     /// What keeps a kind from being watched.
@@ -152,8 +154,8 @@ impl Rows {
     /// Claims that wait to be bound, and the UIDs of their consumers.
     pub fn pending(&self) -> Vec<(VolumeHash, ClaimRow, Option<String>)> {
         let table = self.lock();
-        let waiting = table.rows.iter().filter(|(_, entry)| entry.is_pending());
-        let rows = waiting.map(|(hash, entry)| (*hash, entry.row()));
+        let waiting = table.pending.iter().filter_map(|hash| Some((*hash, table.rows.get(hash)?)));
+        let rows = waiting.map(|(hash, entry)| (hash, entry.row()));
         rows.filter_map(|(hash, row)| {
             let consumer = match row.consumer {
                 Consumer::Made(uid) => Some(uid.into()),
@@ -287,6 +289,7 @@ impl Rows {
                 Kind::Classes => table.classes = std::mem::take(&mut table.listing),
             }
             table.rows.retain(|_, entry| !entry.is_empty());
+            table.pending = table.rows.iter().filter(|(_, entry)| entry.is_pending()).map(|(hash, _)| *hash).collect();
             table.synced[kind as usize] = true;
             table.begun[kind as usize] = false;
         });
@@ -311,6 +314,11 @@ impl Rows {
     fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
         let mut table = self.lock();
         change(&mut table);
+        if table.rows.get(&hash).is_some_and(|entry| entry.is_pending()) {
+            table.pending.insert(hash);
+        } else {
+            table.pending.remove(&hash);
+        }
         let resized = table.resized.contains(&hash);
         if resized || table.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows()) {
             self.remarkable.notify_one();

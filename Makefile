@@ -52,7 +52,7 @@ check: lint-code csi-sanity ## Quick: formatting, lints, and the tests that need
 .PHONY: soak
 soak: ## Long: 100,000 operations under faults, the driver killed at every pair of requests, bugs planted to be found
 	@$(call say,faults on simulated clusters)
-	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-100000} \
+	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-60000} \
 		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1
 	@$(call say,planted bugs)
 	@time tests/faults/planted/find.sh
@@ -152,7 +152,7 @@ build:
 .PHONY: all-tests
 all-tests:
 	@$(call say,tests without clusters)
-	@time KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-1500} $(CARGO) test $(QUICK) --no-fail-fast
+	@time KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-600} $(CARGO) test $(QUICK) --no-fail-fast
 	@$(call say,tests on real clusters)
 	@code=0; time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1 || code=1; \
 	time $(E2E) || code=1; exit $$code

@@ -76,7 +76,10 @@ impl<'a> Agent<'a> {
 
     async fn end(self) -> Result<()> {
         self.process.kill()?;
-        self.process.wait(Duration::from_secs(10)).await.map(drop)
+        self.process.wait(Duration::from_secs(10)).await?;
+        // The next one need not wait until this one is known to be dead.
+        let lease = ["delete", "lease", ACCOUNT, "-n", DRIVER_NAMESPACE, "--ignore-not-found"];
+        self.rig.fleet.host().kubectl(&lease).await.map(drop)
     }
 
     async fn node(&self, name: &str) -> Result<Option<Node>> {
@@ -108,11 +111,7 @@ async fn phase(place: &Place<'_>, name: &str, wanted: &str) -> Result<Pod> {
 }
 
 async fn gone(place: &Place<'_>, name: &str) -> Result<()> {
-    gone_within(place, name, RUNNING).await
-}
-
-async fn gone_within(place: &Place<'_>, name: &str, deadline: Duration) -> Result<()> {
-    wait_for(&format!("pod {name} is gone from {}", place.cluster.name()), deadline, || async {
+    wait_for(&format!("pod {name} is gone from {}", place.cluster.name()), RUNNING, || async {
         Ok(place.pods().get_opt(name).await?.is_none().then_some(()))
     })
     .await
@@ -178,7 +177,13 @@ fn member_that_is_away_for_minutes_loses_neither_node_nor_pod_nor_volume() {
         }
         let returns = Timestamp::now();
         rig.return_of(MEMBER).await?;
-        gone_within(&host, "other", BACK).await?;
+        wait_for("the copy is told to end", BACK, || async {
+            let copy = member.pods().get_opt("other").await?;
+            Ok(copy.is_none_or(|copy| copy.metadata.deletion_timestamp.is_some()).then_some(()))
+        })
+        .await?;
+        // Its end is for the member's kubelet, which has to come back too.
+        gone(&host, "other").await?;
         agent.ready(NODE, true, PATIENCE).await?;
         let took = took(&member, returns).await?;
         ensure!(took <= BACK, "its node was ready after {took:?}");

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::{
     clusters::wait_for,
     objects::{Place, nothing_of_ours},
-    rig::{LATER, NOW, PATIENCE, Rig, STUCK, on_fleet},
+    rig::{LATER, NOW, PATIENCE, Rig, STUCK, beside_others, on_fleet},
 };
 
 const MEMBER: &str = "cluster38";
@@ -110,7 +110,7 @@ fn every_cause_is_told_on_the_claim_within_two_seconds() {
 
 #[test]
 fn a_hundred_claims_that_wait_make_no_storm_of_events() {
-    on_fleet("reasons-many", async |rig| {
+    beside_others("reasons-many", async |rig| {
         let host = Place::new(rig.fleet.host(), "reasons-many").await?;
         abandoned(rig).await?;
         let class = class(&host, "abandoned").await?;

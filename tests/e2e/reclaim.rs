@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     clusters::{member_driver::storage_class, wait_for},
     objects::{Place, nothing_of_ours},
-    rig::{DRIVER, NOW, PATIENCE, Rig, on_fleet},
+    rig::{DRIVER, NOW, PATIENCE, Rig, beside_others},
 };
 
 const PAGE: &str = include_str!("../../docs/reclaim.md");
@@ -146,7 +146,7 @@ async fn play(rig: &Rig, namespace: &str, names: &str, at: usize, cell: &Cell) -
 
 #[test]
 fn every_cell_of_the_table_is_as_the_page_says() {
-    on_fleet("reclaim_table", async |rig| {
+    beside_others("reclaim_table", async |rig| {
         let namespace = "reclaim-table";
         Place::new(rig.fleet.host(), namespace).await?;
         let member = Place::new(rig.fleet.member(MEMBER), namespace).await?;
@@ -187,7 +187,7 @@ async fn clean_up(rig: &Rig, member: &Place<'_>) -> Result<()> {
 
 #[test]
 fn released_volume_is_used_again_with_its_data_under_another_name() {
-    on_fleet("reclaim_again", async |rig| {
+    beside_others("reclaim_again", async |rig| {
         let (namespace, other) = ("reclaim-again", "reclaim-elsewhere");
         let member = Place::new(rig.fleet.member(MEMBER), namespace).await?;
         let host = Place::new(rig.fleet.host(), namespace).await?;

@@ -184,8 +184,12 @@ fn member_that_is_away_for_minutes_loses_neither_node_nor_pod_nor_volume() {
         .await?;
         // Its end is for the member's kubelet, which has to come back too.
         gone(&host, "other").await?;
-        agent.ready(NODE, true, PATIENCE).await?;
-        let took = took(&member, returns).await?;
+        // Before its controllers notice how long they were away, the member's own node may seem to be ready.
+        let took = wait_for("both nodes are ready", PATIENCE, || async {
+            agent.ready(NODE, true, PATIENCE).await?;
+            Ok(took(&member, returns).await.ok())
+        })
+        .await?;
         ensure!(took <= BACK, "its node was ready after {took:?}");
         ensure!(member.pods().get_opt("other").await?.is_none_or(|pod| pod.uid() != copies[1]), "its copy is there");
         ensure!(still_there(rig, &host, &["web"]).await?[0] == before[0], "the pod is another one");

@@ -96,12 +96,12 @@ fn every_cause_is_told_on_the_claim_within_two_seconds() {
         let member = Place::new(rig.fleet.member(MEMBER), NAMESPACE).await?;
         abandoned(rig).await?;
         let node = member.cluster.node_name();
-        member.cluster.kubectl(&["cordon", &node]).await?;
+        member.cluster.kubectl(&["taint", "node", &node, "full=yes:NoSchedule"]).await?;
         let mut late = Vec::new();
         for (leaf_class, words) in CAUSES {
             late.extend(told_promptly(rig, &host, leaf_class, leaf_class, words).await.err());
         }
-        member.cluster.kubectl(&["uncordon", &node]).await?;
+        member.cluster.kubectl(&["taint", "node", &node, "full-"]).await?;
         let quota = json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": NAMESPACE},
             "spec": {"hard": {"requests.storage": "1Mi"}},

@@ -28,6 +28,8 @@ use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, ServiceExt};
 
+#[path = "agent/volumes.rs"]
+mod volumes;
 #[path = "agent/ways.rs"]
 mod ways;
 
@@ -217,29 +219,6 @@ impl World {
         });
         self.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": name}, "spec": spec})).unwrap();
     }
-
-    /// A bound claim of the host whose leaf is in the member.
-    fn claim(&self, name: &str) {
-        let request = json!({"requests": {"storage": "1Gi"}});
-        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": request, "storageClassName": "now"});
-        let leaf = json!({"metadata": {"namespace": SHOP, "name": name}, "spec": spec});
-        self.member.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
-        self.member.create("persistentvolumeclaims", leaf.clone()).unwrap();
-        let mut host = leaf;
-        host["spec"]["volumeName"] = json!("pv");
-        let made = self.host.create("persistentvolumeclaims", host).unwrap();
-        let reference = json!({"namespace": SHOP, "name": name, "uid": made["metadata"]["uid"]});
-        let handle = format!("m/{SHOP}/{name}/0123456789abcdef");
-        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "now",
-            "claimRef": reference, "csi": {"driver": "kosmos.csi.io", "volumeHandle": handle}});
-        self.host.create("persistentvolumes", json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap();
-    }
-
-    fn attach(&self) {
-        let spec = json!({"attacher": "kosmos.csi.io", "nodeName": NODE, "source": {"persistentVolumeName": "pv"}});
-        self.host.create(ATTACHMENTS, json!({"metadata": {"name": "csi-x"}, "spec": spec})).unwrap();
-        self.host.change(ATTACHMENTS, "", "csi-x", |one| one["status"]["attached"] = json!(true)).unwrap();
-    }
 }
 
 fn condition(object: &Value, kind: &str) -> String {
@@ -394,44 +373,6 @@ fn node_of_a_member_that_has_left_goes_once_no_pod_is_on_it() {
         until("the pod is gone", || world.pod("web").is_none()).await;
         world.host.delete("secrets", NAMESPACE, "m").unwrap();
         until("the node is gone", || world.node().is_none()).await;
-    });
-}
-
-#[test]
-fn pod_runs_in_the_member_once_its_volume_is_attached_and_ends_with_its_copy() {
-    story(1, async {
-        let world = standing(1).await;
-        world.claim("data");
-        world.run_pod("web", Some("data"));
-        until("it says what it waits for", || {
-            let pod = world.pod("web").unwrap();
-            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            conditions
-                .iter()
-                .any(|one| one["reason"] == "WaitsForVolume" && text(one, "/message").contains("not attached"))
-        })
-        .await;
-        sleep(Duration::from_mins(1)).await;
-        assert!(world.copy("web").is_none(), "it runs before its volume is attached");
-        world.attach();
-        let begun = tokio::time::Instant::now();
-        until("it runs", || world.phase("web") == "Running").await;
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-        let (pod, copy) = (world.pod("web").unwrap(), world.copy("web").unwrap());
-        assert_eq!(copy["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data");
-        assert_eq!(copy["metadata"]["annotations"]["kosmos.csi.io/pod-uid"], pod["metadata"]["uid"]);
-        assert_eq!(copy["metadata"]["labels"]["kosmos.csi.io/host"], *world.host_id());
-        assert_eq!(pod["status"]["podIP"], copy["status"]["podIP"]);
-        world.host.delete("pods", SHOP, "web").unwrap();
-        until("the copy ends", || {
-            world.copy("web").is_none_or(|copy| !text(&copy, "/metadata/deletionTimestamp").is_empty())
-        })
-        .await;
-        until("the pod is gone", || {
-            assert!(world.pod("web").is_some() || world.copy("web").is_none(), "the pod is gone before its copy");
-            world.pod("web").is_none()
-        })
-        .await;
     });
 }
 

@@ -3,20 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectMeta};
 use serde_json::Value;
 
 use super::{
     super::{
         HOST,
-        object::{self, Place, is_leaving, items, read, text, whole},
+        object::{self, Place, is_leaving, items, read, text},
     },
     Pods,
     step::Refusal,
 };
-use crate::volume::{DRIVER, LeafName, VolumeId};
-
-const VOLUME: &str = "kosmos.csi.io/volume";
+use crate::{
+    leaf::ownership::{HANDLE, VOLUME, consents, volume_of},
+    volume::{DRIVER, HostId, LeafName, VolumeHash, VolumeId, spec::LeafPlace},
+};
 
 /// The claims a pod mounts, by its volumes, and whether one was made for the pod.
 fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
@@ -67,29 +68,48 @@ fn handle_of<'a>(name: &str, claim_uid: &str, volume: Option<&'a Value>) -> Resu
     Ok(text(volume, "/spec/csi/volumeHandle"))
 }
 
-/// The leaf claim that a handle names, where this pod's copy can mount it.
-fn leaf(claim: &str, handle: &str, member: &str, namespace: &str) -> Result<Leaf, Refusal> {
+/// The volume that a handle names, where it is one of this member.
+fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, Refusal> {
     let refused = |why: String| Refusal::new("VolumeNotCopied", format!("claim {claim}: {why}"));
     let id = VolumeId::parse(handle).ok_or_else(|| refused(format!("its volume has no handle of ours ({handle})")))?;
     if id.member != member {
         let why = format!("its volume is in member {}, and this node runs its pods in member {member}", id.member);
         return Err(refused(why));
     }
-    match id.leaf {
-        LeafName::Hashed(hash) => Ok(Leaf::Labelled(hash.to_string())),
-        LeafName::Readable { namespace: there, claim, .. } if there == namespace => Ok(Leaf::Named(claim)),
-        LeafName::Readable { namespace: there, .. } => Err(refused(format!(
-            "its volume is in namespace {there} of member {member}, and a pod mounts claims of its own namespace: leave \
-             leafNamespace out of the class for volumes of pods on virtual nodes"
-        ))),
-    }
+    Ok(id)
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Leaf {
-    Named(String),
-    /// Its handle had no room for the name.
-    Labelled(String),
+/// Which of these claims in a namespace of the member is the volume's leaf. Whoever writes a handle may name any claim: only
+/// one that carries the volume's labels, or the consent to be used by this host, is meant. One that is elsewhere than its
+/// handle says, carries the handle; somebody else's volume may be at the place that it names.
+fn leaf_among(id: &VolumeId, host: &HostId, namespace: &str, found: &[ObjectMeta]) -> Option<String> {
+    let handle = id.to_string();
+    let carried = |claim: &ObjectMeta| claim.annotations.as_ref()?.get(HANDLE).cloned();
+    let is_ours = |claim: &ObjectMeta| volume_of(claim, host).is_some_and(|hash| id.names(hash));
+    let is_there = |claim: &ObjectMeta| {
+        let there = |place: LeafPlace| place.namespace == namespace && claim.name.as_ref() == Some(&place.claim);
+        id.place().is_none_or(there)
+    };
+    let moved = found.iter().find(|claim| is_ours(claim) && carried(claim).as_ref() == Some(&handle));
+    let stays = || {
+        let meant = |claim: &ObjectMeta| is_ours(claim) && carried(claim).is_none() || consents(claim, host);
+        found.iter().find(|claim| is_there(claim) && meant(claim))
+    };
+    moved.or_else(stays)?.name.clone()
+}
+
+/// Why a pod mounts nothing for this volume.
+fn without_leaf(claim: &str, id: &VolumeId, namespace: &str) -> Refusal {
+    let member = &id.member;
+    let why = match id.place() {
+        Some(place) if place.namespace != namespace => format!(
+            "its volume is in namespace {} of member {member}, and a pod mounts claims of its own namespace: leave \
+             leafNamespace out of the class for volumes of pods on virtual nodes",
+            place.namespace
+        ),
+        _ => format!("member {member} has no leaf claim of its volume in namespace {namespace}"),
+    };
+    Refusal::new("VolumeNotCopied", format!("claim {claim}: {why}"))
 }
 
 /// Whether an attachment says that the volume may be used on its node.
@@ -111,33 +131,45 @@ impl Pods<'_> {
             };
             let found = read(&volumes, host_volume).await?;
             let claim_uid = claim.as_ref().map(|claim| text(claim, "/metadata/uid")).unwrap_or_default();
-            let leaf = handle_of(&name, claim_uid, found.as_ref())
-                .and_then(|handle| leaf(&name, handle, self.member, namespace));
-            let leaf = match leaf {
-                Ok(leaf) => leaf,
+            let id =
+                handle_of(&name, claim_uid, found.as_ref()).and_then(|handle| volume_in(&name, handle, self.member));
+            let id = match id {
+                Ok(id) => id,
                 Err(why) => return Ok(Err(why)),
             };
             if let Err(why) = self.attached(&name, host_volume, node).await? {
                 return Ok(Err(why));
             }
-            match self.named(leaf, &name, namespace).await? {
-                Ok(leaf) => drop(leaves.insert(volume, leaf)),
-                Err(why) => return Ok(Err(why)),
+            match self.leaf_of(&id, host_volume, namespace).await? {
+                Some(leaf) => drop(leaves.insert(volume, leaf)),
+                None => return Ok(Err(without_leaf(&name, &id, namespace))),
             }
         }
         Ok(Ok(leaves))
     }
 
-    async fn named(&self, leaf: Leaf, claim: &str, namespace: &str) -> kube::Result<Result<String, Refusal>> {
-        let hash = match leaf {
-            Leaf::Named(name) => return Ok(Ok(name)),
-            Leaf::Labelled(hash) => hash,
+    /// By the labels that a volume of this name has; by any of ours, where the host's volume was made again by hand; and by its
+    /// name, where the leaf is somebody's who consents.
+    async fn leaf_of(&self, id: &VolumeId, host_volume: &str, namespace: &str) -> kube::Result<Option<String>> {
+        let host = &self.host.id;
+        let hash = match id.leaf {
+            LeafName::Hashed(hash) => hash,
+            LeafName::Readable { .. } => VolumeHash::new(host, host_volume),
         };
-        let labels = format!("{HOST}={},{VOLUME}={hash}", self.host.id);
-        let found = object::claims(self.client, namespace).list(&ListParams::default().labels(&labels)).await?;
-        let name = found.items.into_iter().map(whole).next().map(|found| text(&found, "/metadata/name").to_owned());
-        let missing = format!("claim {claim}: member {} has no leaf claim of it in namespace {namespace}", self.member);
-        Ok(name.ok_or_else(|| Refusal::new("VolumeNotCopied", missing)))
+        let (all, name) = (ListParams::default(), id.place().map(|place| format!("metadata.name={}", place.claim)));
+        let ways = [
+            Some(all.clone().labels(&format!("{HOST}={host},{VOLUME}={hash}"))),
+            Some(all.clone().labels(&format!("{HOST}={host}"))),
+            name.map(|name| all.fields(&name)),
+        ];
+        for which in ways.into_iter().flatten() {
+            let found = object::claims(self.client, namespace).list_metadata(&which).await?.items;
+            let found: Vec<ObjectMeta> = found.into_iter().map(|claim| claim.metadata).collect();
+            if let Some(leaf) = leaf_among(id, host, namespace, &found) {
+                return Ok(Some(leaf));
+            }
+        }
+        Ok(None)
     }
 
     /// What a watch says is where to look; that it is so is read from the object itself.
@@ -197,17 +229,43 @@ mod tests {
     }
 
     #[test]
-    fn leaf_is_mounted_only_in_its_own_member_and_namespace() {
-        let (named, hashed) = ("m/shop/data/0123456789abcdef", "m///0123456789abcdef0123456789abcdef");
-        assert_eq!(leaf("a", named, "m", "shop"), Ok(Leaf::Named("data".to_owned())));
-        assert_eq!(leaf("a", hashed, "m", "shop"), Ok(Leaf::Labelled(hashed[4..].to_owned())));
-        for (handle, member, namespace, words) in [
-            (named, "other", "shop", "in member m"),
-            (named, "m", "elsewhere", "leafNamespace"),
-            ("what is this", "m", "shop", "no handle of ours"),
-        ] {
-            let why = leaf("a", handle, member, namespace).unwrap_err();
+    fn volume_is_mounted_only_in_its_own_member() {
+        let named = "m/shop/data/0123456789abcdef";
+        assert_eq!(volume_in("a", named, "m").unwrap().to_string(), named);
+        for (handle, member, words) in [(named, "other", "in member m"), ("what is this", "m", "no handle of ours")] {
+            let why = volume_in("a", handle, member).unwrap_err();
             assert!(why.message.contains(words), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn leaf_is_proved_by_what_it_carries_and_not_by_its_name() {
+        let (host, hash) = (HostId("h".to_owned()), "0123456789abcdef0123456789abcdef");
+        let (handle, other) = ("m/shop/data/0123456789abcdef", "fedcba9876543210fedcba9876543210");
+        let of = |name: &str, hash: &str, notes: Value| -> ObjectMeta {
+            let labels = json!({"app.kubernetes.io/managed-by": DRIVER, HOST: "h", VOLUME: hash});
+            serde_json::from_value(json!({"name": name, "labels": labels, "annotations": notes})).unwrap()
+        };
+        let theirs = |notes: Value| -> ObjectMeta {
+            serde_json::from_value(json!({"name": "data", "annotations": notes})).unwrap()
+        };
+        let moved = || of("again", hash, json!({HANDLE: handle}));
+        let (readable, hashed) = (handle, format!("m///{hash}"));
+        for (case, handle, namespace, found, leaf) in [
+            ("ours", readable, "shop", vec![of("data", hash, json!(null))], Some("data")),
+            ("ours, by its hash", &hashed, "shop", vec![of("x", hash, json!(null))], Some("x")),
+            ("another volume's", readable, "shop", vec![of("data", other, json!(null))], None),
+            ("somebody's", readable, "shop", vec![theirs(json!(null))], None),
+            ("consent", readable, "shop", vec![theirs(json!({"kosmos.csi.io/consent": "h"}))], Some("data")),
+            ("consent to another", readable, "shop", vec![theirs(json!({"kosmos.csi.io/consent": "x"}))], None),
+            ("elsewhere", readable, "other", vec![of("data", hash, json!(null))], None),
+            ("used again", readable, "shop", vec![of("data", other, json!(null)), moved()], Some("again")),
+            ("used again in another namespace", readable, "other", vec![moved()], Some("again")),
+            ("a copy where it was", readable, "shop", vec![of("data", hash, json!(null)), moved()], Some("again")),
+            ("under another name", readable, "shop", vec![of("copy", hash, json!(null))], None),
+        ] {
+            let id = VolumeId::parse(handle).unwrap();
+            assert_eq!(leaf_among(&id, &host, namespace, &found).as_deref(), leaf, "{case}");
         }
     }
 

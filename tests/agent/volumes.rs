@@ -1,0 +1,130 @@
+//! Volumes of pods: which claim of the member a pod mounts, and from when on.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{ATTACHMENTS, NODE, SHOP, World, standing, story, text, until};
+
+const HASH: &str = "0123456789abcdef0123456789abcdef";
+const CLAIMS: &str = "persistentvolumeclaims";
+
+impl World {
+    /// A bound claim of the host whose leaf is in the member.
+    pub(super) fn claim(&self, name: &str) {
+        self.member.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+        self.leaf(name, HASH, &json!(null));
+        self.bound(name, &format!("m/{SHOP}/{name}/{}", &HASH[..16]));
+    }
+
+    fn leaf(&self, name: &str, hash: &str, annotations: &Value) {
+        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": self.host_id(),
+            "kosmos.csi.io/volume": hash});
+        let metadata = json!({"namespace": SHOP, "name": name, "labels": labels, "annotations": annotations});
+        self.member.create(CLAIMS, json!({"metadata": metadata, "spec": spec()})).unwrap();
+    }
+
+    /// A claim of the host that is bound to a volume with this handle.
+    fn bound(&self, name: &str, handle: &str) {
+        let mut claim = json!({"metadata": {"namespace": SHOP, "name": name}, "spec": spec()});
+        claim["spec"]["volumeName"] = json!("pv");
+        let made = self.host.create(CLAIMS, claim).unwrap();
+        let reference = json!({"namespace": SHOP, "name": name, "uid": made["metadata"]["uid"]});
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "now",
+            "claimRef": reference, "csi": {"driver": "kosmos.csi.io", "volumeHandle": handle}});
+        self.host.create("persistentvolumes", json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap();
+    }
+
+    pub(super) fn attach(&self) {
+        let spec = json!({"attacher": "kosmos.csi.io", "nodeName": NODE, "source": {"persistentVolumeName": "pv"}});
+        self.host.create(ATTACHMENTS, json!({"metadata": {"name": "csi-x"}, "spec": spec})).unwrap();
+        self.host.change(ATTACHMENTS, "", "csi-x", |one| one["status"]["attached"] = json!(true)).unwrap();
+    }
+
+    fn says(&self, pod: &str, reason: &str, words: &str) -> bool {
+        let pod = self.pod(pod).unwrap();
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["reason"] == reason && text(one, "/message").contains(words))
+    }
+
+    fn mounted(&self, pod: &str) -> Value {
+        self.copy(pod).unwrap()["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"].clone()
+    }
+}
+
+fn spec() -> Value {
+    let request = json!({"requests": {"storage": "1Gi"}});
+    json!({"accessModes": ["ReadWriteOnce"], "resources": request, "storageClassName": "now"})
+}
+
+#[test]
+fn pod_runs_in_the_member_once_its_volume_is_attached_and_ends_with_its_copy() {
+    story(1, async {
+        let world = standing(1).await;
+        world.claim("data");
+        world.run_pod("web", Some("data"));
+        until("it says what it waits for", || world.says("web", "WaitsForVolume", "not attached")).await;
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.copy("web").is_none(), "it runs before its volume is attached");
+        world.attach();
+        let begun = tokio::time::Instant::now();
+        until("it runs", || world.phase("web") == "Running").await;
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        let (pod, copy) = (world.pod("web").unwrap(), world.copy("web").unwrap());
+        assert_eq!(world.mounted("web"), "data");
+        assert_eq!(copy["metadata"]["annotations"]["kosmos.csi.io/pod-uid"], pod["metadata"]["uid"]);
+        assert_eq!(copy["metadata"]["labels"]["kosmos.csi.io/host"], *world.host_id());
+        assert_eq!(pod["status"]["podIP"], copy["status"]["podIP"]);
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("the copy ends", || {
+            world.copy("web").is_none_or(|copy| !text(&copy, "/metadata/deletionTimestamp").is_empty())
+        })
+        .await;
+        until("the pod is gone", || {
+            assert!(world.pod("web").is_some() || world.copy("web").is_none(), "the pod is gone before its copy");
+            world.pod("web").is_none()
+        })
+        .await;
+    });
+}
+
+/// Whoever may make volumes in the host may write any handle; where nothing is attached, nobody else looks at it.
+#[test]
+fn claim_that_a_handle_only_names_is_mounted_by_no_pod() {
+    story(1, async {
+        let world = standing(1).await;
+        let driver = json!({"metadata": {"name": "kosmos.csi.io"}, "spec": {"attachRequired": false}});
+        world.host.create("csidrivers.storage.k8s.io", driver).unwrap();
+        world.member.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+        let theirs = json!({"metadata": {"namespace": SHOP, "name": "payroll"}, "spec": spec()});
+        world.member.create(CLAIMS, theirs).unwrap();
+        world.bound("mine", &format!("m/{SHOP}/payroll/0123456789abcdef"));
+        world.run_pod("web", Some("mine"));
+        until("it says why", || world.says("web", "VolumeNotCopied", "no leaf claim of its volume")).await;
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.copy("web").is_none(), "it mounts somebody's claim");
+        let consent = |claim: &mut Value| {
+            claim["metadata"]["annotations"] = json!({"kosmos.csi.io/consent": world.host_id()});
+        };
+        world.member.change(CLAIMS, SHOP, "payroll", consent).unwrap();
+        until("it runs with consent", || world.phase("web") == "Running").await;
+        assert_eq!(world.mounted("web"), "payroll");
+    });
+}
+
+#[test]
+fn volume_used_again_under_another_name_is_mounted_and_not_what_has_taken_its_place() {
+    story(1, async {
+        let world = standing(1).await;
+        let handle = format!("m/{SHOP}/data/{}", &HASH[..16]);
+        world.member.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+        world.leaf("data", "fedcba9876543210fedcba9876543210", &json!(null));
+        world.leaf("again", HASH, &json!({"kosmos.csi.io/handle": handle}));
+        world.bound("again", &handle);
+        world.attach();
+        world.run_pod("web", Some("again"));
+        until("it runs", || world.phase("web") == "Running").await;
+        assert_eq!(world.mounted("web"), "again");
+    });
+}

@@ -11,17 +11,14 @@ mod object;
 mod pod;
 mod shelf;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{
-    task::{AbortHandle, JoinSet},
-    time::sleep,
-};
+use tokio::time::sleep;
 
 use crate::{
     host::Host,
     leaf::ownership::{HOST, MANAGED_BY},
-    member::{Member, Registry},
+    member::{Member, Registry, Works},
 };
 use duty::Duty;
 pub use node::NodeMode;
@@ -64,40 +61,23 @@ impl Agent {
     }
 
     async fn follow_members(&self, view: &Arc<HostView>) {
-        let mut works = JoinSet::new();
-        let mut under_way: BTreeMap<String, (Arc<Member>, AbortHandle)> = BTreeMap::new();
+        let mut works = Works::default();
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(view));
+        let begin = |member: Arc<Member>| {
+            let duty = Duty {
+                host: self.host.clone(),
+                view: Arc::clone(view),
+                members: self.members.clone(),
+                settings: self.settings.clone(),
+                member: member.name.clone(),
+            };
+            async move { Box::pin(duty.serve(&member)).await }
+        };
         loop {
             view.synced().await;
             if let Ok(members) = self.members.all() {
-                under_way.retain(|name, (member, work)| {
-                    let stays = members.get(name).is_some_and(|now| Arc::ptr_eq(now, member));
-                    if !stays {
-                        work.abort();
-                    }
-                    stays
-                });
-                let new: Vec<_> = members.iter().filter(|(name, _)| !under_way.contains_key(*name)).collect();
-                for (name, member) in new {
-                    let duty = Duty {
-                        host: self.host.clone(),
-                        view: Arc::clone(view),
-                        members: self.members.clone(),
-                        settings: self.settings.clone(),
-                        member: name.clone(),
-                    };
-                    let of = Arc::clone(member);
-                    let work = works.spawn(async move { Box::pin(duty.serve(&of)).await });
-                    under_way.insert(name.clone(), (Arc::clone(member), work));
-                }
+                works.follow(&members, begin);
                 node::retire_departed(&mut nodes, &members).await;
-            }
-            while let Some(ended) = works.try_join_next() {
-                if let Err(error) = ended
-                    && !error.is_cancelled()
-                {
-                    tracing::error!(%error, "the work on a member has failed");
-                }
             }
             sleep(PAUSE).await;
         }

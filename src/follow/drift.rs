@@ -20,13 +20,25 @@ const AT_ONCE: usize = 500;
 /// How many are named in the log.
 const NAMED: usize = 10;
 
-/// What is remembered of leaves without a host volume.
-#[derive(Default)]
-pub(super) struct Strays {
+/// What is remembered of leaves without a host volume. Who stops counting them says nothing of them any more.
+pub(super) struct Strays<'a> {
+    member: &'a Member,
     due: Option<Instant>,
     /// Those of the last count.
     seen: BTreeSet<VolumeHash>,
     named: usize,
+}
+
+impl<'a> Strays<'a> {
+    pub(super) fn new(member: &'a Member) -> Self {
+        Self { member, due: None, seen: BTreeSet::new(), named: 0 }
+    }
+}
+
+impl Drop for Strays<'_> {
+    fn drop(&mut self) {
+        self.member.set_strays(0);
+    }
 }
 
 impl Follower {
@@ -59,7 +71,7 @@ impl Follower {
     }
 
     /// Counts the leaves that no volume of the host has.
-    pub(super) async fn count_strays(&self, member: &Member, leaf: &Cluster, strays: &mut Strays) {
+    pub(super) async fn count_strays(&self, leaf: &Cluster, strays: &mut Strays<'_>) {
         let now = Instant::now();
         if strays.due.is_some_and(|due| now < due) {
             return;
@@ -87,7 +99,7 @@ impl Follower {
             );
             strays.named += 1;
         }
-        member.set_strays(again.len());
+        strays.member.set_strays(again.len());
         strays.seen = found;
     }
 }

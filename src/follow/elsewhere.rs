@@ -9,11 +9,8 @@ use tokio::time::{Instant, sleep};
 use super::Follower;
 use crate::{
     error::Result,
-    host::{
-        events::{About, News},
-        pod::StrandedPod,
-    },
-    volume::VolumeId,
+    host::{events::News, pod::StrandedPod},
+    volume::{Claim, VolumeId},
 };
 
 /// Before it is listened again.
@@ -56,18 +53,13 @@ impl Follower {
             if !self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
                 return Ok(());
             }
-            let about = About {
-                kind: "PersistentVolumeClaim",
-                namespace: pod.namespace.clone(),
-                name: claim.name,
-                uid: claim.uid,
-            };
+            let of = Claim { namespace: pod.namespace.clone(), name: claim.name };
             let message = format!(
                 "pod {} finds no node: this claim's volume is in member {} and is used there alone, and no node of that \
                  member (such as kosmos-{}) takes the pod. Let the pod go there, or give it another claim",
                 pod.name, id.member, id.member
             );
-            self.host.tell_of(&about, &News { reason: "VolumeElsewhere", message, warning: true }).await;
+            self.host.tell_claim(&of, &claim.uid, &News { reason: "VolumeElsewhere", message, warning: true }).await;
         }
         Ok(())
     }

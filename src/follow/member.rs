@@ -55,7 +55,7 @@ struct Agenda {
 impl Follower {
     /// Works until it is dropped.
     pub(super) async fn follow(&self, member: &Member) {
-        let (mut agenda, mut strays, mut told) = (Agenda::default(), Strays::default(), self.volumes.told());
+        let (mut agenda, mut strays, mut told) = (Agenda::default(), Strays::new(member), self.volumes.told());
         let turn = turn(&member.name);
         let mut next_tick = Instant::now() + TICK + turn;
         loop {
@@ -86,7 +86,7 @@ impl Follower {
             self.mark(member, &mut agenda).await;
             self.heal_all(member, &mut agenda).await;
             self.tell_of_missed(member, &mut agenda).await;
-            self.count_strays(member, leaf, &mut strays).await;
+            self.count_strays(leaf, &mut strays).await;
         }
     }
 

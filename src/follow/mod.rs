@@ -8,19 +8,16 @@ mod member;
 mod shield;
 mod waiting;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    task::{AbortHandle, JoinSet},
-    time::sleep,
-};
+use tokio::time::sleep;
 
 use crate::{
     host::{
         Host,
         volumes::{self, HostVolumes},
     },
-    member::{Member, Registry},
+    member::{Member, Registry, Works},
 };
 
 /// Between two looks at which members there are.
@@ -53,28 +50,17 @@ impl Follower {
     }
 
     async fn follow_members(&self) {
-        let mut works = JoinSet::new();
-        let mut under_way: BTreeMap<String, (Arc<Member>, AbortHandle)> = BTreeMap::new();
+        let mut works = Works::default();
+        let begin = |member: Arc<Member>| {
+            let follower = self.clone();
+            async move {
+                tokio::join!(follower.follow(&member), follower.tell_of_waiting(&member));
+            }
+        };
         loop {
             if let Ok(members) = self.members.all() {
-                under_way.retain(|name, (member, work)| {
-                    let stays = members.get(name).is_some_and(|now| Arc::ptr_eq(now, member));
-                    if !stays {
-                        work.abort();
-                    }
-                    stays
-                });
-                for (name, member) in
-                    members.iter().filter(|(name, _)| !under_way.contains_key(*name)).collect::<Vec<_>>()
-                {
-                    let (follower, of) = (self.clone(), Arc::clone(member));
-                    let work = works.spawn(async move {
-                        tokio::join!(follower.follow(&of), follower.tell_of_waiting(&of));
-                    });
-                    under_way.insert(name.clone(), (Arc::clone(member), work));
-                }
+                works.follow(&members, begin);
             }
-            while works.try_join_next().is_some() {}
             sleep(PAUSE).await;
         }
     }

@@ -5,6 +5,7 @@ pub mod placement;
 pub mod registry;
 mod session;
 pub mod source;
+mod works;
 
 use std::{
     sync::{
@@ -26,6 +27,7 @@ use placement::{Candidate, Offer, Standing};
 pub use registry::Registry;
 pub use session::{quarantined, refusal};
 use source::Definition;
+pub use works::Works;
 
 /// One member cluster.
 #[derive(Debug)]

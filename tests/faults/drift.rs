@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::text;
+use kosmos_csi::simulate::{faults::Action, text};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -18,9 +18,7 @@ const PROMPT: Duration = Duration::from_secs(1);
 const CLAIMS: &str = "persistentvolumeclaims";
 
 async fn provisioned() -> (Arc<Bench>, Caller) {
-    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
-    bench.start();
-    bench.serves().await;
+    let bench = Bench::serving(1, &fixture::steady(STEP)).await;
     let mut caller = Caller::new(&bench, Script::new("data"));
     assert_eq!(caller.provision().await, Ending::Provisioned);
     sleep(Duration::from_secs(5)).await;
@@ -85,5 +83,9 @@ fn leaf_that_no_volume_of_the_host_has_is_counted_and_left() {
         sleep(Duration::from_mins(25)).await;
         assert!(bench.metrics().contains(&stray(1)), "{}", bench.metrics());
         assert!(bench.members[0].get(CLAIMS, SHOP, "data").is_some(), "it is left to a person");
+        // Who leads no longer counts no longer, and says nothing of what there once was.
+        bench.guard.set_fate(|_, at, _| if at == 0 { Action::Hang } else { Action::Pass });
+        sleep(Duration::from_mins(1)).await;
+        assert!(bench.metrics().contains(&stray(0)), "{}", bench.metrics());
     });
 }

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use backon::ExponentialBuilder;
 use http::{Method, Request, Response, Uri};
 use kube::{
     Client, Config,
@@ -40,6 +41,16 @@ const PLACE: Duration = Duration::from_secs(30);
 /// From the beginning of a watch to that of the next one on the same path. One that ends without an error is begun again
 /// at once, and a cluster that ends every watch at once would be asked in circles.
 const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Between tries of what goes on for ever. Not all who ask a cluster that fails ask again at the same time.
+pub fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(250))
+        .with_max_delay(LONGEST_PAUSE)
+        .with_jitter()
+        .without_max_times()
+}
 
 /// The ways to one cluster.
 #[derive(Clone)]

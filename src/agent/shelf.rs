@@ -3,10 +3,8 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use backon::ExponentialBuilder;
 use futures::StreamExt;
 use kube::{
     Client,
@@ -22,7 +20,10 @@ use super::{
     node,
     object::{self, Objects, Place, text, whole},
 };
-use crate::{cluster::with_causes, volume::DRIVER};
+use crate::{
+    cluster::{pauses, with_causes},
+    volume::DRIVER,
+};
 
 /// Who is further behind with the news looks at everything.
 const BEHIND: usize = 1024;
@@ -148,12 +149,7 @@ impl Shelf {
 /// Keeps a shelf true, until it is dropped. `keeps` decides what is kept, and may leave out of it what nobody reads.
 pub(super) async fn keep(objects: Objects, config: watcher::Config, shelf: &Shelf, keeps: fn(&mut Value) -> bool) {
     let kind = objects.resource_url().to_owned();
-    let backoff = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(Duration::from_secs(5))
-        .with_jitter()
-        .without_max_times();
-    let events = watcher(objects, config).backoff(ExponentialBackoff::from(backoff));
+    let events = watcher(objects, config).backoff(ExponentialBackoff::from(pauses()));
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {

@@ -4,9 +4,8 @@
 //! goes, whatever becomes of the volume. While a name stands first that is no cluster's, it leaves the leaf claim alone, and
 //! adds its own behind.
 
-use std::{future::ready, time::Duration};
+use std::future::ready;
 
-use backon::ExponentialBuilder;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
@@ -21,7 +20,7 @@ use serde_json::json;
 
 use super::{Host, outcome};
 use crate::{
-    cluster::with_causes,
+    cluster::{pauses, with_causes},
     error::{Error, Result},
 };
 
@@ -83,13 +82,8 @@ pub(super) fn with_us_first(owners: Option<&str>) -> Option<String> {
 impl Host {
     /// Every claim of the host, and then each that changes. Ends never.
     pub fn owned_claims(&self) -> impl Stream<Item = OwnedClaim> + Send + use<> {
-        let backoff = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(250))
-            .with_max_delay(Duration::from_secs(5))
-            .with_jitter()
-            .without_max_times();
         let claims = Api::<PersistentVolumeClaim>::all(self.client.clone());
-        let events = watcher(claims, watcher::Config::default()).backoff(ExponentialBackoff::from(backoff));
+        let events = watcher(claims, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
         events.filter_map(|event| ready(seen(event)))
     }
 

@@ -5,10 +5,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use backon::ExponentialBuilder;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{
@@ -21,7 +19,7 @@ use kube::{
 use tokio::sync::watch;
 
 use super::{Host, volume::HostVolume};
-use crate::cluster::with_causes;
+use crate::cluster::{pauses, with_causes};
 
 /// The host's volumes of this driver.
 #[derive(Debug, Default)]
@@ -142,12 +140,7 @@ impl Table {
 
 /// Keeps the volumes true, until it is dropped.
 pub async fn keep(host: &Host, volumes: &HostVolumes) {
-    let backoff = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(Duration::from_secs(5))
-        .with_jitter()
-        .without_max_times();
-    let events = watcher(host.volumes(), watcher::Config::default()).backoff(ExponentialBackoff::from(backoff));
+    let events = watcher(host.volumes(), watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {

@@ -3,7 +3,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::BackoffBuilder;
 use futures::{AsyncBufReadExt, TryStreamExt};
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
@@ -18,7 +18,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{Cluster, items::Items, lean::Lean, ownership, row, rows::Kind};
-use crate::{cluster::with_causes, volume::VolumeHash};
+use crate::{
+    cluster::{LONGEST_PAUSE, pauses, with_causes},
+    volume::VolumeHash,
+};
 
 /// Where a list in one piece has failed before.
 const PAGE: u32 = 500;
@@ -63,7 +66,7 @@ async fn follow<K>(cluster: &Cluster, kind: Kind, selector: &str, mut take: impl
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let mut pauses = pauses();
+    let mut pauses = pauses().build();
     let mut version = loop {
         match list(cluster, kind, selector, &mut take).await {
             Ok(version) => break version,
@@ -77,12 +80,12 @@ where
         let before = version.clone();
         match watch(cluster, selector, &mut version, &mut take).await {
             Ok(Ended::Lost) => return,
-            Ok(Ended::Over) => pauses = self::pauses(),
+            Ok(Ended::Over) => pauses = self::pauses().build(),
             // A right that is missing now: a list will say whether it still is.
             Err(error) if interrupted(cluster, kind, &error).is_some() => return,
             Err(_) => {
                 if version != before {
-                    pauses = self::pauses();
+                    pauses = self::pauses().build();
                 }
                 tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
             }
@@ -196,15 +199,4 @@ fn drop_row<K: ResourceExt>(cluster: &Cluster, object: &K, remove: impl FnOnce(V
     if let (Some(hash), Some(uid)) = (ownership::volume_of(object.meta(), &cluster.host), object.uid()) {
         remove(hash, &uid);
     }
-}
-
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-fn pauses() -> impl Iterator<Item = Duration> {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(LONGEST_PAUSE)
-        .with_jitter()
-        .without_max_times()
-        .build()
 }

@@ -1,11 +1,8 @@
 //! The host and its members, as every role that works on both finds them.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::BackoffBuilder;
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig, NamedCluster},
@@ -45,12 +42,7 @@ impl Clusters {
     pub async fn connect(&self, stop: &CancellationToken) -> anyhow::Result<Option<Host>> {
         let line = cluster::connect(HOST, self.host.clone(), &self.dial, &self.metrics)
             .map_err(|error| Misuse(format!("the host's kubeconfig cannot be used: {}", with_causes(&error))))?;
-        let mut pauses = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(300))
-            .with_max_delay(Duration::from_secs(5))
-            .with_jitter()
-            .without_max_times()
-            .build();
+        let mut pauses = cluster::pauses().build();
         loop {
             let connecting = Host::connect(line.probe.clone(), self.members_namespace.clone());
             match stop.run_until_cancelled(connecting).await {
@@ -58,7 +50,7 @@ impl Clusters {
                 Some(Ok(host)) => return Ok(Some(host)),
                 Some(Err(error)) => tracing::warn!(%error, "the host does not answer yet"),
             }
-            let pause = tokio::time::sleep(pauses.next().unwrap_or(Duration::from_secs(5)));
+            let pause = tokio::time::sleep(pauses.next().unwrap_or(cluster::LONGEST_PAUSE));
             if stop.run_until_cancelled(pause).await.is_none() {
                 return Ok(None);
             }

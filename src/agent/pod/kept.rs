@@ -202,15 +202,9 @@ impl Pods<'_> {
         let written = match &there {
             None => {
                 if kind == Kind::Secret {
-                    self.mark(namespace).await?;
+                    self.mark_namespace(namespace).await?;
                 }
-                let made = objects.create(&PostParams::default(), &parsed(wanted.clone())?).await;
-                if made.as_ref().is_err_and(|error| matches!(error, kube::Error::Api(status) if status.code == 404)) {
-                    self.make_namespace(namespace).await?;
-                    objects.create(&PostParams::default(), &parsed(wanted)?).await.map(drop)
-                } else {
-                    made.map(drop)
-                }
+                self.create_kept(kind, namespace, wanted).await
             }
             Some(there) if !self.is_ours(there) => {
                 let message = format!(
@@ -235,15 +229,21 @@ impl Pods<'_> {
     }
 
     /// Before the first Secret is there. Where somebody else has something of that name, it is as it was.
-    async fn mark(&self, namespace: &str) -> kube::Result<()> {
-        let marker: DynamicObject = parsed(self.marked(MARKER, namespace, &json!({VERSION: "1"})))?;
-        let maps = self.of_kind(Kind::ConfigMap, namespace, false);
-        let mut made = maps.create(&PostParams::default(), &marker).await;
-        if made.as_ref().is_err_and(|error| matches!(error, kube::Error::Api(status) if status.code == 404)) {
-            self.make_namespace(namespace).await?;
-            made = maps.create(&PostParams::default(), &marker).await;
+    async fn mark_namespace(&self, namespace: &str) -> kube::Result<()> {
+        let marker = self.marked(MARKER, namespace, &json!({VERSION: "1"}));
+        overtaken(self.create_kept(Kind::ConfigMap, namespace, marker).await)
+    }
+
+    /// Makes the namespace too, where it is missing.
+    async fn create_kept(&self, kind: Kind, namespace: &str, wanted: Value) -> kube::Result<()> {
+        let (objects, wanted): (_, DynamicObject) = (self.of_kind(kind, namespace, false), parsed(wanted)?);
+        match objects.create(&PostParams::default(), &wanted).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.make_namespace(namespace).await?;
+                objects.create(&PostParams::default(), &wanted).await.map(drop)
+            }
+            made => made.map(drop),
         }
-        overtaken(made.map(drop))
     }
 
     fn marked(&self, name: &str, namespace: &str, annotations: &Value) -> Value {
@@ -289,7 +289,7 @@ impl Pods<'_> {
             let secrets = self.ours_in(Kind::Secret, &namespace).await?;
             if !secrets.is_empty() {
                 if !marked.contains(&namespace) {
-                    self.mark(&namespace).await?;
+                    self.mark_namespace(&namespace).await?;
                 }
                 holding.insert(namespace);
             }

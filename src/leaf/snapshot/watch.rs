@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use backon::ExponentialBuilder;
 use futures::StreamExt;
 use kube::{
     Api,
@@ -15,7 +14,7 @@ use kube::{
 
 use super::kinds::VolumeSnapshot;
 use crate::{
-    cluster::with_causes,
+    cluster::{pauses, with_causes},
     leaf::{Cluster, ownership},
 };
 
@@ -36,13 +35,8 @@ pub async fn keep(cluster: &Cluster) {
 async fn follow(cluster: &Cluster) {
     let known = &cluster.snapshots;
     let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
-    let backoff = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(Duration::from_secs(5))
-        .with_jitter()
-        .without_max_times();
     let events = watcher(Api::<VolumeSnapshot>::all(cluster.client.clone()), ours);
-    let mut events = std::pin::pin!(events.backoff(ExponentialBackoff::from(backoff)));
+    let mut events = std::pin::pin!(events.backoff(ExponentialBackoff::from(pauses())));
     let mut listed = false;
     while let Some(event) = events.next().await {
         match event {

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use backon::ExponentialBuilder;
 use futures::StreamExt;
 use kube::{
     Api, Resource, ResourceExt,
@@ -19,7 +18,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::{Definition, Definitions};
-use crate::{cluster::with_causes, volume::id::is_member_name};
+use crate::{
+    cluster::{pauses, with_causes},
+    volume::id::is_member_name,
+};
 
 /// Before a kind that was not served is asked for again.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -43,12 +45,7 @@ pub(super) async fn follow<K>(
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let backoff = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(Duration::from_secs(5))
-        .with_jitter()
-        .without_max_times();
-    let events = watcher(objects, which).backoff(ExponentialBackoff::from(backoff));
+    let events = watcher(objects, which).backoff(ExponentialBackoff::from(pauses()));
     let mut events = std::pin::pin!(events);
     let mut found = Found::default();
     while let Some(event) = events.next().await {

@@ -10,6 +10,8 @@ mod attributes;
 mod clusters;
 #[path = "../rights/rare.rs"]
 mod rare;
+#[path = "../reclaim/table.rs"]
+mod reclaim_table;
 #[path = "../sanity/suite.rs"]
 mod suite;
 

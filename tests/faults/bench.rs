@@ -92,6 +92,15 @@ impl Bench {
         Arc::new(bench)
     }
 
+    /// The same with a driver that has served for a moment.
+    pub async fn serving(members: usize, settings: &Settings) -> Arc<Self> {
+        let bench = Self::new(1, members, settings).await;
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_millis(100)).await;
+        bench
+    }
+
     /// One member, whose namespaces get their accounts only after a while.
     pub async fn busy(seed: u64, settings: &Settings, accounts_after: Duration) -> Arc<Self> {
         let bench = Self::clusters(seed, 1, settings, accounts_after);

@@ -24,11 +24,7 @@ const STEP: Duration = Duration::from_millis(100);
 const NOT_FOUND: Action = Action::Answer { code: 404, reason: "NotFound" };
 
 async fn bench() -> Arc<Bench> {
-    let bench = Bench::new(1, 2, &fixture::steady(STEP)).await;
-    bench.start();
-    bench.serves().await;
-    sleep(STEP).await;
-    bench
+    Bench::serving(2, &fixture::steady(STEP)).await
 }
 
 /// The claim is deleted, and nothing is left or wrong.

@@ -25,11 +25,7 @@ const REMOVED: Duration = Duration::from_mins(10);
 const CLAIM: &str = "data";
 
 async fn bench() -> Arc<Bench> {
-    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
-    bench.start();
-    bench.serves().await;
-    sleep(STEP).await;
-    bench
+    Bench::serving(1, &fixture::steady(STEP)).await
 }
 
 async fn provisioned(bench: &Arc<Bench>, script: Script) -> Caller {

@@ -29,11 +29,7 @@ const STEP: Duration = Duration::from_millis(100);
 const GIB: i64 = 1 << 30;
 
 async fn bench(settings: &Settings) -> Arc<Bench> {
-    let bench = Bench::new(1, 2, settings).await;
-    bench.start();
-    bench.serves().await;
-    sleep(STEP).await;
-    bench
+    Bench::serving(2, settings).await
 }
 
 async fn volume(bench: &Arc<Bench>, claim: &str) -> Caller {

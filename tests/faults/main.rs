@@ -3,6 +3,9 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
 
+#[path = "../reclaim/table.rs"]
+mod reclaim_table;
+
 mod accounts;
 mod ask;
 mod attach;

@@ -17,10 +17,10 @@ use crate::{
     crash::{Point, points},
     fixture::{self, Planted},
     invariants::{Story, violations},
+    reclaim_table::{Cell, cells},
     virtual_time,
 };
 
-const PAGE: &str = include_str!("../../docs/reclaim.md");
 const STEP: Duration = Duration::from_millis(100);
 /// From a change in the host to the same in a member.
 const PROMPT: Duration = Duration::from_secs(1);
@@ -28,11 +28,7 @@ const SETTLED: Duration = Duration::from_secs(90);
 const CLAIM: &str = "data";
 
 async fn bench() -> Arc<Bench> {
-    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
-    bench.start();
-    bench.serves().await;
-    sleep(STEP).await;
-    bench
+    Bench::serving(1, &fixture::steady(STEP)).await
 }
 
 async fn provisioned(bench: &Arc<Bench>, script: Script) -> Caller {
@@ -433,37 +429,6 @@ fn whoever_changes_his_mind_loses_nothing() {
     assert!(bad.is_empty(), "{} of 120, {which:?} such as {}", bad.len(), bad[0]);
 }
 
-/// A row of the table.
-#[derive(Clone, Debug)]
-struct Cell {
-    policy: String,
-    patched: String,
-    leaf_class: String,
-    first: String,
-    ends: [String; 4],
-}
-
-fn cells() -> Vec<Cell> {
-    let rows = PAGE.lines().skip_while(|line| !line.starts_with("| Host's policy |")).skip(2);
-    let rows = rows.take_while(|line| line.starts_with('|'));
-    let rows =
-        rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>());
-    rows.flat_map(|row| {
-        let [policy, patched, leaf_class, first, ends @ ..]: [String; 8] = row.try_into().unwrap();
-        let classes =
-            if leaf_class == "any" { vec!["Delete".to_owned(), "Retain".to_owned()] } else { vec![leaf_class] };
-        let cell = move |leaf_class| Cell {
-            policy: policy.clone(),
-            patched: patched.clone(),
-            leaf_class,
-            first: first.clone(),
-            ends: ends.clone(),
-        };
-        classes.into_iter().map(cell).collect::<Vec<_>>()
-    })
-    .collect()
-}
-
 /// How host volume, leaf claim, leaf volume and data end.
 async fn seen(cell: &Cell) -> [String; 4] {
     let bench = bench().await;
@@ -517,9 +482,7 @@ async fn seen(cell: &Cell) -> [String; 4] {
 
 #[test]
 fn every_cell_of_the_table_is_as_the_page_says() {
-    let cells = cells();
-    assert_eq!(cells.len(), 32, "two policies, patched or not, two leaf classes, and four that go first");
-    let wrong = virtual_time::each(virtual_time::THREADS, cells, |cell| {
+    let wrong = virtual_time::each(virtual_time::THREADS, cells(), |cell| {
         let seen = virtual_time::run(1, seen(&cell));
         (seen != cell.ends).then(|| format!("{cell:?}: seen {seen:?}"))
     });

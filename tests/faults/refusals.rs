@@ -29,11 +29,7 @@ const UNLIMITED: i64 = 1 << 62;
 const CLAIMS: &str = "persistentvolumeclaims";
 
 async fn bench(settings: &Settings) -> Arc<Bench> {
-    let bench = Bench::new(1, 2, settings).await;
-    bench.start();
-    bench.serves().await;
-    sleep(STEP).await;
-    bench
+    Bench::serving(2, settings).await
 }
 
 /// Room for a class in a member, or in all.

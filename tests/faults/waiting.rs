@@ -19,11 +19,7 @@ const STEP: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(2);
 
 async fn bench(settings: &Settings) -> Arc<Bench> {
-    let bench = Bench::new(1, 1, settings).await;
-    bench.start();
-    bench.serves().await;
-    sleep(STEP).await;
-    bench
+    Bench::serving(1, settings).await
 }
 
 /// Storage that fails each time.

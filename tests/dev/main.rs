@@ -215,6 +215,16 @@ async fn folder_that_cannot_be_used_is_named() {
     assert!(code == MISUSE && printed.contains("--members"), "{printed}");
 }
 
+/// The names of the nodes, if all of them are ready.
+fn ready(nodes: &Value) -> Vec<&str> {
+    let is_ready = |node: &Value| {
+        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    };
+    let names = items(nodes).iter().map(|node| if is_ready(node) { text(node, "/metadata/name") } else { "not ready" });
+    names.collect()
+}
+
 #[tokio::test]
 async fn member_that_is_left_out_keeps_its_volumes_and_comes_back() {
     let folder = folder();
@@ -228,15 +238,14 @@ async fn member_that_is_left_out_keeps_its_volumes_and_comes_back() {
     let dev = Dev::start_with(folder.path(), &["--members=1"]).await;
     assert!(dev.report.contains("cluster39  is kept and not started"), "{}", dev.report);
     let host = dev.cluster("host").await;
-    let nodes = host.get("/api/v1/nodes").await.unwrap();
-    let ready: Vec<&str> = items(&nodes).iter().map(|node| text(node, "/status/conditions/0/status")).collect();
-    assert_eq!(ready, ["True", "False"]);
+    host.until("/api/v1/nodes", "only that of the member that is there", |nodes| ready(nodes) == ["kosmos-cluster38"])
+        .await;
     assert!(leaf.is_dir());
     dev.end(Signal::SIGINT).await;
 
     let dev = Dev::start_with(folder.path(), &["--members=3"]).await;
     let host = dev.cluster("host").await;
-    assert_eq!(items(&host.get("/api/v1/nodes").await.unwrap()).len(), 3);
+    host.until("/api/v1/nodes", "one for each member", |nodes| ready(nodes).len() == 3).await;
     delete_all(&host, &dev.cluster("cluster38").await, &leaf).await;
 }
 
@@ -262,7 +271,7 @@ async fn user_is_told_why_his_pod_waits() {
 }
 
 #[tokio::test]
-async fn copy_that_is_deleted_in_the_member_takes_its_pod_along() {
+async fn copy_that_is_deleted_in_the_member_fails_its_pod_and_another_one_runs() {
     let folder = folder();
     let dev = Dev::start(folder.path()).await;
     let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
@@ -270,9 +279,11 @@ async fn copy_that_is_deleted_in_the_member_takes_its_pod_along() {
     let pods = host.until(PODS, "running", |pods| running(pods).is_some()).await;
     let name = text(&pods, "/items/0/metadata/name");
     member.delete(&format!("{PODS}/{name}")).await;
+    let is_told = |pod: &Value| pod["metadata"]["name"] == *name && pod["status"]["reason"] == "DeletedInMember";
+    host.until(PODS, "failed with the reason", |pods| items(pods).iter().any(is_told)).await;
     let another = |pods: &Value| running(pods).is_some_and(|pod| pod["metadata"]["name"] != *name);
-    host.until(PODS, "replaced", another).await;
     member.until(PODS, "replaced", another).await;
+    host.until(PODS, "replaced", |pods| items(pods).iter().any(|pod| another(&json!({"items": [pod]})))).await;
 }
 
 /// A claim that a pod brings along is made for it and goes with it.

@@ -1,8 +1,9 @@
 //! The dev role: a host and members simulated in this process, behind real HTTP, and between them the real controller
-//! on its socket. What is played around the driver is in `host`.
+//! on its socket and the real agent behind the virtual nodes. What is played around them is in `host`.
 //!
 //! Never a production mode: there are no credentials, no TLS and no rights, and volumes are plain folders.
 
+mod agent;
 mod folder;
 mod host;
 mod leaf;
@@ -63,7 +64,9 @@ async fn run(arguments: Dev, folder: &Folder, socket: Socket, stop: Cancellation
     let report = report::text(folder, &started.addresses, &folder.asleep(&members)?);
     let driving = controller::serve(flags(arguments.process, folder), socket, ready.clone(), stop.clone());
     let driving = Box::pin(driving);
-    let playing = host::run(host, started.clusters, driver);
+    let told = tell(ready.subscribe(), agent::all_take_pods(host.clone(), members.clone()), &report);
+    let playing = host::run(host, driver);
+    let keeping = Box::pin(agent::run(folder, stop.clone()));
     let sockets = folder.node().bind().await?;
     let mounting = node::run(folder.node(), sockets, members.into_iter().next().unwrap_or_default(), stop.clone());
     let mounting = Box::pin(mounting);
@@ -72,8 +75,9 @@ async fn run(arguments: Dev, folder: &Folder, socket: Socket, stop: Cancellation
         ended = &mut driving => return ended,
         ended = playing => ended?,
         ended = mounting => ended?,
+        ended = keeping => ended?,
         Some(ended) = tasks.join_next() => anyhow::bail!("a simulated cluster has ended: {ended:?}"),
-        never = tell(ready.subscribe(), &report) => match never {},
+        never = told => match never {},
         () = stop.cancelled() => {}
     }
     // Nobody calls any more, and the clusters still answer what the driver asks while it ends.
@@ -132,9 +136,17 @@ fn flags(process: Process, folder: &Folder) -> Controller {
     }
 }
 
+/// Before the person is told in any case: a node that somebody else has made may never take pods.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Tells the person, once, that everything is up.
-async fn tell(mut ready: watch::Receiver<bool>, report: &str) -> std::convert::Infallible {
+async fn tell(
+    mut ready: watch::Receiver<bool>,
+    nodes: impl Future<Output = ()>,
+    report: &str,
+) -> std::convert::Infallible {
     if ready.wait_for(|ready| *ready).await.is_ok() {
+        tokio::time::timeout(PATIENCE, nodes).await.ok();
         // Who has closed the other end does not want to know.
         let _ = writeln!(std::io::stdout(), "{report}\nready");
     }

@@ -192,16 +192,6 @@ fn wanted(host: &Cluster) -> BTreeMap<String, Wanted> {
     living.flat_map(|pod| of_pod(host, pod)).collect()
 }
 
-/// Whether all volumes of ours that a pod mounts are attached to its node.
-pub(super) fn is_attached(host: &Cluster, pod: &Value) -> bool {
-    of_pod(host, pod).iter().all(|(name, _)| {
-        let attachment = host.get(ATTACHMENTS, "", name);
-        attachment.is_some_and(|attachment| {
-            attachment["status"]["attached"] == true && text(&attachment, "/metadata/deletionTimestamp").is_empty()
-        })
-    })
-}
-
 /// The attachments that a pod needs, where there are any to be made.
 fn of_pod(host: &Cluster, pod: &Value) -> Vec<(String, Wanted)> {
     let node = text(pod, "/spec/nodeName");

@@ -1,6 +1,6 @@
 //! Everything around the driver that makes a host alive, played in one process: who turns Deployments into pods, the
-//! scheduler, the provisioner, the resizer, the attacher, and the agent that runs the host's pods in the members. It is
-//! labelled as what it is: events name `dev-scheduler` and the like.
+//! scheduler, the provisioner, the resizer and the attacher. It is labelled as what it is: events name `dev-scheduler` and the
+//! like.
 //!
 //! Each part looks at all it goes by, decides in a pure function, acts, and looks again when something has changed. It
 //! works on the simulated clusters from inside; only the driver is called as its real callers call it, over its socket.
@@ -10,14 +10,13 @@ mod capacity;
 pub(super) mod conditions;
 mod events;
 mod fit;
-mod mirror;
 mod provisioner;
 mod resizer;
 mod scheduler;
 mod snapshotter;
 mod workloads;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -32,7 +31,7 @@ use crate::{
 };
 
 /// Plays all parts, until one fails or this is dropped.
-pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, driver: Client) -> anyhow::Result<()> {
+pub(super) async fn run(host: Cluster, driver: Client) -> anyhow::Result<()> {
     let mut parts = JoinSet::new();
     parts.spawn(workloads::run(host.clone()));
     parts.spawn(scheduler::run(host.clone()));
@@ -41,9 +40,6 @@ pub(super) async fn run(host: Cluster, members: BTreeMap<String, Cluster>, drive
     parts.spawn(snapshotter::run(host.clone(), driver.clone()));
     parts.spawn(resizer::run(host.clone(), driver.clone()));
     parts.spawn(attacher::run(host.clone(), driver));
-    for (name, member) in members {
-        parts.spawn(mirror::run(host.clone(), name, member));
-    }
     match parts.join_next().await {
         Some(Err(error)) => anyhow::bail!("a part of the simulated host has failed: {error}"),
         _ => anyhow::bail!("a part of the simulated host has ended"),

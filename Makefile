@@ -29,7 +29,7 @@ endif
 # Tests that need them. Their tests run one at a time: the machine has one kernel. Those of the driver take turns by themselves.
 ON_CLUSTERS := --workspace --test tools --test interface --test differential --test dev-kubectl --test simulated --test fleet --test install
 # So most of them have been running for long, which nobody has to know.
-E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=48 $(ONLY) | grep --line-buffered -v 'has been running for over'
+E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=128 $(ONLY) | grep --line-buffered -v 'has been running for over'
 
 say = printf '\n== %s (%(%T)T)\n' '$(1)' -1
 

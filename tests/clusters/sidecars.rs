@@ -39,8 +39,10 @@ impl Fleet {
         arguments.extend(extra.iter().map(ToString::to_string));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let name = format!("{}-{tool}", cluster.name());
-        // The provisioner keeps its CSIStorageCapacity objects in this namespace.
-        self.spawn(&name, self.tools().path(tool), &arguments, &[("NAMESPACE", "kube-system")])
+        // The provisioner keeps its CSIStorageCapacity objects in this namespace. Lists are asked for plainly, as older API
+        // servers need it; in a release they come as the beginning of a watch.
+        let environment = [("NAMESPACE", "kube-system"), ("KUBE_FEATURE_WatchListClient", "false")];
+        self.spawn(&name, self.tools().path(tool), &arguments, &environment)
     }
 }
 

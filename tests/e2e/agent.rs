@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::{
     api::{
-        core::v1::{Node, Pod, Secret},
+        core::v1::{ConfigMap, Node, Pod, Secret},
         storage::v1::CSINode,
     },
     jiff::Timestamp,
@@ -139,16 +139,19 @@ async fn still_there(rig: &Rig, host: &Place<'_>, pods: &[&str]) -> Result<Vec<S
     Ok(uids.into_iter().flatten().collect())
 }
 
-/// How long it has been ready by now, since a time or, where that is later, since the member's own node is ready again: which
-/// is for its kubelet and its controllers to say.
-async fn took(member: &Place<'_>, since: Timestamp) -> Result<Duration> {
-    let now = Timestamp::now();
-    let node = Api::<Node>::all(member.client.clone()).get(&member.cluster.node_name()).await?;
-    let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-    let ready = conditions.into_iter().find(|one| one.type_ == "Ready" && one.status == "True");
-    let own = ready.context("the member's own node is not ready")?.last_transition_time;
-    let since = own.map_or(since, |own| own.0.max(since));
-    Ok(Duration::try_from(now.duration_since(since)).unwrap_or_default())
+/// How long it took until the virtual node was ready, from a time or, where that is later, from when the member's own node was:
+/// which is for its kubelet and its controllers to say.
+async fn took(host: &Place<'_>, member: &Place<'_>, since: Timestamp) -> Result<Duration> {
+    let (ours, own) = (ready_since(host, NODE).await?, ready_since(member, &member.cluster.node_name()).await?);
+    Ok(Duration::try_from(ours.duration_since(own.max(since))).unwrap_or_default())
+}
+
+async fn ready_since(place: &Place<'_>, node: &str) -> Result<Timestamp> {
+    let found = Api::<Node>::all(place.client.clone()).get(node).await?;
+    let mut conditions = found.status.and_then(|status| status.conditions).into_iter().flatten();
+    let ready = conditions.find(|one| one.type_ == "Ready" && one.status == "True");
+    let ready = ready.with_context(|| format!("node {node} is not ready"))?;
+    Ok(ready.last_transition_time.context("a condition says since when it holds")?.0)
 }
 
 #[test]
@@ -184,10 +187,9 @@ fn member_that_is_away_for_minutes_loses_neither_node_nor_pod_nor_volume() {
         .await?;
         // Its end is for the member's kubelet, which has to come back too.
         gone(&host, "other").await?;
-        // Before its controllers notice how long they were away, the member's own node may seem to be ready.
         let took = wait_for("both nodes are ready", PATIENCE, || async {
             agent.ready(NODE, true, PATIENCE).await?;
-            Ok(took(&member, returns).await.ok())
+            Ok(took(&host, &member, returns).await.ok())
         })
         .await?;
         ensure!(took <= BACK, "its node was ready after {took:?}");
@@ -244,6 +246,24 @@ fn copy_that_somebody_deletes_in_the_member_fails_its_pod() {
     });
 }
 
+/// Who meets a member first says which cluster it is, and the others hold to that.
+#[test]
+fn agent_that_meets_members_before_any_controller_records_which_clusters_they_are() {
+    on_fleet("agent-first", async |rig| {
+        let maps: Api<ConfigMap> = Api::namespaced(rig.fleet.host().client().await?, DRIVER_NAMESPACE);
+        let before = maps.get("kosmos-csi-members").await?.data;
+        rig.driver.kill().await?;
+        maps.delete("kosmos-csi-members", &DeleteParams::default()).await?;
+        let agent = Agent::start(rig).await?;
+        let recorded = maps.get("kosmos-csi-members").await?.data.unwrap_or_default();
+        for member in MEMBERS {
+            let known = before.as_ref().and_then(|before| before.get(member));
+            ensure!(known.is_some() && recorded.get(member) == known, "{member}: {recorded:?} and before {before:?}");
+        }
+        agent.end().await
+    });
+}
+
 #[test]
 fn csi_node_that_somebody_deletes_is_back() {
     on_fleet("agent-csi-node", async |rig| {
@@ -275,8 +295,7 @@ fn node_of_a_member_has_a_virtual_node_of_its_own_where_that_is_wanted() {
         gone(&host, "web").await?;
         host.delete_claim("data").await?;
         nothing_of_ours(member.cluster, "agent-node-mode").await?;
-        agent.end().await?;
-        host.cluster.kubectl(&["delete", "node", &nodes[0], &nodes[1]]).await.map(drop)
+        agent.end().await
     });
 }
 
@@ -298,6 +317,11 @@ async fn beside_clustertree(rig: &Rig) -> Result<()> {
     rig.leave("cluster39").await?;
     let kubeconfig = rig.fleet.member("cluster39").kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
     host.cluster.apply(&kosmos::cluster("cluster39", &kubeconfig, &json!({}))).await?;
+    // From then on it knows the member by nothing else.
+    wait_for("the agent has found the object", PATIENCE, || async {
+        Ok(agent.process.log()?.contains("Kosmos Cluster objects are members").then_some(()))
+    })
+    .await?;
     host.cluster.kubectl(&["annotate", "node", theirs, "kosmos-io/owned-by-cluster=cluster39"]).await?;
     let csi_nodes: Api<CSINode> = Api::all(host.client.clone());
     wait_for("their node has what it lacks", PATIENCE, || async {

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::{
     clusters::{Cluster, NodeDriver, member_driver, wait_for},
     objects::{Place, attribute, handle, nothing_of_ours},
-    rig::{DRIVER, LATER, LOCAL_PATH, MEMBER_KEY, PATIENCE, Rig, beside_others},
+    rig::{DRIVER, LATER, LOCAL_PATH, MEMBER_KEY, PATIENCE, Rig, beside_others, on_fleet},
 };
 
 const NODE_KEY: &str = "topology.kosmos.csi.io/node";
@@ -186,10 +186,11 @@ fn twin_volume(claim: &PersistentVolumeClaim, node: &str) -> serde_json::Value {
     })
 }
 
-/// The member's real node and one that is made of objects alone; the real scheduler chooses among them.
+/// The member's real node and one that is made of objects alone; the real scheduler chooses among them, and would do so for
+/// anybody's pods.
 #[test]
 fn claims_of_one_pod_land_on_one_of_two_nodes() {
-    beside_others("binding_two_nodes", async |rig| {
+    on_fleet("binding_two_nodes", async |rig| {
         let member = rig.fleet.member("cluster38");
         let driver = NodeDriver { name: TWIN, node_id: "second", topology_keys: &[] };
         let second = member.virtual_node("cluster38-second", &[], driver).await?;

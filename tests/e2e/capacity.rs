@@ -17,7 +17,7 @@ use crate::{
     rig::{LATER, MEMBER_KEY, MEMBERS, NOW, PATIENCE, Rig, on_fleet},
 };
 
-/// What the provisioner has published for a class: member, capacity and largest volume.
+/// What the provisioner has published for a class: member, or whatever else its nodes are known by, capacity and largest volume.
 async fn published(host: &Cluster, class: &str) -> Result<Vec<(String, String, Option<String>)>> {
     let all = Api::<CSIStorageCapacity>::all(host.client().await?).list(&ListParams::default()).await?;
     let of_class = all.items.into_iter().filter(|one| one.storage_class_name == class);
@@ -25,8 +25,12 @@ async fn published(host: &Cluster, class: &str) -> Result<Vec<(String, String, O
     let mut found: Vec<_> = of_class
         .map(|one| {
             let labels = one.node_topology.and_then(|topology| topology.match_labels).unwrap_or_default();
-            let member = labels.get(MEMBER_KEY).cloned().unwrap_or_default();
-            (member, text(one.capacity).unwrap_or_default(), text(one.maximum_volume_size))
+            let member = labels.get(MEMBER_KEY).filter(|_| labels.len() == 1).cloned();
+            (
+                member.unwrap_or_else(|| format!("{labels:?}")),
+                text(one.capacity).unwrap_or_default(),
+                text(one.maximum_volume_size),
+            )
         })
         .collect();
     found.sort();

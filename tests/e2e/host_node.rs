@@ -36,8 +36,8 @@ pub struct HostNode<'a> {
     fleet: &'a Fleet,
     storage: Storage,
     plugin: Option<Process>,
-    _processes: Vec<Process>,
-    _in_member: VirtualNode,
+    processes: Vec<Process>,
+    in_member: VirtualNode,
 }
 
 impl<'a> HostNode<'a> {
@@ -45,7 +45,7 @@ impl<'a> HostNode<'a> {
         let (fleet, member) = (&rig.fleet, rig.fleet.member(MEMBER));
         let in_member = join_member(fleet, member, storage).await?;
         let processes = start_storage(fleet, member, storage)?;
-        let mut node = Self { fleet, storage, plugin: None, _processes: processes, _in_member: in_member };
+        let mut node = Self { fleet, storage, plugin: None, processes, in_member };
         node.start_plugin()?;
         node.registered(storage.driver).await?;
         node.registered(DRIVER).await?;
@@ -139,8 +139,10 @@ impl<'a> HostNode<'a> {
 
     pub async fn end(self) -> Result<()> {
         let (host, name) = (self.fleet.host(), self.name());
-        drop(self);
-        leave(host, &name).await
+        let Self { in_member, plugin, processes, .. } = self;
+        drop((plugin, processes));
+        leave(host, &name).await?;
+        in_member.delete().await
     }
 }
 

@@ -14,7 +14,7 @@ use kosmos_csi::csi::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -100,6 +100,18 @@ fn claim_gets_another_volume_attributes_class() {
         let current = |class: &'static str| move |status: &Value| status["currentVolumeAttributesClassName"] == *class;
         status(&host, "has the class", current("quick")).await?;
         status(&member, "has the class", current("gold")).await?;
+        host.class("born", "Immediate", json!({"leafStorageClass": NOW, "member": MEMBER}), &[]).await?;
+        let born = json!({
+            "metadata": {"name": "born"},
+            "spec": {"storageClassName": "born", "accessModes": ["ReadWriteOnce"], "volumeAttributesClassName": "quick",
+                "resources": {"requests": {"storage": "64Mi"}}},
+        });
+        host.claims().create(&PostParams::default(), &serde_json::from_value(born)?).await?;
+        let volume = host.bound("born").await?.name_any();
+        let leaf = member.claims().get("born").await?.spec.and_then(|spec| spec.volume_attributes_class_name);
+        ensure!(leaf.as_deref() == Some("gold"), "{leaf:?}");
+        host.delete_claim("born").await?;
+        host.volume_is_gone(&volume).await?;
         end(&host, member.cluster).await
     });
 }

@@ -25,6 +25,8 @@ use crate::{
 
 /// Where the driver keeps copies of what leaf drivers want.
 const SECRETS_FOR_NODES: &str = include_str!("../../deploy/host-attach.yaml");
+/// On a node of the host: which node of the member it is.
+const MEMBER_NODE: &str = "kosmos.node-restriction.kubernetes.io/member-node";
 /// The kubelet looks at its pods and volumes only now and then.
 const LOOKS: Duration = Duration::from_mins(2);
 
@@ -122,6 +124,17 @@ impl<'a> Used<'a> {
     async fn remove(&self, pod: &str) -> Result<()> {
         self.host.pods().delete(pod, &DeleteParams::default()).await?;
         self.gone(pod).await
+    }
+
+    async fn is_detached(&self) -> Result<()> {
+        let volume = self.host.bound("data").await?.name_any();
+        let attachments: Api<VolumeAttachment> = Api::all(self.host.client.clone());
+        wait_for("the volume is detached", LOOKS, || async {
+            let all = attachments.list(&ListParams::default()).await?.items;
+            let of = |one: &VolumeAttachment| one.spec.source.persistent_volume_name.as_ref() == Some(&volume);
+            Ok((!all.iter().any(of)).then_some(()))
+        })
+        .await
     }
 
     async fn gone(&self, pod: &str) -> Result<()> {
@@ -280,9 +293,17 @@ fn secret_that_the_members_driver_wants_reaches_it_and_goes_with_the_volume() {
         }
         let used = Used::of(rig, "real-node-secret", class, NEAR, |_| {}).await?;
         used.host.run("first", &["data"], "echo kept >/data/file && sync").await?;
+        let change = Patch::Merge(json!({"stringData": {"since": "today"}}));
+        let theirs: Api<Secret> = Api::namespaced(used.member.client.clone(), DRIVER_NAMESPACE);
+        theirs.patch(LOCKED, &PatchParams::default(), &change).await?;
+        // Who attaches while a volume is attached still is not asked again.
+        used.is_detached().await?;
         used.host.run("second", &["data"], "test \"$(cat /data/file)\" = kept").await?;
         let secrets: Api<Secret> = Api::namespaced(used.host.client.clone(), "kosmos-csi-secrets");
-        ensure!(secrets.list(&ListParams::default()).await?.items.len() == 2, "one for each purpose");
+        let copies = secrets.list(&ListParams::default()).await?.items;
+        ensure!(copies.len() == 2, "one for each purpose");
+        let is_changed = |copy: &Secret| copy.data.as_ref().is_some_and(|data| data.contains_key("since"));
+        ensure!(copies.iter().all(is_changed), "the second pod has what changed after the first one");
         used.end().await?;
         wait_for("the Secrets have gone with the volume", PATIENCE, || async {
             Ok(secrets.list(&ListParams::default()).await?.items.is_empty().then_some(()))
@@ -314,6 +335,8 @@ fn folder_of_the_machine_is_used_where_the_machine_is_the_member_node() {
         let namespace = "real-node-folder";
         let member = Place::new(rig.fleet.member(MEMBER), namespace).await?;
         let node = HostNode::start(rig, NEAR).await?;
+        let label = format!("{MEMBER_NODE}={}", node.name());
+        rig.fleet.host().kubectl(&["label", "--overwrite", "node", &node.name(), &label]).await?;
         let folder = rig.fleet.folder().join("disk");
         std::fs::create_dir(&folder).context("make the folder")?;
         let local = json!({
@@ -338,6 +361,7 @@ fn folder_of_the_machine_is_used_where_the_machine_is_the_member_node() {
         host.delete_claim("ledger").await?;
         host.volume_is_gone(namespace).await?;
         ensure!(folder.join("file").exists(), "the data is the member's");
+        rig.fleet.host().kubectl(&["label", "node", &node.name(), &format!("{MEMBER_NODE}-")]).await?;
         node.is_clean().await?;
         node.end().await
     });

@@ -142,12 +142,11 @@ impl Rig {
         Ok(())
     }
 
-    /// Makes room for virtual nodes that somebody else keeps.
+    /// Makes room for virtual nodes that somebody else keeps, and removes what he has kept.
     pub async fn remove_nodes(&self) -> Result<()> {
         let client = self.fleet.host().client().await?;
         let (nodes, csi_nodes): (Api<Node>, Api<CSINode>) = (Api::all(client.clone()), Api::all(client));
-        for member in MEMBERS {
-            let name = format!("kosmos-{member}");
+        for name in self.agents_nodes().await?.into_iter().chain(MEMBERS.map(|member| format!("kosmos-{member}"))) {
             wait_for(&format!("node {name} is gone"), PATIENCE, || async {
                 // One may go with the other.
                 for deleted in [
@@ -165,15 +164,22 @@ impl Rig {
         Ok(())
     }
 
-    /// The rig's own virtual nodes again. Their heartbeats have gone on.
+    /// Those that an agent has made, for whatever it has found in the members.
+    async fn agents_nodes(&self) -> Result<Vec<String>> {
+        let nodes: Api<Node> = Api::all(self.fleet.host().client().await?);
+        let all = nodes.list_metadata(&ListParams::default()).await?.items;
+        let of_agent = all.iter().filter(|node| node.annotations().contains_key("kosmos.csi.io/node-id"));
+        Ok(of_agent.map(ResourceExt::name_any).collect())
+    }
+
+    /// The rig's own virtual nodes again and no others. Their heartbeats have gone on.
     async fn restore_nodes(&self) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.fleet.host().client().await?);
-        let mut missing = false;
+        let mut others = !self.agents_nodes().await?.is_empty();
         for member in MEMBERS {
-            let there = nodes.get_opt(&format!("kosmos-{member}")).await?;
-            missing |= there.is_none_or(|node| node.annotations().contains_key("kosmos.csi.io/node-id"));
+            others |= nodes.get_opt(&format!("kosmos-{member}")).await?.is_none();
         }
-        if missing {
+        if others {
             self.remove_nodes().await?;
             try_join_all(MEMBERS.map(|member| virtual_node(self.fleet.host(), member))).await?;
         }

@@ -28,8 +28,12 @@ async fn all_are_used(rig: &Rig) -> Result<()> {
     let entries = rig.fleet.host().audit().await?;
     let used =
         |rare: &Rare| entries.iter().any(|entry| kind(entry) == rare.kind && is_by(rare, entry) && !entry.forbidden);
-    let idle = RARE.iter().filter(|rare| !rare.unseen && !used(rare));
-    let idle: Vec<String> = idle.map(|rare| format!("{} may {} and never does", rare.role, rare.kind)).collect();
+    let idle = RARE.iter().filter(|rare| !used(rare));
+    let told = |rare: &Rare| {
+        let asked = entries.iter().filter(|entry| is_by(rare, entry)).count();
+        format!("{} may {} and never does, in {asked} requests", rare.role, rare.kind)
+    };
+    let idle: Vec<String> = idle.map(told).collect();
     ensure!(idle.is_empty(), "\n{}", idle.join("\n"));
     Ok(())
 }

@@ -39,6 +39,17 @@ async fn snapshot(host: &Place<'_>, name: &str, claim: &str) -> Result<()> {
     Ok(())
 }
 
+/// Of all the claims that a test makes in a namespace.
+async fn group(host: &Place<'_>, name: &str) -> Result<Api<DynamicObject>> {
+    let groups = of(host, "groupsnapshot.storage.k8s.io", "VolumeGroupSnapshot");
+    let object = json!({
+        "apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": name},
+        "spec": {"volumeGroupSnapshotClassName": SNAPSHOT_CLASS, "source": {"selector": {"matchLabels": {"app": "mine"}}}},
+    });
+    groups.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    Ok(groups)
+}
+
 /// Its content's name, once it can be used.
 async fn ready(api: &Api<DynamicObject>, name: &str, content: &str) -> Result<String> {
     wait_for(&format!("{name} is ready"), PATIENCE, || async {
@@ -209,12 +220,7 @@ fn group_is_cut_at_once_and_each_of_it_can_be_restored() {
         host.claim("log", &class).await?;
         host.bound("log").await?;
         leaf.run("logger", &["log"], "echo second > /log/file && sync").await?;
-        let groups = of(&host, "groupsnapshot.storage.k8s.io", "VolumeGroupSnapshot");
-        let object = json!({
-            "apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": "both"},
-            "spec": {"volumeGroupSnapshotClassName": SNAPSHOT_CLASS, "source": {"selector": {"matchLabels": {"app": "mine"}}}},
-        });
-        groups.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+        let groups = group(&host, "both").await?;
         ready(&groups, "both", "boundVolumeGroupSnapshotContentName").await?;
         let parts = snapshots(&host).list(&ListParams::default()).await?.items;
         ensure!(parts.len() == 2, "{} snapshots are in the group", parts.len());
@@ -239,5 +245,28 @@ fn group_is_cut_at_once_and_each_of_it_can_be_restored() {
             host.volume_is_gone(&volume).await?;
         }
         nothing_of_ours(leaf.cluster, "groups").await
+    });
+}
+
+#[test]
+fn group_that_a_member_cannot_cut_is_refused_and_says_why() {
+    beside_others("group_refused", async |rig| {
+        let host = Place::new(rig.fleet.host(), "group-refused").await?;
+        let local = json!({"leafStorageClass": LOCAL_PATH, "leafBinding": "consumer", "member": MEMBER});
+        host.class("group-refused", "Immediate", local, &[]).await?;
+        host.claim("data", "group-refused").await?;
+        let volume = host.bound("data").await?.name_any();
+        let groups = group(&host, "never").await?;
+        wait_for("the group says why", PATIENCE, || async {
+            let group = groups.get("never").await?;
+            let said = group.data["status"]["error"]["message"].as_str().unwrap_or_default().to_owned();
+            ensure!(said.contains("cluster38"), "it says {said:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        delete(&groups, "never").await?;
+        host.delete_claim("data").await?;
+        host.volume_is_gone(&volume).await?;
+        nothing_of_ours(rig.fleet.member(MEMBER), "group-refused").await
     });
 }

@@ -18,8 +18,8 @@ use tokio::{
 
 use crate::rig::{self, Rig};
 
-/// As many as two cores can take without being late.
-const AT_ONCE: usize = 3;
+/// As many as two cores can take without being late, besides the one that has the node.
+const AT_ONCE: usize = 2;
 
 /// The host's node.
 static NODE: Mutex<()> = Mutex::const_new(());
@@ -31,8 +31,8 @@ static DISORDER: AtomicBool = AtomicBool::new(true);
 static OTHERS: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
 /// All that have not ended, but for the one that comes after them.
 static ALL: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
-/// A thread that has ended a test begins the next one sooner.
-const NO_MORE: Duration = Duration::from_secs(10);
+/// Threads begin their first test, or the next one, sooner.
+const NO_MORE: Duration = Duration::from_secs(3);
 
 /// After all tests that are there and may run beside others.
 pub async fn alone<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
@@ -40,7 +40,7 @@ where
     F: Future<Output = Result<()>>,
 {
     let _counted = Counted::among(&ALL);
-    OTHERS.subscribe().wait_for(|others| *others == 0).await.unwrap();
+    no_more(&OTHERS).await;
     let _fleet = FLEET.write().await;
     let rig = rig::shared().await;
     DISORDER.store(true, Ordering::Relaxed);
@@ -54,19 +54,26 @@ where
 {
     let _counted = [Counted::among(&ALL), Counted::among(&OTHERS)];
     let _place = PLACES.acquire().await.unwrap();
-    let rig = rig::shared().await;
-    let _fleet = in_order(rig).await;
-    judge(name, rig, test).await;
+    in_its_turn(name, test).await;
 }
 
-/// Beside others, but for those that want the node as well.
+/// Beside others, but for those that want the node as well. There are many of those: they wait for each other alone.
 pub async fn on_node<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
 where
     F: Future<Output = Result<()>>,
 {
     let _counted = [Counted::among(&ALL), Counted::among(&OTHERS)];
     let _node = NODE.lock().await;
-    beside_others(name, test).await;
+    in_its_turn(name, test).await;
+}
+
+async fn in_its_turn<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    let rig = rig::shared().await;
+    let _fleet = in_order(rig).await;
+    judge(name, rig, test).await;
 }
 
 /// Once there is no other one any more, nor comes.
@@ -74,14 +81,19 @@ pub async fn after_all<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
 where
     F: Future<Output = Result<()>>,
 {
-    let mut all = ALL.subscribe();
+    no_more(&ALL).await;
+    judge(name, rig::shared().await, test).await;
+}
+
+/// There is none of them, and none comes.
+async fn no_more(tests: &watch::Sender<usize>) {
+    let mut tests = tests.subscribe();
     loop {
-        all.wait_for(|all| *all == 0).await.unwrap();
-        if timeout(NO_MORE, all.wait_for(|all| *all > 0)).await.is_err() {
-            break;
+        tests.wait_for(|tests| *tests == 0).await.unwrap();
+        if timeout(NO_MORE, tests.wait_for(|tests| *tests > 0)).await.is_err() {
+            return;
         }
     }
-    judge(name, rig::shared().await, test).await;
 }
 
 /// A failed test leaves its logs.

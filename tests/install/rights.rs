@@ -87,8 +87,7 @@ fn product(verbs: &[String], groups: &[String], resources: &[String]) -> Vec<(St
 }
 
 fn is(right: &Right, role: &str, kind: &str) -> bool {
-    let any = kind.strip_suffix('*').is_some_and(|verb| right.kind().starts_with(verb));
-    right.role == role && (any || right.kind() == kind)
+    right.role == role && right.kind() == kind
 }
 
 /// Since then nothing was denied.

@@ -26,10 +26,19 @@ QUICK := --workspace --lib --bins --test layering --test edges --test memory --t
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
-# Tests that need them. Their tests run one at a time: the machine has one kernel. Those of the driver take turns by themselves.
-ON_CLUSTERS := --workspace --test tools --test interface --test differential --test dev-kubectl --test simulated --test fleet --test install
-# So most of them have been running for long, which nobody has to know.
-E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=128 $(ONLY) | grep --line-buffered -v 'has been running for over'
+# Tests that need the programs of real clusters, but no clusters.
+WITH_TOOLS := --workspace --test tools --test interface --test dev-kubectl --test simulated
+# Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
+# which nobody has to know.
+E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=512 $(ONLY) | grep --line-buffered -v 'has been running for over'
+
+# The order of tests is drawn; SEED=<number> draws the same one again. The harness shuffles and tells times only to who asks
+# for what is not stable in it, which is said to the test programs alone: what is built stays the same.
+SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+export KOSMOS_CSI_ORDER := $(SEED)
+TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
+AS_DRAWN := -Z unstable-options --report-time --shuffle-seed=$(KOSMOS_CSI_ORDER)
 
 say = printf '\n== %s (%(%T)T)\n' '$(1)' -1
 
@@ -45,14 +54,21 @@ dev: ## Try it without clusters: a host and MEMBERS=2 members in one process; DI
 	@exec $(TARGET)/debug/kosmos-csi dev --members $(MEMBERS) $(if $(DIR),--dir "$(DIR)")
 
 .PHONY: check
-check: lint-code csi-sanity ## Quick: formatting, lints, and the tests that need no real clusters
+check: lint-code ## Quick: formatting, lints, and the tests that need no real clusters
+	@$(call say,build of the tests)
+	@# All in one go: both processors have something to do to the end.
+	@time $(CARGO) test --no-run $(QUICK) --example clusters
+	@$(call say,csi-sanity)
+	@if command -v go >/dev/null; then time $(CLUSTERS) build csi-sanity; \
+		else echo "there is no Go here: csi-sanity cannot be built, and its test is left out"; fi
 	@$(call say,tests without clusters)
-	@time $(CARGO) test $(QUICK)
+	@echo "order of tests: SEED=$(KOSMOS_CSI_ORDER)"
+	@time $(DRAWN) $(QUICK) -- $(AS_DRAWN)
 
 .PHONY: soak
 soak: ## Long: 100,000 operations under faults, the driver killed at every pair of requests, bugs planted to be found
 	@$(call say,faults on simulated clusters)
-	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-60000} \
+	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-100000} \
 		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1
 	@$(call say,planted bugs)
 	@time tests/faults/planted/find.sh
@@ -66,9 +82,10 @@ lint: lint-code ## Formatting, lints, and the dependencies' licences where cargo
 	else echo "cargo-deny is not installed: licences and sources are not checked (cargo install cargo-deny)"; fi
 
 .PHONY: test
-test: ## Everything, also on real clusters; installs and builds what that needs (root, Go)
-	@mkdir -p $(TARGET) && rm -rf $(TARGET)/test-logs
+test: ## Everything, also on real clusters; installs and builds what that needs (root, Go); SEED=<number> draws the order
+	@mkdir -p $(TARGET) && rm -rf $(TARGET)/test-logs $(TARGET)/test-times
 	@begin=$$SECONDS; code=0; $(MAKE) lint tools all-tests 2>&1 | tee $(LOG) || code=1; \
+	tests/times.sh $(LOG) $(TARGET)/test-times/e2e.tsv | tee $(TARGET)/test-times.txt; \
 	awk -v seconds=$$((SECONDS - begin)) ' \
 		/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
 		END { printf "\n== after %d min %d s\n", seconds / 60, seconds % 60; \
@@ -103,7 +120,7 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members:
 .PHONY: image
 image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, and IMAGE-node for real nodes: no container daemon needed
 	@$(call say,release build)
-	@time $(CARGO) build --release --bin kosmos-csi
+	@time $(CARGO) build --release --bin kosmos-csi --no-default-features
 	@$(CARGO) build --example clusters
 	@$(call say,images)
 	@$(CLUSTERS) image --program $(TARGET)/release/kosmos-csi --name "$(IMAGE)" --tag "$(TAG)" --folder $(TARGET)/images
@@ -137,22 +154,20 @@ lint-code:
 	@$(CARGO) fmt --all --check
 	@time $(CARGO) clippy --workspace --all-targets -- -D warnings
 
-.PHONY: csi-sanity
-csi-sanity:
-	@$(call say,csi-sanity)
-	@$(CARGO) build --example clusters
-	@if command -v go >/dev/null; then $(CLUSTERS) build csi-sanity; \
-		else echo "there is no Go here: csi-sanity cannot be built, and its test is left out"; fi
-
 .PHONY: build
 build:
 	@$(call say,build)
-	@time $(CARGO) build --workspace --all-targets
+	@# First the program of images; the example makes the features of all dependencies those of the second build.
+	@time { $(CARGO) build --workspace --bins --example clusters --no-default-features; \
+		mkdir -p $(TARGET)/debug/image; ln -f $(TARGET)/debug/kosmos-csi $(TARGET)/debug/image/kosmos-csi; \
+		$(CARGO) build --workspace --all-targets; }
 
 .PHONY: all-tests
 all-tests:
+	@echo "order of tests: SEED=$(KOSMOS_CSI_ORDER)"
 	@$(call say,tests without clusters)
-	@time KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-600} $(CARGO) test $(QUICK) --no-fail-fast
-	@$(call say,tests on real clusters)
-	@code=0; time $(CARGO) test $(ON_CLUSTERS) --no-fail-fast -- --test-threads=1 || code=1; \
+	@code=0; time $(DRAWN) $(QUICK) --no-fail-fast -- $(AS_DRAWN) || code=1; \
+	$(call say,tests with the tools of clusters); \
+	time $(DRAWN) $(WITH_TOOLS) --no-fail-fast -- $(AS_DRAWN) || code=1; \
+	$(call say,tests on real clusters); \
 	time $(E2E) || code=1; exit $$code

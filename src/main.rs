@@ -1,10 +1,13 @@
 //! The `kosmos-csi` command.
 
+mod arguments;
+
 use std::process::ExitCode;
 
+use arguments::{Arguments, Command};
 use clap::Parser;
 use kosmos_csi::{
-    args::{Arguments, Role, operator::Command},
+    args::{Role, operator},
     run::{self, Misuse},
     telemetry,
 };
@@ -37,24 +40,33 @@ async fn play() -> ExitCode {
     };
     // Two providers may be compiled in by dependencies; without a choice the first TLS connection would panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let ended = match arguments.role {
-        Role::Controller(controller) => {
+    let ended = match arguments.command {
+        Command::Role(Role::Controller(controller)) => {
             telemetry::start(controller.common.process.log_format);
             run::controller(controller).await
         }
-        Role::VirtualNode(node) => {
+        Command::Role(Role::VirtualNode(node)) => {
             telemetry::start(node.process.log_format);
             run::virtual_node(node).await
         }
-        Role::Node(node) => {
+        Command::Role(Role::Node(node)) => {
             telemetry::start(node.process.log_format);
             run::node(node).await
         }
-        Role::Dev(dev) => {
-            telemetry::start(dev.process.log_format);
-            run::dev(dev).await
+        Command::Role(Role::Operator(command)) => return operate(&command).await,
+        #[cfg(feature = "dev")]
+        Command::Dev(arguments) => {
+            telemetry::start(arguments.process.log_format);
+            dev::run(arguments).await
         }
-        Role::Operator(command) => return operate(&command).await,
+        #[cfg(not(feature = "dev"))]
+        Command::Dev { .. } => {
+            eprintln!(
+                "error: this program is made for clusters and has no simulated ones in it: `dev` needs one that was built \
+                 with them (`make dev` in a checkout builds and starts it)"
+            );
+            return MISUSE.into();
+        }
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,7 +78,7 @@ async fn play() -> ExitCode {
 }
 
 /// A command ends with what it found, and its errors are sentences, not lines of a log.
-async fn operate(command: &Command) -> ExitCode {
+async fn operate(command: &operator::Command) -> ExitCode {
     match run::operator::operate(command).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

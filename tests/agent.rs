@@ -15,15 +15,15 @@ use kosmos_csi::{
     cluster::{Dial, Transport},
     metrics::Metrics,
     run::{clusters::Clusters, virtual_node},
-    simulate::{
-        self, Cluster,
-        faults::Action,
-        storage::{self, Pods},
-        text,
-    },
 };
 use kube::{Config, client::DynBody};
 use serde_json::{Value, json};
+use simulate::{
+    Cluster,
+    faults::Action,
+    storage::{self, Pods},
+    text,
+};
 use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, ServiceExt};

@@ -1,4 +1,5 @@
-//! Who may use whom. The tables below are the architecture; the rest reads `src` and holds it against them.
+//! Who may use whom inside the driver. The tables below are the architecture; the rest reads its sources and holds them
+//! against the tables. What a whole crate may use, its `Cargo.toml` says.
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
@@ -10,7 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What each module of `src` may use of the others. A path allows what lies below it; `*` allows all.
+/// Where the driver is: its library, and the command.
+const SOURCES: [&str; 2] = ["crates/driver/src", "src"];
+
+/// What each of its modules may use of the others. A path allows what lies below it; `*` allows all.
 const MODULES: &[(&str, &[&str])] = &[
     // the domain
     ("error", &[]),
@@ -38,11 +42,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ("admin", &["metrics"]),
     ("telemetry", &[]),
     ("args", &["telemetry", "volume"]),
-    // clusters in a process
-    ("simulate", &[]),
     // what puts it together
     ("run", &["*"]),
     ("lib", &[]),
+    ("arguments", &["args"]),
     ("main", &["args", "run", "telemetry"]),
 ];
 
@@ -51,35 +54,31 @@ const PURE: &[&str] = &["error", "operator", "volume"];
 
 /// Where each dependency may be named: in a module and all below it. Those without a row may be named everywhere but in the pure modules.
 const CRATES: &[(&str, &[&str])] = &[
-    ("anyhow", &["run", "main"]),
+    ("anyhow", &["run"]),
     ("axum", &["admin"]),
-    ("clap", &["args", "telemetry", "main"]),
-    ("http", &["agent", "cluster", "csi", "simulate"]),
-    ("http_body_util", &["simulate"]),
-    ("humantime", &["args", "run", "simulate"]),
-    ("hyper", &["agent::door", "simulate"]),
-    ("hyper_util", &["agent::door", "simulate"]),
+    ("clap", &["args", "arguments", "telemetry", "main"]),
+    ("http", &["agent", "cluster", "csi"]),
+    ("humantime", &["args", "run"]),
+    ("hyper", &["agent::door"]),
+    ("hyper_util", &["agent::door"]),
     ("k8s_openapi", &["agent", "cluster", "host", "leaf", "lease", "member", "operator", "run"]),
-    ("kube", &["agent", "cluster", "host", "leaf", "lease", "member", "run", "simulate"]),
+    ("kube", &["agent", "cluster", "host", "leaf", "lease", "member", "run"]),
     ("nix", &["mount::linux"]),
     ("prometheus_client", &["metrics"]),
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),
     ("rustls", &["agent::door", "main"]),
-    ("serde", &["leaf", "member", "mount", "run", "simulate", "volume"]),
-    (
-        "serde_json",
-        &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "operator", "run", "simulate", "volume"],
-    ),
+    ("serde", &["leaf", "member", "mount", "run", "volume"]),
+    ("serde_json", &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "operator", "run", "volume"]),
     ("serde_saphyr", &["operator"]),
     ("sha2", &["agent", "host", "mount", "volume"]),
     ("smallvec", &["leaf"]),
-    ("thiserror", &["error", "run", "simulate"]),
+    ("thiserror", &["error", "run"]),
     ("tokio_rustls", &["agent::door"]),
     ("tokio_stream", &["csi"]),
-    ("tonic", &["csi", "run::dev::leaf"]),
+    ("tonic", &["csi"]),
     ("tonic_prost", &["csi"]),
-    ("tower", &["cluster", "csi", "simulate"]),
+    ("tower", &["cluster", "csi"]),
     ("tracing_subscriber", &["telemetry"]),
 ];
 
@@ -88,7 +87,7 @@ const OUTSIDE: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread"];
 
 const LONGEST_FILE: usize = 600;
 
-/// A file of `src` as a module: `leaf/claim.rs` is `leaf::claim`.
+/// A file of the driver as a module: `leaf/claim.rs` is `leaf::claim`.
 fn module_of(file: &Path) -> Vec<String> {
     let mut parts: Vec<String> = file.with_extension("").iter().map(|part| part.to_string_lossy().into()).collect();
     parts.pop_if(|last| last == "mod");
@@ -96,14 +95,14 @@ fn module_of(file: &Path) -> Vec<String> {
 }
 
 /// What is wrong in one file, one sentence each.
-fn violations(file: &Path, text: &str, dependencies: &[String]) -> Vec<String> {
+fn violations(folder: &str, file: &Path, text: &str, dependencies: &[String]) -> Vec<String> {
     let module = module_of(file);
     let layer = module[0].as_str();
     let row = |table: &'static [(&str, &'static [&str])], name: &str| {
         table.iter().find(|(key, _)| *key == name).map(|(_, allowed)| *allowed)
     };
     let Some(allowed) = row(MODULES, layer) else {
-        return vec![format!("src/{}: module {layer} has no row in MODULES", file.display())];
+        return vec![format!("{folder}/{}: module {layer} has no row in MODULES", file.display())];
     };
     let mut wrong = Vec::new();
     for written in source::paths(text) {
@@ -128,7 +127,7 @@ fn violations(file: &Path, text: &str, dependencies: &[String]) -> Vec<String> {
             },
             Target::Foreign(_) => continue,
         };
-        wrong.push(format!("src/{}:{}: {rule}", file.display(), written.line));
+        wrong.push(format!("{folder}/{}:{}: {rule}", file.display(), written.line));
     }
     wrong.dedup(); // one rule can be broken twice in one line
     wrong
@@ -171,9 +170,9 @@ fn list(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The crates that the product depends on, as they are named in code.
+/// The crates that the driver depends on, as they are named in code.
 fn dependencies() -> Vec<String> {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let manifest = fs::read_to_string(root().join("crates/driver/Cargo.toml")).unwrap();
     let section = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
     let rows = section.take_while(|line| !line.starts_with('['));
     rows.filter_map(|line| Some(line.split(['.', ' ', '=']).next()?.replace('-', "_")))
@@ -206,15 +205,19 @@ fn files(folder: &str) -> Vec<PathBuf> {
 #[test]
 fn modules_and_crates_are_used_only_where_the_tables_allow() {
     let dependencies = dependencies();
-    let read = |file: &PathBuf| fs::read_to_string(root().join("src").join(file)).unwrap();
-    let wrong: Vec<String> =
-        files("src").iter().flat_map(|file| violations(file, &read(file), &dependencies)).collect();
+    let wrong = SOURCES.iter().flat_map(|folder| files(folder).into_iter().map(move |file| (folder, file)));
+    let wrong = wrong.flat_map(|(folder, file)| {
+        let text = fs::read_to_string(root().join(folder).join(&file)).unwrap();
+        violations(folder, &file, &text, &dependencies)
+    });
+    let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
 fn tables_speak_of_what_exists() {
-    let modules: Vec<Vec<String>> = files("src").iter().map(|file| module_of(file)).collect();
+    let modules = SOURCES.iter().flat_map(|folder| files(folder));
+    let modules: Vec<Vec<String>> = modules.map(|file| module_of(&file)).collect();
     let layers: Vec<&String> = modules.iter().map(|module| &module[0]).collect();
     let dependencies = dependencies();
     for (layer, _) in MODULES {
@@ -230,7 +233,7 @@ fn tables_speak_of_what_exists() {
 
 #[test]
 fn no_file_is_too_long_to_read() {
-    for folder in ["src", "tests"] {
+    for folder in ["crates", "src", "tests"] {
         for file in files(folder) {
             let lines = fs::read_to_string(root().join(folder).join(&file)).unwrap().lines().count();
             assert!(lines <= LONGEST_FILE, "{folder}/{} has {lines} lines: at most {LONGEST_FILE}", file.display());
@@ -241,7 +244,11 @@ fn no_file_is_too_long_to_read() {
 #[test]
 fn every_way_to_break_a_rule_is_reported_with_its_line() {
     for (file, text, rule) in [
-        ("leaf/claim.rs", "use crate::csi::status;", "src/leaf/claim.rs:1: leaf may not use crate::csi::status"),
+        (
+            "leaf/claim.rs",
+            "use crate::csi::status;",
+            "crates/driver/src/leaf/claim.rs:1: leaf may not use crate::csi::status",
+        ),
         ("leaf/claim.rs", "use crate::{\n    error::{Error, Result},\n    provision,\n};", ":3: leaf may not use"),
         ("leaf/claim.rs", "\nfn f() { crate::member::x() }", ":2: leaf may not use crate::member::x"),
         ("leaf/claim.rs", "use super::super::run::Misuse;", "leaf may not use crate::run::Misuse"),
@@ -250,11 +257,7 @@ fn every_way_to_break_a_rule_is_reported_with_its_line() {
         ("csi/identity.rs", "use crate::leaf::claim::Wanted;", "it may use error, metrics, mount"),
         ("provision/create.rs", "use {std::fmt, kube::Api};", "provision may not name the crate kube"),
         ("provision/create.rs", "fn f(p: &::k8s_openapi::Pod) {}", "the crate k8s_openapi; agent, cluster, host"),
-        (
-            "host/mod.rs",
-            "#[tonic::async_trait]\nimpl A for B {}",
-            ":1: host may not name the crate tonic; csi, run::dev::leaf may",
-        ),
+        ("host/mod.rs", "#[tonic::async_trait]\nimpl A for B {}", ":1: host may not name the crate tonic; csi may"),
         ("host/mod.rs", "extern crate anyhow;", "host may not name the crate anyhow"),
         ("host/mod.rs", "use anyhow as error;", "host may not name the crate anyhow"),
         (
@@ -267,7 +270,7 @@ fn every_way_to_break_a_rule_is_reported_with_its_line() {
         ("main.rs", "use kosmos_csi::{args::Role, member};", "main may not use crate::member"),
         ("extra/mod.rs", "", "module extra has no row in MODULES"),
     ] {
-        let found = violations(Path::new(file), text, &dependencies());
+        let found = violations(SOURCES[0], Path::new(file), text, &dependencies());
         assert!(found.len() == 1 && found[0].contains(rule), "{file} {text:?}: {found:?}");
     }
 }
@@ -286,5 +289,5 @@ fn what_is_no_use_is_not_reported() {
         #[cfg(test)]
         mod tests { use super::*; mod deeper { use super::super::claim; } }
     "##;
-    assert_eq!(violations(Path::new("leaf/rows.rs"), text, &dependencies()), Vec::<String>::new());
+    assert_eq!(violations(SOURCES[0], Path::new("leaf/rows.rs"), text, &dependencies()), Vec::<String>::new());
 }

@@ -4,12 +4,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use kosmos_csi::{
-    simulate::{self, Cluster},
-    volume::HostId,
-};
+use kosmos_csi::volume::HostId;
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use simulate::Cluster;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{

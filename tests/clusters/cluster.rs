@@ -104,12 +104,34 @@ impl Cluster {
     }
 
     /// The API server takes connections and says nothing.
-    pub fn pause_api_server(&self) -> Result<()> {
-        self.signal(API_SERVER, Signal::SIGSTOP)
+    pub async fn pause_api_server(&self) -> Result<()> {
+        self.signal(API_SERVER, Signal::SIGSTOP)?;
+        // Each of its threads stops for itself, and one that still runs may answer.
+        let threads = PathBuf::from(format!("/proc/{}/task", self.pid(API_SERVER)?));
+        wait_for(&format!("the API server of {} stands still", self.name), DEATH, || async {
+            let states = fs::read_dir(&threads)?.flatten().map(|thread| fs::read_to_string(thread.path().join("stat")));
+            let stopped =
+                |stat: &String| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
+            Ok(states.flatten().all(|stat| stopped(&stat)).then_some(()))
+        })
+        .await
     }
 
     pub fn resume_api_server(&self) -> Result<()> {
         self.signal(API_SERVER, Signal::SIGCONT)
+    }
+
+    /// What somebody has stopped or paused of it runs again.
+    pub async fn resume(&self) -> Result<()> {
+        let names: Vec<String> = self.processes().keys().cloned().collect();
+        for name in names {
+            if self.is_running(&name)? {
+                self.signal(&name, Signal::SIGCONT)?;
+            } else {
+                self.start_again(&name)?;
+            }
+        }
+        control_plane::ready(self).await
     }
 
     /// Kills one of `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `containerd`, `kubelet`.
@@ -182,7 +204,9 @@ impl Cluster {
         program: &Path,
         arguments: Vec<String>,
     ) -> Result<()> {
-        let process = self.spawn_in(namespaces_of, name, program, arguments, Vec::new())?;
+        // Memory is there, and processors are few: the programs of a cluster collect their garbage less often.
+        let environment = vec![("GOGC".to_owned(), "400".to_owned())];
+        let process = self.spawn_in(namespaces_of, name, program, arguments, environment)?;
         self.processes().insert(name.to_owned(), process);
         Ok(())
     }

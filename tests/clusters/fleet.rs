@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use futures::future::try_join_all;
+use tokio::sync::Mutex;
 
 use super::cluster::Cluster;
 use super::control_plane::{self, Place};
@@ -24,6 +25,9 @@ use super::protocol::Spawn;
 use super::tools::{Tools, tools};
 
 const FIRST_MEMBER: usize = 38;
+
+/// A fleet that comes up takes all processors: one at a time is sooner ready than several.
+static COMES_UP: Mutex<()> = Mutex::const_new(());
 
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
@@ -49,6 +53,7 @@ impl Fleet {
 
     /// Starts a fleet, with a name if a person is to find it again, and tells how far it is.
     pub async fn start_named(spec: Spec, name: Option<&str>, progress: impl Fn(&str)) -> Result<Self> {
+        let _one_at_a_time = COMES_UP.lock().await;
         let tools = Arc::new(tools()?);
         let (guardian, owner) = Guardian::start(name)?;
         let prepare = |(place, name): (u16, &str)| Cluster::prepare(name, Place(place), &guardian, &tools);
@@ -149,6 +154,11 @@ impl Fleet {
             TcpListener::bind(address).with_context(|| format!("listen on {address} in the fleet"))
         });
         inside.join().map_err(|_| anyhow!("the thread in the fleet's network has failed"))?
+    }
+
+    /// Ends it before it is dropped, and waits until nothing of it is left.
+    pub fn end(&self) -> Result<()> {
+        self.guardian.end().map(drop)
     }
 
     /// Lets the fleet live on after this process.

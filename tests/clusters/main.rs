@@ -22,7 +22,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Install the distribution's packages that are missing
+    /// Install the distribution's packages that are missing, and let the machine have several fleets
     Packages,
     /// Build the pinned programs that are missing
     Build {
@@ -84,7 +84,7 @@ enum Command {
 
 fn main() -> Result<()> {
     match Arguments::parse().command {
-        Command::Packages => packages::install(),
+        Command::Packages => packages::install().and_then(|()| packages::raise_limits()),
         Command::Build { binaries } => tools_build::build(&binaries),
         Command::Where { binary } => tools_build::tell_where(&binary),
         Command::Image { program, name, tag, folder } => product::images(&program, &name, &tag, &folder),

@@ -67,6 +67,21 @@ pub fn list(lacking: &[Lacking]) -> String {
     text
 }
 
+/// Each kubelet, containerd and API server watches files: several fleets need more than the kernel's default of 128.
+const INOTIFY: (&str, u32) = ("/proc/sys/fs/inotify/max_user_instances", 1024);
+
+/// Lets this machine have several fleets, until it starts anew.
+pub fn raise_limits() -> Result<()> {
+    let (limit, enough) = INOTIFY;
+    let now: u32 = fs::read_to_string(limit).context("read the limit of inotify")?.trim().parse()?;
+    if now < enough {
+        fs::write(limit, enough.to_string())
+            .with_context(|| format!("raise {limit} from {now} to {enough}: run it as root"))?;
+        println!("fs.inotify.max_user_instances is {enough} now, and was {now}: several fleets need more");
+    }
+    Ok(())
+}
+
 /// Installs the packages whose programs are missing.
 pub fn install() -> Result<()> {
     let missing = missing_packages();

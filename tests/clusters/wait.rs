@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Error, Result, anyhow};
 use thiserror::Error;
 
-const PAUSE: Duration = Duration::from_millis(100);
+/// Between two looks: a tenth of the time that was waited, within these. A look may start a program, and many wait at once.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// Why waiting on is in vain: ends a wait at once.
 #[derive(Debug, Error)]
@@ -25,7 +26,7 @@ where
         if let Some(end) = judge(what, begin, patience, condition().await) {
             return end;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause(begin)).await;
     }
 }
 
@@ -36,8 +37,12 @@ pub fn wait_blocking<T>(what: &str, patience: Duration, mut condition: impl FnMu
         if let Some(end) = judge(what, begin, patience, condition()) {
             return end;
         }
-        thread::sleep(PAUSE);
+        thread::sleep(pause(begin));
     }
+}
+
+fn pause(begin: Instant) -> Duration {
+    (begin.elapsed() / 10).clamp(PAUSES[0], PAUSES[1])
 }
 
 /// How the wait ends, if it does.

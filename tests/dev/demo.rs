@@ -55,14 +55,17 @@ pub fn is_available(deployment: &Value) -> bool {
     current && conditions.into_iter().any(|condition| condition["type"] == "Available" && condition["status"] == "True")
 }
 
+/// A pod or a node.
+pub fn is_ready(object: &Value) -> bool {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
 /// The one pod of a list, if it runs.
 pub fn running(pods: &Value) -> Option<&Value> {
     match items(pods) {
         [pod] => {
-            let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            let ready =
-                conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-            (ready && pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null())
+            (is_ready(pod) && pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null())
                 .then_some(pod)
         }
         _ => None,

@@ -15,7 +15,7 @@ use std::{
 
 use demo::{
     CLAIM, CLAIMS, DEPLOYMENT, DEPLOYMENTS, PODS, VOLUMES, apply, deployment, folder_of_the_leaf, is_available,
-    is_bound, running, template,
+    is_bound, is_ready, running, template,
 };
 use nix::sys::signal::Signal;
 use process::{Cluster, Dev, items};
@@ -217,12 +217,8 @@ async fn folder_that_cannot_be_used_is_named() {
 
 /// The names of the nodes, if all of them are ready.
 fn ready(nodes: &Value) -> Vec<&str> {
-    let is_ready = |node: &Value| {
-        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-    };
-    let names = items(nodes).iter().map(|node| if is_ready(node) { text(node, "/metadata/name") } else { "not ready" });
-    names.collect()
+    let name = |node| if is_ready(node) { text(node, "/metadata/name") } else { "not ready" };
+    items(nodes).iter().map(name).collect()
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ use crate::{
     clusters::{NodeDriver, Process, wait_for},
     kosmos,
     objects::{Place, nothing_of_ours, pod},
-    rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, Rig, on_fleet},
+    pool::on_fleet,
+    rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, Rig},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
@@ -111,7 +112,11 @@ async fn phase(place: &Place<'_>, name: &str, wanted: &str) -> Result<Pod> {
 }
 
 async fn gone(place: &Place<'_>, name: &str) -> Result<()> {
-    wait_for(&format!("pod {name} is gone from {}", place.cluster.name()), RUNNING, || async {
+    gone_within(place, name, RUNNING).await
+}
+
+async fn gone_within(place: &Place<'_>, name: &str, deadline: Duration) -> Result<()> {
+    wait_for(&format!("pod {name} is gone from {}", place.cluster.name()), deadline, || async {
         Ok(place.pods().get_opt(name).await?.is_none().then_some(()))
     })
     .await
@@ -185,8 +190,9 @@ fn member_that_is_away_for_minutes_loses_neither_node_nor_pod_nor_volume() {
             Ok(copy.is_none_or(|copy| copy.metadata.deletion_timestamp.is_some()).then_some(()))
         })
         .await?;
-        // Its end is for the member's kubelet, which has to come back too.
-        gone(&host, "other").await?;
+        // Its end is for the member's kubelet, which has to come back too; the pod goes with it.
+        gone(&member, "other").await?;
+        gone_within(&host, "other", BACK).await?;
         let took = wait_for("both nodes are ready", PATIENCE, || async {
             agent.ready(NODE, true, PATIENCE).await?;
             Ok(took(&host, &member, returns).await.ok())

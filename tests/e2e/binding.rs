@@ -17,7 +17,8 @@ use tokio::time::sleep;
 use crate::{
     clusters::{Cluster, NodeDriver, member_driver, wait_for},
     objects::{Place, attribute, handle, nothing_of_ours},
-    rig::{DRIVER, LATER, LOCAL_PATH, MEMBER_KEY, PATIENCE, Rig, beside_others, on_fleet},
+    pool::{beside_others, on_fleet},
+    rig::{DRIVER, LATER, LOCAL_PATH, MEMBER_KEY, PATIENCE, Rig},
 };
 
 const NODE_KEY: &str = "topology.kosmos.csi.io/node";

@@ -14,7 +14,8 @@ use serde_json::json;
 use crate::{
     clusters::{Cluster, member_driver::storage_class, wait_for},
     objects::{Place, handle, nothing_of_ours},
-    rig::{LATER, MEMBER_KEY, MEMBERS, NOW, PATIENCE, Rig, on_fleet},
+    pool::on_fleet,
+    rig::{LATER, MEMBER_KEY, MEMBERS, NOW, PATIENCE, Rig},
 };
 
 /// What the provisioner has published for a class: member, or whatever else its nodes are known by, capacity and largest volume.

@@ -23,7 +23,8 @@ use serde_json::json;
 use crate::{
     clusters::wait_for,
     objects::{Place, nothing_of_ours},
-    rig::{NOW, PATIENCE, on_fleet},
+    pool::on_fleet,
+    rig::{NOW, PATIENCE},
 };
 
 const NAMESPACE: &str = "chain";

@@ -35,7 +35,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clusters::{Cluster, NodeDriver, VirtualNode, namespaces::BRIDGE_ADDRESS, wait_for},
     objects::{Place, pod},
-    rig::{DRIVER, DRIVER_NAMESPACE, MEMBER_KEY, PATIENCE, Rig, on_fleet},
+    pool::on_fleet,
+    rig::{DRIVER, DRIVER_NAMESPACE, MEMBER_KEY, PATIENCE, Rig},
 };
 
 const NODE: &str = "kosmos-door";

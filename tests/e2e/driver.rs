@@ -102,11 +102,26 @@ impl Driver {
         self.get("/metrics").await
     }
 
-    /// A plain request, without an HTTP client: head and body as they come.
+    /// What a scraper gets that accepts these: the content type, and the text.
+    pub async fn scraped(&self, accept: &str) -> Result<(String, String)> {
+        let answer = self.ask("/metrics", &format!("Accept: {accept}\r\n")).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("an answer has a head and a body")?;
+        let content_type = head.lines().find_map(|line| line.strip_prefix("content-type: "));
+        ensure!(!head.contains("chunked"), "{head}");
+        Ok((content_type.context("it has a content type")?.to_owned(), body.to_owned()))
+    }
+
     async fn get(&self, path: &str) -> Result<String> {
+        self.ask(path, "").await
+    }
+
+    /// A plain request, without an HTTP client: head and body as they come.
+    async fn ask(&self, path: &str, headers: &str) -> Result<String> {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.admin)).await?;
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+        stream
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n").as_bytes())
+            .await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         ensure!(!answer.is_empty(), "no answer");

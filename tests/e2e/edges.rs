@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::{
     objects::{Place, nothing_of_ours},
-    rig::{NOW, Rig, beside_others},
+    pool::beside_others,
+    rig::{NOW, Rig},
 };
 
 #[test]

@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::{
     clusters::wait_for,
     objects::{Place, nothing_of_ours},
-    rig::{DRIVER, NOW, PATIENCE, Rig, beside_others},
+    pool::beside_others,
+    rig::{DRIVER, NOW, PATIENCE, Rig},
 };
 
 const MEMBER: &str = "cluster38";

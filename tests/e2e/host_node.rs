@@ -16,6 +16,9 @@ use crate::{
     rig::{DRIVER, DRIVER_NAMESPACE, MEMBER_KEY, PATIENCE, Rig, snapshot_classes},
 };
 
+/// Keeps what is meant for virtual nodes away from the machine, which tests make a node of a member: so a tolerant pod never
+/// finds itself there. Key and value.
+pub const TAINT: [&str; 2] = ["kosmos-csi.test/machine", "host"];
 /// The member whose storage the node reaches.
 pub const MEMBER: &str = "cluster38";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::{
     clusters::wait_for,
     objects::{Place, handle, nothing_of_ours},
-    rig::{DRIVER_NAMESPACE, MEMBER_KEY, NOW, PATIENCE, Rig, on_fleet},
+    pool::on_fleet,
+    rig::{DRIVER_NAMESPACE, MEMBER_KEY, NOW, PATIENCE, Rig},
 };
 
 const DEFINITION: &str = include_str!("../kosmos/clusters.json");

@@ -22,7 +22,8 @@ use crate::{
     attributes,
     clusters::{Cluster, member_driver, wait_for},
     objects::{Place, handle, nothing_of_ours},
-    rig::{DRIVER, NOW, PATIENCE, Rig, beside_others},
+    pool::beside_others,
+    rig::{DRIVER, NOW, PATIENCE, Rig},
 };
 
 const MEMBER: &str = "cluster38";

@@ -1,6 +1,5 @@
-//! The driver on real clusters: kube-apiserver, controller-manager, scheduler, external-provisioner, real storage in the
-//! members, and real nodes there. Each test states a rule. They share one fleet, and `turns.rs` says
-//! which run side by side: give the binary more threads than it has tests that want the fleet for themselves.
+//! Real clusters: kube-apiserver, controller-manager, scheduler, kubelets, the sidecars, and real storage in the members.
+//! Each test states a rule, and what it needs; `pool` gives it that. Give the binary more threads than it has tests.
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
@@ -19,21 +18,26 @@ mod agent;
 mod binding;
 mod capacity;
 mod chain;
+mod differential;
 mod door;
 mod driver;
 mod edges;
+mod fleet;
 mod healing;
 mod host_node;
+mod install;
 mod kosmos;
 mod lives;
 mod many;
 mod members;
+mod metrics;
 mod nodes;
 mod objects;
 mod operator;
 mod operator_commands;
 mod outage;
 mod placement;
+mod pool;
 mod reasons;
 mod reclaim;
 mod requests;
@@ -41,4 +45,3 @@ mod rig;
 mod rights;
 mod sanity;
 mod snapshots;
-mod turns;

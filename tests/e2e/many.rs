@@ -15,7 +15,8 @@ use serde_json::json;
 use crate::{
     clusters::{AuditEntry, AuditMark, Cluster, wait_for},
     objects::{Place, attribute, handle, nothing_of_ours},
-    rig::{MEMBERS, NOW, Rig, on_fleet},
+    pool::on_fleet,
+    rig::{MEMBERS, NOW, Rig},
 };
 
 const COUNT: usize = 300;

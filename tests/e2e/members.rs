@@ -9,7 +9,8 @@ use serde_json::json;
 use crate::{
     clusters::wait_for,
     objects::{Place, handle, nothing_of_ours},
-    rig::{NOW, PATIENCE, Rig, on_fleet},
+    pool::on_fleet,
+    rig::{NOW, PATIENCE, Rig},
 };
 
 const AT_ONCE: Duration = Duration::from_secs(5);

@@ -20,7 +20,8 @@ use crate::{
     host_node::{FAR, HostNode, LOCKED, MEMBER, NEAR, Storage, storage_objects},
     objects::{Place, nothing_of_ours, pod},
     operator::{Operator, TROUBLE},
-    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig, SHARED, on_fleet, on_node},
+    pool::{on_fleet, on_node},
+    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig, SHARED},
 };
 
 /// Where the driver keeps copies of what leaf drivers want.

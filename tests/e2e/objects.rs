@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     clusters::{Cluster, images::BUSYBOX, wait_for},
+    host_node::TAINT,
     rig::{DRIVER, MEMBER_KEY, PATIENCE},
 };
 
@@ -212,7 +213,7 @@ pub async fn nothing_of_ours(member: &Cluster, namespace: &str) -> Result<()> {
     .await
 }
 
-/// A pod of one container, which sees each claim under its own name.
+/// A pod of one container, which sees each claim under its own name; for real nodes, the host's machine among them.
 pub fn pod(name: &str, claims: &[&str], script: &str) -> Value {
     let volumes = claims.iter().map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}));
     let mounts = claims.iter().map(|claim| json!({"name": claim, "mountPath": format!("/{claim}")}));
@@ -230,14 +231,18 @@ pub fn pod(name: &str, claims: &[&str], script: &str) -> Value {
             "volumes": volumes.collect::<Vec<_>>(),
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
+            "tolerations": [tolerated(TAINT)],
         },
     })
 }
 
+fn tolerated([key, value]: [&str; 2]) -> Value {
+    json!({"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"})
+}
+
 fn tolerant(name: &str, claims: &[&str]) -> Value {
     let mut pod = pod(name, claims, "sleep 1000");
-    pod["spec"]["tolerations"] =
-        json!([{"key": "kosmos.io/node", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]);
+    pod["spec"]["tolerations"] = json!([tolerated(["kosmos.io/node", "true"])]);
     pod
 }
 

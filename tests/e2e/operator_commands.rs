@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use crate::{
     clusters::wait_for,
     objects::{Place, nothing_of_ours},
-    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig, on_fleet},
+    pool::on_fleet,
+    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");

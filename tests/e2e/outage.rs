@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use futures::{FutureExt, future::select_ok};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use serde_json::json;
@@ -10,7 +11,8 @@ use serde_json::json;
 use crate::{
     clusters::{Cluster, wait_for},
     objects::{Place, handle, nothing_of_ours, ours},
-    rig::{DELAYED, LOCAL_PATH, MEMBERS, NOW, PATIENCE, Rig, STUCK, on_fleet},
+    pool::on_fleet,
+    rig::{DELAYED, LOCAL_PATH, MEMBERS, NOW, PATIENCE, Rig, STUCK},
 };
 
 /// A member's own controllers look for their API server again after half a minute, or twice that.
@@ -160,9 +162,8 @@ fn claim_deleted_while_its_leaf_is_pending_leaves_nothing() {
         let host = Place::new(rig.fleet.host(), "pending").await?;
         claim_in(&host, "data", "cluster38", STUCK).await?;
         leaf_claim(rig.fleet.member("cluster38"), "pending", "data").await?;
-        host.warned("data", &["cluster38", "createError"])
-            .await
-            .or(host.warned("data", &["cluster38", "not bound"]).await)?;
+        let said = |words| host.warned("data", words).boxed_local();
+        select_ok([said(&["cluster38", "createError"]), said(&["cluster38", "not bound"])]).await?;
         delete_all(rig, &host, &["data"]).await
     });
 }

@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::{
     clusters::{Cluster, wait_for},
     objects::{Place, attribute, handle, nothing_of_ours, ours},
-    rig::{LATER, LOCAL_PATH, MEMBER_KEY, MEMBERS, NOW, PATIENCE, Rig, beside_others},
+    pool::beside_others,
+    rig::{LATER, LOCAL_PATH, MEMBER_KEY, MEMBERS, NOW, PATIENCE, Rig},
 };
 
 /// From a host claim and a pod to data in the member and back to nothing. Returns the member that was chosen.

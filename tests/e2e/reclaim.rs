@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use crate::{
     clusters::{member_driver::storage_class, wait_for},
     objects::{Place, nothing_of_ours},
+    pool::beside_others,
     reclaim_table::{Cell, cells},
-    rig::{DRIVER, NOW, PATIENCE, Rig, beside_others},
+    rig::{DRIVER, NOW, PATIENCE, Rig},
 };
 
 const MEMBER: &str = "cluster38";

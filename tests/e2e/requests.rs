@@ -8,7 +8,8 @@ use serde_json::json;
 use crate::{
     clusters::{AuditMark, Cluster, wait_for},
     objects::{Place, nothing_of_ours},
-    rig::{LATER, NOW, PATIENCE, Rig, on_fleet},
+    pool::on_fleet,
+    rig::{LATER, NOW, PATIENCE, Rig},
 };
 
 const ACCOUNT: &str = "system:serviceaccount:kosmos-csi:kosmos-csi";

@@ -1,11 +1,12 @@
 //! What every test stands on: a host and two members with storage, the controller and the provisioner in the host, and a
 //! virtual node per member.
 
-use std::{future::Future, sync::OnceLock, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::{
+    coordination::v1::Lease,
     core::v1::{Event, Node, Secret},
     storage::v1::CSINode,
 };
@@ -14,7 +15,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::{runtime::Runtime, sync::OnceCell};
+use tokio::sync::Mutex;
 
 use crate::{
     clusters::{
@@ -23,12 +24,15 @@ use crate::{
         wait_for,
     },
     driver::Driver,
-    host_node, turns,
+    host_node,
+    pool::Need,
 };
 
 pub const DRIVER: &str = "kosmos.csi.io";
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 pub const DRIVER_NAMESPACE: &str = "kosmos-csi";
+/// Of the replica that does the work in the background.
+const LEASE: &str = "kosmos-csi-leader";
 pub const PATIENCE: Duration = Duration::from_mins(1);
 pub const MEMBERS: [&str; 2] = ["cluster38", "cluster39"];
 
@@ -55,67 +59,26 @@ pub struct Rig {
     pub driver: Driver,
     _storage: Vec<MemberStorage>,
     _nodes: Vec<VirtualNode>,
-}
-
-/// Runs a test on the shared fleet; no other test has it meanwhile.
-pub fn on_fleet<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
-where
-    F: Future<Output = Result<()>>,
-{
-    run(async || turns::alone(name, test).await);
-}
-
-/// Runs a test that disturbs no other one: what it makes has its own names, and all that it finds there stays as it is.
-pub fn beside_others<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
-where
-    F: Future<Output = Result<()>>,
-{
-    run(async || turns::beside_others(name, test).await);
-}
-
-/// Likewise, with the host's node, which one test has at a time.
-pub fn on_node<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
-where
-    F: Future<Output = Result<()>>,
-{
-    run(async || turns::on_node(name, test).await);
-}
-
-/// Runs a test once all others have ended.
-pub fn after_all<F>(name: &str, test: impl FnOnce(&'static Rig) -> F)
-where
-    F: Future<Output = Result<()>>,
-{
-    run(async || turns::after_all(name, test).await);
-}
-
-/// One runtime for all tests, as what belongs to the fleet outlives them.
-fn run(test: impl AsyncFnOnce()) {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| Runtime::new().unwrap()).block_on(test());
-}
-
-/// The fleet that all tests share, from the first one that needs it.
-pub async fn shared() -> &'static Rig {
-    static RIG: OnceCell<Rig> = OnceCell::const_new();
-    RIG.get_or_init(async || Rig::start().await.unwrap()).await
+    /// Somebody may have left it in disorder.
+    disorder: Mutex<bool>,
 }
 
 impl Rig {
-    async fn start() -> Result<Self> {
+    pub async fn start() -> Result<Self> {
         let fleet = Fleet::start(Spec { members: MEMBERS.len(), nodes: true }).await?;
         let logs = fleet.test("start-of-the-rig");
         let prepared = Self::prepare(&fleet).await;
         let (storage, nodes, driver) = prepared.unwrap_or_else(|error| panic!("{error:#}"));
         drop(logs);
-        let rig = Self { fleet, driver, _storage: storage, _nodes: nodes };
-        for member in MEMBERS {
-            rig.join(member).await?;
-        }
+        let rig = Self { fleet, driver, _storage: storage, _nodes: nodes, disorder: Mutex::new(false) };
+        rig.begin_anew().await?;
         Ok(rig)
     }
 
     async fn prepare(fleet: &Fleet) -> Result<(Vec<MemberStorage>, Vec<VirtualNode>, Driver)> {
+        let [key, value] = host_node::TAINT;
+        let taint = format!("{key}={value}:NoSchedule");
+        fleet.host().kubectl(&["taint", "node", &fleet.host().node_name(), &taint]).await?;
         fleet.host().apply(HOST_OBJECTS).await?;
         fleet.host().install_snapshot_crds().await?;
         for class in snapshot_classes(SNAPSHOT_CLASS, DRIVER, "Delete", false) {
@@ -126,20 +89,45 @@ impl Rig {
         Ok((storage, nodes, Driver::new(fleet).await?))
     }
 
-    /// The driver runs and knows the two members and no other, whatever an earlier test has left.
-    pub async fn as_it_should_be(&self) -> Result<()> {
-        self.driver.ensure(&self.fleet).await?;
+    /// Whatever the tests before have left. Those that share a fleet leave nothing.
+    pub async fn prepare_for(&self, need: Need) -> Result<()> {
+        let mut disorder = self.disorder.lock().await;
+        if *disorder {
+            self.begin_anew().await?;
+        }
+        *disorder = !matches!(need, Need::Shared | Need::Node);
+        Ok(())
+    }
+
+    /// A driver that remembers nothing and knows the two members as they were, no node but theirs, and no member's server down.
+    async fn begin_anew(&self) -> Result<()> {
+        self.driver.kill().await?;
+        try_join_all(self.fleet.clusters().map(Cluster::resume)).await?;
+        // It would hold for a quarter of a minute after a death that nobody announced.
+        let leases = self.leases().await?;
+        let led = leases.delete(LEASE, &DeleteParams::default()).await;
+        ensure!(
+            led.is_ok() || led.is_err_and(|error| matches!(error, kube::Error::Api(status) if status.is_not_found()))
+        );
         host_node::leave(self.fleet.host(), &self.fleet.host().node_name()).await?;
         self.restore_nodes().await?;
-        let secrets = self.secrets().await?.list(&ListParams::default().labels("kosmos.csi.io/member")).await?;
-        let known: Vec<String> = secrets.iter().map(ResourceExt::name_any).collect();
-        for stranger in known.iter().filter(|name| !MEMBERS.contains(&name.as_str())) {
-            self.leave(stranger).await?;
+        let secrets = self.secrets().await?;
+        let known = secrets.list(&ListParams::default().labels("kosmos.csi.io/member")).await?;
+        for name in known.iter().map(ResourceExt::name_any) {
+            self.leave(&name).await?;
         }
-        for missing in MEMBERS.iter().filter(|member| !known.iter().any(|name| name == *member)) {
-            self.join(missing).await?;
-        }
-        Ok(())
+        try_join_all(MEMBERS.map(|member| self.join(member))).await?;
+        self.driver.ensure(&self.fleet).await
+    }
+
+    async fn leases(&self) -> Result<Api<Lease>> {
+        Ok(Api::namespaced(self.fleet.host().client().await?, DRIVER_NAMESPACE))
+    }
+
+    /// Somebody does the work in the background again.
+    pub async fn leads(&self) -> Result<()> {
+        let leases = self.leases().await?;
+        wait_for("the driver leads", PATIENCE, || async { Ok(leases.get_opt(LEASE).await?.map(drop)) }).await
     }
 
     /// Makes room for virtual nodes that somebody else keeps, and removes what he has kept.

@@ -1,11 +1,13 @@
 //! Rights that a release of the chart does not use in its short life: the tests here, all together, use them.
 
 use anyhow::{Result, ensure};
+use futures::future::try_join_all;
 
 use crate::{
     clusters::AuditEntry,
+    pool::after_all,
     rare::{RARE, Rare},
-    rig::{Rig, after_all},
+    rig::Rig,
 };
 
 /// Whether an entry is by the account, or here the program, that the role is for. Sidecars are nobody's account here.
@@ -24,8 +26,9 @@ fn kind(entry: &AuditEntry) -> String {
     format!("{} {}{subresource}{group}", entry.verb, entry.resource)
 }
 
-async fn all_are_used(rig: &Rig) -> Result<()> {
-    let entries = rig.fleet.host().audit().await?;
+async fn all_are_used(rigs: Vec<&Rig>) -> Result<()> {
+    let logs = try_join_all(rigs.iter().map(|rig| rig.fleet.host().audit())).await?;
+    let entries = logs.concat();
     let used =
         |rare: &Rare| entries.iter().any(|entry| kind(entry) == rare.kind && is_by(rare, entry) && !entry.forbidden);
     let idle = RARE.iter().filter(|rare| !used(rare));

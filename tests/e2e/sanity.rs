@@ -4,7 +4,8 @@ use crate::{
     attributes,
     host_node::{HostNode, MEMBER, NEAR, storage_objects},
     objects::nothing_of_ours,
-    rig::{DRIVER_NAMESPACE, MEMBERS, on_fleet},
+    pool::on_fleet,
+    rig::{DRIVER_NAMESPACE, MEMBERS},
     suite::Suite,
 };
 

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::{
     clusters::wait_for,
     objects::{OURS, Place, handle, nothing_of_ours},
-    rig::{LOCAL_PATH, NOW, PATIENCE, Rig, SNAPSHOT_CLASS, beside_others},
+    pool::beside_others,
+    rig::{LOCAL_PATH, NOW, PATIENCE, Rig, SNAPSHOT_CLASS},
 };
 
 const MEMBER: &str = "cluster38";

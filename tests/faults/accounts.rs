@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use kosmos_csi::{
-    csi::v1::{CapacityRange, CreateVolumeRequest},
-    simulate::faults::Verb,
-};
+use kosmos_csi::csi::v1::{CapacityRange, CreateVolumeRequest};
+use simulate::faults::Verb;
 use tokio::time::Instant;
 use tonic::Code;
 

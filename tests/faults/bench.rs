@@ -23,14 +23,14 @@ use kosmos_csi::{
     },
     metrics::Metrics,
     run::driver::Driver,
-    simulate::{
-        self, Cluster,
-        storage::{Settings, Storage},
-        text,
-    },
 };
 use kube::{Config, client::DynBody};
 use serde_json::json;
+use simulate::{
+    Cluster,
+    storage::{Settings, Storage},
+    text,
+};
 use tokio::{
     sync::watch,
     task::JoinSet,

@@ -8,15 +8,13 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::{
-    csi::v1::{
-        CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
-        controller_server::Controller as _,
-        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
-    },
-    simulate::{faults::Action, text},
+use kosmos_csi::csi::v1::{
+    CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
+    controller_server::Controller as _,
+    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };
 use serde_json::json;
+use simulate::{faults::Action, text};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},

@@ -7,14 +7,12 @@ mod reclaim;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use kosmos_csi::{
-    csi::v1::{
-        self, CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
-        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
-    },
-    simulate::text,
+use kosmos_csi::csi::v1::{
+    self, CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
+    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };
 use serde_json::{Value, json};
+use simulate::text;
 use tokio::time::sleep;
 use tonic::{Code, Status};
 
@@ -291,6 +289,9 @@ impl Caller {
             self.answered("DeleteVolume", &status);
             pause = next(pause);
             sleep(pause).await;
+            if !self.is_to_be_removed() {
+                return self.bench.guard.note(|| format!("{} is not to be removed any more", self.script.claim));
+            }
         }
         self.bench.guard.note(|| format!("DeleteVolume {} is done", self.script.claim));
         for left in self.bench.leaf_objects(&self.volume) {

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::faults::{Action, Asked};
 use serde_json::json;
+use simulate::faults::{Action, Asked};
 use tokio::time::sleep;
 use tonic::Code;
 

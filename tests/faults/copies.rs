@@ -12,17 +12,15 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::{
-    csi::v1::{
-        self, controller_server::Controller as _, group_controller_server::GroupController as _, volume_content_source,
-    },
-    simulate::{
-        faults::{Action, Verb},
-        storage::{Settings, Work},
-        text,
-    },
+use kosmos_csi::csi::v1::{
+    self, controller_server::Controller as _, group_controller_server::GroupController as _, volume_content_source,
 };
 use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Verb},
+    storage::{Settings, Work},
+    text,
+};
 use tokio::time::sleep;
 use tonic::Code;
 

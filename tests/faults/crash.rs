@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::faults::Action;
+use simulate::faults::Action;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},

@@ -3,8 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::{faults::Action, text};
 use serde_json::{Value, json};
+use simulate::{faults::Action, text};
 use tokio::time::{Instant, sleep};
 
 use crate::{

@@ -4,11 +4,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kosmos_csi::simulate::{
+use serde_json::{Value, json};
+use simulate::{
     storage::{Binding, Class, Reclaim, Settings, Work},
     text,
 };
-use serde_json::{Value, json};
 
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
@@ -143,10 +143,39 @@ impl Planted {
         self.put(bench, at, "persistentvolumeclaims", claim(namespace, name, &labels));
     }
 
-    /// A copy of a leaf claim in another namespace, labels and all, as backup tools make them.
+    /// A copy of a leaf claim in another namespace, perhaps of another member, labels and annotations and all, as backup tools
+    /// make them. They leave finalizers out.
     pub fn copy(&mut self, bench: &Bench, at: usize, leaf: &Value) {
         let name = format!("copy-of-{}", text(leaf, "/metadata/name"));
-        self.put(bench, at, "persistentvolumeclaims", claim(ELSEWHERE, &name, &leaf["metadata"]["labels"]));
+        let mut copy = claim(ELSEWHERE, &name, &leaf["metadata"]["labels"]);
+        copy["metadata"]["annotations"] = leaf["metadata"]["annotations"].clone();
+        self.put(bench, at, "persistentvolumeclaims", copy);
+    }
+
+    /// The same with its volume, to which it is bound.
+    pub fn copy_with_volume(bench: &Bench, at: usize, leaf: &Value, of: &Value) {
+        let name = format!("copy-of-{}", text(leaf, "/metadata/name"));
+        let mut copy = claim(ELSEWHERE, &name, &leaf["metadata"]["labels"]);
+        copy["metadata"]["annotations"] = leaf["metadata"]["annotations"].clone();
+        copy["spec"]["volumeName"] = json!(name);
+        copy["spec"]["storageClassName"] = json!("");
+        let mut copied = volume(&name, &of["metadata"]["labels"]);
+        copied["metadata"]["annotations"] = of["metadata"]["annotations"].clone();
+        copied["spec"]["storageClassName"] = json!("");
+        copied["spec"]["claimRef"] = json!({"kind": "PersistentVolumeClaim", "namespace": ELSEWHERE, "name": name});
+        bench.members[at].create("persistentvolumes", copied).unwrap();
+        let made = bench.members[at].create("persistentvolumeclaims", copy).unwrap();
+        lock(&bench.guard.history).plant(&made);
+    }
+
+    /// Takes note of what the member has made of a copy and its volume.
+    pub fn copy_is_bound(&mut self, bench: &Bench, at: usize, leaf: &Value) {
+        let name = format!("copy-of-{}", text(leaf, "/metadata/name"));
+        for (kind, namespace) in [("persistentvolumeclaims", ELSEWHERE), ("persistentvolumes", "")] {
+            let is = bench.members[at].get(kind, namespace, &name).unwrap();
+            assert_eq!(text(&is, "/status/phase"), "Bound", "{is}");
+            self.0.push((at, kind, Value::clone(&is)));
+        }
     }
 
     /// Copies of a leaf snapshot and of what stands behind it, labels and all.

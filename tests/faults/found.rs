@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::{
+use simulate::{
     Cluster,
     faults::{
         Action, Asked, Verb,

@@ -2,8 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::text;
-use tokio::time::sleep;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
+use tokio::time::{sleep, timeout};
 
 use crate::{
     bench::{Bench, SHOP},
@@ -66,6 +69,22 @@ fn nothing_is_made_for_a_caller_who_has_gone() {
         let refused = caller.create().await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::Aborted, "{refused}");
         bench.members[0].delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        sleep(SLOW * 2).await;
+        assert!(bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_none());
+    });
+}
+
+/// It shows at once, and not only when he would have been answered.
+#[test]
+fn nothing_is_made_for_a_caller_who_hangs_up_early() {
+    virtual_time::run(1, async {
+        let bench = slow_bench().await;
+        bench.guard.set_fate(|_, at, asked| {
+            let records = at == 0 && asked.verb == Verb::Patch && asked.resource == "persistentvolumeclaims";
+            if records { Action::Delay(Duration::from_secs(3)) } else { Action::Pass }
+        });
+        let caller = Caller::new(&bench, Script::new("data"));
+        assert!(timeout(Duration::from_secs(1), caller.create()).await.is_err(), "he hangs up");
         sleep(SLOW * 2).await;
         assert!(bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_none());
     });

@@ -9,12 +9,12 @@ use std::{
     },
 };
 
-use kosmos_csi::simulate::{
+use serde_json::Value;
+use simulate::{
     Cluster,
     faults::{Action, Asked, Verb},
     text,
 };
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{

@@ -6,8 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use kosmos_csi::simulate::{Change, Changes, Cluster, What, text};
 use serde_json::Value;
+use simulate::{Change, Changes, Cluster, What, text};
 
 use crate::snapshotter::{CONTENTS, GROUPS, SNAPSHOTS};
 

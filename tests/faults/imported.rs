@@ -3,18 +3,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::{
-    csi::v1::{
-        self, ControllerGetVolumeHealthRequest, ControllerGetVolumeRequest, ControllerGetVolumeResponse,
-        DeleteVolumeRequest, ListVolumesRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability,
-        VolumeContentSource, VolumeHealthErrorType,
-        controller_server::Controller as _,
-        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
-        volume_content_source::{SnapshotSource, Type, VolumeSource},
-    },
-    simulate::{faults::Action, text},
+use kosmos_csi::csi::v1::{
+    self, ControllerGetVolumeHealthRequest, ControllerGetVolumeRequest, ControllerGetVolumeResponse,
+    DeleteVolumeRequest, ListVolumesRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability, VolumeContentSource,
+    VolumeHealthErrorType,
+    controller_server::Controller as _,
+    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+    volume_content_source::{SnapshotSource, Type, VolumeSource},
 };
 use serde_json::{Value, json};
+use simulate::{faults::Action, text};
 use tokio::time::sleep;
 use tonic::{Code, Request, Status};
 

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kosmos_csi::simulate::{Cluster, storage::Storage, text};
 use serde_json::Value;
+use simulate::{Cluster, storage::Storage, text};
 
 use crate::{
     bench::{Bench, SHOP, lock},

@@ -11,9 +11,9 @@ use kosmos_csi::{
         controller_server::Controller as _,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
-    simulate::text,
 };
 use serde_json::{Value, json};
+use simulate::text;
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Status};
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::{faults::Action, text};
+use simulate::{faults::Action, text};
 use tokio::time::{Instant, sleep};
 
 use crate::{

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use kosmos_csi::{
-    simulate::{Cluster, text},
-    volume::{HostId, VolumeHash},
-};
+use kosmos_csi::volume::{HostId, VolumeHash};
 use serde_json::Value;
+use simulate::{Cluster, text};
 
 use crate::bench::{Bench, lock};
 

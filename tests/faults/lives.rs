@@ -3,18 +3,16 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use kosmos_csi::{
-    csi::v1::{
-        self, CapacityRange, VolumeCapability, VolumeHealthErrorType,
-        controller_server::Controller as _,
-        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
-    },
-    simulate::{
-        faults::{Action, Verb},
-        storage::{Binding, Class, Growth, Settings},
-    },
+use kosmos_csi::csi::v1::{
+    self, CapacityRange, VolumeCapability, VolumeHealthErrorType,
+    controller_server::Controller as _,
+    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };
 use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Verb},
+    storage::{Binding, Class, Growth, Settings},
+};
 use tokio::time::sleep;
 use tonic::{Code, Status};
 

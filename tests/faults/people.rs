@@ -6,8 +6,8 @@ use std::{
 };
 
 use fastrand::Rng;
-use kosmos_csi::simulate::text;
 use serde_json::{Value, json};
+use simulate::text;
 use tokio::time::sleep;
 
 use crate::{
@@ -48,7 +48,8 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
                 let leaves = bench.members[member].list("persistentvolumeclaims");
                 let ours = leaves.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());
                 if let Some(leaf) = ours {
-                    lock(planted).copy(bench, member, leaf);
+                    let into = if chance.bool() { member } else { chance.usize(..bench.members.len()) };
+                    lock(planted).copy(bench, into, leaf);
                 }
                 let snapshots = bench.members[member].list(SNAPSHOTS);
                 let ours = snapshots.iter().find(|leaf| lock(&bench.guard.history).volume_of(leaf).is_some());

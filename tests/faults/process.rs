@@ -6,10 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kosmos_csi::{
-    csi::client::Client,
-    simulate::{self, Cluster},
-};
+use kosmos_csi::csi::client::Client;
+use simulate::Cluster;
 use tokio::{
     net::{TcpListener, UnixStream},
     process::{Child, Command},

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::{Cluster, What, text};
+use simulate::{Cluster, What, text};
 use tokio::time::Instant;
 
 use crate::{

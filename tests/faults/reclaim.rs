@@ -3,11 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::{
-    csi::v1::{self, controller_server::Controller as _},
-    simulate::{faults::Action, text},
-};
+use kosmos_csi::csi::v1::{self, controller_server::Controller as _};
 use serde_json::{Value, json};
+use simulate::{faults::Action, text};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
@@ -24,50 +22,50 @@ use crate::{
 const STEP: Duration = Duration::from_millis(100);
 /// From a change in the host to the same in a member.
 const PROMPT: Duration = Duration::from_secs(1);
-const SETTLED: Duration = Duration::from_secs(90);
-const CLAIM: &str = "data";
+pub const SETTLED: Duration = Duration::from_secs(90);
+pub const CLAIM: &str = "data";
 
-async fn bench() -> Arc<Bench> {
+pub async fn bench() -> Arc<Bench> {
     Bench::serving(1, &fixture::steady(STEP)).await
 }
 
-async fn provisioned(bench: &Arc<Bench>, script: Script) -> Caller {
+pub async fn provisioned(bench: &Arc<Bench>, script: Script) -> Caller {
     let mut caller = Caller::new(bench, script);
     assert_eq!(caller.provision().await, Ending::Provisioned);
     sleep(Duration::from_secs(5)).await;
     caller
 }
 
-fn retained() -> Script {
+pub fn retained() -> Script {
     Script { retain: true, ..Script::new(CLAIM) }
 }
 
-fn leaf(bench: &Bench, name: &str) -> Option<Arc<Value>> {
+pub fn leaf(bench: &Bench, name: &str) -> Option<Arc<Value>> {
     bench.members[0].get("persistentvolumeclaims", SHOP, name)
 }
 
-fn leaf_volume(bench: &Bench, caller: &Caller) -> Option<Arc<Value>> {
+pub fn leaf_volume(bench: &Bench, caller: &Caller) -> Option<Arc<Value>> {
     bench.members[0].get("persistentvolumes", "", caller.leaf_volume().unwrap())
 }
 
-fn policy(bench: &Bench, caller: &Caller) -> String {
+pub fn policy(bench: &Bench, caller: &Caller) -> String {
     leaf_volume(bench, caller)
         .map(|volume| text(&volume, "/spec/persistentVolumeReclaimPolicy").to_owned())
         .unwrap_or_default()
 }
 
-fn phase(object: Option<Arc<Value>>) -> String {
+pub fn phase(object: Option<Arc<Value>>) -> String {
     object.map(|object| text(&object, "/status/phase").to_owned()).unwrap_or_default()
 }
 
-fn events(bench: &Bench) -> String {
+pub fn events(bench: &Bench) -> String {
     let ours = |event: &Arc<Value>| text(event, "/source/component") == "kosmos.csi.io";
     let told = |event: Arc<Value>| format!("{}: {}\n", text(&event, "/reason"), text(&event, "/message"));
     bench.host.list("events").into_iter().filter(ours).map(told).collect()
 }
 
 /// How long it took, or the driver's trace where it did not come.
-async fn until(bench: &Bench, within: Duration, what: &str, mut so: impl FnMut() -> bool) -> Duration {
+pub async fn until(bench: &Bench, within: Duration, what: &str, mut so: impl FnMut() -> bool) -> Duration {
     let began = Instant::now();
     while !so() {
         assert!(began.elapsed() < within, "not within {within:?}: {what}\n{}", bench.guard.trace().join("\n"));
@@ -76,7 +74,7 @@ async fn until(bench: &Bench, within: Duration, what: &str, mut so: impl FnMut()
     began.elapsed()
 }
 
-fn wrong(bench: &Bench, caller: &Caller, deleted: bool) -> Vec<String> {
+pub fn wrong(bench: &Bench, caller: &Caller, deleted: bool) -> Vec<String> {
     let story = Story { caller: caller.clone(), ending: Ending::Provisioned, deleted };
     violations(bench, &[story], &Planted::default())
 }
@@ -86,14 +84,14 @@ fn all_is_well(bench: &Bench, caller: &Caller, deleted: bool) {
     assert!(wrong.is_empty(), "{}\n{wrong:#?}", bench.guard.trace().join("\n"));
 }
 
-async fn released(bench: &Bench, caller: &mut Caller) {
+pub async fn released(bench: &Bench, caller: &mut Caller) {
     caller.delete_claim();
     timeout(SETTLED, caller.reclaim()).await.unwrap();
     until(bench, PROMPT * 2, "the leaf claim is let go", || leaf(bench, caller.claim()).is_none()).await;
 }
 
 /// The administrator does not want the data any more.
-async fn ends_well(bench: &Bench, mut caller: Caller) {
+pub async fn ends_well(bench: &Bench, mut caller: Caller) {
     caller.set_policy("Delete");
     caller.delete_claim();
     timeout(SETTLED, caller.reclaim()).await.unwrap();

@@ -3,16 +3,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::{
-    csi::v1::{GetCapacityRequest, GetCapacityResponse, Topology, controller_server::Controller as _},
-    simulate::{
-        Cluster,
-        faults::{Action, Verb},
-        storage::Settings,
-        text,
-    },
-};
+use kosmos_csi::csi::v1::{GetCapacityRequest, GetCapacityResponse, Topology, controller_server::Controller as _};
 use serde_json::{Value, json};
+use simulate::{
+    Cluster,
+    faults::{Action, Verb},
+    storage::Settings,
+    text,
+};
 use tokio::time::sleep;
 use tonic::{Code, Request};
 

@@ -7,10 +7,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kosmos_csi::{
     csi::v1::{self, controller_server::Controller as _, group_controller_server::GroupController as _},
-    simulate::{Cluster, storage::definitions, text},
     volume::{HostId, VolumeHash, snapshot::leaf_name},
 };
 use serde_json::{Value, json};
+use simulate::{Cluster, storage::definitions, text};
 use tokio::time::sleep;
 use tonic::{Code, Status};
 

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::simulate::{
+use serde_json::{Value, json};
+use simulate::{
     storage::{Settings, Work},
     text,
 };
-use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -92,6 +92,33 @@ fn user_is_told_of_a_provisioner_that_says_nothing() {
         until(&bench, Duration::from_secs(12), || told(&bench, "data").len() == 2).await;
         assert!(told(&bench, "data").join("\n").contains("is it running there?"));
     });
+}
+
+/// From the claim to the words, at any moment and when nobody has waited before; what is left of two seconds is for requests.
+#[test]
+fn first_claim_that_waits_is_told_of_within_two_seconds_whenever_it_comes() {
+    const PROMPT: Duration = Duration::from_millis(1500);
+    let moments = (0..10).flat_map(|at| ["abandoned", fixture::NOW, fixture::LATER].map(|leaf_class| (at, leaf_class)));
+    let late = virtual_time::each(virtual_time::THREADS, moments.collect(), |(at, leaf_class)| {
+        virtual_time::run(at, async {
+            let bench = bench(&broken()).await;
+            let member = &bench.members[0];
+            let class = json!({"metadata": {"name": "abandoned"}, "provisioner": "nobody.example.com", "volumeBindingMode": "Immediate"});
+            member.create("storageclasses.storage.k8s.io", class).unwrap();
+            for node in member.list("nodes") {
+                let close = |node: &mut Value| node["spec"]["unschedulable"] = json!(true);
+                member.change("nodes", "", text(&node, "/metadata/name"), close).unwrap();
+            }
+            sleep(Duration::from_secs(1) + STEP / 2 * u32::try_from(at).unwrap()).await;
+            provision(&bench, Script { leaf_class, ..Script::new("data") });
+            let began = Instant::now();
+            while told(&bench, "data").is_empty() && began.elapsed() < SOON * 3 {
+                sleep(STEP / 10).await;
+            }
+            (began.elapsed() > PROMPT).then(|| format!("{leaf_class} at {at}: after {:?}", began.elapsed()))
+        })
+    });
+    assert!(late.is_empty(), "{}", late.join("\n"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kosmos_csi::simulate::faults::{Action, Verb};
+use simulate::faults::{Action, Verb};
 use tokio::time::{sleep, timeout};
 
 use crate::{

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use kosmos_csi::simulate::faults::{Action, Asked, Verb};
+use simulate::faults::{Action, Asked, Verb};
 
 /// How long the weather lasts.
 pub const STORM: Duration = Duration::from_mins(2);
@@ -44,6 +44,7 @@ enum Trouble {
     Lose,
     Mute,
     LateAnswer(u16, &'static str),
+    Late(Duration),
     Cut(u64),
     Silence(u64),
     Duplicate,
@@ -129,13 +130,14 @@ impl Trouble {
 
     fn of_request(chance: &mut Rng, about: About) -> Self {
         let (code, reason) = *chance.choice(&ANSWERS).unwrap();
-        match chance.u8(..if about == About::Reads { 4 } else { 7 }) {
+        match chance.u8(..if about == About::Reads { 4 } else { 8 }) {
             0 => Self::Delay(Duration::from_millis(chance.u64(1..6000))),
             1 => Self::Refuse,
             2 => Self::Answer(code, reason),
             3 => Self::Hang,
             4 => Self::Lose,
             5 => Self::Mute,
+            6 => Self::Late(Duration::from_secs(chance.u64(5..60))),
             _ if chance.bool() => Self::LateAnswer(504, "Timeout"),
             _ if about == About::Writes && chance.bool() => Self::Answer(409, "Conflict"),
             _ => Self::LateAnswer(500, "InternalError"),
@@ -151,6 +153,7 @@ impl Trouble {
             Self::Lose => Action::ApplyThenLose,
             Self::Mute => Action::ApplyThenHang,
             Self::LateAnswer(code, reason) => Action::ApplyThenAnswer { code, reason },
+            Self::Late(time) => Action::Late(time),
             Self::Cut(after) => Action::Cut(after),
             Self::Silence(after) => Action::Silence(after),
             Self::Duplicate => Action::Duplicate,

@@ -11,13 +11,13 @@ use clap::Parser;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
 use kosmos_csi::{
-    args::{Arguments, Role},
+    args::operator::Command,
     cluster::{Dial, Transport},
     run::operator::{self, Report},
-    simulate::Cluster,
 };
 use kube::client::{Body, DynBody};
 use serde_json::{Value, json};
+use simulate::Cluster;
 use tempfile::TempDir;
 use tower::{BoxError, ServiceExt, service_fn};
 
@@ -27,6 +27,12 @@ pub const SECRETS: &str = "secrets";
 pub const NAMESPACE: &str = "kosmos-csi";
 /// When every token ends: in the year 2100.
 const END: i64 = 4_102_444_800;
+
+#[derive(Parser)]
+struct Typed {
+    #[command(subcommand)]
+    command: Command,
+}
 
 pub struct Clusters {
     pub host: Cluster,
@@ -67,13 +73,8 @@ impl Clusters {
         if !words.starts_with("release") {
             typed.push(format!("--kubeconfig={}", self.file("host")));
         }
-        match Arguments::try_parse_from(typed).map(|arguments| arguments.role) {
-            Ok(Role::Operator(command)) => {
-                operator::report(&command, &self.dial()).await.map_err(|error| format!("{error:#}"))
-            }
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => panic!("{error}"),
-        }
+        let typed = Typed::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
+        operator::report(&typed.command, &self.dial()).await.map_err(|error| format!("{error:#}"))
     }
 
     /// The same, where all is well.

@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-use kosmos_csi::simulate::text;
 use serde_json::{Value, json};
+use simulate::text;
 
 use crate::clusters::{Clusters, NAMESPACE, SECRETS, VOLUMES, identity, kubeconfig};
 

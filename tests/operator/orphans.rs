@@ -1,10 +1,8 @@
 //! What has lost its other half, and the removal of one orphan at a time.
 
-use kosmos_csi::{
-    simulate::{Cluster, text},
-    volume::{HostId, VolumeHash, VolumeId},
-};
+use kosmos_csi::volume::{HostId, VolumeHash, VolumeId};
 use serde_json::{Value, json};
+use simulate::{Cluster, text};
 
 use crate::clusters::{CLAIMS, Clusters, VOLUMES, identity};
 

@@ -1,7 +1,7 @@
 //! Single volumes: given to the host as they are, traced, and let go.
 
-use kosmos_csi::simulate::text;
 use serde_json::{Value, json};
+use simulate::text;
 
 use crate::{
     clusters::{CLAIMS, Clusters, VOLUMES, identity},

@@ -10,14 +10,12 @@ mod process;
 
 use std::time::Duration;
 
-use kosmos_csi::{
-    csi::v1,
-    simulate::{
-        self, Cluster,
-        storage::{Binding, Class, Settings, Storage},
-    },
-};
+use kosmos_csi::csi::v1;
 use serde_json::json;
+use simulate::{
+    Cluster,
+    storage::{Binding, Class, Settings, Storage},
+};
 use tokio::{net::TcpListener, task::JoinSet};
 
 /// What is in `secrets`, and what is in kubeconfigs.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
-use kosmos_csi::simulate::Cluster;
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use simulate::Cluster;
 
 fn client(cluster: &Cluster) -> Client {
     Client::new(cluster.service("program"), "default")

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::simulate::{Cluster, controllers, serve, storage};
 use serde_json::Value;
+use simulate::{Cluster, controllers, serve, storage};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kosmos_csi::simulate::text;
 use serde_json::{Value, json};
+use simulate::text;
 use tokio::time::sleep;
 use tonic::Code;
 

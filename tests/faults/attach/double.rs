@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::simulate::{Cluster, text};
 use serde_json::{Value, json};
+use simulate::{Cluster, text};
 use tokio::time::sleep;
 
 use crate::bench::lock;

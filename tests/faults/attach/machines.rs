@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::simulate::{
+use serde_json::{Value, json};
+use simulate::{
     Cluster,
     faults::{Action, Asked, Verb},
     text,
 };
-use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::double::Mood;

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use kosmos_csi::{
-    simulate::text,
-    volume::{HostId, VolumeHash},
-};
+use kosmos_csi::volume::{HostId, VolumeHash};
 use serde_json::json;
+use simulate::text;
 use tokio::time::sleep;
 use tonic::Code;
 

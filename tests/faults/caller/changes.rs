@@ -3,11 +3,9 @@
 
 use std::collections::HashMap;
 
-use kosmos_csi::{
-    csi::v1::{self, CapacityRange, controller_server::Controller as _},
-    simulate::text,
-};
+use kosmos_csi::csi::v1::{self, CapacityRange, controller_server::Controller as _};
 use serde_json::json;
+use simulate::text;
 use tokio::time::sleep;
 use tonic::{Code, Status};
 

@@ -1,7 +1,7 @@
 //! What administrators of the host do with the policy of a volume, and who uses a volume again.
 
-use kosmos_csi::simulate::text;
 use serde_json::{Value, json};
+use simulate::text;
 
 use super::Caller;
 use crate::bench::{Bench, SHOP};
@@ -56,6 +56,12 @@ impl Caller {
     pub fn claim_again(&mut self, name: &str) {
         self.uid = claim_again(&self.bench, &self.volume, SHOP, name);
         name.clone_into(&mut self.script.claim);
+    }
+
+    /// Asked by the provisioner before each call.
+    pub(super) fn is_to_be_removed(&self) -> bool {
+        let volume = self.bench.host.get("persistentvolumes", "", &self.volume);
+        volume.is_some_and(|volume| text(&volume, "/status/phase") == "Released") && !self.is_retained()
     }
 
     /// Somebody else's claim has the volume by now.

@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use kosmos_csi::{
-    csi::v1::{self, controller_server::Controller as _},
-    simulate::faults::{Action, Verb},
-};
+use kosmos_csi::csi::v1::{self, controller_server::Controller as _};
+use simulate::faults::{Action, Verb};
 
 use super::{STEP, Stage};
 use crate::{

@@ -1,0 +1,63 @@
+//! The real agent behind the virtual nodes. Nobody else may work in this folder, so it needs no lease, which its next life
+//! would have to wait for.
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{HOST, folder::Folder, objects::DRIVER_NAMESPACE};
+use kosmos_csi::{
+    agent::{Agent, NodeMode, Settings},
+    args::KosmosClusters,
+    cluster::Dial,
+    member::{Tracked, source::Account},
+    metrics::Metrics,
+    run::{
+        clusters::{Clusters, host_config},
+        first_failure,
+    },
+    volume::MEMBER_KEY,
+};
+use simulate::Cluster;
+
+/// Every new node has it, until somebody sees that it is ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// Works until the token is cancelled.
+pub(super) async fn run(folder: &Folder, stop: CancellationToken) -> anyhow::Result<()> {
+    let clusters = Clusters {
+        host: host_config(Some(&folder.kubeconfig(HOST))).await?,
+        dial: Dial::Network,
+        members_dir: Some(folder.members()),
+        members_namespace: DRIVER_NAMESPACE.to_owned(),
+        kosmos_clusters: KosmosClusters::Off,
+        metrics: Metrics::new(),
+    };
+    let Some(host) = clusters.connect(&stop).await? else { return Ok(()) };
+    let mut tasks = JoinSet::new();
+    let (members, _) = clusters.follow(&host, Account::VirtualNode, Tracked::Nothing, &mut tasks);
+    let settings = Settings { node_mode: NodeMode::Member, door: None, host_address: None };
+    tokio::select! {
+        () = Agent::new(host, members, settings).run() => Ok(()),
+        failed = first_failure(&mut tasks) => failed,
+        () = stop.cancelled() => Ok(()),
+    }
+}
+
+/// Waits until each member has a virtual node that pods can land on.
+pub(super) async fn all_take_pods(host: Cluster, members: Vec<String>) {
+    let mut changes = host.follow(&["nodes"]);
+    let has_node = |member: &String| {
+        let nodes = host.list("nodes");
+        nodes.iter().any(|node| node["metadata"]["labels"][MEMBER_KEY] == **member && takes_pods(node))
+    };
+    while !members.iter().all(has_node) {
+        changes.next().await;
+    }
+}
+
+fn takes_pods(node: &Value) -> bool {
+    let each = |list: &'static str| node.pointer(list).and_then(Value::as_array).into_iter().flatten();
+    !each("/spec/taints").any(|taint| taint["key"] == NOT_READY)
+        && each("/status/conditions").any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}

@@ -1,0 +1,401 @@
+//! The command line of an operator: commands that do one thing and end.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Subcommand, ValueEnum};
+
+use super::{member_name, namespace};
+use crate::volume::id::{is_label, is_subdomain};
+
+const EXIT_CODES: &str =
+    "Exit code: 0 when all is well, 1 when something is wrong or was refused, 64 when what was typed is wrong.";
+
+/// How the host is reached.
+#[derive(Clone, Debug, clap::Args)]
+pub struct HostAccess {
+    /// Kubeconfig of the host; without it KUBECONFIG or ~/.kube/config, and in a pod its service account
+    #[arg(long, env = "KOSMOS_CSI_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the host's kubeconfig; without it the current one
+    #[arg(long, value_name = "CONTEXT")]
+    pub context: Option<String>,
+
+    /// The driver's namespace in the host
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
+    pub members_namespace: String,
+}
+
+/// Where the members are named.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MembersAccess {
+    #[command(flatten)]
+    pub host: HostAccess,
+
+    /// Folder of <name>.kubeconfig files, where the controller has one; Secrets in the host are always read
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
+    pub members_dir: Option<PathBuf>,
+}
+
+/// How a member is reached by who administers it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MemberAccess {
+    /// An administrator's kubeconfig of the member; it is used now and kept nowhere
+    #[arg(long, value_name = "FILE")]
+    pub member_kubeconfig: PathBuf,
+
+    /// Context of the member's kubeconfig; without it the current one
+    #[arg(long, value_name = "CONTEXT")]
+    pub member_context: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Let a member join, look at the members, check one, remove one
+    #[command(subcommand)]
+    Member(Member),
+    /// Look at everything: host, members, and whether each volume has its leaf and each leaf its volume
+    Doctor(Doctor),
+    /// Give the host a claim of a member as it is
+    Import(Import),
+    /// Show everything that stands behind a claim, from the host's pod to the member's volume
+    Trace(Trace),
+    /// Let go of a leaf claim in a member, keeping its data: the forced way out for who administers the member
+    Release(Release),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Member {
+    /// Make what the driver needs in a member, and give its kubeconfig to the host
+    ///
+    /// Makes the namespace, the accounts and the rights of deploy/member.yaml (volumes) and deploy/member-virtual-node.yaml
+    /// (pods of the virtual node) with an administrator's kubeconfig, asks for a token of each account, checks as that
+    /// account that every right is there, and writes the Secret by which the host knows the member. Objects that somebody
+    /// else has made differently are left untouched. Typed again, it renews the tokens.
+    #[command(after_help = EXIT_CODES)]
+    Add(Add),
+    /// List the members: where they are named, which clusters they are, whether they answer
+    #[command(after_help = EXIT_CODES)]
+    List(List),
+    /// Check one member from its kubeconfig to its storage classes
+    #[command(after_help = EXIT_CODES)]
+    Check(Check),
+    /// Take a member's kubeconfig away from the host
+    ///
+    /// Refused while the host has volumes there. Data in the member is never touched.
+    #[command(after_help = EXIT_CODES)]
+    Remove(Remove),
+    /// Forget which cluster a removed member was
+    ///
+    /// Afterwards its volumes are unknown: DeleteVolume answers OK to them and looks nowhere.
+    #[command(after_help = EXIT_CODES)]
+    Forget(Forget),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Add {
+    /// The member's name: a DNS label of at most 40 characters. It stands in the handle of every volume there
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub member: MemberAccess,
+
+    #[command(flatten)]
+    pub host: HostAccess,
+
+    /// The address by which the host's pods reach the member, where it is not the one in --member-kubeconfig
+    #[arg(long, value_name = "https://ADDRESS")]
+    pub server: Option<String>,
+
+    /// How long the tokens are to be good; the member may grant less, and it is said how much
+    #[arg(long, default_value = "8760h", value_parser = lifetime, value_name = "TIME")]
+    pub token_lifetime: Duration,
+
+    /// No account for pods: where somebody else keeps the member's virtual node, or nobody does
+    #[arg(long)]
+    pub volumes_only: bool,
+
+    /// Rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
+    #[arg(long)]
+    pub attach: bool,
+
+    /// Write the kubeconfig to this new file, which only you can read, and nothing to the host; that of the account for
+    /// pods goes beside it, as <file>.virtual-node.kubeconfig
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig_only: Option<PathBuf>,
+
+    /// Only say what would be made
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct List {
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// How it is printed
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// The member's name
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// The rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
+    #[arg(long)]
+    pub attach: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Remove {
+    /// The member's name
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// An administrator's kubeconfig of the member: the account and rights that `member add` made there go as well
+    #[arg(long, value_name = "FILE")]
+    pub member_kubeconfig: Option<PathBuf>,
+
+    /// Context of the member's kubeconfig; without it the current one
+    #[arg(long, value_name = "CONTEXT", requires = "member_kubeconfig")]
+    pub member_context: Option<String>,
+
+    /// Although the host has volumes there: their calls answer UNAVAILABLE until the member is back
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Forget {
+    /// The member's name
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// Although the host has volumes there: they are unknown from then on, and their leaves stay in the member
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES, args_conflicts_with_subcommands = true)]
+pub struct Doctor {
+    #[command(subcommand)]
+    pub remedy: Option<Remedy>,
+
+    #[command(flatten)]
+    pub look: Look,
+
+    /// How it is printed
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+/// How everything is looked at.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Look {
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// What is found must be there twice, so far apart
+    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub interval: Duration,
+
+    /// A leaf without a host volume is an orphan once it is as old as this
+    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub older_than: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Remedy {
+    /// Remove one orphan leaf claim that `doctor` has named; its data stays unless you say otherwise
+    Remove(RemoveOrphan),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RemoveOrphan {
+    /// What `doctor` calls it, such as leaf:cluster38/shop/db
+    #[arg(value_parser = finding, value_name = "FINDING")]
+    pub finding: String,
+
+    #[command(flatten)]
+    pub look: Look,
+
+    /// Remove the data as well, also of a leaf that has once had a host volume
+    #[arg(long)]
+    pub data_will_be_lost: bool,
+
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Import {
+    /// The claim in the member
+    #[arg(value_parser = claim, value_name = "NAMESPACE/CLAIM")]
+    pub claim: ClaimName,
+
+    /// The member's name
+    #[arg(long, value_parser = member_name, value_name = "NAME")]
+    pub member: String,
+
+    #[command(flatten)]
+    pub access: MemberAccess,
+
+    #[command(flatten)]
+    pub host: HostAccess,
+
+    /// The host's volume; without it <member>-<namespace>-<claim>
+    #[arg(long, value_parser = object_name, value_name = "NAME")]
+    pub volume: Option<String>,
+
+    /// The host's claim; without it the same namespace and name as in the member
+    #[arg(long, value_parser = claim, value_name = "NAMESPACE/CLAIM")]
+    pub host_claim: Option<ClaimName>,
+
+    /// Make volume and claim in the host, rather than print them
+    #[arg(long)]
+    pub apply: bool,
+
+    /// Only print: neither consent in the member nor anything in the host is written
+    #[arg(long, conflicts_with = "apply")]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Trace {
+    /// The claim in the host
+    #[arg(value_parser = claim, value_name = "NAMESPACE/CLAIM")]
+    pub claim: ClaimName,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Release {
+    /// The leaf claim in the member
+    #[arg(value_parser = claim, value_name = "NAMESPACE/LEAFCLAIM")]
+    pub claim: ClaimName,
+
+    #[command(flatten)]
+    pub access: MemberAccess,
+
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// A claim as people write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimName {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl std::fmt::Display for ClaimName {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}/{}", self.namespace, self.name)
+    }
+}
+
+fn claim(text: &str) -> Result<ClaimName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if is_label(namespace, 63) && is_subdomain(name) => {
+            Ok(ClaimName { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        _ => Err("it must be a namespace and the name of a claim, such as shop/db".to_owned()),
+    }
+}
+
+fn object_name(text: &str) -> Result<String, String> {
+    if is_subdomain(text) {
+        return Ok(text.to_owned());
+    }
+    Err("it is not the name of an object (lower-case letters, digits, dashes and dots, at most 253)".to_owned())
+}
+
+fn finding(text: &str) -> Result<String, String> {
+    if text.contains(':') {
+        return Ok(text.to_owned());
+    }
+    Err("it must be what doctor prints in the column FINDING, such as leaf:cluster38/shop/db".to_owned())
+}
+
+/// A cluster grants no token for less.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let lifetime = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if lifetime < Duration::from_mins(10) {
+        return Err("a token is good for ten minutes at least".to_owned());
+    }
+    Ok(lifetime)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    fn typed(words: &str) -> Result<Command, String> {
+        Typed::try_parse_from(words.split(' ')).map(|typed| typed.command).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_what_it_must_be() {
+        for (words, said) in [
+            ("kosmos-csi member add Big --member-kubeconfig=f", "DNS label"),
+            ("kosmos-csi member add a", "--member-kubeconfig"),
+            ("kosmos-csi member add a --member-kubeconfig=f --token-lifetime=1m", "ten minutes"),
+            ("kosmos-csi member remove a --member-context=x", "--member-kubeconfig"),
+            ("kosmos-csi import db --member=a --member-kubeconfig=f", "such as shop/db"),
+            ("kosmos-csi import shop/db --member-kubeconfig=f", "--member"),
+            ("kosmos-csi import shop/db --member=a --member-kubeconfig=f --apply --dry-run", "cannot be used with"),
+            ("kosmos-csi doctor remove db", "column FINDING"),
+            ("kosmos-csi trace shop", "such as shop/db"),
+        ] {
+            let refusal = typed(words).unwrap_err();
+            assert!(refusal.contains(said), "{words}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn doctor_looks_and_removes() {
+        let Command::Doctor(doctor) = typed("kosmos-csi doctor -o json").unwrap() else { panic!() };
+        assert!(doctor.remedy.is_none() && doctor.output == Output::Json);
+        let words = "kosmos-csi doctor remove leaf:a/b/c --older-than=1s";
+        let Command::Doctor(doctor) = typed(words).unwrap() else { panic!() };
+        let Some(Remedy::Remove(remove)) = doctor.remedy else { panic!() };
+        assert_eq!((remove.finding.as_str(), remove.look.older_than), ("leaf:a/b/c", Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,400 @@
+//! Makes a leaf what the host wants it to be: retained or not, let go, or made anew. It looks at the objects, lets the pure
+//! plan decide, takes one step, and looks again.
+//!
+//! The host is asked before every step, and its answer is not taken from a watch: DeleteVolume is called only for a volume
+//! that the host has let go, so whoever has seen it in use a moment ago undoes no removal. The moment between is covered
+//! by the steps themselves, each of which tests what it was decided on.
+
+use std::time::Duration;
+
+use super::Follower;
+use crate::{
+    error::{Error, Result},
+    host::{
+        events::News,
+        volume::{HostVolume, LiveVolume},
+    },
+    leaf::{
+        Cluster,
+        claim::Made,
+        healing::{Patient, Saved},
+        ownership,
+        row::{ClaimRow, Row, VolumeRow},
+    },
+    volume::{
+        HostId, VolumeHash, VolumeId,
+        healing::{Healing, Wish, decide},
+        spec::LeafPlace,
+    },
+};
+
+/// More than there are steps.
+const STEPS: usize = 16;
+/// Half a minute.
+const LOOKS_TO_DETACH: u32 = 5;
+
+/// What became of a step.
+enum Taken {
+    /// Another one can be taken now.
+    Done,
+    /// Nothing is to be done before something changes.
+    Rests,
+    /// Somebody else has to act first.
+    Blocked,
+}
+
+/// One volume whose leaf may not be as it should be.
+pub(super) struct Case<'a> {
+    leaf: &'a Cluster,
+    id: VolumeId,
+    hash: VolumeHash,
+    handle: String,
+}
+
+/// What the host wants, read just now, and the volume that wants it.
+struct Wanted {
+    wish: Wish,
+    user: Option<LiveVolume>,
+}
+
+impl<'a> Case<'a> {
+    /// By the place that the handle names.
+    pub(super) fn new(leaf: &'a Cluster, hash: VolumeHash, named: &LeafPlace) -> Self {
+        let id = VolumeId::new(&leaf.member, &named.namespace, &named.claim, hash);
+        Self { leaf, hash, handle: id.to_string(), id }
+    }
+
+    /// Of a handle that leads to something.
+    pub(super) fn of(leaf: &'a Cluster, handle: &str) -> Option<Self> {
+        let id = VolumeId::parse(handle)?;
+        let (hash, _) = leaf.rows.find(&id)?;
+        Some(Self { leaf, id, hash, handle: handle.to_owned() })
+    }
+
+    pub(super) fn hash(&self) -> VolumeHash {
+        self.hash
+    }
+
+    pub(super) fn handle(&self) -> &str {
+        &self.handle
+    }
+
+    /// As it is known now: each step changes it.
+    pub(super) fn row(&self) -> Row {
+        match self.id.place() {
+            Some(place) => self.leaf.rows.row_at(self.hash, &place),
+            None => self.leaf.rows.row(self.hash).unwrap_or_default(),
+        }
+    }
+
+    /// By what is in memory: copies carry labels and annotations as well, but the oldest is the leaf, and tools that restore
+    /// claims leave our finalizer out.
+    fn is_the_leaf(&self, row: &Row) -> bool {
+        let oldest = self.leaf.rows.row(self.hash).and_then(|row| row.claim);
+        let is_it = |claim: &ClaimRow| {
+            claim.finalizer.is_some() && oldest.as_ref().is_none_or(|oldest| oldest.uid == claim.uid)
+        };
+        row.claim.as_ref().is_none_or(is_it)
+    }
+
+    pub(super) fn told(&self, reason: &'static str, place: &LeafPlace, what: &str, warning: bool) -> News {
+        News { reason, message: format!("member {}: leaf claim {place} {what}", self.leaf.member), warning }
+    }
+}
+
+/// It is brought to its end even where the host has let go meanwhile.
+fn has_begun(row: &Row) -> bool {
+    let anew = row.claim.as_ref().is_some_and(|claim| !claim.former.is_empty() && claim.unusable().is_some());
+    anew || row.volume.as_ref().is_some_and(|volume| volume.healing)
+}
+
+/// Where the leaf claim is, or was.
+fn place_of(row: &Row) -> Option<LeafPlace> {
+    let claim = row.claim.as_ref().map(|claim| &claim.place);
+    claim.or_else(|| row.volume.as_ref().map(|volume| &volume.claim_place)).cloned()
+}
+
+/// The host's volume was deleted, and had been `Retain`: that stands on the leaf volume.
+fn outlives_host(row: &Row) -> bool {
+    row.claim.is_some() && row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing)
+}
+
+/// By what is in memory alone: whether the leaf is as a volume of the host wants it.
+fn suits(wish: Wish, row: &Row) -> bool {
+    let policy = |retain: bool, volume: &VolumeRow| {
+        retain == volume.follows && (!retain || volume.is_retained()) && !volume.is_terminating()
+    };
+    let ill = row.claim.as_ref().is_some_and(|claim| claim.observed().terminating || claim.is_lost());
+    match (&row.claim, &row.volume, wish) {
+        (Some(_), _, Wish::Use { .. }) if ill || has_begun(row) => false,
+        (Some(_), Some(volume), Wish::Use { retain }) => policy(retain, volume),
+        // It has no volume yet, or one without our labels.
+        (Some(claim), None, Wish::Use { retain }) => !retain || claim.volume().is_none(),
+        (None, Some(_), Wish::Use { .. }) => false,
+        (Some(claim), _, Wish::Keep) => claim.volume().is_none(),
+        (None, ..) | (_, _, Wish::Nothing) => true,
+    }
+}
+
+impl Follower {
+    /// Whether there may be something to do, by what is in memory alone.
+    pub(super) fn is_due(&self, case: &Case<'_>) -> bool {
+        let row = case.row();
+        match self.volumes.with(&case.handle).as_slice() {
+            [known] if known.wish() == Wish::Nothing => row.claim.is_some() && has_begun(&row),
+            [known] => !suits(known.wish(), &row) || is_elsewhere(known, &row),
+            [] => case.is_the_leaf(&row) && (outlives_host(&row) || row.claim.is_some() && has_begun(&row)),
+            _ => false,
+        }
+    }
+
+    /// Goes as far as it can be gone now, at the so many'th look.
+    pub(super) async fn heal(&self, case: &Case<'_>, looks: u32) -> Result<()> {
+        for _ in 0..STEPS {
+            let (row, wanted) = (case.row(), self.wanted(case).await?);
+            let Some(place) = place_of(&row) else { return Ok(()) };
+            if wanted.wish == Wish::Nothing && !has_begun(&row) {
+                return Ok(());
+            }
+            if wanted.user.is_none() && !case.is_the_leaf(&row) {
+                return Ok(());
+            }
+            let mut patient = examine(case, &place, &row, &wanted).await?;
+            if self.is_of_another_handle(case, &patient).await? {
+                return Ok(());
+            }
+            if let Some(user) = &wanted.user {
+                patient.volume.take_if(|volume| !was_given_out(user, volume.metadata.name.as_deref()));
+            }
+            let (claim, volume) = (patient.claim_seen(case.leaf, case.hash), patient.volume_seen());
+            let wish = wish_of_this(case, &patient, &wanted)?;
+            let step = decide(wish, claim.as_ref(), volume.as_ref());
+            tracing::debug!(member = %case.leaf.member, leaf = %patient.place, ?wish, ?step, "heals");
+            match self.take(case, &step, &patient, &wanted).await {
+                Ok(Taken::Done) => {}
+                Ok(Taken::Rests) => return Ok(()),
+                Ok(Taken::Blocked) => {
+                    if let Some(news) = obstacle(case, &step, &patient, looks) {
+                        self.tell(&wanted, &news).await;
+                    }
+                    return Ok(());
+                }
+                Err(error) => {
+                    if is_refusal(&step, &error) {
+                        let what =
+                            format!("is not as the host wants it, and the member refuses to change that: {error}");
+                        self.tell(&wanted, &case.told("LeafStuck", &patient.place, &what, true)).await;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No volume of the host has this handle, and that of the name on the claim is there: the claim is a copy of a leaf.
+    async fn is_of_another_handle(&self, case: &Case<'_>, patient: &Patient) -> Result<bool> {
+        match patient.volume_name().filter(|_| self.volumes.with(&case.handle).is_empty()) {
+            Some(name) => self.host.has_volume(name).await,
+            None => Ok(false),
+        }
+    }
+
+    /// What the one host volume with this handle wants. Of several, nobody can say whose the leaf is.
+    async fn wanted(&self, case: &Case<'_>) -> Result<Wanted> {
+        let nothing = Wanted { wish: Wish::Nothing, user: None };
+        let known = self.volumes.with(&case.handle);
+        let known = match known.as_slice() {
+            [known] if known.wish() != Wish::Nothing => known,
+            [] if outlives_host(&case.row()) && !self.host.uses("", &case.handle).await? => {
+                return Ok(Wanted { wish: Wish::Keep, user: None });
+            }
+            _ => return Ok(nothing),
+        };
+        let live = self.host.read_volume(&known.name).await?;
+        let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *case.handle);
+        Ok(live.map_or(nothing, |live| Wanted { wish: live.volume.wish(), user: Some(live) }))
+    }
+
+    async fn take(&self, case: &Case<'_>, step: &Healing, patient: &Patient, wanted: &Wanted) -> Result<Taken> {
+        let (leaf, place) = (case.leaf, &patient.place);
+        let row = patient.claim.as_ref().map(ClaimRow::new);
+        match (step, &patient.volume, patient.saved(), row) {
+            (Healing::Follow | Healing::Keep, Some(volume), _, Some(row)) if case.row().volume.is_none() => {
+                // Or it would be out of sight once its claim has gone.
+                leaf.label_volume(volume.metadata.name.as_deref().unwrap_or_default(), case.hash, &row.uid).await?;
+            }
+            (Healing::Follow, Some(volume), ..) => {
+                leaf.follow_host(volume).await?;
+                return Ok(Taken::Rests);
+            }
+            (Healing::Unfollow, Some(volume), _, Some(row)) => {
+                leaf.unfollow_host(volume, &row).await?;
+                return Ok(Taken::Rests);
+            }
+            (Healing::Keep, Some(volume), ..) => {
+                let Some(saved) = saved_of(&self.host.id, case, patient, wanted) else { return Ok(Taken::Rests) };
+                leaf.keep_volume(volume, &saved).await?;
+                self.tell_of_deletion(case, patient, wanted, &saved).await;
+            }
+            (Healing::LetGo, Some(volume), _, Some(row)) => {
+                leaf.delete_claim(&row, case.hash).await?;
+                let volume = volume.metadata.name.as_deref().unwrap_or_default();
+                let what = format!(
+                    "is let go, as no claim of the host has it; its data is kept in leaf volume {volume}. While this volume \
+                     is bound to a claim, a leaf claim is made for that"
+                );
+                self.tell(wanted, &case.told("LeafReleased", place, &what, false)).await;
+            }
+            (Healing::Release, _, _, Some(row)) => leaf.release_claim(&row, case.hash).await?,
+            (Healing::MakeAnew, _, Some(saved), _) => self.make_anew(case, place, saved, wanted).await?,
+            (Healing::GiveVolume, Some(volume), Some(saved), Some(row)) => {
+                leaf.give_volume(volume, case.hash, &saved, &row).await?;
+            }
+            (Healing::PutPolicyBack, Some(volume), Some(saved), Some(row)) => {
+                leaf.put_policy_back(volume, &saved, &row).await?;
+                if saved.uid != *row.uid {
+                    let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
+                    self.tell(wanted, &case.told("LeafHealed", place, &what, false)).await;
+                }
+            }
+            (Healing::TakeBack, _, _, Some(row)) => {
+                if self.host.uses("", &case.handle).await? {
+                    return Ok(Taken::Rests);
+                }
+                leaf.delete_claim(&row, case.hash).await?;
+            }
+            _ => return Ok(Taken::Blocked),
+        }
+        Ok(Taken::Done)
+    }
+
+    /// The claim comes back, where the host's claim of now wants it.
+    async fn make_anew(&self, case: &Case<'_>, place: &LeafPlace, saved: Saved, wanted: &Wanted) -> Result<()> {
+        let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
+        let saved = match claim {
+            Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid, &volume.handle, place),
+            None => saved,
+        };
+        if let Made::Taken = case.leaf.make_anew(place, &saved).await? {
+            // Somebody else has that name: what is there is told by the next look.
+            case.leaf.read_claim(place).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell_of_deletion(&self, case: &Case<'_>, patient: &Patient, wanted: &Wanted, saved: &Saved) {
+        let leaves = patient.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
+        if leaves && matches!(wanted.wish, Wish::Use { .. }) {
+            let what = format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
+            self.tell(wanted, &case.told("LeafDeleted", &patient.place, &what, true)).await;
+        }
+    }
+
+    async fn tell(&self, wanted: &Wanted, news: &News) {
+        if let Some(user) = &wanted.user {
+            self.host.tell(&user.volume, news).await;
+        }
+    }
+}
+
+/// Claim and volume as they are now, at the place where the claim is or belongs: of one that is to be made anew, the host's
+/// claim says where.
+async fn examine(case: &Case<'_>, place: &LeafPlace, row: &Row, wanted: &Wanted) -> Result<Patient> {
+    let volume = row.volume.as_ref().map(|volume| &*volume.name);
+    let patient = case.leaf.examine(case.hash, place, volume).await?;
+    let ours = patient.claim_seen(case.leaf, case.hash).is_some_and(|claim| claim.ours);
+    let claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
+    let (Some(claim), Some(saved), Wish::Use { .. }, false) = (claim, patient.saved(), wanted.wish, ours) else {
+        return Ok(patient);
+    };
+    match saved.place(case.leaf, claim, place)? {
+        same if same == *place => Ok(patient),
+        other => case.leaf.examine(case.hash, &other, volume).await,
+    }
+}
+
+/// A claim that was made for another one of the host's is let go, and made anew where it belongs.
+fn wish_of_this(case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Result<Wish> {
+    let host_claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
+    let (Some(host_claim), Some(claim), Some(volume)) = (host_claim, &patient.claim, &patient.volume) else {
+        return Ok(wanted.wish);
+    };
+    let belongs = Saved::of_claim(claim, volume).place(case.leaf, host_claim, &patient.place)?;
+    let stays = belongs == patient.place || wanted.wish == Wish::Nothing;
+    Ok(if stays { wanted.wish } else { Wish::Keep })
+}
+
+/// The same as far as memory tells it.
+fn is_elsewhere(known: &HostVolume, row: &Row) -> bool {
+    let made_for = row.claim.as_ref().and_then(|claim| claim.made_for).filter(|_| row.volume.is_some());
+    matches!(known.wish(), Wish::Use { .. }) && made_for.is_some_and(|made_for| known.claim != Some(made_for))
+}
+
+/// Whether a person has to act: a patch may as well be refused because somebody was quicker.
+fn is_refusal(step: &Healing, error: &Error) -> bool {
+    match error {
+        Error::NoPlace(_) | Error::Denied(_) => true,
+        Error::Refused(_) => *step == Healing::MakeAnew,
+        _ => false,
+    }
+}
+
+/// What keeps the next step from being taken, for the user.
+fn obstacle(case: &Case<'_>, step: &Healing, patient: &Patient, looks: u32) -> Option<News> {
+    let (place, row) = (&patient.place, patient.claim.as_ref().map(ClaimRow::new));
+    match (step, row) {
+        (Healing::AwaitClaim, Some(row)) => {
+            let what = format!(
+                "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer \
+                holds it; its data is kept, and it is made anew once it has gone and is wanted",
+                row.uid
+            );
+            Some(case.told("LeafWaits", place, &what, true))
+        }
+        // It is detached a moment after its pod has gone; a record of a node that is no more stays.
+        (Healing::AwaitDetach, Some(row)) if looks >= LOOKS_TO_DETACH => {
+            let nodes = row.life.published.nodes().collect::<Vec<_>>().join(", ");
+            let what = format!(
+                "is let go once it is detached from {nodes}, which its record names. Where such a node is gone for good, \
+                 remove annotation {} from the leaf claim",
+                ownership::PUBLISHED
+            );
+            Some(case.told("LeafWaits", place, &what, true))
+        }
+        (Healing::Endangered, _) => {
+            let what = "holds its volume, which somebody has deleted in the member: both go with the claim. Keep a copy of \
+                        the data";
+            Some(case.told("LeafEndangered", place, what, true))
+        }
+        (Healing::Stuck(why), _) => {
+            Some(case.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
+        }
+        (Healing::Lost, _) => Some(case.told("LeafLost", place, LOST, true)),
+        _ => None,
+    }
+}
+
+pub(super) const LOST: &str = "or its volume was deleted in the member and the data is not there any more: restore it there under the same names, or \
+     delete the claim here. Nothing is made in its place";
+
+/// How soon to look again, when nothing has changed for so many looks.
+pub(super) fn pause(looks: u32) -> Duration {
+    Duration::from_secs(1 << looks.min(5))
+}
+
+/// Whether a volume is the one that the host was given. Copies carry labels and notes as well, but not the name.
+fn was_given_out(user: &LiveVolume, volume: Option<&str>) -> bool {
+    let told = user.given_out.as_ref().map(|given_out| given_out.volume.as_str());
+    told.is_none_or(|told| told.is_empty() || Some(told) == volume)
+}
+
+fn saved_of(host: &HostId, case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Option<Saved> {
+    let volume = patient.volume.as_ref()?;
+    if let Some(claim) = &patient.claim {
+        return Some(Saved::of_claim(claim, volume));
+    }
+    let user = wanted.user.as_ref().filter(|user| user.given_out.is_some())?;
+    // A name that is not the one of the leaf's hash says nothing.
+    (VolumeHash::new(host, &user.volume.name) == case.hash).then(|| Saved::of_volume(volume, &user.volume.name))?
+}

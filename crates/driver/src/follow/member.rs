@@ -1,0 +1,238 @@
+//! The background work on one member, a little at a time: leaves that a host volume was made for are marked, they follow the
+//! policy of that volume, those that it lets go are let go, those that somebody deleted are brought back, those that are gone are
+//! told of, and those that were forgotten are withdrawn.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{
+    Follower,
+    drift::Strays,
+    forgotten::Waiting,
+    heal::{Case, LOST, pause},
+    turn,
+};
+use crate::{
+    error::Result,
+    host::events::News,
+    leaf::Cluster,
+    member::Member,
+    volume::{VolumeHash, VolumeId, healing::Wish},
+};
+
+const TICK: Duration = Duration::from_secs(1);
+/// From news to a look at it: more may come, and the host's own removals pass quickly.
+const SOON: Duration = Duration::from_millis(200);
+/// A mark is no hurry, and a volume that is used for seconds needs none.
+const LAZY: Duration = Duration::from_secs(3);
+/// What a tick costs at most.
+const MARKS: usize = 10;
+const LOOKS: usize = 200;
+/// A leaf that is not seen for so long is looked for; and again, after so long.
+const MISSED: Duration = Duration::from_mins(1);
+const AGAIN: Duration = Duration::from_mins(10);
+
+/// What is remembered from one tick to the next; losing it costs time and nothing else.
+#[derive(Default)]
+struct Agenda {
+    /// Handles to mark, and when.
+    marks: BTreeMap<Box<str>, Instant>,
+    /// Handles without a leaf, and when to look for it.
+    missed: BTreeMap<Box<str>, Instant>,
+    /// The handle that was last gone by.
+    at: Option<Box<str>>,
+    /// Leaves that are not as the host wants them.
+    odd: BTreeSet<VolumeHash>,
+    /// These and others that are not well: how often they were looked at, and when to do so again.
+    ill: HashMap<VolumeHash, (u32, Instant)>,
+    /// When those are looked for whose host volume went unseen.
+    sweep: Option<Instant>,
+}
+
+impl Follower {
+    /// Works until it is dropped.
+    pub(super) async fn follow(&self, member: &Member) {
+        let (mut agenda, mut strays, mut told) = (Agenda::default(), Strays::new(member), self.volumes.told());
+        let mut waiting = Waiting::default();
+        let turn = turn(&member.name);
+        let mut next_tick = Instant::now() + TICK + turn;
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(next_tick) => {}
+                _ = told.changed() => sleep(SOON + turn).await,
+                () = remarkable(member) => sleep(SOON).await,
+            }
+            let ticks = Instant::now() >= next_tick;
+            if !self.volumes.synced() {
+                next_tick = next_tick.max(Instant::now() + SOON);
+                continue;
+            }
+            let Ok(leaf) = member.leaf() else {
+                next_tick = Instant::now() + TICK;
+                continue;
+            };
+            self.take_news(leaf, &mut agenda);
+            self.tell_of_sizes(leaf).await;
+            if !ticks {
+                self.heal_all(member, &mut agenda).await;
+                continue;
+            }
+            next_tick = Instant::now() + TICK;
+            self.look(leaf, &mut agenda);
+            self.sweep(leaf, &mut agenda);
+            self.mark(member, &mut agenda).await;
+            self.heal_all(member, &mut agenda).await;
+            self.tell_of_missed(member, &mut agenda).await;
+            self.withdraw_forgotten(leaf, &mut waiting).await;
+            self.count_strays(leaf, &mut strays).await;
+        }
+    }
+
+    /// Goes by those of the host's volumes of which there was news, in memory.
+    fn take_news(&self, leaf: &Cluster, agenda: &mut Agenda) {
+        for handle in self.volumes.take_news(&leaf.member) {
+            if let Some(case) = Case::of(leaf, &handle) {
+                agenda.ill.remove(&case.hash());
+            }
+            self.look_at(leaf, handle, agenda);
+        }
+    }
+
+    /// Goes by the next few in turn.
+    fn look(&self, leaf: &Cluster, agenda: &mut Agenda) {
+        let next = self.volumes.next_in(&leaf.member, agenda.at.as_deref(), LOOKS);
+        agenda.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
+        for handle in next {
+            self.look_at(leaf, handle, agenda);
+        }
+    }
+
+    fn look_at(&self, leaf: &Cluster, handle: Box<str>, agenda: &mut Agenda) {
+        let Some(id) = VolumeId::parse(&handle) else { return };
+        if let Some(case) = Case::of(leaf, &handle).filter(|case| self.is_due(case)) {
+            agenda.odd.insert(case.hash());
+        }
+        let (row, now) = (leaf.rows.find(&id).map(|(_, row)| row).unwrap_or_default(), Instant::now());
+        match (row.claim, row.volume) {
+            (Some(claim), _) if !claim.had_volume && !claim.is_lost() => {
+                agenda.marks.entry(handle).or_insert(now + LAZY);
+            }
+            (Some(_), _) | (None, Some(_)) => drop(agenda.missed.remove(&handle)),
+            (None, None) => drop(agenda.missed.entry(handle).or_insert(now + MISSED)),
+        }
+    }
+
+    /// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
+    fn sweep(&self, leaf: &Cluster, agenda: &mut Agenda) {
+        let now = Instant::now();
+        if agenda.sweep.is_some_and(|due| now < due) {
+            return;
+        }
+        agenda.sweep = Some(now + MISSED);
+        for hash in leaf.rows.following() {
+            if cases(leaf, hash).iter().any(|case| self.is_due(case)) {
+                agenda.odd.insert(hash);
+            }
+        }
+    }
+
+    async fn mark(&self, member: &Member, agenda: &mut Agenda) {
+        let now = Instant::now();
+        let due = agenda.marks.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone());
+        for handle in due.take(MARKS).collect::<Vec<_>>() {
+            agenda.marks.remove(&handle);
+            if let Err(error) = self.mark_one(member, &handle).await {
+                tracing::debug!(%handle, %error, "a leaf is not marked yet");
+                agenda.marks.insert(handle, now + MISSED);
+            }
+        }
+    }
+
+    async fn mark_one(&self, member: &Member, handle: &str) -> Result<()> {
+        let leaf = member.leaf()?;
+        let volumes = self.volumes.with(handle);
+        let Some(volume) = volumes.iter().find(|volume| !volume.is_leaving()) else { return Ok(()) };
+        let Some((hash, row)) = VolumeId::parse(handle).and_then(|id| leaf.rows.find(&id)) else { return Ok(()) };
+        match row.claim.filter(|claim| !claim.had_volume && !claim.observed().terminating) {
+            Some(claim) => leaf.mark_used(&claim, &volume.uid, hash).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn heal_all(&self, member: &Member, agenda: &mut Agenda) {
+        let Ok(leaf) = member.leaf() else { return };
+        let mut ill: BTreeSet<VolumeHash> = leaf.rows.unwell().into_iter().collect();
+        ill.extend(&agenda.odd);
+        agenda.ill.retain(|hash, _| ill.contains(hash));
+        for hash in ill {
+            let (looks, due) = *agenda.ill.entry(hash).or_insert_with(|| (0, Instant::now()));
+            if due > Instant::now() {
+                continue;
+            }
+            for case in cases(leaf, hash).iter().filter(|case| self.is_due(case)) {
+                if let Err(error) = self.heal(case, looks).await {
+                    tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
+                }
+            }
+            if !cases(leaf, hash).iter().any(|case| self.is_due(case)) {
+                agenda.odd.remove(&hash);
+            }
+            agenda.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
+        }
+    }
+
+    async fn tell_of_missed(&self, member: &Member, agenda: &mut Agenda) {
+        let now = Instant::now();
+        let due: Vec<_> =
+            agenda.missed.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone()).collect();
+        for handle in due {
+            match self.look_for(member, &handle).await {
+                Ok(false) => drop(agenda.missed.remove(&handle)),
+                Ok(true) | Err(_) => drop(agenda.missed.insert(handle, Instant::now() + AGAIN)),
+            }
+        }
+    }
+
+    /// Whether a handle is to be looked at again. What is told of it was read just now in both clusters.
+    async fn look_for(&self, member: &Member, handle: &str) -> Result<bool> {
+        let leaf = member.leaf()?;
+        let volumes = self.volumes.with(handle);
+        let (Some(place), [volume]) = (VolumeId::parse(handle).and_then(|id| id.place()), volumes.as_slice()) else {
+            return Ok(false);
+        };
+        let live = self.host.read_volume(&volume.name).await?;
+        let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
+        if !matches!(live.volume.wish(), Wish::Use { .. }) || leaf.is_well(&place).await? {
+            return Ok(true);
+        }
+        // Its claim may be elsewhere, or have been let go: then it is out of sight, and not lost.
+        let given_out = live.given_out.as_ref().map(|given_out| &*given_out.volume).filter(|name| !name.is_empty());
+        if let Some(volume) = given_out
+            && leaf.read_volume(volume).await?.is_some()
+        {
+            return Ok(true);
+        }
+        let volume = live.volume;
+        let message = format!("member {}: leaf claim {place} {LOST}", leaf.member);
+        self.host.tell(&volume, &News { reason: "LeafLost", message, warning: true }).await;
+        Ok(true)
+    }
+}
+
+/// A volume of each handle that its hash may have: one, but for copies.
+pub(super) fn cases(leaf: &Cluster, hash: VolumeHash) -> Vec<Case<'_>> {
+    leaf.rows.handle_places(hash).iter().map(|named| Case::new(leaf, hash, named)).collect()
+}
+
+/// Until the member shows something that one has to look at.
+async fn remarkable(member: &Member) {
+    match member.last_known() {
+        Some(leaf) => leaf.rows.remarkable().await,
+        None => std::future::pending().await,
+    }
+}

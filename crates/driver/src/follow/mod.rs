@@ -1,0 +1,74 @@
+//! What nobody asked for and has to be done: it follows what happens in the host and in the members. Only the replica that
+//! holds the lease does it. A member's work waits for nobody else's.
+
+mod drift;
+mod elsewhere;
+mod forgotten;
+mod heal;
+mod member;
+mod shield;
+mod waiting;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+
+use crate::{
+    host::{
+        Host,
+        volumes::{self, HostVolumes},
+    },
+    member::{Member, Registry, Works},
+};
+
+/// Between two looks at which members there are.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What the work needs.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    host: Host,
+    members: Registry,
+    volumes: Arc<HostVolumes>,
+    budget: waiting::Shared,
+}
+
+impl Follower {
+    pub fn new(host: Host, members: Registry) -> Self {
+        Self { host, members, volumes: Arc::default(), budget: Arc::default() }
+    }
+
+    /// Works until it is dropped, and knows nothing of the time before.
+    pub async fn run(mut self) {
+        self.volumes = Arc::default();
+        tokio::select! {
+            biased; // one order of events for one course of time
+            () = volumes::keep(&self.host, &self.volumes) => {}
+            () = self.follow_members() => {}
+            () = self.shield_claims() => {}
+            () = self.tell_of_stranded_pods() => {}
+        }
+    }
+
+    async fn follow_members(&self) {
+        let mut works = Works::default();
+        let begin = |member: Arc<Member>| {
+            let follower = self.clone();
+            async move {
+                tokio::join!(follower.follow(&member), follower.tell_of_waiting(&member));
+            }
+        };
+        loop {
+            if let Ok(members) = self.members.all() {
+                works.follow(&members, begin);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// A thousand members are not looked at all at once.
+fn turn(member: &str) -> Duration {
+    let mixed = member.bytes().fold(0_u64, |mixed, byte| mixed.wrapping_mul(31).wrapping_add(byte.into()));
+    Duration::from_millis(mixed % 250)
+}

@@ -1,0 +1,341 @@
+//! Why a leaf claim waits, as events on the claim of the host, in the member's own words and as soon as the member says it. The
+//! provisioner's call tells it too, but only when it ends.
+//!
+//! Events of a member are watched only while a claim waits there. A hundred claims that wait for the same are told of once
+//! each, and not again for a while; all together have a budget.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    time::{Instant, sleep, timeout},
+};
+
+use super::{Follower, turn};
+use crate::{
+    error::Result,
+    host::events::News,
+    leaf::{
+        Cluster,
+        ownership::{self, MadeFor},
+        row::ClaimRow,
+        words::{OF_CLAIMS, OF_PODS, Word},
+    },
+    member::Member,
+    volume::VolumeHash,
+};
+
+/// Between two looks at who waits. Whoever is seen so often passes by.
+const LOOK: Duration = Duration::from_millis(300);
+const PASSES_BY: u32 = 3;
+/// From a word to a look at whom it is about.
+const SOON: Duration = Duration::from_millis(100);
+/// Nobody waits any more: others may soon.
+const LINGER: Duration = Duration::from_secs(30);
+/// After a watch of events that came to nothing.
+const REFUSED: Duration = Duration::from_secs(5);
+/// A provisioner that lives says that it begins; one that lives and has much to do has said so of others.
+const QUIET: Duration = Duration::from_millis(900);
+/// Where it has not by then, it is worth a warning.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Between two words on one claim, and between two times the same.
+const APART: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_mins(5);
+/// Words on objects that are not known to wait yet.
+const RECENT: usize = 256;
+/// Different things that are said of one claim are remembered so far.
+const REMEMBERED: usize = 8;
+/// Events at once, and each further one after so long.
+const BURST: u32 = 150;
+const REFILL: Duration = Duration::from_secs(2);
+
+/// The controller that hands claims to provisioners. It says that it waits, and never that it does not.
+const BINDER: &str = "persistentvolume-controller";
+
+/// How many events may still be written.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: u32,
+    as_of: Instant,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { left: BURST, as_of: Instant::now() }
+    }
+}
+
+impl Budget {
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let more = now.saturating_duration_since(self.as_of).as_millis() / REFILL.as_millis();
+        let more = u32::try_from(more).unwrap_or(BURST).min(BURST);
+        if more > 0 {
+            self.left = (self.left + more).min(BURST);
+            self.as_of = now;
+        }
+        let some = self.left > 0;
+        self.left -= u32::from(some);
+        some
+    }
+}
+
+/// Something to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Telling {
+    text: String,
+    warning: bool,
+}
+
+/// A leaf claim that waits.
+#[derive(Debug)]
+struct Waiting {
+    row: ClaimRow,
+    /// UID of the pod that consumes it.
+    consumer: Option<String>,
+    since: Instant,
+    looks: u32,
+    /// The newest thing to be told.
+    word: Option<Telling>,
+    /// Somebody has said something: whoever provisions it lives.
+    answered: bool,
+    /// What was told, without its numbers, and when.
+    told: VecDeque<(String, Instant)>,
+}
+
+impl Waiting {
+    /// What is to be told now.
+    fn due(&self, now: Instant) -> Option<&Telling> {
+        let word = self.word.as_ref()?;
+        let same = without_numbers(&word.text);
+        let soon = self.told.iter().any(|(told, at)| {
+            let apart = if *told == same { AGAIN } else { APART };
+            now.saturating_duration_since(*at) < apart
+        });
+        (!soon).then_some(word)
+    }
+
+    fn was_told(&mut self, now: Instant) {
+        if let Some(word) = &self.word {
+            let same = without_numbers(&word.text);
+            self.told.retain(|(told, _)| *told != same);
+            self.told.push_back((same, now));
+            if self.told.len() > REMEMBERED {
+                self.told.pop_front();
+            }
+        }
+    }
+}
+
+/// The same thing is said with other numbers: how long, how often, which port.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
+/// All that wait in a member.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: BTreeMap<VolumeHash, Waiting>,
+    recent: VecDeque<Word>,
+}
+
+impl Queue {
+    fn look(&mut self, leaf: &Cluster, now: Instant) {
+        let rows = leaf.rows.pending();
+        let there: BTreeSet<VolumeHash> = rows.iter().map(|(hash, ..)| *hash).collect();
+        self.waiting.retain(|hash, _| there.contains(hash));
+        for (hash, row, consumer) in rows {
+            let same = self.waiting.get(&hash).is_some_and(|known| known.row.uid == row.uid);
+            let fresh = || Waiting {
+                row: row.clone(),
+                consumer: None,
+                since: now,
+                looks: 0,
+                word: None,
+                answered: false,
+                told: VecDeque::new(),
+            };
+            if !same {
+                self.waiting.insert(hash, fresh());
+            }
+            let Some(waiting) = self.waiting.get_mut(&hash) else { continue };
+            let known = waiting.looks > 0 && waiting.consumer == consumer;
+            (waiting.row, waiting.consumer) = (row, consumer);
+            waiting.looks += 1;
+            if !known {
+                self.recent.iter().for_each(|word| hear(waiting, word));
+            }
+        }
+    }
+
+    /// Whether somebody does not only pass by.
+    fn is_needed(&self) -> bool {
+        self.waiting.values().any(|waiting| waiting.looks > PASSES_BY)
+    }
+
+    fn hear(&mut self, word: Word) {
+        self.waiting.values_mut().for_each(|waiting| hear(waiting, &word));
+        self.recent.push_back(word);
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+    }
+
+    /// A class that is bound without a pod, and nobody has said anything: nobody may be there.
+    fn hear_silence(&mut self, leaf: &Cluster, now: Instant) {
+        let class_of = |waiting: &Waiting| leaf.rows.class(&waiting.row.class);
+        let answered = self.waiting.values().filter(|waiting| waiting.answered);
+        let alive: BTreeSet<_> = answered.filter_map(class_of).map(|class| class.provisioner).collect();
+        for waiting in self.waiting.values_mut() {
+            let Some(class) = class_of(waiting) else { continue };
+            let waits = class.waits_for_pod && !waiting.row.observed().node_selected;
+            let heard = waiting.answered || waiting.word.as_ref().is_some_and(|word| word.warning);
+            if waits || heard || waiting.row.volume().is_some() {
+                continue;
+            }
+            let lasts = now.saturating_duration_since(waiting.since);
+            if let Some((said, warning)) = silence(lasts, alive.contains(&class.provisioner)) {
+                let of = format!("provisioner {} of StorageClass {}", class.provisioner, waiting.row.class);
+                waiting.word =
+                    Some(Telling { text: format!("waits for {of}, which has said nothing of it {said}"), warning });
+            }
+        }
+    }
+
+    fn due(&self, now: Instant) -> Vec<(VolumeHash, Telling)> {
+        let there = self.waiting.iter().filter(|(_, waiting)| waiting.looks > PASSES_BY);
+        there.filter_map(|(hash, waiting)| Some((*hash, waiting.due(now)?.clone()))).collect()
+    }
+}
+
+/// What there is to say of a provisioner's silence, and whether it is a warning.
+fn silence(lasts: Duration, alive: bool) -> Option<(&'static str, bool)> {
+    if lasts >= SILENCE {
+        return Some(("for ten seconds: is it running there?", true));
+    }
+    (lasts >= QUIET && !alive).then_some(("yet", false))
+}
+
+fn hear(waiting: &mut Waiting, word: &Word) {
+    let of_claim = *word.about == *waiting.row.uid;
+    if !of_claim && waiting.consumer.as_ref() != Some(&word.about) {
+        return;
+    }
+    waiting.answered |= of_claim && word.by != BINDER;
+    if word.warning {
+        let whose = if of_claim { "waits" } else { "waits for a pod that finds no node" };
+        waiting.word = Some(Telling { text: format!("{whose}: {}: {}", word.reason, word.message), warning: true });
+    }
+}
+
+impl Follower {
+    /// Works until it is dropped.
+    pub(super) async fn tell_of_waiting(&self, member: &Member) {
+        let mut queue = Queue::default();
+        sleep(turn(&member.name)).await;
+        loop {
+            sleep(LOOK).await;
+            let Ok(leaf) = member.leaf() else { continue };
+            queue.look(leaf, Instant::now());
+            if queue.is_needed() {
+                let (say, words) = mpsc::channel(RECENT);
+                tokio::select! {
+                    biased;
+                    () = self.pass_on(leaf, &mut queue, words) => {}
+                    () = listen(leaf, OF_CLAIMS, &say) => {}
+                    () = listen(leaf, OF_PODS, &say) => {}
+                }
+            }
+        }
+    }
+
+    /// Until nobody waits any more.
+    async fn pass_on(&self, leaf: &Cluster, queue: &mut Queue, mut words: Receiver<Word>) {
+        let mut needed = Instant::now();
+        while needed.elapsed() < LINGER {
+            if let Ok(Some(word)) = timeout(LOOK, words.recv()).await {
+                queue.hear(word);
+                // More comes with it.
+                sleep(SOON).await;
+                while let Ok(word) = words.try_recv() {
+                    queue.hear(word);
+                }
+            }
+            let now = Instant::now();
+            queue.look(leaf, now);
+            queue.hear_silence(leaf, now);
+            if queue.is_needed() {
+                needed = now;
+            }
+            for (hash, word) in queue.due(now) {
+                let Some(waiting) = queue.waiting.get_mut(&hash) else { continue };
+                if !self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(now) {
+                    break;
+                }
+                waiting.was_told(now);
+                if let Err(error) = self.pass_on_one(leaf, hash, &waiting.row, &word).await {
+                    tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "why it waits is not told");
+                }
+            }
+        }
+    }
+
+    /// Which claim of the host it is, stands on the leaf claim.
+    async fn pass_on_one(&self, leaf: &Cluster, hash: VolumeHash, row: &ClaimRow, word: &Telling) -> Result<()> {
+        let Some(claim) = leaf.read_claim(&row.place).await? else { return Ok(()) };
+        let ours = ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash);
+        let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
+        let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
+        self.host.tell_claim(&of.claim, &of.uid, &News { reason: "LeafPending", message, warning: word.warning }).await;
+        Ok(())
+    }
+}
+
+async fn listen(leaf: &Cluster, fields: &str, say: &Sender<Word>) {
+    loop {
+        if let Err(error) = leaf.listen(fields, say).await {
+            tracing::debug!(member = leaf.member, %error, "events cannot be watched");
+            sleep(REFUSED).await;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// One for all members.
+pub(super) type Shared = Arc<Mutex<Budget>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn events_have_a_budget_that_comes_back_slowly() {
+        let (mut budget, now) = (Budget::default(), Instant::now());
+        let taken = |budget: &mut Budget, now| (0..1000).filter(|_| budget.take(now)).count();
+        assert_eq!(taken(&mut budget, now), BURST as usize);
+        assert_eq!(taken(&mut budget, now + REFILL - Duration::from_millis(1)), 0);
+        assert_eq!(taken(&mut budget, now + REFILL * 3), 3);
+        assert_eq!(taken(&mut budget, now + REFILL * 100_000), BURST as usize);
+    }
+
+    #[test]
+    fn silence_is_told_soon_where_nobody_is_known_to_live_and_is_a_warning_later() {
+        let (short, long) = (Duration::from_millis(1200), Duration::from_secs(11));
+        assert_eq!(silence(Duration::from_millis(500), false), None);
+        assert_eq!(silence(short, false).map(|(_, warning)| warning), Some(false));
+        assert_eq!(silence(short, true), None);
+        assert_eq!(silence(long, true).map(|(_, warning)| warning), Some(true));
+    }
+
+    #[test]
+    fn numbers_make_no_new_word() {
+        assert_eq!(
+            without_numbers("dial tcp 10.0.0.1:443: after 3s"),
+            without_numbers("dial tcp 10.0.0.1:8443: after 17s")
+        );
+        assert_ne!(without_numbers("quota"), without_numbers("no room"));
+    }
+}

@@ -1,0 +1,97 @@
+//! The leaf volume: marked as ours once it is bound, read to be handed on, and proved gone at the end.
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::{Api, api::PatchParams};
+use serde_json::{Value, json};
+
+use super::{Cluster, json_patch, lean::Lean, ownership, row::VolumeRow};
+use crate::{
+    cluster,
+    error::{Error, Result},
+    volume::{VolumeHash, plan::ObservedVolume},
+};
+
+impl Cluster {
+    fn volumes(&self) -> Api<Lean<PersistentVolume>> {
+        Api::all(self.client.clone())
+    }
+
+    /// Puts our labels on the volume that is bound to this claim, and on no other, and reads it in the same request.
+    /// One that carries them already is known from the watch.
+    pub async fn label_volume(&self, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<VolumeRow> {
+        let known = self.rows.row(hash).and_then(|row| row.volume);
+        if let Some(volume) = known.filter(|volume| *volume.name == *name && *volume.claim_uid == *claim_uid) {
+            return Ok(volume);
+        }
+        let labels = ownership::labels(&self.host, hash);
+        let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
+        let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
+        let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
+        let first = self.patch_volume(name, json!([bound, unlabelled, all]), "label").await;
+        let volume = match first {
+            Err(Error::Refused(_)) => {
+                let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
+                let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
+                let operations: Vec<Value> = std::iter::once(bound).chain(each).collect();
+                self.patch_volume(name, json!(operations), "label").await?
+            }
+            other => other?,
+        };
+        Ok(VolumeRow::new(&volume))
+    }
+
+    /// The host deletes, so the leaf volume must not outlive its claim. A write that arrives when somebody has made it stay
+    /// since does nothing: it tests the version.
+    pub async fn make_deletable(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
+        let operations = json!([
+            {"op": "test", "path": "/metadata/uid", "value": volume.uid},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": volume.version.to_string()},
+            {"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid},
+            {"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Delete"},
+        ]);
+        match self.patch_volume(&volume.name, operations, "make deletable").await {
+            Ok(_) => Ok(()),
+            Err(Error::NotFound(_)) => {
+                self.rows.drop_volume(hash, &volume.uid);
+                Ok(())
+            }
+            Err(refused @ Error::Refused(_)) => {
+                let now = self.read_volume(&volume.name).await?;
+                let changed =
+                    now.is_some_and(|now| now.version != volume.version && *now.claim_uid == *volume.claim_uid);
+                if changed { Ok(()) } else { Err(refused) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A quorum read, whatever labels it carries.
+    pub async fn read_volume(&self, name: &str) -> Result<Option<VolumeRow>> {
+        let answer = self.volumes().get(name).await;
+        let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
+        Ok(found.map(|volume| {
+            self.rows.put_volume(&volume);
+            VolumeRow::new(&volume)
+        }))
+    }
+
+    /// Believed only after this read: a watch also says "deleted" when somebody strips a label.
+    pub async fn volume_is_gone(&self, name: &str, uid: Option<&str>) -> Result<bool> {
+        let answer = self.volumes().get_metadata(name).await;
+        let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
+        Ok(found.is_none_or(|volume| uid.is_some() && volume.metadata.uid.as_deref() != uid))
+    }
+
+    pub(super) async fn patch_volume(
+        &self,
+        name: &str,
+        operations: Value,
+        what: &str,
+    ) -> Result<Lean<PersistentVolume>> {
+        let patch = json_patch(operations)?;
+        let patched = self.volumes().patch(name, &PatchParams::default(), &patch).await;
+        let volume = patched.map_err(|error| self.outcome(&format!("{what} volume {name}"), &error))?;
+        self.rows.put_volume(&volume);
+        Ok(volume)
+    }
+}

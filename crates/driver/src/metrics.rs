@@ -1,0 +1,280 @@
+//! Every metric there is, with bounded labels: methods of the interface, codes, members that have joined, verbs and
+//! resources. `docs/metrics.md` is their table. What can be read when somebody asks is not kept: see [`Metrics::read_from`].
+
+pub mod exposition;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::Registry,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Method {
+    method: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MethodAndCode {
+    method: String,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfMember {
+    member: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfMemberInState {
+    member: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MemberRequest {
+    member: String,
+    verb: String,
+    resource: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MemberAnswer {
+    member: String,
+    verb: String,
+    resource: String,
+    code: String,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// One member at the moment at which it is looked at.
+#[derive(Clone, Debug, Default)]
+pub struct MemberNow {
+    pub member: String,
+    pub up: bool,
+    pub requests_under_way: usize,
+    pub breaker_open: bool,
+    /// Age of the oldest leaf claim that is not bound, and of the oldest deletion that is not done.
+    pub oldest_creation: Duration,
+    pub oldest_deletion: Duration,
+    /// How many volumes are in which state.
+    pub volumes: Vec<(&'static str, u64)>,
+}
+
+type Look = Box<dyn Fn() -> Vec<MemberNow> + Send + Sync>;
+
+/// What is read when the metrics are.
+#[derive(Clone, Default)]
+struct Members {
+    look: Arc<Mutex<Option<Look>>>,
+    up: Family<OfMember, Gauge>,
+    requests_under_way: Family<OfMember, Gauge>,
+    breaker_open: Family<OfMember, Gauge>,
+    oldest_creation: Family<OfMember, Gauge>,
+    oldest_deletion: Family<OfMember, Gauge>,
+    volumes: Family<OfMemberInState, Gauge>,
+}
+
+impl fmt::Debug for Members {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Members").finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    rpc_started: Family<Method, Counter>,
+    rpc_handled: Family<MethodAndCode, Counter>,
+    rpc_seconds: Histograms<Method>,
+    requests: Family<MemberAnswer, Counter>,
+    request_seconds: Histograms<MemberRequest>,
+    request_errors: Family<OfMember, Counter>,
+    members: Members,
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("kosmos_csi");
+        let metrics = Self {
+            registry: Arc::default(),
+            rpc_started: Family::default(),
+            rpc_handled: Family::default(),
+            rpc_seconds: Histograms::new_with_constructor(rpc_buckets as fn() -> Histogram),
+            requests: Family::default(),
+            request_seconds: Histograms::new_with_constructor(request_buckets as fn() -> Histogram),
+            request_errors: Family::default(),
+            members: Members::default(),
+        };
+        metrics.register(&mut registry);
+        metrics.members.register(&mut registry);
+        Self { registry: Arc::new(registry), ..metrics }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "What is running", version);
+        registry.register("rpc_started", "RPCs begun", self.rpc_started.clone());
+        let handled = "RPCs answered, by gRPC code; Cancelled where the caller gave up";
+        registry.register("rpc_handled", handled, self.rpc_handled.clone());
+        registry.register("rpc_seconds", "Time from an RPC to its answer", self.rpc_seconds.clone());
+        let requests = "Requests to a cluster, by HTTP code, or why there is none";
+        registry.register("member_requests", requests, self.requests.clone());
+        let seconds = "Time to the head of a cluster's answer";
+        registry.register("member_request_seconds", seconds, self.request_seconds.clone());
+        registry.register("member_request_errors", "Requests that got no answer", self.request_errors.clone());
+    }
+
+    pub fn rpc_started(&self, method: &str) {
+        self.rpc_started.get_or_create(&Method { method: method.to_owned() }).inc();
+    }
+
+    pub fn rpc_handled(&self, method: &str, code: &str, took: Duration) {
+        let labels = MethodAndCode { method: method.to_owned(), code: code.to_owned() };
+        self.rpc_handled.get_or_create(&labels).inc();
+        self.rpc_seconds.get_or_create(&Method { method: method.to_owned() }).observe(took.as_secs_f64());
+    }
+
+    pub fn request(&self, member: &str, verb: &str, resource: &str, code: &str, took: Duration) {
+        let (member, verb, resource) = (member.to_owned(), verb.to_owned(), resource.to_owned());
+        let labels = MemberRequest { member, verb, resource };
+        self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+        let MemberRequest { member, verb, resource } = labels;
+        self.requests.get_or_create(&MemberAnswer { member, verb, resource, code: code.to_owned() }).inc();
+    }
+
+    pub fn unanswered(&self, member: &str) {
+        self.request_errors.get_or_create(&OfMember { member: member.to_owned() }).inc();
+    }
+
+    /// The same counts for who is part of a member himself: its state is read from it, so it must not hold what reads.
+    #[must_use]
+    pub fn of_requests(&self) -> Self {
+        Self { members: Members::default(), ..self.clone() }
+    }
+
+    /// Where the state of the members is read whenever somebody asks for the metrics.
+    pub fn read_from(&self, look: impl Fn() -> Vec<MemberNow> + Send + Sync + 'static) {
+        *self.members.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(look));
+    }
+
+    /// The text of `/metrics`, as OpenMetrics.
+    pub fn text(&self) -> Result<String, fmt::Error> {
+        self.members.refresh();
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Members {
+    fn register(&self, registry: &mut Registry) {
+        let up = "1 while a member answers and is the cluster it should be";
+        registry.register("member_up", up, self.up.clone());
+        let under_way = "Requests that wait for a member's answer now";
+        registry.register("member_requests_under_way", under_way, self.requests_under_way.clone());
+        let open = "1 while a member is known not to answer, and is not asked";
+        registry.register("member_breaker_open", open, self.breaker_open.clone());
+        let creation = "Age of the oldest leaf claim that is not bound, 0 where there is none";
+        registry.register("member_oldest_creation_seconds", creation, self.oldest_creation.clone());
+        let deletion = "Age of the oldest deletion of a leaf claim that is not done, 0 where there is none";
+        registry.register("member_oldest_deletion_seconds", deletion, self.oldest_deletion.clone());
+        registry.register("member_volumes", "Volumes in a member, by state", self.volumes.clone());
+    }
+
+    fn refresh(&self) {
+        let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = look.as_ref().map(|look| look()).unwrap_or_default();
+        // Who has left is seen no more.
+        let all =
+            [&self.up, &self.requests_under_way, &self.breaker_open, &self.oldest_creation, &self.oldest_deletion];
+        all.into_iter().for_each(Family::clear);
+        self.volumes.clear();
+        for state in now {
+            let of = OfMember { member: state.member.clone() };
+            let set = |family: &Family<OfMember, Gauge>, value: u64| {
+                family.get_or_create(&of).set(i64::try_from(value).unwrap_or(i64::MAX));
+            };
+            set(&self.up, state.up.into());
+            set(&self.requests_under_way, state.requests_under_way as u64);
+            set(&self.breaker_open, state.breaker_open.into());
+            set(&self.oldest_creation, state.oldest_creation.as_secs());
+            set(&self.oldest_deletion, state.oldest_deletion.as_secs());
+            for (name, count) in state.volumes {
+                let of = OfMemberInState { member: state.member.clone(), state: name };
+                self.volumes.get_or_create(&of).set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+    }
+}
+
+fn rpc_buckets() -> Histogram {
+    Histogram::new([0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0])
+}
+
+fn request_buckets() -> Histogram {
+    Histogram::new([0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_of_members_is_read_when_it_is_asked_for() {
+        let metrics = Metrics::new();
+        let there = Arc::new(Mutex::new(vec![MemberNow {
+            member: "a".to_owned(),
+            breaker_open: true,
+            oldest_creation: Duration::from_secs(7),
+            volumes: vec![("bound", 3)],
+            ..MemberNow::default()
+        }]));
+        let seen = Arc::clone(&there);
+        metrics.read_from(move || seen.lock().unwrap().clone());
+        let text = metrics.text().unwrap();
+        for line in [
+            "kosmos_csi_member_breaker_open{member=\"a\"} 1",
+            "kosmos_csi_member_oldest_creation_seconds{member=\"a\"} 7",
+            "kosmos_csi_member_volumes{member=\"a\",state=\"bound\"} 3",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        there.lock().unwrap().clear();
+        assert!(!metrics.text().unwrap().contains("member=\"a\""), "it has left");
+    }
+
+    #[test]
+    fn every_metric_stands_in_the_documents_table() {
+        let metrics = Metrics::new();
+        // Only those are told that have been counted once.
+        metrics.rpc_started("x");
+        metrics.rpc_handled("x", "Ok", Duration::ZERO);
+        metrics.request("a", "get", "pods", "200", Duration::ZERO);
+        metrics.unanswered("a");
+        metrics.read_from(|| vec![MemberNow { volumes: vec![("bound", 1)], ..MemberNow::default() }]);
+        let text = metrics.text().unwrap();
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let table = include_str!("../../../docs/metrics.md");
+        let documented = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
+        let sorted = |names: &mut dyn Iterator<Item = &str>| -> Vec<String> {
+            let mut names: Vec<String> = names.map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(sorted(&mut { names }), sorted(&mut { documented }));
+    }
+}

@@ -1,0 +1,301 @@
+//! CreateVolume: find or choose the member, find or make the leaf claim, wait until it is bound, hand out its handle.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    Deadline, Provisioner, Volume,
+    capacity::offer,
+    delete::Order,
+    job::Job,
+    refusal::{Course, Lack},
+    source::beside_source,
+    withdraw::{allows, holds, in_use, may_hold, misplaced},
+};
+use crate::{
+    error::{Error, Result},
+    host::claim::{Chosen, HostClaim},
+    leaf::{Cluster, ownership, row::ClaimRow},
+    member::{
+        Member,
+        placement::{Choice, Wish, choose},
+        registry::{self, is_beside_clustertree, serving},
+    },
+    volume::{
+        VolumeHash, VolumeSpec,
+        plan::{Binder, Creation},
+        quantity,
+        spec::LeafPlace,
+    },
+};
+
+impl Provisioner {
+    /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
+    pub async fn create(&self, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
+        let spec = match beside_source(spec) {
+            Err(refusal @ Error::NoPlace(_)) => return Err(self.refused_beside_source(spec, refusal, deadline).await),
+            narrowed => &*narrowed?,
+        };
+        let hash = VolumeHash::new(&self.host.id, &spec.name);
+        let mut refusals: BTreeMap<String, Error> = BTreeMap::new();
+        loop {
+            let owner = match &spec.claim {
+                None => None,
+                Some(claim) => match self.host.read_claim(claim, &spec.name).await? {
+                    Some(owner) => Some(owner),
+                    None => return Err(self.withdraw(spec, claim, hash, deadline).await),
+                },
+            };
+            let member = self.place(spec, owner.as_ref(), hash, deadline).await?;
+            if let Some(refusal) = refusals.remove(&member.name) {
+                return Err(refusal);
+            }
+            let leaf = member.leaf()?;
+            let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
+            let job = Job { provisioner: self, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
+            match self.settle(&job).await {
+                Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
+                    refusals.insert(member.name.clone(), refusal);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The member of before, or a new choice, written down before anything is made.
+    async fn place(
+        &self,
+        spec: &VolumeSpec,
+        owner: Option<&HostClaim>,
+        hash: VolumeHash,
+        deadline: &Deadline,
+    ) -> Result<Arc<Member>> {
+        let members = self.members.all()?;
+        let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.clone());
+        let earlier = holder.clone().or(self.recorded(owner).await?);
+        let anywhere = spec.parameters.member.is_none() && spec.preferred.is_empty() && spec.requisite.is_empty();
+        if anywhere && earlier.is_none() && members.len() > 1 {
+            self.hear_capacities().await;
+        }
+        let candidates: Vec<_> = members.values().map(|member| member.candidate(offer(member, spec))).collect();
+        // What is there already is reached under any name of its member; what is new is made under the one that serves.
+        let name = |name: &String| {
+            let meant = earlier.as_ref().filter(|earlier| serving(&members, name) == **earlier);
+            meant.unwrap_or(name).clone()
+        };
+        let parameter = spec.parameters.member.as_ref().map(name);
+        let (preferred, requisite) = (names(&spec.preferred, name), names(&spec.requisite, name));
+        let mut wish = Wish {
+            earlier: earlier.as_deref(),
+            held: holder.is_some(),
+            on_wrong_node: on_wrong_node(&members, holder.as_deref(), spec, hash),
+            parameter: parameter.as_ref(),
+            preferred: &preferred,
+            requisite: &requisite,
+            node_selected: owner.is_some_and(|owner| owner.node_selected),
+            seed: hash.seed(),
+        };
+        let mut choice = choose(&wish, &candidates)?;
+        if let Choice::Leave(earlier) = &choice {
+            let earlier = self.members.get(earlier).await?;
+            if !self.clear(&earlier, spec, hash, deadline).await? {
+                return Err(in_use(spec, &earlier.name));
+            }
+            if !deadline.caller_waits() {
+                return Err(Error::InProgress(format!("volume {} has left member {}", spec.name, earlier.name)));
+            }
+            (wish.earlier, wish.held, wish.on_wrong_node) = (None, false, false);
+            choice = choose(&wish, &candidates)?;
+        }
+        let name = match choice {
+            Choice::Stay(name) | Choice::Leave(name) => name,
+            Choice::New(name) => {
+                if let (Some(claim), Some(owner)) = (&spec.claim, owner) {
+                    let choice = Chosen { member: &name, clustertree: is_beside_clustertree(&members, &name) };
+                    self.host.record_member(claim, owner, &spec.name, choice).await?;
+                } else {
+                    self.none_holds(spec, hash).await?;
+                }
+                name
+            }
+        };
+        self.members.get(&name).await
+    }
+
+    /// Without a host claim there is no place to write a choice down, so it may only be made by who has seen every member
+    /// that may have been chosen before.
+    async fn none_holds(&self, spec: &VolumeSpec, hash: VolumeHash) -> Result<()> {
+        let known = self.host.known_members().await?.unwrap_or_default();
+        let members = self.members.all()?;
+        if let Some(departed) = known.iter().find(|name| !members.contains_key(*name) && allows(spec, name)) {
+            return Err(registry::departed(departed));
+        }
+        let possible = members.values().filter(|member| may_hold(member, spec, hash));
+        all_listed(possible.filter(|member| known.contains(&member.name)))?;
+        // Listed while the record was read: the choice was made without it.
+        match members.values().find(|member| holds(member, hash)) {
+            Some(member) => Err(Error::InProgress(format!("member {}: a leaf of it is seen there now", member.name))),
+            None => Ok(()),
+        }
+    }
+
+    /// The member on record. A name that no member ever had came with a copied claim: nothing can be there.
+    async fn recorded(&self, owner: Option<&HostClaim>) -> Result<Option<String>> {
+        let Some(name) = owner.and_then(|owner| owner.member.as_deref()) else { return Ok(None) };
+        match self.members.get(name).await {
+            Ok(member) => Ok(Some(member.name.clone())),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where the leaf is or will be. One that is seen elsewhere than the class says now is for a person to judge.
+    async fn leaf_place(
+        &self,
+        leaf: &Cluster,
+        spec: &VolumeSpec,
+        owner: Option<&HostClaim>,
+        hash: VolumeHash,
+    ) -> Result<LeafPlace> {
+        let tried = owner.is_some_and(|owner| owner.member.is_some());
+        let unless_tried = |error: Error| if tried { error.while_a_leaf_may_exist() } else { error };
+        let place = spec.place(&leaf.member, &leaf.host, &self.leaf_namespace).map_err(unless_tried)?;
+        let Some(seen) = leaf.rows.row(hash).and_then(|row| row.claim) else { return Ok(place) };
+        if leaf.rows.row_at(hash, &place).claim.is_some() {
+            return Ok(place);
+        }
+        let there = leaf.read_claim(&place).await.map_err(Error::while_a_leaf_may_exist)?;
+        if there.is_some_and(|claim| ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash)) {
+            return Ok(place);
+        }
+        Err(misplaced(leaf, &seen.place, &place))
+    }
+
+    async fn settle(&self, job: &Job<'_>) -> Result<Volume> {
+        let (mut before, mut course) = (None, Course::default());
+        loop {
+            let row = job.row();
+            let binder = match job.binder(row.as_ref()) {
+                Err(error) if error.is_final() => {
+                    job.refuse(error).await?;
+                    return Err(job.late().await);
+                }
+                binder => binder?,
+            };
+            let step = job.next_step(&job.leaf.rows, binder);
+            // Acted, and nothing has changed: looking on would be asking in circles.
+            let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
+            // Whoever asked may have had it removed since.
+            let unasked = matches!(step, Creation::Create) && !job.deadline.caller_waits();
+            if circles || unasked {
+                return Err(job.late().await);
+            }
+            if before.is_some() && job.deadline.passed() {
+                job.deadline.tell(job.late().await)?;
+            }
+            match (&step, row) {
+                (Creation::Create, _) => {
+                    self.never_had(job).await?;
+                    job.make(binder, &mut course).await?;
+                }
+                (Creation::Ready { volume }, Some(row)) => {
+                    if before.is_some() {
+                        job.leaf.stock.disprove_refusal(&row.class, job.spec.request.required);
+                    }
+                    return job.finish(&row, volume, binder).await.map_err(Error::while_a_leaf_may_exist);
+                }
+                (Creation::Accepted, Some(row)) => return Ok(job.accepted(&row)),
+                (Creation::TooLarge, Some(row)) => return Err(self.too_large(job, &row).await),
+                (Creation::Differs, _) => return Err(job.differs().await),
+                (Creation::Lost, _) => return Err(job.lost()),
+                (_, row) => {
+                    let gone_on = self.go_on(job, &step, row, binder, &mut course).await;
+                    if let Some(lack) = gone_on.map_err(Error::while_a_leaf_may_exist)? {
+                        return Err(self.give_up(job, lack).await);
+                    }
+                }
+            }
+            before = Some(step);
+        }
+    }
+
+    /// A volume that the host has had a leaf, whatever is seen of that now: no empty one is made in its place. Where nothing
+    /// was tried before there is no volume either.
+    async fn never_had(&self, job: &Job<'_>) -> Result<()> {
+        let kept = job.leaf.rows.row_at(job.hash, &job.place).observed_volume().is_some_and(|volume| volume.retained);
+        let first = job.owner.is_some_and(|owner| owner.member.is_none());
+        if kept || !first && self.host.has_volume(&job.spec.name).await? {
+            return Err(Error::InProgress(format!(
+                "member {}: leaf claim {} is gone, and had a volume: it is made anew with its data, or not at all",
+                job.leaf.member, job.place
+            )));
+        }
+        Ok(())
+    }
+
+    /// The steps between making a leaf and having it: all of them may be met again.
+    async fn go_on(
+        &self,
+        job: &Job<'_>,
+        step: &Creation,
+        row: Option<ClaimRow>,
+        binder: Binder,
+        course: &mut Course,
+    ) -> Result<Option<Lack>> {
+        match (step, row) {
+            (Creation::Release, Some(row)) => job.leaf.release_claim(&row, job.hash).await.map(|()| None),
+            (Creation::Select, Some(row)) => job.select(&row, course).await,
+            (Creation::Consume, Some(row)) => {
+                self.consume(job, &row).await?;
+                job.wait(step, binder, course).await
+            }
+            (Creation::Label { volume }, Some(row)) => {
+                // Whether it can be labelled is asked again once it is bound.
+                if let Err(error) = job.leaf.label_volume(volume, job.hash, &row.uid).await {
+                    tracing::debug!(member = %job.leaf.member, %volume, %error, "is not labelled yet");
+                }
+                job.wait(step, binder, course).await
+            }
+            _ => job.wait(step, binder, course).await,
+        }
+    }
+
+    async fn too_large(&self, job: &Job<'_>, row: &ClaimRow) -> Error {
+        let (size, limit) = (quantity::print(row.observed().capacity), quantity::print(job.spec.request.limit));
+        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
+        let removed = match self.host.uses(&job.spec.name, &id.to_string()).await {
+            Ok(true) => return in_use(job.spec, &job.leaf.member),
+            Ok(false) => self.remove(job.leaf, job.hash, &row.place, &Order::of_creation(&id), job.deadline).await,
+            Err(error) => Err(error),
+        };
+        let refusal = format!("member {} makes it {size}, and at most {limit} were allowed", job.leaf.member);
+        removed.map_or_else(Error::while_a_leaf_may_exist, |()| Error::OutOfRange(refusal))
+    }
+}
+
+fn names(list: &[String], name: impl FnMut(&String) -> String) -> Vec<String> {
+    list.iter().map(name).collect()
+}
+
+/// Whether the leaf is bound to a node of its member which the requirement leaves out.
+fn on_wrong_node(
+    members: &BTreeMap<String, Arc<Member>>,
+    holder: Option<&str>,
+    spec: &VolumeSpec,
+    hash: VolumeHash,
+) -> bool {
+    let leaf = holder.and_then(|holder| members.get(holder)?.last_known());
+    let volume = leaf.and_then(|leaf| leaf.rows.row(hash)?.volume);
+    let wanted = holder.map(|holder| spec.nodes_of(holder)).unwrap_or_default();
+    let bound_to = volume.map(|volume| volume.node).unwrap_or_default();
+    !wanted.is_empty() && !bound_to.is_empty() && !wanted.contains(&&*bound_to)
+}
+
+fn all_listed<'a>(mut members: impl Iterator<Item = &'a std::sync::Arc<Member>>) -> Result<()> {
+    let unseen = members.find(|member| !member.last_known().is_some_and(|leaf| leaf.rows.synced()));
+    unseen.map_or(Ok(()), |member| {
+        Err(Error::Unreachable {
+            member: member.name.clone(),
+            reason: "whether this volume is there cannot be told yet, and no claim says where it was put".to_owned(),
+        })
+    })
+}

@@ -1,0 +1,362 @@
+//! DeleteVolume: the leaf claim goes, then the leaf volume, and the answer comes when a read has found nothing left.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Deadline, Provisioner, wait};
+use crate::{
+    attach,
+    error::{Error, Result},
+    host::volume::GivenOut,
+    leaf::{
+        Cluster, Rows, ownership,
+        row::{ClaimRow, Row, VolumeRow},
+    },
+    volume::{
+        LeafName, VolumeHash, VolumeId,
+        healing::Wish,
+        plan::{self, Removal},
+        spec::LeafPlace,
+    },
+};
+
+/// Between two looks at something of which no news comes.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Whoever asks for a removal has just looked at the host, and is believed for so long.
+const BELIEVED: Duration = Duration::from_secs(2);
+
+/// A removal as it was asked for. People of the host may change their minds while it waits, and then nobody calls again.
+pub(super) struct Order {
+    handle: String,
+    asked: Instant,
+    /// The host has, or had, a volume with this handle.
+    given_out: bool,
+}
+
+impl Order {
+    pub(super) fn of_volume(id: &VolumeId) -> Self {
+        Self { handle: id.to_string(), asked: Instant::now(), given_out: true }
+    }
+
+    /// Of a leaf that the host was never given.
+    pub(super) fn of_creation(id: &VolumeId) -> Self {
+        Self { given_out: false, ..Self::of_volume(id) }
+    }
+}
+
+/// What was last seen of a leaf, for the read that proves it gone.
+#[derive(Default)]
+struct LastSeen {
+    /// UIDs of the claim, and of those in whose place it was made anew.
+    claims: Vec<String>,
+    /// Name, and UID where it carried our labels.
+    volume: Option<(String, Option<String>)>,
+    /// The volume that the claim names is not bound to it, or not there: it is none of ours.
+    no_volume: bool,
+}
+
+impl Provisioner {
+    /// An id that is none of ours names a volume that does not exist, and that is what was asked for.
+    pub async fn delete(&self, id: &str, deadline: &Deadline) -> Result<()> {
+        let Some((id, member)) = self.member_of(id).await? else { return Ok(()) };
+        let (leaf, order) = (member.leaf()?, Order::of_volume(&id));
+        if let LeafName::Hashed(hash) = &id.leaf
+            && leaf.rows.row(*hash).is_none_or(|row| row.claim.is_none() && row.volume.is_none())
+        {
+            leaf.list_leaf(*hash).await?;
+        }
+        match leaf.rows.find(&id) {
+            Some((hash, Row { claim: Some(claim), .. })) => {
+                self.check_against_copies(leaf, &id, hash, &claim).await?;
+                attach::is_nowhere(leaf, hash, &claim).await?;
+                self.remove(leaf, hash, &claim.place, &order, deadline).await?;
+            }
+            found => self.delete_unseen(leaf, &id, found, &order, deadline).await?,
+        }
+        leaf.stock.forget_refusals();
+        Ok(())
+    }
+
+    /// Where several claims carry the labels of a volume, the oldest is the leaf; of another one, the host's record must
+    /// say so. A handle that names a copy may be forged.
+    async fn check_against_copies(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        hash: VolumeHash,
+        claim: &ClaimRow,
+    ) -> Result<()> {
+        if !self.is_copy(leaf, id, hash, claim).await? {
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "member {}: claim {} carries the labels of this volume and nothing proves that it is its leaf: delete it there",
+            leaf.member, claim.place
+        )))
+    }
+
+    pub(super) async fn is_copy(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        hash: VolumeHash,
+        claim: &ClaimRow,
+    ) -> Result<bool> {
+        let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
+        if oldest.is_none_or(|oldest| oldest.uid == claim.uid) {
+            return Ok(false);
+        }
+        let given_out = self.host.leaf_of(&id.to_string()).await?;
+        Ok(given_out.is_none_or(|given_out| !claim.is_or_was(&given_out.claim_uid)))
+    }
+
+    /// The watches show no such claim; a read decides.
+    async fn delete_unseen(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        found: Option<(VolumeHash, Row)>,
+        order: &Order,
+        deadline: &Deadline,
+    ) -> Result<()> {
+        let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
+        // A leaf that was made anew for another claim is not where its handle says.
+        let place = volume.as_ref().map(|(_, place, _)| place.clone()).or_else(|| id.place());
+        let claim = match &place {
+            Some(place) => leaf.read_claim(place).await?,
+            None => None,
+        };
+        let given_out = self.host.leaf_of(&id.to_string()).await?;
+        if let (Some(place), Some(claim)) = (&place, &claim) {
+            if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
+                attach::is_nowhere(leaf, hash, &ClaimRow::new(claim)).await?;
+                return self.remove(leaf, hash, place, order, deadline).await;
+            }
+            // What has taken the name of a leaf that was let go is not meant.
+            if volume.is_none() && ownership::consents(&claim.metadata, &leaf.host) {
+                if id.member != leaf.member {
+                    return Ok(()); // its name was never good for an imported claim
+                }
+                return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
+            }
+            if given_out.as_ref().is_some_and(|given_out| ownership::is_or_was(&claim.metadata, &given_out.claim_uid)) {
+                return Err(stripped(leaf, place));
+            }
+        }
+        match volume {
+            Some((hash, place, row)) => {
+                check_volume_alone(leaf, given_out.as_ref(), &row)?;
+                self.remove(leaf, hash, &place, order, deadline).await
+            }
+            None => nothing_outlives(leaf, given_out.as_ref()).await,
+        }
+    }
+
+    /// Right before a step by which data may go: no volume of the host wants the leaf now.
+    async fn still_stands(&self, order: &Order, step: &Removal) -> Result<()> {
+        if order.asked.elapsed() < BELIEVED {
+            return Ok(());
+        }
+        let wishes = self.host.wishes(&order.handle).await?;
+        if wishes.iter().any(|wish| *wish != Wish::Nothing) {
+            return Err(Error::InProgress(format!(
+                "a volume of the host with handle {} is retained or in use again: its leaf is not removed",
+                order.handle
+            )));
+        }
+        if order.given_out && wishes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
+            return Err(Error::InProgress(format!(
+                "the leaf volume of handle {} was made Retain, and no volume of the host says that it is to go: it is kept",
+                order.handle
+            )));
+        }
+        Ok(())
+    }
+
+    /// Removes the leaf step by step until a read proves it gone.
+    pub(super) async fn remove(
+        &self,
+        leaf: &Cluster,
+        hash: VolumeHash,
+        place: &LeafPlace,
+        order: &Order,
+        deadline: &Deadline,
+    ) -> Result<()> {
+        let mut seen = LastSeen::default();
+        let mut before = None;
+        loop {
+            let row = seen.only_mine(leaf.rows.row_at(hash, place));
+            let step = decide(&row, seen.no_volume);
+            seen.note(&row);
+            // Acted, and nothing has changed: the news is still on its way.
+            if before.as_ref() == Some(&step) {
+                tokio::time::sleep(PAUSE).await;
+            }
+            if before.is_some() && deadline.passed() {
+                deadline.tell(late(leaf, place, &step))?;
+            }
+            if step.is_final() {
+                self.still_stands(order, &step).await?;
+            }
+            match (&step, &row.claim) {
+                (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
+                (Removal::MakeDeletable(volume), _) => leaf.make_deletable(volume, hash).await?,
+                (Removal::DeleteClaim, Some(claim)) => {
+                    if seen.volume.is_none() {
+                        leaf.remove_consumer(&claim.place.namespace, hash).await?;
+                    }
+                    // A replica whose watch is behind may know of no node: what it knows is tested by the member.
+                    attach::is_nowhere(leaf, hash, claim).await?;
+                    match leaf.delete_claim(claim, hash).await {
+                        Err(Error::InProgress(_)) => drop(leaf.read_claim(place).await?),
+                        deleted => deleted?,
+                    }
+                }
+                (Removal::ReleaseClaim, Some(claim)) => leaf.release_claim(claim, hash).await?,
+                (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
+                    let changed =
+                        |rows: &Rows| decide(&seen.only_mine(rows.row_at(hash, place)), seen.no_volume) != step;
+                    if !wait(leaf, hash, deadline, changed, async || late(leaf, place, &step)).await? {
+                        look_again(leaf, hash, place, &row).await?;
+                    }
+                }
+                // It may have been made anew while that was read.
+                _ if seen.is_gone(leaf, hash, place).await?
+                    && seen.only_mine(leaf.rows.row_at(hash, place)).claim.is_none() =>
+                {
+                    return Ok(());
+                }
+                _ => {}
+            }
+            before = Some(step);
+        }
+    }
+}
+
+/// The claim has gone before its volume. A volume that is to be retained is touched only where the host's own record
+/// proves that it is this one: people copy such volumes, labels and all.
+fn check_volume_alone(leaf: &Cluster, given_out: Option<&GivenOut>, row: &Row) -> Result<()> {
+    let is_given_out = |volume: &VolumeRow| given_out.is_some_and(|given| volume.is_or_was_bound_to(&given.claim_uid));
+    match &row.volume {
+        Some(volume) if volume.is_retained() && !is_given_out(volume) => Err(Error::Refused(format!(
+            "member {}: leaf volume {} is retained, and nothing proves that it is this one: delete it there",
+            leaf.member, volume.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl LastSeen {
+    /// What is seen first is what is removed: when it has gone, a copy may come into view. What was made anew in its place
+    /// belongs to it.
+    fn note(&mut self, row: &Row) {
+        if let Some(claim) = &row.claim {
+            let uids = std::iter::once(&*claim.uid).chain(claim.former.split(',').filter(|uid| !uid.is_empty()));
+            let new: Vec<String> = uids.filter(|uid| !self.is_mine(uid)).map(str::to_owned).collect();
+            self.claims.extend(new);
+        }
+        if self.volume.is_none() {
+            self.volume = row.observed_volume().map(|volume| (volume.name, Some(volume.uid)));
+        }
+    }
+
+    fn is_mine(&self, claim_uid: &str) -> bool {
+        self.claims.iter().any(|mine| mine == claim_uid)
+    }
+
+    fn only_mine(&self, mut row: Row) -> Row {
+        if !self.claims.is_empty() {
+            row.claim.take_if(|claim| !self.claims.iter().any(|mine| claim.is_or_was(mine)));
+            row.volume.take_if(|volume| !self.claims.iter().any(|mine| volume.is_or_was_bound_to(mine)));
+        }
+        let other_volume = |uid: &str| matches!(&self.volume, Some((_, Some(mine))) if mine != uid);
+        row.volume.take_if(|volume| other_volume(volume.uid()));
+        row
+    }
+
+    /// Makes the volume ours by sight, so that its end is seen.
+    async fn label(&mut self, leaf: &Cluster, volume: &str, hash: VolumeHash, claim_uid: &str) -> Result<()> {
+        match leaf.label_volume(volume, hash, claim_uid).await {
+            Err(refused @ (Error::NotFound(_) | Error::Refused(_))) => {
+                let there = leaf.read_volume(volume).await?;
+                if there.is_some_and(|volume| *volume.claim_uid == *claim_uid) {
+                    return Err(refused.while_a_leaf_may_exist());
+                }
+                self.no_volume = true;
+                Ok(())
+            }
+            labelled => labelled.map(drop),
+        }
+    }
+
+    /// One read: of the volume where there was one, which outlives its claim, else of the claim.
+    async fn is_gone(&self, leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Result<bool> {
+        if let Some((name, uid)) = &self.volume {
+            return leaf.volume_is_gone(name, uid.as_deref()).await;
+        }
+        let Some(found) = leaf.read_claim(place).await? else { return Ok(true) };
+        match self.claims.as_slice() {
+            [_, ..] => Ok(!self.claims.iter().any(|mine| ownership::is_or_was(&found.metadata, mine))),
+            [] if ownership::was_ours(&found.metadata, &leaf.host) => Err(stripped(leaf, place)),
+            // Seen only now: the next look removes it.
+            [] => Ok(ownership::volume_of(&found.metadata, &leaf.host) != Some(hash)),
+        }
+    }
+}
+
+/// The volume that was given out to the host may be out of the watches' sight: its labels or its claim were edited.
+async fn nothing_outlives(leaf: &Cluster, given_out: Option<&GivenOut>) -> Result<()> {
+    let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
+    let there = leaf.read_volume(&given_out.volume).await?;
+    if there.is_none_or(|volume| !volume.is_or_was_bound_to(&given_out.claim_uid)) {
+        return Ok(());
+    }
+    Err(Error::InProgress(format!("member {}: its leaf volume {} is still there", leaf.member, given_out.volume)))
+}
+
+fn decide(row: &Row, no_volume: bool) -> Removal {
+    let mut claim = row.claim.as_ref().map(ClaimRow::observed);
+    if let (true, Some(claim)) = (no_volume, &mut claim) {
+        claim.volume = None;
+    }
+    plan::removal(claim.as_ref(), row.observed_volume().as_ref())
+}
+
+/// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.
+async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
+    if let Some(claim) = &row.claim {
+        if leaf.look_at_consumer(&place.namespace, hash).await?.is_some() {
+            leaf.remove_consumer(&place.namespace, hash).await?;
+        }
+        if leaf.read_claim(place).await?.is_none() {
+            leaf.rows.drop_claim(hash, &claim.uid, u64::MAX);
+        }
+    }
+    if let Some(volume) = row.observed_volume()
+        && leaf.volume_is_gone(&volume.name, Some(&volume.uid)).await?
+    {
+        leaf.rows.drop_volume(hash, &volume.uid);
+    }
+    Ok(())
+}
+
+fn stripped(leaf: &Cluster, place: &LeafPlace) -> Error {
+    Error::Refused(format!(
+        "member {}: claim {}/{} is the leaf of a volume and its labels were removed: put back {}, or delete it there",
+        leaf.member,
+        place.namespace,
+        place.claim,
+        ownership::selector(&leaf.host)
+    ))
+}
+
+fn late(leaf: &Cluster, place: &LeafPlace, step: &Removal) -> Error {
+    let what = match step {
+        Removal::AwaitVolume | Removal::Gone => "is gone and its leaf volume is still being deleted",
+        Removal::AwaitClaim => "is still in use by a pod, or held by a finalizer that is not ours",
+        _ => "is being deleted",
+    };
+    Error::InProgress(format!("member {}: leaf claim {}/{} {what}", leaf.member, place.namespace, place.claim))
+}

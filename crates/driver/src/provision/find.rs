@@ -1,0 +1,146 @@
+//! The leaf behind a handle: one made by this driver, or an imported one, whose claim was there before and whose member
+//! has consented.
+
+use std::sync::Arc;
+
+use super::Provisioner;
+use crate::{
+    attach,
+    error::{Error, Result},
+    leaf::{
+        Cluster, ownership,
+        row::{ClaimRow, VolumeRow},
+    },
+    member::Member,
+    volume::{VolumeHash, VolumeId, published::Published, spec::LeafPlace},
+};
+
+/// A leaf claim, where it is, and whose.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) id: VolumeId,
+    pub(super) member: Arc<Member>,
+    /// Of an imported claim, which carries no labels: a hash that stands for it.
+    pub(super) hash: VolumeHash,
+    pub(super) claim: ClaimRow,
+    /// Somebody else's claim, read just now. It never gets labels or a finalizer of ours, and is in no row.
+    pub(super) imported: bool,
+}
+
+/// What is behind a handle.
+pub(super) enum Sought {
+    Found(Box<Found>),
+    /// It was ours until somebody took its labels away.
+    Stripped(Arc<Member>, LeafPlace),
+    /// Its claim was let go, or has gone otherwise; its volume, of this name, is kept.
+    LetGo(String),
+    Unknown,
+}
+
+impl Found {
+    pub(super) fn leaf(&self) -> Result<&Cluster> {
+        self.member.leaf()
+    }
+
+    /// The storage driver that holds it, empty where that is none; nothing, where it is not bound yet.
+    pub(super) async fn driver(&self) -> Result<Option<String>> {
+        let leaf = self.leaf()?;
+        let mut volume = leaf.rows.find(&self.id).and_then(|(_, row)| row.volume).filter(|_| !self.imported);
+        // That of an imported claim carries no labels, nor does one that nobody has waited for.
+        if let (None, Some(name)) = (&volume, self.claim.volume()) {
+            volume = leaf.read_volume(name).await?.filter(|volume| volume.is_or_was_bound_to(&self.claim.uid));
+        }
+        Ok(volume.map(|volume| volume.driver.to_string()))
+    }
+}
+
+impl Provisioner {
+    /// From memory where it is known there, also while its member is down. Whoever forges a handle learns nothing from the
+    /// answer.
+    pub(super) async fn find(&self, handle: &str) -> Result<Found> {
+        match self.seek(handle).await? {
+            Sought::Found(found) => Ok(*found),
+            Sought::LetGo(volume) => Err(Error::InProgress(format!(
+                "volume {handle:?} has no leaf claim now, and its data is in leaf volume {volume}: a claim is made for it while \
+                 the host's volume is bound to one"
+            ))),
+            Sought::Stripped(member, place) => Err(attach::stripped(member.leaf()?, &place)),
+            Sought::Unknown => Err(unknown(handle)),
+        }
+    }
+
+    /// To be changed: its member must answer, and it must be the leaf itself. A handle that names a copy is forged, unless
+    /// the host's own record says otherwise.
+    pub(super) async fn find_to_change(&self, handle: &str) -> Result<Found> {
+        let found = self.find(handle).await?;
+        let leaf = found.leaf()?;
+        if !found.imported && self.is_copy(leaf, &found.id, found.hash, &found.claim).await? {
+            return Err(unknown(handle));
+        }
+        Ok(found)
+    }
+
+    /// Where a handle leads; nowhere, where it is none of ours or names a member that never was.
+    pub(super) async fn member_of(&self, handle: &str) -> Result<Option<(VolumeId, Arc<Member>)>> {
+        let Some(id) = VolumeId::parse(handle) else { return Ok(None) };
+        match self.members.get(&id.member).await {
+            Ok(member) => Ok(Some((id, member))),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn seek(&self, handle: &str) -> Result<Sought> {
+        let Some((id, member)) = self.member_of(handle).await? else { return Ok(Sought::Unknown) };
+        let found = |id, member, (hash, claim), imported| {
+            Ok(Sought::Found(Box::new(Found { id, member, hash, claim, imported })))
+        };
+        if let Some(seen) = member.last_known().and_then(|leaf| seen(leaf, &id)) {
+            return found(id, member, seen, false);
+        }
+        let leaf = member.leaf()?;
+        let kept = leaf.rows.find(&id).and_then(|(_, row)| row.volume).filter(VolumeRow::is_retained);
+        let place = kept.as_ref().map(|volume| volume.claim_place.clone()).or_else(|| id.place());
+        let let_go = || kept.as_ref().map_or(Sought::Unknown, |volume| Sought::LetGo(volume.name.to_string()));
+        let Some(place) = place else {
+            leaf.list_leaf(*id.hashes().start()).await?;
+            let Some(listed) = seen(leaf, &id) else { return Ok(Sought::Unknown) };
+            return found(id, Arc::clone(&member), listed, false);
+        };
+        let Some(read) = leaf.read_claim(&place).await? else { return Ok(let_go()) };
+        if let Some(hash) = ownership::volume_of(&read.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
+            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false);
+        }
+        // What has taken the name of a leaf that was let go is not meant.
+        if kept.is_none() && ownership::consents(&read.metadata, &leaf.host) {
+            check_name(&id, leaf)?;
+            let hash = VolumeHash::imported(&leaf.host, &id);
+            let mut claim = ClaimRow::new(&read);
+            // Whatever stands there under our name, we have not written it.
+            claim.life.published = Published::default();
+            return found(id, Arc::clone(&member), (hash, claim), true);
+        }
+        let stripped = ownership::was_ours(&read.metadata, &leaf.host);
+        Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { let_go() })
+    }
+}
+
+/// Who uses an imported claim is told by the handles of the host's volumes, so all of them must be alike.
+fn check_name(id: &VolumeId, leaf: &Cluster) -> Result<()> {
+    if id.member == leaf.member {
+        return Ok(());
+    }
+    Err(Error::NotFound(format!(
+        "handle {id} of an imported claim names member {}, which is another name of {}: make the volume anew with that one",
+        id.member, leaf.member
+    )))
+}
+
+fn seen(leaf: &Cluster, id: &VolumeId) -> Option<(VolumeHash, ClaimRow)> {
+    let (hash, row) = leaf.rows.find(id)?;
+    Some((hash, row.claim?))
+}
+
+pub(super) fn unknown(handle: &str) -> Error {
+    Error::NotFound(format!("no volume has the handle {handle:?}"))
+}

@@ -1,0 +1,257 @@
+//! One CreateVolume in the member it was decided for: each step towards a leaf that can be used.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Deadline, Provisioner, Volume, modify::check_class, publish::wants_block, refusal::Course, source::Filling,
+};
+use crate::{
+    error::{Error, Result},
+    host::{
+        claim::HostClaim,
+        volume::{LEAF_UID, LEAF_VOLUME},
+    },
+    leaf::{
+        Cluster,
+        claim::{Made, Wanted},
+        ownership,
+        row::{self, ClaimRow, Consumer},
+    },
+    volume::{
+        VolumeHash, VolumeMode, VolumeSpec,
+        backing::{self, AttachMode},
+        plan::Binder,
+        quantity,
+        spec::LeafPlace,
+    },
+};
+
+/// One CreateVolume under way in the member it was decided for.
+pub(super) struct Job<'a> {
+    pub(super) provisioner: &'a Provisioner,
+    pub(super) spec: &'a VolumeSpec,
+    pub(super) owner: Option<&'a HostClaim>,
+    pub(super) hash: VolumeHash,
+    pub(super) leaf: &'a Cluster,
+    pub(super) place: LeafPlace,
+    pub(super) deadline: &'a Deadline,
+}
+
+impl Job<'_> {
+    pub(super) fn row(&self) -> Option<ClaimRow> {
+        self.leaf.rows.row_at(self.hash, &self.place).claim
+    }
+
+    /// Makes the leaf claim, where nothing is.
+    pub(super) async fn make(&self, binder: Binder, course: &mut Course) -> Result<()> {
+        if let Some(verdict) = self.leaf.stock.take_verdict(self.hash) {
+            return self.refuse(Error::NoPlace(verdict)).await;
+        }
+        let class = self.class()?;
+        let node = match binder {
+            Binder::Node => match self.pick(course).await {
+                Ok(Some(node)) => Some(node),
+                Ok(None) => return self.refuse(self.no_room_on_a_node(&class)).await,
+                Err(error) if error.is_final() => return self.refuse(error).await,
+                Err(error) => return Err(error),
+            },
+            _ => None,
+        };
+        let made = self.post(&class, node.as_deref()).await;
+        course.tried.extend(node);
+        match made {
+            Ok(Made::Now) => Ok(()),
+            Ok(Made::Taken) => self.adopt().await,
+            Err(Error::NoPlace(quota)) => self.refuse(Error::NoPlace(quota)).await.inspect_err(|refused| {
+                if matches!(refused, Error::NoPlace(_)) {
+                    self.leaf.stock.refuse_by_quota(&class, self.spec.request.required.max(1));
+                }
+            }),
+            Err(error) if error.is_final() => self.refuse(error).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn post(&self, class: &str, node: Option<&str>) -> Result<Made> {
+        let filling = self.filling().await?;
+        let wanted = Wanted {
+            spec: self.spec,
+            hash: self.hash,
+            place: &self.place,
+            class,
+            access: self.spec.leaf_access(&self.leaf.member),
+            mode: self.leaf_mode().await?,
+            attributes: self.spec.attributes.at(&self.leaf.member),
+            size: self.size(filling.as_ref().map_or(0, |filling| filling.size)),
+            claim_uid: self.owner.map(|owner| owner.uid.as_str()),
+            node,
+            source: filling.as_ref().map(|filling| &filling.source),
+        };
+        if let Some(class) = wanted.attributes {
+            check_class(self.leaf, class, None).await?;
+        }
+        let made = self.leaf.create_claim(&wanted).await;
+        if !matches!(made, Err(Error::NotFound(_))) {
+            return made;
+        }
+        self.leaf.create_namespace(&self.place.namespace).await?;
+        self.leaf.create_claim(&wanted).await
+    }
+
+    /// A disk that a machine gets while it runs must be bare, whatever the host makes of it.
+    async fn leaf_mode(&self) -> Result<VolumeMode> {
+        if self.spec.attach_mode(&self.leaf.member) == AttachMode::VirtualMachine
+            && wants_block(self.leaf, &self.place.namespace).await?
+        {
+            return Ok(VolumeMode::Block);
+        }
+        Ok(self.spec.leaf_mode(&self.leaf.member))
+    }
+
+    fn no_room_on_a_node(&self, class: &str) -> Error {
+        Error::NoPlace(format!("member {}: no node has that much room left for class {class}", self.leaf.member))
+    }
+
+    /// The name is taken: by our own leaf, whose row was not here yet, or by somebody else's claim.
+    pub(super) async fn adopt(&self) -> Result<()> {
+        let found = self.leaf.read_claim(&self.place).await.map_err(Error::while_a_leaf_may_exist)?;
+        let Some(claim) = found else { return Ok(()) };
+        if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) {
+            return Ok(());
+        }
+        let taken = format!("member {}: claim {}/{}", self.leaf.member, self.place.namespace, self.place.claim);
+        if ownership::was_ours(&claim.metadata, &self.leaf.host) {
+            return Err(Error::InProgress(format!(
+                "{taken} was made by a driver like this one, and its labels were removed: put them back. Remove it there only \
+                 where no host has its volume"
+            )));
+        }
+        Err(Error::Exists(format!(
+            "{taken} is there already and {}; it is left untouched. Remove it there, or choose another name for the leaf \
+             claims of this class with the parameter leafClaimName",
+            ownership::whose(&claim.metadata, &self.leaf.host)
+        )))
+    }
+
+    /// The member refused. That is final only once a read has shown that no leaf of ours is there.
+    pub(super) async fn refuse(&self, error: Error) -> Result<()> {
+        match self.leaf.read_claim(&self.place).await {
+            Ok(Some(claim)) if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) => Ok(()),
+            Ok(_) => Err(error),
+            Err(unsure) => Err(Error::Unreachable {
+                member: self.leaf.member.clone(),
+                reason: format!("{error}; and whether a claim is there cannot be read: {unsure}"),
+            }),
+        }
+    }
+
+    /// The size as the user wrote it where that is what the provisioner asks for, else the shortest exact form.
+    pub(super) fn size(&self, source: u64) -> String {
+        let required = match self.spec.request.required {
+            0 => source,
+            asked => asked,
+        };
+        let written = self.owner.and_then(|owner| owner.size.clone());
+        let written = written.filter(|size| quantity::parse(size) == Some(required));
+        // Without any size asked for, the smallest that a claim can ask for: the member rounds up.
+        written.unwrap_or_else(|| quantity::print(required.max(1)))
+    }
+
+    /// The watch said nothing for a while: it may be dead.
+    pub(super) async fn look_again(&self) -> Result<()> {
+        let found = self.leaf.read_claim(&self.place).await?;
+        if let (None, Some(row)) = (found, self.row()) {
+            self.leaf.rows.drop_claim(self.hash, &row.uid, u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Why it still waits, in the member's own words where it has any.
+    pub(super) async fn late(&self) -> Error {
+        let row = self.leaf.rows.row_at(self.hash, &self.place);
+        let Some(claim) = &row.claim else {
+            return Error::InProgress(format!("member {}: the leaf claim is being made", self.leaf.member));
+        };
+        let mut reason = self.leaf.newest_warning(&claim.place.namespace, &claim.uid).await;
+        if let (None, Consumer::Made(pod)) = (&reason, &row.consumer) {
+            reason = self.leaf.newest_warning(&claim.place.namespace, pod).await;
+        }
+        let state = if claim.observed().terminating { "is being removed in the member" } else { "is not bound yet" };
+        Error::InProgress(format!(
+            "member {}: leaf claim {} {state}{}",
+            self.leaf.member,
+            claim.place,
+            reason.map(|reason| format!(": {reason}")).unwrap_or_default()
+        ))
+    }
+
+    /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
+    pub(super) async fn differs(&self) -> Error {
+        let there = self.leaf.read_claim(&self.place).await.ok().flatten();
+        let earlier = there.as_ref().and_then(row::request_of);
+        let difference = earlier.and_then(|earlier| self.spec.request.difference(&earlier));
+        let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
+        let reason = format!("volume {} exists and was asked for differently{how}", self.spec.name);
+        match self.owner {
+            Some(_) => Error::InProgress(format!("{reason}. Delete the claim to begin anew")),
+            None => Error::Exists(reason),
+        }
+    }
+
+    pub(super) fn lost(&self) -> Error {
+        // Never made anew: an empty volume under the name of one that held data is a loss nobody would notice.
+        Error::InProgress(format!(
+            "member {}: leaf claim {}/{} has lost its volume; delete the claim here to begin anew",
+            self.leaf.member, self.place.namespace, self.place.claim
+        ))
+    }
+
+    /// The claim is there; its volume comes with its first pod, and is not known yet.
+    pub(super) fn accepted(&self, row: &ClaimRow) -> Volume {
+        Volume {
+            id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
+            capacity: self.spec.request.required,
+            context: self.context([(LEAF_UID, row.uid.to_string())]),
+            member: self.leaf.member.clone(),
+            node: None,
+            source: self.spec.request.source.clone(),
+        }
+    }
+
+    pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, binder: Binder) -> Result<Volume> {
+        let leaf_volume = self.leaf.label_volume(volume, self.hash, &row.uid).await?;
+        let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
+        if binder == Binder::Consumer || made {
+            self.leaf.remove_consumer(&row.place.namespace, self.hash).await?;
+        }
+        let context = [
+            (LEAF_UID, row.uid.to_string()),
+            (LEAF_VOLUME, leaf_volume.name.to_string()),
+            ("leafDriver", leaf_volume.driver.to_string()),
+            ("leafVolumeHandle", leaf_volume.handle.to_string()),
+        ];
+        Ok(Volume {
+            id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
+            capacity: row.observed().capacity,
+            context: self.context(context),
+            member: self.leaf.member.clone(),
+            node: Some(leaf_volume.node.to_string()).filter(|node| !node.is_empty() && !self.spec.nodes.is_empty()),
+            source: self.spec.request.source.clone(),
+        })
+    }
+
+    /// What the host is to keep with the volume.
+    fn context<const N: usize>(&self, told: [(&str, String); N]) -> BTreeMap<String, String> {
+        let mode = self.spec.attach_mode(&self.leaf.member);
+        let attached = (mode != AttachMode::None).then(|| (backing::MODE, mode.to_string()));
+        let filled = told.into_iter().filter(|(_, value)| !value.is_empty()).chain(attached);
+        filled.map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    async fn filling(&self) -> Result<Option<Filling>> {
+        match &self.spec.request.source {
+            Some(source) => self.provisioner.filling(self, source).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}

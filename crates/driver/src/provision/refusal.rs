@@ -1,0 +1,166 @@
+//! No room in a member: how that is noticed, and what follows. The leaf is removed and proved gone, the refusal is
+//! remembered for GetCapacity, and only then is it told: the host's scheduler moves the pod only if the capacity it reads
+//! says less than what was asked for.
+//!
+//! Only a leaf that was never bound is removed for it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Provisioner, delete::Order, job::Job, withdraw::in_use};
+use crate::{
+    error::{Error, Result},
+    leaf::row::ClaimRow,
+    volume::plan::{Binder, Creation, Phase},
+};
+
+/// The first look at what the member says of a claim that waits. The second comes before most callers go, and each further
+/// one after twice the time.
+const FIRST_LOOK: Duration = Duration::from_secs(4);
+const LAST_LOOK: Duration = Duration::from_secs(15);
+
+/// What a call has learned on its way.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    looks: u32,
+    /// The member's provisioner found no room on a node; its scheduler may know another one.
+    suspected: bool,
+    /// Nodes that were written on the claim in this call.
+    pub(super) tried: Vec<String>,
+}
+
+/// The member lacks room for the volume.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Lack {
+    /// In the member's own words.
+    pub(super) reason: String,
+    /// The node it is about, where it is about one.
+    pub(super) node: Option<String>,
+    /// Whether the next volume of this size will meet the same.
+    pub(super) lasting: bool,
+}
+
+impl Course {
+    fn next_look(&mut self) -> Duration {
+        self.looks += 1;
+        (FIRST_LOOK * (1 << self.looks.saturating_sub(2).min(3))).min(LAST_LOOK)
+    }
+}
+
+impl Job<'_> {
+    /// Waits until the next step is another one, and looks closer when nothing is heard for a while.
+    pub(super) async fn wait(&self, step: &Creation, binder: Binder, course: &mut Course) -> Result<Option<Lack>> {
+        let pause = self.deadline.next().min(Instant::now() + course.next_look());
+        if self.leaf.rows.until(self.hash, pause, |rows| self.next_step(rows, binder) != *step).await {
+            return Ok(None);
+        }
+        if self.deadline.passed() {
+            self.deadline.tell(self.late().await)?;
+        }
+        self.look_again().await?;
+        match self.row() {
+            Some(row) if is_unbound(&row) => self.look_for_lack(&row, binder, course).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Why it waits, if that is for want of room.
+    async fn look_for_lack(&self, row: &ClaimRow, binder: Binder, course: &mut Course) -> Result<Option<Lack>> {
+        let node = self.only_node();
+        if binder == Binder::Consumer {
+            let pod = self.leaf.look_at_consumer(&row.place.namespace, self.hash).await?;
+            let reason = pod.and_then(|pod| pod.obstacle).unwrap_or_default();
+            if reason.contains("did not have enough free storage") {
+                return Ok(Some(Lack { reason, node, lasting: true }));
+            }
+            if names_a_claim_that_is_gone(&reason) {
+                self.leaf.remove_consumer(&row.place.namespace, self.hash).await?;
+                let lack = Lack { reason, node: None, lasting: false };
+                return Ok(self.node_selected().then_some(lack));
+            }
+        }
+        let Some(reason) = self.leaf.lack_of_room(&row.place.namespace, &row.uid).await else { return Ok(None) };
+        let sure = binder == Binder::Member || std::mem::replace(&mut course.suspected, true);
+        Ok(sure.then_some(Lack { reason, node, lasting: true }))
+    }
+
+    /// What is remembered for the capacity of this member.
+    pub(super) fn remember(&self, class: &str, node: Option<&str>) {
+        self.leaf.stock.refuse(class, node, self.spec.request.required.max(1));
+    }
+}
+
+impl Provisioner {
+    /// Takes the leaf back, remembers, and says so.
+    pub(super) async fn give_up(&self, job: &Job<'_>, lack: Lack) -> Error {
+        match self.take_back(job).await {
+            Ok(class) => {
+                if lack.lasting {
+                    job.remember(&class, lack.node.as_deref());
+                }
+                let refusal = format!("member {} has no room for it: {}", job.leaf.member, lack.reason);
+                if !job.deadline.caller_waits() {
+                    job.leaf.stock.keep_verdict(job.hash, &refusal);
+                }
+                Error::NoPlace(refusal)
+            }
+            Err(error) => error.while_a_leaf_may_exist(),
+        }
+    }
+
+    /// Removes a leaf that was never bound, and tells its class.
+    async fn take_back(&self, job: &Job<'_>) -> Result<String> {
+        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &job.place);
+        let order = Order::of_creation(&id);
+        if self.host.uses(&job.spec.name, &id.to_string()).await? {
+            return Err(in_use(job.spec, &job.leaf.member));
+        }
+        job.leaf.read_claim(&job.place).await?;
+        let Some(row) = job.row() else { return job.class() };
+        if !is_unbound(&row) || row.had_volume {
+            let changed = format!("member {}: leaf claim {} has changed meanwhile", job.leaf.member, row.place);
+            return Err(Error::InProgress(changed));
+        }
+        job.leaf.remove_consumer(&row.place.namespace, job.hash).await?;
+        if !row.observed().terminating {
+            job.leaf.delete_claim(&row, job.hash).await?;
+        }
+        self.remove(job.leaf, job.hash, &job.place, &order, job.deadline).await?;
+        Ok(row.class.to_string())
+    }
+}
+
+fn is_unbound(row: &ClaimRow) -> bool {
+    row.observed().phase == Phase::Pending && row.volume().is_none()
+}
+
+/// As the scheduler says it of a pod whose claim was deleted.
+fn names_a_claim_that_is_gone(reason: &str) -> bool {
+    reason.contains("persistentvolumeclaim \"")
+        && (reason.contains("\" not found") || reason.contains("\" is being deleted"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scheduler_words_on_a_claim_that_is_gone_are_known() {
+        for (reason, gone) in [
+            ("0/1 nodes are available: persistentvolumeclaim \"log\" not found. not found", true),
+            ("0/1 nodes are available: persistentvolumeclaim \"log\" is being deleted.", true),
+            ("0/1 nodes are available: persistentvolumeclaim \"log\" bound to non-existent persistentvolume", false),
+            ("0/1 nodes are available: 1 Insufficient cpu.", false),
+        ] {
+            assert_eq!(names_a_claim_that_is_gone(reason), gone, "{reason}");
+        }
+    }
+
+    #[test]
+    fn looks_are_further_and_further_apart() {
+        let mut course = Course::default();
+        let seconds: Vec<u64> = (0..5).map(|_| course.next_look().as_secs()).collect();
+        assert_eq!(seconds, [4, 4, 8, 15, 15]);
+    }
+}

@@ -1,0 +1,161 @@
+//! What the chart renders, without a cluster.
+
+use std::{collections::BTreeSet, fs};
+
+use serde_json::Value;
+
+use super::helm::{CHART, checkout, helm, objects, render_manifests, rendered};
+
+const EVERYTHING: [&str; 8] = [
+    "namespace.create=true",
+    "sidecars.snapshotter.enabled=true",
+    "node.enabled=true,node.members[0].name=cluster38",
+    "nodeSecrets.enabled=true",
+    "serviceMonitor.enabled=true",
+    "virtualNode.kubelet.certificateSecret=kubelet,virtualNode.hostAddress=https://10.0.0.1:6443",
+    "storageClasses[0].name=fast,storageClasses[0].members={cluster38},storageClasses[0].default=true",
+    "snapshotClasses[0].name=photos,imagePullSecrets={mine}",
+];
+
+/// As `Kind name`.
+fn names(text: &str) -> BTreeSet<String> {
+    let name = |object: &Value| {
+        let word =
+            |path| object.pointer(path).and_then(Value::as_str).unwrap_or_else(|| panic!("no {path}: {object:#}"));
+        format!("{} {}", word("/kind"), word("/metadata/name"))
+    };
+    objects(text).unwrap().iter().map(name).collect()
+}
+
+#[test]
+fn chart_has_no_flaw_that_helm_knows() {
+    helm(&["lint", "--strict", CHART]).unwrap();
+    let settings: Vec<&str> = EVERYTHING.iter().flat_map(|setting| ["--set", setting]).collect();
+    helm(&[&["lint", "--strict", CHART], &settings[..]].concat()).unwrap();
+}
+
+#[test]
+fn every_switch_brings_or_takes_what_it_says() {
+    #[rustfmt::skip] // one switch, one line
+    let switches: [(&str, &[&str], &[&str]); 26] = [
+        ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
+            &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace", "ServiceMonitor", "kosmos-csi-node"]),
+        ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
+        ("sidecars.resizer.enabled=false", &["csi-attacher"], &["csi-resizer", "persistentvolumeclaims/status"]),
+        ("sidecars.attacher.enabled=false,csiDriver.attachRequired=false", &["attachRequired: false"], &["csi-attacher", "volumeattachments/status"]),
+        ("sidecars.provisioner.enabled=false,csiDriver.storageCapacity=false", &["storageCapacity: false"], &["csi-provisioner", "csistoragecapacities"]),
+        ("csiDriver.storageCapacity=false", &["csi-provisioner"], &["--capacity-ownerref-level", "csistoragecapacities"]),
+        ("sidecars.provisioner.extraArgs={--worker-threads=7}", &["\"--worker-threads=7\""], &[]),
+        ("controller.enabled=false", &["ServiceAccount\nmetadata:\n  name: kosmos-csi-controller", "kind: CSIDriver"], &["csi-provisioner", "name: kosmos-csi-sidecars"]),
+        ("controller.replicas=3", &["replicas: 3"], &[]),
+        ("virtualNode.enabled=false", &[], &["virtual-node"]),
+        ("virtualNode.nodeMode=node", &["--node-mode=node", "--kubelet-address", "secretName: kosmos-csi-virtual-node-kubelet", "tls.key"], &["--host-address"]),
+        ("virtualNode.kubelet.enabled=false", &["virtual-node"], &["--kubelet-address", "kubelet-clients", "kosmos-csi-virtual-node-kubelet", "port: 10250"]),
+        ("virtualNode.kubelet.enabled=false,virtualNode.kubelet.certificateSecret=own", &["virtual-node"], &["secretName: own"]),
+        ("virtualNode.kubelet.certificateSecret=own", &["--kubelet-address=$(POD_IP):10250", "secretName: own", "--kubelet-client-ca=", "port: 10250"], &["tls.key: "]),
+        ("virtualNode.hostAddress=https://10.0.0.1:6443", &["--host-address=https://10.0.0.1:6443"], &[]),
+        ("node.enabled=true,node.members[0].name=cluster38,node.members[0].nodeSelector.zone=a",
+            &["kosmos-csi-node-cluster38", "--member=cluster38", "zone: a", "enforce: privileged", "Bidirectional", "localhost/kosmos-csi-node:0.1.0"], &[]),
+        ("nodeSecrets.enabled=true", &["name: kosmos-csi-secrets"], &[]),
+        ("namespace.create=true", &["enforce: restricted", "resource-policy: keep"], &[]),
+        ("podDisruptionBudget.enabled=false", &[], &["PodDisruptionBudget"]),
+        ("networkPolicy.enabled=false", &[], &["NetworkPolicy"]),
+        ("serviceMonitor.enabled=true,serviceMonitor.labels.team=one", &["kind: ServiceMonitor", "team: one", "kind: Service\n"], &[]),
+        ("storageClasses[0].name=fast,storageClasses[0].members={cluster38},storageClasses[0].parameters.leafStorageClass=ssd",
+            &["name: fast", "- cluster38", "leafStorageClass: ssd", "WaitForFirstConsumer", "allowVolumeExpansion: true"], &["is-default-class"]),
+        ("storageClasses[0].name=fast,storageClasses[0].default=true,storageClasses[0].allowVolumeExpansion=false", &["is-default-class: \"true\"", "allowVolumeExpansion: false"], &["allowedTopologies"]),
+        ("snapshotClasses[0].name=photos,snapshotClasses[0].default=true", &["kind: VolumeSnapshotClass", "is-default-class"], &[]),
+        ("logs.format=json,logs.level=debug", &["--log-format=json", "value: \"debug\""], &["--log-format=text"]),
+        ("listenAddress=[::]", &["--admin-address=[::]:9808"], &["0.0.0.0"]),
+    ];
+    for (setting, there, absent) in switches {
+        let text = rendered(&[setting]).unwrap();
+        names(&text);
+        for words in there {
+            assert!(text.contains(words), "{setting} does not bring {words:?}");
+        }
+        for words in absent {
+            assert!(!text.contains(words), "{setting} leaves {words:?}");
+        }
+    }
+}
+
+#[test]
+fn snapshotter_runs_where_the_host_serves_snapshots() {
+    let with = |versions: &[&str]| {
+        let flags: Vec<&str> = versions.iter().flat_map(|version| ["--api-versions", version]).collect();
+        helm(&[&["template", "kosmos-csi", CHART], &flags[..]].concat()).unwrap().contains("csi-snapshotter")
+    };
+    assert!(with(&["snapshot.storage.k8s.io/v1", "groupsnapshot.storage.k8s.io/v1"]));
+    assert!(!with(&["snapshot.storage.k8s.io/v1"]));
+    assert!(!with(&[]));
+}
+
+#[test]
+fn slip_in_the_values_is_refused_by_its_name() {
+    for (setting, words) in [
+        ("controler.replicas=3", "controler"),
+        ("controller.replicas=0", "controller/replicas"),
+        ("logs.format=xml", "logs/format"),
+        ("sidecars.snapshotter.enabled=maybe", "snapshotter/enabled"),
+        ("virtualNode.nodeMode=both", "virtualNode/nodeMode"),
+        ("virtualNode.hostAddress=10.0.0.1", "virtualNode/hostAddress"),
+        ("storageClasses[0].members={cluster38}", "storageClasses/0"),
+        ("node.enabled=true", "node.enabled needs node.members"),
+        ("sidecars.attacher.enabled=false", "csiDriver.attachRequired needs sidecars.attacher.enabled"),
+        ("sidecars.provisioner.enabled=false", "csiDriver.storageCapacity needs sidecars.provisioner.enabled"),
+    ] {
+        let refusal = rendered(&[setting]).err().unwrap_or_else(|| panic!("{setting} is accepted"));
+        assert!(format!("{refusal:#}").contains(words), "{setting}: {refusal:#}");
+    }
+}
+
+#[test]
+fn manifests_are_what_the_chart_renders() {
+    let folder = tempfile::tempdir().unwrap();
+    render_manifests(folder.path()).unwrap();
+    let mut count = 0;
+    for part in ["", "manifests"] {
+        for entry in fs::read_dir(folder.path().join(part)).unwrap().map(Result::unwrap) {
+            if entry.path().is_dir() {
+                continue;
+            }
+            let name = checkout().join("deploy").join(part).join(entry.file_name());
+            let (fresh, kept) = (fs::read_to_string(entry.path()).unwrap(), fs::read_to_string(&name));
+            assert!(kept.is_ok_and(|kept| kept == fresh), "{} is not the chart's: run make manifests", name.display());
+            assert!(!names(&fresh).is_empty());
+            count += 1;
+        }
+    }
+    assert_eq!(count, 6);
+}
+
+#[test]
+fn no_role_reads_secrets_of_the_whole_cluster() {
+    let mut texts = vec![rendered(&EVERYTHING).unwrap()];
+    for file in ["member.yaml", "member-attach.yaml"] {
+        texts.push(fs::read_to_string(checkout().join("deploy").join(file)).unwrap());
+    }
+    let objects: Vec<Value> = texts.iter().flat_map(|text| objects(text).unwrap()).collect();
+    let everywhere = objects.iter().filter(|object| object["kind"] == "ClusterRoleBinding");
+    let everywhere: Vec<&Value> = everywhere.map(|binding| &binding["roleRef"]["name"]).collect();
+    assert!(everywhere.len() > 4, "{everywhere:?}");
+    for role in objects.iter().filter(|object| !object["rules"].is_null()) {
+        let (name, rules) = (&role["metadata"]["name"], role["rules"].to_string());
+        assert!(!rules.contains("\"*\""), "{name}: {rules}");
+        let is_bound = role["kind"] == "ClusterRole" && everywhere.contains(&name);
+        assert!(!is_bound || !rules.contains("secrets"), "{name}: {rules}");
+    }
+}
+
+#[test]
+fn each_component_has_an_account_of_its_own() {
+    let objects = objects(&rendered(&EVERYTHING).unwrap()).unwrap();
+    let of = |kinds: &[&str], path: &str| -> BTreeSet<String> {
+        let chosen = objects.iter().filter(|object| kinds.iter().any(|kind| object["kind"] == *kind));
+        chosen.map(|object| object.pointer(path).unwrap().as_str().unwrap().to_owned()).collect()
+    };
+    let used = of(&["Deployment", "DaemonSet"], "/spec/template/spec/serviceAccountName");
+    assert_eq!(used.len(), 3);
+    assert_eq!(used, of(&["ServiceAccount"], "/metadata/name"));
+}

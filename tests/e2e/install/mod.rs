@@ -1,0 +1,12 @@
+//! The chart: what it renders, and what it installs on real clusters, in containers and with no right too many.
+
+mod chart;
+mod demo;
+mod examples;
+mod helm;
+mod program;
+mod readme;
+pub mod release;
+mod rights;
+mod story;
+mod volumes;

@@ -1,0 +1,77 @@
+//! A release's story, in chapters: each finds what the ones before have left, and a chapter that fails hides no other.
+
+use std::future::Future;
+
+use anyhow::Result;
+
+use super::{demo, examples, release::Release, volumes};
+use crate::{clusters::Fleet, pool::on_release};
+
+/// The number of the last chapter, which is told when all others were.
+const LAST: u8 = 9;
+
+/// From its second installation on.
+fn chapter<F>(number: u8, name: &str, story: impl FnOnce(&'static Fleet) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    on_release(name, number, async |release| {
+        story(release.installed().await?).await?;
+        release.tell();
+        Ok(())
+    });
+}
+
+#[test]
+fn readme_commands_install_it_and_the_demo_runs_until_it_is_removed() {
+    on_release("readme", 0, async |release| {
+        release.first_life().await?;
+        release.tell();
+        Ok(())
+    });
+}
+
+#[test]
+fn demo_runs_when_it_is_installed_again() {
+    chapter(1, "demo", demo::runs_in_its_member);
+}
+
+#[test]
+fn secrets_cross_where_the_namespace_says_so() {
+    chapter(2, "secrets", volumes::secrets_cross_where_the_namespace_says_so);
+}
+
+#[test]
+fn volumes_grow_and_are_photographed_and_copied() {
+    chapter(3, "growth", volumes::growth_and_snapshots);
+}
+
+#[test]
+fn volumes_are_bound_at_once_with_a_pod_and_as_told() {
+    chapter(4, "ways-of-binding", volumes::every_way_of_binding);
+}
+
+#[test]
+fn damaged_csi_node_is_repaired() {
+    chapter(5, "csi-node", volumes::damaged_csi_node_is_repaired);
+}
+
+#[test]
+fn pod_says_what_it_lacks() {
+    chapter(6, "lacking", volumes::pod_says_what_it_lacks);
+}
+
+#[test]
+fn stateful_set_is_spread_over_members_and_finds_its_data() {
+    chapter(7, "stateful-set", examples::stateful_set_is_spread_over_members);
+}
+
+#[test]
+fn claim_of_a_member_is_imported_and_stays() {
+    chapter(8, "import", examples::claim_of_a_member_is_imported_and_stays);
+}
+
+#[test]
+fn release_has_the_rights_that_it_uses_and_leaves_nothing() {
+    on_release("end-of-the-release", LAST, async |release: &'static Release| release.end(LAST.into()).await);
+}

@@ -1,0 +1,227 @@
+//! Volumes of an installed driver: made, attached, grown, photographed, and gone.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::{examples, release::PATIENCE};
+use crate::clusters::{Cluster, Fleet, member_driver, wait_for};
+
+/// A class of volumes that grow without being mounted, in the host and in cluster38.
+pub const GROWING: &str = "growing";
+const GROWTH: &str = "growth";
+
+/// The member's own classes of snapshots and groups of them.
+pub fn leaf_snapshot_classes() -> String {
+    let class = |group: &str, kind: &str| {
+        let default = format!("{group}.storage.kubernetes.io/is-default-class");
+        json!({
+            "apiVersion": format!("{group}.storage.k8s.io/v1"), "kind": kind,
+            "metadata": {"name": "usual", "annotations": {default: "true"}},
+            "driver": member_driver::DRIVER, "deletionPolicy": "Delete",
+        })
+    };
+    let items = [class("snapshot", "VolumeSnapshotClass"), class("groupsnapshot", "VolumeGroupSnapshotClass")];
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
+async fn begin(fleet: &Fleet) -> Result<()> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GROWTH}});
+    fleet.host().apply(&namespace.to_string()).await
+}
+
+pub async fn end(fleet: &Fleet) -> Result<()> {
+    let delete = ["delete", "namespace", GROWTH, "--ignore-not-found", "--timeout=90s"];
+    fleet.host().kubectl(&delete).await.map(drop)
+}
+
+pub async fn until(cluster: &Cluster, namespace: &str, object: &str, condition: &str) -> Result<()> {
+    let waited = cluster.kubectl(&["-n", namespace, "wait", object, condition, "--timeout=90s"]).await;
+    if let Err(error) = waited {
+        let told = cluster.kubectl(&["-n", namespace, "describe", object]).await.unwrap_or_default();
+        return Err(error.context(told));
+    }
+    Ok(())
+}
+
+/// At once, with the first pod, and where an administrator says: each with a pod that writes and reads.
+pub async fn every_way_of_binding(fleet: &Fleet) -> Result<()> {
+    begin(fleet).await?;
+    let host = fleet.host();
+    let ways = [
+        ("at-once", "Immediate", json!({})),
+        ("with-a-pod", "WaitForFirstConsumer", json!({})),
+        ("as-told", "Immediate", json!({"member": "cluster39"})),
+    ];
+    for (way, mode, mut parameters) in ways {
+        parameters["leafStorageClass"] = json!("openebs-hostpath");
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": way},
+            "provisioner": "kosmos.csi.io", "volumeBindingMode": mode, "parameters": parameters,
+        });
+        host.apply(&class.to_string()).await?;
+        let mut writer = pod(way, way);
+        writer["spec"]["restartPolicy"] = json!("Never");
+        writer["spec"]["containers"][0]["command"] = json!(["sh", "-c", "echo written > /data/file && cat /data/file"]);
+        let items = [claim(way, way, &Value::Null), writer];
+        host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
+        until(host, GROWTH, &format!("pod/{way}"), "--for=jsonpath={.status.phase}=Succeeded").await?;
+        let said = host.kubectl(&["-n", GROWTH, "logs", way]).await?;
+        ensure!(said.trim() == "written", "{way}: {said:?}");
+    }
+    let node = host.kubectl(&["-n", GROWTH, "get", "pod", "as-told", "-o", "jsonpath={.spec.nodeName}"]).await?;
+    ensure!(node == "kosmos-cluster39", "the pod of the administrator's member is on {node:?}");
+    host.kubectl(&["-n", GROWTH, "delete", "pods,pvc", "--all", "--timeout=90s"]).await?;
+    host.kubectl(&["delete", "storageclass", "at-once", "with-a-pod", "as-told"]).await.map(drop)
+}
+
+/// By a label and a role in each cluster: a Secret, and a token of the pod's account.
+pub async fn secrets_cross_where_the_namespace_says_so(fleet: &Fleet) -> Result<()> {
+    begin(fleet).await?;
+    let host = fleet.host();
+    host.kubectl(&["label", "namespace", GROWTH, "kosmos.csi.io/secrets=true"]).await?;
+    let (role, account) = ("kosmos-csi-virtual-node-secrets", "kosmos-csi:kosmos-csi-virtual-node");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GROWTH}});
+    for cluster in fleet.clusters() {
+        cluster.apply(&namespace.to_string()).await?;
+        let bind = ["create", "rolebinding", "secrets-of-the-host", "--clusterrole", role, "--serviceaccount", account];
+        cluster.kubectl(&[&["-n", GROWTH], &bind[..]].concat()).await?;
+    }
+    host.kubectl(&["-n", GROWTH, "create", "secret", "generic", "keys", "--from-literal=word=swordfish"]).await?;
+    let mut keeper = pod("keeper", "none");
+    keeper["spec"]["volumes"] = json!([{"name": "data", "secret": {"secretName": "keys"}}]);
+    host.apply(&keeper.to_string()).await?;
+    until(host, GROWTH, "pod/keeper", "--for=condition=Ready").await?;
+    let token = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+    let read = host.kubectl(&["-n", GROWTH, "exec", "keeper", "--", "cat", "/data/word", token]).await?;
+    ensure!(read.starts_with("swordfish") && read.matches('.').count() == 2, "it reads no Secret or no token");
+    host.kubectl(&["-n", GROWTH, "delete", "pod", "keeper", "--timeout=90s"]).await.map(drop)
+}
+
+/// They go two minutes after the last pod that named them.
+pub async fn no_secret_is_left(fleet: &Fleet) -> Result<()> {
+    for member in fleet.members() {
+        wait_for(&format!("no Secret is left in {}", member.name()), Duration::from_mins(4), || async {
+            let ours = "app.kubernetes.io/managed-by=kosmos.csi.io";
+            let left = member.kubectl(&["get", "secrets,configmaps", "-A", "-l", ours, "-o", "name"]).await?;
+            ensure!(left.is_empty(), "{left}");
+            Ok(Some(()))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+pub async fn damaged_csi_node_is_repaired(fleet: &Fleet) -> Result<()> {
+    begin(fleet).await?;
+    let (host, node) = (fleet.host(), "csinode/kosmos-cluster39");
+    host.kubectl(&["patch", node, "--type=merge", "-p", r#"{"spec": {"drivers": []}}"#]).await?;
+    until(host, GROWTH, node, "--for=jsonpath={.spec.drivers[0].nodeID}=virtual/cluster39").await
+}
+
+/// A ConfigMap that comes later.
+pub async fn pod_says_what_it_lacks(fleet: &Fleet) -> Result<()> {
+    begin(fleet).await?;
+    let host = fleet.host();
+    let mut lacking = pod("lacking", "none");
+    lacking["spec"]["volumes"] = json!([{"name": "data", "configMap": {"name": "settings"}}]);
+    host.apply(&lacking.to_string()).await?;
+    wait_for("an event says what it lacks", PATIENCE, || async {
+        let fields = "involvedObject.kind=Pod,involvedObject.name=lacking,type=Warning";
+        let said = ["-n", GROWTH, "get", "events", "--field-selector", fields, "-o", "jsonpath={.items[*].message}"];
+        let said = host.kubectl(&said).await?;
+        ensure!(said.contains("settings"), "{said:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    host.kubectl(&["-n", GROWTH, "create", "configmap", "settings", "--from-literal=a=b"]).await?;
+    until(host, GROWTH, "pod/lacking", "--for=condition=Ready").await?;
+    let read = host.kubectl(&["-n", GROWTH, "exec", "lacking", "--", "cat", "/data/a"]).await?;
+    ensure!(read == "b", "it reads {read:?}");
+    host.kubectl(&["-n", GROWTH, "delete", "pod", "lacking", "--timeout=90s"]).await.map(drop)
+}
+
+pub async fn growth_and_snapshots(fleet: &Fleet) -> Result<()> {
+    begin(fleet).await?;
+    let host = fleet.host();
+    host.apply(&used("data", &json!(null))).await?;
+    until(host, GROWTH, "pvc/data", "--for=jsonpath={.status.phase}=Bound").await?;
+    let larger = r#"{"spec":{"resources":{"requests":{"storage":"128Mi"}}}}"#;
+    host.kubectl(&["-n", GROWTH, "patch", "pvc", "data", "--patch", larger]).await?;
+    until(host, GROWTH, "pvc/data", "--for=jsonpath={.status.capacity.storage}=128Mi").await?;
+    host.apply(&photos()).await?;
+    for object in ["volumesnapshot/photo", "volumegroupsnapshot/album"] {
+        until(host, GROWTH, object, "--for=jsonpath={.status.readyToUse}=true").await?;
+    }
+    let photo = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "photo"});
+    host.apply(&used("restored", &photo)).await?;
+    host.apply(&used("copied", &json!({"kind": "PersistentVolumeClaim", "name": "data"}))).await?;
+    for claim in ["pvc/restored", "pvc/copied"] {
+        until(host, GROWTH, claim, "--for=jsonpath={.status.phase}=Bound").await?;
+    }
+    for object in ["volumegroupsnapshot/album", "volumesnapshot/photo"] {
+        host.kubectl(&["-n", GROWTH, "delete", object, "--timeout=90s"]).await?;
+    }
+    host.kubectl(&["-n", GROWTH, "delete", "pods,pvc", "--all", "--timeout=90s"]).await.map(drop)
+}
+
+/// A claim and a pod that uses it.
+fn used(name: &str, source: &Value) -> String {
+    let mut claim = claim(name, GROWING, source);
+    claim["metadata"]["labels"] = json!({"app": if source.is_null() { "data" } else { "copy" }});
+    claim["spec"]["resources"]["requests"]["storage"] = json!(if source.is_null() { "64Mi" } else { "128Mi" });
+    json!({"apiVersion": "v1", "kind": "List", "items": [claim, pod(name, name)]}).to_string()
+}
+
+fn claim(name: &str, class: &str, source: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": GROWTH},
+        "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"], "dataSource": source,
+            "resources": {"requests": {"storage": "64Mi"}}},
+    })
+}
+
+fn pod(name: &str, claim: &str) -> Value {
+    let container = json!({"name": "main", "image": examples::IMAGE,
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": GROWTH},
+        "spec": {"tolerations": [{"key": "kosmos.io/node", "operator": "Exists"}], "containers": [container],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]},
+    })
+}
+
+/// A snapshot of the claim, and a group of one.
+fn photos() -> String {
+    let class = json!({
+        "apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshotClass", "metadata": {"name": "albums"},
+        "driver": "kosmos.csi.io", "deletionPolicy": "Delete",
+    });
+    let photo = json!({
+        "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+        "metadata": {"name": "photo", "namespace": GROWTH},
+        "spec": {"volumeSnapshotClassName": "photos", "source": {"persistentVolumeClaimName": "data"}},
+    });
+    let album = json!({
+        "apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot",
+        "metadata": {"name": "album", "namespace": GROWTH},
+        "spec": {"volumeGroupSnapshotClassName": "albums", "source": {"selector": {"matchLabels": {"app": "data"}}}},
+    });
+    json!({"apiVersion": "v1", "kind": "List", "items": [class, photo, album]}).to_string()
+}
+
+/// Neither in the host nor in a member.
+pub async fn nothing_left(fleet: &Fleet) -> Result<()> {
+    for cluster in fleet.clusters() {
+        wait_for(&format!("nothing is left in {}", cluster.name()), PATIENCE, || async {
+            let kinds = "pv,pvc,volumeattachments,volumesnapshots,volumesnapshotcontents,volumegroupsnapshots,volumegroupsnapshotcontents";
+            let kinds = if cluster.name() == "cluster39" { "pv,pvc,volumeattachments" } else { kinds };
+            let left = cluster.kubectl(&["get", kinds, "--all-namespaces", "-o", "name"]).await?;
+            ensure!(left.is_empty(), "{left}");
+            Ok(Some(()))
+        })
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Provisioners that forget what they were at: they are started anew, or the class is gone, and nobody calls again.
+
+use std::{sync::Arc, time::Duration};
+
+use simulate::text;
+use tokio::time::sleep;
+use tonic::Code;
+
+use crate::{
+    bench::{Bench, SHOP},
+    caller::{Caller, Script},
+    fixture,
+    history::made_for,
+    virtual_time,
+};
+
+/// The member's storage never comes to an end.
+const NEVER: Duration = Duration::from_hours(20);
+/// The driver is sure by then that nobody asks any more.
+const SURE: Duration = Duration::from_mins(20);
+
+/// A leaf waits in the member, and driver and provisioner, which share a pod, are gone.
+async fn abandoned(leaf_class: &'static str) -> (Arc<Bench>, Caller) {
+    let bench = Bench::serving(1, &fixture::steady(NEVER)).await;
+    let caller = Caller::new(&bench, Script { leaf_class, ..Script::new("data") });
+    assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
+    assert!(is_there(&bench));
+    bench.kill();
+    (bench, caller)
+}
+
+fn is_there(bench: &Bench) -> bool {
+    bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_some()
+}
+
+#[test]
+fn leaf_of_a_claim_that_everybody_has_forgotten_is_withdrawn() {
+    for leaf_class in [fixture::NOW, fixture::LATER] {
+        virtual_time::run(1, async {
+            let (bench, caller) = abandoned(leaf_class).await;
+            caller.delete_claim();
+            bench.start();
+            sleep(SURE).await;
+            assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+#[test]
+fn leaf_that_the_members_people_have_deleted_too_does_not_stay_terminating() {
+    virtual_time::run(1, async {
+        let (bench, caller) = abandoned(fixture::NOW).await;
+        caller.delete_claim();
+        bench.members[0].delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        assert!(is_there(&bench), "our finalizer holds it");
+        bench.start();
+        sleep(SURE).await;
+        assert!(!is_there(&bench));
+    });
+}
+
+#[test]
+fn leaf_whose_claim_is_there_waits_for_ever() {
+    virtual_time::run(1, async {
+        let (bench, _caller) = abandoned(fixture::NOW).await;
+        let before = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        bench.start();
+        sleep(SURE * 10).await;
+        let after = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        assert_eq!(text(&after, "/metadata/resourceVersion"), text(&before, "/metadata/resourceVersion"));
+    });
+}
+
+#[test]
+fn claim_of_the_same_name_has_its_turn_once_the_forgotten_leaf_is_gone() {
+    virtual_time::run(1, async {
+        let (bench, caller) = abandoned(fixture::NOW).await;
+        caller.delete_claim();
+        bench.start();
+        bench.serves().await;
+        let next = Caller::new(&bench, Script::new("data"));
+        assert_eq!(next.create().await.unwrap_err().code(), Code::AlreadyExists);
+        sleep(SURE).await;
+        assert_eq!(next.create().await.unwrap_err().code(), Code::Aborted);
+        let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        assert_eq!(made_for(&leaf), next.volume());
+    });
+}

@@ -1,0 +1,106 @@
+//! People who change their minds while a removal is under way: until the member has removed the data, it is theirs again.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::faults::Action;
+use tokio::time::sleep;
+use tonic::Code;
+
+use crate::{
+    bench::{Bench, SHOP},
+    caller::{Caller, Script},
+    fixture,
+    reclaim::{CLAIM, SETTLED, bench, ends_well, policy, provisioned, wrong},
+    virtual_time,
+};
+
+/// Of somebody in the member whose work with the leaf claim is not done.
+const HOLD: &str = "example.com/backup";
+/// The host's administrators are done, and everybody has heard of it.
+const QUIET: Duration = Duration::from_mins(1);
+
+/// What the administrator of the host does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mind {
+    Retains,
+    UsesAgain,
+}
+
+fn hold(bench: &Bench, held: bool) {
+    let edit = |claim: &mut Value| {
+        let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != HOLD);
+        finalizers.extend(held.then(|| json!(HOLD)));
+        claim["metadata"]["finalizers"] = json!(finalizers);
+    };
+    bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, edit).unwrap();
+}
+
+/// What was wrong after a removal that was called off so long after the user had asked for it.
+async fn called_off(leaf_class: &'static str, mind: Mind, after: Duration) -> Vec<String> {
+    let bench = bench().await;
+    let mut caller = provisioned(&bench, Script { leaf_class, ..Script::new(CLAIM) }).await;
+    hold(&bench, true);
+    caller.delete_claim();
+    let mut administrator = caller.clone();
+    let changes_his_mind = async {
+        sleep(after).await;
+        administrator.set_policy("Retain");
+        if mind == Mind::UsesAgain {
+            administrator.claim_again("again");
+        }
+        sleep(QUIET).await;
+        hold(&bench, false);
+    };
+    tokio::join!(caller.reclaim(), changes_his_mind);
+    sleep(SETTLED).await;
+    let mut bad = wrong(&bench, &administrator, mind == Mind::Retains);
+    if policy(&bench, &administrator) != "Retain" || bench.storages[0].volumes().len() != 1 {
+        bad.push(format!("the leaf volume is {:?}", policy(&bench, &administrator)));
+    }
+    if bad.is_empty() {
+        ends_well(&bench, administrator).await;
+    } else {
+        bad.push(bench.guard.trace().join("\n"));
+    }
+    bad
+}
+
+#[test]
+fn removal_that_is_called_off_before_the_data_has_gone_keeps_it() {
+    let classes = [fixture::NOW, fixture::KEPT].into_iter();
+    let minds = classes.flat_map(|class| [Mind::Retains, Mind::UsesAgain].map(|mind| (class, mind)));
+    let cases = minds.flat_map(|(class, mind)| [5, 8, 11, 15, 30, 90, 300].map(|after| (class, mind, after)));
+    let bad = virtual_time::each(virtual_time::THREADS, cases.collect(), |(class, mind, after)| {
+        let bad = virtual_time::run(after, called_off(class, mind, Duration::from_secs(after)));
+        (!bad.is_empty()).then(|| format!("{class} {mind:?} after {after} s:\n{}", bad.join("\n")))
+    });
+    let which: Vec<&str> = bad.iter().filter_map(|bad| bad.lines().next()).collect();
+    assert!(bad.is_empty(), "{} of 28, {which:#?} such as {}", bad.len(), bad[0]);
+}
+
+/// Host and member answer so slowly that nobody is believed any more when its class' `Retain` has to be undone.
+#[test]
+fn leaf_of_a_class_that_retains_is_withdrawn_also_where_all_is_slow() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_secs(20))).await;
+        let caller = Caller::new(&bench, Script { leaf_class: fixture::KEPT, ..Script::new(CLAIM) });
+        assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
+        // Its volume comes while nobody is there to label it: that is one slow step more.
+        bench.kill();
+        caller.delete_claim();
+        sleep(QUIET).await;
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_secs(5)).await;
+        bench.guard.set_fate(|_, _, _| Action::Delay(Duration::from_millis(1100)));
+        let mut codes = Vec::new();
+        while codes.len() < 20 && codes.last() != Some(&Code::NotFound) {
+            codes.push(caller.create().await.unwrap_err().code());
+            sleep(Duration::from_secs(5)).await;
+        }
+        assert_eq!(codes.last(), Some(&Code::NotFound), "{codes:?}\n{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
+    });
+}

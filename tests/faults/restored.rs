@@ -1,0 +1,168 @@
+//! Claims as backups and tools bring them back: with annotations of ours that were true of another claim. And those of other
+//! hosts, which look like ours.
+
+use std::{sync::Arc, time::Duration};
+
+use kosmos_csi::csi::v1::{self, controller_server::Controller as _};
+use serde_json::{Value, json};
+use simulate::{faults::Action, text};
+use tokio::time::{sleep, timeout};
+use tonic::Code;
+
+use crate::{
+    bench::{Bench, DRIVER_NAMESPACE, SHOP, lock, with_deadline},
+    caller::{Caller, Ending, Script},
+    fixture::{self, Planted},
+    virtual_time,
+};
+
+const SETTLED: Duration = Duration::from_mins(5);
+
+/// What has become of the member that the claim in the backup was in.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Down,
+    Closed,
+    Left,
+}
+
+impl Fate {
+    fn happen(self, bench: &Bench) {
+        let close = |secret: &mut Value| secret["metadata"]["annotations"]["kosmos.csi.io/cordon"] = json!("true");
+        match self {
+            Self::Down => bench.guard.set_fate(|_, at, _| if at == 1 { Action::Refuse } else { Action::Pass }),
+            Self::Closed => drop(bench.host.change("secrets", DRIVER_NAMESPACE, "m0", close).unwrap()),
+            Self::Left => bench.host.delete("secrets", DRIVER_NAMESPACE, "m0").unwrap(),
+        }
+    }
+}
+
+#[test]
+fn record_that_came_with_a_restored_claim_ties_it_to_no_member() {
+    for fate in [Fate::Down, Fate::Closed, Fate::Left] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+            fate.happen(&bench);
+            sleep(Duration::from_secs(10)).await;
+            let mut caller = Caller::new(&bench, Script { places: vec![1, 0], ..Script::new("data") });
+            let restore = |claim: &mut Value| {
+                claim["metadata"]["annotations"] =
+                    json!({"kosmos.csi.io/member": "m0", "kosmos.csi.io/member-of": "the-uid-of-then"});
+            };
+            bench.host.change("persistentvolumeclaims", SHOP, "data", restore).unwrap();
+            let ending = timeout(SETTLED, caller.provision()).await;
+            assert_eq!(ending.ok(), Some(Ending::Provisioned), "{fate:?}: {}", bench.guard.trace().join("\n"));
+            assert!(caller.handle().unwrap().starts_with("m1/"), "{fate:?}: {:?}", caller.handle());
+            let claim = bench.host.get("persistentvolumeclaims", SHOP, "data").unwrap();
+            let record =
+                ["member", "member-of"].map(|key| &claim["metadata"]["annotations"][format!("kosmos.csi.io/{key}")]);
+            assert_eq!(record, [&json!("m1"), &claim["metadata"]["uid"]], "what is on record is its own from now on");
+        });
+    }
+}
+
+#[test]
+fn claim_of_another_host_is_told_to_be_that_and_nobody_is_advised_to_remove_it_as_ours() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_millis(100))).await;
+        let theirs = json!({
+            "metadata": {
+                "name": "data", "namespace": SHOP, "finalizers": ["kosmos.csi.io/protect"],
+                "labels": {"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another-host",
+                    "kosmos.csi.io/volume": "00000000000000000000000000000007"},
+            },
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
+                "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        bench.members[0].create("persistentvolumeclaims", theirs).unwrap();
+        sleep(Duration::from_secs(5)).await;
+        let before = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        let caller = Caller::new(&bench, Script::new("data"));
+        let refused = caller.create().await.unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+        assert!(refused.message().contains("another host cluster (another-host)"), "{refused}");
+        let after = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        assert_eq!(text(&after, "/metadata/resourceVersion"), text(&before, "/metadata/resourceVersion"));
+    });
+}
+
+/// NOT_FOUND would tell the sidecars that there is no such volume, and its user that his data is gone.
+#[test]
+fn every_call_about_a_leaf_without_its_labels_says_so() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_millis(100))).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        bench.members[0]
+            .change("persistentvolumeclaims", SHOP, "data", |claim| claim["metadata"]["labels"] = json!({}))
+            .unwrap();
+        let volume = caller.leaf_volume().unwrap();
+        bench.members[0]
+            .change("persistentvolumes", "", volume, |volume| volume["metadata"]["labels"] = json!({}))
+            .unwrap();
+        sleep(Duration::from_secs(5)).await;
+        let id = caller.handle().unwrap().to_owned();
+        let expand = with_deadline(v1::ControllerExpandVolumeRequest {
+            volume_id: id.clone(),
+            capacity_range: Some(v1::CapacityRange { required_bytes: 2 << 30, limit_bytes: 0 }),
+            ..v1::ControllerExpandVolumeRequest::default()
+        });
+        let expanded =
+            bench.call(|driver| async move { driver.controller_expand_volume(expand).await }).await.map(drop);
+        let published = caller.publish("virtual/m0").await.map(drop);
+        let deleted = caller.delete(&id).await;
+        for refused in [expanded, published, deleted] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+            assert!(refused.message().contains("its labels were removed: put back"), "{refused}");
+        }
+    });
+}
+
+/// The volume's leaf, after it was made anew once: it says in whose place it stands.
+async fn healed(bench: &Arc<Bench>, script: Script) -> (Caller, Value) {
+    let mut caller = Caller::new(bench, script);
+    assert_eq!(caller.provision().await, Ending::Provisioned);
+    sleep(Duration::from_secs(5)).await;
+    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+    lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
+    bench.members[0].delete("persistentvolumeclaims", SHOP, "data").unwrap();
+    sleep(Duration::from_mins(1)).await;
+    let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+    assert!(leaf["metadata"]["annotations"]["kosmos.csi.io/former"].is_string(), "{leaf}");
+    (caller, Value::clone(&leaf))
+}
+
+#[test]
+fn restored_copy_of_a_leaf_that_was_healed_stays_in_whatever_member() {
+    for into in [0, 1] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+            let mut planted = Planted::everywhere(&bench);
+            let (_, leaf) = healed(&bench, Script { places: vec![0], ..Script::new("data") }).await;
+            planted.copy(&bench, into, &leaf);
+            sleep(SETTLED).await;
+            assert_eq!(planted.touched(&bench), Vec::<String>::new());
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+/// Its volume says that the host's is retained, and no volume of the host has the copy's handle.
+#[test]
+fn restored_copy_of_a_leaf_and_its_volume_is_not_let_go() {
+    for into in [0, 1] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+            let mut planted = Planted::everywhere(&bench);
+            let script = Script { places: vec![0], retain: true, ..Script::new("data") };
+            let (caller, leaf) = healed(&bench, script).await;
+            let volume = bench.members[0].get("persistentvolumes", "", caller.leaf_volume().unwrap()).unwrap();
+            Planted::copy_with_volume(&bench, into, &leaf, &volume);
+            sleep(Duration::from_secs(1)).await;
+            planted.copy_is_bound(&bench, into, &leaf);
+            sleep(SETTLED).await;
+            assert_eq!(planted.touched(&bench), Vec::<String>::new());
+        });
+    }
+}

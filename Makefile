@@ -85,7 +85,8 @@ lint: lint-code ## Formatting, lints, and the dependencies' licences where cargo
 test: ## Everything, also on real clusters; installs and builds what that needs (root, Go); SEED=<number> draws the order
 	@mkdir -p $(TARGET) && rm -rf $(TARGET)/test-logs $(TARGET)/test-times
 	@begin=$$SECONDS; code=0; $(MAKE) lint tools all-tests 2>&1 | tee $(LOG) || code=1; \
-	tests/times.sh $(LOG) $(TARGET)/test-times/e2e.tsv | tee $(TARGET)/test-times.txt; \
+	tests/times.sh $(LOG) $(TARGET)/test-times/e2e.tsv | tee $(TARGET)/test-times.txt || \
+		echo "the table of times above is not whole; the tests count all the same"; \
 	awk -v seconds=$$((SECONDS - begin)) ' \
 		/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
 		END { printf "\n== after %d min %d s\n", seconds / 60, seconds % 60; \

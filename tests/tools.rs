@@ -34,6 +34,23 @@ fn every_upstream_tool_is_pinned() {
 }
 
 #[test]
+fn the_longest_of_any_number_of_tests_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, clusters) = (folder.path().join("log"), folder.path().join("times.tsv"));
+    let tests = 0..20_000;
+    let lines: Vec<_> = tests.clone().map(|number| format!("test rule_{number:05} ... ok <{number}.0s>")).collect();
+    let rows: Vec<_> = tests.map(|number| format!("story_{number:05}\tfleet 0\t0.5\t{number}\tpassed")).collect();
+    fs::write(&log, lines.join("\n")).unwrap();
+    fs::write(&clusters, rows.join("\n")).unwrap();
+
+    let table = Command::new("tests/times.sh").args([&log, &clusters]).env("MOST", "2").output().unwrap();
+    assert!(table.status.success(), "{table:?}");
+    let table = String::from_utf8(table.stdout).unwrap();
+    let told: Vec<_> = table.split_whitespace().filter(|word| word.contains('_')).collect();
+    assert_eq!(told, ["rule_19999", "rule_19998", "story_19999", "story_19998"], "{table}");
+}
+
+#[test]
 fn every_binary_has_one_tool() {
     let names: Vec<_> = TOOLS.iter().flat_map(|tool| tool.binaries).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());

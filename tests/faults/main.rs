@@ -16,6 +16,7 @@ mod codes;
 mod copies;
 mod costs;
 mod crash;
+mod detached;
 mod drift;
 mod fixture;
 mod forgotten;

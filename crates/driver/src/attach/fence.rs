@@ -60,24 +60,49 @@ pub async fn unpublish<D: Future<Output = Result<()>>>(
     for _ in 0..TRIES {
         match claim.life.published.without(node) {
             _ if claim.life.published.is_spoilt() && read => return Err(unreadable(leaf, &claim)),
-            None if read => return Ok(()),
+            None if read => return unpublish_kept(leaf, &claim, node).await,
             Some(rest) if !claim.life.published.is_spoilt() => {
                 for attached in claim.life.published.attached(node) {
                     detach(attached.clone()).await?;
                 }
                 match leaf.record_published(&claim, hash, &rest).await {
                     Err(Error::Refused(_) | Error::InProgress(_)) => {}
-                    recorded => return recorded,
+                    Ok(()) => return unpublish_kept(leaf, &claim, node).await,
+                    failed => return failed,
                 }
             }
             _ => {}
         }
         (claim, read) = match read_ours(leaf, hash, &seen.place).await {
-            Err(Error::NotFound(_)) => return Ok(()),
+            Err(Error::NotFound(_)) => return unpublish_let_go(leaf, seen.volume(), node, &seen.place).await,
             claim => (claim?, true),
         };
     }
     Err(keeps_changing(leaf, &seen.place))
+}
+
+/// A claim that goes, or comes back, is described on its volume, nodes and all.
+async fn unpublish_kept(leaf: &Cluster, claim: &ClaimRow, node: Option<&str>) -> Result<()> {
+    if claim.unusable().is_none() {
+        return Ok(());
+    }
+    unpublish_let_go(leaf, claim.volume(), node, &claim.place).await
+}
+
+/// The same where the claim has gone already.
+pub async fn unpublish_let_go(
+    leaf: &Cluster,
+    volume: Option<&str>,
+    node: Option<&str>,
+    place: &LeafPlace,
+) -> Result<()> {
+    let Some(volume) = volume else { return Ok(()) };
+    for _ in 0..TRIES {
+        if leaf.unpublish_saved(volume, node).await? {
+            return Ok(());
+        }
+    }
+    Err(keeps_changing(leaf, place))
 }
 
 /// A volume that some node may be writing to is not to be removed.

@@ -17,9 +17,10 @@ use crate::{
     leaf::{
         Cluster,
         claim::Made,
-        healing::{Patient, Saved},
+        healing::Patient,
         ownership,
         row::{ClaimRow, Row, VolumeRow},
+        saved::Saved,
     },
     volume::{
         HostId, VolumeHash, VolumeId,
@@ -248,6 +249,9 @@ impl Follower {
             }
             (Healing::Release, _, _, Some(row)) => leaf.release_claim(&row, case.hash).await?,
             (Healing::MakeAnew, _, Some(saved), _) => self.make_anew(case, place, saved, wanted).await?,
+            (Healing::TakeRecord, _, Some(saved), Some(row)) => {
+                leaf.record_published(&row, case.hash, &saved.record()).await?;
+            }
             (Healing::GiveVolume, Some(volume), Some(saved), Some(row)) => {
                 leaf.give_volume(volume, case.hash, &saved, &row).await?;
             }

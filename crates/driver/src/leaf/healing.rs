@@ -3,59 +3,24 @@
 //! is given to it; the volume's policy is put back. Each is one request that tests what it was decided on, and after each
 //! the objects say which one is next.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::{
-    api::core::v1::{
-        PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, TypedLocalObjectReference,
-        VolumeResourceRequirements,
-    },
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
-};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
     Api, ResourceExt,
     api::{PatchParams, PostParams},
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{
-    Cluster,
-    claim::Made,
-    json_patch,
-    lean::Lean,
-    ownership,
-    row::{ClaimRow, read_request},
-};
+use super::{Cluster, claim::Made, json_patch, lean::Lean, ownership, row::ClaimRow, saved::Saved};
 use crate::{
     cluster,
     error::{Error, Result},
     volume::{
-        Attributes, Claim, Parameters, VolumeHash, VolumeId, VolumeSpec,
+        VolumeHash,
         healing::{SeenClaim, SeenVolume},
         plan::Phase,
-        quantity,
         spec::LeafPlace,
     },
 };
-
-/// An object has room for 256 KiB of annotations, and others write on it too.
-const LARGEST: usize = 100 * 1024;
-/// Annotations that are about the bond of before, or that only their writer can make.
-const NOT_KEPT: [&str; 4] =
-    ["pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "kubectl.kubernetes.io/"];
-
-/// What is kept of a claim on its volume while it goes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Saved {
-    /// The UID it had.
-    pub uid: String,
-    /// The volume's policy of before.
-    policy: String,
-    labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
-    spec: PersistentVolumeClaimSpec,
-}
 
 /// A leaf claim and its volume, read just now.
 #[derive(Clone, Debug)]
@@ -76,7 +41,7 @@ impl Patient {
             terminating: seen.terminating,
             protected: seen.protected,
             bound: seen.phase == Phase::Bound,
-            published: row.life.published.is_spoilt() || !row.life.published.is_nowhere(),
+            published: row.life.published.clone(),
             volume: seen.volume,
             former: row.former.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned).collect(),
         })
@@ -90,6 +55,7 @@ impl Patient {
             terminating: volume.metadata.deletion_timestamp.is_some(),
             retained: policy_of(volume) == "Retain",
             follows: volume.annotations().contains_key(ownership::POLICY_BEFORE),
+            published: self.saved().map(|saved| saved.record()).unwrap_or_default(),
             saved: self.saved().map(|saved| saved.uid),
         })
     }
@@ -100,8 +66,7 @@ impl Patient {
     }
 
     pub fn saved(&self) -> Option<Saved> {
-        let volume = self.volume.as_ref()?;
-        serde_json::from_str(volume.annotations().get(ownership::HEALING)?).ok()
+        Saved::of(self.volume.as_ref()?)
     }
 }
 
@@ -113,130 +78,6 @@ pub(super) fn bound_to(volume: &PersistentVolume) -> Option<&str> {
 pub(super) fn policy_of(volume: &PersistentVolume) -> &str {
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
     policy.unwrap_or_default()
-}
-
-fn capacity_of(volume: &PersistentVolume) -> Option<&Quantity> {
-    volume.spec.as_ref()?.capacity.as_ref()?.get("storage")
-}
-
-impl Saved {
-    /// Of a claim that is still there.
-    pub fn of_claim(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Self {
-        let mut spec = claim.spec.clone().unwrap_or_default();
-        // They say what a volume is to be made from, or found by: it is there.
-        (spec.data_source, spec.data_source_ref, spec.selector) = (None::<TypedLocalObjectReference>, None, None);
-        spec.volume_name = Some(volume.name_any());
-        let asked = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()?.get("storage"));
-        let too_large =
-            |capacity: &Quantity| asked.is_none_or(|asked| quantity::parse(&asked.0) > quantity::parse(&capacity.0));
-        // A growth that had not happened yet is asked for again by who wanted it; a volume too small is never bound.
-        if let Some(capacity) = capacity_of(volume).filter(|capacity| too_large(capacity)) {
-            spec.resources = Some(request(capacity.clone()));
-        }
-        let mut annotations = claim.annotations().clone();
-        annotations.retain(|key, _| !NOT_KEPT.iter().any(|prefix| key.starts_with(prefix)));
-        let uid = claim.uid().unwrap_or_default();
-        let saved =
-            Self { uid, policy: policy_of(volume).to_owned(), labels: claim.labels().clone(), annotations, spec };
-        saved.small_enough()
-    }
-
-    /// Of a claim that is gone already: what its volume and the host know of it.
-    pub fn of_volume(volume: &PersistentVolume, name: &str) -> Option<Self> {
-        let is = volume.spec.as_ref()?;
-        let spec = PersistentVolumeClaimSpec {
-            access_modes: is.access_modes.clone(),
-            volume_mode: is.volume_mode.clone(),
-            // Never the member's default class, which is what no class would mean.
-            storage_class_name: Some(is.storage_class_name.clone().unwrap_or_default()),
-            resources: Some(request(capacity_of(volume)?.clone())),
-            volume_name: Some(volume.name_any()),
-            ..PersistentVolumeClaimSpec::default()
-        };
-        let ours = [ownership::MANAGED_BY, ownership::HOST, ownership::VOLUME];
-        let labels = volume.labels().iter().filter(|(key, _)| ours.contains(&key.as_str()));
-        let mut annotations = BTreeMap::from([(ownership::NAME.to_owned(), name.to_owned())]);
-        if let Some(former) = volume.annotations().get(ownership::FORMER) {
-            annotations.insert(ownership::FORMER.to_owned(), former.clone());
-        }
-        Some(Self {
-            uid: bound_to(volume)?.to_owned(),
-            policy: policy_of(volume).to_owned(),
-            labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
-            annotations,
-            spec,
-        })
-    }
-
-    /// Where it belongs for a claim of the host's: its class says so. One whose class is not known stays where it was.
-    pub fn place(&self, leaf: &Cluster, claim: &Claim, before: &LeafPlace) -> Result<LeafPlace> {
-        let annotation = |key| self.annotations.get(key);
-        let told = annotation(ownership::CLAIM).is_some_and(|was| *was != claim.to_string());
-        let request = annotation(ownership::REQUEST).and_then(|text| read_request(text));
-        let (Some(name), Some(request), true) = (annotation(ownership::NAME), request, told) else {
-            return Ok(before.clone());
-        };
-        let parameters = Parameters::parse(&request.parameters)?;
-        let spec = VolumeSpec {
-            name: name.clone(),
-            request,
-            parameters,
-            attributes: Attributes::default(),
-            claim: Some(claim.clone()),
-            preferred: Vec::new(),
-            requisite: Vec::new(),
-            nodes: Vec::new(),
-        };
-        spec.place(&leaf.member, &leaf.host, &before.namespace)
-    }
-
-    /// The same for another claim of the host's, and for another place than the handle's.
-    #[must_use]
-    pub fn made_for(mut self, claim: &Claim, uid: &str, handle: &str, place: &LeafPlace) -> Self {
-        if self.annotations.contains_key(ownership::CLAIM) {
-            self.annotations.insert(ownership::CLAIM.to_owned(), claim.to_string());
-            self.annotations.insert(ownership::CLAIM_UID.to_owned(), uid.to_owned());
-        }
-        self.annotations.remove(ownership::HANDLE);
-        if VolumeId::parse(handle).and_then(|id| id.place()).is_some_and(|named| named != *place) {
-            self.annotations.insert(ownership::HANDLE.to_owned(), handle.to_owned());
-        }
-        self
-    }
-
-    fn small_enough(mut self) -> Self {
-        if json!(self).to_string().len() > LARGEST {
-            self.annotations.retain(|key, _| key.starts_with(ownership::OURS));
-        }
-        self
-    }
-
-    /// The UIDs that the claim has had, the first and the latest few.
-    fn former(&self) -> String {
-        let before = self.annotations.get(ownership::FORMER).map(String::as_str).unwrap_or_default();
-        ownership::with_former(before, &self.uid)
-    }
-
-    fn claim(&self, place: &LeafPlace) -> PersistentVolumeClaim {
-        let mut annotations = self.annotations.clone();
-        annotations.insert(ownership::FORMER.to_owned(), self.former());
-        PersistentVolumeClaim {
-            metadata: ObjectMeta {
-                name: Some(place.claim.clone()),
-                namespace: Some(place.namespace.clone()),
-                labels: Some(self.labels.clone()),
-                annotations: Some(annotations),
-                finalizers: Some(vec![ownership::FINALIZER.to_owned()]),
-                ..ObjectMeta::default()
-            },
-            spec: Some(self.spec.clone()),
-            status: None,
-        }
-    }
-}
-
-fn request(size: Quantity) -> VolumeResourceRequirements {
-    VolumeResourceRequirements { requests: Some(BTreeMap::from([("storage".to_owned(), size)])), limits: None }
 }
 
 pub(super) fn path_of(annotation: &str) -> String {
@@ -324,7 +165,9 @@ impl Cluster {
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "namespace": claim.place.namespace, "name": claim.place.claim, "uid": claim.uid,
         });
-        let mut changes = vec![json!({"op": "replace", "path": "/spec/claimRef", "value": reference})];
+        // What is kept on it may have changed since the claim was compared with that.
+        let mut changes =
+            vec![unchanged(volume), json!({"op": "replace", "path": "/spec/claimRef", "value": reference})];
         changes.append(&mut annotate(volume, ownership::FORMER, &saved.former()));
         let known = volume.annotations().contains_key(ownership::HANDLE);
         match claim.handle(&self.member, hash) {
@@ -343,6 +186,21 @@ impl Cluster {
             json!({"op": "remove", "path": path_of(ownership::HEALING)}),
         ];
         self.change_volume(volume, &claim.uid, &changes, "put the policy back of").await.map(drop)
+    }
+
+    /// A node, or all of them, are left out of what is kept of a claim that goes. False: somebody has changed that meanwhile.
+    pub async fn unpublish_saved(&self, volume: &str, node: Option<&str>) -> Result<bool> {
+        let Some(volume) = self.get_volume(volume).await? else { return Ok(true) };
+        let Some(saved) = Saved::of(&volume) else { return Ok(true) };
+        let Some(rest) = saved.record().without(node) else { return Ok(true) };
+        let uid = bound_to(&volume).unwrap_or_default().to_owned();
+        let mut changes = vec![unchanged(&volume)];
+        changes.append(&mut annotate(&volume, ownership::HEALING, &json!(saved.published(&rest)).to_string()));
+        match self.change_volume(&volume, &uid, &changes, "unpublish").await {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(_) | Error::InProgress(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A host volume uses the claim: nobody who comes late may take it back.

@@ -113,7 +113,7 @@ impl Life {
     }
 }
 
-fn published(record: Option<&str>) -> Published {
+pub(super) fn published(record: Option<&str>) -> Published {
     match record.map(serde_json::from_str) {
         None => Published::default(),
         Some(Ok(nodes)) => Published::new(nodes),

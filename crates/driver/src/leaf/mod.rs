@@ -24,6 +24,7 @@ pub mod release;
 pub mod retention;
 pub mod row;
 pub mod rows;
+pub mod saved;
 mod secret;
 pub mod single;
 pub mod snapshot;

@@ -2,6 +2,8 @@
 //! or to come back, or its volume's policy is not the one that keeps the data. Pure: the shell in `follow/` acts on it. All
 //! that is known is in the objects, so that whoever comes next goes on where the last one stopped.
 
+use super::published::Published;
+
 /// What the host wants of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
@@ -23,8 +25,8 @@ pub struct SeenClaim {
     /// Whether our finalizer still holds it.
     pub protected: bool,
     pub bound: bool,
-    /// A node has it, or nobody can say that none has.
-    pub published: bool,
+    /// On which nodes it is.
+    pub published: Published,
     pub volume: Option<String>,
     /// In whose place it was made anew.
     pub former: Vec<String>,
@@ -41,6 +43,8 @@ pub struct SeenVolume {
     pub follows: bool,
     /// UID of the claim whose description it keeps.
     pub saved: Option<String>,
+    /// On which nodes that was, less those that it has left since.
+    pub published: Published,
 }
 
 /// The next step.
@@ -63,6 +67,8 @@ pub enum Healing {
     /// A pod, or somebody's finalizer, still holds the claim.
     AwaitClaim,
     MakeAnew,
+    /// It was left by a node while it was made anew: its record is to say what is kept on the volume.
+    TakeRecord,
     GiveVolume,
     AwaitBond,
     PutPolicyBack,
@@ -103,7 +109,9 @@ fn deleted(wanted: bool, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
         true if volume.terminating => {
             Healing::Stuck("its leaf volume is being deleted as well: keep a copy of the data")
         }
-        true if volume.saved.as_ref() == Some(&claim.uid) && volume.retained => leaves,
+        true if volume.saved.as_ref() == Some(&claim.uid) && volume.retained && volume.published == claim.published => {
+            leaves
+        }
         true => Healing::Keep,
         // Made anew, and deleted before it had its volume.
         false if saved => leaves,
@@ -134,6 +142,7 @@ fn promised(wish: Wish, claim: &SeenClaim, volume: &SeenVolume, saved: &String) 
     let waits = claim.volume.as_ref() == Some(&volume.name) && claim.former.contains(saved);
     match wish {
         _ if !waits || volume.claim_uid != *saved => Healing::Rest,
+        Wish::Use { .. } if claim.published != volume.published => Healing::TakeRecord,
         Wish::Use { .. } => Healing::GiveVolume,
         Wish::Keep if volume.retained => Healing::LetGo,
         Wish::Keep | Wish::Nothing => Healing::Rest,
@@ -146,14 +155,14 @@ fn at_peace(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
         Wish::Use { retain: true } if !volume.retained || !volume.follows => Healing::Follow,
         Wish::Use { retain: false } if volume.follows => Healing::Unfollow,
         Wish::Use { .. } | Wish::Keep if volume.terminating => Healing::Endangered,
-        Wish::Keep if claim.published => Healing::AwaitDetach,
+        Wish::Keep if !claim.published.is_nowhere() => Healing::AwaitDetach,
         Wish::Keep => Healing::Keep,
         Wish::Use { .. } | Wish::Nothing => Healing::Rest,
     }
 }
 
 fn let_go(claim: &SeenClaim) -> Healing {
-    if claim.published { Healing::AwaitDetach } else { Healing::LetGo }
+    if claim.published.is_nowhere() { Healing::LetGo } else { Healing::AwaitDetach }
 }
 
 /// The claim is gone, or somebody else's has its name.
@@ -326,7 +335,7 @@ mod tests {
 
     #[test]
     fn claim_is_let_go_only_after_its_volume_stays_and_no_node_has_it() {
-        let on_a_node = SeenClaim { published: true, ..claim("a") };
+        let on_a_node = SeenClaim { published: Published::spoilt(), ..claim("a") };
         let released = SeenClaim { protected: false, ..deleted("a") };
         for (claim, volume, expected) in [
             (Some(on_a_node.clone()), volume("a", None, false), Healing::AwaitDetach),
@@ -340,6 +349,24 @@ mod tests {
             (None, volume("a", Some("a"), false), Healing::Lost),
         ] {
             assert_eq!(decide(Wish::Keep, claim.as_ref(), Some(&volume)), expected, "{claim:?} {volume:?}");
+        }
+    }
+
+    #[test]
+    fn record_of_nodes_is_kept_as_it_was_last_and_comes_back_so() {
+        let on = |claim: SeenClaim| SeenClaim { published: Published::spoilt(), ..claim };
+        let kept_on = |claim: &str| SeenVolume { published: Published::spoilt(), ..volume(claim, Some("a"), true) };
+        let kept = volume("a", Some("a"), true);
+        for (claim, volume, expected) in [
+            (on(deleted("a")), kept_on("a"), Healing::Release),
+            (on(deleted("a")), kept.clone(), Healing::Keep),
+            (deleted("a"), kept_on("a"), Healing::Keep),
+            (on(anew(false)), kept_on("a"), Healing::GiveVolume),
+            (on(anew(false)), kept, Healing::TakeRecord),
+            (anew(false), kept_on("a"), Healing::TakeRecord),
+            (anew(true), kept_on("b"), Healing::PutPolicyBack),
+        ] {
+            assert_eq!(decide(USED, Some(&claim), Some(&volume)), expected, "{claim:?} {volume:?}");
         }
     }
 

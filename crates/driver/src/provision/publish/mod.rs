@@ -106,7 +106,11 @@ impl Provisioner {
         let found = match self.seek(handle).await? {
             Sought::Found(found) => found,
             Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
-            Sought::LetGo(_) | Sought::Unknown => return self.unpublish_unknown(handle, node, deadline).await,
+            Sought::LetGo(volume) => {
+                self.unpublish_unknown(handle, node, deadline).await?;
+                return self.unpublish_kept(handle, &volume, node).await;
+            }
+            Sought::Unknown => return self.unpublish_unknown(handle, node, deadline).await,
         };
         if found.imported {
             return detach_unrecorded(found.leaf()?, &found.id, node, deadline).await;
@@ -124,6 +128,14 @@ impl Provisioner {
             }
         };
         attach::unpublish(leaf, hash, &found.claim, node, detach).await
+    }
+
+    /// The claim comes back as it is described on its volume.
+    async fn unpublish_kept(&self, handle: &str, volume: &str, node: &str) -> Result<()> {
+        let Some((id, member)) = self.member_of(handle).await? else { return Ok(()) };
+        let Some(place) = id.place() else { return Ok(()) };
+        let node = (!node.is_empty()).then_some(node);
+        attach::unpublish_let_go(member.leaf()?, Some(volume), node, &place).await
     }
 
     /// The leaf claim has gone, and with it the record.
@@ -187,6 +199,9 @@ fn usable(found: &Found) -> Result<()> {
     match found.claim.size() {
         size if size.terminating => Err(Error::InProgress(format!("{about} is being removed there"))),
         size if size.phase == Phase::Lost => Err(Error::Refused(format!("{about} has lost its volume"))),
+        size if size.phase == Phase::Pending && !found.claim.former.is_empty() => {
+            Err(Error::InProgress(format!("{about} is being made anew there, with its data")))
+        }
         // One that waits for its first pod (leafBinding deferred) gets it only once it is published.
         _ => Ok(()),
     }

@@ -1,0 +1,124 @@
+//! A node that leaves a volume while its leaf claim goes and comes back is not on record for ever.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Asked, Verb},
+    text,
+};
+use tokio::time::sleep;
+
+use crate::{
+    bench::{Bench, SHOP, lock},
+    caller::{Caller, Change, Script},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, until, wrong},
+    virtual_time,
+};
+
+/// Of a pod that uses the claim.
+const IN_USE: &str = "example.com/in-use";
+
+fn hold(bench: &Bench, held: bool) {
+    let edit = |claim: &mut Value| {
+        let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != IN_USE);
+        finalizers.extend(held.then(|| json!(IN_USE)));
+        claim["metadata"]["finalizers"] = json!(finalizers);
+    };
+    bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, edit).unwrap();
+}
+
+/// A volume on a node, whose leaf somebody has deleted while a pod uses it; its user is told.
+async fn deleted_in_use() -> (Arc<Bench>, Caller) {
+    let bench = bench().await;
+    let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+    caller.change(Change::Publish).await;
+    hold(&bench, true);
+    let uid = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
+    lock(&bench.guard.history).deleted_by_people(&uid);
+    bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+    until(&bench, SETTLED, "it is told", || events(&bench).contains("LeafWaits: ")).await;
+    (bench, caller)
+}
+
+/// The leaf is there again, and on no node; and it can be published, and removed.
+async fn is_on_no_node(bench: &Arc<Bench>, mut caller: Caller) {
+    until(bench, SETTLED, "it is there again", || phase(leaf(bench, CLAIM)) == "Bound").await;
+    sleep(SETTLED).await;
+    assert_eq!(text(&leaf(bench, CLAIM).unwrap(), "/metadata/annotations/kosmos.csi.io~1published"), "");
+    assert_eq!(wrong(bench, &caller, false), Vec::<String>::new());
+    caller.change(Change::Publish).await;
+    ends_well(bench, caller).await;
+}
+
+#[test]
+fn node_that_leaves_while_the_leaf_is_held_is_forgotten() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = deleted_in_use().await;
+        caller.unpublish().await.unwrap();
+        hold(&bench, false);
+        is_on_no_node(&bench, caller).await;
+    });
+}
+
+#[test]
+fn node_that_leaves_while_no_leaf_is_there_is_forgotten() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = deleted_in_use().await;
+        // The next look is half a minute away.
+        sleep(SETTLED).await;
+        hold(&bench, false);
+        assert!(leaf(&bench, CLAIM).is_none());
+        caller.unpublish().await.unwrap();
+        is_on_no_node(&bench, caller).await;
+    });
+}
+
+#[test]
+fn node_that_leaves_while_the_leaf_is_being_made_is_forgotten() {
+    fn makes_a_claim(asked: &Asked) -> bool {
+        asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims"
+    }
+    virtual_time::run(1, async {
+        let (bench, mut caller) = deleted_in_use().await;
+        bench.guard.set_fate(|_, at, asked| {
+            if at > 0 && makes_a_claim(asked) { Action::Delay(Duration::from_secs(3)) } else { Action::Pass }
+        });
+        hold(&bench, false);
+        let sent = || bench.guard.trace().iter().any(|line| line.contains("Create persistentvolumeclaims"));
+        let before = bench.guard.trace().len();
+        until(&bench, SETTLED, "it is being made", || bench.guard.trace().len() > before && sent()).await;
+        assert!(leaf(&bench, CLAIM).is_none());
+        caller.unpublish().await.unwrap();
+        assert!(leaf(&bench, CLAIM).is_none(), "the claim with the record of before is still on its way");
+        is_on_no_node(&bench, caller).await;
+    });
+}
+
+#[test]
+fn nothing_is_published_of_a_leaf_that_is_being_made_anew() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = deleted_in_use().await;
+        caller.unpublish().await.unwrap();
+        // Made anew, it waits for its volume.
+        bench.guard.set_fate(
+            |_, at, asked| {
+                if at > 0 && gives_the_volume(asked) { Action::Refuse } else { Action::Pass }
+            },
+        );
+        hold(&bench, false);
+        until(&bench, SETTLED, "it is there again", || phase(leaf(&bench, CLAIM)) == "Pending").await;
+        let node = caller.node();
+        let refused = caller.publish(&node).await.unwrap_err();
+        assert!(refused.message().contains("is being made anew"), "{refused}");
+        bench.guard.set_fate(|_, _, _| Action::Pass);
+        caller.unpublish().await.unwrap();
+        is_on_no_node(&bench, caller).await;
+    });
+}
+
+fn gives_the_volume(asked: &Asked) -> bool {
+    let mut changes = asked.body.as_array().into_iter().flatten();
+    asked.verb == Verb::Patch && changes.any(|change| text(change, "/path") == "/spec/claimRef")
+}

@@ -1,5 +1,6 @@
 //! One call at a time per volume: the interface asks for ABORTED while another one is under way. The work of a call is a
-//! task of its own, which goes on when the caller is answered early or gives up; the next call takes its place.
+//! task of its own, which goes on when the caller is answered early or gives up; the next call takes its place, once what it has
+//! begun to write has come to an end.
 
 use std::{
     collections::HashMap,
@@ -12,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::{
+    cluster::Writes,
     error::{Error, Result},
     provision::Deadline,
 };
@@ -30,6 +32,8 @@ struct Work {
     /// Alive while somebody waits for it.
     caller: Weak<()>,
     task: AbortOnDropHandle<()>,
+    /// What it, and the work before it, writes in any cluster.
+    writes: Writes,
 }
 
 impl InFlight {
@@ -43,12 +47,14 @@ impl InFlight {
         let (ended, end) = oneshot::channel();
         let work = work(Deadline::of_caller(answer_by, early));
         let caller = Arc::new(());
-        self.begin(key, &caller, |before| async move {
+        self.begin(key, &caller, |before, writes| async move {
             if let Some(before) = before {
                 before.abort();
                 drop(before.await);
             }
-            drop(ended.send(work.await));
+            // What is read next has to show them.
+            writes.ended().await;
+            drop(ended.send(writes.of(work).await));
         })?;
         tokio::select! {
             biased;
@@ -66,7 +72,12 @@ impl InFlight {
         lock(&self.0).keys().cloned().collect()
     }
 
-    fn begin<F>(&self, key: &str, caller: &Arc<()>, work: impl FnOnce(Option<AbortOnDropHandle<()>>) -> F) -> Result<()>
+    fn begin<F>(
+        &self,
+        key: &str,
+        caller: &Arc<()>,
+        work: impl FnOnce(Option<AbortOnDropHandle<()>>, Writes) -> F,
+    ) -> Result<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -74,14 +85,16 @@ impl InFlight {
         if works.get(key).is_some_and(|work| work.caller.strong_count() > 0) {
             return Err(Error::InProgress(format!("another call for {key} is under way")));
         }
-        let work = work(works.remove(key).map(|before| before.task));
+        let (before, writes) = works.remove(key).map(|before| (before.task, before.writes)).unzip();
+        let writes = writes.unwrap_or_default();
+        let work = work(before, writes.clone());
         let (mine, all, name) = (Arc::downgrade(caller), Arc::downgrade(&self.0), key.to_owned());
         let task = async move {
             work.await;
             remove(&all, &name, &mine);
         };
         let task = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
-        works.insert(key.to_owned(), Work { caller: Arc::downgrade(caller), task });
+        works.insert(key.to_owned(), Work { caller: Arc::downgrade(caller), task, writes });
         Ok(())
     }
 }

@@ -1,0 +1,346 @@
+//! The layer that keeps a cluster's requests within bounds: each has a place among those under way and a time limit, and a write
+//! that was begun is carried to its end.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Method, Request, Response, Uri};
+use kube::client::Body;
+use tokio::{
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+use tower::{BoxError, Layer, Service, ServiceExt};
+
+use super::{Breaker, with_causes, writes};
+use crate::metrics::Metrics;
+
+/// Until the answer's head is there; a watch may then stay open.
+pub(super) const ANSWER: Duration = Duration::from_secs(4);
+/// A caller who gave up after this long without an answer has met a cluster that does not answer.
+const IMPATIENCE: Duration = Duration::from_secs(2);
+pub(super) const UNDER_WAY: usize = 32;
+/// Of these, how many may begin something. What ends something, or only looks, is not to wait behind all of them.
+const BEGINNING: usize = 24;
+/// Until there is a place. That a cluster does not answer is noticed sooner, and ends all waiting.
+const PLACE: Duration = Duration::from_secs(30);
+/// From the beginning of a watch to that of the next one on the same path. One that ends without an error is begun again
+/// at once, and a cluster that ends every watch at once would be asked in circles.
+const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
+
+/// The layer that keeps a cluster's requests within bounds.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    cluster: Arc<str>,
+    breaker: Option<Breaker>,
+    places: Arc<Semaphore>,
+    beginning: Arc<Semaphore>,
+    /// When the last watch on each path, or on a single object, was begun.
+    watches: Arc<Mutex<HashMap<String, Instant>>>,
+    metrics: Metrics,
+}
+
+impl<S> Layer<S> for Bounds {
+    type Service = Bounded<S>;
+
+    fn layer(&self, inner: S) -> Bounded<S> {
+        Bounded { inner: Arc::new(tokio::sync::Mutex::new(inner)), bounds: self.clone() }
+    }
+}
+
+/// The service that does so. The inner one is locked only while a request is handed over, never while it is answered.
+#[derive(Clone, Debug)]
+pub(super) struct Bounded<S> {
+    inner: Arc<tokio::sync::Mutex<S>>,
+    bounds: Bounds,
+}
+
+type Answer<B> = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+
+impl<S, B> Service<Request<Body>> for Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = Answer<B>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answer<B> {
+        let (inner, bounds) = (Arc::clone(&self.inner), self.bounds.clone());
+        Box::pin(async move { bounds.send(inner, request).await })
+    }
+}
+
+/// Room for one request.
+type Place = (Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
+
+impl Bounds {
+    /// Without a breaker, it is asked in any case.
+    pub(super) fn new(cluster: &str, breaker: Option<Breaker>, places: Arc<Semaphore>, metrics: &Metrics) -> Self {
+        Self {
+            cluster: cluster.into(),
+            breaker,
+            places,
+            beginning: Arc::new(Semaphore::new(BEGINNING)),
+            watches: Arc::default(),
+            metrics: metrics.of_requests(),
+        }
+    }
+
+    /// When a watch may begin; none for other requests.
+    fn turn(&self, address: &Uri) -> Option<Instant> {
+        let mut parameters = address.query().unwrap_or_default().split('&');
+        parameters.find(|parameter| *parameter == "watch=true")?;
+        // Watches on single objects of one kind do not wait for each other.
+        let object = address.query().unwrap_or_default().split('&').find(|part| part.starts_with("fieldSelector="));
+        let subject = format!("{}?{}", address.path(), object.unwrap_or_default());
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        watches.retain(|_, before| *before + BETWEEN_WATCHES > now);
+        let turn = watches.get(&subject).map_or(now, |before| now.max(*before + BETWEEN_WATCHES));
+        watches.insert(subject, turn);
+        Some(turn)
+    }
+
+    /// A place among the requests under way, and for what begins something one among those first.
+    async fn place(&self, method: &Method) -> Result<Place, AcquireError> {
+        let acquire = |places: &Arc<Semaphore>| Arc::clone(places).acquire_owned();
+        let beginning = if *method == Method::POST { Some(acquire(&self.beginning).await?) } else { None };
+        Ok((beginning, acquire(&self.places).await?))
+    }
+
+    async fn send<S, B>(
+        self,
+        inner: Arc<tokio::sync::Mutex<S>>,
+        request: Request<Body>,
+    ) -> Result<Response<B>, BoxError>
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: Send + 'static,
+    {
+        if let Some(reason) = self.breaker.as_ref().and_then(Breaker::open) {
+            return Err(reason.into());
+        }
+        if let Some(turn) = self.turn(request.uri()) {
+            tokio::time::sleep_until(turn).await;
+        }
+        // Waiting for a place says nothing about the cluster.
+        let place = tokio::time::timeout(PLACE, self.place(request.method())).await;
+        let place = place.map_err(|_| format!("{UNDER_WAY} requests to it are under way already"))??;
+        if let Some(reason) = self.breaker.as_ref().and_then(Breaker::open) {
+            return Err(reason.into());
+        }
+        if matches!(*request.method(), Method::GET | Method::HEAD) {
+            return self.carry(place, inner, request).await;
+        }
+        writes::carry(self.carry(place, inner, writes::within(request, ANSWER)?)).await?
+    }
+
+    async fn carry<S, B>(
+        self,
+        _place: Place,
+        inner: Arc<tokio::sync::Mutex<S>>,
+        request: Request<Body>,
+    ) -> Result<Response<B>, BoxError>
+    where
+        S: Service<Request<Body>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+    {
+        let asked = Asked::begin(&self, &request);
+        let answer = tokio::time::timeout(ANSWER, async {
+            let answering = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
+            answering.await.map_err(Into::into)
+        });
+        let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs()).into()));
+        asked.told(&answer);
+        answer
+    }
+}
+
+/// A request under way. One that is given up counts like one that failed, if it had waited long.
+struct Asked {
+    breaker: Option<Breaker>,
+    cluster: Arc<str>,
+    verb: &'static str,
+    resource: String,
+    metrics: Metrics,
+    since: Instant,
+    answered: bool,
+}
+
+impl Asked {
+    fn begin(bounds: &Bounds, request: &Request<Body>) -> Self {
+        Self {
+            breaker: bounds.breaker.clone(),
+            cluster: Arc::clone(&bounds.cluster),
+            verb: verb_of(request.method(), request.uri()),
+            resource: route(request.uri().path()).0.to_owned(),
+            metrics: bounds.metrics.clone(),
+            since: Instant::now(),
+            answered: false,
+        }
+    }
+
+    fn told<B>(mut self, answer: &Result<Response<B>, BoxError>) {
+        self.answered = true;
+        match answer {
+            Ok(response) => {
+                let status = response.status();
+                // A code that HTTP knows: what stands before a cluster may send any number.
+                self.count(if status.canonical_reason().is_some() { status.as_str() } else { "other" });
+            }
+            Err(error) => {
+                self.count("no answer");
+                self.metrics.unanswered(&self.cluster);
+                if let Some(breaker) = &self.breaker {
+                    breaker.failed(&with_causes(error.as_ref()));
+                }
+            }
+        }
+    }
+
+    fn count(&self, code: &str) {
+        self.metrics.request(&self.cluster, self.verb, &self.resource, code, self.since.elapsed());
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        self.count("given up");
+        if let Some(breaker) = &self.breaker
+            && self.since.elapsed() > IMPATIENCE
+        {
+            breaker.failed("no answer while it was waited for");
+        }
+    }
+}
+
+/// The resource a path is about, and whether it names one of them: `persistentvolumeclaims`, true of
+/// `/api/v1/namespaces/x/persistentvolumeclaims/y`.
+fn route(path: &str) -> (&str, bool) {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let group_and_version = if parts.next() == Some("apis") { 2 } else { 1 };
+    let rest: Vec<&str> = parts.skip(group_and_version).collect();
+    match rest.as_slice() {
+        ["namespaces", _, kind, more @ ..] | [kind, more @ ..] => (kind, !more.is_empty()),
+        [] => ("", true),
+    }
+}
+
+/// The verb in Kubernetes' own words.
+fn verb_of(method: &Method, address: &Uri) -> &'static str {
+    let watches = address.query().unwrap_or_default().split('&').any(|parameter| parameter == "watch=true");
+    match (method.as_str(), route(address.path()).1) {
+        ("GET", _) if watches => "watch",
+        ("GET", true) => "get",
+        ("GET", false) => "list",
+        ("POST", _) => "create",
+        ("PATCH", _) => "patch",
+        ("PUT", _) => "update",
+        ("DELETE", _) => "delete",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn verb_and_resource_are_read_from_the_request() {
+        for (method, address, verb, resource) in [
+            (Method::GET, "/api/v1/namespaces/x/persistentvolumeclaims/y", "get", "persistentvolumeclaims"),
+            (Method::GET, "/api/v1/persistentvolumes", "list", "persistentvolumes"),
+            (Method::GET, "/api/v1/persistentvolumes?watch=true&x=y", "watch", "persistentvolumes"),
+            (Method::GET, "/api/v1/namespaces/x", "get", "namespaces"),
+            (Method::POST, "/apis/storage.k8s.io/v1/storageclasses?", "create", "storageclasses"),
+            (Method::PATCH, "/api/v1/persistentvolumes/y?", "patch", "persistentvolumes"),
+            (Method::GET, "/version", "get", ""),
+        ] {
+            let uri: Uri = address.parse().unwrap();
+            assert_eq!((verb_of(&method, &uri), route(uri.path()).0), (verb, resource), "{address}");
+        }
+    }
+
+    fn request(method: Method) -> Request<Body> {
+        Request::builder().method(method).uri("/api/v1/persistentvolumes").body(Body::empty()).unwrap()
+    }
+
+    fn bounds() -> Bounds {
+        Bounds::new("a", Some(Breaker::default()), Arc::new(Semaphore::new(UNDER_WAY)), &Metrics::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_a_place_is_heard_at_the_end_of_something_and_of_the_cluster() {
+        let mut cluster = bounds().layer(tower::service_fn(async |request: Request<Body>| {
+            if request.method() == Method::POST {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, BoxError>(Response::new(()))
+        }));
+        let mut creations = tokio::task::JoinSet::new();
+        for _ in 0..2 * UNDER_WAY {
+            creations.spawn(cluster.call(request(Method::POST)));
+        }
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        assert!(cluster.call(request(Method::PATCH)).await.is_ok());
+        assert_eq!(begun.elapsed(), Duration::ZERO, "it waited behind those that begin something");
+        while let Some(ended) = creations.join_next().await {
+            assert!(ended.unwrap().is_err());
+        }
+        assert!(begun.elapsed() < ANSWER * 2, "what waited for a place asked a cluster that was known to be silent");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn write_is_carried_to_its_end_and_a_read_ends_with_who_asked() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&done);
+        let mut cluster = bounds().layer(tower::service_fn(move |_| {
+            let done = Arc::clone(&counted);
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                done.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, BoxError>(Response::new(()))
+            }
+        }));
+        for (method, expected) in [(Method::GET, 0), (Method::POST, 1), (Method::PATCH, 2), (Method::DELETE, 3)] {
+            let given_up = tokio::time::timeout(Duration::from_millis(1), cluster.call(request(method.clone()))).await;
+            assert!(given_up.is_err());
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(done.load(Ordering::Relaxed), expected, "{method}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cluster_is_asked_to_drop_what_is_late_of_writes_alone() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&seen);
+        let mut cluster = bounds().layer(tower::service_fn(move |request: Request<Body>| {
+            told.lock().unwrap().push(request.uri().query().unwrap_or_default().to_owned());
+            async { Ok::<_, BoxError>(Response::new(())) }
+        }));
+        for method in [Method::GET, Method::POST, Method::PATCH, Method::PUT, Method::DELETE] {
+            cluster.call(request(method)).await.unwrap();
+        }
+        assert_eq!(*seen.lock().unwrap(), ["", "timeout=4s", "timeout=4s", "timeout=4s", "timeout=4s"]);
+    }
+}

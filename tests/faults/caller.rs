@@ -185,6 +185,16 @@ impl Caller {
         self.handle = Some(handle.to_owned());
     }
 
+    /// Somebody makes the class anew.
+    pub fn class_becomes(&mut self, parameters: &'static [(&'static str, &'static str)]) {
+        self.script.parameters = parameters;
+    }
+
+    /// The scheduler chooses again.
+    pub fn goes_to(&mut self, places: Vec<usize>) {
+        self.places = places;
+    }
+
     /// Nobody waits for the leaf to be bound.
     pub fn is_deferred(&self) -> bool {
         self.script.binding == Some("deferred") || self.script.parameters.contains(&("leafBinding", "deferred"))

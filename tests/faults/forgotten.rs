@@ -16,12 +16,18 @@ use crate::{
 
 /// The member's storage never comes to an end.
 const NEVER: Duration = Duration::from_hours(20);
+/// The member binds it some time after everybody has gone.
+const SLOW: Duration = Duration::from_mins(2);
 /// The driver is sure by then that nobody asks any more.
 const SURE: Duration = Duration::from_mins(20);
 
 /// A leaf waits in the member, and driver and provisioner, which share a pod, are gone.
 async fn abandoned(leaf_class: &'static str) -> (Arc<Bench>, Caller) {
-    let bench = Bench::serving(1, &fixture::steady(NEVER)).await;
+    abandoned_by(leaf_class, NEVER).await
+}
+
+async fn abandoned_by(leaf_class: &'static str, step: Duration) -> (Arc<Bench>, Caller) {
+    let bench = Bench::serving(1, &fixture::steady(step)).await;
     let caller = Caller::new(&bench, Script { leaf_class, ..Script::new("data") });
     assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
     assert!(is_there(&bench));
@@ -85,5 +91,93 @@ fn claim_of_the_same_name_has_its_turn_once_the_forgotten_leaf_is_gone() {
         assert_eq!(next.create().await.unwrap_err().code(), Code::Aborted);
         let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
         assert_eq!(made_for(&leaf), next.volume());
+    });
+}
+
+#[test]
+fn leaf_that_was_bound_when_nobody_waited_any_more_is_withdrawn_with_its_volume() {
+    for leaf_class in [fixture::NOW, fixture::LATER, fixture::KEPT] {
+        virtual_time::run(1, async {
+            let (bench, caller) = abandoned_by(leaf_class, SLOW).await;
+            caller.delete_claim();
+            sleep(SLOW * 3).await;
+            assert_eq!(bench.storages[0].volumes().len(), 1, "{leaf_class}");
+            bench.start();
+            sleep(SURE).await;
+            assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new(), "{leaf_class}");
+            sleep(SLOW * 2).await;
+            assert!(bench.storages[0].volumes().is_empty(), "{leaf_class}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+#[test]
+fn leaf_that_was_bound_when_only_the_provisioner_had_forgotten_it_is_withdrawn_too() {
+    for leaf_class in [fixture::NOW, fixture::LATER] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(1, &fixture::steady(SLOW)).await;
+            let caller = Caller::new(&bench, Script { leaf_class, ..Script::new("data") });
+            assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
+            caller.delete_claim();
+            sleep(SLOW * 3).await;
+            assert_eq!(bench.storages[0].volumes().len(), 1, "{leaf_class}");
+            sleep(SURE).await;
+            assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new(), "{leaf_class}");
+            sleep(SLOW * 2).await;
+            assert!(bench.storages[0].volumes().is_empty(), "{leaf_class}");
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+#[test]
+fn leaf_that_people_bound_to_a_volume_of_their_own_leaves_that_as_it_was() {
+    virtual_time::run(1, async {
+        let (bench, caller) = abandoned_by(fixture::KEPT, SLOW).await;
+        caller.delete_claim();
+        sleep(SLOW * 3).await;
+        let volume =
+            text(&bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap(), "/spec/volumeName").to_owned();
+        let by_hand = |volume: &mut serde_json::Value| {
+            volume["metadata"]["annotations"].as_object_mut().unwrap().remove("pv.kubernetes.io/provisioned-by");
+        };
+        bench.members[0].change("persistentvolumes", "", &volume, by_hand).unwrap();
+        bench.start();
+        sleep(SURE).await;
+        assert!(!is_there(&bench));
+        let volume = bench.members[0].get("persistentvolumes", "", &volume).unwrap();
+        assert_eq!(text(&volume, "/spec/persistentVolumeReclaimPolicy"), "Retain");
+        assert_eq!(bench.storages[0].volumes().len(), 1);
+    });
+}
+
+/// A key that no class has.
+const SLIP: &[(&str, &str)] = &[("leafBindng", "deferred")];
+
+#[test]
+fn class_that_is_made_anew_with_a_slip_makes_nobody_forget_a_leaf() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(NEVER)).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
+        caller.class_becomes(SLIP);
+        for restarted in [false, true] {
+            if restarted {
+                bench.kill();
+                bench.start();
+                bench.serves().await;
+            }
+            let told = caller.create().await.unwrap_err();
+            assert_eq!(told.code(), Code::Aborted, "{told}");
+            assert!(told.message().contains("leafBindng") && told.message().contains("member m0"), "{told}");
+        }
+        let other = Caller::new(&bench, Script { parameters: SLIP, ..Script::new("other") });
+        assert_eq!(other.create().await.unwrap_err().code(), Code::InvalidArgument, "of this nothing was ever made");
+        caller.class_becomes(&[]);
+        assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
+        caller.delete_claim();
+        assert_eq!(caller.create().await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
     });
 }

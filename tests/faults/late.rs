@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use crate::{
     bench::{Bench, SHOP, lock},
-    caller::{Caller, Script},
+    caller::{Caller, Ending, Script},
     fixture,
     reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, policy, provisioned, released, retained, until, wrong},
     virtual_time,
@@ -106,5 +106,80 @@ fn policy_put_back_after_healing_that_arrives_late_does_not_undo_a_later_retain(
         caller.reclaim().await;
         until(&bench, LATE / 2, "the leaf claim is let go", || leaf(&bench, CLAIM).is_none()).await;
         stays(&bench, caller).await;
+    });
+}
+
+fn makes_the_claim(asked: &Asked) -> bool {
+    asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims"
+}
+
+/// The leaf is asked for in one member, which answers too late, and then made in another one.
+async fn goes_elsewhere(step: Duration) -> (Arc<Bench>, Caller) {
+    let bench = Bench::serving(2, &fixture::steady(step)).await;
+    let mut caller = Caller::new(&bench, Script { places: vec![0], ..Script::new(CLAIM) });
+    let sent = delay_next(&bench, makes_the_claim);
+    assert!(caller.create().await.is_err());
+    assert!(sent.load(Ordering::Relaxed));
+    caller.goes_to(vec![1]);
+    while caller.create().await.is_err_and(|status| !status.message().contains("m1: leaf claim")) {
+        sleep(SOON).await;
+    }
+    (bench, caller)
+}
+
+fn leaves(bench: &Bench) -> Vec<usize> {
+    let there = |at: &usize| bench.members[*at].get("persistentvolumeclaims", SHOP, CLAIM).is_some();
+    (0..bench.members.len()).filter(there).collect()
+}
+
+/// The late one itself is there beside the other for a while.
+fn wrong_besides(bench: &Bench) -> Vec<String> {
+    let wrong = bench.guard.wrong().into_iter();
+    wrong.filter(|wrong| !(wrong.starts_with("I2: ") && wrong.contains("2 leaf claims at once"))).collect()
+}
+
+#[test]
+fn leaf_that_comes_late_to_one_member_is_taken_back_once_the_volume_is_in_another() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = goes_elsewhere(Duration::from_secs(1)).await;
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        sleep(LATE).await;
+        assert_eq!(leaves(&bench), [0, 1], "the late one has arrived");
+        sleep(Duration::from_mins(20)).await;
+        assert_eq!(leaves(&bench), [1]);
+        assert!(bench.storages[0].volumes().is_empty());
+        assert_eq!(wrong_besides(&bench), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn leaf_that_comes_late_to_one_member_is_taken_back_while_another_is_at_work() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = goes_elsewhere(Duration::from_mins(3)).await;
+        sleep(LATE).await;
+        assert_eq!(leaves(&bench), [0, 1], "the late one has arrived");
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        assert!(caller.handle().unwrap().starts_with("m1/"), "{:?}", caller.handle());
+        assert_eq!(leaves(&bench), [1]);
+        assert_eq!(wrong_besides(&bench), Vec::<String>::new());
+    });
+}
+
+/// The driver itself ends the work of a call when the next one comes, also while it writes.
+#[test]
+fn claim_is_not_forgotten_while_its_leaf_is_being_written() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_secs(1))).await;
+        let caller = Caller::new(&bench, Script::new(CLAIM));
+        bench.guard.set_fate(|_, at, asked| {
+            if at > 0 && makes_the_claim(asked) { Action::Delay(Duration::from_secs(3)) } else { Action::Pass }
+        });
+        let gone = tokio::time::timeout(Duration::from_secs(1), caller.create()).await;
+        assert!(gone.is_err(), "the provisioner was killed meanwhile");
+        caller.delete_claim();
+        while caller.create().await.is_err_and(|status| status.code() != tonic::Code::NotFound) {}
+        assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
+        sleep(LATE).await;
+        assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
     });
 }

@@ -1,6 +1,6 @@
-//! Leaves of claims that are gone, when whoever asked for them has forgotten: a provisioner knows only in its memory that it is at
-//! work, and CreateVolume, which would withdraw them, is never called again. Those that never had a volume are withdrawn, as
-//! nobody's data can be in them; of the others `doctor` tells.
+//! Leaves that the host was never told of, when whoever asked for them has forgotten: a provisioner knows only in its memory that
+//! it is at work, and CreateVolume, which would withdraw them, is never called again. Or a write arrived late, and the volume
+//! is in another member. Nobody's data can be in them: a volume is given out only once it carries our labels.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,12 +12,8 @@ use tokio::time::Instant;
 use super::Follower;
 use crate::{
     error::Result,
-    leaf::{
-        Cluster,
-        ownership::{self, MadeFor},
-        row::ClaimRow,
-    },
-    volume::{VolumeHash, VolumeId, plan::Phase},
+    leaf::{Cluster, forgotten::NeverGivenOut, row::ClaimRow},
+    volume::{VolumeHash, VolumeId},
 };
 
 /// A provisioner calls again after five minutes at most.
@@ -42,10 +38,10 @@ impl Waiting {
             return Vec::new();
         }
         self.looked = Some(now);
-        let empty = empty(leaf);
-        self.since.retain(|hash, (uid, _)| empty.get(hash).is_some_and(|row| row.uid == *uid));
+        let unknown = unknown_to_the_host(leaf);
+        self.since.retain(|hash, (uid, _)| unknown.get(hash).is_some_and(|row| row.uid == *uid));
         let mut old = Vec::new();
-        for (hash, row) in empty {
+        for (hash, row) in unknown {
             let (_, since) = self.since.entry(hash).or_insert_with(|| (row.uid.clone(), now));
             if now.duration_since(*since) >= FORGOTTEN && old.len() < AT_ONCE {
                 // Whoever is wanted still is asked about again as late.
@@ -57,11 +53,16 @@ impl Waiting {
     }
 }
 
-/// All that wait and never had a volume, also those that somebody in the member has deleted: our finalizer holds them.
-fn empty(leaf: &Cluster) -> BTreeMap<VolumeHash, ClaimRow> {
+/// All that wait, or are bound to a volume that nobody has labelled, also those that somebody in the member has deleted: our
+/// finalizer holds them.
+fn unknown_to_the_host(leaf: &Cluster) -> BTreeMap<VolumeHash, ClaimRow> {
     let pending = leaf.rows.pending().into_iter().map(|(hash, row, _)| (hash, row));
-    let leaving = leaf.rows.unwell().into_iter().filter_map(|hash| Some((hash, leaf.rows.row(hash)?.claim?)));
-    pending.chain(leaving).filter(|(_, row)| is_empty(row)).collect()
+    let leaving = leaf.rows.unwell().into_iter().filter_map(|hash| {
+        let row = leaf.rows.row(hash).filter(|row| row.volume.is_none())?;
+        Some((hash, row.claim?))
+    });
+    let all = pending.chain(leaving).chain(leaf.rows.unlabelled());
+    all.filter(|(_, row)| row.was_never_given_out()).collect()
 }
 
 impl Follower {
@@ -74,36 +75,53 @@ impl Follower {
     }
 
     /// The host and the member are asked themselves, and each step tests what it was decided on.
-    async fn withdraw(&self, leaf: &Cluster, hash: VolumeHash, row: &ClaimRow) -> Result<()> {
-        let Some(claim) = leaf.read_claim(&row.place).await? else { return Ok(()) };
-        let ours = ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash);
-        let (now, made_for) = (ClaimRow::new(&claim), MadeFor::read(&claim.metadata));
-        let (Some(made_for), true) = (made_for, ours && now.uid == row.uid && is_empty(&now)) else { return Ok(()) };
-        let wanted = self.host.read_claim(&made_for.claim, &made_for.volume).await?;
-        if wanted.is_some_and(|claim| claim.uid == made_for.uid) {
+    async fn withdraw(&self, leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+        let patient = leaf.examine(hash, &seen.place, None).await?;
+        let Some(forgotten) = patient.never_given_out(leaf, hash).filter(|found| found.claim.uid == seen.uid) else {
+            return Ok(());
+        };
+        if self.is_anybodys(leaf, hash, &forgotten).await? {
             return Ok(());
         }
-        let id = VolumeId::new(&leaf.member, &row.place.namespace, &row.place.claim, hash);
-        if self.host.uses(&made_for.volume, &id.to_string()).await? {
-            return Ok(());
-        }
+        let (now, made_for) = (&forgotten.claim, &forgotten.made_for);
         tracing::info!(
-            member = leaf.member, claim = %row.place, host_claim = %made_for.claim,
-            "withdraws a leaf claim that never had a volume: its claim in the host is gone, and nobody asks for it any more"
+            member = leaf.member, claim = %now.place, host_claim = %made_for.claim,
+            "withdraws a leaf claim of which the host was never told: nobody asks for it any more"
         );
-        leaf.remove_consumer(&row.place.namespace, hash).await?;
-        if !now.observed().terminating {
-            leaf.delete_claim(&now, hash).await?;
+        leaf.remove_consumer(&now.place.namespace, hash).await?;
+        if let Some(volume) = &forgotten.retained {
+            leaf.make_deletable(volume, hash).await?;
         }
-        match leaf.rows.row_at(hash, &row.place).claim {
-            Some(left) if left.uid == row.uid && left.finalizer.is_some() => leaf.release_claim(&left, hash).await,
+        if !now.observed().terminating {
+            leaf.delete_claim(now, hash).await?;
+        }
+        match leaf.rows.row_at(hash, &now.place).claim {
+            Some(left) if left.uid == now.uid && left.finalizer.is_some() => leaf.release_claim(&left, hash).await,
             _ => Ok(()),
         }
     }
-}
 
-/// It never had a volume. Without our finalizer it is what a tool has made of a leaf.
-fn is_empty(row: &ClaimRow) -> bool {
-    let claim = row.observed();
-    claim.phase == Phase::Pending && claim.volume.is_none() && !row.had_volume && row.finalizer.is_some()
+    /// Whether the host's claim waits for it still, or a volume of the host's is made of it.
+    async fn is_anybodys(&self, leaf: &Cluster, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<bool> {
+        let (claim, made_for) = (&forgotten.claim, &forgotten.made_for);
+        let id = VolumeId::new(&leaf.member, &claim.place.namespace, &claim.place.claim, hash).to_string();
+        if let Some(handle) = self.host.handle_of(&made_for.volume).await?
+            && self.leads_elsewhere(leaf, &handle).await
+        {
+            return self.host.uses("", &id).await;
+        }
+        let waiting = self.host.read_claim(&made_for.claim, &made_for.volume).await?;
+        if waiting.is_some_and(|waiting| waiting.uid == made_for.uid) {
+            return Ok(true);
+        }
+        self.host.uses(&made_for.volume, &id).await
+    }
+
+    /// Whether a handle leads to a leaf in another member, and that is seen there with its volume.
+    async fn leads_elsewhere(&self, leaf: &Cluster, handle: &str) -> bool {
+        let Some(id) = VolumeId::parse(handle) else { return false };
+        let Ok(member) = self.members.get(&id.member).await else { return false };
+        let Some(other) = member.last_known().filter(|other| other.member != leaf.member) else { return false };
+        other.rows.find(&id).is_some_and(|(_, row)| row.claim.is_some() && row.volume.is_some())
+    }
 }

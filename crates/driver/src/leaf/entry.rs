@@ -76,6 +76,10 @@ impl Entry {
         self.claims.iter().any(|claim| claim.phase == Phase::Bound && !claim.terminating)
     }
 
+    pub(super) fn is_unlabelled(&self) -> bool {
+        self.volumes.is_empty() && self.is_bound()
+    }
+
     pub(super) fn is_pending(&self) -> bool {
         self.claims.iter().any(|claim| claim.phase == Phase::Pending && !claim.terminating)
     }

@@ -10,6 +10,7 @@ pub mod claim;
 pub mod consumer;
 pub mod entry;
 pub mod events;
+pub mod forgotten;
 pub mod healing;
 pub mod imported;
 mod items;

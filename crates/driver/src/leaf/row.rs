@@ -126,13 +126,7 @@ impl Row {
     }
 
     pub fn observed_volume(&self) -> Option<ObservedVolume> {
-        self.volume.as_ref().map(|volume| ObservedVolume {
-            name: volume.name.to_string(),
-            uid: volume.uid.to_string(),
-            claim_uid: volume.claim_uid.to_string(),
-            retained: volume.retained,
-            version: volume.version,
-        })
+        self.volume.as_ref().map(VolumeRow::observed)
     }
 }
 
@@ -281,6 +275,16 @@ impl VolumeRow {
     /// Whether it is bound to the claim with this UID, or was before that was made anew.
     pub fn is_or_was_bound_to(&self, claim_uid: &str) -> bool {
         *self.claim_uid == *claim_uid || ownership::is_former(&self.former, claim_uid)
+    }
+
+    pub fn observed(&self) -> ObservedVolume {
+        ObservedVolume {
+            name: self.name.to_string(),
+            uid: self.uid.to_string(),
+            claim_uid: self.claim_uid.to_string(),
+            retained: self.retained,
+            version: self.version,
+        }
     }
 
     pub fn uid(&self) -> &str {

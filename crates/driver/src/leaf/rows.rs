@@ -140,6 +140,13 @@ impl Rows {
         table.rows.iter().filter(|(_, entry)| entry.follows()).map(|(hash, _)| *hash).collect()
     }
 
+    /// Bound claims whose volume carries no labels of ours: nobody has waited for them to the end.
+    pub fn unlabelled(&self) -> Vec<(VolumeHash, ClaimRow)> {
+        let table = self.lock();
+        let bare = table.rows.iter().filter(|(_, entry)| entry.is_unlabelled());
+        bare.filter_map(|(hash, entry)| Some((*hash, entry.row().claim?))).collect()
+    }
+
     /// Volumes whose leaf is on its way out, gone before its volume, without it, or being made anew.
     pub fn unwell(&self) -> Vec<VolumeHash> {
         let table = self.lock();

@@ -21,7 +21,7 @@ use crate::{
         registry::{self, is_beside_clustertree, serving},
     },
     volume::{
-        VolumeHash, VolumeSpec,
+        Claim, VolumeHash, VolumeSpec,
         plan::{Binder, Creation},
         quantity,
         spec::LeafPlace,
@@ -61,6 +61,35 @@ impl Provisioner {
         }
     }
 
+    /// A request that is wrong in itself. The sidecar may forget the volume only where nothing was made before: its class may
+    /// have been made anew while the claim waits.
+    pub async fn refused_at_sight(&self, name: &str, claim: Option<&Claim>, invalid: Error) -> Error {
+        match self.may_be_in(name, claim).await {
+            Ok(None) => invalid,
+            Ok(Some(member)) => Error::InProgress(format!(
+                "{invalid}. This is new: member {member} may hold a leaf claim of it already, which becomes the volume once the \
+                 request is right, and is withdrawn once the claim is deleted"
+            )),
+            Err(unsure) => unsure,
+        }
+    }
+
+    /// A member in which something may have been made for a volume. Nothing is before its name is on record.
+    async fn may_be_in(&self, name: &str, claim: Option<&Claim>) -> Result<Option<String>> {
+        let (members, hash) = (self.members.all()?, VolumeHash::new(&self.host.id, name));
+        if let Some(holder) = members.values().find(|member| holds(member, hash)) {
+            return Ok(Some(holder.name.clone()));
+        }
+        if let Some(claim) = claim
+            && let Some(owner) = self.host.read_claim(claim, name).await?
+        {
+            return self.recorded(Some(&owner)).await;
+        }
+        let known = self.host.known_members().await?.unwrap_or_default();
+        all_listed(members.values().filter(|member| known.contains(&member.name)))?;
+        Ok(None)
+    }
+
     /// The member of before, or a new choice, written down before anything is made.
     async fn place(
         &self,
@@ -70,8 +99,9 @@ impl Provisioner {
         deadline: &Deadline,
     ) -> Result<Arc<Member>> {
         let members = self.members.all()?;
-        let holder = members.values().find(|member| holds(member, hash)).map(|member| member.name.clone());
-        let earlier = holder.clone().or(self.recorded(owner).await?);
+        let recorded = self.recorded(owner).await?;
+        let holder = self.holder(spec, recorded.as_deref(), hash, deadline).await?;
+        let earlier = holder.clone().or(recorded);
         let anywhere = spec.parameters.member.is_none() && spec.preferred.is_empty() && spec.requisite.is_empty();
         if anywhere && earlier.is_none() && members.len() > 1 {
             self.hear_capacities().await;
@@ -119,6 +149,28 @@ impl Provisioner {
             }
         };
         self.members.get(&name).await
+    }
+
+    /// The member in which a leaf is seen. Of several the one on record has the volume: in the others a write came late, which
+    /// is taken back. A copy is not: it lacks our finalizer.
+    async fn holder(
+        &self,
+        spec: &VolumeSpec,
+        recorded: Option<&str>,
+        hash: VolumeHash,
+        deadline: &Deadline,
+    ) -> Result<Option<String>> {
+        let members = self.members.all()?;
+        let holders: Vec<&Arc<Member>> = members.values().filter(|member| holds(member, hash)).collect();
+        let Some(chosen) = holders.iter().find(|member| Some(member.name.as_str()) == recorded) else {
+            return Ok(holders.first().map(|member| member.name.clone()));
+        };
+        for late in holders.iter().filter(|member| member.name != chosen.name && is_made_by_us(member, hash)) {
+            if !self.clear(late, spec, hash, deadline).await? {
+                return Err(in_use(spec, &late.name));
+            }
+        }
+        Ok(Some(chosen.name.clone()))
     }
 
     /// Without a host claim there is no place to write a choice down, so it may only be made by who has seen every member
@@ -250,7 +302,9 @@ impl Provisioner {
             }
             (Creation::Label { volume }, Some(row)) => {
                 // Whether it can be labelled is asked again once it is bound.
-                if let Err(error) = job.leaf.label_volume(volume, job.hash, &row.uid).await {
+                if job.deadline.caller_waits()
+                    && let Err(error) = job.leaf.label_volume(volume, job.hash, &row.uid).await
+                {
                     tracing::debug!(member = %job.leaf.member, %volume, %error, "is not labelled yet");
                 }
                 job.wait(step, binder, course).await
@@ -274,6 +328,11 @@ impl Provisioner {
 
 fn names(list: &[String], name: impl FnMut(&String) -> String) -> Vec<String> {
     list.iter().map(name).collect()
+}
+
+fn is_made_by_us(member: &Member, hash: VolumeHash) -> bool {
+    let claim = member.last_known().and_then(|leaf| leaf.rows.row(hash)?.claim);
+    claim.is_some_and(|claim| claim.finalizer.is_some())
 }
 
 /// Whether the leaf is bound to a node of its member which the requirement leaves out.

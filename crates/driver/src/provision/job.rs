@@ -219,11 +219,17 @@ impl Job<'_> {
     }
 
     pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, binder: Binder) -> Result<Volume> {
-        let leaf_volume = self.leaf.label_volume(volume, self.hash, &row.uid).await?;
+        // The labels say that somebody may have been told of it. Where nobody waits any more, nobody is.
+        let labelled = if self.deadline.caller_waits() {
+            Some(self.leaf.label_volume(volume, self.hash, &row.uid).await?)
+        } else {
+            None
+        };
         let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
         if binder == Binder::Consumer || made {
             self.leaf.remove_consumer(&row.place.namespace, self.hash).await?;
         }
+        let Some(leaf_volume) = labelled else { return Err(self.late().await) };
         let context = [
             (LEAF_UID, row.uid.to_string()),
             (LEAF_VOLUME, leaf_volume.name.to_string()),

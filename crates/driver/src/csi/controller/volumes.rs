@@ -14,15 +14,21 @@ impl Controller {
         request: Request<v1::CreateVolumeRequest>,
     ) -> Result<v1::CreateVolumeResponse, Status> {
         let deadline = deadline(&request);
-        let spec = convert::volume_spec(request.into_inner())?;
+        let request = request.into_inner();
+        let (name, claim) = convert::volume_meant(&request)?;
         let span = Span::current();
-        span.record("volume.name", &spec.name);
-        if let Some(claim) = &spec.claim {
+        span.record("volume.name", &name);
+        if let Some(claim) = &claim {
             span.record("pvc", format!("{}/{}", claim.namespace, claim.name));
         }
-        let (provisioner, name) = (Arc::clone(&self.provisioner), spec.name.clone());
-        let work = |deadline| async move { provisioner.create(&spec, &deadline).await };
-        let volume = self.in_flight.run(&format!("volume {name}"), deadline, work).await?;
+        let (provisioner, key) = (Arc::clone(&self.provisioner), format!("volume {name}"));
+        let work = |deadline| async move {
+            match convert::volume_spec(request) {
+                Ok(spec) => provisioner.create(&spec, &deadline).await,
+                Err(invalid) => Err(provisioner.refused_at_sight(&name, claim.as_ref(), invalid).await),
+            }
+        };
+        let volume = self.in_flight.run(&key, deadline, work).await?;
         span.record("volume.id", volume.id.to_string());
         Ok(v1::CreateVolumeResponse { volume: Some(convert::volume(volume)) })
     }

@@ -23,8 +23,14 @@ const LONGEST_NAME: usize = 128;
 /// What a request may wait for at most; the sidecar's workers are few.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// Which volume a request is about, whatever else it says, and the host claim it is for.
+pub fn volume_meant(request: &CreateVolumeRequest) -> Result<(String, Option<Claim>)> {
+    let name = checked_name(request.name.clone())?;
+    Ok((name, claim(|key| request.parameters.get(key).cloned())))
+}
+
 pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
-    let name = checked_name(request.name)?;
+    let (name, claim) = volume_meant(&request)?;
     let source = request.volume_content_source.map(snapshots::source).transpose()?;
     let uses = uses(&request.volume_capabilities)?;
     let (required, limit) = sizes(request.capacity_range.as_ref())?;
@@ -45,7 +51,7 @@ pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {
         },
         parameters: Parameters::parse(&raw)?,
         attributes: changes::attributes(request.mutable_parameters)?,
-        claim: claim(&raw),
+        claim,
         preferred: requirement.preferred,
         requisite: requirement.requisite,
         nodes: requirement.nodes,
@@ -139,11 +145,9 @@ fn sizes(range: Option<&CapacityRange>) -> Result<(u64, u64)> {
 }
 
 /// What external-provisioner adds when it runs with --extra-create-metadata.
-fn claim(parameters: &BTreeMap<String, String>) -> Option<Claim> {
-    Some(Claim {
-        namespace: parameters.get("csi.storage.k8s.io/pvc/namespace")?.clone(),
-        name: parameters.get("csi.storage.k8s.io/pvc/name")?.clone(),
-    })
+fn claim(parameter: impl Fn(&str) -> Option<String>) -> Option<Claim> {
+    let (namespace, name) = ("csi.storage.k8s.io/pvc/namespace", "csi.storage.k8s.io/pvc/name");
+    Some(Claim { namespace: parameter(namespace)?, name: parameter(name)? })
 }
 
 /// Which room is asked about. The provisioner sends the class's parameters as they stand, and no capabilities.

@@ -11,6 +11,7 @@ mod ask;
 mod attach;
 mod bench;
 mod bulkhead;
+mod by_hand;
 mod caller;
 mod codes;
 mod copies;

@@ -149,11 +149,10 @@ impl Host {
         Ok(all.iter().filter_map(HostVolume::new).filter(leads_there).collect())
     }
 
-    /// What each of the volumes with this handle wants of its leaf. Reads all volumes: only for rare cases.
-    pub async fn wishes(&self, handle: &str) -> Result<Vec<Wish>> {
+    /// Reads all volumes: only for rare cases.
+    pub async fn volumes_with(&self, handle: &str) -> Result<Vec<HostVolume>> {
         let all = self.all_volumes().await?;
-        let with_handle = all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle);
-        Ok(with_handle.map(|volume| volume.wish()).collect())
+        Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
     }
 
     /// Reads all volumes: only for rare cases.

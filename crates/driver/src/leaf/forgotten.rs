@@ -14,9 +14,6 @@ use crate::volume::{
     plan::{ObservedVolume, Phase},
 };
 
-/// On a volume that a provisioner of the member has made. One without it was made by people, who want it as it is.
-const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-
 /// A leaf of which the host was never told.
 #[derive(Debug)]
 pub struct NeverGivenOut {
@@ -51,8 +48,7 @@ impl Patient {
         if waits_to_be_bound(claim, &leaf.member) != Some(true) {
             return None;
         }
-        let provisioned = Some(volume).filter(|volume| volume.annotations().contains_key(PROVISIONED_BY));
-        let retained = provisioned.map(VolumeRow::new).filter(VolumeRow::is_retained).map(|volume| volume.observed());
+        let retained = Some(VolumeRow::new(volume).observed()).filter(|volume| volume.retained && !volume.by_hand);
         Some(NeverGivenOut { claim: now, made_for, retained })
     }
 }

@@ -16,7 +16,10 @@ use serde::{
     de::{IgnoredAny, MapAccess, Visitor},
 };
 
-use super::{claim::SELECTED_NODE, ownership::MANAGED_BY};
+use super::{
+    claim::SELECTED_NODE,
+    ownership::{MANAGED_BY, PROVISIONED_BY},
+};
 
 /// The prefix of every label and annotation of ours.
 const OURS: &str = "kosmos.csi.io/";
@@ -123,7 +126,7 @@ impl From<Metadata> for ObjectMeta {
 
 /// Whether anybody here reads a label or an annotation.
 fn is_read(key: &str) -> bool {
-    key.starts_with(OURS) || [MANAGED_BY, SELECTED_NODE].contains(&key)
+    key.starts_with(OURS) || [MANAGED_BY, SELECTED_NODE, PROVISIONED_BY].contains(&key)
 }
 
 fn those_read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {

@@ -39,6 +39,8 @@ pub const FORMER: &str = "kosmos.csi.io/former";
 pub const HEALING: &str = "kosmos.csi.io/healing";
 /// On a leaf volume that is `Retain` because the host's is: its policy of before.
 pub const POLICY_BEFORE: &str = "kosmos.csi.io/policy-before";
+/// On a volume that a provisioner of the member has made. One without it was made by people, who want it as it is.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// The prefix of every label and annotation of ours.
 pub const OURS: &str = "kosmos.csi.io/";
 

@@ -14,7 +14,7 @@ use super::{
     capacity::node_of_volume,
     claim::SELECTED_NODE,
     life::Life,
-    ownership::{self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, REQUEST},
+    ownership::{self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REQUEST},
 };
 use crate::volume::{
     AccessMode, ClaimDigest, Request, VolumeHash, VolumeId, VolumeMode,
@@ -83,6 +83,8 @@ pub struct VolumeRow {
     pub node: Box<str>,
     pub(super) uid: Box<str>,
     pub(super) retained: bool,
+    /// No provisioner of the member has made it.
+    pub(super) by_hand: bool,
     pub(super) terminating: bool,
     pub(super) created: i64,
     pub(super) version: u64,
@@ -263,6 +265,7 @@ impl VolumeRow {
             node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
+            by_hand: !volume.annotations().contains_key(PROVISIONED_BY),
             terminating: volume.metadata.deletion_timestamp.is_some(),
             created: created(&volume.metadata),
             version: version(volume),
@@ -283,6 +286,7 @@ impl VolumeRow {
             uid: self.uid.to_string(),
             claim_uid: self.claim_uid.to_string(),
             retained: self.retained,
+            by_hand: self.by_hand,
             version: self.version,
         }
     }

@@ -65,6 +65,29 @@ impl Cluster {
         }
     }
 
+    /// A volume that people made, without our labels.
+    pub async fn hand_back(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
+        let labels = ownership::labels(&self.host, hash);
+        let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
+        let uid = json!({"op": "test", "path": "/metadata/uid", "value": volume.uid});
+        let each = labels.iter().flat_map(|(key, value)| {
+            [json!({"op": "test", "path": path(key), "value": value}), json!({"op": "remove", "path": path(key)})]
+        });
+        let operations: Vec<Value> = std::iter::once(uid).chain(each).collect();
+        match self.patch_volume(&volume.name, json!(operations), "hand back").await {
+            Ok(_) | Err(Error::NotFound(_)) => {
+                self.rows.drop_volume(hash, &volume.uid);
+                Ok(())
+            }
+            // Somebody else has taken the labels off.
+            Err(refused @ Error::Refused(_)) => match self.read_volume(&volume.name).await? {
+                Some(now) if now.version == volume.version => Err(refused),
+                _ => Ok(()),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
     /// A quorum read, whatever labels it carries.
     pub async fn read_volume(&self, name: &str) -> Result<Option<VolumeRow>> {
         let answer = self.volumes().get(name).await;

@@ -8,7 +8,7 @@ use super::{Deadline, Provisioner, wait};
 use crate::{
     attach,
     error::{Error, Result},
-    host::volume::GivenOut,
+    host::{events::News, volume::GivenOut},
     leaf::{
         Cluster, Rows, ownership,
         row::{ClaimRow, Row, VolumeRow},
@@ -16,7 +16,7 @@ use crate::{
     volume::{
         LeafName, VolumeHash, VolumeId,
         healing::Wish,
-        plan::{self, Removal},
+        plan::{self, ObservedVolume, Removal},
         spec::LeafPlace,
     },
 };
@@ -55,6 +55,8 @@ struct LastSeen {
     volume: Option<(String, Option<String>)>,
     /// The volume that the claim names is not bound to it, or not there: it is none of ours.
     no_volume: bool,
+    /// The volume was made by people and is theirs again.
+    handed_back: bool,
 }
 
 impl Provisioner {
@@ -150,7 +152,7 @@ impl Provisioner {
                 check_volume_alone(leaf, given_out.as_ref(), &row)?;
                 self.remove(leaf, hash, &place, order, deadline).await
             }
-            None => nothing_outlives(leaf, given_out.as_ref()).await,
+            None => self.nothing_outlives(leaf, order, given_out.as_ref()).await,
         }
     }
 
@@ -159,14 +161,14 @@ impl Provisioner {
         if order.asked.elapsed() < BELIEVED {
             return Ok(());
         }
-        let wishes = self.host.wishes(&order.handle).await?;
-        if wishes.iter().any(|wish| *wish != Wish::Nothing) {
+        let volumes = self.host.volumes_with(&order.handle).await?;
+        if volumes.iter().any(|volume| volume.wish() != Wish::Nothing) {
             return Err(Error::InProgress(format!(
                 "a volume of the host with handle {} is retained or in use again: its leaf is not removed",
                 order.handle
             )));
         }
-        if order.given_out && wishes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
+        if order.given_out && volumes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
             return Err(Error::InProgress(format!(
                 "the leaf volume of handle {} was made Retain, and no volume of the host says that it is to go: it is kept",
                 order.handle
@@ -215,6 +217,11 @@ impl Provisioner {
                     }
                 }
                 (Removal::ReleaseClaim, Some(claim)) => leaf.release_claim(claim, hash).await?,
+                (Removal::HandBack(volume), _) => {
+                    leaf.hand_back(volume, hash).await?;
+                    seen.handed_back = true;
+                    self.tell_of_kept(leaf, &order.handle, place, volume).await;
+                }
                 (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
                     let changed =
                         |rows: &Rows| decide(&seen.only_mine(rows.row_at(hash, place)), seen.no_volume) != step;
@@ -231,6 +238,44 @@ impl Provisioner {
                 _ => {}
             }
             before = Some(step);
+        }
+    }
+}
+
+impl Provisioner {
+    /// The volume that was given out to the host may be out of the watches' sight: its labels or its claim were edited.
+    async fn nothing_outlives(&self, leaf: &Cluster, order: &Order, given_out: Option<&GivenOut>) -> Result<()> {
+        let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
+        let there = leaf.read_volume(&given_out.volume).await?;
+        match there.filter(|volume| volume.is_or_was_bound_to(&given_out.claim_uid)) {
+            None => Ok(()),
+            Some(volume) if volume.observed().by_hand => {
+                self.tell_of_kept(leaf, &order.handle, &volume.claim_place, &volume.observed()).await;
+                Ok(())
+            }
+            Some(volume) => Err(Error::InProgress(format!(
+                "member {}: its leaf volume {} is still there",
+                leaf.member, volume.name
+            ))),
+        }
+    }
+
+    /// The host removes a volume whose data people of the member have brought there.
+    async fn tell_of_kept(&self, leaf: &Cluster, handle: &str, place: &LeafPlace, volume: &ObservedVolume) {
+        let message = format!(
+            "member {}: leaf claim {place} is gone. Its volume {} was made there by hand, not by a provisioner: it stays as \
+             it is, with its data",
+            leaf.member, volume.name
+        );
+        let news = News { reason: "LeafKept", message, warning: false };
+        tracing::info!(volume = handle, "{}", news.message);
+        match self.host.volumes_with(handle).await {
+            Ok(volumes) => {
+                for volume in &volumes {
+                    self.host.tell(volume, &news).await;
+                }
+            }
+            Err(error) => tracing::warn!(volume = handle, %error, "the host cannot be told so on the volume"),
         }
     }
 }
@@ -293,7 +338,7 @@ impl LastSeen {
 
     /// One read: of the volume where there was one, which outlives its claim, else of the claim.
     async fn is_gone(&self, leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Result<bool> {
-        if let Some((name, uid)) = &self.volume {
+        if let Some((name, uid)) = self.volume.as_ref().filter(|_| !self.handed_back) {
             return leaf.volume_is_gone(name, uid.as_deref()).await;
         }
         let Some(found) = leaf.read_claim(place).await? else { return Ok(true) };
@@ -304,16 +349,6 @@ impl LastSeen {
             [] => Ok(ownership::volume_of(&found.metadata, &leaf.host) != Some(hash)),
         }
     }
-}
-
-/// The volume that was given out to the host may be out of the watches' sight: its labels or its claim were edited.
-async fn nothing_outlives(leaf: &Cluster, given_out: Option<&GivenOut>) -> Result<()> {
-    let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
-    let there = leaf.read_volume(&given_out.volume).await?;
-    if there.is_none_or(|volume| !volume.is_or_was_bound_to(&given_out.claim_uid)) {
-        return Ok(());
-    }
-    Err(Error::InProgress(format!("member {}: its leaf volume {} is still there", leaf.member, given_out.volume)))
 }
 
 fn decide(row: &Row, no_volume: bool) -> Removal {

@@ -64,7 +64,9 @@ impl Provisioner {
             return Err(misplaced(leaf, &claim.place, &place));
         }
         let had_volume = row.claim.as_ref().is_some_and(|claim| claim.had_volume);
-        if let (None, Some(volume)) = (&row.claim, row.observed_volume().filter(|volume| volume.retained)) {
+        if let (None, Some(volume)) =
+            (&row.claim, row.observed_volume().filter(|volume| volume.retained && !volume.by_hand))
+        {
             return Err(Error::InProgress(format!(
                 "member {}: leaf volume {} is retained: delete it there when its data is no longer wanted",
                 member.name, volume.name

@@ -37,6 +37,8 @@ pub struct ObservedVolume {
     /// UID of the claim it is bound to.
     pub claim_uid: String,
     pub retained: bool,
+    /// People of the member made it: what becomes of it is theirs to say.
+    pub by_hand: bool,
     /// What is decided on it is written only while nobody has changed it.
     pub version: u64,
 }
@@ -128,6 +130,8 @@ pub enum Removal {
     /// Somebody else's finalizer still holds the claim.
     AwaitClaim,
     AwaitVolume,
+    /// Take our labels off a volume that people made: it is theirs again, as they left it.
+    HandBack(ObservedVolume),
     /// Neither is seen any more; to be believed after a read.
     Gone,
 }
@@ -141,13 +145,14 @@ impl Removal {
 
 pub fn removal(claim: Option<&ObservedClaim>, volume: Option<&ObservedVolume>) -> Removal {
     match (claim, volume) {
-        (_, Some(volume)) if volume.retained => Removal::MakeDeletable(volume.clone()),
+        (_, Some(volume)) if volume.retained && !volume.by_hand => Removal::MakeDeletable(volume.clone()),
         (Some(ObservedClaim { volume: Some(volume), uid, .. }), None) => {
             Removal::Label { volume: volume.clone(), claim_uid: uid.clone() }
         }
         (Some(claim), _) if !claim.terminating => Removal::DeleteClaim,
         (Some(claim), _) if claim.protected => Removal::ReleaseClaim,
         (Some(_), _) => Removal::AwaitClaim,
+        (None, Some(volume)) if volume.by_hand => Removal::HandBack(volume.clone()),
         (None, Some(_)) => Removal::AwaitVolume,
         (None, None) => Removal::Gone,
     }
@@ -186,7 +191,8 @@ mod tests {
     }
 
     fn volume(retained: bool) -> ObservedVolume {
-        ObservedVolume { name: "pv".to_owned(), uid: "v".to_owned(), claim_uid: "u".to_owned(), retained, version: 1 }
+        let (name, uid, claim_uid) = ("pv".to_owned(), "v".to_owned(), "u".to_owned());
+        ObservedVolume { name, uid, claim_uid, retained, by_hand: false, version: 1 }
     }
 
     #[test]
@@ -267,6 +273,16 @@ mod tests {
             (None, None, Removal::Gone),
         ] {
             assert_eq!(removal(claim, volume.as_ref()), expected, "{claim:?} {volume:?}");
+        }
+    }
+
+    #[test]
+    fn volume_that_people_made_is_handed_back_as_they_made_it() {
+        let living = claim(Phase::Bound, Some("pv"), 10);
+        for retained in [false, true] {
+            let by_hand = ObservedVolume { by_hand: true, ..volume(retained) };
+            assert_eq!(removal(Some(&living), Some(&by_hand)), Removal::DeleteClaim);
+            assert_eq!(removal(None, Some(&by_hand)), Removal::HandBack(by_hand));
         }
     }
 

@@ -203,6 +203,7 @@ fn member_that_is_away_for_minutes_loses_neither_node_nor_pod_nor_volume() {
         ensure!(still_there(rig, &host, &["web"]).await?[0] == before[0], "the pod is another one");
         ensure!(member.pods().get("web").await?.uid() == copies[0], "the copy is another one");
         phase(&host, "web", "Running").await?;
+        rig.own_controllers_return(MEMBER).await?;
         host.pods().delete("web", &DeleteParams::default()).await?;
         gone(&host, "web").await?;
         host.delete_claim("data").await?;

@@ -1,7 +1,5 @@
 //! Members that go away, a driver that is killed, users who change their mind: one leaf at most, and none left behind.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use futures::{FutureExt, future::select_ok};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -12,11 +10,8 @@ use crate::{
     clusters::{Cluster, wait_for},
     objects::{Place, handle, nothing_of_ours, ours},
     pool::on_fleet,
-    rig::{DELAYED, LOCAL_PATH, MEMBERS, NOW, PATIENCE, Rig, STUCK},
+    rig::{DELAYED, LOCAL_PATH, MEMBERS, NOW, PATIENCE, RETURN, Rig, STUCK},
 };
-
-/// A member's own controllers look for their API server again after half a minute, or twice that.
-const RETURN: Duration = Duration::from_mins(2);
 
 /// The leaf claim, as soon as it is there.
 async fn leaf_claim(member: &Cluster, namespace: &str, name: &str) -> Result<PersistentVolumeClaim> {
@@ -128,6 +123,7 @@ fn member_that_goes_down_after_a_creation_is_cleaned_when_it_returns() {
             "the volume is kept until it can be deleted"
         );
         rig.return_of("cluster38").await?;
+        rig.own_controllers_return("cluster38").await?;
         host.volume_is_gone(&volume.name_any()).await?;
         delete_all(rig, &host, &["meanwhile"]).await
     });

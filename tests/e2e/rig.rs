@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{Event, Node, Secret},
+    core::v1::{Event, Node, PersistentVolumeClaim, Secret},
     storage::v1::CSINode,
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -34,6 +34,8 @@ pub const DRIVER_NAMESPACE: &str = "kosmos-csi";
 /// Of the replica that does the work in the background.
 const LEASE: &str = "kosmos-csi-leader";
 pub const PATIENCE: Duration = Duration::from_mins(1);
+/// A member's own controllers look for their API server again after half a minute, or twice that.
+pub const RETURN: Duration = Duration::from_mins(2);
 pub const MEMBERS: [&str; 2] = ["cluster38", "cluster39"];
 
 /// The members' classes: rancher's local-path, and those of the project's own storage driver.
@@ -223,6 +225,21 @@ impl Rig {
         wait_for("the member is served again", PATIENCE, || async {
             let line = format!("kosmos_csi_member_up{{member=\"{member}\"}} 1");
             Ok(self.driver.metrics().await?.contains(&line).then_some(()))
+        })
+        .await
+    }
+
+    /// They have found it too: until then a claim that is deleted stays, whoever used it.
+    pub async fn own_controllers_return(&self, member: &str) -> Result<()> {
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.fleet.member(member).client().await?, "default");
+        let claim = json!({
+            "metadata": {"name": "canary"},
+            "spec": {"storageClassName": "", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+        });
+        claims.create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
+        claims.delete("canary", &DeleteParams::default()).await?;
+        wait_for("the member's own controllers let a claim go", RETURN, || async {
+            Ok(claims.get_opt("canary").await?.is_none().then_some(()))
         })
         .await
     }

@@ -5,7 +5,12 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{HOST, folder::Folder, objects::DRIVER_NAMESPACE};
+use super::{
+    HOST,
+    folder::Folder,
+    host::capacity::{CAPACITIES, CLASSES},
+    objects::DRIVER_NAMESPACE,
+};
 use kosmos_csi::{
     agent::{Agent, NodeMode, Settings},
     args::KosmosClusters,
@@ -16,7 +21,7 @@ use kosmos_csi::{
         clusters::{Clusters, host_config},
         first_failure,
     },
-    volume::MEMBER_KEY,
+    volume::{DRIVER, MEMBER_KEY},
 };
 use simulate::Cluster;
 
@@ -44,14 +49,21 @@ pub(super) async fn run(folder: &Folder, stop: CancellationToken) -> anyhow::Res
     }
 }
 
-/// Waits until each member has a virtual node that pods can land on.
+/// Waits until each member has a virtual node that pods can land on, with volumes too: of a class that waits for a pod, the
+/// scheduler goes by the room that it is told.
 pub(super) async fn all_take_pods(host: Cluster, members: Vec<String>) {
-    let mut changes = host.follow(&["nodes"]);
+    let mut changes = host.follow(&["nodes", CAPACITIES]);
     let has_node = |member: &String| {
         let nodes = host.list("nodes");
         nodes.iter().any(|node| node["metadata"]["labels"][MEMBER_KEY] == **member && takes_pods(node))
     };
-    while !members.iter().all(has_node) {
+    let has_room = |member: &String| {
+        let capacities = host.list(CAPACITIES);
+        capacities.iter().any(|capacity| capacity["nodeTopology"]["matchLabels"][MEMBER_KEY] == **member)
+    };
+    let waits = |class: &Value| class["provisioner"] == DRIVER && class["volumeBindingMode"] == "WaitForFirstConsumer";
+    let goes_by_room = host.list(CLASSES).iter().any(|class| waits(class));
+    while !members.iter().all(|member| has_node(member) && (!goes_by_room || has_room(member))) {
         changes.next().await;
     }
 }

@@ -28,8 +28,8 @@ use kosmos_csi::{
 };
 use simulate::{Cluster, text};
 
-pub(super) const CAPACITIES: &str = "csistoragecapacities.storage.k8s.io";
-const CLASSES: &str = "storageclasses.storage.k8s.io";
+pub(crate) const CAPACITIES: &str = "csistoragecapacities.storage.k8s.io";
+pub(crate) const CLASSES: &str = "storageclasses.storage.k8s.io";
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
 /// Besides what is made and given back, as these show.
 const FOLLOWED: [&str; 5] = ["persistentvolumeclaims", "persistentvolumes", "nodes", CSI_NODES, CLASSES];

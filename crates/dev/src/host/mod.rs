@@ -6,7 +6,7 @@
 //! works on the simulated clusters from inside; only the driver is called as its real callers call it, over its socket.
 
 mod attacher;
-mod capacity;
+pub(super) mod capacity;
 mod conditions;
 mod events;
 mod fit;

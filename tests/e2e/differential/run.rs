@@ -70,7 +70,7 @@ impl Runner {
             Reading::Whole => whole(self.send(step).await?).await,
             Reading::Until { pointer, value } => loop {
                 let answer = whole(self.send(step).await?).await?;
-                if answer.pointer(pointer) == Some(value) {
+                if answer.pointer(pointer).unwrap_or(&Value::Null) == value {
                     return Ok(answer);
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -24,7 +24,7 @@ pub(crate) enum Reading {
     Open(String),
     /// Nothing is asked: the open watch of this name is read, as `Events` is.
     Collect { watch: String, until: String },
-    /// Asked again and again until the value at this place of the answer is this one.
+    /// Asked again and again until the value at this place of the answer is this one; null, until there is none.
     Until { pointer: String, value: Value },
 }
 

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Asked, Verb},
     text,
@@ -12,6 +11,7 @@ use tokio::time::sleep;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Change, Script},
+    people::hold,
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, until, wrong},
     virtual_time,
 };
@@ -19,22 +19,12 @@ use crate::{
 /// Of a pod that uses the claim.
 const IN_USE: &str = "example.com/in-use";
 
-fn hold(bench: &Bench, held: bool) {
-    let edit = |claim: &mut Value| {
-        let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        finalizers.retain(|finalizer| finalizer != IN_USE);
-        finalizers.extend(held.then(|| json!(IN_USE)));
-        claim["metadata"]["finalizers"] = json!(finalizers);
-    };
-    bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, edit).unwrap();
-}
-
 /// A volume on a node, whose leaf somebody has deleted while a pod uses it; its user is told.
 async fn deleted_in_use() -> (Arc<Bench>, Caller) {
     let bench = bench().await;
     let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
     caller.change(Change::Publish).await;
-    hold(&bench, true);
+    hold(&bench, CLAIM, IN_USE, true);
     let uid = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
     lock(&bench.guard.history).deleted_by_people(&uid);
     bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
@@ -57,7 +47,7 @@ fn node_that_leaves_while_the_leaf_is_held_is_forgotten() {
     virtual_time::run(1, async {
         let (bench, mut caller) = deleted_in_use().await;
         caller.unpublish().await.unwrap();
-        hold(&bench, false);
+        hold(&bench, CLAIM, IN_USE, false);
         is_on_no_node(&bench, caller).await;
     });
 }
@@ -68,7 +58,7 @@ fn node_that_leaves_while_no_leaf_is_there_is_forgotten() {
         let (bench, mut caller) = deleted_in_use().await;
         // The next look is half a minute away.
         sleep(SETTLED).await;
-        hold(&bench, false);
+        hold(&bench, CLAIM, IN_USE, false);
         assert!(leaf(&bench, CLAIM).is_none());
         caller.unpublish().await.unwrap();
         is_on_no_node(&bench, caller).await;
@@ -85,7 +75,7 @@ fn node_that_leaves_while_the_leaf_is_being_made_is_forgotten() {
         bench.guard.set_fate(|_, at, asked| {
             if at > 0 && makes_a_claim(asked) { Action::Delay(Duration::from_secs(3)) } else { Action::Pass }
         });
-        hold(&bench, false);
+        hold(&bench, CLAIM, IN_USE, false);
         let sent = || bench.guard.trace().iter().any(|line| line.contains("Create persistentvolumeclaims"));
         let before = bench.guard.trace().len();
         until(&bench, SETTLED, "it is being made", || bench.guard.trace().len() > before && sent()).await;
@@ -107,7 +97,7 @@ fn nothing_is_published_of_a_leaf_that_is_being_made_anew() {
                 if at > 0 && gives_the_volume(asked) { Action::Refuse } else { Action::Pass }
             },
         );
-        hold(&bench, false);
+        hold(&bench, CLAIM, IN_USE, false);
         until(&bench, SETTLED, "it is there again", || phase(leaf(&bench, CLAIM)) == "Pending").await;
         let node = caller.node();
         let refused = caller.publish(&node).await.unwrap_err();

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use simulate::faults::Action;
 use tokio::time::sleep;
 use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP},
+    bench::Bench,
     caller::{Caller, Script},
     fixture,
+    people::hold,
     reclaim::{CLAIM, SETTLED, bench, ends_well, policy, provisioned, wrong},
     virtual_time,
 };
@@ -27,21 +27,11 @@ enum Mind {
     UsesAgain,
 }
 
-fn hold(bench: &Bench, held: bool) {
-    let edit = |claim: &mut Value| {
-        let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        finalizers.retain(|finalizer| finalizer != HOLD);
-        finalizers.extend(held.then(|| json!(HOLD)));
-        claim["metadata"]["finalizers"] = json!(finalizers);
-    };
-    bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, edit).unwrap();
-}
-
 /// What was wrong after a removal that was called off so long after the user had asked for it.
 async fn called_off(leaf_class: &'static str, mind: Mind, after: Duration) -> Vec<String> {
     let bench = bench().await;
     let mut caller = provisioned(&bench, Script { leaf_class, ..Script::new(CLAIM) }).await;
-    hold(&bench, true);
+    hold(&bench, CLAIM, HOLD, true);
     caller.delete_claim();
     let mut administrator = caller.clone();
     let changes_his_mind = async {
@@ -51,7 +41,7 @@ async fn called_off(leaf_class: &'static str, mind: Mind, after: Duration) -> Ve
             administrator.claim_again("again");
         }
         sleep(QUIET).await;
-        hold(&bench, false);
+        hold(&bench, CLAIM, HOLD, false);
     };
     tokio::join!(caller.reclaim(), changes_his_mind);
     sleep(SETTLED).await;

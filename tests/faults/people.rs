@@ -63,6 +63,17 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
 }
 
 /// Somebody deletes a leaf claim that the host uses.
+/// Somebody in the first member is not done with a claim there, or is.
+pub fn hold(bench: &Bench, claim: &str, finalizer: &str, held: bool) {
+    let edit = |claim: &mut Value| {
+        let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.retain(|there| there != finalizer);
+        finalizers.extend(held.then(|| json!(finalizer)));
+        claim["metadata"]["finalizers"] = json!(finalizers);
+    };
+    bench.members[0].change("persistentvolumeclaims", SHOP, claim, edit).unwrap();
+}
+
 fn delete_leaf(bench: &Bench, member: usize) {
     bench.guard.look();
     let leaves = bench.members[member].list("persistentvolumeclaims");

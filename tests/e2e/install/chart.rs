@@ -103,6 +103,18 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("storageClasses[0].members={cluster38}", "storageClasses/0"),
         ("node.enabled=true", "node.enabled needs node.members"),
         ("sidecars.attacher.enabled=false", "csiDriver.attachRequired needs sidecars.attacher.enabled"),
+        (
+            "sidecars.provisioner.extraArgs={--volume-name-uuid-length=8}",
+            "sidecars.provisioner.extraArgs: leave --volume-name",
+        ),
+        (
+            "sidecars.provisioner.extraArgs={--volume-name-prefix=vol}",
+            "sidecars.provisioner.extraArgs: leave --volume-name",
+        ),
+        (
+            "sidecars.provisioner.extraArgs={--extra-create-metadata=false}",
+            "sidecars.provisioner.extraArgs: leave --extra",
+        ),
         ("sidecars.provisioner.enabled=false", "csiDriver.storageCapacity needs sidecars.provisioner.enabled"),
     ] {
         let refusal = rendered(&[setting]).err().unwrap_or_else(|| panic!("{setting} is accepted"));

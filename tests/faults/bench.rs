@@ -44,6 +44,7 @@ use crate::{
     fixture,
     guard::Guard,
     process::{Outside, Process},
+    sidecar::Sidecar,
 };
 
 /// How long the provisioner waits for an answer, by default.
@@ -57,6 +58,7 @@ pub struct Bench {
     pub members: Vec<Cluster>,
     pub storages: Vec<Storage>,
     pub guard: Arc<Guard>,
+    pub sidecar: Sidecar,
     driver: Mutex<Option<Incarnation>>,
     /// Another replica, which nobody calls.
     second: Mutex<Option<Incarnation>>,
@@ -137,6 +139,7 @@ impl Bench {
             members,
             storages,
             guard,
+            sidecar: Sidecar::default(),
             driver: Mutex::default(),
             second: Mutex::default(),
             incarnations: Mutex::default(),

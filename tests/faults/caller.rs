@@ -2,8 +2,11 @@
 //! those of external-provisioner: which codes mean "still at work", which one moves the claim to another node, and that
 //! anything else makes it forget the volume for good.
 
+mod answers;
 mod changes;
+mod provision;
 mod reclaim;
+mod script;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -14,16 +17,16 @@ use kosmos_csi::csi::v1::{
 use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::sleep;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::{
     bench::{Bench, SHOP, lock},
-    fixture,
-    history::made_for,
+    sidecar::Class,
 };
 
 pub use changes::Change;
 pub use reclaim::{claim_again, set_policy};
+pub use script::Script;
 
 /// The finalizer of a claim whose volume is being copied.
 const COPYING: &str = "example.com/copying";
@@ -34,69 +37,6 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 pub const NODE_KEY: &str = "topology.kosmos.csi.io/node";
 const GIB: u64 = 1 << 30;
-
-/// What a user wants, and what happens to it.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
-pub struct Script {
-    pub claim: String,
-    pub gibibytes: u64,
-    /// The members' class.
-    pub leaf_class: &'static str,
-    /// Members in the order of the requirement; none: wherever the driver likes.
-    pub places: Vec<usize>,
-    /// The host's class waits for a pod, and the scheduler chooses the first of the places.
-    pub node_selected: bool,
-    /// The provisioner tells the driver which claim it works for.
-    pub told: bool,
-    /// The host keeps the volume when its claim goes.
-    pub retain: bool,
-    /// Time from the claim's creation to its deletion by the user.
-    pub deleted_after: Option<Duration>,
-    /// Every call is made so many times at once.
-    pub at_once: usize,
-    /// The provisioner asks once more for what it already has.
-    pub asks_again: bool,
-    /// What happens to the volume while it lives.
-    pub changes: &'static [Change],
-    /// The class's leafBinding.
-    pub binding: Option<&'static str>,
-    /// The host's virtual nodes stand for single nodes of the members.
-    pub on_node: bool,
-    /// What the volume is to be filled with.
-    pub source: Option<v1::VolumeContentSource>,
-    /// Of the class, besides; they win over what the rest of the script says.
-    pub parameters: &'static [(&'static str, &'static str)],
-}
-
-impl Script {
-    pub fn new(claim: &str) -> Self {
-        Self {
-            claim: claim.to_owned(),
-            gibibytes: 1,
-            leaf_class: fixture::NOW,
-            places: Vec::new(),
-            node_selected: false,
-            told: true,
-            retain: false,
-            deleted_after: None,
-            at_once: 1,
-            asks_again: false,
-            changes: &[],
-            binding: None,
-            on_node: false,
-            source: None,
-            parameters: &[],
-        }
-    }
-}
-
-impl Script {
-    /// The class has its volumes attached in the member.
-    pub fn attaches(&self) -> bool {
-        self.parameters.iter().any(|(key, _)| *key == "attachMode")
-    }
-}
 
 /// How a claim's life stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +69,7 @@ pub struct Caller {
 impl Caller {
     /// The user makes the claim.
     pub fn new(bench: &Arc<Bench>, script: Script) -> Self {
-        let claim = json!({
+        let mut claim = json!({
             "metadata": {"name": script.claim, "namespace": SHOP},
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
@@ -137,6 +77,11 @@ impl Caller {
                 "resources": {"requests": {"storage": format!("{}Gi", script.gibibytes)}},
             },
         });
+        if let Some(member) = script.was_in {
+            claim["metadata"]["annotations"] = json!({
+                "kosmos.csi.io/member": bench.members[member].name(), "kosmos.csi.io/member-of": "the-uid-of-then",
+            });
+        }
         let made = bench.host.create("persistentvolumeclaims", claim).unwrap();
         let uid = text(&made, "/metadata/uid").to_owned();
         let (bench, places) = (Arc::clone(bench), script.places.clone());
@@ -204,44 +149,10 @@ impl Caller {
         self.leaf_volume.as_deref()
     }
 
-    /// From the first call to a bound claim, or to nothing, whatever the user does meanwhile.
-    pub async fn provision(&mut self) -> Ending {
-        let (mut pause, mut at_work) = (FIRST_PAUSE, false);
-        loop {
-            if self.host_volume_is_there() {
-                return Ending::Provisioned;
-            }
-            if !at_work && !self.claim_is_there() {
-                return Ending::Forgotten;
-            }
-            match self.create_at_once().await {
-                Ok(volume) => {
-                    self.check_volume(&volume);
-                    self.make_host_volume(&volume);
-                    if self.script.asks_again {
-                        self.ask_again().await;
-                    }
-                    return Ending::Provisioned;
-                }
-                Err(status) => match status.code() {
-                    Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted => at_work = true,
-                    code => {
-                        at_work = false;
-                        self.nothing_is_left(&status);
-                        if code == Code::ResourceExhausted && self.script.node_selected {
-                            self.choose_again();
-                        }
-                    }
-                },
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
     /// All that is to happen to the volume while it lives.
     pub async fn live(&mut self) {
         for change in self.script.changes {
+            sleep(self.script.pace).await;
             // Without a pod, nothing binds a deferred leaf, and what is not bound cannot be changed.
             if !self.is_deferred() || matches!(change, Change::Publish | Change::Unpublish) {
                 self.change(*change).await;
@@ -304,7 +215,8 @@ impl Caller {
             }
         }
         self.bench.guard.note(|| format!("DeleteVolume {} is done", self.script.claim));
-        for left in self.bench.leaf_objects(&self.volume) {
+        self.bench.guard.look();
+        for left in self.bench.leaf_objects_in_time(&self.volume) {
             self.wrong(&format!("I5: DeleteVolume is done and {left} is there"));
         }
         let host = &self.bench.host;
@@ -313,26 +225,6 @@ impl Caller {
         })
         .unwrap();
         let _ = host.delete("persistentvolumes", "", &self.volume);
-    }
-
-    /// Several provisioners, or one that has lost its memory, ask for the same at once.
-    async fn create_at_once(&self) -> Result<v1::Volume, Status> {
-        let twins = (0..self.script.at_once).map(|_| self.create());
-        let answers = futures::future::join_all(twins).await;
-        let handles: Vec<&str> = answers.iter().flatten().map(|volume| volume.volume_id.as_str()).collect();
-        if handles.windows(2).any(|two| two[0] != two[1]) {
-            self.wrong(&format!("I2: calls at once were given {handles:?}"));
-        }
-        for status in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-            self.answered("CreateVolume", status);
-        }
-        // The one that goes on is the one that does not merely wait for another.
-        let rank = |answer: &Result<v1::Volume, Status>| match answer {
-            Ok(_) => 0,
-            Err(status) if status.code() != Code::Aborted => 1,
-            Err(_) => 2,
-        };
-        answers.into_iter().min_by_key(rank).expect("at least one call was made")
     }
 
     pub async fn create(&self) -> Result<v1::Volume, Status> {
@@ -347,6 +239,9 @@ impl Caller {
 
     fn request(&self) -> CreateVolumeRequest {
         let mut parameters = HashMap::from([("leafStorageClass".to_owned(), self.script.leaf_class.to_owned())]);
+        if self.bench.sidecar.class() == Class::WithASlip {
+            parameters.insert("leafStorageClas".to_owned(), self.script.leaf_class.to_owned());
+        }
         if self.script.told {
             parameters.insert("csi.storage.k8s.io/pvc/namespace".to_owned(), SHOP.to_owned());
             parameters.insert("csi.storage.k8s.io/pvc/name".to_owned(), self.script.claim.clone());
@@ -378,74 +273,6 @@ impl Caller {
 
     fn bytes(&self) -> u64 {
         self.script.gibibytes * GIB
-    }
-
-    /// What an answer promises is looked up at once, with no help of the driver's.
-    fn check_volume(&mut self, volume: &v1::Volume) {
-        self.bench.guard.note(|| format!("CreateVolume {}: {}", self.script.claim, volume.volume_id));
-        if self.handle.as_ref().is_some_and(|before| *before != volume.volume_id) {
-            self.wrong(&format!("I4: the handle was {:?} and is {}", self.handle, volume.volume_id));
-        }
-        self.handle = Some(volume.volume_id.clone());
-        self.context.clone_from(&volume.volume_context);
-        if volume.capacity_bytes.cast_unsigned() < self.bytes() {
-            self.wrong(&format!("I4: {} bytes were given", volume.capacity_bytes));
-        }
-        match self.bench.leaf_behind(&volume.volume_id) {
-            Ok(leaf) => {
-                let bound = text(&leaf, "/status/phase") == "Bound";
-                let terminating = leaf.pointer("/metadata/deletionTimestamp").is_some();
-                let uid = text(&leaf, "/metadata/uid");
-                let name = made_for(&leaf);
-                let told = volume.volume_context.get("leafClaimUID").map(String::as_str);
-                if !(bound || self.is_deferred()) || terminating || name != self.volume || told != Some(uid) {
-                    self.wrong(&format!("I4: given out while the leaf claim is {leaf}"));
-                }
-                self.bench.guard.look();
-                lock(&self.bench.guard.history).rely_on(uid, &self.volume);
-                self.leaf_volume = Some(text(&leaf, "/spec/volumeName").to_owned()).filter(|name| !name.is_empty());
-            }
-            Err(reason) => self.wrong(&format!("I4: {} was given out and {reason}", volume.volume_id)),
-        }
-    }
-
-    /// After an answer that makes the provisioner forget the volume there must be nothing to forget.
-    fn nothing_is_left(&self, status: &Status) {
-        for left in self.bench.leaf_objects(&self.volume) {
-            self.wrong(&format!("I1: {:?} was answered ({}) and {left} is there", status.code(), status.message()));
-        }
-    }
-
-    fn make_host_volume(&self, volume: &v1::Volume) {
-        let attributes: serde_json::Map<_, _> =
-            volume.volume_context.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-        let object = json!({
-            "metadata": {
-                "name": self.volume,
-                "annotations": {"pv.kubernetes.io/provisioned-by": "kosmos.csi.io"},
-                "finalizers": if self.script.retain { json!([]) } else { json!([reclaim::FINALIZER]) },
-            },
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "capacity": {"storage": volume.capacity_bytes.to_string()},
-                "storageClassName": "kosmos",
-                "persistentVolumeReclaimPolicy": if self.script.retain { "Retain" } else { "Delete" },
-                "claimRef": {
-                    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP,
-                    "name": self.script.claim, "uid": self.uid,
-                },
-                "csi": {"driver": "kosmos.csi.io", "volumeHandle": volume.volume_id, "volumeAttributes": attributes},
-            },
-        });
-        self.bench.host.create("persistentvolumes", object).unwrap();
-    }
-
-    /// A provisioner that has forgotten what it did asks again, perhaps after the claim is gone.
-    async fn ask_again(&mut self) {
-        match self.create_at_once().await {
-            Ok(volume) => self.check_volume(&volume),
-            Err(status) => self.bench.guard.note(|| format!("asked again for {}: {status}", self.script.claim)),
-        }
     }
 
     fn claim_is_there(&self) -> bool {
@@ -499,6 +326,9 @@ impl Caller {
 
     fn answered(&self, what: &str, status: &Status) {
         self.bench.guard.note(|| format!("{what} {}: {:?}: {}", self.script.claim, status.code(), status.message()));
+        if status.message().contains("labels were removed") {
+            self.wrong(&format!("I3: nobody took labels off a leaf, and the answer is {status}"));
+        }
     }
 
     fn wrong(&self, what: &str) {

@@ -25,12 +25,12 @@ use tokio::time::sleep;
 use tonic::Code;
 
 use crate::{
-    bench::{Bench, SHOP, with_deadline},
+    bench::{Bench, SHOP, lock, with_deadline},
     caller::{Caller, Script},
     crash::{self, Point},
     fixture::{self, Planted, THEIRS},
     invariants,
-    snapshotter::{CLASSES, CONTENTS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds},
+    snapshotter::{CLASSES, CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds},
     virtual_time,
 };
 
@@ -245,27 +245,28 @@ fn nothing_is_lost_or_left_wherever_the_driver_is_killed() {
     assert!(wrong.is_empty(), "{} of {count} runs, such as: {}", wrong.len(), wrong[0]);
 }
 
-/// Somebody in the member has removed the leaf snapshot, and keeps a copy of it and of what stood behind it.
+/// Somebody in the member has removed the leaf snapshot or the leaf group, and keeps a copy of it and of what stood behind it.
 #[test]
-fn what_outlives_its_snapshot_is_removed_and_a_copy_of_it_is_not() {
-    virtual_time::run(1, async {
-        let stage = Stage::new(KEPT, STEP).await;
-        let bench = &stage.bench;
-        let mut planted = Planted::everywhere(bench);
-        let mut made = stage.made(Kind::Snapshot).await;
-        let name = made.handle().unwrap().split('/').nth(2).unwrap().to_owned();
-        let leaf = bench.members[0].get(SNAPSHOTS, SHOP, &name).unwrap();
-        planted.copy_snapshot(bench, 0, &leaf);
-        made.let_go();
-        bench.members[0].delete(SNAPSHOTS, SHOP, &name).unwrap();
-        sleep(STEP * 5).await;
-        assert_eq!(bench.storages[0].snapshots().len(), 1, "it was retained");
-        made.remove().await;
-        let mut wrong = bench.guard.wrong();
-        wrong.extend(invariants::snapshots(bench));
-        wrong.extend(planted.touched(bench));
-        assert!(wrong.is_empty(), "{wrong:#?}\n{}", bench.guard.trace().join("\n"));
-    });
+fn what_outlives_its_snapshot_or_group_is_removed_and_a_copy_of_it_is_not() {
+    for (kind, objects) in [(Kind::Snapshot, SNAPSHOTS), (Kind::Group, GROUPS)] {
+        virtual_time::run(1, async {
+            let stage = Stage::new(KEPT, STEP).await;
+            let bench = &stage.bench;
+            let mut planted = Planted::everywhere(bench);
+            let mut made = stage.made(kind).await;
+            let is_ours = |leaf: &&Arc<Value>| lock(&bench.guard.history).volume_of(leaf).is_some();
+            let cut: Vec<_> = bench.members[0].list(SNAPSHOTS).iter().filter(is_ours).cloned().collect();
+            planted.copy_snapshot(bench, 0, &cut[0]);
+            made.let_go();
+            let name = made.handle().unwrap().split('/').nth(2).unwrap().to_owned();
+            bench.members[0].delete(objects, SHOP, &name).unwrap();
+            sleep(STEP * 5).await;
+            assert_eq!(bench.storages[0].snapshots().len(), cut.len(), "they were retained");
+            made.remove().await;
+            let wrong = [bench.guard.wrong(), invariants::snapshots(bench), planted.touched(bench)].concat();
+            assert!(wrong.is_empty(), "{kind:?}: {wrong:#?}\n{}", bench.guard.trace().join("\n"));
+        });
+    }
 }
 
 /// The member's controller has made the content and not told of it yet, when nobody wants the snapshot any more.

@@ -15,6 +15,9 @@ use crate::{
     snapshotter::{CLASSES, CONTENTS, SNAPSHOTS},
 };
 
+/// In a schedule.
+pub const MEMBERS: usize = 20;
+
 /// Classes in every member: bound at once, bound when a pod comes, and one whose volumes outlive their claims.
 pub const NOW: &str = "now";
 pub const LATER: &str = "later";
@@ -27,6 +30,8 @@ pub const GOLD: &str = "gold";
 const ELSEWHERE: &str = "elsewhere";
 /// Somebody else's storage driver, and the class of its snapshots.
 pub const THEIRS: &str = "theirs";
+/// Before the names of volumes that people have made for leaf claims.
+const BY_HAND: &str = "by-hand-";
 const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
 
 /// Storage that takes exactly so long for each of its steps.
@@ -127,12 +132,24 @@ impl Planted {
 
     /// Somebody else's claim under a name that the driver will want.
     pub fn squatter(&mut self, bench: &Bench, at: usize, name: &str) {
-        self.put(
-            bench,
-            at,
-            "persistentvolumeclaims",
-            claim(SHOP, name, &json!({"app.kubernetes.io/managed-by": "Helm"})),
-        );
+        let squatter = claim(SHOP, name, &json!({"app.kubernetes.io/managed-by": "Helm"}));
+        self.put(bench, at, "persistentvolumeclaims", squatter);
+    }
+
+    /// The same, as another host's driver makes its leaves.
+    pub fn leaf_of_another_host(&mut self, bench: &Bench, at: usize, name: &str) {
+        let mut leaf = claim(SHOP, name, &labels(OTHER_HOST, "00000000000000000000000000000003"));
+        leaf["metadata"]["finalizers"] = json!(["kosmos.csi.io/protect"]);
+        self.put(bench, at, "persistentvolumeclaims", leaf);
+    }
+
+    /// A volume that people have made for a leaf claim to come, with what they have on it.
+    pub fn volume_by_hand(&mut self, bench: &Bench, at: usize, claim: &str) {
+        let mut by_hand = volume(&format!("{BY_HAND}{claim}"), &json!({}));
+        by_hand["spec"]["storageClassName"] = json!(NOW);
+        by_hand["spec"]["capacity"]["storage"] = json!("4Gi");
+        by_hand["spec"]["claimRef"] = json!({"kind": "PersistentVolumeClaim", "namespace": SHOP, "name": claim});
+        self.put(bench, at, "persistentvolumes", by_hand);
     }
 
     /// Another host's claim in the place of a leaf that has gone, for a volume with the same hash.
@@ -212,9 +229,11 @@ impl Planted {
             let (namespace, name) = (text(was, "/metadata/namespace"), text(was, "/metadata/name"));
             let is = bench.members[*at].get(kind, namespace, name);
             let same = |is: &Value, path: &str| is.pointer(path) == was.pointer(path);
-            let paths = ["/metadata/uid", "/metadata/labels", "/metadata/deletionTimestamp", "/spec/claimRef"];
-            let kept = ["/spec/persistentVolumeReclaimPolicy", "/spec/volumeName", "/spec/deletionPolicy"];
-            is.is_some_and(|is| paths.iter().chain(&kept).all(|path| same(&is, path)))
+            let kept = ["/metadata/uid", "/metadata/deletionTimestamp", "/spec/persistentVolumeReclaimPolicy"];
+            let untouched = ["/metadata/labels", "/spec/claimRef", "/spec/volumeName", "/spec/deletionPolicy"];
+            // It is for a leaf, which it is bound to and marked for.
+            let untouched = if name.starts_with(BY_HAND) { &[][..] } else { &untouched[..] };
+            is.is_some_and(|is| kept.iter().chain(untouched).all(|path| same(&is, path)))
         };
         let touched = self.0.iter().filter(|planted| !is_as_it_was(planted));
         touched.map(|(at, kind, was)| format!("I3: m{at}: {kind} of somebody else's is not as it was: {was}")).collect()

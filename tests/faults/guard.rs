@@ -159,8 +159,13 @@ impl Guard {
         let fate = lock(&self.fate).clone();
         let action = fate.map_or(Action::Pass, |fate| fate(number, at, asked));
         let action = machines::plugging(&self.clusters[at], asked, &action).unwrap_or(action);
+        let is_late = matches!(action, Action::Late(_)) && asked.verb == Verb::Create;
+        if at > 0 && is_late {
+            lock(&self.history).comes_late(at - 1, &asked.body);
+        }
         self.count(at, asked);
-        self.note(|| format!("{:>4} {asked} in {}: {action:?}", number, self.clusters[at].name()));
+        let told = if asked.resource == "events" { text(&asked.body, "/message") } else { "" };
+        self.note(|| format!("{:>4} {asked} in {}: {action:?} {told}", number, self.clusters[at].name()));
         action
     }
 
@@ -218,7 +223,7 @@ impl Guard {
         if uid.is_empty() {
             return Some("deleted without a precondition on the UID".to_owned());
         }
-        if !["persistentvolumeclaims", "pods", SNAPSHOTS, CONTENTS, GROUPS, ATTACHMENTS]
+        if !["persistentvolumeclaims", "pods", SNAPSHOTS, CONTENTS, GROUPS, GROUP_CONTENTS, ATTACHMENTS]
             .contains(&asked.resource.as_str())
         {
             return Some("nothing of this kind is ever deleted".to_owned());
@@ -228,6 +233,7 @@ impl Guard {
         let foreign = meant.is_some_and(|live| match asked.resource.as_str() {
             GROUPS => !lock(&self.history).is_of_this_host(live),
             CONTENTS => !lock(&self.history).was_ours(text(live, "/spec/volumeSnapshotRef/uid")),
+            GROUP_CONTENTS => !lock(&self.history).was_ours(text(live, "/spec/volumeGroupSnapshotRef/uid")),
             _ => self.is_foreign(live) && !self.is_given(live),
         });
         (forced || foreign).then(|| format!("deleted by force ({forced}) or foreign ({foreign})"))
@@ -247,7 +253,10 @@ impl Guard {
             }
             "persistentvolumes" => {
                 let Some(claim) = tested("/spec/claimRef/uid") else {
-                    return Some("a volume is patched without a test of its claim".to_owned());
+                    let label = |key: &str| tested(&format!("/metadata/labels/{key}"));
+                    let labels = [label("kosmos.csi.io~1host"), label("kosmos.csi.io~1volume")];
+                    let ours = tested("/metadata/uid").is_some() && labels.iter().all(Option::is_some);
+                    return (!ours).then(|| "a volume is patched without a test of its claim or our labels".to_owned());
                 };
                 let known = lock(&self.history).was_ours(&claim);
                 (!known).then(|| "a volume is patched whose claim was never ours".to_owned())

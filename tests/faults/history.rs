@@ -55,6 +55,8 @@ pub struct History {
     handed_out: BTreeMap<String, String>,
     /// UIDs of leaf snapshots and groups that are there, by that name.
     cut: BTreeMap<String, BTreeSet<String>>,
+    /// What may come long after its sender gave up: member, namespace and name.
+    late: BTreeSet<(String, String, String)>,
     /// Leaf claims that have gone since somebody looked for a name to take, and their members.
     pub freed: Vec<(usize, Arc<Value>)>,
 }
@@ -75,6 +77,7 @@ impl History {
             bereaved: BTreeMap::new(),
             handed_out: BTreeMap::new(),
             cut: BTreeMap::new(),
+            late: BTreeSet::new(),
             freed: Vec::new(),
         }
     }
@@ -101,6 +104,24 @@ impl History {
 
     pub fn was_ours(&self, uid: &str) -> bool {
         self.uids.contains(uid)
+    }
+
+    /// Something is on its way to a member, and its sender will not wait for it.
+    pub fn comes_late(&mut self, member: usize, object: &Value) {
+        let member = self.members[member].name().to_owned();
+        let name = |path| text(object, path).to_owned();
+        self.late.insert((member, name("/metadata/namespace"), name("/metadata/name")));
+    }
+
+    pub fn may_come_late(&self, member: &Cluster, object: &Value) -> bool {
+        let name = |path| text(object, path).to_owned();
+        self.late.contains(&(member.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")))
+    }
+
+    /// Nobody can tell that a leaf snapshot came late which does not say for whom it was made.
+    pub fn is_nobodys(&self, member: &Cluster, snapshot: &Value) -> bool {
+        let says = snapshot["metadata"]["annotations"].get("kosmos.csi.io/content").is_some();
+        !says && self.may_come_late(member, snapshot)
     }
 
     /// The host has been told of a leaf and keeps its handle: from now on it must stay.
@@ -160,17 +181,24 @@ impl History {
         if self.foreign.contains(&uid) {
             return None;
         }
+        // Nobody could keep it from coming; what becomes of it is seen at the end.
+        let came_late = self.may_come_late(&self.members[member], &change.object);
         let living = self.living.entry(hash.clone()).or_default();
         let name = made_for(&change.object);
         match change.what {
             What::Added => {
                 self.uids.insert(uid.clone());
-                living.push((member, uid.clone()));
+                if !came_late {
+                    living.push((member, uid.clone()));
+                }
                 if let Some(volume) = self.bereaved.remove(name) {
                     self.relied_on.insert(uid, name.to_owned());
                     let named = text(&change.object, "/spec/volumeName");
                     let other = format!("I1: volume {name} had {volume} and its new leaf claim names {named:?}");
                     return (named != volume).then_some(other);
+                }
+                if came_late {
+                    return None;
                 }
                 let relied_on = self.relied_on.values().any(|volume| volume == name);
                 if living.len() > 1 {

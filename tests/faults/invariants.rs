@@ -12,6 +12,9 @@ use crate::{
     snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS},
 };
 
+/// Of what is there and nobody has any more.
+pub const LEFT: &str = "I1: left behind: ";
+
 /// One claim's story at the end.
 pub struct Story {
     pub caller: Caller,
@@ -37,8 +40,7 @@ fn told(bench: &Bench, story: &Story) -> Vec<String> {
     let about = |what: String| format!("claim {} (volume {volume}): {what}", caller.claim());
     let host_volume = bench.host.get("persistentvolumes", "", volume);
     if !lives(story) {
-        let left =
-            bench.leaf_objects(volume).into_iter().map(|left| about(format!("I1: it is gone, and there is {left}")));
+        let left = bench.leaf_objects(volume).into_iter().map(|left| about(format!("{LEFT}{left}")));
         let host = host_volume.map(|_| about("I1: it is gone, and the host still has its volume".to_owned()));
         return left.chain(host).collect();
     }
@@ -84,7 +86,7 @@ fn kept(bench: &Bench, caller: &Caller) -> Result<(), String> {
 }
 
 /// Whether the host still has the volume.
-fn lives(story: &Story) -> bool {
+pub fn lives(story: &Story) -> bool {
     story.ending == Ending::Provisioned && (!story.deleted || story.caller.is_retained())
 }
 
@@ -118,17 +120,20 @@ fn leaf(bench: &Bench, caller: &Caller) -> Result<(), String> {
     }
 }
 
-/// Whatever carries our labels belongs to a volume that the host has; pods never stay.
+/// Whatever carries our labels belongs to a volume that the host has, and is where its handle says; pods never stay.
 fn leftovers(bench: &Bench, stories: &[Story]) -> Vec<String> {
     let living: BTreeSet<String> = stories
         .iter()
         .filter(|story| lives(story))
-        .flat_map(|story| bench.leaf_objects(story.caller.volume()))
+        .flat_map(|story| {
+            let member = story.caller.handle().and_then(|handle| bench.member_of(handle));
+            let place = member.map(|member| format!(" in {} ", member.name())).unwrap_or_default();
+            bench.leaf_objects(story.caller.volume()).into_iter().filter(move |object| object.contains(&place))
+        })
         .collect();
-    let all = bench.leftovers().into_iter();
-    all.filter(|left| !living.contains(left) || left.starts_with("pods "))
-        .map(|left| format!("I1: left behind: {left}"))
-        .collect()
+    let (all, late) = (bench.leftovers().into_iter(), bench.late_consumers());
+    let may_stay = |left: &String| living.contains(left) && (!left.starts_with("pods ") || late.contains(left));
+    all.filter(|left| !may_stay(left)).map(|left| format!("{LEFT}{left}")).collect()
 }
 
 /// The storage keeps exactly the volumes that PersistentVolumes tell of.
@@ -168,8 +173,10 @@ pub fn snapshots(bench: &Bench) -> Vec<String> {
 
 fn left_of_snapshots(bench: &Bench, member: &Cluster, storage: &Storage) -> Vec<String> {
     let history = lock(&bench.guard.history);
-    let about = |what: String| format!("I1: {}: left behind: {what}", member.name());
+    let about = |what: String| format!("{LEFT}in {}: {what}", member.name());
     let mut wrong = Vec::new();
+    let all = member.list(SNAPSHOTS).into_iter().filter(|leaf| history.is_nobodys(member, leaf));
+    let nobodys: BTreeSet<String> = all.map(|leaf| text(&leaf, "/metadata/uid").to_owned()).collect();
     for (kind, owner) in [
         (SNAPSHOTS, "/metadata/uid"),
         (GROUPS, "/metadata/uid"),
@@ -177,7 +184,8 @@ fn left_of_snapshots(bench: &Bench, member: &Cluster, storage: &Storage) -> Vec<
         (GROUP_CONTENTS, "/spec/volumeGroupSnapshotRef/uid"),
     ] {
         let all = member.list(kind).into_iter().filter(|object| !history.was_planted(object));
-        let left = all.filter(|object| !history.handed_out().contains_key(text(object, owner)));
+        let is_kept = |uid: &str| history.handed_out().contains_key(uid) || nobodys.contains(uid);
+        let left = all.filter(|object| !is_kept(text(object, owner)));
         wrong.extend(left.map(|object| about(format!("{kind} {object}"))));
     }
     let contents = member.list(CONTENTS);

@@ -23,6 +23,22 @@ impl Bench {
         self.all_ours().filter(|(_, _, object, of)| *of == hash && !self.is_planted(object)).map(described).collect()
     }
 
+    /// The same right after an answer that promises that nothing is left: what is on its way for longer than anybody waits
+    /// may come even then.
+    pub fn leaf_objects_in_time(&self, volume: &str) -> Vec<String> {
+        let hash = self.hash(volume).to_string();
+        let all = self.all_ours().filter(|(_, _, object, of)| *of == hash && !self.is_planted(object));
+        let in_time = all.filter(|(member, _, object, _)| !lock(&self.guard.history).may_come_late(member, object));
+        in_time.map(described).collect()
+    }
+
+    /// Consumers that came late: those that a volume lives with hold nothing after a while, and go with it.
+    pub fn late_consumers(&self) -> Vec<String> {
+        let pods = self.all_ours().filter(|(_, kind, ..)| *kind == "pods");
+        let late = pods.filter(|(member, _, pod, _)| lock(&self.guard.history).may_come_late(member, pod));
+        late.map(described).collect()
+    }
+
     /// Everything in any member that carries this host's labels and was not planted.
     pub fn leftovers(&self) -> Vec<String> {
         self.all_ours().filter(|(_, _, object, _)| !self.is_planted(object)).map(described).collect()

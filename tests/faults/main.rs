@@ -41,6 +41,7 @@ mod reclaim;
 mod refusals;
 mod restored;
 mod schedules;
+mod sidecar;
 mod snapshotter;
 mod stuck;
 mod virtual_time;

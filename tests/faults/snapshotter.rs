@@ -51,22 +51,6 @@ pub fn have_kinds(bench: &Bench) {
     bench.members.iter().for_each(has_kinds);
 }
 
-/// The list has what was handed out, each once, and nothing else.
-pub async fn are_listed(bench: &Bench, kept: &[Snapshotter]) {
-    let request = v1::ListSnapshotsRequest::default();
-    let all = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await });
-    let mut listed: Vec<String> = match all.await {
-        Ok(all) => all.entries.into_iter().filter_map(|entry| Some(entry.snapshot?.snapshot_id)).collect(),
-        Err(status) => return bench.guard.report(format!("I10: snapshots cannot be listed: {status}")),
-    };
-    let mut known: Vec<String> = kept.iter().flat_map(|snapshot| snapshot.parts.clone()).collect();
-    listed.sort();
-    known.sort();
-    if listed != known {
-        bench.guard.report(format!("I4: the list of snapshots is {listed:?}, and there are {known:?}"));
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Snapshot,
@@ -128,6 +112,10 @@ impl Snapshotter {
 
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
+    }
+
+    pub fn parts(&self) -> &[String] {
+        &self.parts
     }
 
     /// The user deletes it.
@@ -195,6 +183,17 @@ impl Snapshotter {
     /// From now on it may go.
     pub fn let_go(&self) {
         lock(&self.bench.guard.history).let_go_of_snapshot(&self.wish.name);
+    }
+
+    /// Somebody in the member removes the leaf, and what it does not keep goes with it.
+    pub fn rob(&self) {
+        let Some((handle, member)) = self.handle.as_ref().and_then(|it| Some((it, self.bench.member_of(it)?))) else {
+            return;
+        };
+        let parts: Vec<&str> = handle.split('/').collect();
+        let kind = if self.wish.kind == Kind::Group { GROUPS } else { SNAPSHOTS };
+        self.bench.guard.note(|| format!("somebody removes {} {} in {}", parts[1], parts[2], member.name()));
+        let _ = member.delete(kind, parts[1], parts[2]);
     }
 
     /// Until it is removed; the second answer must be that of the first.

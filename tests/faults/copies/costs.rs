@@ -79,7 +79,7 @@ fn groups_cost_what_the_budget_says() {
             };
             spent.take();
             let mut made = stage.made(Kind::Group).await;
-            costs("CreateVolumeGroupSnapshot", 3 * N + 7);
+            costs("CreateVolumeGroupSnapshot", 3 * N + 8 + extra);
             made.look().await;
             costs("GetVolumeGroupSnapshot", 3);
             made.remove().await;

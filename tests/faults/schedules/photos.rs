@@ -4,14 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use kosmos_csi::csi::v1::{self, volume_content_source as content};
+use kosmos_csi::csi::v1::{self, controller_server::Controller as _, volume_content_source as content};
 use tokio::time::{sleep, timeout};
 
 use super::Story;
 use crate::{
-    bench::Bench,
+    bench::{Bench, lock, with_deadline},
     caller::{Caller, Ending, Script},
-    snapshotter::{KEPT, Kind, Snapshotter, USUAL, Wish},
+    snapshotter::{KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
 };
 
 /// Nobody waits longer for a snapshot that does not come.
@@ -30,6 +30,8 @@ pub struct Photo {
     copied: Option<Copied>,
     /// Volume and copy are cut together.
     grouped: bool,
+    /// When nobody needs the group any more, somebody in the member removes it before the host does.
+    robbed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,7 @@ impl Photo {
             deleted_after: [Some(early), Some(late), Some(late), None][chance.usize(..4)],
             copied: [None, None, Some(Copied::Snapshot), Some(Copied::Volume)][chance.usize(..4)],
             grouped: chance.u8(..4) == 0,
+            robbed: chance.u8(..3) == 0,
         }
     }
 
@@ -149,6 +152,11 @@ impl Photo {
         if made {
             group.look().await;
             group.discard();
+            if self.robbed {
+                group.let_go();
+                group.rob();
+                sleep(self.after).await;
+            }
             group.remove().await;
         }
     }
@@ -172,5 +180,26 @@ async fn discard(snapshot: Snapshotter, after: Option<Duration>) {
         snapshot.discard();
     } else {
         snapshot.discard_unless_made();
+    }
+}
+
+/// The list has what was handed out, each once, and nothing else.
+pub async fn are_listed(bench: &Bench, kept: &[Snapshotter]) {
+    let request = v1::ListSnapshotsRequest::default();
+    let all = bench.call(|driver| async move { driver.list_snapshots(with_deadline(request)).await });
+    let mut listed: Vec<String> = match all.await {
+        Ok(all) => all.entries.into_iter().filter_map(|entry| Some(entry.snapshot?.snapshot_id)).collect(),
+        Err(status) => return bench.guard.report(format!("I10: snapshots cannot be listed: {status}")),
+    };
+    listed.retain(|handle| {
+        let (parts, member) = (handle.split('/').collect::<Vec<_>>(), bench.member_of(handle));
+        let leaf = member.and_then(|member| Some((member, member.get(SNAPSHOTS, parts[1], parts[2])?)));
+        leaf.is_none_or(|(member, leaf)| !lock(&bench.guard.history).is_nobodys(member, &leaf))
+    });
+    let mut known: Vec<String> = kept.iter().flat_map(|snapshot| snapshot.parts().to_vec()).collect();
+    listed.sort();
+    known.sort();
+    if listed != known {
+        bench.guard.report(format!("I4: the list of snapshots is {listed:?}, and there are {known:?}"));
     }
 }

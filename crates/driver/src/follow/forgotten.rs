@@ -1,9 +1,11 @@
 //! Leaves that the host was never told of, when whoever asked for them has forgotten: a provisioner knows only in its memory that
 //! it is at work, and CreateVolume, which would withdraw them, is never called again. Or a write arrived late, and the volume
-//! is in another member. Nobody's data can be in them: a volume is given out only once it carries our labels.
+//! is in another member. Nobody's data can be in them: a volume is given out only once it carries our labels. So with snapshots.
+
+mod snapshots;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
 
@@ -26,30 +28,43 @@ const AT_ONCE: usize = 20;
 /// Who waits in a member, since when that is known. Losing it costs time and nothing else.
 #[derive(Default)]
 pub(super) struct Waiting {
-    since: HashMap<VolumeHash, (Box<str>, Instant)>,
+    leaves: Ages,
+    snapshots: Ages,
     looked: Option<Instant>,
 }
 
 impl Waiting {
-    /// Those that have waited for so long that nobody may ask for them any more.
-    fn old(&mut self, leaf: &Cluster) -> Vec<(VolumeHash, ClaimRow)> {
+    fn is_due(&mut self) -> bool {
         let now = Instant::now();
-        if self.looked.is_some_and(|looked| now < looked + LOOK) {
-            return Vec::new();
+        let due = self.looked.is_none_or(|looked| now >= looked + LOOK);
+        if due {
+            self.looked = Some(now);
         }
-        self.looked = Some(now);
-        let unknown = unknown_to_the_host(leaf);
-        self.since.retain(|hash, (uid, _)| unknown.get(hash).is_some_and(|row| row.uid == *uid));
-        let mut old = Vec::new();
-        for (hash, row) in unknown {
-            let (_, since) = self.since.entry(hash).or_insert_with(|| (row.uid.clone(), now));
-            if now.duration_since(*since) >= FORGOTTEN && old.len() < AT_ONCE {
-                // Whoever is wanted still is asked about again as late.
-                *since = now;
-                old.push((hash, row));
+        due
+    }
+}
+
+/// Since when each has been seen, by its UID.
+#[derive(Default)]
+struct Ages(HashMap<Box<str>, Instant>);
+
+impl Ages {
+    /// Those that have waited for so long that nobody may ask for them any more. Who is wanted still is looked at again as
+    /// late.
+    fn old<T>(&mut self, seen: Vec<T>, uid: impl Fn(&T) -> &str) -> Vec<T> {
+        let now = Instant::now();
+        let there: HashSet<&str> = seen.iter().map(&uid).collect();
+        self.0.retain(|uid, _| there.contains(&**uid));
+        let mut left = AT_ONCE;
+        let mut is_old = |one: &T| {
+            let since = self.0.entry(uid(one).into()).or_insert(now);
+            let old = now.duration_since(*since) >= FORGOTTEN && left > 0;
+            if old {
+                (*since, left) = (now, left - 1);
             }
-        }
-        old
+            old
+        };
+        seen.into_iter().filter(|one| is_old(one)).collect()
     }
 }
 
@@ -61,13 +76,18 @@ fn unknown_to_the_host(leaf: &Cluster) -> BTreeMap<VolumeHash, ClaimRow> {
         let row = leaf.rows.row(hash).filter(|row| row.volume.is_none())?;
         Some((hash, row.claim?))
     });
-    let all = pending.chain(leaving).chain(leaf.rows.unlabelled());
+    let all = pending.chain(leaving).chain(leaf.rows.untold());
     all.filter(|(_, row)| row.was_never_given_out()).collect()
 }
 
 impl Follower {
     pub(super) async fn withdraw_forgotten(&self, leaf: &Cluster, waiting: &mut Waiting) {
-        for (hash, row) in waiting.old(leaf) {
+        if !waiting.is_due() {
+            return;
+        }
+        self.withdraw_forgotten_snapshots(leaf, waiting).await;
+        let unknown: Vec<_> = unknown_to_the_host(leaf).into_iter().collect();
+        for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
             if let Err(error) = self.withdraw(leaf, hash, &row).await {
                 tracing::debug!(member = leaf.member, claim = %row.place, %error, "a forgotten leaf is not withdrawn yet");
             }

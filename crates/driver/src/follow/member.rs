@@ -119,7 +119,7 @@ impl Follower {
         }
         let (row, now) = (leaf.rows.find(&id).map(|(_, row)| row).unwrap_or_default(), Instant::now());
         match (row.claim, row.volume) {
-            (Some(claim), _) if !claim.had_volume && !claim.is_lost() => {
+            (Some(claim), _) if !claim.had_volume() && !claim.is_lost() => {
                 agenda.marks.entry(handle).or_insert(now + LAZY);
             }
             (Some(_), _) | (None, Some(_)) => drop(agenda.missed.remove(&handle)),
@@ -158,7 +158,7 @@ impl Follower {
         let volumes = self.volumes.with(handle);
         let Some(volume) = volumes.iter().find(|volume| !volume.is_leaving()) else { return Ok(()) };
         let Some((hash, row)) = VolumeId::parse(handle).and_then(|id| leaf.rows.find(&id)) else { return Ok(()) };
-        match row.claim.filter(|claim| !claim.had_volume && !claim.observed().terminating) {
+        match row.claim.filter(|claim| !claim.had_volume() && !claim.observed().terminating) {
             Some(claim) => leaf.mark_used(&claim, &volume.uid, hash).await,
             None => Ok(()),
         }

@@ -9,7 +9,7 @@ use k8s_openapi::{
         PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile,
         SecurityContext, Toleration, Volume, VolumeDevice, VolumeMount,
     },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::{
     Api, Resource, ResourceExt,
@@ -24,6 +24,9 @@ use crate::{
     volume::VolumeHash,
 };
 
+/// In seconds, from when a kubelet has seen it: its claim is bound by then. One that comes late holds what it asks for no
+/// longer.
+const LIFE: i64 = 300;
 /// Never pulled: the pod is only to be scheduled.
 const IMAGE: &str = "kosmos.csi.io/consumer";
 const NOBODY: i64 = 65532;
@@ -61,6 +64,7 @@ pub struct Sight {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consumed {
     pub claim: String,
+    pub uid: String,
     pub block: bool,
 }
 
@@ -153,6 +157,17 @@ fn pod_name(hash: VolumeHash) -> String {
     format!("kosmos-csi-consumer-{}", hash.prefix())
 }
 
+/// One that comes when its claim has gone, long after it was sent, is removed by the member's garbage collector.
+fn owner(claim: &Consumed) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "PersistentVolumeClaim".to_owned(),
+        name: claim.claim.clone(),
+        uid: claim.uid.clone(),
+        ..OwnerReference::default()
+    }
+}
+
 /// A pod that passes the `restricted` level and mounts the claims.
 fn manifest(
     namespace: &str,
@@ -185,6 +200,7 @@ fn manifest(
             name: Some(name),
             namespace: Some(namespace.to_owned()),
             labels: Some(labels),
+            owner_references: claims.first().map(|claim| vec![owner(claim)]),
             ..ObjectMeta::default()
         },
         spec: Some(PodSpec {
@@ -196,6 +212,7 @@ fn manifest(
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             restart_policy: Some("Never".to_owned()),
+            active_deadline_seconds: Some(LIFE),
             termination_grace_period_seconds: Some(1),
             security_context: Some(PodSecurityContext {
                 run_as_non_root: Some(true),

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::{
     kept::{KeptClaim, KeptVolume},
     packed::{Names, Packed},
-    row::{ClaimRow, Consumer, Row, VolumeRow},
+    row::{ClaimRow, Consumer, Mark, Row, VolumeRow},
 };
 use crate::volume::{plan::Phase, spec::LeafPlace};
 
@@ -76,8 +76,9 @@ impl Entry {
         self.claims.iter().any(|claim| claim.phase == Phase::Bound && !claim.terminating)
     }
 
-    pub(super) fn is_unlabelled(&self) -> bool {
-        self.volumes.is_empty() && self.is_bound()
+    /// The host was never told of it, though it has a volume: that is not labelled, or was labelled to be removed.
+    pub(super) fn is_untold(&self) -> bool {
+        self.volumes.is_empty() && self.is_bound() || self.claims.iter().any(|claim| claim.mark == Mark::Withdrawn)
     }
 
     pub(super) fn is_pending(&self) -> bool {

@@ -1,17 +1,22 @@
-//! Whether a leaf was ever given out to the host as a volume, by what it and its volume say.
+//! Whether a leaf was ever given out to the host as a volume, by what it and its volume say, and the marks that tell.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::ResourceExt;
+use kube::{Api, ResourceExt, api::PatchParams};
+use serde_json::{Value, json};
 
 use super::{
     Cluster,
-    healing::Patient,
-    ownership::{self, MadeFor},
+    healing::{Patient, path_of},
+    json_patch,
+    ownership::{self, HAD_VOLUME, MadeFor, WITHDRAWN},
     row::{self, ClaimRow, VolumeRow},
 };
-use crate::volume::{
-    LeafBinding, Parameters, VolumeHash,
-    plan::{ObservedVolume, Phase},
+use crate::{
+    error::{Error, Result},
+    volume::{
+        LeafBinding, Parameters, VolumeHash,
+        plan::{ObservedVolume, Phase},
+    },
 };
 
 /// A leaf of which the host was never told.
@@ -26,7 +31,7 @@ pub struct NeverGivenOut {
 impl ClaimRow {
     /// No note on it tells of a volume of the host's. Without our finalizer it is what a tool has made of a leaf.
     pub fn was_never_given_out(&self) -> bool {
-        let unused = !self.had_volume && self.former.is_empty() && self.life.published.is_nowhere();
+        let unused = !self.had_volume() && self.former.is_empty() && self.life.published.is_nowhere();
         unused && self.finalizer.is_some() && !self.is_lost()
     }
 }
@@ -44,12 +49,48 @@ impl Patient {
         if now.observed().phase == Phase::Pending && now.volume().is_none() {
             return Some(NeverGivenOut { claim: now, made_for, retained: None });
         }
-        let volume = self.volume.as_ref().filter(|volume| is_unlabelled(volume))?;
-        if waits_to_be_bound(claim, &leaf.member) != Some(true) {
+        let volume = self.volume.as_ref().filter(|volume| now.is_withdrawn() || is_unlabelled(volume))?;
+        if !now.is_withdrawn() && waits_to_be_bound(claim, &leaf.member) != Some(true) {
             return None;
         }
         let retained = Some(VolumeRow::new(volume).observed()).filter(|volume| volume.retained && !volume.by_hand);
         Some(NeverGivenOut { claim: now, made_for, retained })
+    }
+}
+
+impl Cluster {
+    /// A host volume uses the claim: nobody who comes late may take it back.
+    pub async fn mark_used(&self, claim: &ClaimRow, by: &str, hash: VolumeHash) -> Result<()> {
+        self.mark(claim, hash, json!({"op": "add", "path": path_of(HAD_VOLUME), "value": by})).await
+    }
+
+    /// Its removal begins, and nobody was told of it. Or it is wanted after all, and about to be given out.
+    pub async fn mark_withdrawn(&self, claim: &ClaimRow, hash: VolumeHash, withdrawn: bool) -> Result<()> {
+        let path = path_of(WITHDRAWN);
+        let change = if withdrawn {
+            json!({"op": "add", "path": path, "value": claim.uid})
+        } else {
+            json!({"op": "remove", "path": path})
+        };
+        self.mark(claim, hash, change).await
+    }
+
+    async fn mark(&self, claim: &ClaimRow, hash: VolumeHash, change: Value) -> Result<()> {
+        let patch = json_patch(json!([{"op": "test", "path": "/metadata/uid", "value": claim.uid}, change]))?;
+        let doing = format!("mark claim {}", claim.place);
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
+        let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;
+        match marked.map_err(|error| self.outcome(&doing, &error)) {
+            Ok(claim) => {
+                self.rows.put_claim(&claim);
+                Ok(())
+            }
+            Err(Error::NotFound(_)) => {
+                self.rows.drop_claim(hash, &claim.uid, u64::MAX);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -4,13 +4,10 @@
 //! the objects say which one is next.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{
-    Api, ResourceExt,
-    api::{PatchParams, PostParams},
-};
+use kube::{Api, ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, claim::Made, json_patch, lean::Lean, ownership, row::ClaimRow, saved::Saved};
+use super::{Cluster, claim::Made, lean::Lean, ownership, row::ClaimRow, saved::Saved};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -199,28 +196,6 @@ impl Cluster {
         match self.change_volume(&volume, &uid, &changes, "unpublish").await {
             Ok(_) => Ok(true),
             Err(Error::Refused(_) | Error::InProgress(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A host volume uses the claim: nobody who comes late may take it back.
-    pub async fn mark_used(&self, claim: &ClaimRow, by: &str, hash: VolumeHash) -> Result<()> {
-        let patch = json_patch(json!([
-            {"op": "test", "path": "/metadata/uid", "value": claim.uid},
-            {"op": "add", "path": path_of(ownership::HAD_VOLUME), "value": by},
-        ]))?;
-        let doing = format!("mark claim {}", claim.place);
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
-        let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;
-        match marked.map_err(|error| self.outcome(&doing, &error)) {
-            Ok(claim) => {
-                self.rows.put_claim(&claim);
-                Ok(())
-            }
-            Err(Error::NotFound(_)) => {
-                self.rows.drop_claim(hash, &claim.uid, u64::MAX);
-                Ok(())
-            }
             Err(error) => Err(error),
         }
     }

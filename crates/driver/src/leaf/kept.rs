@@ -10,7 +10,7 @@ use super::{
     life::KeptLife,
     ownership,
     packed::{Names, Packed},
-    row::{ClaimRow, VolumeRow},
+    row::{ClaimRow, Mark, VolumeRow},
 };
 use crate::volume::{AccessMode, ClaimDigest, VolumeMode, plan::Phase, spec::Fingerprint, spec::LeafPlace};
 
@@ -47,7 +47,7 @@ pub(super) struct KeptClaim {
     pub(super) phase: Phase,
     pub(super) terminating: bool,
     pub(super) deleted: i64,
-    had_volume: bool,
+    pub(super) mark: Mark,
     made_for: Option<ClaimDigest>,
     past: Option<Box<Past>>,
     node_selected: bool,
@@ -72,7 +72,7 @@ impl KeptClaim {
             phase: row.phase,
             terminating: row.terminating,
             deleted: row.deleted,
-            had_volume: row.had_volume,
+            mark: row.mark,
             made_for: row.made_for,
             past: Past::keep(&row.former, row.alias.as_deref()),
             node_selected: row.node_selected,
@@ -101,7 +101,7 @@ impl KeptClaim {
             class: (*self.class).into(),
             access: self.access.all(),
             mode: self.mode,
-            had_volume: self.had_volume,
+            mark: self.mark,
             made_for: self.made_for,
             former: Past::former(self.past.as_deref()).into(),
             alias: Past::alias(self.past.as_deref()).cloned().map(Box::new),

@@ -19,12 +19,16 @@ pub const NAME: &str = "kosmos.csi.io/name";
 /// On leaf snapshots: the handle of the volume they are of, and the driver that holds them.
 pub const SOURCE: &str = "kosmos.csi.io/source";
 pub const HOLDER: &str = "kosmos.csi.io/driver";
+/// On leaf snapshots: the host's object for whose sake they were made, where anybody told.
+pub const CONTENT: &str = "kosmos.csi.io/content";
 pub const CLAIM: &str = "kosmos.csi.io/claim";
 pub const CLAIM_UID: &str = "kosmos.csi.io/claim-uid";
 pub const REQUEST: &str = "kosmos.csi.io/request";
 /// On a claim that was there before this driver: the host that may use it as a volume.
 pub const CONSENT: &str = "kosmos.csi.io/consent";
 pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
+/// On a leaf claim that CreateVolume has begun to take back: its volume carries our labels, and the host was never told of it.
+pub const WITHDRAWN: &str = "kosmos.csi.io/withdrawn";
 /// On what was made in a member to bring a volume to a node of the host: which node, by its id.
 pub const NODE: &str = "kosmos.csi.io/node";
 /// On the same: the volume's handle. People write the same digits into many handles of imported volumes. Also on a leaf

@@ -14,7 +14,9 @@ use super::{
     capacity::node_of_volume,
     claim::SELECTED_NODE,
     life::Life,
-    ownership::{self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REQUEST},
+    ownership::{
+        self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REQUEST, WITHDRAWN,
+    },
 };
 use crate::volume::{
     AccessMode, ClaimDigest, Request, VolumeHash, VolumeId, VolumeMode,
@@ -24,6 +26,16 @@ use crate::volume::{
     spec::{Fingerprint, LeafPlace},
 };
 
+/// What is on record of a leaf and the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    None,
+    /// Its removal was begun by CreateVolume, before the host was told of it.
+    Withdrawn,
+    /// Seen with a host volume: never to be removed on the word of a stale caller.
+    Used,
+}
+
 /// A leaf claim.
 #[derive(Clone, Debug)]
 pub struct ClaimRow {
@@ -32,8 +44,7 @@ pub struct ClaimRow {
     pub class: Box<str>,
     pub access: Box<[AccessMode]>,
     pub mode: VolumeMode,
-    /// Seen with a host volume: never to be removed on the word of a stale caller.
-    pub had_volume: bool,
+    pub(super) mark: Mark,
     /// UIDs of the claims in whose place it was made anew; empty for nearly all.
     pub former: Box<str>,
     /// The claim of the host that it was made for; absent where nobody told.
@@ -151,7 +162,12 @@ impl ClaimRow {
                 Some("Block") => VolumeMode::Block,
                 _ => VolumeMode::Filesystem,
             },
-            had_volume: annotation(HAD_VOLUME).is_some(),
+            mark: match annotation(WITHDRAWN) {
+                _ if annotation(HAD_VOLUME).is_some() => Mark::Used,
+                // A copy says it of another.
+                Some(uid) if claim.metadata.uid.as_ref() == Some(uid) => Mark::Withdrawn,
+                _ => Mark::None,
+            },
             former: annotation(FORMER).map(String::as_str).unwrap_or_default().into(),
             made_for: annotation(CLAIM).map(|claim| ClaimDigest::new(claim)),
             alias: alias_of(annotation(HANDLE)),
@@ -175,6 +191,14 @@ impl ClaimRow {
             version: version(claim),
             round: 0,
         }
+    }
+
+    pub fn had_volume(&self) -> bool {
+        self.mark == Mark::Used
+    }
+
+    pub fn is_withdrawn(&self) -> bool {
+        self.mark == Mark::Withdrawn
     }
 
     /// Why it cannot be used now, where it cannot.

@@ -140,11 +140,11 @@ impl Rows {
         table.rows.iter().filter(|(_, entry)| entry.follows()).map(|(hash, _)| *hash).collect()
     }
 
-    /// Bound claims whose volume carries no labels of ours: nobody has waited for them to the end.
-    pub fn unlabelled(&self) -> Vec<(VolumeHash, ClaimRow)> {
+    /// Claims with a volume of which the host was never told: nobody has waited for them to the end.
+    pub fn untold(&self) -> Vec<(VolumeHash, ClaimRow)> {
         let table = self.lock();
-        let bare = table.rows.iter().filter(|(_, entry)| entry.is_unlabelled());
-        bare.filter_map(|(hash, entry)| Some((*hash, entry.row().claim?))).collect()
+        let untold = table.rows.iter().filter(|(_, entry)| entry.is_untold());
+        untold.filter_map(|(hash, entry)| Some((*hash, entry.row().claim?))).collect()
     }
 
     /// Volumes whose leaf is on its way out, gone before its volume, without it, or being made anew.

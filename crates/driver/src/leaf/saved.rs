@@ -18,6 +18,7 @@ use super::{
     healing::{bound_to, policy_of},
     life, ownership,
     row::read_request,
+    snapshot::group::MEMBER_OF,
 };
 use crate::{
     error::Result,
@@ -70,7 +71,9 @@ impl Saved {
         // Kept before, it is retained because of that.
         let before = Self::of(volume).filter(|_| policy_of(volume) == "Retain");
         let policy = before.map_or_else(|| policy_of(volume).to_owned(), |before| before.policy);
-        Self { uid, policy, labels: claim.labels().clone(), annotations, spec }.small_enough()
+        let mut labels = claim.labels().clone();
+        labels.retain(|key, _| !key.starts_with(MEMBER_OF));
+        Self { uid, policy, labels, annotations, spec }.small_enough()
     }
 
     /// Of a claim that is gone already: what its volume and the host know of it.

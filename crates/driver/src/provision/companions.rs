@@ -112,5 +112,5 @@ fn is_there(rows: &crate::leaf::Rows, hash: VolumeHash) -> bool {
 }
 
 fn consumed(row: &ClaimRow) -> Consumed {
-    Consumed { claim: row.place.claim.clone(), block: row.mode.is_block() }
+    Consumed { claim: row.place.claim.clone(), uid: row.uid.to_string(), block: row.mode.is_block() }
 }

@@ -2,8 +2,15 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Deadline, Provisioner, snapshot::Snapshot, wait_for};
+use super::{
+    Deadline, Provisioner,
+    find::Sought,
+    snapshot::Snapshot,
+    ungroup::{check, remove_group},
+    wait_for,
+};
 use crate::{
+    attach,
     error::{Error, Result},
     host::snapshot::ContentKind,
     leaf::{
@@ -12,6 +19,7 @@ use crate::{
         snapshot::{
             group::{Groups, LeafGroup, PartMark, WantedGroup},
             kinds::VolumeSnapshot,
+            row::SnapshotRow,
         },
     },
     volume::{
@@ -165,11 +173,12 @@ impl Provisioner {
     /// Also where some of the volumes are gone: the others may carry the label.
     async fn unlabel(&self, job: &Job<'_>) -> Result<()> {
         for handle in &job.spec.sources {
-            match self.find(handle).await {
-                Ok(found) if found.imported => {}
-                Ok(found) => job.leaf.label_for_group(&found.claim, job.hash, false).await?,
-                Err(Error::NotFound(_)) => {}
-                Err(error) => return Err(error),
+            match self.seek(handle).await? {
+                Sought::Found(found) if found.imported => {}
+                Sought::Found(found) => job.leaf.label_for_group(&found.claim, job.hash, false).await?,
+                // Made anew, a claim is of no group.
+                Sought::LetGo(_) | Sought::Unknown => {}
+                Sought::Stripped(_, place) => return Err(attach::stripped(job.leaf, &place)),
             }
         }
         Ok(())
@@ -190,7 +199,7 @@ impl Provisioner {
             }
             job.deadline.pause(PAUSE, || job.late("is cut, and its snapshots are being made")).await?;
         };
-        let mut snapshots = Vec::new();
+        let (mut snapshots, mut rows) = (Vec::new(), Vec::new());
         for part in &parts {
             let claim = part.spec.source.persistent_volume_claim_name.as_deref().unwrap_or_default();
             let volume = volumes.iter().find(|volume| volume.claim.place.claim == claim).ok_or_else(|| {
@@ -215,7 +224,9 @@ impl Provisioner {
             };
             let row = row.ok_or_else(|| job.late("has a snapshot that does not take our labels"))?;
             snapshots.push(Snapshot::new(job.leaf, &row));
+            rows.push(row);
         }
+        job.mark_what_stays(&group, &rows).await?;
         self.unlabel(job).await?;
         snapshots.sort_by_key(|snapshot| snapshot.id.to_string());
         Ok(Group {
@@ -246,18 +257,6 @@ impl Provisioner {
         let ready = group.ready && parts.iter().all(|part| part.ready);
         Ok(Group { id, cut: group.cut.unwrap_or_default(), ready, snapshots: parts })
     }
-
-    /// An id that is none of ours names a group that does not exist, and that is what was asked for.
-    pub async fn delete_group(&self, text: &str, snapshots: &[String], deadline: &Deadline) -> Result<()> {
-        let Some((id, member)) = self.member_of(text).await? else { return Ok(()) };
-        let leaf = member.leaf()?;
-        leaf.snapshots.want();
-        let Some(groups) = leaf.groups().await? else { return Ok(()) };
-        let Some((hash, group)) = find(&groups, &id).await? else { return Ok(()) };
-        let parts = leaf.parts(&group).await?;
-        check(&marked(leaf, &parts, hash), snapshots)?;
-        remove_group(leaf, &groups, &group, parts, hash, deadline).await
-    }
 }
 
 impl Job<'_> {
@@ -281,6 +280,20 @@ impl Job<'_> {
                 self.leaf.member
             ))),
         }
+    }
+
+    /// What would outlive the group is marked as ours, so that it is found also when that has gone.
+    async fn mark_what_stays(&self, group: &LeafGroup, parts: &[SnapshotRow]) -> Result<()> {
+        let Some(name) = &group.content else { return Ok(()) };
+        let Some(content) = self.groups.content(name, &group.uid).await?.filter(|content| content.retained) else {
+            return Ok(());
+        };
+        for part in parts.iter().filter(|part| !self.leaf.snapshots.is_marked(part.hash)) {
+            if let Some(content) = &part.content {
+                self.leaf.mark_content(part, content).await?;
+            }
+        }
+        self.groups.mark(&content, self.hash).await
     }
 
     fn late(&self, state: &str) -> Error {
@@ -338,81 +351,29 @@ fn no_groups(member: &str) -> Error {
     ))
 }
 
+/// The hash in the handle of a group.
+pub(super) fn hash_of(id: &VolumeId) -> Option<VolumeHash> {
+    match (id.place(), &id.leaf) {
+        (Some(place), _) => place.claim.strip_prefix("g-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash)),
+        (None, LeafName::Hashed(hash)) => Some(*hash),
+        (None, LeafName::Readable { .. }) => None,
+    }
+}
+
 /// The leaf group behind a handle, and its hash.
-async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(VolumeHash, LeafGroup)>> {
-    let Some(place) = id.place() else {
-        let LeafName::Hashed(hash) = &id.leaf else { return Ok(None) };
-        return Ok(groups.find(*hash).await?.map(|group| (*hash, group)));
+pub(super) async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(VolumeHash, LeafGroup)>> {
+    let Some(hash) = hash_of(id) else { return Ok(None) };
+    let found = match id.place() {
+        Some(place) => groups.read(&place, hash).await?.and_then(Result::ok),
+        None => groups.find(hash).await?,
     };
-    let hash = place.claim.strip_prefix("g-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash));
-    let Some(hash) = hash else { return Ok(None) };
-    Ok(groups.read(&place, hash).await?.and_then(Result::ok).map(|group| (hash, group)))
+    Ok(found.map(|group| (hash, group)))
 }
 
 /// The snapshots of a group that were marked, and so may have been given out.
-fn marked(leaf: &Cluster, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<Snapshot> {
+pub(super) fn marked(leaf: &Cluster, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<Snapshot> {
     let rows = parts.iter().filter_map(|part| leaf.snapshots.put(part)).filter(|row| row.group == Some(hash));
     let mut found: Vec<Snapshot> = rows.map(|row| Snapshot::new(leaf, &row)).collect();
     found.sort_by_key(|snapshot| snapshot.id.to_string());
     found
-}
-
-/// Whoever names the snapshots of a group must name them all.
-fn check(parts: &[Snapshot], named: &[String]) -> Result<()> {
-    let there: BTreeSet<String> = parts.iter().map(|part| part.id.to_string()).collect();
-    let named: BTreeSet<String> = named.iter().cloned().collect();
-    if named.is_empty() || there == named {
-        return Ok(());
-    }
-    let list = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(", ");
-    Err(Error::Invalid(format!("snapshot_ids are {}, and the group holds {}", list(&named), list(&there))))
-}
-
-/// Removes a group and its snapshots, and proves both gone.
-async fn remove_group(
-    leaf: &Cluster,
-    groups: &Groups<'_>,
-    group: &LeafGroup,
-    parts: Vec<VolumeSnapshot>,
-    hash: VolumeHash,
-    deadline: &Deadline,
-) -> Result<()> {
-    let late = || Error::InProgress(format!("member {}: leaf group {} is being deleted", leaf.member, group.place));
-    let content_of = |part: &VolumeSnapshot| part.status.as_ref()?.bound_volume_snapshot_content_name.clone();
-    let contents: Vec<String> = parts.iter().filter_map(content_of).collect();
-    for name in &contents {
-        if let Some(content) = leaf.read_content(name).await?.filter(|content| content.retained) {
-            leaf.make_content_deletable(&content).await?;
-        }
-    }
-    if let Some(name) = &group.content
-        && groups.content(name, group).await? == Some(true)
-    {
-        groups.make_deletable(name, group).await?;
-    }
-    groups.delete(group).await?;
-    loop {
-        let gone = |now: Option<LeafGroup>| now.is_none_or(|now| now.uid != group.uid);
-        // A watch that ends without news may have died with the member: a read ends the call, or tells that it is gone.
-        let heard = wait_for(deadline, |pause| groups.until(&group.place, pause, gone), async || late()).await?;
-        if !heard && groups.read(&group.place, hash).await?.is_some_and(|now| now.is_ok_and(|now| now.uid == group.uid))
-        {
-            continue;
-        }
-        let mut left = leaf.parts(group).await?.len();
-        for name in &contents {
-            left += usize::from(leaf.read_content(name).await?.is_some());
-        }
-        if let Some(name) = &group.content {
-            left += usize::from(groups.content(name, group).await?.is_some());
-        }
-        if left == 0 {
-            let rows = leaf.snapshots.all(|row| row.group == Some(hash));
-            for row in rows {
-                leaf.snapshots.drop_row(row.hash, &row.uid);
-            }
-            return Ok(());
-        }
-        deadline.pause(PAUSE, late).await?;
-    }
 }

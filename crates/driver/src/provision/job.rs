@@ -221,6 +221,9 @@ impl Job<'_> {
     pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, binder: Binder) -> Result<Volume> {
         // The labels say that somebody may have been told of it. Where nobody waits any more, nobody is.
         let labelled = if self.deadline.caller_waits() {
+            if row.is_withdrawn() {
+                self.leaf.mark_withdrawn(row, self.hash, false).await?;
+            }
             Some(self.leaf.label_volume(volume, self.hash, &row.uid).await?)
         } else {
             None

@@ -118,7 +118,7 @@ impl Provisioner {
         }
         job.leaf.read_claim(&job.place).await?;
         let Some(row) = job.row() else { return job.class() };
-        if !is_unbound(&row) || row.had_volume {
+        if !is_unbound(&row) || row.had_volume() {
             let changed = format!("member {}: leaf claim {} has changed meanwhile", job.leaf.member, row.place);
             return Err(Error::InProgress(changed));
         }

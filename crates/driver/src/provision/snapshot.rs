@@ -204,6 +204,7 @@ impl Job<'_> {
             source: self.source,
             driver: &driver,
             class: self.spec.leaf_class.at(&self.leaf.member).map(String::as_str),
+            content: self.spec.content.as_deref(),
         };
         self.leaf.create_snapshot(&wanted).await
     }

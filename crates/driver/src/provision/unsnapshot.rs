@@ -56,7 +56,7 @@ impl Provisioner {
             pinned = Some(row.uid.clone());
             content = row.content.clone().or(content);
             if !row.terminating {
-                follow_host(leaf, &content_name(content.as_deref(), &row.uid), &row).await?;
+                follow_host(leaf, &Content::name_of(content.as_deref(), &row.uid), &row).await?;
                 leaf.delete_snapshot(&row).await?;
                 continue;
             }
@@ -73,7 +73,7 @@ impl Provisioner {
         {
             return Err(late(leaf, place));
         }
-        content_is_gone(leaf, &content_name(content.as_deref(), &uid), &uid, deadline).await
+        content_is_gone(leaf, &Content::name_of(content.as_deref(), &uid), &uid, deadline).await
     }
 
     /// No snapshot was seen; a read decides. What was marked may have outlived it.
@@ -121,11 +121,6 @@ fn hash_in(place: &LeafPlace) -> Option<VolumeHash> {
     VolumeHash::parse(place.claim.strip_prefix("s-")?)
 }
 
-/// What stands behind a snapshot, also while that does not say so yet.
-fn content_name(known: Option<&str>, snapshot_uid: &str) -> String {
-    known.map_or_else(|| format!("snapcontent-{snapshot_uid}"), str::to_owned)
-}
-
 /// Deleting in the host deletes the data: a content that its class would retain is made to go as well.
 async fn follow_host(leaf: &Cluster, name: &str, row: &SnapshotRow) -> Result<()> {
     match leaf.read_content(name).await? {
@@ -154,7 +149,7 @@ async fn remove_contents(leaf: &Cluster, hash: VolumeHash, namespace: Option<&st
     Ok(())
 }
 
-async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> Result<()> {
+pub(super) async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> Result<()> {
     if content.retained {
         leaf.make_content_deletable(content).await?;
     }

@@ -3,7 +3,7 @@
 use super::{Deadline, Provisioner, delete::Order};
 use crate::{
     error::{Error, Result},
-    leaf::Cluster,
+    leaf::{Cluster, row::ClaimRow},
     member::{Member, registry},
     volume::{Claim, VolumeHash, VolumeSpec, spec::LeafPlace},
 };
@@ -63,7 +63,7 @@ impl Provisioner {
         if let Some(claim) = elsewhere {
             return Err(misplaced(leaf, &claim.place, &place));
         }
-        let had_volume = row.claim.as_ref().is_some_and(|claim| claim.had_volume);
+        let had_volume = row.claim.as_ref().is_some_and(ClaimRow::had_volume);
         if let (None, Some(volume)) =
             (&row.claim, row.observed_volume().filter(|volume| volume.retained && !volume.by_hand))
         {

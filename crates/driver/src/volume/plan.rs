@@ -137,9 +137,9 @@ pub enum Removal {
 }
 
 impl Removal {
-    /// Data may go by it.
+    /// Data may go by it, or out of sight.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::MakeDeletable(_) | Self::DeleteClaim | Self::ReleaseClaim)
+        matches!(self, Self::MakeDeletable(_) | Self::DeleteClaim | Self::ReleaseClaim | Self::HandBack(_))
     }
 }
 

@@ -51,11 +51,18 @@ fn affinity_that_only_names_the_virtual_node_demands_nothing_in_the_member() {
 fn pod_passes_the_restricted_level_and_mounts_every_claim() {
     let host = HostId("h".to_owned());
     let hash = VolumeHash::new(&host, "pvc-1");
-    let claims =
-        [Consumed { claim: "data".to_owned(), block: false }, Consumed { claim: "raw".to_owned(), block: true }];
+    let claims = [("data", false), ("raw", true)].map(|(claim, block)| Consumed {
+        claim: claim.to_owned(),
+        uid: format!("uid-of-{claim}"),
+        block,
+    });
     let labels = ownership::labels(&host, hash);
     let pod = manifest("shop", labels, pod_name(hash), &claims, &Constraints::default());
+    let owner = &pod.metadata.owner_references.as_ref().unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.uid.as_str()), ("PersistentVolumeClaim", "uid-of-data"));
+    assert!(owner.block_owner_deletion.is_none(), "that would need a right on the claim's finalizers");
     let spec = pod.spec.unwrap();
+    assert_eq!(spec.active_deadline_seconds, Some(300));
     let security = spec.security_context.unwrap();
     assert_eq!(
         (security.run_as_non_root, security.seccomp_profile.unwrap().type_.as_str()),

@@ -39,6 +39,8 @@ pub struct WantedSnapshot<'a> {
     pub source: &'a str,
     pub driver: &'a str,
     pub class: Option<&'a str>,
+    /// The host's VolumeSnapshotContent that asks for it.
+    pub content: Option<&'a str>,
 }
 
 /// What stands behind a leaf snapshot.
@@ -48,9 +50,12 @@ pub struct Content {
     pub uid: String,
     /// The snapshot it is bound to.
     pub snapshot_uid: String,
+    pub of: LeafPlace,
     /// It outlives its snapshot, and so does the data.
     pub retained: bool,
     pub terminating: bool,
+    /// It was marked before anybody was told of its snapshot.
+    pub marked: bool,
 }
 
 impl Content {
@@ -59,9 +64,19 @@ impl Content {
             name: content.name_any(),
             uid: content.uid().unwrap_or_default(),
             snapshot_uid: content.spec.volume_snapshot_ref.uid.clone(),
+            of: LeafPlace {
+                namespace: content.spec.volume_snapshot_ref.namespace.clone(),
+                claim: content.spec.volume_snapshot_ref.name.clone(),
+            },
             retained: content.spec.deletion_policy != "Delete",
             terminating: content.metadata.deletion_timestamp.is_some(),
+            marked: content.labels().contains_key(ownership::SNAPSHOT),
         }
+    }
+
+    /// What stands behind a snapshot, also while that does not say so yet.
+    pub fn name_of(known: Option<&str>, snapshot_uid: &str) -> String {
+        known.map_or_else(|| format!("snapcontent-{snapshot_uid}"), str::to_owned)
     }
 }
 
@@ -84,8 +99,10 @@ impl Cluster {
 
     /// POST first: a name that is free costs one request.
     pub async fn create_snapshot(&self, wanted: &WantedSnapshot<'_>) -> Result<Made> {
-        let annotations =
+        let notes =
             [(ownership::NAME, wanted.name), (ownership::SOURCE, wanted.source), (ownership::HOLDER, wanted.driver)];
+        let content = wanted.content.map(|content| (ownership::CONTENT, content));
+        let annotations = notes.into_iter().chain(content).map(|(key, value)| (key.to_owned(), value.to_owned()));
         let snapshot = VolumeSnapshot {
             api_version: "snapshot.storage.k8s.io/v1".to_owned(),
             kind: "VolumeSnapshot".to_owned(),
@@ -93,9 +110,7 @@ impl Cluster {
                 name: Some(wanted.place.claim.clone()),
                 namespace: Some(wanted.place.namespace.clone()),
                 labels: Some(labels(self, wanted.hash, Some(wanted.volume))),
-                annotations: Some(
-                    annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-                ),
+                annotations: Some(annotations.collect()),
                 ..ObjectMeta::default()
             },
             spec: SnapshotSource {
@@ -233,13 +248,22 @@ impl Cluster {
     /// The contents that were marked for a snapshot, which may outlive it. One that carries the labels and is of another
     /// snapshot is a copy.
     pub async fn list_contents(&self, hash: VolumeHash, namespace: Option<&str>) -> Result<Vec<Content>> {
-        let is_of_it = |content: &&VolumeSnapshotContent| {
-            let bound_to = &content.spec.volume_snapshot_ref;
-            bound_to.name == leaf_name(hash) && namespace.is_none_or(|namespace| bound_to.namespace == namespace)
-        };
-        let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::SNAPSHOT);
+        let mut found = self.contents_with(ownership::SNAPSHOT, hash).await?;
+        found.retain(|Content { of, .. }| {
+            of.claim == leaf_name(hash) && namespace.is_none_or(|namespace| of.namespace == namespace)
+        });
+        Ok(found)
+    }
+
+    /// The contents that were marked for the snapshots of a group.
+    pub async fn list_group_contents(&self, group: VolumeHash) -> Result<Vec<Content>> {
+        self.contents_with(ownership::GROUP, group).await
+    }
+
+    async fn contents_with(&self, label: &str, hash: VolumeHash) -> Result<Vec<Content>> {
+        let selector = format!("{},{label}={hash}", ownership::selector(&self.host));
         match self.contents().list(&ListParams::default().labels(&selector)).await {
-            Ok(found) => Ok(found.iter().filter(is_of_it).map(Content::new).collect()),
+            Ok(found) => Ok(found.iter().map(Content::new).collect()),
             Err(error) => {
                 let outcome = self.outcome("list snapshot contents", &error);
                 match self.unless_unserved(&error, outcome).await {
@@ -252,7 +276,8 @@ impl Cluster {
 
     /// Puts our labels on the content that is bound to this snapshot, and on no other.
     pub async fn mark_content(&self, row: &SnapshotRow, content: &str) -> Result<()> {
-        let labels = labels(self, row.hash, row.volume);
+        let mut labels = labels(self, row.hash, row.volume);
+        labels.extend(row.group.map(|group| (ownership::GROUP.to_owned(), group.to_string())));
         let bound = json!({"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": row.uid});
         let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
         let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});

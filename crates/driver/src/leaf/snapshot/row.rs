@@ -27,6 +27,8 @@ pub struct SnapshotRow {
     pub volume: Option<VolumeHash>,
     /// The storage driver that holds it.
     pub driver: Box<str>,
+    /// The host's VolumeSnapshotContent that asked for it, where anybody told.
+    pub asked_by: Option<Box<str>>,
     /// The group it is part of.
     pub group: Option<VolumeHash>,
     /// The content behind it, once there is one.
@@ -64,6 +66,7 @@ impl SnapshotRow {
             source: annotation(SOURCE).into(),
             volume: ownership::hash_of(&snapshot.metadata, host, VOLUME),
             driver: annotation(HOLDER).into(),
+            asked_by: snapshot.annotations().get(ownership::CONTENT).map(|name| name.as_str().into()),
             group,
             content: content.filter(|name| !name.is_empty()).map(Into::into),
             size: size.unwrap_or_default(),
@@ -85,6 +88,11 @@ impl SnapshotRow {
     /// Whether it may be shown: what is not cut yet, or on its way out, is none.
     pub fn is_there(&self) -> bool {
         self.cut.is_some() && self.content.is_some() && !self.terminating
+    }
+
+    /// Whether somebody may have been told of it, as far as this process knows.
+    pub fn is_marked(&self) -> bool {
+        self.marked
     }
 
     pub fn observed(&self) -> ObservedSnapshot {

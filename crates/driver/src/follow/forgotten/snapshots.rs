@@ -1,0 +1,48 @@
+//! Leaf snapshots that came when nobody asked for them any more: the host's own record of a snapshot is there before it is asked
+//! for, and stays until it has gone, so one without a record was written late.
+
+use super::{Follower, Waiting};
+use crate::{
+    error::Result,
+    host::snapshot::ContentKind,
+    leaf::{
+        Cluster,
+        snapshot::{Content, row::SnapshotRow},
+    },
+};
+
+impl Follower {
+    pub(super) async fn withdraw_forgotten_snapshots(&self, leaf: &Cluster, waiting: &mut Waiting) {
+        let unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());
+        for row in waiting.snapshots.old(unmarked, |row| &row.uid) {
+            if let Err(error) = self.withdraw_snapshot(leaf, &row).await {
+                tracing::debug!(member = leaf.member, snapshot = %row.place, %error, "a forgotten snapshot is not withdrawn yet");
+            }
+        }
+    }
+
+    /// The member and the host are asked themselves.
+    async fn withdraw_snapshot(&self, leaf: &Cluster, seen: &SnapshotRow) -> Result<()> {
+        let read = leaf.read_snapshot(&seen.place).await?.and_then(|(_, row)| row);
+        let Some(now) = read.filter(|now| now.uid == seen.uid) else { return Ok(()) };
+        let content = leaf.read_content(&Content::name_of(now.content.as_deref(), &now.uid)).await?;
+        let content = content.filter(|content| content.snapshot_uid == *now.uid);
+        if content.as_ref().is_some_and(|content| content.marked) {
+            leaf.snapshots.mark(now.hash, &now.uid);
+            return Ok(());
+        }
+        let Some(asked_by) = now.asked_by.as_deref() else { return Ok(()) };
+        let record = self.host.read_content(ContentKind::Snapshot, asked_by).await?;
+        if record.is_some_and(|record| !record.terminating || record.given_out) {
+            return Ok(());
+        }
+        tracing::info!(
+            member = leaf.member, snapshot = %now.place, host_content = asked_by,
+            "withdraws a leaf snapshot of which the host was never told: nobody asks for it any more"
+        );
+        if let Some(content) = content.filter(|content| content.retained) {
+            leaf.make_content_deletable(&content).await?;
+        }
+        if now.terminating { Ok(()) } else { leaf.delete_snapshot(&now).await }
+    }
+}

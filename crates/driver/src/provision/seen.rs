@@ -1,0 +1,109 @@
+//! What a removal has seen of its leaf: that and nothing else is removed, and is to be proved gone.
+
+use crate::{
+    error::{Error, Result},
+    leaf::{
+        Cluster, ownership,
+        row::{ClaimRow, Row},
+    },
+    volume::{
+        VolumeHash,
+        plan::{self, Removal},
+        spec::LeafPlace,
+    },
+};
+
+/// What was last seen of a leaf, for the read that proves it gone.
+#[derive(Default)]
+pub(super) struct LastSeen {
+    /// UIDs of the claim, and of those in whose place it was made anew.
+    claims: Vec<String>,
+    /// Name, and UID where it carried our labels.
+    pub(super) volume: Option<(String, Option<String>)>,
+    /// The volume that the claim names is not bound to it, or not there: it is none of ours.
+    pub(super) no_volume: bool,
+    /// The volume was made by people and is theirs again.
+    pub(super) handed_back: bool,
+}
+
+impl LastSeen {
+    /// What is seen first is what is removed: when it has gone, a copy may come into view. What was made anew in its place
+    /// belongs to it.
+    pub(super) fn note(&mut self, row: &Row) {
+        if let Some(claim) = &row.claim {
+            let uids = std::iter::once(&*claim.uid).chain(claim.former.split(',').filter(|uid| !uid.is_empty()));
+            let new: Vec<String> = uids.filter(|uid| !self.is_mine(uid)).map(str::to_owned).collect();
+            self.claims.extend(new);
+        }
+        if self.volume.is_none() {
+            self.volume = row.observed_volume().map(|volume| (volume.name, Some(volume.uid)));
+        }
+    }
+
+    fn is_mine(&self, claim_uid: &str) -> bool {
+        self.claims.iter().any(|mine| mine == claim_uid)
+    }
+
+    pub(super) fn only_mine(&self, mut row: Row) -> Row {
+        if !self.claims.is_empty() {
+            row.claim.take_if(|claim| !self.claims.iter().any(|mine| claim.is_or_was(mine)));
+            row.volume.take_if(|volume| !self.claims.iter().any(|mine| volume.is_or_was_bound_to(mine)));
+        }
+        let other_volume = |uid: &str| matches!(&self.volume, Some((_, Some(mine))) if mine != uid);
+        row.volume.take_if(|volume| other_volume(volume.uid()));
+        row
+    }
+
+    /// Makes the volume ours by sight, so that its end is seen.
+    pub(super) async fn label(
+        &mut self,
+        leaf: &Cluster,
+        volume: &str,
+        hash: VolumeHash,
+        claim_uid: &str,
+    ) -> Result<()> {
+        match leaf.label_volume(volume, hash, claim_uid).await {
+            Err(refused @ (Error::NotFound(_) | Error::Refused(_))) => {
+                let there = leaf.read_volume(volume).await?;
+                if there.is_some_and(|volume| *volume.claim_uid == *claim_uid) {
+                    return Err(refused.while_a_leaf_may_exist());
+                }
+                self.no_volume = true;
+                Ok(())
+            }
+            labelled => labelled.map(drop),
+        }
+    }
+
+    /// One read: of the volume where there was one, which outlives its claim, else of the claim.
+    pub(super) async fn is_gone(&self, leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Result<bool> {
+        if let Some((name, uid)) = self.volume.as_ref().filter(|_| !self.handed_back) {
+            return leaf.volume_is_gone(name, uid.as_deref()).await;
+        }
+        let Some(found) = leaf.read_claim(place).await? else { return Ok(true) };
+        match self.claims.as_slice() {
+            [_, ..] => Ok(!self.claims.iter().any(|mine| ownership::is_or_was(&found.metadata, mine))),
+            [] if ownership::was_ours(&found.metadata, &leaf.host) => Err(stripped(leaf, place)),
+            // Seen only now: the next look removes it.
+            [] => Ok(ownership::volume_of(&found.metadata, &leaf.host) != Some(hash)),
+        }
+    }
+}
+
+pub(super) fn decide(row: &Row, no_volume: bool) -> Removal {
+    let mut claim = row.claim.as_ref().map(ClaimRow::observed);
+    if let (true, Some(claim)) = (no_volume, &mut claim) {
+        claim.volume = None;
+    }
+    plan::removal(claim.as_ref(), row.observed_volume().as_ref())
+}
+
+pub(super) fn stripped(leaf: &Cluster, place: &LeafPlace) -> Error {
+    Error::Refused(format!(
+        "member {}: claim {}/{} is the leaf of a volume and its labels were removed: put back {}, or delete it there",
+        leaf.member,
+        place.namespace,
+        place.claim,
+        ownership::selector(&leaf.host)
+    ))
+}

@@ -1,0 +1,141 @@
+//! DeleteVolumeGroupSnapshot: the leaf group goes with its snapshots, and the answer comes when a read has found nothing behind
+//! them any more.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    Deadline, Provisioner,
+    group::{find, hash_of, marked},
+    snapshot::Snapshot,
+    unsnapshot::end_content,
+    wait_for,
+};
+use crate::{
+    error::{Error, Result},
+    leaf::{
+        Cluster,
+        snapshot::{
+            Content,
+            group::{Groups, LeafGroup},
+            kinds::VolumeSnapshot,
+        },
+    },
+    volume::{VolumeHash, VolumeId, snapshot::leaf_group_name, spec::LeafPlace},
+};
+
+/// Between two looks at what the member removes one after another.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Provisioner {
+    /// An id that is none of ours names a group that does not exist, and that is what was asked for.
+    pub async fn delete_group(&self, text: &str, snapshots: &[String], deadline: &Deadline) -> Result<()> {
+        let Some((id, member)) = self.member_of(text).await? else { return Ok(()) };
+        let leaf = member.leaf()?;
+        leaf.snapshots.want();
+        let Some(groups) = leaf.groups().await? else { return Ok(()) };
+        if let Some((hash, group)) = find(&groups, &id).await? {
+            let parts = leaf.parts(&group).await?;
+            check(&marked(leaf, &parts, hash), snapshots)?;
+            return remove_group(leaf, &groups, &group, parts, hash, deadline).await;
+        }
+        match hash_of(&id) {
+            Some(hash) => remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whoever names the snapshots of a group must name them all.
+pub(super) fn check(parts: &[Snapshot], named: &[String]) -> Result<()> {
+    let there: BTreeSet<String> = parts.iter().map(|part| part.id.to_string()).collect();
+    let named: BTreeSet<String> = named.iter().cloned().collect();
+    if named.is_empty() || there == named {
+        return Ok(());
+    }
+    let list = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(", ");
+    Err(Error::Invalid(format!("snapshot_ids are {}, and the group holds {}", list(&named), list(&there))))
+}
+
+/// Contents without their group: a hand in the member has removed that, and its class retained them.
+async fn remove_outlived(
+    leaf: &Cluster,
+    groups: &Groups<'_>,
+    id: &VolumeId,
+    hash: VolumeHash,
+    named: &[String],
+    deadline: &Deadline,
+) -> Result<()> {
+    let places: Vec<LeafPlace> = named.iter().filter_map(|name| VolumeId::parse(name)?.place()).collect();
+    let is_part = |content: &Content| places.contains(&content.of);
+    let of = |group: &LeafPlace| group.claim == leaf_group_name(hash) && id.place().is_none_or(|place| place == *group);
+    loop {
+        let whole = groups.outlived(hash, of).await?;
+        let parts: Vec<Content> = leaf.list_group_contents(hash).await?.into_iter().filter(is_part).collect();
+        let Some(first) = parts.first() else {
+            if whole.is_empty() {
+                return Ok(());
+            }
+            groups.end(&whole).await?;
+            deadline
+                .pause(PAUSE, || {
+                    Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member))
+                })
+                .await?;
+            continue;
+        };
+        for part in parts.iter().filter(|part| part.retained) {
+            leaf.make_content_deletable(part).await?;
+        }
+        groups.end(&whole).await?;
+        end_content(leaf, first, deadline).await?;
+    }
+}
+
+/// Removes a group and its snapshots, and proves both gone.
+pub(super) async fn remove_group(
+    leaf: &Cluster,
+    groups: &Groups<'_>,
+    group: &LeafGroup,
+    parts: Vec<VolumeSnapshot>,
+    hash: VolumeHash,
+    deadline: &Deadline,
+) -> Result<()> {
+    let late = || Error::InProgress(format!("member {}: leaf group {} is being deleted", leaf.member, group.place));
+    let content_of = |part: &VolumeSnapshot| part.status.as_ref()?.bound_volume_snapshot_content_name.clone();
+    let contents: Vec<String> = parts.iter().filter_map(content_of).collect();
+    for name in &contents {
+        if let Some(content) = leaf.read_content(name).await?.filter(|content| content.retained) {
+            leaf.make_content_deletable(&content).await?;
+        }
+    }
+    if let Some(name) = &group.content
+        && groups.content(name, &group.uid).await?.is_some_and(|content| content.retained)
+    {
+        groups.make_deletable(name, &group.uid).await?;
+    }
+    groups.delete(group).await?;
+    loop {
+        let gone = |now: Option<LeafGroup>| now.is_none_or(|now| now.uid != group.uid);
+        // A watch that ends without news may have died with the member: a read ends the call, or tells that it is gone.
+        let heard = wait_for(deadline, |pause| groups.until(&group.place, pause, gone), async || late()).await?;
+        if !heard && groups.read(&group.place, hash).await?.is_some_and(|now| now.is_ok_and(|now| now.uid == group.uid))
+        {
+            continue;
+        }
+        let mut left = leaf.parts(group).await?.len();
+        for name in &contents {
+            left += usize::from(leaf.read_content(name).await?.is_some());
+        }
+        if let Some(name) = &group.content {
+            left += usize::from(groups.content(name, &group.uid).await?.is_some());
+        }
+        if left == 0 {
+            let rows = leaf.snapshots.all(|row| row.group == Some(hash));
+            for row in rows {
+                leaf.snapshots.drop_row(row.hash, &row.uid);
+            }
+            return Ok(());
+        }
+        deadline.pause(PAUSE, late).await?;
+    }
+}

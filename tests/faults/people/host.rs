@@ -1,0 +1,92 @@
+//! What administrators of the host do: with policies, also while a removal waits, with the class, with members.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::sleep;
+
+use crate::{
+    bench::{Bench, DRIVER_NAMESPACE, SHOP},
+    caller::{claim_again, set_policy},
+    sidecar::Class,
+};
+
+/// Between two looks at a removal.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// An administrator finds that a volume is worth more than its class says, perhaps after having thought otherwise.
+pub(super) async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>) {
+    let is_used = |volume: &Arc<Value>| {
+        let claim = text(volume, "/spec/claimRef/name");
+        let claim = bench.host.get("persistentvolumeclaims", SHOP, claim);
+        let stays = claim.is_some_and(|claim| claim.pointer("/metadata/deletionTimestamp").is_none());
+        stays && text(volume, "/status/phase") == "Bound"
+    };
+    let mut volumes = bench.host.list("persistentvolumes").into_iter();
+    let Some(volume) = volumes.find(|volume| is_used(volume) && policy(volume) == "Delete") else { return };
+    let name = text(&volume, "/metadata/name");
+    set_policy(&bench, name, "Retain");
+    let changes = wavers.map(|pause| ["Delete", "Retain"].map(|policy| (pause, policy)));
+    for (pause, policy) in changes.into_iter().flatten() {
+        sleep(pause).await;
+        // Deleted meanwhile, it is others' business.
+        if bench.host.get("persistentvolumes", "", name).is_some_and(|volume| is_used(&volume)) {
+            set_policy(&bench, name, policy);
+        }
+    }
+}
+
+/// Somebody takes a volume that was released.
+pub(super) fn use_again(bench: &Bench) {
+    let volumes = bench.host.list("persistentvolumes");
+    let is_free = |volume: &&Arc<Value>| text(volume, "/status/phase") == "Released" && policy(volume) == "Retain";
+    if let Some(volume) = volumes.iter().find(is_free) {
+        let claim = format!("again-{}", text(volume, "/metadata/resourceVersion"));
+        claim_again(bench, text(volume, "/metadata/name"), SHOP, &claim);
+    }
+}
+
+/// Somebody wants a volume back whose removal has begun and waits, some time later, perhaps for a claim of his own.
+pub(super) async fn call_off(bench: Arc<Bench>, volume: String, after: Duration, used_again: bool) {
+    let released = || {
+        let volume = bench.host.get("persistentvolumes", "", &volume)?;
+        (text(&volume, "/status/phase") == "Released" && policy(&volume) == "Delete").then_some(())
+    };
+    while released().is_none() {
+        sleep(LOOK).await;
+    }
+    sleep(after).await;
+    if released().is_none() {
+        return;
+    }
+    set_policy(&bench, &volume, "Retain");
+    if used_again {
+        sleep(after).await;
+        claim_again(&bench, &volume, SHOP, &format!("back-{volume}"));
+    }
+}
+
+/// The class is removed, or made anew with a slip, and the other way round.
+pub(super) fn change_class(bench: &Bench, slip: bool) {
+    let becomes = match (bench.sidecar.class(), slip) {
+        (Class::AsItWas, true) => Class::WithASlip,
+        (Class::AsItWas, false) => Class::Gone,
+        _ => Class::AsItWas,
+    };
+    bench.guard.note(|| format!("the class is {becomes:?}"));
+    bench.sidecar.set_class(becomes);
+}
+
+pub(super) fn cordon(bench: &Bench, member: usize, closed: bool) {
+    let name = bench.members[member].name();
+    bench.guard.note(|| format!("{name} is closed: {closed}"));
+    let annotate = |secret: &mut Value| {
+        secret["metadata"]["annotations"]["kosmos.csi.io/cordon"] = json!(closed.to_string());
+    };
+    bench.host.change("secrets", DRIVER_NAMESPACE, name, annotate).unwrap();
+}
+
+fn policy(volume: &Value) -> &str {
+    text(volume, "/spec/persistentVolumeReclaimPolicy")
+}

@@ -1,0 +1,129 @@
+//! What people in members do: to leaves, which are not theirs, with copies of them, and with names that become free.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use simulate::{Cluster, text};
+use tokio::time::sleep;
+
+use crate::{
+    bench::{Bench, SHOP, lock},
+    fixture::Planted,
+    history::made_for,
+    snapshotter::SNAPSHOTS,
+};
+
+/// Of somebody whose work with a leaf claim is not done.
+const HOLD: &str = "example.com/backup";
+
+/// Somebody in a member is not done with a claim there, or is.
+pub(super) fn hold_in(member: &Cluster, claim: &str, finalizer: &str, held: bool) {
+    let edit = |claim: &mut Value| {
+        let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.retain(|there| there != finalizer);
+        finalizers.extend(held.then(|| json!(finalizer)));
+        claim["metadata"]["finalizers"] = json!(finalizers);
+    };
+    let _ = member.change("persistentvolumeclaims", SHOP, claim, edit);
+}
+
+/// A leaf claim that the host uses. One without a volume cannot be made anew, and its user is told so.
+fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
+    bench.guard.look();
+    let is_used = |leaf: &Arc<Value>| {
+        let host_volume = bench.host.get("persistentvolumes", "", made_for(leaf));
+        let relied_on = lock(&bench.guard.history).is_relied_on(text(leaf, "/metadata/uid"));
+        let has_volume = !text(leaf, "/spec/volumeName").is_empty();
+        has_volume && relied_on && host_volume.is_some_and(|volume| text(&volume, "/status/phase") == "Bound")
+    };
+    bench.members[member].list("persistentvolumeclaims").into_iter().find(is_used)
+}
+
+/// Somebody holds a leaf claim. The name of the host's volume.
+pub(super) fn hold_one(bench: &Bench, member: usize) -> Option<String> {
+    let leaf = used(bench, member)?;
+    bench.guard.note(|| format!("somebody holds leaf claim {} in m{member}", text(&leaf, "/metadata/name")));
+    hold_in(&bench.members[member], text(&leaf, "/metadata/name"), HOLD, true);
+    Some(made_for(&leaf).to_owned())
+}
+
+/// And is done with all.
+pub fn let_go(bench: &Bench) {
+    for member in &bench.members {
+        for claim in member.list("persistentvolumeclaims") {
+            if claim["metadata"]["finalizers"].as_array().is_some_and(|held| held.contains(&json!(HOLD))) {
+                hold_in(member, text(&claim, "/metadata/name"), HOLD, false);
+            }
+        }
+    }
+}
+
+/// Somebody deletes a leaf claim that the host uses, which goes at once or is held for so long.
+pub(super) async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<Duration>) {
+    let Some(leaf) = used(&bench, member) else { return };
+    let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
+    bench.guard.note(|| format!("somebody deletes leaf claim {namespace}/{name} in m{member}, held for {held:?}"));
+    let cluster = &bench.members[member];
+    hold_in(cluster, name, HOLD, held.is_some());
+    lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
+    cluster.delete("persistentvolumeclaims", namespace, name).unwrap();
+    if let Some(time) = held {
+        sleep(time).await;
+        hold_in(cluster, name, HOLD, false);
+    }
+}
+
+/// Copies of a leaf and of a leaf snapshot. Best of a leaf that was healed: it says in whose place it stands.
+pub(super) fn copy(bench: &Bench, planted: &Mutex<Planted>, member: usize, into: usize) {
+    let is_ours = |leaf: &Arc<Value>| {
+        let history = lock(&bench.guard.history);
+        history.volume_of(leaf).is_some() && !history.was_planted(leaf)
+    };
+    let leaves: Vec<_> =
+        bench.members[member].list("persistentvolumeclaims").into_iter().filter(|leaf| is_ours(leaf)).collect();
+    let is_healed = |leaf: &&Arc<Value>| leaf["metadata"]["annotations"]["kosmos.csi.io/former"].is_string();
+    if let Some(leaf) = leaves.iter().find(is_healed).or_else(|| leaves.first()) {
+        bench.guard.note(|| format!("somebody copies leaf claim {} into m{into}", text(leaf, "/metadata/name")));
+        lock(planted).copy(bench, into, leaf);
+    }
+    if let Some(leaf) = bench.members[member].list(SNAPSHOTS).iter().find(|leaf| is_ours(leaf)) {
+        lock(planted).copy_snapshot(bench, member, leaf);
+    }
+}
+
+/// A quota that leaves hardly any room.
+pub(super) fn limit(bench: &Bench, member: usize) {
+    let quota =
+        json!({"metadata": {"name": "tight", "namespace": SHOP}, "spec": {"hard": {"persistentvolumeclaims": "2"}}});
+    bench.guard.note(|| format!("m{member} has a quota"));
+    let _ = bench.members[member].create("resourcequotas", quota);
+}
+
+/// Names that become free in a member are taken by others there, who must not lose what they make.
+pub(super) async fn take_names(bench: Arc<Bench>, planted: Arc<Mutex<Planted>>, mut chance: Rng) {
+    loop {
+        sleep(Duration::from_millis(200)).await;
+        bench.guard.look();
+        let freed = std::mem::take(&mut lock(&bench.guard.history).freed);
+        for (member, leaf) in freed {
+            let name = text(&leaf, "/metadata/name");
+            let is_in_use = |volume: &Arc<Value>| text(volume, "/spec/csi/volumeHandle").contains(&format!("/{name}/"));
+            let wanted = bench.host.get("persistentvolumeclaims", SHOP, name).is_some()
+                || bench.host.list("persistentvolumes").iter().any(is_in_use)
+                || name.ends_with('7');
+            if wanted || chance.u8(..3) > 0 {
+                continue;
+            }
+            bench.guard.note(|| format!("somebody takes the name {name} in m{member}"));
+            if chance.bool() {
+                lock(&planted).squatter(&bench, member, name);
+            } else {
+                lock(&planted).namesake(&bench, member, &leaf);
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The provisioner that runs beside the driver: what it knows only in its memory, and what becomes of the class that it reads.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::bench::lock;
+
+/// The host's class, as people leave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    #[default]
+    AsItWas,
+    /// Made anew with a parameter that nobody knows.
+    WithASlip,
+    Gone,
+}
+
+#[derive(Default)]
+pub struct Sidecar {
+    lives: AtomicU64,
+    class: Mutex<Class>,
+}
+
+impl Sidecar {
+    /// It is started anew, and knows of no claim that it is at work.
+    pub fn restart(&self) {
+        self.lives.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn set_class(&self, class: Class) {
+        *lock(&self.class) = class;
+    }
+
+    pub fn class(&self) -> Class {
+        *lock(&self.class)
+    }
+}
+
+/// What one claim's work has left in its memory.
+pub struct Memory {
+    life: u64,
+    at_work: bool,
+    /// It tells the driver of which claim it asks. Where it does not, nobody could find out that it has forgotten.
+    tells: bool,
+}
+
+impl Memory {
+    pub fn new(sidecar: &Sidecar, tells: bool) -> Self {
+        Self { life: sidecar.lives.load(Ordering::Relaxed), at_work: false, tells }
+    }
+
+    /// A volume may be on its way: asked for until that is certain, whatever becomes of the claim.
+    pub fn is_at_work(&mut self, sidecar: &Sidecar) -> bool {
+        let life = sidecar.lives.load(Ordering::Relaxed);
+        // Without the class it cannot even ask, which it takes for an end.
+        if self.tells && (self.life != life || sidecar.class() == Class::Gone) {
+            *self = Self { life, at_work: false, ..*self };
+        }
+        self.at_work
+    }
+
+    pub fn set(&mut self, at_work: bool) {
+        self.at_work = at_work;
+    }
+}

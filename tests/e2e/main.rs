@@ -31,6 +31,7 @@ mod lives;
 mod many;
 mod members;
 mod metrics;
+mod minds;
 mod nodes;
 mod objects;
 mod operator;

@@ -32,7 +32,7 @@ fn phase_of(volume: &PersistentVolume) -> &str {
     volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
-async fn set_policy(place: &Place<'_>, volume: &str, policy: &str) -> Result<()> {
+pub async fn set_policy(place: &Place<'_>, volume: &str, policy: &str) -> Result<()> {
     let patch = json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
     place.volumes().patch(volume, &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())

@@ -17,6 +17,9 @@ use crate::{
 
 /// Of somebody in the member whose work with the leaf claim is not done.
 const HOLD: &str = "example.com/backup";
+/// Requests take so long, and who waits for the leaf volume to be retained sees it so soon.
+const ANSWER: Duration = Duration::from_millis(20);
+const AT_ONCE: Duration = Duration::from_millis(2);
 /// The host's administrators are done, and everybody has heard of it.
 const QUIET: Duration = Duration::from_mins(1);
 
@@ -68,6 +71,51 @@ fn removal_that_is_called_off_before_the_data_has_gone_keeps_it() {
     });
     let which: Vec<&str> = bad.iter().filter_map(|bad| bad.lines().next()).collect();
     assert!(bad.is_empty(), "{} of 28, {which:#?} such as {}", bad.len(), bad[0]);
+}
+
+/// From the moment on when the leaf volume is retained, its data is kept, whatever was asked for a moment before.
+async fn kept_once_it_is_said(leaf_class: &'static str, after: Duration) -> Vec<String> {
+    let bench = bench().await;
+    let mut caller = provisioned(&bench, Script { leaf_class, ..Script::new(CLAIM) }).await;
+    hold(&bench, CLAIM, HOLD, true);
+    bench.guard.set_fate(|_, _, _| Action::Delay(ANSWER));
+    caller.delete_claim();
+    let administrator = caller.clone();
+    let follows = || {
+        let volume = bench.members[0].get("persistentvolumes", "", administrator.leaf_volume().unwrap()).unwrap();
+        let says = |key: &str| volume["metadata"]["annotations"][format!("kosmos.csi.io/{key}")].is_string();
+        (says("policy-before") || says("healing")) && policy(&bench, &administrator) == "Retain"
+    };
+    let changes_his_mind = async {
+        sleep(after).await;
+        administrator.set_policy("Retain");
+        while !follows() {
+            sleep(AT_ONCE).await;
+        }
+        hold(&bench, CLAIM, HOLD, false);
+    };
+    tokio::join!(caller.reclaim(), changes_his_mind);
+    sleep(SETTLED).await;
+    let mut bad = wrong(&bench, &administrator, true);
+    if bench.storages[0].volumes().is_empty() {
+        bad.push("the data is gone".to_owned());
+    }
+    if !bad.is_empty() {
+        bad.push(bench.guard.trace().join("\n"));
+    }
+    bad
+}
+
+#[test]
+fn data_is_kept_from_the_moment_on_when_the_leaf_volume_is_retained() {
+    let classes = [fixture::NOW, fixture::KEPT].into_iter();
+    let cases = classes.flat_map(|class| (1..60).map(move |step| (class, Duration::from_millis(step * 230))));
+    let bad = virtual_time::each(virtual_time::THREADS, cases.collect(), |(class, after)| {
+        let bad = virtual_time::run(1, kept_once_it_is_said(class, after));
+        (!bad.is_empty()).then(|| format!("{class} after {after:?}:\n{}", bad.join("\n")))
+    });
+    let which: Vec<&str> = bad.iter().filter_map(|bad| bad.lines().next()).collect();
+    assert!(bad.is_empty(), "{} of 118, {which:#?} such as {}", bad.len(), bad[0]);
 }
 
 /// Host and member answer so slowly that nobody is believed any more when its class' `Retain` has to be undone.

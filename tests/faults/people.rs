@@ -17,6 +17,7 @@ use crate::{
     sidecar::Class,
 };
 
+use member::Held;
 pub use member::let_go;
 
 /// Between two of their acts at most.
@@ -59,9 +60,10 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
             9 => host::use_again(bench),
             10 => host::change_class(bench, chance.bool()),
             11 | 12 => {
-                let (after, used_again) = (Duration::from_millis(chance.u64(..30_000)), chance.bool());
-                if let Some(volume) = member::hold_one(bench, at) {
-                    busy.spawn(host::call_off(Arc::clone(bench), volume, after, used_again));
+                let after = Duration::from_millis(chance.u64(..30_000));
+                let (used_again, soon) = (chance.bool(), chance.bool());
+                if let Some(held) = Held::one(bench, at) {
+                    busy.spawn(host::call_off(Arc::clone(bench), held, after, used_again, soon));
                 }
             }
             _ => {

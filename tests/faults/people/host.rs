@@ -6,14 +6,16 @@ use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::sleep;
 
+use super::member::Held;
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP},
     caller::{claim_again, set_policy},
     sidecar::Class,
 };
 
-/// Between two looks at a removal.
+/// Between two looks at a removal, and at what becomes of it.
 const LOOK: Duration = Duration::from_millis(500);
+const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// An administrator finds that a volume is worth more than its class says, perhaps after having thought otherwise.
 pub(super) async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>) {
@@ -47,23 +49,32 @@ pub(super) fn use_again(bench: &Bench) {
     }
 }
 
-/// Somebody wants a volume back whose removal has begun and waits, some time later, perhaps for a claim of his own.
-pub(super) async fn call_off(bench: Arc<Bench>, volume: String, after: Duration, used_again: bool) {
-    let released = || {
-        let volume = bench.host.get("persistentvolumes", "", &volume)?;
-        (text(&volume, "/status/phase") == "Released" && policy(&volume) == "Delete").then_some(())
+/// Somebody wants a volume back whose removal has begun and waits, some time later, perhaps for a claim of his own. Whoever holds
+/// the leaf claim is done as soon as its data is said to be kept, or when all is over.
+pub(super) async fn call_off(bench: Arc<Bench>, held: Held, after: Duration, used_again: bool, soon: bool) {
+    let volume = held.volume.as_str();
+    let is_released = || {
+        let volume = bench.host.get("persistentvolumes", "", volume);
+        volume.is_some_and(|volume| text(&volume, "/status/phase") == "Released" && policy(&volume) == "Delete")
     };
-    while released().is_none() {
+    while !is_released() {
         sleep(LOOK).await;
     }
     sleep(after).await;
-    if released().is_none() {
+    if !is_released() {
         return;
     }
-    set_policy(&bench, &volume, "Retain");
+    set_policy(&bench, volume, "Retain");
+    while soon && !held.is_kept() {
+        sleep(AT_ONCE).await;
+    }
+    if soon {
+        bench.guard.note(|| format!("leaf claim of {volume} is let go"));
+        held.let_go();
+    }
     if used_again {
         sleep(after).await;
-        claim_again(&bench, &volume, SHOP, &format!("back-{volume}"));
+        claim_again(&bench, volume, SHOP, &format!("back-{volume}"));
     }
 }
 

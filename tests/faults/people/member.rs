@@ -43,12 +43,39 @@ fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
     bench.members[member].list("persistentvolumeclaims").into_iter().find(is_used)
 }
 
-/// Somebody holds a leaf claim. The name of the host's volume.
-pub(super) fn hold_one(bench: &Bench, member: usize) -> Option<String> {
-    let leaf = used(bench, member)?;
-    bench.guard.note(|| format!("somebody holds leaf claim {} in m{member}", text(&leaf, "/metadata/name")));
-    hold_in(&bench.members[member], text(&leaf, "/metadata/name"), HOLD, true);
-    Some(made_for(&leaf).to_owned())
+/// A leaf claim that somebody in a member holds.
+pub(super) struct Held {
+    member: Cluster,
+    claim: String,
+    leaf_volume: String,
+    /// The host's.
+    pub(super) volume: String,
+}
+
+impl Held {
+    pub(super) fn one(bench: &Bench, member: usize) -> Option<Self> {
+        let leaf = used(bench, member)?;
+        let claim = text(&leaf, "/metadata/name");
+        bench.guard.note(|| format!("somebody holds leaf claim {claim} in m{member}"));
+        let member = bench.members[member].clone();
+        hold_in(&member, claim, HOLD, true);
+        let (volume, leaf_volume) = (made_for(&leaf).to_owned(), text(&leaf, "/spec/volumeName").to_owned());
+        Some(Self { member, claim: claim.to_owned(), leaf_volume, volume })
+    }
+
+    /// The leaf volume says that it stays, whatever becomes of its claim.
+    pub(super) fn is_kept(&self) -> bool {
+        let volume = self.member.get("persistentvolumes", "", &self.leaf_volume);
+        volume.is_some_and(|volume| {
+            let says = |key: &str| volume["metadata"]["annotations"][format!("kosmos.csi.io/{key}")].is_string();
+            let retained = text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Retain";
+            retained && (says("policy-before") || says("healing"))
+        })
+    }
+
+    pub(super) fn let_go(&self) {
+        hold_in(&self.member, &self.claim, HOLD, false);
+    }
 }
 
 /// And is done with all.

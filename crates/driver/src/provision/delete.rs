@@ -157,9 +157,10 @@ impl Provisioner {
         }
     }
 
-    /// Right before a step by which data may go: no volume of the host wants the leaf now.
+    /// Right before a step by which data may go: no volume of the host wants the leaf now. What is retained may have become so
+    /// since the removal was asked for: there nobody is believed.
     async fn still_stands(&self, order: &Order, step: &Removal) -> Result<()> {
-        if order.asked.elapsed() < BELIEVED {
+        if order.asked.elapsed() < BELIEVED && !matches!(step, Removal::MakeDeletable(_)) {
             return Ok(());
         }
         let volumes = self.host.volumes_with(&order.handle).await?;

@@ -165,6 +165,33 @@ fn leaf_that_comes_late_to_one_member_is_taken_back_while_another_is_at_work() {
     });
 }
 
+fn marks_as_withdrawn(asked: &Asked) -> bool {
+    let mut changes = asked.body.as_array().into_iter().flatten();
+    asked.verb == Verb::Patch && changes.any(|change| text(change, "/path").ends_with("kosmos.csi.io~1withdrawn"))
+}
+
+/// The claim goes elsewhere and comes back, while the mark of what was to be taken back is on its way.
+#[test]
+fn leaf_that_was_given_out_after_all_is_not_marked_as_withdrawn_by_a_late_write() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(2, &fixture::steady(Duration::from_secs(20))).await;
+        let mut caller = Caller::new(&bench, Script { places: vec![0], ..Script::new(CLAIM) });
+        assert!(caller.create().await.is_err());
+        sleep(LATE).await;
+        let sent = delay_next(&bench, marks_as_withdrawn);
+        caller.goes_to(vec![1]);
+        assert!(caller.create().await.is_err());
+        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        caller.goes_to(vec![0]);
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        assert!(caller.handle().unwrap().starts_with("m0/"), "{:?}", caller.handle());
+        sleep(LATE * 2).await;
+        let leaf = leaf(&bench, CLAIM).unwrap();
+        assert_eq!(leaf["metadata"]["annotations"].get("kosmos.csi.io/withdrawn"), None, "{leaf}");
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 /// The driver itself ends the work of a call when the next one comes, also while it writes.
 #[test]
 fn claim_is_not_forgotten_while_its_leaf_is_being_written() {

@@ -118,6 +118,30 @@ fn data_is_kept_from_the_moment_on_when_the_leaf_volume_is_retained() {
     assert!(bad.is_empty(), "{} of 118, {which:#?} such as {}", bad.len(), bad[0]);
 }
 
+/// csi-provisioner could not save its volume in the host, and has it removed at once: nobody ever retained it there.
+#[test]
+fn volume_that_never_came_to_the_host_is_removed_also_where_its_class_retains() {
+    for leaf_class in [fixture::NOW, fixture::KEPT] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let caller = Caller::new(&bench, Script { leaf_class, ..Script::new(CLAIM) });
+            let handle = loop {
+                match caller.create().await {
+                    Ok(volume) => break volume.volume_id,
+                    Err(_) => sleep(QUIET / 60).await,
+                }
+            };
+            while let Err(refused) = caller.delete(&handle).await {
+                assert_eq!(refused.code(), Code::Aborted, "{refused}");
+                assert!(!refused.message().contains("it is kept"), "{leaf_class}: {refused}");
+                sleep(QUIET / 60).await;
+            }
+            assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
+            assert!(bench.storages[0].volumes().is_empty());
+        });
+    }
+}
+
 /// Host and member answer so slowly that nobody is believed any more when its class' `Retain` has to be undone.
 #[test]
 fn leaf_of_a_class_that_retains_is_withdrawn_also_where_all_is_slow() {

@@ -13,6 +13,7 @@ use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock, with_deadline},
     caller::{Caller, Ending, Script},
     fixture::{self, Planted},
+    snapshotter::{CONTENTS, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds},
     virtual_time,
 };
 
@@ -165,4 +166,52 @@ fn restored_copy_of_a_leaf_and_its_volume_is_not_let_go() {
             assert_eq!(planted.touched(&bench), Vec::<String>::new());
         });
     }
+}
+
+/// Its host content is gone, and it is of data that somebody has kept: what is bound to that was not made by us.
+#[test]
+fn restored_snapshot_under_the_name_of_ours_stays_with_what_stands_behind_it() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1, &fixture::steady(Duration::from_millis(100))).await;
+        have_kinds(&bench);
+        bench.start();
+        bench.serves().await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let wish = Wish {
+            kind: Kind::Snapshot,
+            name: "snapshot-1".to_owned(),
+            sources: vec![caller.handle().unwrap().to_owned()],
+            class: USUAL,
+            told: true,
+            at_once: 1,
+        };
+        let mut snapshot = Snapshotter::new(&bench, wish);
+        assert!(snapshot.make().await);
+        let name = snapshot.handle().unwrap().split('/').nth(2).unwrap().to_owned();
+        let before = bench.members[0].get(SNAPSHOTS, SHOP, &name).unwrap();
+        snapshot.discard();
+        snapshot.remove().await;
+
+        let content = json!({
+            "metadata": {"name": "kept"},
+            "spec": {"deletionPolicy": "Retain", "driver": "somebody", "source": {"snapshotHandle": "kept"},
+                "volumeSnapshotRef": {"namespace": SHOP, "name": name}},
+        });
+        bench.members[0].create(CONTENTS, content).unwrap();
+        let restored = json!({
+            "metadata": {"name": name, "namespace": SHOP, "labels": before["metadata"]["labels"],
+                "annotations": before["metadata"]["annotations"]},
+            "spec": {"source": {"volumeSnapshotContentName": "kept"}},
+        });
+        let made = bench.members[0].create(SNAPSHOTS, restored).unwrap();
+        lock(&bench.guard.history).plant(&made);
+        sleep(SETTLED * 8).await;
+        let now = bench.members[0]
+            .get(SNAPSHOTS, SHOP, &name)
+            .unwrap_or_else(|| panic!("{}", bench.guard.trace().join("\n")));
+        assert!(now.pointer("/metadata/deletionTimestamp").is_none(), "{now}");
+        let kept = bench.members[0].get(CONTENTS, "", "kept").unwrap();
+        assert_eq!(text(&kept, "/spec/deletionPolicy"), "Retain");
+    });
 }

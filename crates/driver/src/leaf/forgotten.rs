@@ -61,10 +61,11 @@ impl Patient {
 impl Cluster {
     /// A host volume uses the claim: nobody who comes late may take it back.
     pub async fn mark_used(&self, claim: &ClaimRow, by: &str, hash: VolumeHash) -> Result<()> {
-        self.mark(claim, hash, json!({"op": "add", "path": path_of(HAD_VOLUME), "value": by})).await
+        self.mark(claim, hash, &[json!({"op": "add", "path": path_of(HAD_VOLUME), "value": by})]).await
     }
 
-    /// Its removal begins, and nobody was told of it. Or it is wanted after all, and about to be given out.
+    /// Its removal begins, and nobody was told of it. Or it is wanted after all, and about to be given out. A write that
+    /// arrives when that has happened does nothing: it tests the version.
     pub async fn mark_withdrawn(&self, claim: &ClaimRow, hash: VolumeHash, withdrawn: bool) -> Result<()> {
         let path = path_of(WITHDRAWN);
         let change = if withdrawn {
@@ -72,11 +73,22 @@ impl Cluster {
         } else {
             json!({"op": "remove", "path": path})
         };
-        self.mark(claim, hash, change).await
+        let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": claim.version.to_string()});
+        match self.mark(claim, hash, &[unchanged, change]).await {
+            Err(Error::Refused(_)) => {
+                // The next look goes by the claim as it is now.
+                self.read_claim(&claim.place).await?;
+                let changed = format!("member {}: leaf claim {} has changed meanwhile", self.member, claim.place);
+                Err(Error::InProgress(changed))
+            }
+            marked => marked,
+        }
     }
 
-    async fn mark(&self, claim: &ClaimRow, hash: VolumeHash, change: Value) -> Result<()> {
-        let patch = json_patch(json!([{"op": "test", "path": "/metadata/uid", "value": claim.uid}, change]))?;
+    async fn mark(&self, claim: &ClaimRow, hash: VolumeHash, changes: &[Value]) -> Result<()> {
+        let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": claim.uid})];
+        operations.extend_from_slice(changes);
+        let patch = json_patch(json!(operations))?;
         let doing = format!("mark claim {}", claim.place);
         let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
         let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;

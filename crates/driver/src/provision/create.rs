@@ -255,7 +255,10 @@ impl Provisioner {
                     }
                     return job.finish(&row, volume, binder).await.map_err(Error::while_a_leaf_may_exist);
                 }
-                (Creation::Accepted, Some(row)) => return Ok(job.accepted(&row)),
+                (Creation::Accepted, Some(row)) => {
+                    job.want_after_all(&row).await.map_err(Error::while_a_leaf_may_exist)?;
+                    return Ok(job.accepted(&row));
+                }
                 (Creation::TooLarge, Some(row)) => return Err(self.too_large(job, &row).await),
                 (Creation::Differs, _) => return Err(job.differs().await),
                 (Creation::Lost, _) => return Err(job.lost()),

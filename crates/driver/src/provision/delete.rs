@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     Deadline, Provisioner,
-    seen::{LastSeen, decide, stripped},
+    last_seen::{LastSeen, decide, stripped},
     wait,
 };
 use crate::{
@@ -51,7 +51,7 @@ impl Order {
 
     /// Once its volume is labelled, nobody can tell a leaf that was never given out from one that was. Should this removal be
     /// cut short and never be asked for again, its mark says so.
-    async fn note(&self, leaf: &Cluster, hash: VolumeHash, step: &Removal, claim: Option<&ClaimRow>) -> Result<()> {
+    async fn mark(&self, leaf: &Cluster, hash: VolumeHash, step: &Removal, claim: Option<&ClaimRow>) -> Result<()> {
         let takes_it = matches!(step, Removal::Label { .. } | Removal::MakeDeletable(_) | Removal::DeleteClaim);
         match claim.filter(|claim| claim.volume().is_some() && !claim.is_withdrawn() && claim.made_for.is_some()) {
             Some(claim) if takes_it && !self.given_out => leaf.mark_withdrawn(claim, hash, true).await,
@@ -157,10 +157,11 @@ impl Provisioner {
         }
     }
 
-    /// Right before a step by which data may go: no volume of the host wants the leaf now. What is retained may have become so
-    /// since the removal was asked for: there nobody is believed.
-    async fn still_stands(&self, order: &Order, step: &Removal) -> Result<()> {
-        if order.asked.elapsed() < BELIEVED && !matches!(step, Removal::MakeDeletable(_)) {
+    /// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
+    /// host may be so since the removal was asked for: there nobody is believed.
+    async fn still_stands(&self, order: &Order, step: &Removal, row: &Row) -> Result<()> {
+        let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing);
+        if order.asked.elapsed() < BELIEVED && !is_kept {
             return Ok(());
         }
         let volumes = self.host.volumes_with(&order.handle).await?;
@@ -202,9 +203,9 @@ impl Provisioner {
                 deadline.tell(late(leaf, place, &step))?;
             }
             if step.is_final() {
-                self.still_stands(order, &step).await?;
+                self.still_stands(order, &step, &row).await?;
             }
-            order.note(leaf, hash, &step, row.claim.as_ref()).await?;
+            order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
             match (&step, &row.claim) {
                 (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
                 (Removal::MakeDeletable(volume), _) => leaf.make_deletable(volume, hash).await?,

@@ -218,12 +218,15 @@ impl Job<'_> {
         }
     }
 
+    /// Its removal had begun, and is not to be taken up again by anybody.
+    pub(super) async fn want_after_all(&self, row: &ClaimRow) -> Result<()> {
+        if row.is_withdrawn() { self.leaf.mark_withdrawn(row, self.hash, false).await } else { Ok(()) }
+    }
+
     pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, binder: Binder) -> Result<Volume> {
         // The labels say that somebody may have been told of it. Where nobody waits any more, nobody is.
         let labelled = if self.deadline.caller_waits() {
-            if row.is_withdrawn() {
-                self.leaf.mark_withdrawn(row, self.hash, false).await?;
-            }
+            self.want_after_all(row).await?;
             Some(self.leaf.label_volume(volume, self.hash, &row.uid).await?)
         } else {
             None

@@ -7,7 +7,6 @@ use super::{
     Deadline, Provisioner,
     group::{find, hash_of, marked},
     snapshot::Snapshot,
-    unsnapshot::end_content,
     wait_for,
 };
 use crate::{
@@ -66,28 +65,24 @@ async fn remove_outlived(
     deadline: &Deadline,
 ) -> Result<()> {
     let places: Vec<LeafPlace> = named.iter().filter_map(|name| VolumeId::parse(name)?.place()).collect();
-    let is_part = |content: &Content| places.contains(&content.of);
+    let beside = |part: &LeafPlace| id.place().is_some_and(|group| group.namespace == part.namespace);
+    let is_part = |content: &Content| if named.is_empty() { beside(&content.of) } else { places.contains(&content.of) };
     let of = |group: &LeafPlace| group.claim == leaf_group_name(hash) && id.place().is_none_or(|place| place == *group);
+    let late = || Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member));
     loop {
         let whole = groups.outlived(hash, of).await?;
         let parts: Vec<Content> = leaf.list_group_contents(hash).await?.into_iter().filter(is_part).collect();
-        let Some(first) = parts.first() else {
-            if whole.is_empty() {
-                return Ok(());
-            }
-            groups.end(&whole).await?;
-            deadline
-                .pause(PAUSE, || {
-                    Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member))
-                })
-                .await?;
-            continue;
-        };
+        if whole.is_empty() && parts.is_empty() {
+            return Ok(());
+        }
         for part in parts.iter().filter(|part| part.retained) {
             leaf.make_content_deletable(part).await?;
         }
         groups.end(&whole).await?;
-        end_content(leaf, first, deadline).await?;
+        for part in parts.iter().filter(|part| !part.terminating) {
+            leaf.delete_content(part).await?;
+        }
+        deadline.pause(PAUSE, late).await?;
     }
 }
 

@@ -149,7 +149,7 @@ async fn remove_contents(leaf: &Cluster, hash: VolumeHash, namespace: Option<&st
     Ok(())
 }
 
-pub(super) async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> Result<()> {
+async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> Result<()> {
     if content.retained {
         leaf.make_content_deletable(content).await?;
     }

@@ -21,12 +21,16 @@ impl Follower {
         }
     }
 
-    /// The member and the host are asked themselves.
+    /// The member and the host are asked themselves. What was restored from a backup under our name is bound to a content that
+    /// was there before it, and stays.
     async fn withdraw_snapshot(&self, leaf: &Cluster, seen: &SnapshotRow) -> Result<()> {
-        let read = leaf.read_snapshot(&seen.place).await?.and_then(|(_, row)| row);
-        let Some(now) = read.filter(|now| now.uid == seen.uid) else { return Ok(()) };
-        let content = leaf.read_content(&Content::name_of(now.content.as_deref(), &now.uid)).await?;
-        let content = content.filter(|content| content.snapshot_uid == *now.uid);
+        let Some((snapshot, Some(now))) = leaf.read_snapshot(&seen.place).await? else { return Ok(()) };
+        let own = Content::name_of(None, &now.uid);
+        let is_cut = snapshot.spec.source.persistent_volume_claim_name.is_some();
+        if now.uid != seen.uid || !is_cut || now.content.as_deref().is_some_and(|content| content != own) {
+            return Ok(());
+        }
+        let content = leaf.read_content(&own).await?.filter(|content| content.snapshot_uid == *now.uid);
         if content.as_ref().is_some_and(|content| content.marked) {
             leaf.snapshots.mark(now.hash, &now.uid);
             return Ok(());

@@ -38,7 +38,8 @@ pub fn tell(name: &str, fleet: &Fleet, error: &anyhow::Error) -> ! {
             &events.lines().skip(1).collect::<Vec<_>>(),
         );
     }
-    panic!("{told}");
+    // Once more: who sees the end of a long log alone sees what it was.
+    panic!("{told}-- {name} failed: {error:#}");
 }
 
 /// As the driver says it, or as the sidecars do: E or W, and the date.

@@ -270,6 +270,12 @@ impl Guard {
                 let known = lock(&self.history).was_ours(&uid);
                 (!known).then(|| "patched, and what it belongs to was never ours".to_owned())
             }
+            ATTACHMENTS => {
+                let tests = ["/metadata/uid", "/metadata/resourceVersion"].map(tested);
+                let foreign = live.is_some_and(|live| self.is_foreign(live));
+                (foreign || tests.iter().any(Option::is_none))
+                    .then(|| "a foreign attachment is patched, or one that is not the one that was read".to_owned())
+            }
             machines::OPERATED | machines::PLUGGED => {
                 let applied = !text(&asked.body, "/metadata/uid").is_empty();
                 let versioned = tested("/metadata/resourceVersion").is_some();

@@ -35,7 +35,7 @@ fn makes_deletable(asked: &Asked) -> bool {
 }
 
 /// The next one of these in a member arrives late. Whether it was sent.
-fn delay_next(bench: &Bench, is_it: fn(&Asked) -> bool) -> Arc<AtomicBool> {
+pub fn delay_next(bench: &Bench, is_it: fn(&Asked) -> bool) -> Arc<AtomicBool> {
     let sent = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&sent);
     bench.guard.set_fate(move |_, at, asked| {

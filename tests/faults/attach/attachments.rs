@@ -18,14 +18,14 @@ use crate::{
     virtual_time,
 };
 
-async fn attached() -> (Arc<Bench>, Caller, Attacher) {
+pub(super) async fn attached() -> (Arc<Bench>, Caller, Attacher) {
     let (bench, caller) = volume_with(&[("attachMode", "volume-attachment")]).await;
     attach_is_required(&bench.members[0]);
     let attacher = Attacher::start(&bench.members[0]);
     (bench, caller, attacher)
 }
 
-fn only(bench: &Bench) -> Arc<Value> {
+pub(super) fn only(bench: &Bench) -> Arc<Value> {
     let all = bench.members[0].list(ATTACHMENTS);
     assert_eq!(all.len(), 1, "{all:?}");
     Arc::clone(&all[0])

@@ -2,6 +2,7 @@
 
 mod attachments;
 pub mod double;
+mod late;
 pub mod machines;
 mod plugged;
 mod secrets;

@@ -1,7 +1,9 @@
 //! Leaves that the host was never told of, when whoever asked for them has forgotten: a provisioner knows only in its memory that
 //! it is at work, and CreateVolume, which would withdraw them, is never called again. Or a write arrived late, and the volume
-//! is in another member. Nobody's data can be in them: a volume is given out only once it carries our labels. So with snapshots.
+//! is in another member. Nobody's data can be in them: a volume is given out only once it carries our labels. So with snapshots, and
+//! with attachments that no record names.
 
+mod attachments;
 mod snapshots;
 
 use std::{
@@ -26,22 +28,29 @@ const LOOK: Duration = Duration::from_mins(1);
 const AT_ONCE: usize = 20;
 
 /// Who waits in a member, since when that is known. Losing it costs time and nothing else.
-#[derive(Default)]
 pub(super) struct Waiting {
     leaves: Ages,
     snapshots: Ages,
-    looked: Option<Instant>,
+    attachments: Ages,
+    look: Instant,
+    list: Instant,
 }
 
 impl Waiting {
-    fn is_due(&mut self) -> bool {
-        let now = Instant::now();
-        let due = self.looked.is_none_or(|looked| now >= looked + LOOK);
-        if due {
-            self.looked = Some(now);
-        }
-        due
+    pub(super) fn new() -> Self {
+        let (now, ages) = (Instant::now(), Ages::default);
+        Self { leaves: ages(), snapshots: ages(), attachments: ages(), look: now + LOOK, list: now }
     }
+}
+
+/// Whether it is time; then the next time is so much later.
+fn is_due(next: &mut Instant, pause: Duration) -> bool {
+    let now = Instant::now();
+    let due = now >= *next;
+    if due {
+        *next = now + pause;
+    }
+    due
 }
 
 /// Since when each has been seen, by its UID.
@@ -82,10 +91,11 @@ fn unknown_to_the_host(leaf: &Cluster) -> BTreeMap<VolumeHash, ClaimRow> {
 
 impl Follower {
     pub(super) async fn withdraw_forgotten(&self, leaf: &Cluster, waiting: &mut Waiting) {
-        if !waiting.is_due() {
+        if !is_due(&mut waiting.look, LOOK) {
             return;
         }
         self.withdraw_forgotten_snapshots(leaf, waiting).await;
+        self.withdraw_forgotten_attachments(leaf, waiting).await;
         let unknown: Vec<_> = unknown_to_the_host(leaf).into_iter().collect();
         for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
             if let Err(error) = self.withdraw(leaf, hash, &row).await {

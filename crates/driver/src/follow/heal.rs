@@ -7,9 +7,12 @@
 
 use std::time::Duration;
 
-use super::Follower;
+use super::{
+    Follower,
+    obstacle::{is_refusal, obstacle},
+};
 use crate::{
-    error::{Error, Result},
+    error::Result,
     host::{
         events::News,
         volume::{HostVolume, LiveVolume},
@@ -18,7 +21,6 @@ use crate::{
         Cluster,
         claim::Made,
         healing::Patient,
-        ownership,
         row::{ClaimRow, Row, VolumeRow},
         saved::Saved,
     },
@@ -31,8 +33,6 @@ use crate::{
 
 /// More than there are steps.
 const STEPS: usize = 16;
-/// Half a minute.
-const LOOKS_TO_DETACH: u32 = 5;
 
 /// What became of a step.
 enum Taken {
@@ -234,7 +234,8 @@ impl Follower {
                 return Ok(Taken::Rests);
             }
             (Healing::Keep, Some(volume), ..) => {
-                let Some(saved) = saved_of(&self.host.id, case, patient, wanted) else { return Ok(Taken::Rests) };
+                let saved = saved_of(&self.host.id, case, patient, wanted).await?;
+                let Some(saved) = saved else { return Ok(Taken::Rests) };
                 leaf.keep_volume(volume, &saved).await?;
                 self.tell_of_deletion(case, patient, wanted, &saved).await;
             }
@@ -335,53 +336,6 @@ fn is_elsewhere(known: &HostVolume, row: &Row) -> bool {
     matches!(known.wish(), Wish::Use { .. }) && made_for.is_some_and(|made_for| known.claim != Some(made_for))
 }
 
-/// Whether a person has to act: a patch may as well be refused because somebody was quicker.
-fn is_refusal(step: &Healing, error: &Error) -> bool {
-    match error {
-        Error::NoPlace(_) | Error::Denied(_) => true,
-        Error::Refused(_) => *step == Healing::MakeAnew,
-        _ => false,
-    }
-}
-
-/// What keeps the next step from being taken, for the user.
-fn obstacle(case: &Case<'_>, step: &Healing, patient: &Patient, looks: u32) -> Option<News> {
-    let (place, row) = (&patient.place, patient.claim.as_ref().map(ClaimRow::new));
-    match (step, row) {
-        (Healing::AwaitClaim, Some(row)) => {
-            let what = format!(
-                "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer \
-                holds it; its data is kept, and it is made anew once it has gone and is wanted",
-                row.uid
-            );
-            Some(case.told("LeafWaits", place, &what, true))
-        }
-        // It is detached a moment after its pod has gone; a record of a node that is no more stays.
-        (Healing::AwaitDetach, Some(row)) if looks >= LOOKS_TO_DETACH => {
-            let nodes = row.life.published.nodes().collect::<Vec<_>>().join(", ");
-            let what = format!(
-                "is let go once it is detached from {nodes}, which its record names. Where such a node is gone for good, \
-                 remove annotation {} from the leaf claim",
-                ownership::PUBLISHED
-            );
-            Some(case.told("LeafWaits", place, &what, true))
-        }
-        (Healing::Endangered, _) => {
-            let what = "holds its volume, which somebody has deleted in the member: both go with the claim. Keep a copy of \
-                        the data";
-            Some(case.told("LeafEndangered", place, what, true))
-        }
-        (Healing::Stuck(why), _) => {
-            Some(case.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
-        }
-        (Healing::Lost, _) => Some(case.told("LeafLost", place, LOST, true)),
-        _ => None,
-    }
-}
-
-pub(super) const LOST: &str = "or its volume was deleted in the member and the data is not there any more: restore it there under the same names, or \
-     delete the claim here. Nothing is made in its place";
-
 /// How soon to look again, when nothing has changed for so many looks.
 pub(super) fn pause(looks: u32) -> Duration {
     Duration::from_secs(1 << looks.min(5))
@@ -393,12 +347,15 @@ fn was_given_out(user: &LiveVolume, volume: Option<&str>) -> bool {
     told.is_none_or(|told| told.is_empty() || Some(told) == volume)
 }
 
-fn saved_of(host: &HostId, case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Option<Saved> {
-    let volume = patient.volume.as_ref()?;
+async fn saved_of(host: &HostId, case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Result<Option<Saved>> {
+    let Some(volume) = &patient.volume else { return Ok(None) };
     if let Some(claim) = &patient.claim {
-        return Some(Saved::of_claim(claim, volume));
+        return Ok(Some(Saved::of_claim(claim, volume)));
     }
-    let user = wanted.user.as_ref().filter(|user| user.given_out.is_some())?;
+    let user = wanted.user.as_ref().filter(|user| user.given_out.is_some());
     // A name that is not the one of the leaf's hash says nothing.
-    (VolumeHash::new(host, &user.volume.name) == case.hash).then(|| Saved::of_volume(volume, &user.volume.name))?
+    match user.filter(|user| VolumeHash::new(host, &user.volume.name) == case.hash) {
+        Some(user) => case.leaf.recall(volume, &user.volume.name).await,
+        None => Ok(None),
+    }
 }

@@ -13,7 +13,8 @@ use super::{
     Follower,
     drift::Strays,
     forgotten::Waiting,
-    heal::{Case, LOST, pause},
+    heal::{Case, pause},
+    obstacle::LOST,
     turn,
 };
 use crate::{
@@ -57,7 +58,7 @@ impl Follower {
     /// Works until it is dropped.
     pub(super) async fn follow(&self, member: &Member) {
         let (mut agenda, mut strays, mut told) = (Agenda::default(), Strays::new(member), self.volumes.told());
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting::new();
         let turn = turn(&member.name);
         let mut next_tick = Instant::now() + TICK + turn;
         loop {

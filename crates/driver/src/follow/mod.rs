@@ -6,6 +6,7 @@ mod elsewhere;
 mod forgotten;
 mod heal;
 mod member;
+mod obstacle;
 mod shield;
 mod waiting;
 

@@ -12,12 +12,15 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions},
 };
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    Cluster, ownership,
+    Cluster,
+    healing::path_of,
+    json_patch, ownership,
     single::{self, Watched},
 };
 use crate::{
@@ -51,11 +54,13 @@ pub struct LeafAttachment {
     /// What the leaf driver said when it had attached the volume.
     pub context: BTreeMap<String, String>,
     pub terminating: bool,
+    /// Its end has begun: nobody seems to want it. Whoever wants it nevertheless waits until that is decided.
+    pub withdrawn: bool,
     /// Why it is not attached, or not detached.
     pub trouble: Option<String>,
     /// The volume for which it was made by us; none where it is somebody else's.
     pub hash: Option<VolumeHash>,
-    uid: String,
+    pub uid: String,
     version: String,
 }
 
@@ -113,6 +118,7 @@ impl Cluster {
             attached: status.attached,
             context: status.attachment_metadata.unwrap_or_default(),
             terminating: attachment.metadata.deletion_timestamp.is_some(),
+            withdrawn: annotations.contains_key(ownership::WITHDRAWN),
             trouble,
             uid: attachment.metadata.uid.unwrap_or_default(),
             version: attachment.metadata.resource_version.unwrap_or_default(),
@@ -153,9 +159,27 @@ impl Cluster {
         Ok(found.map(|attachment| self.seen_attachment(attachment)))
     }
 
+    /// Says on it that its end has begun, or that it stays. Whoever has written on it meanwhile is not overruled.
+    pub async fn mark_attachment(&self, seen: &LeafAttachment, withdrawn: bool) -> Result<LeafAttachment> {
+        let path = path_of(ownership::WITHDRAWN);
+        let change = if withdrawn {
+            json!({"op": "add", "path": path, "value": seen.uid})
+        } else {
+            json!({"op": "remove", "path": path})
+        };
+        let test =
+            |field: &str, value: &str| json!({"op": "test", "path": format!("/metadata/{field}"), "value": value});
+        let patch = json_patch(json!([test("uid", &seen.uid), test("resourceVersion", &seen.version), change]))?;
+        let marked = self.attachments().patch(&seen.name, &PatchParams::default(), &patch).await;
+        let marked = marked.map_err(|error| self.outcome(&format!("patch volumeattachment {}", seen.name), &error))?;
+        Ok(self.seen_attachment(marked))
+    }
+
     /// Deletes the one that was seen and no other; what is left of it.
     pub async fn delete_attachment(&self, seen: &LeafAttachment) -> Result<Option<LeafAttachment>> {
-        let this = Preconditions { uid: Some(seen.uid.clone()), resource_version: None };
+        // What was marked may stay after all, and then somebody has written so on it.
+        let version = seen.withdrawn.then(|| seen.version.clone());
+        let this = Preconditions { uid: Some(seen.uid.clone()), resource_version: version };
         let parameters = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
         let deleted = self.attachments().delete(&seen.name, &parameters).await;
         match deleted.map_err(|error| self.outcome(&format!("delete volumeattachment {}", seen.name), &error)) {
@@ -175,7 +199,9 @@ impl Cluster {
         let news = |one: &VolumeAttachment| {
             let attached = one.status.as_ref().is_some_and(|status| status.attached);
             let terminating = one.metadata.deletion_timestamp.is_some();
-            (attached, terminating) != (seen.attached, seen.terminating) || trouble(one) != seen.trouble
+            let withdrawn = one.annotations().contains_key(ownership::WITHDRAWN);
+            (attached, terminating, withdrawn) != (seen.attached, seen.terminating, seen.withdrawn)
+                || trouble(one) != seen.trouble
         };
         match single::until(&self.attachments(), at, moment, news).await {
             Watched::There(attachment) => Watched::There(self.seen_attachment(attachment)),

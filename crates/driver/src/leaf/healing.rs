@@ -15,6 +15,7 @@ use crate::{
         VolumeHash,
         healing::{SeenClaim, SeenVolume},
         plan::Phase,
+        published::{Attachment, Published},
         spec::LeafPlace,
     },
 };
@@ -64,6 +65,21 @@ impl Patient {
 
     pub fn saved(&self) -> Option<Saved> {
         Saved::of(self.volume.as_ref()?)
+    }
+
+    /// Whether the record names what is attached, on the claim or in what the volume keeps of it, or nobody can tell: it is
+    /// not readable, or the claim is not as this driver has written it.
+    pub fn may_record(&self, leaf: &Cluster, hash: VolumeHash, attached: &Attachment) -> bool {
+        let named = |published: &Published| published.is_spoilt() || published.is_attached(attached);
+        let on_claim = self.claim.as_ref().is_some_and(|claim| {
+            let row = ClaimRow::new(claim);
+            match ownership::volume_of(&claim.metadata, &leaf.host) {
+                Some(of) if of == hash => row.finalizer.is_none() || named(&row.life.published),
+                Some(_) => false,
+                None => ownership::was_ours(&claim.metadata, &leaf.host),
+            }
+        });
+        on_claim || self.saved().is_some_and(|saved| named(&saved.record()))
     }
 }
 

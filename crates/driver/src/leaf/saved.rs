@@ -15,14 +15,20 @@ use serde_json::json;
 
 use super::{
     Cluster,
+    attachment::LeafAttachment,
     healing::{bound_to, policy_of},
     life, ownership,
     row::read_request,
     snapshot::group::MEMBER_OF,
 };
 use crate::{
-    error::Result,
-    volume::{Attributes, Claim, Parameters, VolumeId, VolumeSpec, published::Published, quantity, spec::LeafPlace},
+    error::{Error, Result},
+    volume::{
+        AccessMode, Attributes, Claim, Parameters, VolumeId, VolumeSpec,
+        published::{Attachment, Publication, Published},
+        quantity,
+        spec::LeafPlace,
+    },
 };
 
 /// An object has room for 256 KiB of annotations, and others write on it too.
@@ -77,7 +83,7 @@ impl Saved {
     }
 
     /// Of a claim that is gone already: what its volume and the host know of it.
-    pub fn of_volume(volume: &PersistentVolume, name: &str) -> Option<Self> {
+    fn of_volume(volume: &PersistentVolume, name: &str) -> Option<Self> {
         let is = volume.spec.as_ref()?;
         let spec = PersistentVolumeClaimSpec {
             access_modes: is.access_modes.clone(),
@@ -182,6 +188,27 @@ impl Saved {
             spec: Some(self.spec.clone()),
             status: None,
         }
+    }
+}
+
+impl Cluster {
+    /// What a leaf volume and the host know of its claim that is gone. The record went with the claim; of that, what is
+    /// attached still is known.
+    pub async fn recall(&self, volume: &PersistentVolume, name: &str) -> Result<Option<Saved>> {
+        let Some(saved) = Saved::of_volume(volume, name) else { return Ok(None) };
+        let attached = match self.our_attachments().await {
+            // Who may not see them has made none.
+            Err(Error::Denied(_)) => Vec::new(),
+            attached => attached?,
+        };
+        let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+        let access = modes.first().and_then(|mode| AccessMode::parse(mode)).unwrap_or(AccessMode::ReadWriteOnce);
+        let of_this = |one: &LeafAttachment| one.hash.is_some() && !one.withdrawn && one.volume == volume.name_any();
+        let nodes = attached.into_iter().filter(of_this).map(|one| {
+            let attached = Some(Attachment::MemberNode(one.member_node));
+            (one.node, Publication { access, readonly: false, attached })
+        });
+        Ok(Some(saved.published(&Published::new(nodes.collect()))))
     }
 }
 

@@ -129,6 +129,10 @@ impl Published {
         self.nodes.iter().filter(move |(id, _)| wanted(id)).filter_map(|(_, publication)| publication.attached.as_ref())
     }
 
+    pub fn is_attached(&self, to: &Attachment) -> bool {
+        self.attached(None).any(|attached| attached == to)
+    }
+
     /// The record without a node, or without any; none where nothing changes.
     pub fn without(&self, node: Option<&str>) -> Option<Self> {
         let mut rest = self.clone();

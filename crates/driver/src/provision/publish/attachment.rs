@@ -47,6 +47,8 @@ impl Job<'_> {
         }
     }
 
+    /// What there was already is looked at again: whoever takes back attachments that nobody wants marks them, and then looks
+    /// at the record, which names this one by now.
     pub(super) async fn attach(&self, own: Option<LeafAttachment>, node: &str) -> Result<Backing> {
         let wanted = WantedAttachment {
             hash: self.hash,
@@ -56,7 +58,10 @@ impl Job<'_> {
             node,
             handle: self.handle,
         };
-        let mut seen = own;
+        let mut seen = match own {
+            Some(own) => self.leaf.read_attachment(&own.name).await?,
+            None => None,
+        };
         loop {
             let Some(attachment) = seen else {
                 // Whoever asked may have given it up since.
@@ -70,7 +75,7 @@ impl Job<'_> {
                 continue;
             };
             is_ours(self.leaf, &attachment, self.hash)?;
-            if attachment.attached && !attachment.terminating {
+            if attachment.attached && !attachment.terminating && !attachment.withdrawn {
                 return Ok(Backing::Csi(CsiLeaf { context: attachment.context, ..self.csi.clone() }));
             }
             seen = next(self.leaf, &attachment, self.deadline, || self.late(&attachment)).await?;
@@ -81,6 +86,7 @@ impl Job<'_> {
         let what = match &attachment.trouble {
             Some(trouble) => format!("is not attached: {trouble}"),
             None if attachment.terminating => "is being detached, and then attached anew".to_owned(),
+            None if attachment.withdrawn => "was about to be taken back, as nobody wanted it".to_owned(),
             None => format!("waits for the attacher of driver {}", self.csi.driver),
         };
         Error::InProgress(format!(

@@ -1,0 +1,74 @@
+//! VolumeAttachments that came when nobody wanted them any more. The record on the leaf claim is written before one is made, and
+//! names it until it has gone, so one that is in no record was written late.
+//!
+//! One may be wanted again at any moment. So it is marked first, and then the record is read once more; whoever publishes writes
+//! the record first, and then looks at the mark. One of the two sees the other.
+
+use super::{FORGOTTEN, Follower, Waiting, is_due};
+use crate::{
+    error::Result,
+    leaf::{Cluster, attachment::LeafAttachment},
+    volume::{VolumeHash, VolumeId, published::Attachment},
+};
+
+impl Follower {
+    /// No watch shows them, so they are listed, as seldom as somebody can be sure.
+    pub(super) async fn withdraw_forgotten_attachments(&self, leaf: &Cluster, waiting: &mut Waiting) {
+        if !is_due(&mut waiting.list, FORGOTTEN) {
+            return;
+        }
+        let all = match leaf.our_attachments().await {
+            Ok(all) => all,
+            Err(error) => return tracing::debug!(member = leaf.member, %error, "attachments are not looked through"),
+        };
+        let unknown = all.into_iter().filter(|one| !one.terminating && !is_known(leaf, one));
+        let (begun, others): (Vec<_>, Vec<_>) = unknown.partition(|one| one.withdrawn);
+        for one in waiting.attachments.old(others, |one| &one.uid).into_iter().chain(begun) {
+            if let Err(error) = withdraw(leaf, &one).await {
+                tracing::debug!(member = leaf.member, attachment = one.name, %error, "a forgotten attachment is not withdrawn yet");
+            }
+        }
+    }
+}
+
+/// In memory alone: whether the record of its volume names it.
+fn is_known(leaf: &Cluster, one: &LeafAttachment) -> bool {
+    let claim = VolumeId::parse(&one.handle).and_then(|id| leaf.rows.find(&id)?.1.claim);
+    !one.withdrawn && claim.is_some_and(|claim| claim.life.published.is_attached(&as_recorded(one)))
+}
+
+fn as_recorded(one: &LeafAttachment) -> Attachment {
+    Attachment::MemberNode(one.member_node.clone())
+}
+
+async fn withdraw(leaf: &Cluster, seen: &LeafAttachment) -> Result<()> {
+    let Some(hash) = own_leaf(leaf, seen) else { return Ok(()) };
+    if is_wanted(leaf, hash, seen).await? {
+        return if seen.withdrawn { leaf.mark_attachment(seen, false).await.map(drop) } else { Ok(()) };
+    }
+    let marked = if seen.withdrawn { seen.clone() } else { leaf.mark_attachment(seen, true).await? };
+    if is_wanted(leaf, hash, &marked).await? {
+        return leaf.mark_attachment(&marked, false).await.map(drop);
+    }
+    tracing::info!(
+        member = leaf.member,
+        attachment = seen.name,
+        volume = seen.handle,
+        node = seen.node,
+        "withdraws a VolumeAttachment of which no leaf claim's record tells: nobody asks for it any more"
+    );
+    leaf.delete_attachment(&marked).await.map(drop)
+}
+
+/// The leaf it was made for. Of an imported claim there is no record that could tell.
+fn own_leaf(leaf: &Cluster, one: &LeafAttachment) -> Option<VolumeHash> {
+    let (hash, id) = (one.hash?, VolumeId::parse(&one.handle)?);
+    (id.names(hash) && hash != VolumeHash::imported(&leaf.host, &id)).then_some(hash)
+}
+
+/// Read just now: the volume, the claim that it is bound to, and what is described on it.
+async fn is_wanted(leaf: &Cluster, hash: VolumeHash, one: &LeafAttachment) -> Result<bool> {
+    let Some(volume) = leaf.read_volume(&one.volume).await? else { return Ok(false) };
+    let patient = leaf.examine(hash, &volume.claim_place, Some(&one.volume)).await?;
+    Ok(patient.may_record(leaf, hash, &as_recorded(one)))
+}

@@ -1,0 +1,59 @@
+//! What keeps a leaf from being made what the host wants it to be, in words for the volume of the host.
+
+use super::heal::Case;
+use crate::{
+    error::Error,
+    host::events::News,
+    leaf::{healing::Patient, ownership, row::ClaimRow},
+    volume::healing::Healing,
+};
+
+/// Half a minute.
+const LOOKS_TO_DETACH: u32 = 5;
+
+pub(super) const LOST: &str = "or its volume was deleted in the member and the data is not there any more: restore it there under the same names, or \
+     delete the claim here. Nothing is made in its place";
+
+/// Whether a person has to act: a patch may as well be refused because somebody was quicker.
+pub(super) fn is_refusal(step: &Healing, error: &Error) -> bool {
+    match error {
+        Error::NoPlace(_) | Error::Denied(_) => true,
+        Error::Refused(_) => *step == Healing::MakeAnew,
+        _ => false,
+    }
+}
+
+/// What keeps the next step from being taken, for the user.
+pub(super) fn obstacle(case: &Case<'_>, step: &Healing, patient: &Patient, looks: u32) -> Option<News> {
+    let (place, row) = (&patient.place, patient.claim.as_ref().map(ClaimRow::new));
+    match (step, row) {
+        (Healing::AwaitClaim, Some(row)) => {
+            let what = format!(
+                "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer \
+                holds it; its data is kept, and it is made anew once it has gone and is wanted",
+                row.uid
+            );
+            Some(case.told("LeafWaits", place, &what, true))
+        }
+        // It is detached a moment after its pod has gone; a record of a node that is no more stays.
+        (Healing::AwaitDetach, Some(row)) if looks >= LOOKS_TO_DETACH => {
+            let nodes = row.life.published.nodes().collect::<Vec<_>>().join(", ");
+            let what = format!(
+                "is let go once it is detached from {nodes}, which its record names. Where such a node is gone for good, \
+                 remove annotation {} from the leaf claim",
+                ownership::PUBLISHED
+            );
+            Some(case.told("LeafWaits", place, &what, true))
+        }
+        (Healing::Endangered, _) => {
+            let what = "holds its volume, which somebody has deleted in the member: both go with the claim. Keep a copy of \
+                        the data";
+            Some(case.told("LeafEndangered", place, what, true))
+        }
+        (Healing::Stuck(why), _) => {
+            Some(case.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
+        }
+        (Healing::Lost, _) => Some(case.told("LeafLost", place, LOST, true)),
+        _ => None,
+    }
+}

@@ -1,0 +1,163 @@
+//! VolumeAttachments that arrive when nobody wants them any more, and records that went with their claim.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Asked, Verb},
+    text,
+};
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+use super::{
+    STEP,
+    attachments::{attached, only},
+    double::ATTACHMENTS,
+    leaf_volume, nothing_is_wrong, publish, record, refused, unpublish,
+};
+use crate::{
+    bench::{Bench, SHOP},
+    caller::Caller,
+    late::delay_next,
+    virtual_time,
+};
+
+/// The driver is sure by then that nobody wants it.
+const SURE: Duration = Duration::from_mins(40);
+
+fn makes_an_attachment(asked: &Asked) -> bool {
+    asked.verb == Verb::Create && asked.resource == ATTACHMENTS
+}
+
+/// It is there, and no record names it.
+async fn comes_late(bench: &Bench, caller: &Caller) {
+    let sent = delay_next(bench, makes_an_attachment);
+    let (code, message) = refused(publish(bench, caller, "real/n1").await);
+    assert!(code == Code::Unavailable && sent.load(Ordering::Relaxed), "{code:?} {message}");
+    unpublish(bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+    assert!(bench.members[0].list(ATTACHMENTS).is_empty() && record(bench, "data").is_empty());
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(only(bench)["status"]["attached"], true);
+}
+
+#[test]
+fn attachment_that_comes_late_is_taken_back_and_keeps_nobody_from_the_volume_for_ever() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        comes_late(&bench, &caller).await;
+        let (code, message) = refused(publish(&bench, &caller, "real/n2").await);
+        assert!(code == Code::FailedPrecondition && message.contains("m0-n1"), "{code:?} {message}");
+        sleep(SURE).await;
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty(), "{}", bench.guard.trace().join("\n"));
+        publish(&bench, &caller, "real/n2").await.unwrap();
+        assert_eq!(text(&only(&bench), "/spec/nodeName"), "n2");
+        nothing_is_wrong(&bench);
+    });
+}
+
+#[test]
+fn attachment_that_is_in_the_record_stays_for_ever() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let uid = text(&only(&bench), "/metadata/uid").to_owned();
+        sleep(SURE * 3).await;
+        assert_eq!(text(&only(&bench), "/metadata/uid"), uid);
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// The so many'th request of the taking back takes two seconds to arrive. Whether it has come to that.
+fn slows_down(bench: &Bench, which: usize) -> Arc<AtomicBool> {
+    let (begun, count, reached) = (AtomicBool::new(false), AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let (told, from) = (Arc::clone(&reached), Instant::now() + Duration::from_mins(10));
+    bench.guard.set_fate(move |_, at, asked| {
+        let lists = asked.verb == Verb::List && asked.resource == ATTACHMENTS;
+        if at == 0 || Instant::now() < from || !(begun.load(Ordering::Relaxed) || lists) {
+            return Action::Pass;
+        }
+        begun.store(true, Ordering::Relaxed);
+        if count.fetch_add(1, Ordering::Relaxed) != which {
+            return Action::Pass;
+        }
+        reached.store(true, Ordering::Relaxed);
+        Action::Delay(Duration::from_secs(2))
+    });
+    told
+}
+
+#[test]
+fn whoever_publishes_while_a_late_attachment_is_taken_back_keeps_what_he_was_promised() {
+    // The list, three looks, the mark, three looks, the end.
+    for which in 0..9 {
+        virtual_time::run(1, async {
+            let (bench, caller, _attacher) = attached().await;
+            comes_late(&bench, &caller).await;
+            let reached = slows_down(&bench, which);
+            while !reached.load(Ordering::Relaxed) {
+                sleep(STEP).await;
+            }
+            let marked = only(&bench)["metadata"]["annotations"].get("kosmos.csi.io/withdrawn").is_some();
+            assert_eq!(marked, which > 4, "{which}");
+            while let Err(status) = publish(&bench, &caller, "real/n1").await {
+                assert_eq!(status.code(), Code::Aborted, "{which}: {status:?}");
+            }
+            let promised = text(&only(&bench), "/metadata/uid").to_owned();
+            sleep(Duration::from_mins(1)).await;
+            let there = only(&bench);
+            assert_eq!(text(&there, "/metadata/uid"), promised, "{which}: {}", bench.guard.trace().join("\n"));
+            assert_eq!(there["metadata"]["annotations"].get("kosmos.csi.io/withdrawn"), None, "{which}");
+            assert!(there["status"]["attached"] == true && there["metadata"].get("deletionTimestamp").is_none());
+            nothing_is_wrong(&bench);
+        });
+    }
+}
+
+#[test]
+fn taking_back_that_was_cut_off_is_ended_by_the_next_process() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        comes_late(&bench, &caller).await;
+        // The mark is there, and its end has not come.
+        let reached = slows_down(&bench, 7);
+        while !reached.load(Ordering::Relaxed) {
+            sleep(STEP).await;
+        }
+        bench.kill();
+        sleep(STEP).await;
+        assert!(only(&bench)["metadata"]["annotations"].get("kosmos.csi.io/withdrawn").is_some());
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_mins(2)).await;
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty());
+        nothing_is_wrong(&bench);
+    });
+}
+
+/// Somebody takes its finalizers away and removes it, while a node has the volume.
+#[test]
+fn claim_that_is_made_anew_from_its_volume_alone_knows_what_is_attached() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let (member, before, volume) = (&bench.members[0], record(&bench, "data"), leaf_volume(&bench, "data"));
+        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        member.change("persistentvolumes", "", &volume, keep).unwrap();
+        member.change("persistentvolumeclaims", SHOP, "data", |one| one["metadata"]["finalizers"] = json!([])).unwrap();
+        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(record(&bench, "data"), before, "{}", bench.guard.trace().join("\n"));
+        let uid = text(&only(&bench), "/metadata/uid").to_owned();
+        sleep(SURE).await;
+        assert_eq!(text(&only(&bench), "/metadata/uid"), uid);
+        unpublish(&bench, caller.handle().unwrap(), "real/n1").await.unwrap();
+        assert!(member.list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
+    });
+}

@@ -98,6 +98,11 @@ e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
 	@$(call say,the driver on real clusters)
 	@time $(E2E)
 
+.PHONY: faults-real
+faults-real: tools ## Long: the faults that take a quarter of an hour on real clusters
+	@$(call say,faults on real clusters)
+	@time $(CARGO) test --workspace --test e2e killed_provisioner -- --ignored --nocapture
+
 .PHONY: sanity
 sanity: ## csi-sanity against the driver on real clusters
 	@$(MAKE) e2e ONLY=sanity

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    clusters::{NodeDriver, Process, wait_for},
+    clusters::{Cluster, Fleet, NodeDriver, Process, wait_for},
     kosmos,
     objects::{Place, nothing_of_ours, pod},
     pool::on_fleet,
@@ -37,37 +37,20 @@ const MEMBER: &str = "cluster38";
 const RUNNING: Duration = Duration::from_mins(2);
 
 /// The agent at work, in place of the rig's own virtual nodes. The rig makes them again before the next test.
-struct Agent<'a> {
+pub struct Agent<'a> {
     rig: &'a Rig,
     process: Process,
 }
 
 impl<'a> Agent<'a> {
-    async fn start(rig: &'a Rig) -> Result<Self> {
+    pub async fn start(rig: &'a Rig) -> Result<Self> {
         Self::start_with(rig, &[], &MEMBERS.map(|member| format!("kosmos-{member}"))).await
     }
 
     /// With more flags, until these nodes are ready.
     async fn start_with(rig: &'a Rig, flags: &[&str], nodes: &[String]) -> Result<Self> {
-        let host = rig.fleet.host();
-        let is_right = |object: &&str| RIGHTS.iter().any(|kind| object.contains(&format!("\nkind: {kind}\n")));
-        let rights: Vec<&str> = HOST_OBJECTS.split("\n---\n").filter(is_right).collect();
-        host.apply(&rights.join("\n---\n")).await?;
-        for member in MEMBERS {
-            rig.fleet.member(member).apply(MEMBER_OBJECTS).await?;
-            let kubeconfig = rig.fleet.member(member).kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
-            let secrets: Api<Secret> = Api::namespaced(host.client().await?, DRIVER_NAMESPACE);
-            let change = Patch::Merge(json!({"stringData": {"virtual-node": kubeconfig}}));
-            secrets.patch(member, &PatchParams::default(), &change).await.context("give the agent its account")?;
-        }
         rig.remove_nodes().await?;
-        let kubeconfig = rig.fleet.folder().join("virtual-node.kubeconfig");
-        std::fs::write(&kubeconfig, host.kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?)?;
-        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-        let namespace = format!("--members-namespace={DRIVER_NAMESPACE}");
-        let usual = ["virtual-node", &kubeconfig, &namespace, "--shutdown-grace=5s"];
-        let arguments = [&usual[..], flags].concat();
-        let process = rig.fleet.spawn("virtual-node", PROGRAM, &arguments, &[("RUST_LOG", "warn,kosmos_csi=debug")])?;
+        let process = run(&rig.fleet, rig.fleet.host(), "virtual-node", &MEMBERS, flags).await?;
         let agent = Self { rig, process };
         for node in nodes {
             agent.ready(node, true, PATIENCE).await?;
@@ -75,7 +58,7 @@ impl<'a> Agent<'a> {
         Ok(agent)
     }
 
-    async fn end(self) -> Result<()> {
+    pub async fn end(self) -> Result<()> {
         self.process.kill()?;
         self.process.wait(Duration::from_secs(10)).await?;
         // The next one need not wait until this one is known to be dead.
@@ -101,8 +84,28 @@ impl<'a> Agent<'a> {
     }
 }
 
+/// The agent of a host in this fleet, with its rights in the members that the host knows.
+pub async fn run(fleet: &Fleet, host: &Cluster, name: &str, members: &[&str], flags: &[&str]) -> Result<Process> {
+    let is_right = |object: &&str| RIGHTS.iter().any(|kind| object.contains(&format!("\nkind: {kind}\n")));
+    let rights: Vec<&str> = HOST_OBJECTS.split("\n---\n").filter(is_right).collect();
+    host.apply(&rights.join("\n---\n")).await?;
+    for member in members {
+        fleet.member(member).apply(MEMBER_OBJECTS).await?;
+        let kubeconfig = fleet.member(member).kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
+        let secrets: Api<Secret> = Api::namespaced(host.client().await?, DRIVER_NAMESPACE);
+        let change = Patch::Merge(json!({"stringData": {"virtual-node": kubeconfig}}));
+        secrets.patch(member, &PatchParams::default(), &change).await.context("give the agent its account")?;
+    }
+    let kubeconfig = fleet.folder().join(format!("{name}.kubeconfig"));
+    std::fs::write(&kubeconfig, host.kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?)?;
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let namespace = format!("--members-namespace={DRIVER_NAMESPACE}");
+    let usual = ["virtual-node", &kubeconfig, &namespace, "--shutdown-grace=5s"];
+    fleet.spawn(name, PROGRAM, &[&usual[..], flags].concat(), &[("RUST_LOG", "warn,kosmos_csi=debug")])
+}
+
 /// A pod of the host is in a phase.
-async fn phase(place: &Place<'_>, name: &str, wanted: &str) -> Result<Pod> {
+pub async fn phase(place: &Place<'_>, name: &str, wanted: &str) -> Result<Pod> {
     wait_for(&format!("pod {name} is {wanted}"), RUNNING, || async {
         let pod = place.pods().get(name).await?;
         let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
@@ -111,7 +114,7 @@ async fn phase(place: &Place<'_>, name: &str, wanted: &str) -> Result<Pod> {
     .await
 }
 
-async fn gone(place: &Place<'_>, name: &str) -> Result<()> {
+pub async fn gone(place: &Place<'_>, name: &str) -> Result<()> {
     gone_within(place, name, RUNNING).await
 }
 

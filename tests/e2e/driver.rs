@@ -11,7 +11,7 @@ use crate::{
 };
 
 const ADMIN: &str = "127.0.0.1:19808";
-const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 const GROUPS: &str = "--feature-gates=CSIVolumeGroupSnapshot=true";
 
 pub struct Driver {

@@ -46,3 +46,4 @@ mod rig;
 mod rights;
 mod sanity;
 mod snapshots;
+mod two_hosts;

@@ -1,5 +1,7 @@
 //! People who change their minds while a removal waits, and backups that are restored: what is theirs stays as it was.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -13,6 +15,7 @@ use crate::{
     clusters::wait_for,
     objects::{Place, handle, nothing_of_ours, pod},
     pool::{beside_others, on_fleet},
+    reasons::abandoned,
     reclaim::set_policy,
     rig::{MEMBERS, NOW, PATIENCE, Rig},
 };
@@ -220,6 +223,44 @@ fn claim_that_is_restored_with_our_annotations_after_its_member_is_lost_lands_in
         host.volume_is_gone(&volume.name_any()).await?;
         nothing_of_ours(rig.fleet.member(left), namespace).await?;
         rig.return_of(lost).await
+    });
+}
+
+/// The driver is sure by then that nobody asks any more.
+const SURE: Duration = Duration::from_mins(20);
+
+#[test]
+#[ignore = "takes a quarter of an hour: make faults-real"]
+fn leaf_that_a_killed_provisioner_has_forgotten_goes_by_itself_and_its_name_is_free() {
+    on_fleet("forgotten_leaf", async |rig| {
+        let (namespace, waits) = ("forgotten-leaf", "forgotten-leaf-waits");
+        let host = Place::new(rig.fleet.host(), namespace).await?;
+        let member = Place::new(rig.fleet.member(MEMBER), namespace).await?;
+        abandoned(rig).await?;
+        host.class(waits, "Immediate", json!({"leafStorageClass": "abandoned", "member": MEMBER}), &[]).await?;
+        host.class(namespace, "Immediate", json!({"leafStorageClass": NOW, "member": MEMBER}), &[]).await?;
+        host.claim("data", waits).await?;
+        let leaf =
+            wait_for("the leaf claim is there", PATIENCE, || async { Ok(member.claims().get_opt("data").await?) });
+        let uid = leaf.await?.uid();
+        rig.fleet.member(MEMBER).stop_api_server().await?;
+        // Driver and provisioner share a pod, and the provisioner knows in its memory alone what it was at.
+        rig.driver.kill().await?;
+        host.delete_claim("data").await?;
+        host.claim_is_gone("data").await?;
+        rig.driver.ensure(&rig.fleet).await?;
+        rig.return_of(MEMBER).await?;
+        ensure!(member.claims().get("data").await?.uid() == uid, "it is there still");
+        wait_for("the leaf claim goes by itself", SURE, || async {
+            Ok(member.claims().get_opt("data").await?.is_none().then_some(()))
+        })
+        .await?;
+        nothing_of_ours(member.cluster, namespace).await?;
+        host.claim("data", namespace).await?;
+        let volume = host.bound("data").await?.name_any();
+        host.delete_claim("data").await?;
+        host.volume_is_gone(&volume).await?;
+        nothing_of_ours(member.cluster, namespace).await
     });
 }
 

@@ -66,7 +66,7 @@ async fn go(rig: &Rig, host: &Place<'_>, claims: &[&str]) -> Result<()> {
 }
 
 /// Nobody provisions for this class.
-async fn abandoned(rig: &Rig) -> Result<()> {
+pub async fn abandoned(rig: &Rig) -> Result<()> {
     let lonely = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "abandoned"},
         "provisioner": "nobody.example.com", "volumeBindingMode": "Immediate",

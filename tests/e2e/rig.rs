@@ -52,7 +52,7 @@ pub const STUCK: &str = "stuck";
 /// The host's class of snapshots, and one for groups of them.
 pub const SNAPSHOT_CLASS: &str = "photos";
 
-const HOST_OBJECTS: &str = include_str!("../../deploy/host.yaml");
+pub const HOST_OBJECTS: &str = include_str!("../../deploy/host.yaml");
 const MEMBER_OBJECTS: &str = include_str!("../../deploy/member.yaml");
 
 /// The fleet and all that runs in it.

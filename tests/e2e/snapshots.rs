@@ -16,9 +16,9 @@ use crate::{
 };
 
 const MEMBER: &str = "cluster38";
-const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
+pub const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
-fn kind(group: &str, kind: &str) -> ApiResource {
+pub fn kind(group: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind))
 }
 
@@ -27,11 +27,11 @@ fn of(place: &Place<'_>, group: &str, name: &str) -> Api<DynamicObject> {
     Api::namespaced_with(place.client.clone(), &place.namespace, &kind(group, name))
 }
 
-fn snapshots(place: &Place<'_>) -> Api<DynamicObject> {
+pub fn snapshots(place: &Place<'_>) -> Api<DynamicObject> {
     of(place, SNAPSHOT_GROUP, "VolumeSnapshot")
 }
 
-async fn snapshot(host: &Place<'_>, name: &str, claim: &str) -> Result<()> {
+pub async fn snapshot(host: &Place<'_>, name: &str, claim: &str) -> Result<()> {
     let object = json!({
         "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": {"name": name},
         "spec": {"volumeSnapshotClassName": SNAPSHOT_CLASS, "source": {"persistentVolumeClaimName": claim}},
@@ -52,7 +52,7 @@ async fn group(host: &Place<'_>, name: &str) -> Result<Api<DynamicObject>> {
 }
 
 /// Its content's name, once it can be used.
-async fn ready(api: &Api<DynamicObject>, name: &str, content: &str) -> Result<String> {
+pub async fn ready(api: &Api<DynamicObject>, name: &str, content: &str) -> Result<String> {
     wait_for(&format!("{name} is ready"), PATIENCE, || async {
         let found = api.get(name).await?;
         let status = &found.data["status"];

@@ -87,6 +87,27 @@ fn claim_of_another_host_is_told_to_be_that_and_nobody_is_advised_to_remove_it_a
     });
 }
 
+/// The record of this host says that the claim is its leaf, and the claim that it is another's.
+#[test]
+fn volume_whose_handle_leads_to_a_leaf_of_another_host_is_removed_by_nobody_and_says_whose_that_is() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_millis(100))).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let give_away = |one: &mut Value| one["metadata"]["labels"]["kosmos.csi.io/host"] = json!("another-host");
+        bench.members[0].change("persistentvolumeclaims", SHOP, "data", give_away).unwrap();
+        bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), give_away).unwrap();
+        sleep(Duration::from_secs(5)).await;
+        let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        let message = refused.message();
+        assert!(message.contains("another host cluster (another-host): nothing is removed"), "{message}");
+        assert!(!message.contains("put back") && !message.contains("delete it there"), "{message}");
+        let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
+        assert!(leaf["metadata"].get("deletionTimestamp").is_none(), "{leaf}");
+    });
+}
+
 /// NOT_FOUND would tell the sidecars that there is no such volume, and its user that his data is gone.
 #[test]
 fn every_call_about_a_leaf_without_its_labels_says_so() {

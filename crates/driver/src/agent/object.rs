@@ -10,6 +10,7 @@ use kube::{
 };
 use serde_json::Value;
 
+use super::HOST;
 use crate::cluster;
 
 /// Namespace and name; no namespace where the kind has none.
@@ -46,6 +47,17 @@ pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item 
 /// An annotation or label; empty where there is none. Its key holds slashes, so that it is no pointer.
 pub(super) fn mark<'a>(object: &'a Value, kind: &str, key: &str) -> &'a str {
     object["metadata"][kind].get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a user can do whose object cannot have its name in a member, because of what is there. Nobody is told to remove what is
+/// another host's.
+pub(super) fn way_out(there: &Value, host: &str) -> String {
+    match mark(there, "labels", HOST) {
+        other if !other.is_empty() && other != host => {
+            format!("it belongs to another host cluster ({other}): give this one another name")
+        }
+        _ => "it is left alone. Remove it there, or give this one another name".to_owned(),
+    }
 }
 
 pub(super) fn is_leaving(object: &Value) -> bool {

@@ -99,13 +99,19 @@ pub fn hash_of(metadata: &ObjectMeta, host: &HostId, label: &str) -> Option<Volu
     (is(MANAGED_BY, DRIVER) && is(HOST, &host.0)).then(|| VolumeHash::parse(labels.get(label)?))?
 }
 
+/// The other host that an object names as its own.
+pub fn another_host<'a>(metadata: &'a ObjectMeta, host: &HostId) -> Option<&'a str> {
+    let named = metadata.labels.as_ref()?.get(HOST)?;
+    (*named != host.0).then_some(named)
+}
+
 /// Whether an object was ours until somebody took its labels away. Drivers of other hosts hold theirs by the same finalizer: what
 /// names another host was never ours.
 pub fn was_ours(metadata: &ObjectMeta, host: &HostId) -> bool {
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
-    let named = metadata.labels.as_ref().and_then(|labels| labels.get(HOST));
-    let anothers = named.is_some_and(|named| *named != host.0);
-    !anothers && volume_of(metadata, host).is_none() && finalizers.iter().any(|finalizer| finalizer == FINALIZER)
+    another_host(metadata, host).is_none()
+        && volume_of(metadata, host).is_none()
+        && finalizers.iter().any(|finalizer| finalizer == FINALIZER)
 }
 
 /// Whether a claim that no driver like this one has made may be used as a volume of this host.
@@ -140,10 +146,10 @@ pub fn is_or_was(metadata: &ObjectMeta, uid: &str) -> bool {
 /// Whose an object is that is not ours, in words for the user who wanted its name.
 pub fn whose(metadata: &ObjectMeta, host: &HostId) -> String {
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
+    if let Some(other) = another_host(metadata, host) {
+        return format!("it belongs to another host cluster ({other})");
+    }
     match (label(HOST), label(MANAGED_BY)) {
-        (Some(other), _) if *other != host.0 => {
-            format!("it belongs to another host cluster ({other})")
-        }
         (Some(_), _) => {
             let name = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
             format!(

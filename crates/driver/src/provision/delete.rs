@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
 use super::{
@@ -145,7 +146,10 @@ impl Provisioner {
                 return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
             }
             if given_out.as_ref().is_some_and(|given_out| ownership::is_or_was(&claim.metadata, &given_out.claim_uid)) {
-                return Err(stripped(leaf, place));
+                return Err(match ownership::another_host(&claim.metadata, &leaf.host) {
+                    Some(_) => anothers(leaf, place, &claim.metadata),
+                    None => stripped(leaf, place),
+                });
             }
         }
         match volume {
@@ -313,6 +317,16 @@ async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &R
         leaf.rows.drop_volume(hash, &volume.uid);
     }
     Ok(())
+}
+
+/// Somebody has written the handle of another host's leaf, with all that stands beside it, into a volume of this one.
+fn anothers(leaf: &Cluster, place: &LeafPlace, claim: &ObjectMeta) -> Error {
+    Error::Refused(format!(
+        "member {}: the handle leads to claim {place}, and {}: nothing is removed. Give this volume the policy Retain, and then \
+         delete it here by hand",
+        leaf.member,
+        ownership::whose(claim, &leaf.host)
+    ))
 }
 
 fn late(leaf: &Cluster, place: &LeafPlace, step: &Removal) -> Error {

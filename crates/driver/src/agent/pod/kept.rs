@@ -26,7 +26,7 @@ use super::{
     super::{
         HOST, MANAGED_BY,
         node::overtaken,
-        object::{self, Objects, Place, items, mark, parsed, read, text},
+        object::{self, Objects, Place, items, mark, parsed, read, text, way_out},
     },
     Pods, exactly,
     names::{self, Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, Token, named, token_secret, tokens},
@@ -208,9 +208,9 @@ impl Pods<'_> {
             }
             Some(there) if !self.is_ours(there) => {
                 let message = format!(
-                    "member {} has a {kind} {namespace}/{name} already that is no copy of this host's: it is left alone. \
-                     Remove it there, or give this one another name",
-                    self.member
+                    "member {} has a {kind} {namespace}/{name} already that is no copy of this host's: {}",
+                    self.member,
+                    way_out(there, &self.host.id.0)
                 );
                 return Ok(Err(Refusal::new("NameTaken", message)));
             }

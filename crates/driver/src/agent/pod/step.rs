@@ -6,7 +6,7 @@ use super::{
     super::{
         HOST, MANAGED_BY,
         node::is_of_daemon_set,
-        object::{is_leaving, items, mark, text},
+        object::{Place, is_leaving, items, mark, text, way_out},
     },
     COPIED,
 };
@@ -113,13 +113,12 @@ fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> Step {
     if let Some(refusal) = refusal(pod) {
         return Step::Refuse(refusal);
     }
-    if there.is_some() {
+    if let Some(there) = there {
         let message = format!(
-            "member {} has a pod {}/{} already that is no copy of this one: it is left alone. Remove it there, or give \
-             this one another name",
+            "member {} has a pod {} already that is no copy of this one: {}",
             here.member,
-            text(pod, "/metadata/namespace"),
-            text(pod, "/metadata/name")
+            Place::of(pod),
+            way_out(there, here.host)
         );
         return Step::Refuse(Refusal::new("NameTaken", message));
     }
@@ -213,7 +212,6 @@ mod tests {
         of_other_host["metadata"]["labels"][HOST] = json!("other");
         let mut of_the_driver = copy("u", None, "Running");
         of_the_driver["metadata"]["annotations"] = Value::Null;
-        let taken = |step: &Step| matches!(step, Step::Refuse(refusal) if refusal.reason == "NameTaken");
         for (name, pod, there, expected) in [
             ("new", Some(&new), None, Step::Copy),
             ("running", Some(&living), Some(&ours), Step::Tell),
@@ -239,8 +237,14 @@ mod tests {
         ] {
             assert_eq!(step(pod, true, there, HERE), expected, "{name}");
         }
-        for there in [&foreign, &of_other_host, &of_the_driver] {
-            assert!(taken(&step(Some(&new), true, Some(there), HERE)));
+        for (there, words) in [
+            (&foreign, "Remove it there, or"),
+            (&of_other_host, "it belongs to another host cluster (other): give this one another name"),
+            (&of_the_driver, "Remove it there, or"),
+        ] {
+            let Step::Refuse(refusal) = step(Some(&new), true, Some(there), HERE) else { panic!("{there}") };
+            assert!(refusal.reason == "NameTaken" && refusal.message.contains(words), "{refusal:?}");
+            assert_eq!(refusal.message.contains("Remove"), words.contains("Remove"), "{refusal:?}");
         }
     }
 

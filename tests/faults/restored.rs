@@ -82,8 +82,32 @@ fn claim_of_another_host_is_told_to_be_that_and_nobody_is_advised_to_remove_it_a
         let refused = caller.create().await.unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
         assert!(refused.message().contains("another host cluster (another-host)"), "{refused}");
+        assert!(!refused.message().contains("Remove"), "{refused}");
         let after = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
         assert_eq!(text(&after, "/metadata/resourceVersion"), text(&before, "/metadata/resourceVersion"));
+    });
+}
+
+/// A StatefulSet that is deleted and made again at once.
+#[test]
+fn name_that_a_leaf_on_its_way_out_still_has_is_waited_for() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_millis(100))).await;
+        let mut before = Caller::new(&bench, Script::new("data"));
+        assert_eq!(before.provision().await, Ending::Provisioned);
+        let hold =
+            |one: &mut Value| one["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("example.com/hold"));
+        bench.members[0].change("persistentvolumeclaims", SHOP, "data", hold).unwrap();
+        before.delete_claim();
+        sleep(Duration::from_secs(2)).await;
+        let caller = Caller::new(&bench, Script::new("data"));
+        let refused = caller.create().await.unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+        assert!(refused.message().contains("Delete that one in the host"), "{refused}");
+        assert_eq!(before.delete(before.handle().unwrap()).await.unwrap_err().code(), Code::Aborted);
+        let refused = caller.create().await.unwrap_err();
+        assert_eq!(refused.code(), Code::Aborted, "{refused}");
+        assert!(refused.message().contains("is being removed: it had this name before"), "{refused}");
     });
 }
 

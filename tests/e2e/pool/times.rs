@@ -16,6 +16,7 @@ pub const LONG: &[(&str, u32)] = &[
     ("reclaim_table", 150),
     ("real-node-kills", 100),
     ("csi_sanity", 90),
+    ("two_hosts", 80),
     ("reasons-many", 80),
     ("real-node-machine", 70),
     ("snapshot_restored", 60),

@@ -3,7 +3,12 @@
 
 use crate::{
     error::{Error, Result},
-    leaf::{Cluster, ownership, row::ClaimRow},
+    leaf::{
+        Cluster,
+        identity::{Identity, Meant, judge},
+        ownership,
+        row::ClaimRow,
+    },
     volume::{
         VolumeHash,
         published::{Attachment, Publication, Verdict},
@@ -133,15 +138,13 @@ pub async fn is_nowhere(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow) -> Re
 
 async fn read_ours(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Result<ClaimRow> {
     let found = leaf.read_claim(place).await?;
-    if let Some(claim) = &found {
-        if ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash) {
-            return Ok(ClaimRow::new(claim));
-        }
-        if ownership::was_ours(&claim.metadata, &leaf.host) {
-            return Err(stripped(leaf, place));
-        }
+    let gone = || Error::NotFound(format!("member {}: there is no leaf claim {place} of this volume", leaf.member));
+    let claim = found.as_ref().ok_or_else(gone)?;
+    match judge(&claim.metadata, &leaf.host, Meant::The(hash)) {
+        Identity::Leaf(_) => Ok(ClaimRow::new(claim)),
+        Identity::Stripped => Err(stripped(leaf, place)),
+        _ => Err(gone()),
     }
-    Err(Error::NotFound(format!("member {}: there is no leaf claim {place} of this volume", leaf.member)))
 }
 
 /// Where it is published stands on it, so nothing may be concluded from its not being found among ours.

@@ -21,7 +21,8 @@ use crate::{
     host::events::News,
     leaf::{
         Cluster,
-        ownership::{self, MadeFor},
+        identity::is_leaf_of,
+        ownership::MadeFor,
         row::ClaimRow,
         words::{OF_CLAIMS, OF_PODS, Word},
     },
@@ -286,7 +287,7 @@ impl Follower {
     /// Which claim of the host it is, stands on the leaf claim.
     async fn pass_on_one(&self, leaf: &Cluster, hash: VolumeHash, row: &ClaimRow, word: &Telling) -> Result<()> {
         let Some(claim) = leaf.read_claim(&row.place).await? else { return Ok(()) };
-        let ours = ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash);
+        let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
         let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
         let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
         self.host.tell_claim(&of.claim, &of.uid, &News { reason: "LeafPending", message, warning: word.warning }).await;

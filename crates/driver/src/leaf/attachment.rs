@@ -161,11 +161,11 @@ impl Cluster {
 
     /// Says on it that its end has begun, or that it stays. Whoever has written on it meanwhile is not overruled.
     pub async fn mark_attachment(&self, seen: &LeafAttachment, withdrawn: bool) -> Result<LeafAttachment> {
-        let path = path_of(ownership::WITHDRAWN);
+        let mark = path_of(ownership::WITHDRAWN);
         let change = if withdrawn {
-            json!({"op": "add", "path": path, "value": seen.uid})
+            json!({"op": "add", "path": mark, "value": seen.uid})
         } else {
-            json!({"op": "remove", "path": path})
+            json!({"op": "remove", "path": mark})
         };
         let test =
             |field: &str, value: &str| json!({"op": "test", "path": format!("/metadata/{field}"), "value": value});

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Cluster,
     healing::{Patient, path_of},
+    identity::is_leaf_of,
     json_patch,
     ownership::{self, HAD_VOLUME, MadeFor, WITHDRAWN},
     row::{self, ClaimRow, VolumeRow},
@@ -42,7 +43,7 @@ impl Patient {
     pub fn never_given_out(&self, leaf: &Cluster, hash: VolumeHash) -> Option<NeverGivenOut> {
         let claim = self.claim.as_ref()?;
         let (now, made_for) = (ClaimRow::new(claim), MadeFor::read(&claim.metadata)?);
-        let ours = ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash);
+        let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
         if !ours || !now.was_never_given_out() {
             return None;
         }

@@ -7,7 +7,15 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, claim::Made, lean::Lean, ownership, row::ClaimRow, saved::Saved};
+use super::{
+    Cluster,
+    claim::Made,
+    identity::{Identity, Meant, is_leaf_of, judge},
+    lean::Lean,
+    ownership,
+    row::ClaimRow,
+    saved::Saved,
+};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -34,7 +42,7 @@ impl Patient {
         let row = ClaimRow::new(claim);
         let seen = row.observed();
         Some(SeenClaim {
-            ours: ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash),
+            ours: is_leaf_of(&claim.metadata, &leaf.host, hash),
             uid: seen.uid,
             terminating: seen.terminating,
             protected: seen.protected,
@@ -73,10 +81,9 @@ impl Patient {
         let named = |published: &Published| published.is_spoilt() || published.is_attached(attached);
         let on_claim = self.claim.as_ref().is_some_and(|claim| {
             let row = ClaimRow::new(claim);
-            match ownership::volume_of(&claim.metadata, &leaf.host) {
-                Some(of) if of == hash => row.finalizer.is_none() || named(&row.life.published),
-                Some(_) => false,
-                None => ownership::was_ours(&claim.metadata, &leaf.host),
+            match judge(&claim.metadata, &leaf.host, Meant::The(hash)) {
+                Identity::Leaf(_) => row.finalizer.is_none() || named(&row.life.published),
+                identity => identity == Identity::Stripped,
             }
         });
         on_claim || self.saved().is_some_and(|saved| named(&saved.record()))
@@ -101,7 +108,7 @@ impl Cluster {
     /// Claim and volume as they are now. Which volume, a row says: the claim may be gone, or be somebody else's.
     pub async fn examine(&self, hash: VolumeHash, place: &LeafPlace, volume: Option<&str>) -> Result<Patient> {
         let claim = self.read_claim(place).await?;
-        let ours = claim.as_ref().filter(|claim| ownership::volume_of(&claim.metadata, &self.host) == Some(hash));
+        let ours = claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &self.host, hash));
         let named = ours.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
         let name = named.as_deref().filter(|name| !name.is_empty()).or(volume);
         let volume = match name {
@@ -119,10 +126,8 @@ impl Cluster {
     /// Whether there is a leaf that its volume has not left. One whose labels somebody took away is one.
     pub async fn is_well(&self, place: &LeafPlace) -> Result<bool> {
         let Some(claim) = self.read_claim(place).await? else { return Ok(false) };
-        let ours = ownership::volume_of(&claim.metadata, &self.host).is_some();
-        let known = ours
-            || ownership::consents(&claim.metadata, &self.host)
-            || ownership::was_ours(&claim.metadata, &self.host);
+        let identity = judge(&claim.metadata, &self.host, Meant::Any);
+        let known = matches!(identity, Identity::Leaf(_) | Identity::Consents | Identity::Stripped);
         Ok(known && !ClaimRow::new(&claim).is_lost())
     }
 

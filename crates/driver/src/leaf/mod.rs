@@ -12,6 +12,7 @@ pub mod entry;
 pub mod events;
 pub mod forgotten;
 pub mod healing;
+pub mod identity;
 pub mod imported;
 mod items;
 mod kept;

@@ -99,28 +99,6 @@ pub fn hash_of(metadata: &ObjectMeta, host: &HostId, label: &str) -> Option<Volu
     (is(MANAGED_BY, DRIVER) && is(HOST, &host.0)).then(|| VolumeHash::parse(labels.get(label)?))?
 }
 
-/// The other host that an object names as its own.
-pub fn another_host<'a>(metadata: &'a ObjectMeta, host: &HostId) -> Option<&'a str> {
-    let named = metadata.labels.as_ref()?.get(HOST)?;
-    (*named != host.0).then_some(named)
-}
-
-/// Whether an object was ours until somebody took its labels away. Drivers of other hosts hold theirs by the same finalizer: what
-/// names another host was never ours.
-pub fn was_ours(metadata: &ObjectMeta, host: &HostId) -> bool {
-    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
-    another_host(metadata, host).is_none()
-        && volume_of(metadata, host).is_none()
-        && finalizers.iter().any(|finalizer| finalizer == FINALIZER)
-}
-
-/// Whether a claim that no driver like this one has made may be used as a volume of this host.
-pub fn consents(metadata: &ObjectMeta, host: &HostId) -> bool {
-    let managed = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(HOST));
-    let consent = metadata.annotations.as_ref().and_then(|annotations| annotations.get(CONSENT));
-    !managed && !was_ours(metadata, host) && consent == Some(&host.0)
-}
-
 /// Former UIDs with one more. The first is the one that the host was given; of the others the latest are enough.
 pub fn with_former(former: &str, uid: &str) -> String {
     const LATEST: usize = 7;
@@ -146,10 +124,8 @@ pub fn is_or_was(metadata: &ObjectMeta, uid: &str) -> bool {
 /// Whose an object is that is not ours, in words for the user who wanted its name.
 pub fn whose(metadata: &ObjectMeta, host: &HostId) -> String {
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
-    if let Some(other) = another_host(metadata, host) {
-        return format!("it belongs to another host cluster ({other})");
-    }
     match (label(HOST), label(MANAGED_BY)) {
+        (Some(other), _) if *other != host.0 => format!("it belongs to another host cluster ({other})"),
         (Some(_), _) => {
             let name = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
             format!(
@@ -205,31 +181,6 @@ mod tests {
             assert_eq!(volume_of(&object(missing), &host()), None, "without {key}");
             assert_eq!(volume_of(&object(changed), &host()), None, "with another {key}");
         }
-    }
-
-    #[test]
-    fn consent_counts_only_for_the_host_it_names_and_on_a_claim_that_is_nobody_elses() {
-        let consent = |to: &str| ObjectMeta {
-            annotations: Some(BTreeMap::from([(CONSENT.to_owned(), to.to_owned())])),
-            ..ObjectMeta::default()
-        };
-        assert!(consents(&consent("h"), &host()));
-        assert!(!consents(&consent("other"), &host()) && !consents(&ObjectMeta::default(), &host()));
-        let labelled =
-            |host: &str| ObjectMeta { labels: Some(labels(&HostId(host.to_owned()), hash())), ..consent("h") };
-        assert!(!consents(&labelled("other"), &host()), "another host's leaf");
-        assert!(!consents(&labelled("h"), &host()), "a leaf of ours is found by its labels alone");
-        let stripped = ObjectMeta { finalizers: Some(vec![FINALIZER.to_owned()]), ..consent("h") };
-        assert!(!consents(&stripped, &host()), "a leaf of ours without its labels");
-    }
-
-    #[test]
-    fn what_names_another_host_was_never_ours_whatever_holds_it() {
-        let held = |labels| ObjectMeta { finalizers: Some(vec![FINALIZER.to_owned()]), ..object(labels) };
-        assert!(was_ours(&held(BTreeMap::new()), &host()), "its labels were taken away");
-        assert!(!was_ours(&held(labels(&host(), hash())), &host()), "it is ours still");
-        assert!(!was_ours(&held(labels(&HostId("other".to_owned()), hash())), &host()));
-        assert!(!was_ours(&ObjectMeta::default(), &host()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     host::claim::{Chosen, HostClaim},
-    leaf::{Cluster, ownership, row::ClaimRow},
+    leaf::{Cluster, identity::is_leaf_of, row::ClaimRow},
     member::{
         Member,
         placement::{Choice, Wish, choose},
@@ -216,7 +216,7 @@ impl Provisioner {
             return Ok(place);
         }
         let there = leaf.read_claim(&place).await.map_err(Error::while_a_leaf_may_exist)?;
-        if there.is_some_and(|claim| ownership::volume_of(&claim.metadata, &leaf.host) == Some(hash)) {
+        if there.is_some_and(|claim| is_leaf_of(&claim.metadata, &leaf.host, hash)) {
             return Ok(place);
         }
         Err(misplaced(leaf, &seen.place, &place))

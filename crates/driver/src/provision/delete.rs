@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
 use super::{
@@ -15,7 +14,9 @@ use crate::{
     error::{Error, Result},
     host::{events::News, volume::GivenOut},
     leaf::{
-        Cluster, Rows, ownership,
+        Cluster, Rows,
+        identity::{Identity, Meant, judge},
+        ownership,
         row::{ClaimRow, Row, VolumeRow},
     },
     volume::{
@@ -134,22 +135,26 @@ impl Provisioner {
         };
         let given_out = self.host.leaf_of(&id.to_string()).await?;
         if let (Some(place), Some(claim)) = (&place, &claim) {
-            if let Some(hash) = ownership::volume_of(&claim.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
-                attach::is_nowhere(leaf, hash, &ClaimRow::new(claim)).await?;
-                return self.remove(leaf, hash, place, order, deadline).await;
-            }
-            // What has taken the name of a leaf that was let go is not meant.
-            if volume.is_none() && ownership::consents(&claim.metadata, &leaf.host) {
-                if id.member != leaf.member {
-                    return Ok(()); // its name was never good for an imported claim
+            let is_given_out = |given: &GivenOut| ownership::is_or_was(&claim.metadata, &given.claim_uid);
+            match judge(&claim.metadata, &leaf.host, Meant::By(id)) {
+                Identity::Leaf(hash) => {
+                    attach::is_nowhere(leaf, hash, &ClaimRow::new(claim)).await?;
+                    return self.remove(leaf, hash, place, order, deadline).await;
                 }
-                return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
-            }
-            if given_out.as_ref().is_some_and(|given_out| ownership::is_or_was(&claim.metadata, &given_out.claim_uid)) {
-                return Err(match ownership::another_host(&claim.metadata, &leaf.host) {
-                    Some(_) => anothers(leaf, place, &claim.metadata),
-                    None => stripped(leaf, place),
-                });
+                // What has taken the name of a leaf that was let go is not meant.
+                Identity::Consents if volume.is_none() => {
+                    if id.member != leaf.member {
+                        return Ok(()); // its name was never good for an imported claim
+                    }
+                    return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
+                }
+                identity if given_out.as_ref().is_some_and(is_given_out) => {
+                    return Err(match identity {
+                        Identity::OfHost(_) => anothers(leaf, place, &ownership::whose(&claim.metadata, &leaf.host)),
+                        _ => stripped(leaf, place),
+                    });
+                }
+                _ => {}
             }
         }
         match volume {
@@ -320,12 +325,11 @@ async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &R
 }
 
 /// Somebody has written the handle of another host's leaf, with all that stands beside it, into a volume of this one.
-fn anothers(leaf: &Cluster, place: &LeafPlace, claim: &ObjectMeta) -> Error {
+fn anothers(leaf: &Cluster, place: &LeafPlace, whose: &str) -> Error {
     Error::Refused(format!(
-        "member {}: the handle leads to claim {place}, and {}: nothing is removed. Give this volume the policy Retain, and then \
+        "member {}: the handle leads to claim {place}, and {whose}: nothing is removed. Give this volume the policy Retain, and then \
          delete it here by hand",
-        leaf.member,
-        ownership::whose(claim, &leaf.host)
+        leaf.member
     ))
 }
 

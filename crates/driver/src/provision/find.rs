@@ -8,7 +8,8 @@ use crate::{
     attach,
     error::{Error, Result},
     leaf::{
-        Cluster, ownership,
+        Cluster,
+        identity::{Identity, Meant, judge},
         row::{ClaimRow, VolumeRow},
     },
     member::Member,
@@ -108,20 +109,20 @@ impl Provisioner {
             return found(id, Arc::clone(&member), listed, false);
         };
         let Some(read) = leaf.read_claim(&place).await? else { return Ok(let_go()) };
-        if let Some(hash) = ownership::volume_of(&read.metadata, &leaf.host).filter(|hash| id.names(*hash)) {
-            return found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false);
+        match judge(&read.metadata, &leaf.host, Meant::By(&id)) {
+            Identity::Leaf(hash) => found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false),
+            // What has taken the name of a leaf that was let go is not meant.
+            Identity::Consents if kept.is_none() => {
+                check_name(&id, leaf)?;
+                let hash = VolumeHash::imported(&leaf.host, &id);
+                let mut claim = ClaimRow::new(&read);
+                // Whatever stands there under our name, we have not written it.
+                claim.life.published = Published::default();
+                found(id, Arc::clone(&member), (hash, claim), true)
+            }
+            Identity::Stripped => Ok(Sought::Stripped(Arc::clone(&member), place)),
+            _ => Ok(let_go()),
         }
-        // What has taken the name of a leaf that was let go is not meant.
-        if kept.is_none() && ownership::consents(&read.metadata, &leaf.host) {
-            check_name(&id, leaf)?;
-            let hash = VolumeHash::imported(&leaf.host, &id);
-            let mut claim = ClaimRow::new(&read);
-            // Whatever stands there under our name, we have not written it.
-            claim.life.published = Published::default();
-            return found(id, Arc::clone(&member), (hash, claim), true);
-        }
-        let stripped = ownership::was_ours(&read.metadata, &leaf.host);
-        Ok(if stripped { Sought::Stripped(Arc::clone(&member), place) } else { let_go() })
     }
 }
 

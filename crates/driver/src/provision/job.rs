@@ -14,6 +14,7 @@ use crate::{
     leaf::{
         Cluster,
         claim::{Made, Wanted},
+        identity::{Identity, Meant, is_leaf_of, judge},
         ownership,
         row::{self, ClaimRow, Consumer},
     },
@@ -116,19 +117,28 @@ impl Job<'_> {
     pub(super) async fn adopt(&self) -> Result<()> {
         let found = self.leaf.read_claim(&self.place).await.map_err(Error::while_a_leaf_may_exist)?;
         let Some(claim) = found else { return Ok(()) };
-        if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) {
-            return Ok(());
-        }
-        let taken = format!("member {}: claim {}/{}", self.leaf.member, self.place.namespace, self.place.claim);
-        if ownership::was_ours(&claim.metadata, &self.leaf.host) {
-            return Err(Error::InProgress(format!(
-                "{taken} was made by a driver like this one, and its labels were removed: put them back. Remove it there only \
-                 where no host has its volume"
-            )));
-        }
+        let taken = format!("member {}: claim {}", self.leaf.member, self.place);
+        let way_out = match judge(&claim.metadata, &self.leaf.host, Meant::The(self.hash)) {
+            Identity::Leaf(_) => return Ok(()),
+            Identity::Stripped => {
+                return Err(Error::InProgress(format!(
+                    "{taken} was made by a driver like this one, and its labels were removed: put them back. Remove it there \
+                     only where no host has its volume"
+                )));
+            }
+            Identity::OfVolume(_) if claim.metadata.deletion_timestamp.is_some() => {
+                return Err(Error::InProgress(format!(
+                    "{taken} is there still and is being removed: it had this name before"
+                )));
+            }
+            // Its data is somebody's, and nobody is told to remove it.
+            Identity::OfHost(_) => "Choose",
+            Identity::OfVolume(_) => "Delete that one in the host, or choose",
+            Identity::Consents | Identity::Foreign => "Remove it there, or choose",
+        };
         Err(Error::Exists(format!(
-            "{taken} is there already and {}; it is left untouched. Remove it there, or choose another name for the leaf \
-             claims of this class with the parameter leafClaimName",
+            "{taken} is there already and {}; it is left untouched. {way_out} another name for the leaf claims of this class \
+             with the parameter leafClaimName",
             ownership::whose(&claim.metadata, &self.leaf.host)
         )))
     }
@@ -136,7 +146,7 @@ impl Job<'_> {
     /// The member refused. That is final only once a read has shown that no leaf of ours is there.
     pub(super) async fn refuse(&self, error: Error) -> Result<()> {
         match self.leaf.read_claim(&self.place).await {
-            Ok(Some(claim)) if ownership::volume_of(&claim.metadata, &self.leaf.host) == Some(self.hash) => Ok(()),
+            Ok(Some(claim)) if is_leaf_of(&claim.metadata, &self.leaf.host, self.hash) => Ok(()),
             Ok(_) => Err(error),
             Err(unsure) => Err(Error::Unreachable {
                 member: self.leaf.member.clone(),

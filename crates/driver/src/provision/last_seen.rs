@@ -3,7 +3,9 @@
 use crate::{
     error::{Error, Result},
     leaf::{
-        Cluster, ownership,
+        Cluster,
+        identity::{Identity, Meant, judge},
+        ownership,
         row::{ClaimRow, Row},
     },
     volume::{
@@ -83,9 +85,11 @@ impl LastSeen {
         let Some(found) = leaf.read_claim(place).await? else { return Ok(true) };
         match self.claims.as_slice() {
             [_, ..] => Ok(!self.claims.iter().any(|mine| ownership::is_or_was(&found.metadata, mine))),
-            [] if ownership::was_ours(&found.metadata, &leaf.host) => Err(stripped(leaf, place)),
-            // Seen only now: the next look removes it.
-            [] => Ok(ownership::volume_of(&found.metadata, &leaf.host) != Some(hash)),
+            [] => match judge(&found.metadata, &leaf.host, Meant::The(hash)) {
+                Identity::Stripped => Err(stripped(leaf, place)),
+                // Seen only now: the next look removes it.
+                identity => Ok(!matches!(identity, Identity::Leaf(_))),
+            },
         }
     }
 }

@@ -15,7 +15,10 @@ use super::{
     step::Refusal,
 };
 use crate::{
-    leaf::ownership::{HANDLE, VOLUME, consents, volume_of},
+    leaf::{
+        identity::{Identity, Meant, judge},
+        ownership::{HANDLE, VOLUME},
+    },
     volume::{DRIVER, HostId, LeafName, VolumeHash, VolumeId, spec::LeafPlace},
 };
 
@@ -85,14 +88,14 @@ fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, Refusa
 fn leaves_among(id: &VolumeId, host: &HostId, namespace: &str, found: &[ObjectMeta]) -> Vec<String> {
     let handle = id.to_string();
     let carried = |claim: &ObjectMeta| claim.annotations.as_ref()?.get(HANDLE).cloned();
-    let is_ours = |claim: &ObjectMeta| volume_of(claim, host).is_some_and(|hash| id.names(hash));
+    let is_ours = |claim: &ObjectMeta| matches!(judge(claim, host, Meant::By(id)), Identity::Leaf(_));
+    let consents = |claim: &ObjectMeta| judge(claim, host, Meant::By(id)) == Identity::Consents;
     let is_there = |claim: &ObjectMeta| {
         let there = |place: LeafPlace| place.namespace == namespace && claim.name.as_ref() == Some(&place.claim);
         id.place().is_none_or(there)
     };
     let has_moved = |claim: &ObjectMeta| is_ours(claim) && carried(claim).as_ref() == Some(&handle);
-    let stays =
-        |claim: &ObjectMeta| is_there(claim) && (is_ours(claim) && carried(claim).is_none() || consents(claim, host));
+    let stays = |claim: &ObjectMeta| is_there(claim) && (is_ours(claim) && carried(claim).is_none() || consents(claim));
     let names = |is: &dyn Fn(&ObjectMeta) -> bool| -> Vec<String> {
         found.iter().filter(|claim| is(claim)).filter_map(|claim| claim.name.clone()).collect()
     };

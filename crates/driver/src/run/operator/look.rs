@@ -20,7 +20,11 @@ use crate::{
     args::operator::MembersAccess,
     cluster::{Dial, with_causes},
     host::{Host, volume::HostVolume as Summary},
-    leaf::{Cluster, ownership},
+    leaf::{
+        Cluster,
+        identity::{Identity, Meant, judge},
+        ownership,
+    },
     member::source::Definitions,
     operator::{
         compare::{HostSide, HostVolume, Leaf, LeafVolume, MemberSide},
@@ -164,7 +168,8 @@ impl Seen {
         let places = places.filter(|place| !known.contains(&(place.namespace.as_str(), place.claim.as_str())));
         let reading = stream::iter(places).map(async |place: LeafPlace| {
             let claim = leaf.read_claim(&place).await.map_err(|error| error.to_string())?;
-            let consents = claim.is_some_and(|claim| ownership::consents(&claim.metadata, &leaf.host));
+            let consents =
+                claim.is_some_and(|claim| judge(&claim.metadata, &leaf.host, Meant::Any) == Identity::Consents);
             Ok::<_, String>(consents.then_some((place.namespace, place.claim)))
         });
         let found: Vec<Option<(String, String)>> = reading.buffered(AT_ONCE).try_collect().await?;

@@ -19,6 +19,7 @@ use crate::{
     cluster::{Dial, with_causes},
     host::Host,
     leaf::{
+        identity::{Identity, Meant, judge},
         ownership::{self, HAD_VOLUME, NAME, PUBLISHED},
         release::{retain, unprotect, volume_of},
     },
@@ -89,7 +90,7 @@ async fn examine(
 ) -> anyhow::Result<Result<Orphan, Refusal>> {
     let refuse = |why: String| Ok(Err(Refusal(why)));
     let Some(claim) = known.leaf.read_claim(place).await? else { return refuse("it has gone meanwhile".to_owned()) };
-    let Some(hash) = ownership::volume_of(&claim.metadata, &host.id) else {
+    let Identity::Leaf(hash) = judge(&claim.metadata, &host.id, Meant::Any) else {
         return refuse(format!("its labels say otherwise: {}", ownership::whose(&claim.metadata, &host.id)));
     };
     if claim.uid().as_deref() != Some(finding.uid.as_str()) {

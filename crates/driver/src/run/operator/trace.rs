@@ -18,6 +18,7 @@ use crate::{
     host::{Host, claim::chosen_member},
     leaf::{
         Cluster,
+        identity::{Identity, Meant, judge},
         ownership::{self, FINALIZER, HAD_VOLUME, PUBLISHED},
     },
     operator::table::Table,
@@ -293,10 +294,11 @@ async fn leaf_claim(leaf: &Cluster, claim: &PersistentVolumeClaim, chain: &mut C
     let shown = format!("{namespace}/{}", claim.name_any());
     let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default();
     let state = format!("{}, class {class}", claim_state(claim));
-    if ownership::volume_of(&claim.metadata, &leaf.host).is_some() {
+    let identity = judge(&claim.metadata, &leaf.host, Meant::Any);
+    if let Identity::Leaf(_) = identity {
         let protected = claim.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
         chain.add("leaf claim", shown, if protected { state } else { format!("{state}, without {FINALIZER}") });
-    } else if ownership::consents(&claim.metadata, &leaf.host) {
+    } else if identity == Identity::Consents {
         chain.add("leaf claim", shown, format!("{state}, imported"));
     } else {
         chain.missing("leaf claim", shown, ownership::whose(&claim.metadata, &leaf.host));

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use simulate::{
+    faults::{Action, Verb},
     storage::{Settings, Work},
     text,
 };
@@ -94,14 +95,22 @@ fn user_is_told_of_a_provisioner_that_says_nothing() {
     });
 }
 
-/// From the claim to the words, at any moment and when nobody has waited before; what is left of two seconds is for requests.
+/// From the claim to the words, at any moment, also when the driver has just begun, and when nobody has waited before; what is
+/// left of two seconds is for requests.
 #[test]
 fn first_claim_that_waits_is_told_of_within_two_seconds_whenever_it_comes() {
     const PROMPT: Duration = Duration::from_millis(1500);
     let moments = (0..10).flat_map(|at| ["abandoned", fixture::NOW, fixture::LATER].map(|leaf_class| (at, leaf_class)));
     let late = virtual_time::each(virtual_time::THREADS, moments.collect(), |(at, leaf_class)| {
         virtual_time::run(at, async {
-            let bench = bench(&broken()).await;
+            let bench = Bench::new(1, 1, &broken()).await;
+            // It leads before it knows of any member.
+            bench.guard.set_fate(|_, at, asked| {
+                let members = at == 0 && asked.verb == Verb::List && asked.resource == "secrets";
+                if members { Action::Delay(STEP * 5) } else { Action::Pass }
+            });
+            bench.start();
+            bench.serves().await;
             let member = &bench.members[0];
             let class = json!({"metadata": {"name": "abandoned"}, "provisioner": "nobody.example.com", "volumeBindingMode": "Immediate"});
             member.create("storageclasses.storage.k8s.io", class).unwrap();
@@ -109,7 +118,7 @@ fn first_claim_that_waits_is_told_of_within_two_seconds_whenever_it_comes() {
                 let close = |node: &mut Value| node["spec"]["unschedulable"] = json!(true);
                 member.change("nodes", "", text(&node, "/metadata/name"), close).unwrap();
             }
-            sleep(Duration::from_secs(1) + STEP / 2 * u32::try_from(at).unwrap()).await;
+            sleep(Duration::from_millis(170 * at)).await;
             provision(&bench, Script { leaf_class, ..Script::new("data") });
             let began = Instant::now();
             while told(&bench, "data").is_empty() && began.elapsed() < SOON * 3 {

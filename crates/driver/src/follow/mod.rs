@@ -22,7 +22,7 @@ use crate::{
     member::{Member, Registry, Works},
 };
 
-/// Between two looks at which members there are.
+/// Work on a member that has failed is begun anew.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// What the work needs.
@@ -59,11 +59,17 @@ impl Follower {
                 tokio::join!(follower.follow(&member), follower.tell_of_waiting(&member));
             }
         };
+        let mut changes = self.members.changes();
         loop {
+            changes.mark_unchanged();
             if let Ok(members) = self.members.all() {
                 works.follow(&members, begin);
             }
-            sleep(PAUSE).await;
+            tokio::select! {
+                biased;
+                Ok(()) = changes.changed() => {}
+                () = sleep(PAUSE) => {}
+            }
         }
     }
 }

@@ -31,8 +31,8 @@ use crate::{
 };
 
 /// Between two looks at who waits. Whoever is seen so often passes by.
-const LOOK: Duration = Duration::from_millis(300);
-const PASSES_BY: u32 = 3;
+const LOOK: Duration = Duration::from_millis(250);
+const PASSES_BY: u32 = 2;
 /// From a word to a look at whom it is about.
 const SOON: Duration = Duration::from_millis(100);
 /// Nobody waits any more: others may soon.
@@ -40,7 +40,7 @@ const LINGER: Duration = Duration::from_secs(30);
 /// After a watch of events that came to nothing.
 const REFUSED: Duration = Duration::from_secs(5);
 /// A provisioner that lives says that it begins; one that lives and has much to do has said so of others.
-const QUIET: Duration = Duration::from_millis(900);
+const QUIET: Duration = Duration::from_millis(600);
 /// Where it has not by then, it is worth a warning.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Between two words on one claim, and between two times the same.

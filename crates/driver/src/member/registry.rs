@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
 };
 
-type Snapshot = Arc<BTreeMap<String, Arc<Member>>>;
+pub type Snapshot = Arc<BTreeMap<String, Arc<Member>>>;
 
 /// All members, as requests see them.
 #[derive(Clone, Debug)]
@@ -58,6 +58,11 @@ impl Registry {
     pub fn all(&self) -> Result<Snapshot> {
         let members = self.members.borrow().clone();
         members.ok_or_else(|| Error::HostUnreachable("the members are still being read".to_owned()))
+    }
+
+    /// Wakes whoever waits for members that come, go or are others.
+    pub fn changes(&self) -> watch::Receiver<Option<Snapshot>> {
+        self.members.clone()
     }
 
     /// A member by the name in a handle, or the one that serves its cluster where that is another name of one. One that has

@@ -60,13 +60,13 @@ fn record(bench: &Bench, caller: &Caller) -> String {
 #[test]
 fn claim_becomes_a_disk_of_the_machine_and_is_taken_away_again() {
     for (kind, plugs, unplugs) in [
-        // In the host CSINode and Node; in the member volume, machine, record, the change and a watch: which machines it has
-        // was asked when the volume was made. Back: the machine, the change, a watch for each of two steps, the record.
-        (Kind::Operator("v1alpha2"), 7, 5),
-        (Kind::Operator("v1alpha1"), 7, 5),
+        // In the host CSINode and Node; in the member volume, machine, record, all machines, the change and a watch: which
+        // kind it has was asked when the volume was made. Back: the machine, the change, a watch for each of two steps, the record.
+        (Kind::Operator("v1alpha2"), 8, 5),
+        (Kind::Operator("v1alpha1"), 8, 5),
         // The instance is read as well, and both again after a request that answers nothing, and after the watch.
-        (Kind::KubeVirt(true), 12, 9),
-        (Kind::KubeVirt(false), 10, 7),
+        (Kind::KubeVirt(true), 13, 9),
+        (Kind::KubeVirt(false), 11, 7),
     ] {
         virtual_time::run(1, async {
             let (bench, caller, _host) = plugged(kind).await;
@@ -152,6 +152,29 @@ fn machine_that_is_not_proved_to_be_the_node_gets_no_disk() {
             bench.host.delete("nodes", "", "mislabelled").unwrap();
             assert_eq!((seen(&bench, kind), record(&bench, &caller)), ((vec![], true), String::new()));
             publish(&bench, &caller, "real/twin").await.unwrap();
+            nothing_is_wrong(&bench);
+        });
+    }
+}
+
+/// A request to plug it arrived when nobody wanted it there any more.
+#[test]
+fn disk_that_another_machine_has_without_a_record_is_given_to_no_second_one() {
+    for kind in KINDS {
+        virtual_time::run(1, async {
+            let (bench, caller, _host) = plugged(kind).await;
+            let (member, resource) = (&bench.members[0], machines(kind));
+            publish(&bench, &caller, "real/vm-1").await.unwrap();
+            let mut other = (*member.get(resource, SHOP, "vm-1").unwrap()).clone();
+            unpublish(&bench, caller.handle().unwrap(), "real/vm-1").await.unwrap();
+            other["metadata"] = json!({"namespace": SHOP, "name": "vm-2"});
+            member.create(resource, other).unwrap();
+            let (code, message) = refused(publish(&bench, &caller, "real/vm-1").await);
+            let says = message.contains("shop/vm-2") && message.contains("no record says that it should");
+            assert!(code == Code::FailedPrecondition && says, "{kind:?} {code:?} {message}");
+            assert_eq!(seen(&bench, kind).0, Vec::<String>::new(), "{kind:?}");
+            member.delete(resource, SHOP, "vm-2").unwrap();
+            publish(&bench, &caller, "real/vm-1").await.unwrap();
             nothing_is_wrong(&bench);
         });
     }

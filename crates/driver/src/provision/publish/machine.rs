@@ -133,6 +133,7 @@ impl Plan {
                     return Err(Error::InProgress(about(leaf, namespace, &machine, "has lost the volume")));
                 }
                 Attaching::Add if !asked => {
+                    only_there(leaf, namespace, &machines, &machine, &self.disk).await?;
                     machine = machines.add(&machine, &self.disk).await?;
                     asked = true;
                 }
@@ -147,6 +148,25 @@ impl Plan {
                 }
             }
         }
+    }
+}
+
+/// The record says that no other machine has the disk. One may have it all the same, plugged by a request that came late, and
+/// two machines must never write to it. Nobody can tell whether one that no record names is in use.
+async fn only_there(
+    leaf: &Cluster,
+    namespace: &str,
+    machines: &Machines<'_>,
+    machine: &Machine,
+    disk: &DiskName,
+) -> Result<()> {
+    match machines.with(disk).await?.into_iter().find(|other| *other != machine.name) {
+        None => Ok(()),
+        Some(other) => Err(Error::Refused(format!(
+            "member {}: virtual machine {namespace}/{other} has volume {} too, and no record says that it should: unplug it \
+             there once nothing on it uses that",
+            leaf.member, disk.name
+        ))),
     }
 }
 

@@ -165,6 +165,27 @@ fn leaf_that_comes_late_to_one_member_is_taken_back_while_another_is_at_work() {
     });
 }
 
+fn makes_a_consumer(asked: &Asked) -> bool {
+    asked.verb == Verb::Create && asked.resource == "pods"
+}
+
+#[test]
+fn consumer_that_comes_late_does_not_hold_a_leaf_that_is_let_go() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(SOON)).await;
+        let mut caller = Caller::new(&bench, Script { leaf_class: fixture::LATER, retain: true, ..Script::new(CLAIM) });
+        let sent = delay_next(&bench, makes_a_consumer);
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        sleep(LATE).await;
+        assert_eq!(bench.members[0].list("pods").len(), 1, "the late one has arrived");
+        caller.delete_claim();
+        until(&bench, LATE * 2, "the leaf claim is let go", || leaf(&bench, CLAIM).is_none()).await;
+        assert!(bench.members[0].list("pods").is_empty());
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
 fn marks_as_withdrawn(asked: &Asked) -> bool {
     let mut changes = asked.body.as_array().into_iter().flatten();
     asked.verb == Verb::Patch && changes.any(|change| text(change, "/path").ends_with("kosmos.csi.io~1withdrawn"))

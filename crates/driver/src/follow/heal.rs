@@ -269,6 +269,11 @@ impl Follower {
                 }
                 leaf.delete_claim(&row, case.hash).await?;
             }
+            (Healing::AwaitClaim, ..) => {
+                // One of ours that was made late would hold it, and nobody else knows that it may go.
+                leaf.end_consumer(&place.namespace, case.hash).await?;
+                return Ok(Taken::Blocked);
+            }
             _ => return Ok(Taken::Blocked),
         }
         Ok(Taken::Done)

@@ -322,6 +322,14 @@ impl Cluster {
         }
     }
 
+    /// The same, whatever is remembered of it.
+    pub async fn end_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<()> {
+        match self.look_at_consumer(namespace, hash).await? {
+            Some(pod) => self.delete_consumer(namespace, hash, &pod.uid).await,
+            None => Ok(()),
+        }
+    }
+
     async fn delete_consumer(&self, namespace: &str, hash: VolumeHash, uid: &str) -> Result<()> {
         let name = pod_name(hash);
         let parameters = DeleteParams {

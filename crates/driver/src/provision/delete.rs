@@ -309,9 +309,7 @@ fn check_volume_alone(leaf: &Cluster, given_out: Option<&GivenOut>, row: &Row) -
 /// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.
 async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
     if let Some(claim) = &row.claim {
-        if leaf.look_at_consumer(&place.namespace, hash).await?.is_some() {
-            leaf.remove_consumer(&place.namespace, hash).await?;
-        }
+        leaf.end_consumer(&place.namespace, hash).await?;
         if leaf.read_claim(place).await?.is_none() {
             leaf.rows.drop_claim(hash, &claim.uid, u64::MAX);
         }

@@ -238,8 +238,11 @@ impl Follower {
         let mut queue = Queue::default();
         sleep(turn(&member.name)).await;
         loop {
-            sleep(LOOK).await;
-            let Ok(leaf) = member.leaf() else { continue };
+            let Ok(leaf) = member.leaf() else {
+                sleep(LOOK).await;
+                continue;
+            };
+            leaf.rows.somebody_waits().await;
             queue.look(leaf, Instant::now());
             if queue.is_needed() {
                 let (say, words) = mpsc::channel(RECENT);
@@ -249,6 +252,8 @@ impl Follower {
                     () = listen(leaf, OF_CLAIMS, &say) => {}
                     () = listen(leaf, OF_PODS, &say) => {}
                 }
+            } else {
+                sleep(LOOK).await;
             }
         }
     }

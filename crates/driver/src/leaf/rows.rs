@@ -72,6 +72,8 @@ pub struct Rows {
     changed: [Notify; PARTS],
     /// Told when something has become of a leaf that nobody asked for.
     remarkable: Notify,
+    /// Told when a claim waits to be bound.
+    waits: Notify,
 }
 
 impl Rows {
@@ -81,6 +83,7 @@ impl Rows {
             table: Mutex::default(),
             changed: std::array::from_fn(|_| Notify::new()),
             remarkable: Notify::new(),
+            waits: Notify::new(),
         }
     }
 
@@ -156,6 +159,13 @@ impl Rows {
     /// Volumes whose size has changed since this was asked last.
     pub fn take_resized(&self) -> BTreeSet<VolumeHash> {
         std::mem::take(&mut self.lock().resized)
+    }
+
+    /// Until some claim waits to be bound. For one who waits.
+    pub async fn somebody_waits(&self) {
+        while self.lock().pending.is_empty() {
+            self.waits.notified().await;
+        }
     }
 
     /// Claims that wait to be bound, and the UIDs of their consumers.
@@ -300,6 +310,7 @@ impl Rows {
             table.synced[kind as usize] = true;
             table.begun[kind as usize] = false;
         });
+        self.waits.notify_one();
     }
 
     /// Waits until what is known of a volume satisfies a condition; false when the deadline came first.
@@ -323,6 +334,7 @@ impl Rows {
         change(&mut table);
         if table.rows.get(&hash).is_some_and(|entry| entry.is_pending()) {
             table.pending.insert(hash);
+            self.waits.notify_one();
         } else {
             table.pending.remove(&hash);
         }

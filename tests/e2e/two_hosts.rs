@@ -76,7 +76,8 @@ impl<'a> Second<'a> {
         for process in &self.processes {
             process.kill()?;
         }
-        self.cluster.kubectl(&["delete", "node,csinode", NODE]).await?;
+        // One may go with the other.
+        self.cluster.kubectl(&["delete", "--ignore-not-found", "node,csinode", NODE]).await?;
         self.cluster.kubectl(&["delete", "csidriver", DRIVER]).await?;
         self.cluster.kubectl(&["delete", "secret", "-n", DRIVER_NAMESPACE, SHARED]).await.map(drop)
     }

@@ -161,3 +161,22 @@ fn claim_that_is_made_anew_from_its_volume_alone_knows_what_is_attached() {
         assert!(member.list(ATTACHMENTS).is_empty() && record(&bench, "data").is_empty());
     });
 }
+
+/// Nobody can make its claim anew: the host's volume does not say which one it was.
+#[test]
+fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let (member, volume) = (&bench.members[0], leaf_volume(&bench, "data"));
+        let forget = |volume: &mut Value| volume["spec"]["csi"]["volumeAttributes"] = json!({});
+        bench.host.change("persistentvolumes", "", caller.volume(), forget).unwrap();
+        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        member.change("persistentvolumes", "", &volume, keep).unwrap();
+        member.change("persistentvolumeclaims", SHOP, "data", |one| one["metadata"]["finalizers"] = json!([])).unwrap();
+        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        sleep(SURE).await;
+        assert!(member.get("persistentvolumeclaims", SHOP, "data").is_none());
+        assert_eq!(only(&bench)["metadata"].get("deletionTimestamp"), None);
+    });
+}

@@ -75,18 +75,20 @@ impl Patient {
         Saved::of(self.volume.as_ref()?)
     }
 
-    /// Whether the record names what is attached, on the claim or in what the volume keeps of it, or nobody can tell: it is
-    /// not readable, or the claim is not as this driver has written it.
-    pub fn may_record(&self, leaf: &Cluster, hash: VolumeHash, attached: &Attachment) -> bool {
+    /// Whether the record names what is attached, on the claim or in what the volume keeps of it. Yes also where it cannot be
+    /// read, or the claim is not as this driver has written it; nothing where there is no record at all.
+    pub fn records(&self, leaf: &Cluster, hash: VolumeHash, attached: &Attachment) -> Option<bool> {
         let named = |published: &Published| published.is_spoilt() || published.is_attached(attached);
-        let on_claim = self.claim.as_ref().is_some_and(|claim| {
+        let on_claim = self.claim.as_ref().and_then(|claim| {
             let row = ClaimRow::new(claim);
             match judge(&claim.metadata, &leaf.host, Meant::The(hash)) {
-                Identity::Leaf(_) => row.finalizer.is_none() || named(&row.life.published),
-                identity => identity == Identity::Stripped,
+                Identity::Leaf(_) => Some(row.finalizer.is_none() || named(&row.life.published)),
+                Identity::Stripped => Some(true),
+                _ => None,
             }
         });
-        on_claim || self.saved().is_some_and(|saved| named(&saved.record()))
+        let kept = self.saved().map(|saved| named(&saved.record()));
+        on_claim.into_iter().chain(kept).reduce(|one, other| one || other)
     }
 }
 

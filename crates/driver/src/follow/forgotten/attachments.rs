@@ -8,7 +8,7 @@ use super::{FORGOTTEN, Follower, Waiting, is_due};
 use crate::{
     error::Result,
     leaf::{Cluster, attachment::LeafAttachment},
-    volume::{VolumeHash, VolumeId, published::Attachment},
+    volume::{VolumeHash, VolumeId, healing::Wish, published::Attachment},
 };
 
 impl Follower {
@@ -24,9 +24,44 @@ impl Follower {
         let unknown = all.into_iter().filter(|one| !one.terminating && !is_known(leaf, one));
         let (begun, others): (Vec<_>, Vec<_>) = unknown.partition(|one| one.withdrawn);
         for one in waiting.attachments.old(others, |one| &one.uid).into_iter().chain(begun) {
-            if let Err(error) = withdraw(leaf, &one).await {
+            if let Err(error) = self.withdraw_attachment(leaf, &one).await {
                 tracing::debug!(member = leaf.member, attachment = one.name, %error, "a forgotten attachment is not withdrawn yet");
             }
+        }
+    }
+
+    async fn withdraw_attachment(&self, leaf: &Cluster, seen: &LeafAttachment) -> Result<()> {
+        let Some(hash) = own_leaf(leaf, seen) else { return Ok(()) };
+        if self.is_wanted(leaf, hash, seen).await? {
+            return if seen.withdrawn { leaf.mark_attachment(seen, false).await.map(drop) } else { Ok(()) };
+        }
+        let marked = if seen.withdrawn { seen.clone() } else { leaf.mark_attachment(seen, true).await? };
+        if self.is_wanted(leaf, hash, &marked).await? {
+            return leaf.mark_attachment(&marked, false).await.map(drop);
+        }
+        tracing::info!(
+            member = leaf.member,
+            attachment = seen.name,
+            volume = seen.handle,
+            node = seen.node,
+            "withdraws a VolumeAttachment of which no leaf claim's record tells: nobody asks for it any more"
+        );
+        leaf.delete_attachment(&marked).await.map(drop)
+    }
+
+    /// Read just now: the volume, the claim that it is bound to, and what is described on it. Where no record is left of what
+    /// somebody has removed by force, the host says whether it may be in use.
+    async fn is_wanted(&self, leaf: &Cluster, hash: VolumeHash, one: &LeafAttachment) -> Result<bool> {
+        let record = match leaf.read_volume(&one.volume).await? {
+            Some(volume) => {
+                let patient = leaf.examine(hash, &volume.claim_place, Some(&one.volume)).await?;
+                patient.records(leaf, hash, &as_recorded(one))
+            }
+            None => None,
+        };
+        match record {
+            Some(named) => Ok(named),
+            None => Ok(self.host.volumes_with(&one.handle).await?.iter().any(|volume| volume.wish() != Wish::Nothing)),
         }
     }
 }
@@ -41,34 +76,8 @@ fn as_recorded(one: &LeafAttachment) -> Attachment {
     Attachment::MemberNode(one.member_node.clone())
 }
 
-async fn withdraw(leaf: &Cluster, seen: &LeafAttachment) -> Result<()> {
-    let Some(hash) = own_leaf(leaf, seen) else { return Ok(()) };
-    if is_wanted(leaf, hash, seen).await? {
-        return if seen.withdrawn { leaf.mark_attachment(seen, false).await.map(drop) } else { Ok(()) };
-    }
-    let marked = if seen.withdrawn { seen.clone() } else { leaf.mark_attachment(seen, true).await? };
-    if is_wanted(leaf, hash, &marked).await? {
-        return leaf.mark_attachment(&marked, false).await.map(drop);
-    }
-    tracing::info!(
-        member = leaf.member,
-        attachment = seen.name,
-        volume = seen.handle,
-        node = seen.node,
-        "withdraws a VolumeAttachment of which no leaf claim's record tells: nobody asks for it any more"
-    );
-    leaf.delete_attachment(&marked).await.map(drop)
-}
-
 /// The leaf it was made for. Of an imported claim there is no record that could tell.
 fn own_leaf(leaf: &Cluster, one: &LeafAttachment) -> Option<VolumeHash> {
     let (hash, id) = (one.hash?, VolumeId::parse(&one.handle)?);
     (id.names(hash) && hash != VolumeHash::imported(&leaf.host, &id)).then_some(hash)
-}
-
-/// Read just now: the volume, the claim that it is bound to, and what is described on it.
-async fn is_wanted(leaf: &Cluster, hash: VolumeHash, one: &LeafAttachment) -> Result<bool> {
-    let Some(volume) = leaf.read_volume(&one.volume).await? else { return Ok(false) };
-    let patient = leaf.examine(hash, &volume.claim_place, Some(&one.volume)).await?;
-    Ok(patient.may_record(leaf, hash, &as_recorded(one)))
 }

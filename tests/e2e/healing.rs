@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use kube::{
-    Api, ResourceExt,
+    ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
@@ -70,9 +70,7 @@ async fn imported<'a>(rig: &'a Rig, namespace: &str, leaf_policy: &str) -> Resul
 pub async fn import<'a>(rig: &'a Rig, member: &Place<'_>) -> Result<Place<'a>> {
     let host = Place::new(rig.fleet.host(), &member.namespace).await?;
     let namespace = member.namespace.as_str();
-    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(host.client.clone());
-    let id = namespaces.get("kube-system").await?.uid().context("kube-system has a UID")?;
-    let consent = json!({"metadata": {"annotations": {"kosmos.csi.io/consent": id}}});
+    let consent = json!({"metadata": {"annotations": {"kosmos.csi.io/consent": host.host_id().await?}}});
     member.claims().patch("ledger", &PatchParams::default(), &Patch::Merge(consent)).await?;
     let volume = json!({
         "metadata": {"name": namespace, "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},

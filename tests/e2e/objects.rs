@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
@@ -41,6 +41,12 @@ impl<'a> Place<'a> {
 
     pub async fn existing(cluster: &'a Cluster, namespace: &str) -> Result<Self> {
         Ok(Self { cluster, client: cluster.client().await?, namespace: namespace.to_owned() })
+    }
+
+    /// By which members know this host.
+    pub async fn host_id(&self) -> Result<String> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces.get("kube-system").await?.uid().context("kube-system has a UID")
     }
 
     pub fn claims(&self) -> Api<PersistentVolumeClaim> {

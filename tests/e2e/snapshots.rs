@@ -70,7 +70,7 @@ async fn delete(api: &Api<DynamicObject>, name: &str) -> Result<()> {
 }
 
 /// A claim that is to be filled.
-async fn filled(host: &Place<'_>, name: &str, class: &str, source: Value) -> Result<()> {
+pub async fn filled(host: &Place<'_>, name: &str, class: &str, source: Value) -> Result<()> {
     let claim = json!({
         "metadata": {"name": name},
         "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"], "dataSource": source,
@@ -80,7 +80,7 @@ async fn filled(host: &Place<'_>, name: &str, class: &str, source: Value) -> Res
     Ok(())
 }
 
-fn from_snapshot(name: &str) -> Value {
+pub fn from_snapshot(name: &str) -> Value {
     json!({"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": name})
 }
 

@@ -2,7 +2,7 @@
 //! told whose the other's is.
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, PostParams},
@@ -17,7 +17,7 @@ use crate::{
     pool::on_fleet,
     reclaim::set_policy,
     rig::{DRIVER, DRIVER_NAMESPACE, HOST_OBJECTS, MEMBERS, NOW, PATIENCE, Rig, SNAPSHOT_CLASS, snapshot_classes},
-    snapshots::{SNAPSHOT_GROUP, kind, ready, snapshot, snapshots},
+    snapshots::{SNAPSHOT_GROUP, filled, from_snapshot, kind, ready, snapshot, snapshots},
 };
 
 /// The second host is a cluster that is a member of the first.
@@ -81,11 +81,6 @@ impl<'a> Second<'a> {
         self.cluster.kubectl(&["delete", "csidriver", DRIVER]).await?;
         self.cluster.kubectl(&["delete", "secret", "-n", DRIVER_NAMESPACE, SHARED]).await.map(drop)
     }
-}
-
-async fn id(cluster: &Cluster) -> Result<String> {
-    let namespaces: Api<Namespace> = Api::all(cluster.client().await?);
-    namespaces.get("kube-system").await?.metadata.uid.context("a namespace has a UID")
 }
 
 /// A volume that somebody has written with all that the other host's says, and a claim that uses it.
@@ -187,7 +182,7 @@ fn two_hosts_on_one_member_keep_each_its_own_under_the_same_names_and_each_other
 
         let host = Second::start(rig).await?;
         let second = Place::new(host.cluster, NAMESPACE).await?;
-        let (ours, theirs) = (id(rig.fleet.host()).await?, id(host.cluster).await?);
+        let (ours, theirs) = (first.host_id().await?, second.host_id().await?);
         second.class(NAMESPACE, "Immediate", parameters, &[]).await?;
         let apart = json!({"leafStorageClass": NOW, "member": SHARED, "leafNamespace": OWN});
         second.class("two-hosts-apart", "Immediate", apart, &[]).await?;
@@ -215,7 +210,7 @@ fn two_hosts_on_one_member_keep_each_its_own_under_the_same_names_and_each_other
         let still = first.pods().get("web").await?;
         ensure!(is_same(&still, &running), "{still:?}");
         // The leaf snapshot is there with its data.
-        from_snapshot(&first, "again", "photo").await?;
+        filled(&first, "again", NAMESPACE, from_snapshot("photo")).await?;
         first.bound("again").await?;
 
         second.pods().delete("web", &DeleteParams::default()).await?;
@@ -242,15 +237,4 @@ fn two_hosts_on_one_member_keep_each_its_own_under_the_same_names_and_each_other
 fn is_same(now: &Pod, before: &Pod) -> bool {
     let running = now.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
     now.uid() == before.uid() && now.metadata.deletion_timestamp.is_none() && running
-}
-
-async fn from_snapshot(place: &Place<'_>, name: &str, snapshot: &str) -> Result<()> {
-    let claim = json!({
-        "metadata": {"name": name},
-        "spec": {"storageClassName": NAMESPACE, "accessModes": ["ReadWriteOnce"],
-            "dataSource": {"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": snapshot},
-            "resources": {"requests": {"storage": "64Mi"}}},
-    });
-    place.claims().create(&PostParams::default(), &serde_json::from_value(claim)?).await.map(drop)?;
-    Ok(())
 }

@@ -140,7 +140,7 @@ async fn read_ours(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Resul
     let found = leaf.read_claim(place).await?;
     let gone = || Error::NotFound(format!("member {}: there is no leaf claim {place} of this volume", leaf.member));
     let claim = found.as_ref().ok_or_else(gone)?;
-    match judge(&claim.metadata, &leaf.host, Meant::The(hash)) {
+    match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {
         Identity::Leaf(_) => Ok(ClaimRow::new(claim)),
         Identity::Stripped => Err(stripped(leaf, place)),
         _ => Err(gone()),

@@ -271,7 +271,9 @@ impl Follower {
             }
             (Healing::AwaitClaim, ..) => {
                 // One of ours that was made late would hold it, and nobody else knows that it may go.
-                leaf.end_consumer(&place.namespace, case.hash).await?;
+                if let Err(error) = leaf.end_consumer(&place.namespace, case.hash).await {
+                    tracing::debug!(member = leaf.member, claim = %place, %error, "whether a consumer pod holds a leaf claim is not known");
+                }
                 return Ok(Taken::Blocked);
             }
             _ => return Ok(Taken::Blocked),

@@ -22,7 +22,7 @@ use crate::{
     member::{Member, Registry, Works},
 };
 
-/// Work on a member that has failed is begun anew.
+/// After so long at most, work on a member that has failed is begun anew.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// What the work needs.

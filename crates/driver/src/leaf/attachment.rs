@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     Cluster,
-    healing::path_of,
+    forgotten::withdrawn_mark,
     json_patch, ownership,
     single::{self, Watched},
 };
@@ -161,15 +161,9 @@ impl Cluster {
 
     /// Says on it that its end has begun, or that it stays. Whoever has written on it meanwhile is not overruled.
     pub async fn mark_attachment(&self, seen: &LeafAttachment, withdrawn: bool) -> Result<LeafAttachment> {
-        let mark = path_of(ownership::WITHDRAWN);
-        let change = if withdrawn {
-            json!({"op": "add", "path": mark, "value": seen.uid})
-        } else {
-            json!({"op": "remove", "path": mark})
-        };
-        let test =
-            |field: &str, value: &str| json!({"op": "test", "path": format!("/metadata/{field}"), "value": value});
-        let patch = json_patch(json!([test("uid", &seen.uid), test("resourceVersion", &seen.version), change]))?;
+        let [unchanged, change] = withdrawn_mark(&seen.uid, &seen.version, withdrawn);
+        let same = json!({"op": "test", "path": "/metadata/uid", "value": seen.uid});
+        let patch = json_patch(json!([same, unchanged, change]))?;
         let marked = self.attachments().patch(&seen.name, &PatchParams::default(), &patch).await;
         let marked = marked.map_err(|error| self.outcome(&format!("patch volumeattachment {}", seen.name), &error))?;
         Ok(self.seen_attachment(marked))

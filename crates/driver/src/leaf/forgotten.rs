@@ -68,14 +68,7 @@ impl Cluster {
     /// Its removal begins, and nobody was told of it. Or it is wanted after all, and about to be given out. A write that
     /// arrives when that has happened does nothing: it tests the version.
     pub async fn mark_withdrawn(&self, claim: &ClaimRow, hash: VolumeHash, withdrawn: bool) -> Result<()> {
-        let path = path_of(WITHDRAWN);
-        let change = if withdrawn {
-            json!({"op": "add", "path": path, "value": claim.uid})
-        } else {
-            json!({"op": "remove", "path": path})
-        };
-        let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": claim.version.to_string()});
-        match self.mark(claim, hash, &[unchanged, change]).await {
+        match self.mark(claim, hash, &withdrawn_mark(&claim.uid, &claim.version_text(), withdrawn)).await {
             Err(Error::Refused(_)) => {
                 // The next look goes by the claim as it is now.
                 self.read_claim(&claim.place).await?;
@@ -105,6 +98,17 @@ impl Cluster {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Puts the mark on an object, or takes it off, where nobody has written on that since it was read.
+pub(super) fn withdrawn_mark(uid: &str, version: &str, withdrawn: bool) -> [Value; 2] {
+    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+    let change = if withdrawn {
+        json!({"op": "add", "path": path_of(WITHDRAWN), "value": uid})
+    } else {
+        json!({"op": "remove", "path": path_of(WITHDRAWN)})
+    };
+    [unchanged, change]
 }
 
 fn is_unlabelled(volume: &PersistentVolume) -> bool {

@@ -81,7 +81,7 @@ impl Patient {
         let named = |published: &Published| published.is_spoilt() || published.is_attached(attached);
         let on_claim = self.claim.as_ref().and_then(|claim| {
             let row = ClaimRow::new(claim);
-            match judge(&claim.metadata, &leaf.host, Meant::The(hash)) {
+            match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {
                 Identity::Leaf(_) => Some(row.finalizer.is_none() || named(&row.life.published)),
                 Identity::Stripped => Some(true),
                 _ => None,

@@ -14,8 +14,8 @@ use crate::volume::{HostId, VolumeHash, VolumeId};
 #[derive(Clone, Copy, Debug)]
 pub enum Meant<'a> {
     /// That of a handle.
-    By(&'a VolumeId),
-    The(VolumeHash),
+    Handle(&'a VolumeId),
+    Volume(VolumeHash),
     /// Any of this host's.
     Any,
 }
@@ -23,8 +23,8 @@ pub enum Meant<'a> {
 impl Meant<'_> {
     fn names(self, hash: VolumeHash) -> bool {
         match self {
-            Self::By(id) => id.names(hash),
-            Self::The(meant) => meant == hash,
+            Self::Handle(id) => id.names(hash),
+            Self::Volume(meant) => meant == hash,
             Self::Any => true,
         }
     }
@@ -40,9 +40,9 @@ pub enum Identity<'a> {
     /// A leaf, whose labels somebody took away: of which volume and host, nobody can tell.
     Stripped,
     /// It names this other host as its own.
-    OfHost(&'a str),
+    OtherHost(&'a str),
     /// The leaf of another volume of this host.
-    OfVolume(VolumeHash),
+    OtherVolume(VolumeHash),
     Foreign,
 }
 
@@ -54,8 +54,8 @@ pub fn judge<'a>(claim: &'a ObjectMeta, host: &HostId, meant: Meant<'_>) -> Iden
     let held = claim.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
     match (volume_of(claim, host), named) {
         (Some(hash), _) if meant.names(hash) => Identity::Leaf(hash),
-        (Some(hash), _) => Identity::OfVolume(hash),
-        (None, Some(other)) if *other != host.0 => Identity::OfHost(other),
+        (Some(hash), _) => Identity::OtherVolume(hash),
+        (None, Some(other)) if *other != host.0 => Identity::OtherHost(other),
         _ if held => Identity::Stripped,
         // With a host's label it would show up among the leaves.
         (None, None) if consent == Some(&host.0) => Identity::Consents,
@@ -65,7 +65,7 @@ pub fn judge<'a>(claim: &'a ObjectMeta, host: &HostId, meant: Meant<'_>) -> Iden
 
 /// Whether it carries the labels of this volume of this host.
 pub fn is_leaf_of(claim: &ObjectMeta, host: &HostId, hash: VolumeHash) -> bool {
-    matches!(judge(claim, host, Meant::The(hash)), Identity::Leaf(_))
+    matches!(judge(claim, host, Meant::Volume(hash)), Identity::Leaf(_))
 }
 
 #[cfg(test)]
@@ -106,11 +106,11 @@ mod tests {
             ("the leaf", marked("h", HASH), &none, true, Identity::Leaf(hash(HASH))),
             ("a copy of it, as tools make it", marked("h", HASH), &none, false, Identity::Leaf(hash(HASH))),
             ("the leaf, with a consent besides", marked("h", HASH), &to_us, true, Identity::Leaf(hash(HASH))),
-            ("another volume's", marked("h", OTHER), &none, true, Identity::OfVolume(hash(OTHER))),
-            ("another volume's, with a consent", marked("h", OTHER), &to_us, true, Identity::OfVolume(hash(OTHER))),
-            ("another host's", marked("x", HASH), &none, true, Identity::OfHost("x")),
-            ("another host's that consents", marked("x", HASH), &to_us, true, Identity::OfHost("x")),
-            ("another host's label alone", json!({HOST: "x"}), &to_us, false, Identity::OfHost("x")),
+            ("another volume's", marked("h", OTHER), &none, true, Identity::OtherVolume(hash(OTHER))),
+            ("another volume's, with a consent", marked("h", OTHER), &to_us, true, Identity::OtherVolume(hash(OTHER))),
+            ("another host's", marked("x", HASH), &none, true, Identity::OtherHost("x")),
+            ("another host's that consents", marked("x", HASH), &to_us, true, Identity::OtherHost("x")),
+            ("another host's label alone", json!({HOST: "x"}), &to_us, false, Identity::OtherHost("x")),
             ("without its labels", none.clone(), &none, true, Identity::Stripped),
             ("without its labels, with a consent", none.clone(), &to_us, true, Identity::Stripped),
             ("without its host", without(HOST), &none, true, Identity::Stripped),
@@ -125,11 +125,11 @@ mod tests {
             ("who consents, with our host's label", json!({HOST: "h"}), &to_us, false, Identity::Foreign),
         ] {
             let claim = claim(&labels, notes, held);
-            for meant in [Meant::By(&VolumeId::parse(HANDLE).unwrap()), Meant::The(hash(HASH))] {
+            for meant in [Meant::Handle(&VolumeId::parse(HANDLE).unwrap()), Meant::Volume(hash(HASH))] {
                 assert_eq!(judge(&claim, &host, meant), expected, "{case}, {meant:?}");
             }
             let of_any = match expected {
-                Identity::OfVolume(hash) => Identity::Leaf(hash),
+                Identity::OtherVolume(hash) => Identity::Leaf(hash),
                 same => same,
             };
             assert_eq!(judge(&claim, &host, Meant::Any), of_any, "{case}");
@@ -141,8 +141,8 @@ mod tests {
         let (host, id) = (HostId("h".to_owned()), VolumeId::parse(HANDLE).unwrap());
         let same_half = VolumeHash::parse("0123456789abcdefffffffffffffffff").unwrap();
         let marked = ObjectMeta { labels: Some(labels(&host, same_half)), ..ObjectMeta::default() };
-        assert_eq!(judge(&marked, &host, Meant::By(&id)), Identity::Leaf(same_half));
+        assert_eq!(judge(&marked, &host, Meant::Handle(&id)), Identity::Leaf(same_half));
         let hashed = VolumeId::parse(&format!("m///{HASH}")).unwrap();
-        assert_eq!(judge(&marked, &host, Meant::By(&hashed)), Identity::OfVolume(same_half));
+        assert_eq!(judge(&marked, &host, Meant::Handle(&hashed)), Identity::OtherVolume(same_half));
     }
 }

@@ -136,7 +136,7 @@ impl Provisioner {
         let given_out = self.host.leaf_of(&id.to_string()).await?;
         if let (Some(place), Some(claim)) = (&place, &claim) {
             let is_given_out = |given: &GivenOut| ownership::is_or_was(&claim.metadata, &given.claim_uid);
-            match judge(&claim.metadata, &leaf.host, Meant::By(id)) {
+            match judge(&claim.metadata, &leaf.host, Meant::Handle(id)) {
                 Identity::Leaf(hash) => {
                     attach::is_nowhere(leaf, hash, &ClaimRow::new(claim)).await?;
                     return self.remove(leaf, hash, place, order, deadline).await;
@@ -150,7 +150,9 @@ impl Provisioner {
                 }
                 identity if given_out.as_ref().is_some_and(is_given_out) => {
                     return Err(match identity {
-                        Identity::OfHost(_) => anothers(leaf, place, &ownership::whose(&claim.metadata, &leaf.host)),
+                        Identity::OtherHost(_) => {
+                            of_another_host(leaf, place, &ownership::whose(&claim.metadata, &leaf.host))
+                        }
                         _ => stripped(leaf, place),
                     });
                 }
@@ -323,7 +325,7 @@ async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &R
 }
 
 /// Somebody has written the handle of another host's leaf, with all that stands beside it, into a volume of this one.
-fn anothers(leaf: &Cluster, place: &LeafPlace, whose: &str) -> Error {
+fn of_another_host(leaf: &Cluster, place: &LeafPlace, whose: &str) -> Error {
     Error::Refused(format!(
         "member {}: the handle leads to claim {place}, and {whose}: nothing is removed. Give this volume the policy Retain, and then \
          delete it here by hand",

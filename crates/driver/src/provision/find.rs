@@ -109,7 +109,7 @@ impl Provisioner {
             return found(id, Arc::clone(&member), listed, false);
         };
         let Some(read) = leaf.read_claim(&place).await? else { return Ok(let_go()) };
-        match judge(&read.metadata, &leaf.host, Meant::By(&id)) {
+        match judge(&read.metadata, &leaf.host, Meant::Handle(&id)) {
             Identity::Leaf(hash) => found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false),
             // What has taken the name of a leaf that was let go is not meant.
             Identity::Consents if kept.is_none() => {

@@ -118,7 +118,7 @@ impl Job<'_> {
         let found = self.leaf.read_claim(&self.place).await.map_err(Error::while_a_leaf_may_exist)?;
         let Some(claim) = found else { return Ok(()) };
         let taken = format!("member {}: claim {}", self.leaf.member, self.place);
-        let way_out = match judge(&claim.metadata, &self.leaf.host, Meant::The(self.hash)) {
+        let way_out = match judge(&claim.metadata, &self.leaf.host, Meant::Volume(self.hash)) {
             Identity::Leaf(_) => return Ok(()),
             Identity::Stripped => {
                 return Err(Error::InProgress(format!(
@@ -126,14 +126,14 @@ impl Job<'_> {
                      only where no host has its volume"
                 )));
             }
-            Identity::OfVolume(_) if claim.metadata.deletion_timestamp.is_some() => {
+            Identity::OtherVolume(_) if claim.metadata.deletion_timestamp.is_some() => {
                 return Err(Error::InProgress(format!(
                     "{taken} is there still and is being removed: it had this name before"
                 )));
             }
             // Its data is somebody's, and nobody is told to remove it.
-            Identity::OfHost(_) => "Choose",
-            Identity::OfVolume(_) => "Delete that one in the host, or choose",
+            Identity::OtherHost(_) => "Choose",
+            Identity::OtherVolume(_) => "Delete that one in the host, or choose",
             Identity::Consents | Identity::Foreign => "Remove it there, or choose",
         };
         Err(Error::Exists(format!(

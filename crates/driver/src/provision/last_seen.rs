@@ -85,7 +85,7 @@ impl LastSeen {
         let Some(found) = leaf.read_claim(place).await? else { return Ok(true) };
         match self.claims.as_slice() {
             [_, ..] => Ok(!self.claims.iter().any(|mine| ownership::is_or_was(&found.metadata, mine))),
-            [] => match judge(&found.metadata, &leaf.host, Meant::The(hash)) {
+            [] => match judge(&found.metadata, &leaf.host, Meant::Volume(hash)) {
                 Identity::Stripped => Err(stripped(leaf, place)),
                 // Seen only now: the next look removes it.
                 identity => Ok(!matches!(identity, Identity::Leaf(_))),

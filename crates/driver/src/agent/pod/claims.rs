@@ -88,8 +88,8 @@ fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, Refusa
 fn leaves_among(id: &VolumeId, host: &HostId, namespace: &str, found: &[ObjectMeta]) -> Vec<String> {
     let handle = id.to_string();
     let carried = |claim: &ObjectMeta| claim.annotations.as_ref()?.get(HANDLE).cloned();
-    let is_ours = |claim: &ObjectMeta| matches!(judge(claim, host, Meant::By(id)), Identity::Leaf(_));
-    let consents = |claim: &ObjectMeta| judge(claim, host, Meant::By(id)) == Identity::Consents;
+    let is_ours = |claim: &ObjectMeta| matches!(judge(claim, host, Meant::Handle(id)), Identity::Leaf(_));
+    let consents = |claim: &ObjectMeta| judge(claim, host, Meant::Handle(id)) == Identity::Consents;
     let is_there = |claim: &ObjectMeta| {
         let there = |place: LeafPlace| place.namespace == namespace && claim.name.as_ref() == Some(&place.claim);
         id.place().is_none_or(there)

@@ -61,19 +61,12 @@ struct Wanted {
 impl<'a> Case<'a> {
     /// By the place that the handle names.
     pub(super) fn new(leaf: &'a Cluster, hash: VolumeHash, named: &LeafPlace) -> Self {
-        let id = VolumeId::new(&leaf.member, &named.namespace, &named.claim, hash);
+        Self::of(leaf, VolumeId::new(&leaf.member, &named.namespace, &named.claim, hash), hash)
+    }
+
+    /// Of a handle that leads to this volume.
+    pub(super) fn of(leaf: &'a Cluster, id: VolumeId, hash: VolumeHash) -> Self {
         Self { leaf, hash, handle: id.to_string(), id }
-    }
-
-    /// Of a handle that leads to something.
-    pub(super) fn of(leaf: &'a Cluster, handle: &str) -> Option<Self> {
-        let id = VolumeId::parse(handle)?;
-        let (hash, _) = leaf.rows.find(&id)?;
-        Some(Self { leaf, id, hash, handle: handle.to_owned() })
-    }
-
-    pub(super) fn hash(&self) -> VolumeHash {
-        self.hash
     }
 
     pub(super) fn handle(&self) -> &str {
@@ -139,12 +132,12 @@ fn suits(wish: Wish, row: &Row) -> bool {
 
 impl Follower {
     /// Whether there may be something to do, by what is in memory alone.
-    pub(super) fn is_due(&self, case: &Case<'_>) -> bool {
-        let row = case.row();
+    pub(super) fn is_due(&self, case: &Case<'_>, row: &Row) -> bool {
+        let is_begun = || row.claim.is_some() && has_begun(row);
         match self.volumes.with(&case.handle).as_slice() {
-            [known] if known.wish() == Wish::Nothing => row.claim.is_some() && has_begun(&row),
-            [known] => !suits(known.wish(), &row) || is_elsewhere(known, &row),
-            [] => case.is_the_leaf(&row) && (outlives_host(&row) || row.claim.is_some() && has_begun(&row)),
+            [known] if known.wish() == Wish::Nothing => is_begun(),
+            [known] => !suits(known.wish(), row) || is_elsewhere(known, row),
+            [] => (outlives_host(row) || is_begun()) && case.is_the_leaf(row),
             _ => false,
         }
     }

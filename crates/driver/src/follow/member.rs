@@ -33,6 +33,8 @@ const LAZY: Duration = Duration::from_secs(3);
 /// What a tick costs at most.
 const MARKS: usize = 10;
 const LOOKS: usize = 200;
+/// Nobody goes by all of a member's volumes more often: what has to be quick comes as news.
+const ROUND: Duration = Duration::from_secs(10);
 /// A leaf that is not seen for so long is looked for; and again, after so long.
 const MISSED: Duration = Duration::from_mins(1);
 const AGAIN: Duration = Duration::from_mins(10);
@@ -46,6 +48,8 @@ struct Agenda {
     missed: BTreeMap<Box<str>, Instant>,
     /// The handle that was last gone by.
     at: Option<Box<str>>,
+    /// When to begin again with the first.
+    round: Option<Instant>,
     /// Leaves that are not as the host wants them.
     odd: BTreeSet<VolumeHash>,
     /// These and others that are not well: how often they were looked at, and when to do so again.
@@ -94,18 +98,25 @@ impl Follower {
         }
     }
 
-    /// Goes by those of the host's volumes of which there was news, in memory.
+    /// Goes by those of which there was news in the host or in the member, in memory.
     fn take_news(&self, leaf: &Cluster, agenda: &mut Agenda) {
         for handle in self.volumes.take_news(&leaf.member) {
-            if let Some(case) = Case::of(leaf, &handle) {
-                agenda.ill.remove(&case.hash());
+            if let Some(hash) = self.look_at(leaf, handle, agenda) {
+                agenda.ill.remove(&hash);
             }
-            self.look_at(leaf, handle, agenda);
         }
+        self.look_whether_due(leaf, leaf.rows.take_remarkable(), agenda);
     }
 
     /// Goes by the next few in turn.
     fn look(&self, leaf: &Cluster, agenda: &mut Agenda) {
+        let now = Instant::now();
+        if agenda.at.is_none() {
+            if agenda.round.is_some_and(|round| now < round) {
+                return;
+            }
+            agenda.round = Some(now + ROUND);
+        }
         let next = self.volumes.next_in(&leaf.member, agenda.at.as_deref(), LOOKS);
         agenda.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
         for handle in next {
@@ -113,12 +124,16 @@ impl Follower {
         }
     }
 
-    fn look_at(&self, leaf: &Cluster, handle: Box<str>, agenda: &mut Agenda) {
-        let Some(id) = VolumeId::parse(&handle) else { return };
-        if let Some(case) = Case::of(leaf, &handle).filter(|case| self.is_due(case)) {
-            agenda.odd.insert(case.hash());
+    /// The volume that the handle leads to.
+    fn look_at(&self, leaf: &Cluster, handle: Box<str>, agenda: &mut Agenda) -> Option<VolumeHash> {
+        let id = VolumeId::parse(&handle)?;
+        let (hash, row) = leaf.rows.find(&id).unzip();
+        let (row, now) = (row.unwrap_or_default(), Instant::now());
+        if let Some(hash) = hash
+            && self.is_due(&Case::of(leaf, id, hash), &row)
+        {
+            agenda.odd.insert(hash);
         }
-        let (row, now) = (leaf.rows.find(&id).map(|(_, row)| row).unwrap_or_default(), Instant::now());
         match (row.claim, row.volume) {
             (Some(claim), _) if !claim.had_volume() && !claim.is_lost() => {
                 agenda.marks.entry(handle).or_insert(now + LAZY);
@@ -126,6 +141,7 @@ impl Follower {
             (Some(_), _) | (None, Some(_)) => drop(agenda.missed.remove(&handle)),
             (None, None) => drop(agenda.missed.entry(handle).or_insert(now + MISSED)),
         }
+        hash
     }
 
     /// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
@@ -135,9 +151,14 @@ impl Follower {
             return;
         }
         agenda.sweep = Some(now + MISSED);
-        for hash in leaf.rows.following() {
-            if cases(leaf, hash).iter().any(|case| self.is_due(case)) {
-                agenda.odd.insert(hash);
+        self.look_whether_due(leaf, leaf.rows.following(), agenda);
+    }
+
+    fn look_whether_due(&self, leaf: &Cluster, some: impl IntoIterator<Item = VolumeHash>, agenda: &mut Agenda) {
+        for hash in some {
+            let is_due = cases(leaf, hash).iter().any(|case| self.is_due(case, &case.row()));
+            if is_due && agenda.odd.insert(hash) {
+                agenda.ill.remove(&hash);
             }
         }
     }
@@ -175,12 +196,12 @@ impl Follower {
             if due > Instant::now() {
                 continue;
             }
-            for case in cases(leaf, hash).iter().filter(|case| self.is_due(case)) {
+            for case in cases(leaf, hash).iter().filter(|case| self.is_due(case, &case.row())) {
                 if let Err(error) = self.heal(case, looks).await {
                     tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
                 }
             }
-            if !cases(leaf, hash).iter().any(|case| self.is_due(case)) {
+            if !cases(leaf, hash).iter().any(|case| self.is_due(case, &case.row())) {
                 agenda.odd.remove(&hash);
             }
             agenda.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));

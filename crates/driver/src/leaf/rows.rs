@@ -28,7 +28,7 @@ const COUNTED_AT_ONCE: usize = 1000;
 /// How many removed claims are remembered.
 const REMEMBERED: usize = 256;
 
-/// How many are remembered whose size has changed: of several replicas, one takes notice.
+/// How many are remembered whose size has changed, or that one has to look at: of several replicas, one takes notice.
 const NOTICED: usize = 1000;
 
 /// Who waits for one volume is woken by news of it and of some one in so many others: by news of all, a thousand callers
@@ -60,6 +60,8 @@ struct Table {
     pending: BTreeSet<VolumeHash>,
     /// Volumes whose size has changed since somebody took notice.
     resized: BTreeSet<VolumeHash>,
+    /// Those of which there was news that one has to look at, since somebody did.
+    remarkable: BTreeSet<VolumeHash>,
     /// What keeps a kind from being watched.
     obstacles: [Option<String>; 3],
 }
@@ -159,6 +161,11 @@ impl Rows {
     /// Volumes whose size has changed since this was asked last.
     pub fn take_resized(&self) -> BTreeSet<VolumeHash> {
         std::mem::take(&mut self.lock().resized)
+    }
+
+    /// Volumes that one had to look at since this was asked last.
+    pub fn take_remarkable(&self) -> BTreeSet<VolumeHash> {
+        std::mem::take(&mut self.lock().remarkable)
     }
 
     /// Until some claim waits to be bound. For one who waits.
@@ -331,6 +338,7 @@ impl Rows {
     /// A change that concerns one volume.
     fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
         let mut table = self.lock();
+        let was_remarkable = table.is_remarkable(hash);
         change(&mut table);
         if table.rows.get(&hash).is_some_and(|entry| entry.is_pending()) {
             table.pending.insert(hash);
@@ -338,8 +346,11 @@ impl Rows {
         } else {
             table.pending.remove(&hash);
         }
-        let resized = table.resized.contains(&hash);
-        if resized || table.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows()) {
+        let is_remarkable = was_remarkable || table.is_remarkable(hash);
+        if is_remarkable && table.remarkable.len() < NOTICED {
+            table.remarkable.insert(hash);
+        }
+        if is_remarkable || table.resized.contains(&hash) {
             self.remarkable.notify_one();
         }
         drop(table);
@@ -363,6 +374,11 @@ impl Rows {
 }
 
 impl Table {
+    /// Something may have become of its leaf that nobody asked for.
+    fn is_remarkable(&self, hash: VolumeHash) -> bool {
+        self.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows())
+    }
+
     fn tidy(&mut self, hash: VolumeHash) {
         if self.rows.get(&hash).is_some_and(|entry| entry.is_empty()) {
             self.rows.remove(&hash);

@@ -259,7 +259,7 @@ async fn finish(bench: &Bench, mut story: Story, planted: &Planted, requests: u6
 async fn settle(bench: &Bench, story: &Story, planted: &Planted) -> Vec<String> {
     let wrong = || {
         let mut wrong = violations(bench, std::slice::from_ref(story), planted);
-        if story.deleted && !attach::nothing_is_attached(bench) {
+        if story.deleted && !attach::nothing_is_attached(bench, story.caller.leaf_volume().unwrap_or_default()) {
             wrong.push("I5: the volume is removed, and something is attached for it".to_owned());
         }
         wrong

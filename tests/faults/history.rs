@@ -191,9 +191,13 @@ impl History {
                 if !came_late {
                     living.push((member, uid.clone()));
                 }
+                let named = text(&change.object, "/spec/volumeName");
+                // It knows nothing of a volume.
+                if came_late && named.is_empty() {
+                    return None;
+                }
                 if let Some(volume) = self.bereaved.remove(name) {
                     self.relied_on.insert(uid, name.to_owned());
-                    let named = text(&change.object, "/spec/volumeName");
                     let other = format!("I1: volume {name} had {volume} and its new leaf claim names {named:?}");
                     return (named != volume).then_some(other);
                 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use simulate::{Cluster, storage::Storage, text};
 
 use crate::{
+    attach,
     bench::{Bench, SHOP, lock},
     caller::{Caller, Ending},
     fixture::Planted,
@@ -31,6 +32,7 @@ pub fn violations(bench: &Bench, stories: &[Story], planted: &Planted) -> Vec<St
     wrong.extend(leftovers(bench, stories));
     wrong.extend(backing(bench));
     wrong.extend(snapshots(bench));
+    wrong.extend(attach::unrecorded(bench).into_iter().map(|left| format!("{LEFT}{left}")));
     wrong.extend(in_flight(bench));
     wrong
 }

@@ -19,12 +19,12 @@ use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Ending, Script},
     fixture,
-    reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, policy, provisioned, released, retained, until, wrong},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, policy, provisioned, released, retained, until, wrong},
     virtual_time,
 };
 
 /// Longer than anybody waits for an answer, and than what is done about it takes.
-const LATE: Duration = Duration::from_secs(45);
+pub const LATE: Duration = Duration::from_secs(45);
 const SOON: Duration = Duration::from_secs(2);
 
 /// It would have the member remove the data with the claim.
@@ -162,6 +162,38 @@ fn leaf_that_comes_late_to_one_member_is_taken_back_while_another_is_at_work() {
         assert!(caller.handle().unwrap().starts_with("m1/"), "{:?}", caller.handle());
         assert_eq!(leaves(&bench), [1]);
         assert_eq!(wrong_besides(&bench), Vec::<String>::new());
+    });
+}
+
+/// The volume was released before the first write arrived, and its name had become free.
+#[test]
+fn leaf_that_comes_late_in_the_place_of_one_that_was_let_go_makes_way() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(SOON)).await;
+        let mut caller = Caller::new(&bench, retained());
+        let sent = delay_next(&bench, makes_the_claim);
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        sleep(SOON).await;
+        released(&bench, &mut caller).await;
+        until(&bench, LATE, "the late one arrives", || leaf(&bench, CLAIM).is_some()).await;
+        let handle = caller.handle().unwrap().to_owned();
+        until(&bench, SOON * 2, "it has a volume", || bench.storages[0].volumes().len() == 2).await;
+        sleep(SOON).await;
+        until(&bench, SOON * 4, "it has gone with that", || {
+            leaf(&bench, CLAIM).is_none() && bench.storages[0].volumes().len() == 1
+        })
+        .await;
+        let bad = wrong(&bench, &caller, true);
+        assert!(bad.is_empty(), "{}\n{bad:#?}", bench.guard.trace().join("\n"));
+        assert!(!events(&bench).contains("LeafLost"), "its data is there: {}", events(&bench));
+        caller.claim_again(CLAIM);
+        let has_its_data =
+            || leaf(&bench, CLAIM).is_some_and(|leaf| text(&leaf, "/spec/volumeName") == caller.leaf_volume().unwrap());
+        until(&bench, SETTLED, "it is made anew with its data", has_its_data).await;
+        assert_eq!(caller.handle(), Some(handle.as_str()));
+        sleep(SETTLED).await;
+        ends_well(&bench, caller).await;
     });
 }
 

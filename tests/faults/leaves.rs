@@ -7,10 +7,13 @@ use kosmos_csi::volume::{HostId, VolumeHash};
 use serde_json::Value;
 use simulate::{Cluster, text};
 
-use crate::bench::{Bench, lock};
+use crate::{
+    attach::double::ATTACHMENTS,
+    bench::{Bench, lock},
+};
 
 /// The kinds that the driver leaves in members.
-const KINDS: [&str; 3] = ["persistentvolumeclaims", "persistentvolumes", "pods"];
+const KINDS: [&str; 4] = ["persistentvolumeclaims", "persistentvolumes", "pods", ATTACHMENTS];
 
 impl Bench {
     fn hash(&self, volume: &str) -> VolumeHash {

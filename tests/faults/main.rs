@@ -30,6 +30,7 @@ mod imported;
 mod invariants;
 mod kosmos;
 mod late;
+mod late_snapshots;
 mod leader;
 mod leaves;
 mod lives;

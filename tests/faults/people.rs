@@ -40,7 +40,7 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
         left -= pause;
         sleep(pause).await;
         let at = chance.usize(..fixture::MEMBERS);
-        match chance.u8(..14) {
+        match chance.u8(..15) {
             0 | 1 => restart(bench, chance).await,
             2 => bench.members[at].compact(),
             3 => host::cordon(bench, at, chance.bool()),
@@ -53,9 +53,9 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
                 let held = chance.bool().then(|| Duration::from_secs(chance.u64(1..60)));
                 busy.spawn(member::delete_leaf(Arc::clone(bench), at, held));
             }
-            8 => {
+            8 | 14 => {
                 let wavers = chance.bool().then(|| Duration::from_millis(chance.u64(..20_000)));
-                busy.spawn(host::retain_later(Arc::clone(bench), wavers));
+                busy.spawn(host::retain_later(Arc::clone(bench), wavers, chance.bool()));
             }
             9 => host::use_again(bench),
             10 => host::change_class(bench, chance.bool()),

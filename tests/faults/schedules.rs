@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use self::photos::{Album, Photo};
 use crate::{
+    attach,
     bench::{Bench, DRIVER_NAMESPACE, lock},
     caller::{Caller, Change, Ending, Script},
     fixture::{self, MEMBERS, Planted},
@@ -30,16 +31,17 @@ use crate::{
 /// After all the others comes one that nobody has reached since before the first claim.
 const LOST: usize = MEMBERS;
 /// What happens to volumes while they live.
-const CHANGES: [&[Change]; 6] = [
+const CHANGES: [&[Change]; 7] = [
     &[],
     &[],
     &[Change::Publish, Change::Unpublish],
+    &[Change::Publish, Change::Unpublish, Change::Publish, Change::Unpublish],
     &[Change::Publish, Change::Expand],
     &[Change::Modify, Change::Publish, Change::Expand, Change::Unpublish],
     &[Change::Expand, Change::Modify],
 ];
 /// The first of them ask nothing of the driver that the volume is of.
-const FOR_ALL: usize = 3;
+const FOR_ALL: usize = 4;
 /// Each is made and deleted.
 const CLAIMS: usize = 100;
 const OPERATIONS: usize = 2 * CLAIMS;
@@ -49,11 +51,15 @@ const FEW: usize = 1000;
 const PATIENCE: Duration = Duration::from_hours(2);
 /// A watch that was silenced is given up after five minutes.
 const SETTLED: Duration = Duration::from_mins(6);
-/// The driver is sure that nobody asks any more for what the host was never told of.
-const SWEPT: Duration = Duration::from_mins(25);
+/// The driver is sure that nobody asks any more for what the host was never told of. What no watch shows is looked for every
+/// quarter of an hour.
+const SWEPT: Duration = Duration::from_mins(40);
 /// The first words of claims whose names others have in the members, and of those that people have made volumes for.
 const SQUATTED: &str = "squatted";
 const BY_HAND: &str = "byhand";
+/// And of those that real nodes of the host use, all in the first member.
+const ATTACHED: &str = "attached";
+const ATTACH_MODE: &[(&str, &str)] = &[("attachMode", "volume-attachment")];
 
 /// One schedule from beginning to end: what was wrong, and the trace.
 fn play(seed: u64) -> (Vec<String>, Vec<String>) {
@@ -61,6 +67,7 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
         let mut chance = Rng::with_seed(seed);
         let bench = Bench::new(seed, LOST + 1, &fixture::moody()).await;
         snapshotter::have_kinds(&bench);
+        attach::prepare(&bench, ATTACH_MODE);
         let planted = Arc::new(Mutex::new(Planted::everywhere(&bench)));
         let lost = bench.members[LOST].name();
         bench.host.delete("secrets", DRIVER_NAMESPACE, lost).unwrap();
@@ -103,6 +110,7 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
             stories.extend(album.stories);
             kept.extend(album.kept);
         }
+        let mut stories = end_all(stories, Caller::claim_was_deleted).await;
         let planted = lock(&planted).clone();
         let mut wrong = settled(&bench, &stories, &planted).await;
         if wrong.is_empty() {
@@ -115,7 +123,7 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
             bench.host.delete("secrets", DRIVER_NAMESPACE, lost).unwrap();
             sleep(Duration::from_secs(5)).await;
             photos::are_listed(&bench, &kept).await;
-            (stories, ()) = tokio::join!(end_all(stories), remove_all(kept));
+            (stories, ()) = tokio::join!(end_all(stories, |_| true), remove_all(kept));
             wrong = settled(&bench, &stories, &planted).await;
         }
         if alive() != tasks {
@@ -153,9 +161,13 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script, Option<Photo>) {
     let kind = match chance.u8(..20) {
         0 if !places.is_empty() => SQUATTED,
         1 if !places.is_empty() => BY_HAND,
+        2 | 3 => ATTACHED,
         _ => "data",
     };
-    let (squatted, by_hand) = (kind == SQUATTED, kind == BY_HAND);
+    let (squatted, by_hand, attached) = (kind == SQUATTED, kind == BY_HAND, kind == ATTACHED);
+    if attached {
+        places = vec![0];
+    }
     let early = Duration::from_millis(chance.u64(..20_000));
     let late = Duration::from_secs(chance.u64(30..180));
     let deleted_after = match chance.u8(..10) {
@@ -165,7 +177,11 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script, Option<Photo>) {
         _ => None,
     };
     let classes = [fixture::NOW, fixture::NOW, fixture::LATER, fixture::LATER, fixture::KEPT];
-    let changes = if by_hand { &CHANGES[..FOR_ALL] } else { &CHANGES };
+    let changes = match kind {
+        BY_HAND => &CHANGES[..FOR_ALL],
+        ATTACHED => &CHANGES[2..],
+        _ => &CHANGES,
+    };
     let script = Script {
         claim: format!("{kind}-{number}"),
         gibibytes: chance.u64(1..4),
@@ -178,12 +194,13 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script, Option<Photo>) {
         changes: changes[chance.usize(..changes.len())],
         pace: Duration::from_millis([0, 0, chance.u64(..40_000)][chance.usize(..3)]),
         was_in: [None, None, None, Some(chance.usize(..MEMBERS)), Some(LOST)][chance.usize(..5)],
-        binding: [None, None, None, Some("consumer"), Some("deferred"), Some("selected-node")][chance.usize(..6)],
+        binding: [None, None, None, Some("consumer"), Some("selected-node"), Some("deferred")]
+            [chance.usize(..if attached { 5 } else { 6 })],
         on_node: chance.u8(..3) == 0,
         places,
         deleted_after,
         source: None,
-        parameters: &[],
+        parameters: if attached { ATTACH_MODE } else { &[] },
     };
     let after = Duration::from_millis(chance.u64(..60_000));
     // Nothing can be cut of a volume that waits for a pod, and none comes.
@@ -250,10 +267,10 @@ async fn remove_all(kept: Vec<Snapshotter>) {
     join_all(ends).await;
 }
 
-/// Whoever still has a claim deletes it.
-async fn end_all(stories: Vec<Story>) -> Vec<Story> {
+/// Whoever still has a claim deletes it, or some of them do, or it was deleted by others.
+async fn end_all(stories: Vec<Story>, who: fn(&Caller) -> bool) -> Vec<Story> {
     let ends = stories.into_iter().map(|mut story| async move {
-        if !story.deleted && story.ending == Ending::Provisioned {
+        if !story.deleted && story.ending == Ending::Provisioned && who(&story.caller) {
             story.caller.delete_claim();
             story.caller.reclaim().await;
             story.deleted = true;

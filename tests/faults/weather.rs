@@ -6,6 +6,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use simulate::faults::{Action, Asked, Verb};
 
+use crate::{
+    attach::double::ATTACHMENTS,
+    snapshotter::{GROUPS, SNAPSHOTS},
+};
+
 /// How long the weather lasts.
 pub const STORM: Duration = Duration::from_mins(2);
 
@@ -32,6 +37,8 @@ enum About {
     Everything,
     Reads,
     Writes,
+    /// Of one kind.
+    WritesOf(&'static str),
     Watches,
 }
 
@@ -50,6 +57,9 @@ enum Trouble {
     Duplicate,
 }
 
+/// What the driver writes in members.
+const WRITTEN: [&str; 6] = ["persistentvolumes", "persistentvolumeclaims", "pods", SNAPSHOTS, GROUPS, ATTACHMENTS];
+
 const ANSWERS: [(u16, &str); 7] = [
     (500, "InternalError"),
     (503, "ServiceUnavailable"),
@@ -67,6 +77,9 @@ impl Weather {
         if chance.u8(..10) < 4 {
             rules.push(Rule::black_hole(&mut chance, clusters));
         }
+        if chance.u8(..10) < 4 {
+            rules.push(Rule::slow_path(&mut chance));
+        }
         Self { seed, rules }
     }
 
@@ -74,7 +87,7 @@ impl Weather {
     pub fn decide(&self, time: Duration, number: u64, at: usize, asked: &Asked) -> Action {
         let strikes = |(index, rule): &(usize, &Rule)| {
             let drawn = Rng::with_seed(self.seed ^ (number << 8) ^ *index as u64).u64(..1000);
-            rule.holds(time, at, asked.verb) && drawn < rule.per_mille
+            rule.holds(time, at, asked) && drawn < rule.per_mille
         };
         let rule = self.rules.iter().enumerate().find(strikes).map(|(_, rule)| rule);
         rule.map_or(Action::Pass, |rule| rule.trouble.action())
@@ -107,11 +120,21 @@ impl Rule {
         Self { cluster, about: About::Everything, from, until: STORM, per_mille: 1000, trouble: Trouble::Hang }
     }
 
-    fn holds(&self, time: Duration, at: usize, verb: Verb) -> bool {
+    /// Some writes of one kind reach the members when their senders have long given up.
+    fn slow_path(chance: &mut Rng) -> Self {
+        let about = About::WritesOf(chance.choice(&WRITTEN).unwrap());
+        let from = Duration::from_secs(chance.u64(..STORM.as_secs() / 2));
+        let (per_mille, trouble) = (chance.u64(100..500), Trouble::Late(Duration::from_secs(chance.u64(5..60))));
+        Self { cluster: None, about, from, until: STORM, per_mille, trouble }
+    }
+
+    fn holds(&self, time: Duration, at: usize, asked: &Asked) -> bool {
+        let verb = asked.verb;
         let about = match self.about {
             About::Everything => true,
             About::Reads => matches!(verb, Verb::Get | Verb::List),
             About::Writes => verb.writes(),
+            About::WritesOf(resource) => verb.writes() && asked.resource == resource,
             About::Watches => verb == Verb::Watch,
         };
         about && (self.from..self.until).contains(&time) && self.cluster.is_none_or(|cluster| cluster == at)

@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 
 use crate::{
     ask::capability,
-    bench::{Bench, SHOP, with_deadline},
+    bench::{Bench, SHOP, lock, with_deadline},
     caller::{Caller, Script},
     fixture,
 };
@@ -165,9 +165,15 @@ fn plugged_in(bench: &Bench) -> Vec<String> {
     found
 }
 
+/// Of one leaf volume.
+fn attachments_of(bench: &Bench, volume: &str) -> Vec<Arc<Value>> {
+    let is_of = |one: &Arc<Value>| text(one, "/spec/source/persistentVolumeName") == volume;
+    bench.members[0].list(double::ATTACHMENTS).into_iter().filter(is_of).collect()
+}
+
 /// What the volume's class wants attached is, and to the machine that is `n1`.
-pub fn is_attached(bench: &Bench, context: &HashMap<String, String>) -> bool {
-    let attachments = bench.members[0].list(double::ATTACHMENTS);
+pub fn is_attached(bench: &Bench, volume: &str, context: &HashMap<String, String>) -> bool {
+    let attachments = attachments_of(bench, volume);
     match context.get("attachMode").map(String::as_str) {
         Some("volume-attachment") => matches!(attachments.as_slice(), [one]
             if one["status"]["attached"] == true && text(one, "/spec/nodeName") == "m0-n1"),
@@ -176,8 +182,27 @@ pub fn is_attached(bench: &Bench, context: &HashMap<String, String>) -> bool {
     }
 }
 
-pub fn nothing_is_attached(bench: &Bench) -> bool {
-    bench.members.iter().all(|member| member.list(double::ATTACHMENTS).is_empty()) && plugged_in(bench).is_empty()
+/// What is on its way for longer than anybody waits may come even then.
+pub fn nothing_is_attached(bench: &Bench, volume: &str) -> bool {
+    let came_late = |one: &Arc<Value>| lock(&bench.guard.history).may_come_late(&bench.members[0], one);
+    attachments_of(bench, volume).iter().all(came_late) && plugged_in(bench).is_empty()
+}
+
+/// Attachments that no leaf claim's record names keep other nodes from their volumes.
+pub fn unrecorded(bench: &Bench) -> Vec<String> {
+    let claims = bench.members[0].list("persistentvolumeclaims");
+    let record = |volume: &str| {
+        let claim = claims.iter().find(|claim| text(claim, "/spec/volumeName") == volume);
+        claim.map(|claim| claim["metadata"]["annotations"]["kosmos.csi.io/published"].to_string())
+    };
+    let is_recorded = |one: &Arc<Value>| {
+        let node = format!("{:?}", text(one, "/spec/nodeName"));
+        // Of a claim that is gone it is said elsewhere.
+        record(text(one, "/spec/source/persistentVolumeName"))
+            .is_none_or(|record| record.replace('\\', "").contains(&node))
+    };
+    let all = bench.members[0].list(double::ATTACHMENTS).into_iter();
+    all.filter(|one| !is_recorded(one)).map(|one| format!("an attachment that no record names: {one}")).collect()
 }
 
 fn nothing_is_wrong(bench: &Bench) {

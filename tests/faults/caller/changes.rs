@@ -66,8 +66,13 @@ impl Caller {
         let so = match change {
             Change::Expand => text(&leaf, "/status/capacity/storage") == format!("{}Gi", 2 * self.script.gibibytes),
             Change::Modify => text(&leaf, "/status/currentVolumeAttributesClassName") == GOLD,
-            Change::Publish => published.contains(&self.node()) && attach::is_attached(&self.bench, self.context()),
-            Change::Unpublish => published.is_empty() && attach::nothing_is_attached(&self.bench),
+            Change::Publish => {
+                let volume = text(&leaf, "/spec/volumeName");
+                published.contains(&self.node()) && attach::is_attached(&self.bench, volume, self.context())
+            }
+            Change::Unpublish => {
+                published.is_empty() && attach::nothing_is_attached(&self.bench, text(&leaf, "/spec/volumeName"))
+            }
         };
         if !so {
             self.wrong(&format!("I4: {change:?} is done, and the leaf claim is {leaf}"));

@@ -17,8 +17,9 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(500);
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// An administrator finds that a volume is worth more than its class says, perhaps after having thought otherwise.
-pub(super) async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>) {
+/// An administrator finds that a volume is worth more than its class says, perhaps after having thought otherwise, and then
+/// perhaps deletes its claim.
+pub(super) async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>, deletes: bool) {
     let is_used = |volume: &Arc<Value>| {
         let claim = text(volume, "/spec/claimRef/name");
         let claim = bench.host.get("persistentvolumeclaims", SHOP, claim);
@@ -36,6 +37,12 @@ pub(super) async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>) {
         if bench.host.get("persistentvolumes", "", name).is_some_and(|volume| is_used(&volume)) {
             set_policy(&bench, name, policy);
         }
+    }
+    let volume = bench.host.get("persistentvolumes", "", name).filter(is_used);
+    if let Some(volume) = volume.filter(|volume| deletes && policy(volume) == "Retain") {
+        let claim = text(&volume, "/spec/claimRef/name");
+        bench.guard.note(|| format!("an administrator deletes claim {claim}"));
+        let _ = bench.host.delete("persistentvolumeclaims", SHOP, claim);
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn hold_in(member: &Cluster, claim: &str, finalizer: &str, held: bool
     let _ = member.change("persistentvolumeclaims", SHOP, claim, edit);
 }
 
-/// A leaf claim that the host uses. One without a volume cannot be made anew, and its user is told so.
+/// A leaf claim that the host uses, best one that is on a node. One without a volume cannot be made anew, and its user is told
+/// so.
 fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
     bench.guard.look();
     let is_used = |leaf: &Arc<Value>| {
@@ -40,7 +41,9 @@ fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
         let has_volume = !text(leaf, "/spec/volumeName").is_empty();
         has_volume && relied_on && host_volume.is_some_and(|volume| text(&volume, "/status/phase") == "Bound")
     };
-    bench.members[member].list("persistentvolumeclaims").into_iter().find(is_used)
+    let is_on_a_node = |leaf: &&Arc<Value>| leaf["metadata"]["annotations"]["kosmos.csi.io/published"].is_string();
+    let used: Vec<_> = bench.members[member].list("persistentvolumeclaims").into_iter().filter(is_used).collect();
+    used.iter().find(is_on_a_node).or_else(|| used.first()).cloned()
 }
 
 /// A leaf claim that somebody in a member holds.

@@ -4,6 +4,7 @@
 //! with attachments that no record names.
 
 mod attachments;
+mod groups;
 mod snapshots;
 
 use std::{
@@ -32,6 +33,9 @@ pub(super) struct Waiting {
     leaves: Ages,
     snapshots: Ages,
     attachments: Ages,
+    groups: Ages,
+    /// Claims that carry the label of a group.
+    chosen: Ages,
     look: Instant,
     list: Instant,
 }
@@ -39,7 +43,15 @@ pub(super) struct Waiting {
 impl Waiting {
     pub(super) fn new() -> Self {
         let (now, ages) = (Instant::now(), Ages::default);
-        Self { leaves: ages(), snapshots: ages(), attachments: ages(), look: now + LOOK, list: now }
+        Self {
+            leaves: ages(),
+            snapshots: ages(),
+            attachments: ages(),
+            groups: ages(),
+            chosen: ages(),
+            look: now + LOOK,
+            list: now,
+        }
     }
 }
 
@@ -94,8 +106,13 @@ impl Follower {
         if !is_due(&mut waiting.look, LOOK) {
             return;
         }
+        // What no watch shows is listed, as seldom as somebody can be sure.
+        if is_due(&mut waiting.list, FORGOTTEN) {
+            snapshots::watch_if_there_are_any(leaf).await;
+            self.withdraw_forgotten_attachments(leaf, waiting).await;
+            self.withdraw_forgotten_groups(leaf, waiting).await;
+        }
         self.withdraw_forgotten_snapshots(leaf, waiting).await;
-        self.withdraw_forgotten_attachments(leaf, waiting).await;
         let unknown: Vec<_> = unknown_to_the_host(leaf).into_iter().collect();
         for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
             if let Err(error) = self.withdraw(leaf, hash, &row).await {
@@ -118,17 +135,7 @@ impl Follower {
             member = leaf.member, claim = %now.place, host_claim = %made_for.claim,
             "withdraws a leaf claim of which the host was never told: nobody asks for it any more"
         );
-        leaf.remove_consumer(&now.place.namespace, hash).await?;
-        if let Some(volume) = &forgotten.retained {
-            leaf.make_deletable(volume, hash).await?;
-        }
-        if !now.observed().terminating {
-            leaf.delete_claim(now, hash).await?;
-        }
-        match leaf.rows.row_at(hash, &now.place).claim {
-            Some(left) if left.uid == now.uid && left.finalizer.is_some() => leaf.release_claim(&left, hash).await,
-            _ => Ok(()),
-        }
+        leaf.withdraw(hash, &forgotten).await
     }
 
     /// Whether the host's claim waits for it still, or a volume of the host's is made of it.

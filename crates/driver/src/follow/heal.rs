@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use super::{
     Follower,
+    late::{came_late, may_have_come_late},
     obstacle::{is_refusal, obstacle},
 };
 use crate::{
     error::Result,
     host::{
         events::News,
-        volume::{HostVolume, LiveVolume},
+        volume::{GivenOut, HostVolume, LiveVolume},
     },
     leaf::{
         Cluster,
@@ -53,9 +54,16 @@ pub(super) struct Case<'a> {
 }
 
 /// What the host wants, read just now, and the volume that wants it.
-struct Wanted {
+pub(super) struct Wanted {
     wish: Wish,
     user: Option<LiveVolume>,
+}
+
+impl Wanted {
+    /// The leaf that the host was told of.
+    pub(super) fn given_out(&self) -> Option<&GivenOut> {
+        self.user.as_ref()?.given_out.as_ref()
+    }
 }
 
 impl<'a> Case<'a> {
@@ -67,6 +75,14 @@ impl<'a> Case<'a> {
     /// Of a handle that leads to this volume.
     pub(super) fn of(leaf: &'a Cluster, id: VolumeId, hash: VolumeHash) -> Self {
         Self { leaf, hash, handle: id.to_string(), id }
+    }
+
+    pub(super) fn leaf(&self) -> &'a Cluster {
+        self.leaf
+    }
+
+    pub(super) fn hash(&self) -> VolumeHash {
+        self.hash
     }
 
     pub(super) fn handle(&self) -> &str {
@@ -136,7 +152,10 @@ impl Follower {
         let is_begun = || row.claim.is_some() && has_begun(row);
         match self.volumes.with(&case.handle).as_slice() {
             [known] if known.wish() == Wish::Nothing => is_begun(),
-            [known] => !suits(known.wish(), row) || is_elsewhere(known, row),
+            [known] => {
+                let is_late = row.claim.as_ref().is_some_and(|claim| may_have_come_late(known, claim));
+                is_late || !suits(known.wish(), row) || is_elsewhere(known, row)
+            }
             [] => (outlives_host(row) || is_begun()) && case.is_the_leaf(row),
             _ => false,
         }
@@ -156,6 +175,9 @@ impl Follower {
             let mut patient = examine(case, &place, &row, &wanted).await?;
             if self.is_of_another_handle(case, &patient).await? {
                 return Ok(());
+            }
+            if let Some(late) = came_late(case, &patient, &wanted) {
+                return self.make_way(case, &patient, &wanted, &late).await;
             }
             if let Some(user) = &wanted.user {
                 patient.volume.take_if(|volume| !was_given_out(user, volume.metadata.name.as_deref()));
@@ -296,7 +318,7 @@ impl Follower {
         }
     }
 
-    async fn tell(&self, wanted: &Wanted, news: &News) {
+    pub(super) async fn tell(&self, wanted: &Wanted, news: &News) {
         if let Some(user) = &wanted.user {
             self.host.tell(&user.volume, news).await;
         }

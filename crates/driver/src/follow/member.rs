@@ -14,13 +14,14 @@ use super::{
     drift::Strays,
     forgotten::Waiting,
     heal::{Case, pause},
+    late::may_have_come_late,
     obstacle::LOST,
     turn,
 };
 use crate::{
     error::Result,
     host::events::News,
-    leaf::Cluster,
+    leaf::{Cluster, row::ClaimRow},
     member::Member,
     volume::{VolumeHash, VolumeId, healing::Wish},
 };
@@ -180,7 +181,10 @@ impl Follower {
         let volumes = self.volumes.with(handle);
         let Some(volume) = volumes.iter().find(|volume| !volume.is_leaving()) else { return Ok(()) };
         let Some((hash, row)) = VolumeId::parse(handle).and_then(|id| leaf.rows.find(&id)) else { return Ok(()) };
-        match row.claim.filter(|claim| !claim.had_volume() && !claim.observed().terminating) {
+        let is_to_be_marked = |claim: &ClaimRow| {
+            !claim.had_volume() && !claim.observed().terminating && !may_have_come_late(volume, claim)
+        };
+        match row.claim.filter(is_to_be_marked) {
             Some(claim) => leaf.mark_used(&claim, &volume.uid, hash).await,
             None => Ok(()),
         }

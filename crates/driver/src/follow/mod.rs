@@ -5,6 +5,7 @@ mod drift;
 mod elsewhere;
 mod forgotten;
 mod heal;
+mod late;
 mod member;
 mod obstacle;
 mod shield;

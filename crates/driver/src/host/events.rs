@@ -138,6 +138,7 @@ mod tests {
             handle: "h".into(),
             claim_uid: "c".into(),
             claim: None,
+            leaf: None,
             deletes: true,
             retains: false,
             released: false,

@@ -29,6 +29,28 @@ pub struct GivenOut {
     pub volume: String,
 }
 
+/// The same in a few bytes: enough to say where to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenOutDigest {
+    claim: ClaimDigest,
+    volume: ClaimDigest,
+}
+
+impl GivenOutDigest {
+    /// None where no volume was told.
+    fn new(source: &CSIPersistentVolumeSource) -> Option<Self> {
+        let told = |key| source.volume_attributes.as_ref()?.get(key).filter(|told| !told.is_empty());
+        let digest = |key| told(key).map(|told| ClaimDigest::new(told));
+        Some(Self { claim: digest(LEAF_UID)?, volume: digest(LEAF_VOLUME)? })
+    }
+
+    /// Neither that claim, nor in its place, nor with its volume.
+    pub fn is_another<'a>(self, uids: impl IntoIterator<Item = &'a str>, volume: Option<&str>) -> bool {
+        volume.map(ClaimDigest::new) != Some(self.volume)
+            && uids.into_iter().all(|uid| ClaimDigest::new(uid) != self.claim)
+    }
+}
+
 /// A host volume of this driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
@@ -40,6 +62,8 @@ pub struct HostVolume {
     pub claim_uid: Box<str>,
     /// That claim's place.
     pub claim: Option<ClaimDigest>,
+    /// The leaf that was given out with it.
+    pub leaf: Option<GivenOutDigest>,
     /// The host removes the leaf when the claim has gone.
     pub deletes: bool,
     /// Its data outlives its claim, and itself.
@@ -64,6 +88,7 @@ impl HostVolume {
             claim: spec.claim_ref.as_ref().and_then(|claim| {
                 Some(ClaimDigest::new(&format!("{}/{}", claim.namespace.as_ref()?, claim.name.as_ref()?)))
             }),
+            leaf: GivenOutDigest::new(source),
             deletes: spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete"),
             retains: spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain"),
             released: matches!(phase, Some("Released" | "Failed")),

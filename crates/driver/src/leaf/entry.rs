@@ -78,7 +78,13 @@ impl Entry {
 
     /// The host was never told of it, though it has a volume: that is not labelled, or was labelled to be removed.
     pub(super) fn is_untold(&self) -> bool {
-        self.volumes.is_empty() && self.is_bound() || self.claims.iter().any(|claim| claim.mark == Mark::Withdrawn)
+        let is_bound = |claim: &KeptClaim| claim.phase == Phase::Bound && !claim.terminating;
+        self.claims.iter().any(|claim| is_bound(claim) && !self.has_volume(claim))
+            || self.claims.iter().any(|claim| claim.mark == Mark::Withdrawn)
+    }
+
+    pub(super) fn is_chosen(&self) -> bool {
+        self.claims.iter().any(|claim| claim.chosen)
     }
 
     pub(super) fn is_pending(&self) -> bool {

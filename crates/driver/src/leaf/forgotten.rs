@@ -60,6 +60,22 @@ impl Patient {
 }
 
 impl Cluster {
+    /// Each step tests what it was decided on.
+    pub async fn withdraw(&self, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<()> {
+        let now = &forgotten.claim;
+        self.remove_consumer(&now.place.namespace, hash).await?;
+        if let Some(volume) = &forgotten.retained {
+            self.make_deletable(volume, hash).await?;
+        }
+        if !now.observed().terminating {
+            self.delete_claim(now, hash).await?;
+        }
+        match self.rows.row_at(hash, &now.place).claim {
+            Some(left) if left.uid == now.uid && left.finalizer.is_some() => self.release_claim(&left, hash).await,
+            _ => Ok(()),
+        }
+    }
+
     /// A host volume uses the claim: nobody who comes late may take it back.
     pub async fn mark_used(&self, claim: &ClaimRow, by: &str, hash: VolumeHash) -> Result<()> {
         self.mark(claim, hash, &[json!({"op": "add", "path": path_of(HAD_VOLUME), "value": by})]).await

@@ -37,6 +37,11 @@ pub struct Patient {
 }
 
 impl Patient {
+    /// The claim, where it carries the labels of this volume.
+    pub fn ours(&self, leaf: &Cluster, hash: VolumeHash) -> Option<&PersistentVolumeClaim> {
+        self.claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &leaf.host, hash))
+    }
+
     pub fn claim_seen(&self, leaf: &Cluster, hash: VolumeHash) -> Option<SeenClaim> {
         let claim = self.claim.as_ref()?;
         let row = ClaimRow::new(claim);

@@ -19,6 +19,7 @@ use serde::{
 use super::{
     claim::SELECTED_NODE,
     ownership::{MANAGED_BY, PROVISIONED_BY},
+    snapshot::chosen::MEMBER_OF,
 };
 
 /// The prefix of every label and annotation of ours.
@@ -126,7 +127,8 @@ impl From<Metadata> for ObjectMeta {
 
 /// Whether anybody here reads a label or an annotation.
 fn is_read(key: &str) -> bool {
-    key.starts_with(OURS) || [MANAGED_BY, SELECTED_NODE, PROVISIONED_BY].contains(&key)
+    [OURS, MEMBER_OF].iter().any(|prefix| key.starts_with(prefix))
+        || [MANAGED_BY, SELECTED_NODE, PROVISIONED_BY].contains(&key)
 }
 
 fn those_read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {

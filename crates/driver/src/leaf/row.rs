@@ -17,6 +17,7 @@ use super::{
     ownership::{
         self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REQUEST, WITHDRAWN,
     },
+    snapshot::chosen::groups_of,
 };
 use crate::volume::{
     AccessMode, ClaimDigest, Request, VolumeHash, VolumeId, VolumeMode,
@@ -57,6 +58,8 @@ pub struct ClaimRow {
     pub(super) deleted: i64,
     /// Where our finalizer stands among the others.
     pub finalizer: Option<usize>,
+    /// It carries the label of a group of snapshots, which chooses it by that.
+    pub(super) chosen: bool,
     /// When it was made, in seconds.
     pub(super) created: i64,
     pub(super) volume: Option<Box<str>>,
@@ -178,6 +181,7 @@ impl ClaimRow {
             },
             terminating: claim.metadata.deletion_timestamp.is_some(),
             deleted: claim.metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
+            chosen: !groups_of(&claim.metadata).is_empty(),
             finalizer: claim.finalizers().iter().position(|finalizer| finalizer == FINALIZER),
             created: created(&claim.metadata),
             volume: spec.and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty()).map(Into::into),
@@ -219,6 +223,18 @@ impl ClaimRow {
     /// Whether it is the claim with this UID, or was made in its place.
     pub fn is_or_was(&self, uid: &str) -> bool {
         *self.uid == *uid || ownership::is_former(&self.former, uid)
+    }
+
+    /// Its UID, and those of the claims in whose place it stands.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        let former = self.former.split(',').filter(|uid| !uid.is_empty());
+        std::iter::once(&*self.uid).chain(former)
+    }
+
+    /// Whether the host was told of another claim with another volume. Where it was told of none that was bound, nobody
+    /// can tell.
+    pub fn came_late(&self, told_uid: &str, told_volume: &str) -> bool {
+        !told_volume.is_empty() && !self.is_or_was(told_uid) && self.volume() != Some(told_volume)
     }
 
     /// The place that its handle names.

@@ -152,6 +152,13 @@ impl Rows {
         untold.filter_map(|(hash, entry)| Some((*hash, entry.row().claim?))).collect()
     }
 
+    /// Claims that groups of snapshots choose.
+    pub fn chosen_for_groups(&self) -> Vec<(VolumeHash, ClaimRow)> {
+        let table = self.lock();
+        let chosen = table.rows.iter().filter(|(_, entry)| entry.is_chosen());
+        chosen.filter_map(|(hash, entry)| Some((*hash, entry.row().claim?))).collect()
+    }
+
     /// Volumes whose leaf is on its way out, gone before its volume, without it, or being made anew.
     pub fn unwell(&self) -> Vec<VolumeHash> {
         let table = self.lock();

@@ -19,7 +19,7 @@ use super::{
     healing::{bound_to, policy_of},
     life, ownership,
     row::read_request,
-    snapshot::group::MEMBER_OF,
+    snapshot::chosen::MEMBER_OF,
 };
 use crate::{
     error::{Error, Result},

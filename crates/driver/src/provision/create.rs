@@ -9,7 +9,7 @@ use super::{
     job::Job,
     refusal::{Course, Lack},
     source::beside_source,
-    withdraw::{allows, holds, in_use, may_hold, misplaced},
+    withdraw::{allows, holds, in_use, may_hold, misplaced, removes},
 };
 use crate::{
     error::{Error, Result},
@@ -67,7 +67,7 @@ impl Provisioner {
         match self.may_be_in(name, claim).await {
             Ok(None) => invalid,
             Ok(Some(member)) => Error::InProgress(format!(
-                "{invalid}. This is new: member {member} may hold a leaf claim of it already, which becomes the volume once the \
+                "{invalid}. This is new: member {member} may hold a leaf of it already, which becomes the volume once the \
                  request is right, and is withdrawn once the claim is deleted"
             )),
             Err(unsure) => unsure,
@@ -77,7 +77,7 @@ impl Provisioner {
     /// A member in which something may have been made for a volume. Nothing is before its name is on record.
     async fn may_be_in(&self, name: &str, claim: Option<&Claim>) -> Result<Option<String>> {
         let (members, hash) = (self.members.all()?, VolumeHash::new(&self.host.id, name));
-        if let Some(holder) = members.values().find(|member| holds(member, hash)) {
+        if let Some(holder) = members.values().find(|member| holds(member, hash) || removes(member, hash)) {
             return Ok(Some(holder.name.clone()));
         }
         if let Some(claim) = claim

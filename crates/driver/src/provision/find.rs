@@ -60,13 +60,34 @@ impl Provisioner {
     /// answer.
     pub(super) async fn find(&self, handle: &str) -> Result<Found> {
         match self.seek(handle).await? {
-            Sought::Found(found) => Ok(*found),
+            Sought::Found(found) => {
+                self.is_the_one(handle, &found).await?;
+                Ok(*found)
+            }
             Sought::LetGo(volume) => Err(Error::InProgress(format!(
                 "volume {handle:?} has no leaf claim now, and its data is in leaf volume {volume}: a claim is made for it while \
                  the host's volume is bound to one"
             ))),
             Sought::Stripped(member, place) => Err(attach::stripped(member.leaf()?, &place)),
             Sought::Unknown => Err(unknown(handle)),
+        }
+    }
+
+    /// The leaf of a volume is bound to a volume that carries our labels, or was seen with the host's, or has none yet. Of another
+    /// one the host says whether it has only come late to the place of the one that was given out.
+    async fn is_the_one(&self, handle: &str, found: &Found) -> Result<()> {
+        let (Ok(leaf), claim) = (found.leaf(), &found.claim) else { return Ok(()) };
+        let is_marked = || leaf.rows.row_at(found.hash, &claim.place).volume.is_some();
+        if found.imported || claim.had_volume() || claim.volume().is_none() || is_marked() {
+            return Ok(());
+        }
+        match self.host.leaf_of(handle).await? {
+            Some(told) if claim.came_late(&told.claim_uid, &told.volume) => Err(Error::InProgress(format!(
+                "member {}: leaf claim {} (UID {}) came when volume {handle:?} had been given out with another one (UID {}), whose \
+                 data was in leaf volume {}: it makes way for that",
+                leaf.member, claim.place, claim.uid, told.claim_uid, told.volume
+            ))),
+            _ => Ok(()),
         }
     }
 

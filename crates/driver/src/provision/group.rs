@@ -146,6 +146,7 @@ impl Provisioner {
             namespace,
             sources: &job.spec.sources,
             class: job.spec.leaf_class.at(&job.leaf.member).map(String::as_str),
+            content: job.spec.content.as_deref(),
         };
         // The next look tells whose it is, if the name is taken.
         job.groups.create(&wanted).await.map(drop)
@@ -240,7 +241,7 @@ impl Provisioner {
     async fn withdraw_group(&self, job: &Job<'_>) -> Result<()> {
         if let Some(group) = job.found().await? {
             let parts = job.leaf.parts(&group).await?;
-            remove_group(job.leaf, &job.groups, &group, parts, job.hash, job.deadline).await?;
+            remove_group(job.leaf, &job.groups, &group, &parts, job.hash, job.deadline).await?;
         }
         self.unlabel(job).await
     }

@@ -15,7 +15,7 @@ use crate::{
         Cluster,
         snapshot::{
             Content,
-            group::{Groups, LeafGroup},
+            group::{Groups, LeafGroup, content_of},
             kinds::VolumeSnapshot,
         },
     },
@@ -34,8 +34,12 @@ impl Provisioner {
         let Some(groups) = leaf.groups().await? else { return Ok(()) };
         if let Some((hash, group)) = find(&groups, &id).await? {
             let parts = leaf.parts(&group).await?;
-            check(&marked(leaf, &parts, hash), snapshots)?;
-            return remove_group(leaf, &groups, &group, parts, hash, deadline).await;
+            let known = marked(leaf, &parts, hash);
+            // One without any of ours was never given out: it came late, or was cut anew in the place of one that is gone.
+            if !known.is_empty() {
+                check(&known, snapshots)?;
+            }
+            return remove_group(leaf, &groups, &group, &parts, hash, deadline).await;
         }
         match hash_of(&id) {
             Some(hash) => remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await,
@@ -91,24 +95,13 @@ pub(super) async fn remove_group(
     leaf: &Cluster,
     groups: &Groups<'_>,
     group: &LeafGroup,
-    parts: Vec<VolumeSnapshot>,
+    parts: &[VolumeSnapshot],
     hash: VolumeHash,
     deadline: &Deadline,
 ) -> Result<()> {
     let late = || Error::InProgress(format!("member {}: leaf group {} is being deleted", leaf.member, group.place));
-    let content_of = |part: &VolumeSnapshot| part.status.as_ref()?.bound_volume_snapshot_content_name.clone();
-    let contents: Vec<String> = parts.iter().filter_map(content_of).collect();
-    for name in &contents {
-        if let Some(content) = leaf.read_content(name).await?.filter(|content| content.retained) {
-            leaf.make_content_deletable(&content).await?;
-        }
-    }
-    if let Some(name) = &group.content
-        && groups.content(name, &group.uid).await?.is_some_and(|content| content.retained)
-    {
-        groups.make_deletable(name, &group.uid).await?;
-    }
-    groups.delete(group).await?;
+    groups.remove(group, parts).await?;
+    let contents: Vec<&str> = parts.iter().filter_map(content_of).collect();
     loop {
         let gone = |now: Option<LeafGroup>| now.is_none_or(|now| now.uid != group.uid);
         // A watch that ends without news may have died with the member: a read ends the call, or tells that it is gone.

@@ -94,6 +94,11 @@ pub(super) fn holds(member: &Member, hash: VolumeHash) -> bool {
     member.last_known().and_then(|leaf| leaf.rows.row(hash)).is_some_and(|row| row.claim.is_some())
 }
 
+/// A leaf volume is left, whose claim has gone.
+pub(super) fn removes(member: &Member, hash: VolumeHash) -> bool {
+    member.last_known().and_then(|leaf| leaf.rows.row(hash)).is_some_and(|row| row.volume.is_some())
+}
+
 /// Whether a volume may have been tried in a member: by what the requirement allows, because a leaf is seen there, or
 /// because nothing is seen there yet.
 pub(super) fn may_hold(member: &Member, spec: &VolumeSpec, hash: VolumeHash) -> bool {

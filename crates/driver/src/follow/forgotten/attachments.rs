@@ -4,7 +4,7 @@
 //! One may be wanted again at any moment. So it is marked first, and then the record is read once more; whoever publishes writes
 //! the record first, and then looks at the mark. One of the two sees the other.
 
-use super::{FORGOTTEN, Follower, Waiting, is_due};
+use super::{Follower, Waiting};
 use crate::{
     error::Result,
     leaf::{Cluster, attachment::LeafAttachment},
@@ -12,11 +12,7 @@ use crate::{
 };
 
 impl Follower {
-    /// No watch shows them, so they are listed, as seldom as somebody can be sure.
     pub(super) async fn withdraw_forgotten_attachments(&self, leaf: &Cluster, waiting: &mut Waiting) {
-        if !is_due(&mut waiting.list, FORGOTTEN) {
-            return;
-        }
         let all = match leaf.our_attachments().await {
             Ok(all) => all,
             Err(error) => return tracing::debug!(member = leaf.member, %error, "attachments are not looked through"),

@@ -11,6 +11,18 @@ use crate::{
     },
 };
 
+/// One that came late may be the only one, and nobody may ever ask for another.
+pub(super) async fn watch_if_there_are_any(leaf: &Cluster) {
+    if leaf.snapshots.synced() {
+        return;
+    }
+    match leaf.has_snapshots().await {
+        Ok(true) => leaf.snapshots.want(),
+        Ok(false) => {}
+        Err(error) => tracing::debug!(member = leaf.member, %error, "whether there are snapshots is not known"),
+    }
+}
+
 impl Follower {
     pub(super) async fn withdraw_forgotten_snapshots(&self, leaf: &Cluster, waiting: &mut Waiting) {
         let unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());

@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api, ResourceExt,
     api::{
@@ -14,11 +13,11 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{super::json_patch, kinds::VolumeSnapshot, row::SnapshotRow};
+use super::{super::json_patch, chosen::MEMBER_OF, kinds::VolumeSnapshot, row::SnapshotRow};
 use crate::{
     cluster,
     error::{Error, Result},
-    leaf::{Cluster, claim::Made, ownership, row::ClaimRow},
+    leaf::{Cluster, claim::Made, ownership},
     volume::{
         VolumeHash,
         snapshot::{ObservedSnapshot, leaf_group_name},
@@ -27,8 +26,6 @@ use crate::{
 };
 
 const GROUP: &str = "groupsnapshot.storage.k8s.io";
-/// On the claims of a group while it is being cut: its hash follows.
-pub(in crate::leaf) const MEMBER_OF: &str = "group.kosmos.csi.io/";
 /// Between the handles in the annotation of a group's volumes.
 const SEPARATOR: &str = " ";
 /// After a watch that was refused or broke.
@@ -42,6 +39,8 @@ pub struct WantedGroup<'a> {
     pub namespace: &'a str,
     pub sources: &'a [String],
     pub class: Option<&'a str>,
+    /// The host's VolumeGroupSnapshotContent that asks for it.
+    pub content: Option<&'a str>,
 }
 
 /// A leaf group of ours.
@@ -50,6 +49,8 @@ pub struct LeafGroup {
     pub place: LeafPlace,
     pub uid: String,
     pub sources: Vec<String>,
+    /// The host's VolumeGroupSnapshotContent that asked for it, where anybody told.
+    pub asked_by: Option<String>,
     pub content: Option<String>,
     pub cut: Option<i64>,
     pub ready: bool,
@@ -115,6 +116,7 @@ impl LeafGroup {
             place: LeafPlace { namespace: group.namespace().unwrap_or_default(), claim: group.name_any() },
             uid: group.uid().unwrap_or_default(),
             sources: sources.split(SEPARATOR).map(str::to_owned).collect(),
+            asked_by: group.annotations().get(ownership::CONTENT).cloned(),
             content: at("/status/boundVolumeGroupSnapshotContentName").map(str::to_owned),
             cut: cut.map(k8s_openapi::jiff::Timestamp::as_second),
             ready: group.data.pointer("/status/readyToUse") == Some(&Value::Bool(true)),
@@ -133,6 +135,11 @@ impl LeafGroup {
     }
 }
 
+/// What stands behind a snapshot.
+pub fn content_of(part: &VolumeSnapshot) -> Option<&str> {
+    part.status.as_ref()?.bound_volume_snapshot_content_name.as_deref()
+}
+
 impl Cluster {
     /// None where the member has no group snapshots.
     pub async fn groups(&self) -> Result<Option<Groups<'_>>> {
@@ -146,23 +153,6 @@ impl Cluster {
         }))
     }
 
-    /// Puts a group's label on a claim of ours, or takes it off.
-    pub async fn label_for_group(&self, claim: &ClaimRow, group: VolumeHash, on: bool) -> Result<()> {
-        let path = format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"));
-        let change =
-            if on { json!({"op": "add", "path": path, "value": "yes"}) } else { json!({"op": "remove", "path": path}) };
-        let this = json!({"op": "test", "path": "/metadata/uid", "value": claim.uid});
-        let operations = json_patch(json!([this, change]))?;
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
-        let patched = claims.patch_metadata(&claim.place.claim, &PatchParams::default(), &operations).await;
-        let doing = format!("label claim {} for a group", claim.place);
-        match patched.map(drop).map_err(|error| self.outcome(&doing, &error)) {
-            // It carried none, or the claim is gone.
-            Err(Error::Refused(_) | Error::NotFound(_)) if !on => Ok(()),
-            done => done,
-        }
-    }
-
     /// The snapshots that the member has made for a group.
     pub async fn parts(&self, group: &LeafGroup) -> Result<Vec<VolumeSnapshot>> {
         let all = Api::<VolumeSnapshot>::namespaced(self.client.clone(), &group.place.namespace);
@@ -170,6 +160,11 @@ impl Cluster {
         let all = all.map_err(|error| self.outcome("list snapshots of a group", &error))?;
         let owned = |part: &VolumeSnapshot| part.owner_references().iter().any(|owner| owner.uid == group.uid);
         Ok(all.items.into_iter().filter(owned).collect())
+    }
+
+    /// Whether a part was marked as one of a group of ours.
+    pub fn is_marked_part(&self, part: &VolumeSnapshot, group: VolumeHash) -> bool {
+        ownership::hash_of(&part.metadata, &self.host, ownership::GROUP) == Some(group)
     }
 
     /// Marks a part as ours, over the labels and annotations it was seen with.
@@ -222,10 +217,10 @@ impl Groups<'_> {
         let mut group = DynamicObject::new(&name, &self.resource("VolumeGroupSnapshot")).data(json!({"spec": spec}));
         group.metadata.namespace = Some(wanted.namespace.to_owned());
         group.metadata.labels = Some(labels);
-        group.metadata.annotations = Some(BTreeMap::from([
-            (ownership::NAME.to_owned(), wanted.name.to_owned()),
-            (ownership::SOURCE.to_owned(), wanted.sources.join(SEPARATOR)),
-        ]));
+        let notes = [(ownership::NAME, wanted.name.to_owned()), (ownership::SOURCE, wanted.sources.join(SEPARATOR))];
+        let content = wanted.content.map(|content| (ownership::CONTENT, content.to_owned()));
+        let annotations = notes.into_iter().chain(content).map(|(key, value)| (key.to_owned(), value));
+        group.metadata.annotations = Some(annotations.collect());
         let made = self.api(wanted.namespace).create(&PostParams::default(), &group).await;
         match made.map_err(|error| self.cluster.outcome(&format!("create group {}/{name}", wanted.namespace), &error)) {
             Ok(_) => Ok(Made::Now),
@@ -257,6 +252,18 @@ impl Groups<'_> {
         Ok(found.iter().map(LeafGroup::new).find(|group| group.place.claim == leaf_group_name(hash)))
     }
 
+    /// All that were made for this host. What people copied is under another name.
+    pub async fn ours(&self) -> Result<Vec<(VolumeHash, LeafGroup)>> {
+        let all = Api::<DynamicObject>::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshot"));
+        let ours = ListParams::default().labels(&ownership::selector(&self.cluster.host));
+        let found = all.list(&ours).await.map_err(|error| self.cluster.outcome("list groups", &error))?;
+        let own = found.iter().filter_map(|group| {
+            let hash = ownership::hash_of(&group.metadata, &self.cluster.host, ownership::GROUP)?;
+            (group.name_any() == leaf_group_name(hash)).then(|| (hash, LeafGroup::new(group)))
+        });
+        Ok(own.collect())
+    }
+
     /// Waits until the group, as a watch of its own shows it, satisfies a condition.
     pub async fn until(&self, place: &LeafPlace, pause: Instant, holds: impl Fn(Option<LeafGroup>) -> bool) -> bool {
         let seen = |group: Option<&DynamicObject>| holds(group.map(LeafGroup::new));
@@ -272,8 +279,23 @@ impl Groups<'_> {
         }
     }
 
+    /// Has the group go with its snapshots and with what stands behind them, whatever their classes say.
+    pub async fn remove(&self, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<()> {
+        for name in parts.iter().filter_map(content_of) {
+            if let Some(content) = self.cluster.read_content(name).await?.filter(|content| content.retained) {
+                self.cluster.make_content_deletable(&content).await?;
+            }
+        }
+        if let Some(name) = &group.content
+            && self.content(name, &group.uid).await?.is_some_and(|content| content.retained)
+        {
+            self.make_deletable(name, &group.uid).await?;
+        }
+        self.delete(group).await
+    }
+
     /// Deletes the group with this UID and no other.
-    pub async fn delete(&self, group: &LeafGroup) -> Result<()> {
+    async fn delete(&self, group: &LeafGroup) -> Result<()> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(group.uid.clone()), resource_version: None }),
             ..DeleteParams::default()

@@ -1,5 +1,6 @@
 //! Leaf snapshots: the few requests that make, read and remove one and what stands behind it.
 
+pub mod chosen;
 pub mod group;
 pub mod kinds;
 pub mod row;

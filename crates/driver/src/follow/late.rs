@@ -1,0 +1,40 @@
+//! A leaf claim that came when its volume had long been given out with another one, which has gone since: it has that one's name,
+//! and a volume of its own, in which nobody's data is. It makes way.
+
+use super::{
+    Follower,
+    heal::{Case, Wanted},
+};
+use crate::{
+    error::Result,
+    host::volume::HostVolume,
+    leaf::{healing::Patient, row::ClaimRow},
+};
+
+/// By what is in memory alone. One that a volume of the host was seen with is none.
+pub(super) fn may_have_come_late(known: &HostVolume, claim: &ClaimRow) -> bool {
+    !claim.had_volume() && known.leaf.is_some_and(|leaf| leaf.is_another(claim.uids(), claim.volume()))
+}
+
+/// By what was read just now, in the host and in the member: the claim, and what the host was given in its place.
+pub(super) fn came_late(case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Option<String> {
+    let claim = ClaimRow::new(patient.ours(case.leaf(), case.hash())?);
+    let told = wanted.given_out().filter(|told| claim.came_late(&told.claim_uid, &told.volume))?;
+    Some(format!(
+        "(UID {}) came when the volume had been given out with another one (UID {}), whose data was in leaf volume {}",
+        claim.uid, told.claim_uid, told.volume
+    ))
+}
+
+impl Follower {
+    pub(super) async fn make_way(&self, case: &Case<'_>, patient: &Patient, wanted: &Wanted, late: &str) -> Result<()> {
+        let (leaf, place) = (case.leaf(), &patient.place);
+        if let Some(forgotten) = patient.never_given_out(leaf, case.hash()) {
+            tracing::info!(member = leaf.member, claim = %place, "withdraws a leaf claim that {late}");
+            return leaf.withdraw(case.hash(), &forgotten).await;
+        }
+        let what = format!("{late}. Nobody can tell whether it is used: if it is not, delete it in the member");
+        self.tell(wanted, &case.told("LeafStuck", place, &what, true)).await;
+        Ok(())
+    }
+}

@@ -51,6 +51,8 @@ pub struct History {
     /// back.
     deleted: BTreeSet<String>,
     bereaved: BTreeMap<String, String>,
+    /// UIDs of leaf claims whose end began when the host had let them go.
+    leaving: BTreeSet<String>,
     /// Leaf snapshots and groups that were handed out, and must stay: UID to the name they were asked for by.
     handed_out: BTreeMap<String, String>,
     /// UIDs of leaf snapshots and groups that are there, by that name.
@@ -75,6 +77,7 @@ impl History {
             relied_on: BTreeMap::new(),
             deleted: BTreeSet::new(),
             bereaved: BTreeMap::new(),
+            leaving: BTreeSet::new(),
             handed_out: BTreeMap::new(),
             cut: BTreeMap::new(),
             late: BTreeSet::new(),
@@ -210,14 +213,21 @@ impl History {
                 }
                 relied_on.then(|| format!("I2: volume {name} was given out and has another leaf claim now: {living:?}"))
             }
-            What::Modified => on_several_nodes(&change.object)
-                .map(|nodes| format!("I9: volume {name} is for one node and published on {nodes}")),
+            What::Modified => {
+                let ends = change.object.pointer("/metadata/deletionTimestamp").is_some();
+                if ends && self.relied_on.get(&uid).is_some_and(|volume| self.is_let_go(volume, &change.object)) {
+                    self.leaving.insert(uid);
+                }
+                on_several_nodes(&change.object)
+                    .map(|nodes| format!("I9: volume {name} is for one node and published on {nodes}"))
+            }
             What::Deleted => {
                 living.retain(|(_, living)| *living != uid);
                 self.freed.push((member, Arc::clone(&change.object)));
                 let volume = self.relied_on.get(&uid)?.clone();
                 let leaf_volume = text(&change.object, "/spec/volumeName");
-                if self.deleted.contains(&uid) || self.is_let_go(&volume, &change.object) {
+                if self.deleted.contains(&uid) || self.leaving.contains(&uid) || self.is_let_go(&volume, &change.object)
+                {
                     self.relied_on.remove(&uid);
                     let kept = policy(&self.members[member], leaf_volume) == "Retain";
                     let lost =

@@ -197,6 +197,27 @@ fn leaf_that_comes_late_in_the_place_of_one_that_was_let_go_makes_way() {
     });
 }
 
+fn records_a_node(asked: &Asked) -> bool {
+    let mut changes = asked.body.as_array().into_iter().flatten();
+    asked.verb == Verb::Patch && changes.any(|change| text(change, "/path").ends_with("kosmos.csi.io~1published"))
+}
+
+/// Nobody would take it off again, and the volume could never be removed.
+#[test]
+fn node_that_comes_late_on_record_after_it_was_unpublished_is_not_recorded() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let sent = delay_next(&bench, records_a_node);
+        assert!(caller.publish(&caller.node()).await.is_err() && sent.load(Ordering::Relaxed));
+        caller.unpublish().await.unwrap();
+        sleep(LATE).await;
+        let leaf = leaf(&bench, CLAIM).unwrap();
+        assert_eq!(leaf["metadata"]["annotations"].get("kosmos.csi.io/published"), None, "{leaf}");
+        ends_well(&bench, caller).await;
+    });
+}
+
 fn makes_a_consumer(asked: &Asked) -> bool {
     asked.verb == Verb::Create && asked.resource == "pods"
 }

@@ -1,9 +1,15 @@
 //! Snapshots, groups and their labels that arrive when nobody asks for them any more.
 
-use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use simulate::{
-    faults::{Asked, Verb},
+    faults::{Action, Asked, Verb},
     text,
 };
 use tokio::time::sleep;
@@ -66,6 +72,30 @@ fn makes_a_group(asked: &Asked) -> bool {
 fn chooses_a_claim(asked: &Asked) -> bool {
     let mut changes = asked.body.as_array().into_iter().flatten();
     asked.verb == Verb::Patch && changes.any(|change| text(change, "/path").contains("/group.kosmos.csi.io~1"))
+}
+
+/// The member takes the group and answers nothing, and then refuses to say which kinds it has.
+#[test]
+fn group_is_not_refused_for_good_while_it_may_be_there() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let sent = AtomicBool::new(false);
+        bench.guard.set_fate(move |_, at, asked| match asked.verb {
+            Verb::Create if asked.resource == GROUPS && !sent.swap(true, Ordering::Relaxed) => Action::ApplyThenLose,
+            Verb::List if at > 0 && asked.resource.is_empty() && sent.load(Ordering::Relaxed) => {
+                Action::Answer { code: 403, reason: "Forbidden" }
+            }
+            _ => Action::Pass,
+        });
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Group, name, sources, class: USUAL, told: true, at_once: 1 };
+        let mut group = Snapshotter::new(&bench, wish);
+        let (made, ()) = tokio::join!(group.make(), async {
+            sleep(SOON * 5).await;
+            bench.guard.heal();
+        });
+        assert!(made && bench.guard.wrong().is_empty(), "{:#?}", bench.guard.wrong());
+    });
 }
 
 /// The driver that sent it knew of a snapshot. The next one has never seen any, and nobody asks it for one.

@@ -69,7 +69,9 @@ impl Bench {
         let member = self.member_of(member).ok_or("there is no such member")?;
         let is_marked =
             |leaf: &Arc<Value>| lock(&self.guard.history).volume_of(leaf).is_some_and(|of| of.starts_with(hash));
-        let says_so = |leaf: &Arc<Value>| leaf["metadata"]["annotations"]["kosmos.csi.io/handle"] == handle;
+        let says_so = |leaf: &Arc<Value>| {
+            leaf["metadata"]["annotations"]["kosmos.csi.io/handle"] == handle && !self.is_planted(leaf)
+        };
         let elsewhere = member.list("persistentvolumeclaims").into_iter().find(|leaf| says_so(leaf) && is_marked(leaf));
         let there = member.get("persistentvolumeclaims", namespace, claim);
         let leaf = elsewhere.or(there).ok_or("there is no such leaf claim")?;

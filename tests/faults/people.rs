@@ -25,7 +25,7 @@ const PAUSE: u64 = 15_000;
 
 /// Somebody in the first member is not done with a claim there, or is.
 pub fn hold(bench: &Bench, claim: &str, finalizer: &str, held: bool) {
-    member::hold_in(&bench.members[0], claim, finalizer, held);
+    member::hold_in(&bench.members[0], SHOP, claim, finalizer, held);
 }
 
 /// What happens besides: the driver dies and comes back, its provisioner forgets, histories are compacted, members are closed,
@@ -34,6 +34,9 @@ pub fn hold(bench: &Bench, claim: &str, finalizer: &str, held: bool) {
 pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: &mut Rng, time: Duration) {
     let mut busy = JoinSet::new();
     busy.spawn(member::take_names(Arc::clone(bench), Arc::clone(planted), Rng::with_seed(chance.u64(..))));
+    if chance.bool() {
+        busy.spawn(member::write_on_all(Arc::clone(bench), chance.usize(..fixture::MEMBERS)));
+    }
     let mut left = time;
     while !left.is_zero() {
         let pause = Duration::from_millis(chance.u64(1000..PAUSE)).min(left);

@@ -6,7 +6,10 @@ mod strays;
 
 use std::{
     env,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,6 +50,8 @@ const CLAIMS: usize = 100;
 const OPERATIONS: usize = 2 * CLAIMS;
 /// Operations in a quick run; `make test` asks for more.
 const FEW: usize = 1000;
+/// How many schedules are played from one line of progress to the next.
+const TOLD: usize = 50;
 /// After the faults are over, so long for everybody to come to an end.
 const PATIENCE: Duration = Duration::from_hours(2);
 /// A watch that was silenced is given up after five minutes.
@@ -293,9 +298,21 @@ fn seeds() -> Vec<u64> {
 #[test]
 fn every_promise_holds_when_the_faults_are_over() {
     let (seeds, began) = (seeds(), std::time::Instant::now());
-    let count = seeds.len();
+    let (count, played) = (seeds.len(), AtomicUsize::new(0));
     let wrong = virtual_time::each(virtual_time::THREADS, seeds, |seed| {
         let (wrong, trace) = play(seed);
+        let played = played.fetch_add(1, Ordering::Relaxed) + 1;
+        if played.is_multiple_of(TOLD) {
+            println!(
+                "{} of {} operations, {:.0} s",
+                played * OPERATIONS,
+                count * OPERATIONS,
+                began.elapsed().as_secs_f64()
+            );
+        }
+        if !wrong.is_empty() {
+            println!("seed {seed} found something");
+        }
         (!wrong.is_empty()).then(|| (format!("seed {seed}:\n  {}", wrong.join("\n  ")), trace))
     });
     println!("{} operations in {:.1} s", count * OPERATIONS, began.elapsed().as_secs_f64());

@@ -80,6 +80,9 @@ impl Weather {
         if chance.u8(..10) < 4 {
             rules.push(Rule::slow_path(&mut chance));
         }
+        if chance.u8(..10) < 3 {
+            rules.push(Rule::policy(&mut chance, clusters));
+        }
         Self { seed, rules }
     }
 
@@ -126,6 +129,15 @@ impl Rule {
         let from = Duration::from_secs(chance.u64(..STORM.as_secs() / 2));
         let (per_mille, trouble) = (chance.u64(100..500), Trouble::Late(Duration::from_secs(chance.u64(5..60))));
         Self { cluster: None, about, from, until: STORM, per_mille, trouble }
+    }
+
+    /// The admission of one member refuses all writes of one kind, until people there see what that does.
+    fn policy(chance: &mut Rng, clusters: usize) -> Self {
+        let about = About::WritesOf(chance.choice(&WRITTEN).unwrap());
+        let from = Duration::from_secs(chance.u64(..STORM.as_secs()));
+        let until = (from + Duration::from_secs(chance.u64(10..60))).min(STORM);
+        let trouble = Trouble::Answer(403, "Forbidden");
+        Self { cluster: Some(chance.usize(1..clusters)), about, from, until, per_mille: 1000, trouble }
     }
 
     fn holds(&self, time: Duration, at: usize, asked: &Asked) -> bool {

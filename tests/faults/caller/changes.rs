@@ -1,10 +1,10 @@
 //! What happens to a volume while it lives, as external-resizer and external-attacher bring it about: they ask until they
 //! are told that it is so, and then it is looked up.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use kosmos_csi::csi::v1::{self, CapacityRange, controller_server::Controller as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::sleep;
 use tonic::{Code, Status};
@@ -80,10 +80,10 @@ impl Caller {
     }
 
     fn comes_back_on_no_node(&self) -> bool {
-        let member = self.bench.member_of(self.known_handle());
-        let volume = member.and_then(|member| member.get("persistentvolumes", "", self.leaf_volume()?));
-        let kept = volume.map(|volume| text(&volume, "/metadata/annotations/kosmos.csi.io~1healing").to_owned());
-        kept.is_some_and(|kept| !kept.is_empty() && !kept.contains("kosmos.csi.io/published"))
+        let volumes = self.bench.member_of(self.known_handle()).map(|member| member.list("persistentvolumes"));
+        let kept = |volume: &Arc<Value>| text(volume, "/metadata/annotations/kosmos.csi.io~1healing").to_owned();
+        let mut all = volumes.iter().flatten().map(kept);
+        all.any(|kept| kept.contains(&self.volume) && !kept.contains("kosmos.csi.io/published"))
     }
 
     fn known_handle(&self) -> &str {

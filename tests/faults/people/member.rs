@@ -21,14 +21,14 @@ use crate::{
 const HOLD: &str = "example.com/backup";
 
 /// Somebody in a member is not done with a claim there, or is.
-pub(super) fn hold_in(member: &Cluster, claim: &str, finalizer: &str, held: bool) {
+pub(super) fn hold_in(member: &Cluster, namespace: &str, claim: &str, finalizer: &str, held: bool) {
     let edit = |claim: &mut Value| {
         let mut finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         finalizers.retain(|there| there != finalizer);
         finalizers.extend(held.then(|| json!(finalizer)));
         claim["metadata"]["finalizers"] = json!(finalizers);
     };
-    let _ = member.change("persistentvolumeclaims", SHOP, claim, edit);
+    let _ = member.change("persistentvolumeclaims", namespace, claim, edit);
 }
 
 /// A leaf claim that the host uses, best one that is on a node. One without a volume cannot be made anew, and its user is told
@@ -49,6 +49,7 @@ fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
 /// A leaf claim that somebody in a member holds.
 pub(super) struct Held {
     member: Cluster,
+    namespace: String,
     claim: String,
     leaf_volume: String,
     /// The host's.
@@ -58,12 +59,12 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn one(bench: &Bench, member: usize) -> Option<Self> {
         let leaf = used(bench, member)?;
-        let claim = text(&leaf, "/metadata/name");
-        bench.guard.note(|| format!("somebody holds leaf claim {claim} in m{member}"));
+        let (namespace, claim) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
+        bench.guard.note(|| format!("somebody holds leaf claim {namespace}/{claim} in m{member}"));
         let member = bench.members[member].clone();
-        hold_in(&member, claim, HOLD, true);
+        hold_in(&member, namespace, claim, HOLD, true);
         let (volume, leaf_volume) = (made_for(&leaf).to_owned(), text(&leaf, "/spec/volumeName").to_owned());
-        Some(Self { member, claim: claim.to_owned(), leaf_volume, volume })
+        Some(Self { member, namespace: namespace.to_owned(), claim: claim.to_owned(), leaf_volume, volume })
     }
 
     /// The leaf volume says that it stays, whatever becomes of its claim.
@@ -77,7 +78,7 @@ impl Held {
     }
 
     pub(super) fn let_go(&self) {
-        hold_in(&self.member, &self.claim, HOLD, false);
+        hold_in(&self.member, &self.namespace, &self.claim, HOLD, false);
     }
 }
 
@@ -86,7 +87,7 @@ pub fn let_go(bench: &Bench) {
     for member in &bench.members {
         for claim in member.list("persistentvolumeclaims") {
             if claim["metadata"]["finalizers"].as_array().is_some_and(|held| held.contains(&json!(HOLD))) {
-                hold_in(member, text(&claim, "/metadata/name"), HOLD, false);
+                hold_in(member, text(&claim, "/metadata/namespace"), text(&claim, "/metadata/name"), HOLD, false);
             }
         }
     }
@@ -98,12 +99,12 @@ pub(super) async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<D
     let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
     bench.guard.note(|| format!("somebody deletes leaf claim {namespace}/{name} in m{member}, held for {held:?}"));
     let cluster = &bench.members[member];
-    hold_in(cluster, name, HOLD, held.is_some());
+    hold_in(cluster, namespace, name, HOLD, held.is_some());
     lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
     cluster.delete("persistentvolumeclaims", namespace, name).unwrap();
     if let Some(time) = held {
         sleep(time).await;
-        hold_in(cluster, name, HOLD, false);
+        hold_in(cluster, namespace, name, HOLD, false);
     }
 }
 
@@ -122,6 +123,22 @@ pub(super) fn copy(bench: &Bench, planted: &Mutex<Planted>, member: usize, into:
     }
     if let Some(leaf) = bench.members[member].list(SNAPSHOTS).iter().find(|leaf| is_ours(leaf)) {
         lock(planted).copy_snapshot(bench, member, leaf);
+    }
+}
+
+/// A controller of theirs writes on every claim and volume that appears, as those of policies and of costs do.
+pub(super) async fn write_on_all(bench: Arc<Bench>, member: usize) {
+    let cluster = &bench.members[member];
+    let note = |object: &mut Value| object["metadata"]["annotations"]["example.com/seen"] = json!("yes");
+    loop {
+        for kind in ["persistentvolumeclaims", "persistentvolumes"] {
+            let is_new = |object: &Arc<Value>| object["metadata"]["annotations"].get("example.com/seen").is_none();
+            for object in cluster.list(kind).into_iter().filter(is_new) {
+                let (namespace, name) = (text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
+                let _ = cluster.change(kind, namespace, name, note);
+            }
+        }
+        sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -65,7 +65,13 @@ pub async fn unpublish<D: Future<Output = Result<()>>>(
     for _ in 0..TRIES {
         match claim.life.published.without(node) {
             _ if claim.life.published.is_spoilt() && read => return Err(unreadable(leaf, &claim)),
-            None if read => return unpublish_kept(leaf, &claim, node).await,
+            // A publication may be on its way still, and nobody would take it off the record again. What is written over a version
+            // needs no read of it.
+            None if !claim.life.published.is_spoilt() => match leaf.outdate(&claim, hash).await {
+                Err(Error::Refused(_) | Error::InProgress(_)) => {}
+                Ok(()) => return unpublish_kept(leaf, &claim, node).await,
+                failed => return failed,
+            },
             Some(rest) if !claim.life.published.is_spoilt() => {
                 for attached in claim.life.published.attached(node) {
                     detach(attached.clone()).await?;

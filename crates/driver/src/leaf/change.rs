@@ -45,6 +45,15 @@ impl Cluster {
         self.change_claim(row, hash, "publish", vec![unchanged, change]).await.map(drop)
     }
 
+    /// Nothing that was decided on the version that was read, and is still on its way, is carried out any more: the claim has
+    /// another one.
+    pub async fn outdate(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+        let (version, path) = (row.version_text(), escaped(ownership::UNPUBLISHED));
+        let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+        let change = json!({"op": "add", "path": format!("/metadata/annotations/{path}"), "value": version});
+        self.change_claim(row, hash, "unpublish", vec![unchanged, change]).await.map(drop)
+    }
+
     /// None: the member has no such class. One for another driver than the volume's is as good as none.
     pub async fn attributes_class_driver(&self, name: &str) -> Result<Option<String>> {
         let kind = ApiResource {

@@ -74,7 +74,9 @@ impl Provisioner {
             Some(name) => self.host.read_content(ContentKind::Group, name).await?,
             None => None,
         };
-        let Some(groups) = leaf.groups().await? else { return Err(no_groups(&member.name)) };
+        // An earlier call may have made it.
+        let groups = leaf.groups().await.map_err(Error::while_a_leaf_may_exist)?;
+        let Some(groups) = groups else { return Err(no_groups(&member.name)) };
         let job = Job { spec, hash, leaf, groups, deadline };
         let unwanted = content.as_ref().is_none_or(|content| content.terminating && !content.given_out);
         if spec.content.is_some() && unwanted {
@@ -89,8 +91,7 @@ impl Provisioner {
     async fn settle_group(&self, job: &Job<'_>, given_out: bool) -> Result<Group> {
         let mut created = false;
         loop {
-            let found =
-                job.found().await.map_err(|error| if created { error.while_a_leaf_may_exist() } else { error })?;
+            let found = job.found().await.map_err(Error::while_a_leaf_may_exist)?;
             match (cutting(&job.spec.sources, found.as_ref().map(LeafGroup::observed).as_ref()), found) {
                 (Cutting::Create, _) if given_out => return Err(job.lost()),
                 (Cutting::Create, _) if created || !job.deadline.caller_waits() => {

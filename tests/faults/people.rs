@@ -57,8 +57,8 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
                 busy.spawn(member::delete_leaf(Arc::clone(bench), at, held));
             }
             8 | 14 => {
-                let wavers = chance.bool().then(|| Duration::from_millis(chance.u64(..20_000)));
-                busy.spawn(host::retain_later(Arc::clone(bench), wavers, chance.bool()));
+                let wavers = (chance.u8(..3) > 0).then(|| Duration::from_millis(chance.u64(..10_000)));
+                busy.spawn(host::retain_later(Arc::clone(bench), wavers, chance.u8(..4) > 0));
             }
             9 => host::use_again(bench),
             10 => host::change_class(bench, chance.bool()),

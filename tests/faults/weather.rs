@@ -57,8 +57,17 @@ enum Trouble {
     Duplicate,
 }
 
-/// What the driver writes in members.
-const WRITTEN: [&str; 6] = ["persistentvolumes", "persistentvolumeclaims", "pods", SNAPSHOTS, GROUPS, ATTACHMENTS];
+/// What the driver writes in members; volumes count thrice, as data may go by what is written on them.
+const WRITTEN: [&str; 8] = [
+    "persistentvolumes",
+    "persistentvolumes",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "pods",
+    SNAPSHOTS,
+    GROUPS,
+    ATTACHMENTS,
+];
 
 const ANSWERS: [(u16, &str); 7] = [
     (500, "InternalError"),
@@ -127,7 +136,7 @@ impl Rule {
     fn slow_path(chance: &mut Rng) -> Self {
         let about = About::WritesOf(chance.choice(&WRITTEN).unwrap());
         let from = Duration::from_secs(chance.u64(..STORM.as_secs() / 2));
-        let (per_mille, trouble) = (chance.u64(100..500), Trouble::Late(Duration::from_secs(chance.u64(5..60))));
+        let (per_mille, trouble) = (chance.u64(200..700), Trouble::Late(Duration::from_secs(chance.u64(5..60))));
         Self { cluster: None, about, from, until: STORM, per_mille, trouble }
     }
 

@@ -38,6 +38,9 @@ SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 export KOSMOS_CSI_ORDER := $(SEED)
 TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
+# The first schedules of faults are among the tests without clusters; these are played beside the clusters, with what those leave
+# of the processors.
+MORE := chrt --idle 0 env KOSMOS_CSI_SEED=6 KOSMOS_CSI_FAULTED_OPERATIONS=9000 $(CARGO) test --workspace --test faults every_promise -- --nocapture
 AS_DRAWN := -Z unstable-options --report-time --shuffle-seed=$(KOSMOS_CSI_ORDER)
 
 say = printf '\n== %s (%(%T)T)\n' '$(1)' -1
@@ -66,9 +69,9 @@ check: lint-code ## Quick: formatting, lints, and the tests that need no real cl
 	@time $(DRAWN) $(QUICK) -- $(AS_DRAWN)
 
 .PHONY: soak
-soak: ## Long: 100,000 operations under faults, the driver killed at every pair of requests, bugs planted to be found
+soak: ## Hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found
 	@$(call say,faults on simulated clusters)
-	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-100000} \
+	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-1000000} \
 		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1
 	@$(call say,planted bugs)
 	@time tests/faults/planted/find.sh
@@ -176,4 +179,7 @@ all-tests:
 	$(call say,tests with the tools of clusters); \
 	time $(DRAWN) $(WITH_TOOLS) --no-fail-fast -- $(AS_DRAWN) || code=1; \
 	$(call say,tests on real clusters); \
-	time $(E2E) || code=1; exit $$code
+	set -m; $(MORE) > $(TARGET)/schedules.log 2>&1 & beside=$$!; set +m; trap 'kill -- -$$beside 2>/dev/null || true' EXIT; \
+	time $(E2E) || code=1; \
+	$(call say,schedules that were played beside the clusters); \
+	time wait $$beside || code=1; trap - EXIT; cat $(TARGET)/schedules.log; exit $$code

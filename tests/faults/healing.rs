@@ -160,6 +160,39 @@ fn nothing_is_made_in_the_place_of_data_that_is_gone() {
     });
 }
 
+/// People in the member do as is told, and restore it under its names. It has another UID and another volume then.
+#[test]
+fn leaf_that_was_lost_and_is_restored_under_its_name_is_used_again() {
+    for annotated in [true, false] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+            sleep(HEALED).await;
+            let was = leaf(&bench).unwrap();
+            delete_leaf_by_force(&bench);
+            sleep(HEALED).await;
+            // Tools leave out what is about the bond of before.
+            let mut annotations = was["metadata"]["annotations"].as_object().unwrap().clone();
+            annotations.retain(|key, _| annotated && key.starts_with("kosmos.csi.io/"));
+            let restored = json!({
+                "metadata": {"name": CLAIM, "namespace": SHOP, "labels": was["metadata"]["labels"], "annotations": annotations},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            });
+            let restored = bench.members[0].create("persistentvolumeclaims", restored).unwrap();
+            lock(&bench.guard.history).plant(&restored);
+            sleep(HEALED).await;
+            let there = leaf(&bench).unwrap();
+            let ends = there.pointer("/metadata/deletionTimestamp").is_some();
+            assert!(text(&there, "/status/phase") == "Bound" && !ends, "{annotated}: {there}");
+            assert!(!events(&bench).iter().any(|told| told.contains("LeafStuck")), "{:?}", events(&bench));
+            caller.publish(&caller.node()).await.unwrap();
+        });
+    }
+}
+
 #[test]
 fn pod_that_uses_a_deleted_leaf_is_waited_for() {
     virtual_time::run(1, async {

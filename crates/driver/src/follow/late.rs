@@ -11,9 +11,9 @@ use crate::{
     leaf::{healing::Patient, row::ClaimRow},
 };
 
-/// By what is in memory alone. One that a volume of the host was seen with is none.
+/// By what is in memory alone.
 pub(super) fn may_have_come_late(known: &HostVolume, claim: &ClaimRow) -> bool {
-    !claim.had_volume() && known.leaf.is_some_and(|leaf| leaf.is_another(claim.uids(), claim.volume()))
+    claim.may_have_come_late() && known.leaf.is_some_and(|leaf| leaf.is_another(claim.uids(), claim.volume()))
 }
 
 /// By what was read just now, in the host and in the member: the claim, and what the host was given in its place.

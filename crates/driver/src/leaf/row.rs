@@ -232,9 +232,15 @@ impl ClaimRow {
     }
 
     /// Whether the host was told of another claim with another volume. Where it was told of none that was bound, nobody
-    /// can tell.
+    /// can tell. One that was seen with the host's volume, or carries no finalizer of ours, was restored from a backup: people
+    /// are told to do that.
     pub fn came_late(&self, told_uid: &str, told_volume: &str) -> bool {
-        !told_volume.is_empty() && !self.is_or_was(told_uid) && self.volume() != Some(told_volume)
+        let is_another = !self.is_or_was(told_uid) && self.volume() != Some(told_volume);
+        is_another && !told_volume.is_empty() && self.may_have_come_late()
+    }
+
+    pub fn may_have_come_late(&self) -> bool {
+        self.finalizer.is_some() && !self.had_volume()
     }
 
     /// The place that its handle names.

@@ -8,17 +8,15 @@ use std::{
     time::Duration,
 };
 
-use simulate::{
-    faults::{Action, Asked, Verb},
-    text,
-};
+use serde_json::json;
+use simulate::faults::{Action, Asked, Verb};
 use tokio::time::sleep;
 
 use crate::{
-    bench::{Bench, SHOP},
+    bench::{Bench, SHOP, lock},
     caller::{Caller, Ending, Script},
     fixture,
-    late::{LATE, delay_next},
+    late::{LATE, creates, delay_next, patches},
     snapshotter::{self, GROUPS, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
@@ -61,19 +59,6 @@ async fn nothing_is_left(bench: &Bench, kind: &str) {
     assert_eq!(bench.guard.wrong(), Vec::<String>::new());
 }
 
-fn makes_a_snapshot(asked: &Asked) -> bool {
-    asked.verb == Verb::Create && asked.resource == SNAPSHOTS
-}
-
-fn makes_a_group(asked: &Asked) -> bool {
-    asked.verb == Verb::Create && asked.resource == GROUPS
-}
-
-fn chooses_a_claim(asked: &Asked) -> bool {
-    let mut changes = asked.body.as_array().into_iter().flatten();
-    asked.verb == Verb::Patch && changes.any(|change| text(change, "/path").contains("/group.kosmos.csi.io~1"))
-}
-
 /// The member takes the group and answers nothing, and then refuses to say which kinds it has.
 #[test]
 fn group_is_not_refused_for_good_while_it_may_be_there() {
@@ -81,7 +66,7 @@ fn group_is_not_refused_for_good_while_it_may_be_there() {
         let (bench, caller) = volume().await;
         let sent = AtomicBool::new(false);
         bench.guard.set_fate(move |_, at, asked| match asked.verb {
-            Verb::Create if asked.resource == GROUPS && !sent.swap(true, Ordering::Relaxed) => Action::ApplyThenLose,
+            Verb::Create if creates(asked, GROUPS) && !sent.swap(true, Ordering::Relaxed) => Action::ApplyThenLose,
             Verb::List if at > 0 && asked.resource.is_empty() && sent.load(Ordering::Relaxed) => {
                 Action::Answer { code: 403, reason: "Forbidden" }
             }
@@ -103,7 +88,7 @@ fn group_is_not_refused_for_good_while_it_may_be_there() {
 fn snapshot_that_comes_late_to_a_driver_that_was_started_anew_is_taken_back() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
-        was_asked_for(&bench, &caller, Kind::Snapshot, makes_a_snapshot).await;
+        was_asked_for(&bench, &caller, Kind::Snapshot, |asked| creates(asked, SNAPSHOTS)).await;
         bench.start();
         nothing_is_left(&bench, SNAPSHOTS).await;
     });
@@ -113,8 +98,36 @@ fn snapshot_that_comes_late_to_a_driver_that_was_started_anew_is_taken_back() {
 fn group_that_comes_late_is_taken_back() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
-        was_asked_for(&bench, &caller, Kind::Group, makes_a_group).await;
+        was_asked_for(&bench, &caller, Kind::Group, |asked| creates(asked, GROUPS)).await;
         nothing_is_left(&bench, GROUPS).await;
+    });
+}
+
+/// It is of data that somebody has kept, and its snapshots carry no labels of ours either.
+#[test]
+fn restored_group_under_the_name_of_ours_stays() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Group, name, sources, class: USUAL, told: true, at_once: 1 };
+        let mut group = Snapshotter::new(&bench, wish);
+        assert!(group.make().await);
+        let handle = group.handle().unwrap().to_owned();
+        let name = handle.split('/').nth(2).unwrap();
+        let was = bench.members[0].get(GROUPS, SHOP, name).unwrap();
+        group.discard();
+        group.remove().await;
+        let restored = json!({
+            "metadata": {"name": name, "namespace": SHOP, "labels": was["metadata"]["labels"],
+                "annotations": was["metadata"]["annotations"]},
+            "spec": {"source": {"volumeGroupSnapshotContentName": "kept"}},
+        });
+        let made = bench.members[0].create(GROUPS, restored).unwrap();
+        lock(&bench.guard.history).plant(&made);
+        sleep(SURE * 2).await;
+        let stays = bench.members[0].get(GROUPS, SHOP, name);
+        assert!(stays.is_some_and(|group| group["metadata"].get("deletionTimestamp").is_none()));
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 
@@ -122,7 +135,7 @@ fn group_that_comes_late_is_taken_back() {
 fn label_of_a_group_that_comes_late_is_taken_off_the_claim() {
     virtual_time::run(1, async {
         let (bench, caller) = volume().await;
-        was_asked_for(&bench, &caller, Kind::Group, chooses_a_claim).await;
+        was_asked_for(&bench, &caller, Kind::Group, |asked| patches(asked, "/group.kosmos.csi.io~1")).await;
         let labels = || {
             let leaf = bench.members[0].get("persistentvolumeclaims", SHOP, "data").unwrap();
             let labels = leaf["metadata"]["labels"].as_object().unwrap().clone();

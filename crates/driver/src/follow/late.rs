@@ -30,7 +30,7 @@ impl Follower {
     pub(super) async fn make_way(&self, case: &Case<'_>, patient: &Patient, wanted: &Wanted, late: &str) -> Result<()> {
         let (leaf, place) = (case.leaf(), &patient.place);
         if let Some(forgotten) = patient.never_given_out(leaf, case.hash()) {
-            tracing::info!(member = leaf.member, claim = %place, "withdraws a leaf claim that {late}");
+            tracing::info!(member = leaf.member, claim = %place, "withdraws it: leaf claim {place} {late}");
             return leaf.withdraw(case.hash(), &forgotten).await;
         }
         let what = format!("{late}. Nobody can tell whether it is used: if it is not, delete it in the member");

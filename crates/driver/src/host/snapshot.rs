@@ -6,7 +6,7 @@ use kube::{
 };
 
 use super::{Host, unread};
-use crate::{cluster, error::Result};
+use crate::{cluster, error::Result, volume::id::is_subdomain};
 
 /// A content object of the host, as far as it bears on its leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub enum ContentKind {
 impl Host {
     /// The content as it is now; none when it is gone.
     pub async fn read_content(&self, kind: ContentKind, name: &str) -> Result<Option<HostContent>> {
+        // It may come from a member, where anybody may have written it, and becomes part of a path.
+        if !is_subdomain(name) {
+            return Ok(None);
+        }
         let (group, kind, handle) = match kind {
             ContentKind::Snapshot => ("snapshot.storage.k8s.io", "VolumeSnapshotContent", "/status/snapshotHandle"),
             ContentKind::Group => {

@@ -9,7 +9,7 @@ use super::{
     job::Job,
     refusal::{Course, Lack},
     source::beside_source,
-    withdraw::{allows, holds, in_use, may_hold, misplaced, removes},
+    withdraw::{allows, holds, in_use, leaf_volume_is_left, may_hold, misplaced},
 };
 use crate::{
     error::{Error, Result},
@@ -77,7 +77,7 @@ impl Provisioner {
     /// A member in which something may have been made for a volume. Nothing is before its name is on record.
     async fn may_be_in(&self, name: &str, claim: Option<&Claim>) -> Result<Option<String>> {
         let (members, hash) = (self.members.all()?, VolumeHash::new(&self.host.id, name));
-        if let Some(holder) = members.values().find(|member| holds(member, hash) || removes(member, hash)) {
+        if let Some(holder) = members.values().find(|member| holds(member, hash) || leaf_volume_is_left(member, hash)) {
             return Ok(Some(holder.name.clone()));
         }
         if let Some(claim) = claim

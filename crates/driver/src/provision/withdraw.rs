@@ -94,8 +94,8 @@ pub(super) fn holds(member: &Member, hash: VolumeHash) -> bool {
     member.last_known().and_then(|leaf| leaf.rows.row(hash)).is_some_and(|row| row.claim.is_some())
 }
 
-/// A leaf volume is left, whose claim has gone.
-pub(super) fn removes(member: &Member, hash: VolumeHash) -> bool {
+/// The member may still be removing it, after its claim.
+pub(super) fn leaf_volume_is_left(member: &Member, hash: VolumeHash) -> bool {
     member.last_known().and_then(|leaf| leaf.rows.row(hash)).is_some_and(|row| row.volume.is_some())
 }
 

@@ -79,7 +79,7 @@ impl fmt::Display for Claim {
 pub struct ClaimDigest(u32);
 
 impl ClaimDigest {
-    /// Of namespace and name with a slash between, or of a UID.
+    /// Of namespace and name with a slash between, or of another name or UID.
     pub fn new(claim: &str) -> Self {
         let digest = Sha256::digest(claim);
         Self(u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]))

@@ -16,31 +16,28 @@ use crate::{
 };
 
 impl Follower {
-    /// No watch shows them.
     pub(super) async fn withdraw_forgotten_groups(&self, leaf: &Cluster, waiting: &mut Waiting) {
-        if let Err(error) = self.look_through_groups(leaf, waiting).await {
-            tracing::debug!(member = leaf.member, %error, "groups of snapshots are not looked through");
-        }
-    }
-
-    async fn look_through_groups(&self, leaf: &Cluster, waiting: &mut Waiting) -> Result<()> {
-        let groups = leaf.groups().await?;
-        let all = match &groups {
-            Some(groups) => groups.ours().await?,
-            None => Vec::new(),
+        let (groups, all) = match listed(leaf).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                return tracing::debug!(member = leaf.member, %error, "groups of snapshots are not looked through");
+            }
         };
         for (hash, group) in waiting.groups.old(all, |(_, group)| &group.uid) {
-            if let Some(groups) = &groups {
-                self.withdraw_group(leaf, groups, hash, &group).await?;
+            if let Some(groups) = &groups
+                && let Err(error) = self.withdraw_group(leaf, groups, hash, &group).await
+            {
+                tracing::debug!(member = leaf.member, group = %group.place, %error, "a forgotten group is not withdrawn yet");
             }
         }
         for (hash, claim) in waiting.chosen.old(leaf.rows.chosen_for_groups(), |(_, claim)| &claim.uid) {
-            leave_groups(leaf, groups.as_ref(), hash, &claim).await?;
+            if let Err(error) = leave_groups(leaf, groups.as_ref(), hash, &claim).await {
+                tracing::debug!(member = leaf.member, claim = %claim.place, %error, "a leaf claim keeps the label of a group");
+            }
         }
-        Ok(())
     }
 
-    /// A group is given out only once its snapshots carry our labels.
+    /// A group is given out only once its snapshots carry our labels. What was restored from a backup under our name stays.
     async fn withdraw_group(
         &self,
         leaf: &Cluster,
@@ -49,7 +46,9 @@ impl Follower {
         seen: &LeafGroup,
     ) -> Result<()> {
         let Some(Ok(now)) = groups.read(&seen.place, hash).await? else { return Ok(()) };
-        let Some(asked_by) = now.asked_by.as_deref().filter(|_| now.uid == seen.uid) else { return Ok(()) };
+        let Some(asked_by) = now.asked_by.as_deref().filter(|_| now.uid == seen.uid && now.chooses) else {
+            return Ok(());
+        };
         let parts = leaf.parts(&now).await?;
         if parts.iter().any(|part| leaf.is_marked_part(part, hash)) {
             return Ok(());
@@ -66,7 +65,17 @@ impl Follower {
     }
 }
 
-/// Takes off the labels of groups that are cut, or not there.
+/// No watch shows them. A member without the kind has none.
+async fn listed(leaf: &Cluster) -> Result<(Option<Groups<'_>>, Vec<(VolumeHash, LeafGroup)>)> {
+    let groups = leaf.groups().await?;
+    let all = match &groups {
+        Some(groups) => groups.ours().await?,
+        None => Vec::new(),
+    };
+    Ok((groups, all))
+}
+
+/// Takes off the label of a group that is cut, or not there; those of others at later looks, as the claim has changed then.
 async fn leave_groups(leaf: &Cluster, groups: Option<&Groups<'_>>, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
     let patient = leaf.examine(hash, &seen.place, None).await?;
     let Some(claim) = patient.ours(leaf, hash) else { return Ok(()) };

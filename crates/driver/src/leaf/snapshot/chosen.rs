@@ -21,10 +21,14 @@ pub fn groups_of(claim: &ObjectMeta) -> Vec<VolumeHash> {
     labels.filter_map(|key| VolumeHash::parse(key.strip_prefix(MEMBER_OF)?)).collect()
 }
 
+fn path_of(group: VolumeHash) -> String {
+    format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"))
+}
+
 impl Cluster {
     /// Puts a group's label on a claim of ours, or takes it off.
     pub async fn label_for_group(&self, claim: &ClaimRow, group: VolumeHash, on: bool) -> Result<()> {
-        let path = format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"));
+        let path = path_of(group);
         let change =
             if on { json!({"op": "add", "path": path, "value": "yes"}) } else { json!({"op": "remove", "path": path}) };
         self.change_labels(claim, &[change]).await.or_else(|error| match error {
@@ -36,9 +40,8 @@ impl Cluster {
 
     /// Takes a group's label off a claim on which nobody has written since it was read.
     pub async fn leave_group(&self, claim: &ClaimRow, group: VolumeHash) -> Result<()> {
-        let path = format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"));
         let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": claim.version_text()});
-        self.change_labels(claim, &[unchanged, json!({"op": "remove", "path": path})]).await
+        self.change_labels(claim, &[unchanged, json!({"op": "remove", "path": path_of(group)})]).await
     }
 
     async fn change_labels(&self, claim: &ClaimRow, changes: &[Value]) -> Result<()> {

@@ -56,6 +56,8 @@ pub struct LeafGroup {
     pub ready: bool,
     pub terminating: bool,
     pub trouble: Option<String>,
+    /// It is cut of claims that it chooses. One that was restored from a backup names a content that was there before it.
+    pub chooses: bool,
 }
 
 /// What marks one snapshot of a group as ours.
@@ -122,6 +124,7 @@ impl LeafGroup {
             ready: group.data.pointer("/status/readyToUse") == Some(&Value::Bool(true)),
             terminating: group.metadata.deletion_timestamp.is_some(),
             trouble: at("/status/error/message").map(str::to_owned),
+            chooses: group.data.pointer("/spec/source/selector").is_some(),
         }
     }
 

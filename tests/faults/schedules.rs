@@ -106,7 +106,14 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
         bench.guard.set_fate(|_, at, _| one_is_lost(at, || Action::Pass));
         sleep(SETTLED).await;
         people::let_go(&bench);
-        let Ok(stories_of_all) = timeout(PATIENCE, join_all(lives)).await else {
+        let all = async {
+            tokio::select! {
+                biased;
+                all = join_all(lives) => all,
+                () = strays::are_removed_when_told(&bench, SWEPT) => unreachable!("it has no end"),
+            }
+        };
+        let Ok(stories_of_all) = timeout(PATIENCE, all).await else {
             bench.guard.report("I10: the faults are over, and some claims come to no end");
             return (bench.guard.wrong(), bench.guard.trace());
         };
@@ -146,7 +153,7 @@ async fn settled(bench: &Bench, stories: &[Story], planted: &Planted) -> Vec<Str
         return wrong;
     }
     sleep(SWEPT).await;
-    strays::are_told_and_removed(bench, stories).await;
+    strays::are_told_and_removed(bench).await;
     violations(bench, stories, planted)
 }
 

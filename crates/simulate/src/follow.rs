@@ -25,6 +25,7 @@ pub struct Changes {
     cluster: Cluster,
     resources: Vec<String>,
     position: u64,
+    restored: u32,
     pending: VecDeque<Change>,
     news: Listener,
     /// What has been told and is not gone, to make up for history that was forgotten.
@@ -38,6 +39,7 @@ impl Cluster {
             cluster: self.clone(),
             resources: resources.iter().map(|resource| (*resource).to_owned()).collect(),
             position: store.revision,
+            restored: store.restored,
             pending: VecDeque::new(),
             news: store.news.listen(),
             told: HashMap::new(),
@@ -83,6 +85,7 @@ impl Changes {
             self.tell(Change { resource, what: What::Deleted, object });
         }
         self.position = store.revision;
+        self.restored = store.restored;
     }
 
     fn collect(&mut self) -> bool {
@@ -90,7 +93,7 @@ impl Changes {
         let store = cluster.store();
         self.news.catch_up();
         let tables: Vec<_> = self.resources.iter().filter_map(|resource| store.table(resource)).collect();
-        if tables.iter().any(|table| table.forgotten > self.position) {
+        if self.restored != store.restored || tables.iter().any(|table| table.forgotten > self.position) {
             self.list(&store);
             return !self.pending.is_empty();
         }

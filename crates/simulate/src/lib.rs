@@ -65,7 +65,7 @@ use remove::Options;
 pub use server::serve;
 pub use service::{Lost, Service};
 use store::Store;
-pub use store::{What, text};
+pub use store::{Backup, What, text};
 
 /// One cluster. Cheap to clone: all clones are the same cluster.
 #[derive(Clone, Debug)]
@@ -224,6 +224,17 @@ impl Cluster {
     /// The version of the newest change, to wait for the next one.
     pub fn versions(&self) -> Listener {
         self.store().news.listen()
+    }
+
+    /// For [`Self::restore_from`].
+    pub fn backup(&self) -> Backup {
+        self.store().backup()
+    }
+
+    /// As when etcd is restored from a backup and its revisions are not raised: the API server begins anew, all watches end, and
+    /// versions that were given out since lie in the future.
+    pub fn restore_from(&self, backup: &Backup) {
+        self.store().restore_from(backup);
     }
 
     /// Forgets the history: watches that are behind are told 410.

@@ -85,9 +85,18 @@ impl Table {
     }
 }
 
+/// Everything that there is at one moment, as a backup of etcd holds it.
+#[derive(Clone, Debug)]
+pub struct Backup {
+    revision: u64,
+    objects: Vec<(String, Arc<Value>)>,
+}
+
 #[derive(Debug, Default)]
 pub struct Store {
     pub revision: u64,
+    /// How often it was restored from a backup: each time, what was read before is not the past of what is there.
+    pub restored: u32,
     tables: BTreeMap<String, Table>,
     /// Told after every change of any kind.
     pub news: News,
@@ -183,6 +192,31 @@ impl Store {
         if let Some(table) = self.tables.get_mut(resource) {
             table.objects.insert(key_of(&object), Arc::new(object));
         }
+    }
+
+    pub fn backup(&self) -> Backup {
+        Backup { revision: self.revision, objects: self.objects() }
+    }
+
+    /// Becomes what it was, with the versions of then. Kinds that came later stay, without objects.
+    pub fn restore_from(&mut self, backup: &Backup) {
+        self.revision = backup.revision;
+        self.restored += 1;
+        for table in self.tables.values_mut() {
+            table.objects.clear();
+        }
+        for (resource, object) in &backup.objects {
+            if let Some(table) = self.tables.get_mut(resource) {
+                table.objects.insert(key_of(object), Arc::clone(object));
+            }
+        }
+        self.compact();
+        if let Some(journal) = &mut self.journal {
+            journal.outdated();
+        }
+        let revision = self.revision;
+        self.tables.values().for_each(|table| table.news.tell(revision));
+        self.told();
     }
 
     /// Forgets all history, as compaction does.

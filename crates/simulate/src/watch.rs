@@ -27,6 +27,7 @@ pub struct Watching {
     cluster: Cluster,
     call: Call,
     position: u64,
+    restored: u32,
     pending: VecDeque<Value>,
     news: Listener,
     ends: Instant,
@@ -47,6 +48,7 @@ impl Watching {
         let mut watching = Self {
             cluster: cluster.clone(),
             position: store.revision,
+            restored: store.restored,
             pending: VecDeque::new(),
             news: table.news.listen(),
             ends: now + limit,
@@ -141,7 +143,7 @@ impl Watching {
         let cluster = self.cluster.clone();
         let store = cluster.store();
         self.news.catch_up();
-        let Some(table) = store.table(&self.call.resource) else {
+        let Some(table) = store.table(&self.call.resource).filter(|_| self.restored == store.restored) else {
             self.over = true;
             return;
         };
@@ -159,7 +161,8 @@ impl Watching {
             }
             self.pending.push_back(event);
         }
-        self.position = store.revision;
+        // A version of the future is waited for in silence.
+        self.position = self.position.max(store.revision);
     }
 
     /// An object that no longer matches is gone to this watch, one that begins to match is new.

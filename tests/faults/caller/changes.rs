@@ -56,15 +56,22 @@ impl Caller {
 
     fn check_change(&self, change: Change) {
         let Ok(leaf) = self.bench.leaf_behind(self.known_handle()) else {
-            // Nobody has it, so it is let go. Or somebody has deleted it, and it comes back without a node.
-            if change == Change::Unpublish && (self.is_retained() || self.comes_back_on_no_node()) {
+            // Nobody has it, so it is let go. Or somebody has deleted it, and it comes back without a node, or for what is as large.
+            let is_so = match change {
+                Change::Unpublish => {
+                    self.is_retained() || self.comes_back(|is_kept| !is_kept.contains("kosmos.csi.io/published"))
+                }
+                Change::Expand => self.comes_back(|_| true) && self.leaf_volume_is_large(),
+                Change::Modify | Change::Publish => false,
+            };
+            if is_so {
                 return;
             }
             return self.wrong(&format!("I1: {change:?} is done, and the leaf claim is not there"));
         };
         let published = leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap_or_default();
         let so = match change {
-            Change::Expand => text(&leaf, "/status/capacity/storage") == format!("{}Gi", 2 * self.script.gibibytes),
+            Change::Expand => text(&leaf, "/status/capacity/storage") == self.doubled(),
             Change::Modify => text(&leaf, "/status/currentVolumeAttributesClassName") == GOLD,
             Change::Publish => {
                 let volume = text(&leaf, "/spec/volumeName");
@@ -79,11 +86,24 @@ impl Caller {
         }
     }
 
-    fn comes_back_on_no_node(&self) -> bool {
+    /// A volume keeps what the leaf claim said that is made anew for it.
+    fn comes_back(&self, so: impl Fn(&str) -> bool) -> bool {
         let volumes = self.bench.member_of(self.known_handle()).map(|member| member.list("persistentvolumes"));
         let kept = |volume: &Arc<Value>| text(volume, "/metadata/annotations/kosmos.csi.io~1healing").to_owned();
         let mut all = volumes.iter().flatten().map(kept);
-        all.any(|kept| kept.contains(&self.volume) && !kept.contains("kosmos.csi.io/published"))
+        all.any(|kept| kept.contains(&self.volume) && so(&kept))
+    }
+
+    fn leaf_volume_is_large(&self) -> bool {
+        let member = self.bench.member_of(self.known_handle());
+        let volume =
+            member.zip(self.leaf_volume()).and_then(|(member, name)| member.get("persistentvolumes", "", name));
+        volume.is_some_and(|volume| text(&volume, "/spec/capacity/storage") == self.doubled())
+    }
+
+    /// What it is expanded to.
+    fn doubled(&self) -> String {
+        format!("{}Gi", 2 * self.script.gibibytes)
     }
 
     fn known_handle(&self) -> &str {

@@ -101,7 +101,8 @@ pub(super) async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<D
     let cluster = &bench.members[member];
     hold_in(cluster, namespace, name, HOLD, held.is_some());
     lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
-    cluster.delete("persistentvolumeclaims", namespace, name).unwrap();
+    // It may have been on its way out, and held by nobody else.
+    let _ = cluster.delete("persistentvolumeclaims", namespace, name);
     if let Some(time) = held {
         sleep(time).await;
         hold_in(cluster, namespace, name, HOLD, false);

@@ -1,5 +1,6 @@
 //! Leaves that may have been given out, as far as anybody can tell: their label was written, its answer was lost, and then
-//! everybody forgot them. Nobody removes such a one by himself. It is told of, and a person removes it.
+//! everybody forgot them; or they do not say for whom they were made. Nobody removes such a one by himself. It is told of, and a
+//! person removes it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,55 +15,75 @@ use tokio::time::sleep;
 use crate::{
     bench::{Bench, lock},
     history::made_for,
-    invariants::{Story, lives},
 };
 
 /// Between two tries of the person.
 const PAUSE: Duration = Duration::from_secs(10);
 const TRIES: usize = 60;
 
-/// Those that claims have left which are gone, each by its member and handle.
-fn found(bench: &Bench, stories: &[Story]) -> Vec<(usize, String)> {
-    // A deferred one is given out without a label, and of one that does not say for which claim it is nobody can tell.
-    let untold = |story: &Story| story.caller.is_deferred() || !story.caller.script().told;
-    let gone = stories.iter().filter(|story| !lives(story));
-    let gone: BTreeMap<&str, bool> = gone.map(|story| (story.caller.volume(), untold(story))).collect();
-    let is_stray = |at: usize, leaf: &Arc<Value>| {
+/// Those that no volume of the host has, and no claim there waits for, each by its member and handle.
+fn found(bench: &Bench) -> Vec<(usize, String)> {
+    let volumes = bench.host.list("persistentvolumes");
+    let claims = bench.host.list("persistentvolumeclaims");
+    let is_in_host = |leaf: &Value, handle: &str| {
+        let moved = leaf["metadata"]["annotations"]["kosmos.csi.io/handle"].as_str().unwrap_or(handle);
+        let is_awaited = |claim: &Arc<Value>| made_for(leaf).ends_with(text(claim, "/metadata/uid"));
+        let has = |volume: &Arc<Value>| [handle, moved].contains(&text(volume, "/spec/csi/volumeHandle"));
+        volumes.iter().any(has) || claims.iter().any(is_awaited)
+    };
+    let may_be_given_out = |at: usize, leaf: &Value| {
+        let note = |key: &str| leaf["metadata"]["annotations"][format!("kosmos.csi.io/{key}")].as_str();
         let volume = bench.members[at].get("persistentvolumes", "", text(leaf, "/spec/volumeName"));
+        let is_labelled = volume.as_ref().is_some_and(|volume| lock(&bench.guard.history).volume_of(volume).is_some());
+        let is_deferred = note("request").is_some_and(|request| request.contains("deferred"));
+        is_labelled || note("claim").is_none() || is_deferred && volume.is_some()
+    };
+    let stray = |at: usize, leaf: &Value| {
         let history = lock(&bench.guard.history);
-        let is_labelled = volume.as_ref().is_some_and(|volume| history.volume_of(volume).is_some());
-        let may_be_given_out = |untold: &bool| is_labelled || *untold && volume.is_some();
-        !history.was_planted(leaf) && gone.get(made_for(leaf)).is_some_and(may_be_given_out)
-    };
-    let handle = |at: usize, leaf: &Value| {
-        let hash = lock(&bench.guard.history).volume_of(leaf).and_then(VolumeHash::parse)?;
+        let hash = history.volume_of(leaf).filter(|_| !history.was_planted(leaf)).and_then(VolumeHash::parse)?;
+        drop(history);
         let (namespace, name) = (text(leaf, "/metadata/namespace"), text(leaf, "/metadata/name"));
-        Some((at, VolumeId::new(bench.members[at].name(), namespace, name, hash).to_string()))
+        let handle = VolumeId::new(bench.members[at].name(), namespace, name, hash).to_string();
+        (!is_in_host(leaf, &handle) && may_be_given_out(at, leaf)).then_some((at, handle))
     };
-    let members = 0..bench.members.len();
     let leaves = |at: usize| bench.members[at].list("persistentvolumeclaims").into_iter().map(move |leaf| (at, leaf));
-    members
-        .flat_map(leaves)
-        .filter(|(at, leaf)| is_stray(*at, leaf))
-        .filter_map(|(at, leaf)| handle(at, &leaf))
-        .collect()
+    (0..bench.members.len()).flat_map(leaves).filter_map(|(at, leaf)| stray(at, &leaf)).collect()
 }
 
 /// The person reads what the driver says, and has done away with what it names.
-pub async fn are_told_and_removed(bench: &Bench, stories: &[Story]) {
-    let found = found(bench, stories);
+pub async fn are_told_and_removed(bench: &Bench) {
+    let found = found(bench);
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for (at, _) in &found {
         *counts.entry(*at).or_default() += 1;
     }
     for (at, count) in counts {
-        let told = format!("kosmos_csi_member_volumes{{member=\"m{at}\",state=\"stray\"}} {count}\n");
-        if !bench.metrics().contains(&told) {
+        if told(bench, at) != Some(count) {
             bench
                 .guard
                 .report(format!("I1: m{at} has {count} leaves that no volume of the host has, and nobody is told"));
         }
     }
+    remove_all(bench, found).await;
+}
+
+/// The same for as long as users wait: somebody's snapshot may be held by such a leaf.
+pub async fn are_removed_when_told(bench: &Bench, pause: Duration) {
+    loop {
+        sleep(pause).await;
+        let found = found(bench).into_iter().filter(|(at, _)| told(bench, *at).is_some_and(|count| count > 0));
+        remove_all(bench, found.collect()).await;
+    }
+}
+
+/// How many the driver has counted in a member.
+fn told(bench: &Bench, at: usize) -> Option<usize> {
+    let metrics = bench.metrics();
+    let key = format!("kosmos_csi_member_volumes{{member=\"m{at}\",state=\"stray\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&key)?.parse().ok())
+}
+
+async fn remove_all(bench: &Bench, found: Vec<(usize, String)>) {
     for (_, handle) in found {
         bench.guard.note(|| format!("a person removes {handle}, which no volume of the host has"));
         remove(bench, handle).await;

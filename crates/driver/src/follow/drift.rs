@@ -79,7 +79,7 @@ impl Follower {
         strays.due = Some(now + ROUND);
         let (mut found, mut after) = (BTreeSet::new(), None);
         loop {
-            let some = leaf.rows.bound_after(after, AT_ONCE);
+            let some = leaf.rows.lasting_after(after, AT_ONCE);
             after = some.last().copied();
             let used =
                 |hash: &VolumeHash| cases(leaf, *hash).iter().any(|case| !self.volumes.with(case.handle()).is_empty());

@@ -132,7 +132,8 @@ impl Follower {
         }
         let (now, made_for) = (&forgotten.claim, &forgotten.made_for);
         tracing::info!(
-            member = leaf.member, claim = %now.place, host_claim = %made_for.claim,
+            member = leaf.member, claim = %now.place, volume = forgotten.volume,
+            host_claim = made_for.as_ref().map(|made_for| made_for.claim.to_string()),
             "withdraws a leaf claim of which the host was never told: nobody asks for it any more"
         );
         leaf.withdraw(hash, &forgotten).await
@@ -140,13 +141,15 @@ impl Follower {
 
     /// Whether the host's claim waits for it still, or a volume of the host's is made of it.
     async fn is_anybodys(&self, leaf: &Cluster, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<bool> {
-        let (claim, made_for) = (&forgotten.claim, &forgotten.made_for);
+        let claim = &forgotten.claim;
         let id = VolumeId::new(&leaf.member, &claim.place.namespace, &claim.place.claim, hash).to_string();
-        if let Some(handle) = self.host.handle_of(&made_for.volume).await?
+        if let Some(handle) = self.host.handle_of(&forgotten.volume).await?
             && self.leads_elsewhere(leaf, &handle).await
         {
             return self.host.uses("", &id).await;
         }
+        // Of such a one a person has to judge.
+        let Some(made_for) = &forgotten.made_for else { return Ok(true) };
         let waiting = self.host.read_claim(&made_for.claim, &made_for.volume).await?;
         if waiting.is_some_and(|waiting| waiting.uid == made_for.uid) {
             return Ok(true);
@@ -154,11 +157,11 @@ impl Follower {
         self.host.uses(&made_for.volume, &id).await
     }
 
-    /// Whether a handle leads to a leaf in another member, and that is seen there with its volume.
+    /// Whether a handle leads to another member, and its leaf volume is seen there.
     async fn leads_elsewhere(&self, leaf: &Cluster, handle: &str) -> bool {
         let Some(id) = VolumeId::parse(handle) else { return false };
         let Ok(member) = self.members.get(&id.member).await else { return false };
         let Some(other) = member.last_known().filter(|other| other.member != leaf.member) else { return false };
-        other.rows.find(&id).is_some_and(|(_, row)| row.claim.is_some() && row.volume.is_some())
+        other.rows.find(&id).is_some_and(|(_, row)| row.volume.is_some())
     }
 }

@@ -72,8 +72,10 @@ impl Entry {
         self.claims.iter().map(|claim| claim.capacity).max().unwrap_or_default()
     }
 
-    pub(super) fn is_bound(&self) -> bool {
-        self.claims.iter().any(|claim| claim.phase == Phase::Bound && !claim.terminating)
+    /// Bound, or waiting without a word for whom: of such a one nobody can tell whether it was forgotten.
+    pub(super) fn is_lasting(&self) -> bool {
+        let is_lasting = |claim: &KeptClaim| claim.phase == Phase::Bound || claim.made_for.is_none();
+        self.claims.iter().any(|claim| is_lasting(claim) && !claim.terminating)
     }
 
     /// The host was never told of it, though it has a volume: that is not labelled, or was labelled to be removed.

@@ -24,7 +24,10 @@ use crate::{
 #[derive(Debug)]
 pub struct NeverGivenOut {
     pub claim: ClaimRow,
-    pub made_for: MadeFor,
+    /// The volume of the host that it was to be.
+    pub volume: String,
+    /// None where nobody told for whom.
+    pub made_for: Option<MadeFor>,
     /// The volume that the member made for it, where that would outlive it.
     pub retained: Option<ObservedVolume>,
 }
@@ -42,28 +45,29 @@ impl Patient {
     /// bound by its first pod: of such a one nobody can tell any more.
     pub fn never_given_out(&self, leaf: &Cluster, hash: VolumeHash) -> Option<NeverGivenOut> {
         let claim = self.claim.as_ref()?;
-        let (now, made_for) = (ClaimRow::new(claim), MadeFor::read(&claim.metadata)?);
+        let (now, made_for) = (ClaimRow::new(claim), MadeFor::read(&claim.metadata));
+        let volume = claim.annotations().get(ownership::NAME)?.clone();
         let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
         if !ours || !now.was_never_given_out() {
             return None;
         }
         if now.observed().phase == Phase::Pending && now.volume().is_none() {
-            return Some(NeverGivenOut { claim: now, made_for, retained: None });
+            return Some(NeverGivenOut { claim: now, volume, made_for, retained: None });
         }
-        let volume = self.volume.as_ref().filter(|volume| now.is_withdrawn() || is_unlabelled(volume))?;
+        let bound_to = self.volume.as_ref().filter(|volume| now.is_withdrawn() || is_unlabelled(volume))?;
         if !now.is_withdrawn() && waits_to_be_bound(claim, &leaf.member) != Some(true) {
             return None;
         }
-        let retained = Some(VolumeRow::new(volume).observed()).filter(|volume| volume.retained && !volume.by_hand);
-        Some(NeverGivenOut { claim: now, made_for, retained })
+        let retained = Some(VolumeRow::new(bound_to).observed()).filter(|volume| volume.retained && !volume.by_hand);
+        Some(NeverGivenOut { claim: now, volume, made_for, retained })
     }
 }
 
 impl Cluster {
-    /// Each step tests what it was decided on.
+    /// Each step tests what it was decided on. Its consumer may have come late, and nobody has seen it then.
     pub async fn withdraw(&self, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<()> {
         let now = &forgotten.claim;
-        self.remove_consumer(&now.place.namespace, hash).await?;
+        self.end_consumer(&now.place.namespace, hash).await?;
         if let Some(volume) = &forgotten.retained {
             self.make_deletable(volume, hash).await?;
         }

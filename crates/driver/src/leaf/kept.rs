@@ -48,7 +48,7 @@ pub(super) struct KeptClaim {
     pub(super) terminating: bool,
     pub(super) deleted: i64,
     pub(super) mark: Mark,
-    made_for: Option<ClaimDigest>,
+    pub(super) made_for: Option<ClaimDigest>,
     past: Option<Box<Past>>,
     node_selected: bool,
     finalizer: Option<u32>,

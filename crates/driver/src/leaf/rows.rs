@@ -54,8 +54,7 @@ struct Table {
     synced: [bool; 3],
     /// Lists that have begun and not come to their end.
     begun: [bool; 3],
-    /// Claims that have gone, and as of which version: older news of them may still be on its way.
-    removed: VecDeque<(Box<str>, u64)>,
+    removed: VecDeque<Removed>,
     /// Those that have a claim which waits: they are asked for often, and are few.
     pending: BTreeSet<VolumeHash>,
     /// Volumes whose size has changed since somebody took notice.
@@ -64,6 +63,15 @@ struct Table {
     remarkable: BTreeSet<VolumeHash>,
     /// What keeps a kind from being watched.
     obstacles: [Option<String>; 3],
+}
+
+/// A claim that has gone, and as of which version: older news of it may still be on its way.
+#[derive(Debug)]
+struct Removed {
+    uid: Box<str>,
+    as_of: u64,
+    /// The list that was there then, or under way.
+    round: u32,
 }
 
 /// The rows of one member.
@@ -238,6 +246,15 @@ impl Rows {
         });
     }
 
+    /// Takes in a claim of a list. One that had gone before the list began is back: the member was restored from a backup.
+    pub fn put_listed_claim(&self, claim: &PersistentVolumeClaim) {
+        let mut table = self.lock();
+        let round = table.claim_round;
+        table.removed.retain(|removed| removed.round == round || Some(&*removed.uid) != claim.metadata.uid.as_deref());
+        drop(table);
+        self.put_claim(claim);
+    }
+
     /// Takes in a claim as it is now.
     pub fn put_claim(&self, claim: &PersistentVolumeClaim) {
         let Some(hash) = ownership::volume_of(&claim.metadata, &self.host) else {
@@ -245,7 +262,7 @@ impl Rows {
         };
         let mut new = ClaimRow::new(claim);
         self.write(hash, |table| {
-            if table.removed.iter().any(|(uid, as_of)| *uid == new.uid && new.version <= *as_of) {
+            if table.removed.iter().any(|removed| removed.uid == new.uid && new.version <= removed.as_of) {
                 return;
             }
             new.round = table.claim_round;
@@ -261,7 +278,7 @@ impl Rows {
     /// A claim has gone as of a version; `u64::MAX` where that has been proved.
     pub fn drop_claim(&self, hash: VolumeHash, uid: &str, as_of: u64) {
         self.write(hash, |table| {
-            table.removed.push_back((uid.into(), as_of));
+            table.removed.push_back(Removed { uid: uid.into(), as_of, round: table.claim_round });
             if table.removed.len() > REMEMBERED {
                 table.removed.pop_front();
             }

@@ -11,11 +11,11 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ListParams, WatchEvent, WatchParams},
-    core::Request,
+    api::{ListParams, ObjectList, WatchEvent, WatchParams},
+    core::{PartialObjectMeta, Request},
 };
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Cluster, items::Items, lean::Lean, ownership, row, rows::Kind};
 use crate::{
@@ -25,9 +25,12 @@ use crate::{
 
 /// Where a list in one piece has failed before.
 const PAGE: u32 = 500;
-/// The longest a list may pause, and a watch be silent: the member ends one sooner.
 const LIST_PAUSE: Duration = Duration::from_secs(4);
-const WATCH_SILENCE: Duration = Duration::from_secs(295);
+/// How long a watch is asked for, and when it is given up though the member has not ended it.
+const WATCH_SECONDS: u32 = 290;
+const WATCH_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+/// No object has to be called so.
+const ANY_NAME: &str = "kosmos.csi.io";
 
 /// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
 /// believed, somebody has to ask again which cluster this is.
@@ -36,7 +39,8 @@ pub async fn keep(cluster: &Cluster) {
     let ours = ownership::selector(&cluster.host);
     let known = &cluster.rows;
     let claims = follow(cluster, Kind::Claims, &ours, |change: Change<Lean<PersistentVolumeClaim>>| match change {
-        Change::Put { object, .. } => known.put_claim(&object),
+        Change::Put { object, listing: true } => known.put_listed_claim(&object),
+        Change::Put { object, listing: false } => known.put_claim(&object),
         Change::Drop(object) => {
             drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, row::version(&object)));
         }
@@ -66,7 +70,7 @@ async fn follow<K>(cluster: &Cluster, kind: Kind, selector: &str, mut take: impl
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let mut pauses = pauses().build();
+    let (mut pauses, mut is_cut) = (pauses().build(), false);
     let mut version = loop {
         match list(cluster, kind, selector, &mut take).await {
             Ok(version) => break version,
@@ -77,8 +81,11 @@ where
     cluster.rows.set_obstacle(kind, None);
     cluster.rows.complete(kind);
     loop {
-        let before = version.clone();
-        match watch(cluster, selector, &mut version, &mut take).await {
+        let (before, began) = (version.clone(), Instant::now());
+        let ended = resume(cluster, kind, selector, &mut version, is_cut, &mut take).await;
+        let is_early = began.elapsed().as_secs() < u64::from(WATCH_SECONDS);
+        is_cut = is_early || is_cut && version == before;
+        match ended {
             Ok(Ended::Lost) => return,
             Ok(Ended::Over) => pauses = self::pauses().build(),
             // A right that is missing now: a list will say whether it still is.
@@ -141,6 +148,48 @@ enum Ended {
     Lost,
 }
 
+/// A member that was restored from a backup begins with lower versions again, and a watch from one that lies in its future hears
+/// nothing until it has come there. It has ended all watches before their time, and the first that was begun after that may have
+/// been begun too soon.
+async fn resume<K>(
+    cluster: &Cluster,
+    kind: Kind,
+    selector: &str,
+    version: &mut String,
+    is_cut: bool,
+    take: &mut impl FnMut(Change<K>),
+) -> Result<Ended, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    if is_cut && is_before(&newest::<K>(cluster, kind).await?, version) {
+        tracing::warn!(
+            member = %cluster.member, kind = ?kind, known = version.as_str(),
+            "has older versions than it had: it was restored from a backup"
+        );
+        return Ok(Ended::Lost);
+    }
+    watch(cluster, selector, version, take).await
+}
+
+/// The version that a list has now. Of one name in one place, which the member looks up without going by any others.
+async fn newest<K>(cluster: &Cluster, kind: Kind) -> Result<String, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone,
+{
+    let path = K::url_path(&(), (kind == Kind::Claims).then_some("default"));
+    let wanted = ListParams::default().fields(&format!("metadata.name={ANY_NAME}"));
+    let request = Request::new(path).list(&wanted).map_err(kube::Error::BuildRequest)?;
+    let list = cluster.client.request::<ObjectList<PartialObjectMeta<K>>>(request).await?;
+    Ok(list.metadata.resource_version.unwrap_or_default())
+}
+
+/// Both are versions of one kind of one cluster, which are numbers that rise.
+fn is_before(version: &str, other: &str) -> bool {
+    let numbers = (version.parse::<u64>(), other.parse::<u64>());
+    matches!(numbers, (Ok(version), Ok(other)) if version < other)
+}
+
 async fn watch<K>(
     cluster: &Cluster,
     selector: &str,
@@ -150,7 +199,7 @@ async fn watch<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let wanted = WatchParams::default().labels(selector);
+    let wanted = WatchParams::default().labels(selector).timeout(WATCH_SECONDS);
     let objects = Api::<K>::all(cluster.client.clone());
     let events = match objects.watch(&wanted, version).await {
         Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Lost),

@@ -29,12 +29,12 @@ impl Rows {
         self.page_of(after, most, |entry| !entry.is_well(), wanted)
     }
 
-    /// The first volumes after one that have a claim which is bound, and not more than so many.
-    pub fn bound_after(&self, after: Option<VolumeHash>, most: usize) -> Vec<VolumeHash> {
+    /// The first volumes after one that have a claim which nobody withdraws, and not more than so many.
+    pub fn lasting_after(&self, after: Option<VolumeHash>, most: usize) -> Vec<VolumeHash> {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let table = self.lock();
-        let bound = table.rows.range((begin, Bound::Unbounded)).filter(|(_, entry)| entry.is_bound());
-        bound.map(|(hash, _)| *hash).take(most).collect()
+        let lasting = table.rows.range((begin, Bound::Unbounded)).filter(|(_, entry)| entry.is_lasting());
+        lasting.map(|(hash, _)| *hash).take(most).collect()
     }
 
     /// How many volumes are published on a node.

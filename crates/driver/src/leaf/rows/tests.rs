@@ -153,6 +153,22 @@ fn member_restored_from_a_backup_is_believed_when_it_lists() {
 }
 
 #[test]
+fn claim_that_had_gone_is_back_when_a_list_that_began_later_has_it() {
+    let rows = rows();
+    rows.begin(Kind::Claims);
+    rows.put_claim(&claim("10", "Bound"));
+    rows.drop_claim(hash(), CLAIM_UID, 12);
+    rows.put_listed_claim(&claim("10", "Bound"));
+    assert_eq!(phase(&rows), None, "the list was under way when it went");
+    rows.complete(Kind::Claims);
+    rows.begin(Kind::Claims);
+    rows.put_claim(&claim("10", "Bound"));
+    assert_eq!(phase(&rows), None, "an answer may be from before");
+    rows.put_listed_claim(&claim("10", "Bound"));
+    assert_eq!(phase(&rows), Some(Phase::Bound));
+}
+
+#[test]
 fn leaf_volume_bound_to_another_claim_is_not_the_leafs() {
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));

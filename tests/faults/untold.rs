@@ -1,0 +1,139 @@
+//! Leaves that came late of a provisioner that does not say for which claim it asks: nobody can tell who may still wait for them.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use kosmos_csi::csi::v1::DeleteVolumeRequest;
+use serde_json::{Value, json};
+use simulate::faults::{Action, Verb};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    bench::Bench,
+    caller::{Caller, Ending, Script},
+    fixture,
+    history::{label, made_for},
+    late::{LATE, creates, delay_next},
+    reclaim::{SETTLED, events, until},
+    virtual_time,
+};
+
+const STEP: Duration = Duration::from_secs(1);
+/// The driver is sure by then that nobody asks any more, and has counted twice.
+const SURE: Duration = Duration::from_mins(40);
+
+fn untold() -> Script {
+    Script { told: false, ..Script::new("data") }
+}
+
+/// Its claims in a member.
+fn leaves(bench: &Bench, at: usize, caller: &Caller) -> Vec<Arc<Value>> {
+    let all = bench.members[at].list("persistentvolumeclaims").into_iter();
+    all.filter(|leaf| made_for(leaf) == caller.volume()).collect()
+}
+
+/// The first POST of the leaf claim arrives when all that follows has happened.
+async fn provisioned_late(bench: &Arc<Bench>, script: Script) -> Caller {
+    let mut caller = Caller::new(bench, script);
+    let sent = delay_next(bench, |asked| asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims");
+    assert_eq!(caller.provision().await, Ending::Provisioned);
+    assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+    caller
+}
+
+#[test]
+fn leaf_that_comes_when_its_volume_is_gone_is_counted_until_a_person_removes_it() {
+    for leaf_class in [fixture::NOW, fixture::LATER] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(1, &fixture::steady(STEP)).await;
+            let mut caller = provisioned_late(&bench, Script { leaf_class, ..untold() }).await;
+            caller.delete_claim();
+            timeout(SETTLED, caller.reclaim()).await.unwrap();
+            sleep(SURE).await;
+            assert_eq!(leaves(&bench, 0, &caller).len(), 1, "the late one has arrived");
+            let told = "kosmos_csi_member_volumes{member=\"m0\",state=\"stray\"} 1\n";
+            assert!(bench.metrics().contains(told), "{leaf_class}: {}", bench.metrics());
+            let volume_id = caller.handle().unwrap().to_owned();
+            bench.delete(DeleteVolumeRequest { volume_id, ..DeleteVolumeRequest::default() }).await.unwrap();
+            assert!(leaves(&bench, 0, &caller).is_empty() && bench.storages[0].volumes().is_empty());
+        });
+    }
+}
+
+#[test]
+fn leaf_that_comes_in_the_place_of_one_that_was_let_go_makes_way() {
+    for leaf_class in [fixture::NOW, fixture::LATER] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(1, &fixture::steady(STEP)).await;
+            let mut caller = provisioned_late(&bench, Script { leaf_class, retain: true, ..untold() }).await;
+            sleep(STEP * 5).await;
+            caller.delete_claim();
+            timeout(SETTLED, caller.reclaim()).await.unwrap();
+            until(&bench, LATE, "the leaf is let go", || leaves(&bench, 0, &caller).is_empty()).await;
+            until(&bench, LATE, "the late one arrives", || !leaves(&bench, 0, &caller).is_empty()).await;
+            until(&bench, LATE, "and makes way", || leaves(&bench, 0, &caller).is_empty()).await;
+            sleep(SETTLED).await;
+            assert_eq!(bench.storages[0].volumes().len(), 1, "{leaf_class}: its data stays");
+            assert!(!events(&bench).contains("LeafStuck"), "{leaf_class}: {}", events(&bench));
+        });
+    }
+}
+
+#[test]
+fn leaf_that_comes_to_a_member_is_taken_back_where_the_host_has_the_volume_in_another() {
+    for released in [false, true] {
+        virtual_time::run(1, async {
+            let bench = Bench::serving(2, &fixture::steady(STEP)).await;
+            let namespace = json!({"metadata": {"name": "kosmos-csi-leaves"}});
+            bench.members[0].create("namespaces", namespace).unwrap();
+            let script = Script { places: vec![0], retain: released, ..untold() };
+            let mut caller = Caller::new(&bench, script);
+            delay_next(&bench, |asked| creates(asked, "persistentvolumeclaims"));
+            assert!(caller.create().await.is_err());
+            caller.goes_to(vec![1]);
+            assert_eq!(caller.provision().await, Ending::Provisioned);
+            assert!(caller.handle().unwrap().starts_with("m1/"), "{:?}", caller.handle());
+            sleep(STEP * 5).await;
+            if released {
+                caller.delete_claim();
+                timeout(SETTLED, caller.reclaim()).await.unwrap();
+            }
+            sleep(LATE).await;
+            assert_eq!(leaves(&bench, 0, &caller).len(), 1, "{released}: {}", bench.guard.trace().join("\n"));
+            sleep(SURE).await;
+            assert!(leaves(&bench, 0, &caller).is_empty(), "{released}: {}", bench.guard.trace().join("\n"));
+            assert_eq!(leaves(&bench, 1, &caller).len(), usize::from(!released));
+            let kept = bench.members[1].list("persistentvolumes");
+            assert!(kept.iter().any(|volume| !label(volume, "kosmos.csi.io/volume").is_empty()), "{kept:?}");
+        });
+    }
+}
+
+/// Its first consumer comes when the driver has removed the second one, and holds it once it is bound.
+#[test]
+fn forgotten_leaf_is_withdrawn_with_the_consumer_that_came_late() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_secs(30))).await;
+        let script = Script { leaf_class: fixture::LATER, ..Script::new("data") };
+        let caller = Caller::new(&bench, script);
+        let sent = delay_next(&bench, |asked| creates(asked, "pods"));
+        assert!(caller.create().await.is_err() && sent.load(Ordering::Relaxed));
+        assert!(caller.create().await.is_err());
+        assert_eq!(bench.members[0].list("pods").len(), 1);
+        caller.delete_claim();
+        bench.guard.set_fate(|_, at, asked| {
+            let refused = at > 0 && asked.verb == Verb::Delete && asked.resource == "persistentvolumeclaims";
+            if refused { Action::Refuse } else { Action::Pass }
+        });
+        assert!(caller.create().await.is_err());
+        assert!(bench.members[0].list("pods").is_empty());
+        bench.guard.heal();
+        until(&bench, LATE, "the late one arrives", || !bench.members[0].list("pods").is_empty()).await;
+        sleep(SURE).await;
+        let left = leaves(&bench, 0, &caller);
+        assert!(left.is_empty(), "{}", left[0]);
+        assert!(bench.members[0].list("pods").is_empty());
+    });
+}

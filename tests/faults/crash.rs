@@ -2,9 +2,15 @@
 //! come, and started again. How many there are is counted in a run without faults, so a request that is new is covered by
 //! itself.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use simulate::faults::Action;
+use simulate::faults::{Action, Asked, Verb};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
@@ -296,17 +302,29 @@ impl Point {
         }
     }
 
+    /// The same, where nothing but what is asked of members is counted.
+    pub async fn strike_in_member(self, bench: Arc<Bench>) {
+        if self.reached_of(&bench, is_asked_of_a_member).await {
+            sleep(AWAY).await;
+            bench.start();
+        }
+    }
+
     /// The driver has come there, and was killed.
     async fn reached(self, bench: &Bench) -> bool {
+        self.reached_of(bench, |_, _| true).await
+    }
+
+    async fn reached_of(self, bench: &Bench, counts: fn(usize, &Asked) -> bool) -> bool {
         let (tell, mut told) = mpsc::unbounded_channel();
-        let first = bench.guard.sent();
-        bench.guard.set_fate(move |number, _, _| {
-            let fatal = first + self.request;
-            if number < fatal {
+        let sent = AtomicU64::new(0);
+        bench.guard.set_fate(move |_, at, asked| {
+            let number = sent.fetch_add(counts(at, asked).into(), Ordering::Relaxed) + 1;
+            if number < self.request || number == self.request && !counts(at, asked) {
                 return Action::Pass;
             }
             let _ = tell.send(());
-            self.when.fate(number > fatal)
+            self.when.fate(number > self.request)
         });
         if told.recv().await.is_none() {
             return false;
@@ -316,6 +334,11 @@ impl Point {
         bench.guard.heal();
         true
     }
+}
+
+/// Watches are begun again at any moment.
+pub fn is_asked_of_a_member(at: usize, asked: &Asked) -> bool {
+    at > 0 && asked.verb != Verb::Watch
 }
 
 pub fn points(requests: u64) -> impl Iterator<Item = Point> {

@@ -26,7 +26,7 @@ async fn abandoned(leaf_class: &'static str) -> (Arc<Bench>, Caller) {
     abandoned_by(leaf_class, NEVER).await
 }
 
-async fn abandoned_by(leaf_class: &'static str, step: Duration) -> (Arc<Bench>, Caller) {
+pub async fn abandoned_by(leaf_class: &'static str, step: Duration) -> (Arc<Bench>, Caller) {
     let bench = Bench::serving(1, &fixture::steady(step)).await;
     let caller = Caller::new(&bench, Script { leaf_class, ..Script::new("data") });
     assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);

@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(2);
 const SURE: Duration = Duration::from_mins(40);
 
 /// A member with snapshots, and a volume in it.
-async fn volume() -> (Arc<Bench>, Caller) {
+pub async fn volume() -> (Arc<Bench>, Caller) {
     let bench = Bench::new(1, 1, &fixture::steady(SOON)).await;
     snapshotter::have_kinds(&bench);
     bench.start();
@@ -37,7 +37,7 @@ async fn volume() -> (Arc<Bench>, Caller) {
 }
 
 /// The user asks for it, and has deleted it before the first write has arrived.
-async fn was_asked_for(bench: &Arc<Bench>, caller: &Caller, kind: Kind, first: fn(&Asked) -> bool) {
+pub async fn was_asked_for(bench: &Arc<Bench>, caller: &Caller, kind: Kind, first: fn(&Asked) -> bool) {
     let sent = delay_next(bench, first);
     let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
     let mut snapshot = Snapshotter::new(bench, Wish { kind, name, sources, class: USUAL, told: true, at_once: 1 });

@@ -46,6 +46,7 @@ mod schedules;
 mod sidecar;
 mod snapshotter;
 mod stuck;
+mod sweeps;
 mod untold;
 mod virtual_time;
 mod waiting;

@@ -21,7 +21,7 @@ const SEEN: Duration = Duration::from_secs(30);
 const MISSED: Duration = Duration::from_secs(90);
 
 /// Nothing of the host is to blame for what is gone.
-fn roll_back(bench: &Bench, backup: &Backup) {
+pub fn roll_back(bench: &Bench, backup: &Backup) {
     bench.guard.look();
     for claim in bench.members[0].list("persistentvolumeclaims") {
         lock(&bench.guard.history).deleted_by_people(text(&claim, "/metadata/uid"));

@@ -18,7 +18,7 @@ use crate::{
     virtual_time,
 };
 
-pub(super) async fn attached() -> (Arc<Bench>, Caller, Attacher) {
+pub async fn attached() -> (Arc<Bench>, Caller, Attacher) {
     let (bench, caller) = volume_with(&[("attachMode", "volume-attachment")]).await;
     attach_is_required(&bench.members[0]);
     let attacher = Attacher::start(&bench.members[0]);

@@ -37,7 +37,7 @@ fn makes_an_attachment(asked: &Asked) -> bool {
 }
 
 /// It is there, and no record names it.
-async fn comes_late(bench: &Bench, caller: &Caller) {
+pub async fn comes_late(bench: &Bench, caller: &Caller) {
     let sent = delay_next(bench, makes_an_attachment);
     let (code, message) = refused(publish(bench, caller, "real/n1").await);
     assert!(code == Code::Unavailable && sent.load(Ordering::Relaxed), "{code:?} {message}");

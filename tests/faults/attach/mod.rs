@@ -1,8 +1,8 @@
 //! Volumes for real nodes of the host: what such a node is told, what is attached for it in the member, and who is refused.
 
-mod attachments;
+pub mod attachments;
 pub mod double;
-mod late;
+pub mod late;
 pub mod machines;
 mod plugged;
 mod secrets;

@@ -113,6 +113,31 @@ fn claim_that_a_handle_only_names_is_mounted_by_no_pod() {
     });
 }
 
+/// It is empty, and carries all that the leaf carried.
+#[test]
+fn leaf_that_came_late_is_mounted_by_no_pod_and_the_one_that_is_restored_is() {
+    story(1, async {
+        let world = standing(1).await;
+        world.claim("data");
+        let given_out = |volume: &mut Value| {
+            volume["spec"]["csi"]["volumeAttributes"] =
+                json!({"leafClaimUID": "u-of-then", "leafVolume": "pv-of-then"});
+        };
+        world.host.change("persistentvolumes", "", "pv", given_out).unwrap();
+        let hold = |claim: &mut Value| claim["metadata"]["finalizers"] = json!(["kosmos.csi.io/protect"]);
+        world.member.change(CLAIMS, SHOP, "data", hold).unwrap();
+        world.attach();
+        world.run_pod("web", Some("data"));
+        until("it says why", || world.says("web", "WaitsForVolume", "it makes way for that")).await;
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.copy("web").is_none(), "it mounts an empty volume");
+        let restored = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
+        world.member.change(CLAIMS, SHOP, "data", restored).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        assert_eq!(world.mounted("web"), "data");
+    });
+}
+
 #[test]
 fn volume_used_again_under_another_name_is_mounted_and_not_what_has_taken_its_place() {
     story(1, async {

@@ -35,7 +35,7 @@ const NEARLY: Duration = Duration::from_mins(13);
 const SURE: Duration = Duration::from_mins(40);
 const SLOW: Duration = Duration::from_mins(2);
 /// Each plays for an hour and more. All of them where the environment asks for it.
-const SOME_POINTS: usize = 24;
+const SOME_POINTS: usize = 12;
 
 #[derive(Clone, Copy, Debug)]
 enum Tale {

@@ -3,7 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{ListParams, ObjectMeta};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{
+    Api,
+    api::{ListParams, ObjectMeta},
+};
 use serde_json::Value;
 
 use super::{
@@ -15,9 +19,11 @@ use super::{
     step::Refusal,
 };
 use crate::{
+    host::volume::{LEAF_UID, LEAF_VOLUME},
     leaf::{
         identity::{Identity, Meant, judge},
-        ownership::{HANDLE, VOLUME},
+        ownership::{HANDLE, VOLUME, is_or_was},
+        row::ClaimRow,
     },
     volume::{DRIVER, HostId, LeafName, VolumeHash, VolumeId, spec::LeafPlace},
 };
@@ -85,7 +91,7 @@ fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, Refusa
 /// Which of these claims in a namespace of the member is the volume's leaf. Whoever writes a handle may name any claim: only
 /// one that carries the volume's labels, or the consent to be used by this host, is meant. One that is elsewhere than its
 /// handle says, carries the handle; somebody else's volume may be at the place that it names.
-fn leaves_among(id: &VolumeId, host: &HostId, namespace: &str, found: &[ObjectMeta]) -> Vec<String> {
+fn leaves_among(id: &VolumeId, host: &HostId, namespace: &str, found: &[ObjectMeta]) -> Vec<ObjectMeta> {
     let handle = id.to_string();
     let carried = |claim: &ObjectMeta| claim.annotations.as_ref()?.get(HANDLE).cloned();
     let is_ours = |claim: &ObjectMeta| matches!(judge(claim, host, Meant::Handle(id)), Identity::Leaf(_));
@@ -96,22 +102,22 @@ fn leaves_among(id: &VolumeId, host: &HostId, namespace: &str, found: &[ObjectMe
     };
     let has_moved = |claim: &ObjectMeta| is_ours(claim) && carried(claim).as_ref() == Some(&handle);
     let stays = |claim: &ObjectMeta| is_there(claim) && (is_ours(claim) && carried(claim).is_none() || consents(claim));
-    let names = |is: &dyn Fn(&ObjectMeta) -> bool| -> Vec<String> {
-        found.iter().filter(|claim| is(claim)).filter_map(|claim| claim.name.clone()).collect()
+    let those = |are: &dyn Fn(&ObjectMeta) -> bool| -> Vec<ObjectMeta> {
+        found.iter().filter(|claim| are(claim)).cloned().collect()
     };
-    let moved = names(&has_moved);
-    if moved.is_empty() { names(&stays) } else { moved }
+    let moved = those(&has_moved);
+    if moved.is_empty() { those(&stays) } else { moved }
 }
 
 /// The one leaf. Somebody who copies a claim copies its labels, and only its owner can say which of them holds the data.
-fn only_leaf(claim: &str, id: &VolumeId, namespace: &str, leaves: Vec<String>) -> Result<String, Refusal> {
+fn only_leaf(claim: &str, id: &VolumeId, namespace: &str, leaves: Vec<ObjectMeta>) -> Result<ObjectMeta, Refusal> {
     let member = &id.member;
-    let why = match <[String; 1]>::try_from(leaves) {
+    let why = match <[ObjectMeta; 1]>::try_from(leaves) {
         Ok([leaf]) => return Ok(leaf),
         Err(several) if !several.is_empty() => format!(
             "claims {} of namespace {namespace} of member {member} all carry the labels of its volume: take the label {VOLUME} \
              off the copies",
-            several.join(", ")
+            several.iter().filter_map(|leaf| leaf.name.as_deref()).collect::<Vec<_>>().join(", ")
         ),
         Err(_) => without_leaf(id, namespace),
     };
@@ -158,17 +164,27 @@ impl Pods<'_> {
             if let Err(why) = self.attached(&name, host_volume, node).await? {
                 return Ok(Err(why));
             }
-            match only_leaf(&name, &id, namespace, self.leaves_of(&id, host_volume, namespace).await?) {
-                Ok(leaf) => drop(leaves.insert(volume, leaf)),
+            let leaf = match only_leaf(&name, &id, namespace, self.leaves_of(&id, host_volume, namespace).await?) {
+                Ok(leaf) => leaf,
                 Err(why) => return Ok(Err(why)),
+            };
+            if self.came_late(&leaf, namespace, found.as_ref()).await? {
+                let message = format!(
+                    "claim {name}: leaf claim {namespace}/{} of member {} came when its volume had been given out with another one, whose \
+                     data it has not: it makes way for that",
+                    leaf.name.unwrap_or_default(),
+                    self.member
+                );
+                return Ok(Err(Refusal::new("WaitsForVolume", message)));
             }
+            leaves.insert(volume, leaf.name.unwrap_or_default());
         }
         Ok(Ok(leaves))
     }
 
     /// By the labels that a volume of this name has; by any of ours, where the host's volume was made again by hand; and by its
     /// name, where the leaf is somebody's who consents.
-    async fn leaves_of(&self, id: &VolumeId, host_volume: &str, namespace: &str) -> kube::Result<Vec<String>> {
+    async fn leaves_of(&self, id: &VolumeId, host_volume: &str, namespace: &str) -> kube::Result<Vec<ObjectMeta>> {
         let host = &self.host.id;
         let hash = match id.leaf {
             LeafName::Hashed(hash) => hash,
@@ -189,6 +205,19 @@ impl Pods<'_> {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Whether a claim is not the one that the host was given, nor has its volume. Mostly its metadata tells.
+    async fn came_late(&self, leaf: &ObjectMeta, namespace: &str, volume: Option<&Value>) -> kube::Result<bool> {
+        let attributes = volume.map(|volume| &volume["spec"]["csi"]["volumeAttributes"]);
+        let told = |key: &str| attributes.and_then(|told| told[key].as_str()).unwrap_or_default();
+        if told(LEAF_UID).is_empty() || is_or_was(leaf, told(LEAF_UID)) {
+            return Ok(false);
+        }
+        let named =
+            ListParams::default().fields(&format!("metadata.name={}", leaf.name.as_deref().unwrap_or_default()));
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace).list(&named).await?;
+        Ok(claims.items.iter().any(|claim| ClaimRow::new(claim).came_late(told(LEAF_UID), told(LEAF_VOLUME))))
     }
 
     /// What a watch says is where to look; that it is so is read from the object itself.
@@ -286,10 +315,14 @@ mod tests {
             ("copied after it was used again", readable, "shop", vec![moved(), moved()], &["again", "again"]),
         ] {
             let id = VolumeId::parse(handle).unwrap();
-            assert_eq!(leaves_among(&id, &host, namespace, &found), leaves, "{case}");
-            let only = only_leaf("c", &id, namespace, leaves.iter().map(ToString::to_string).collect());
+            let among = leaves_among(&id, &host, namespace, &found);
+            assert!(
+                among.iter().filter_map(|leaf| leaf.name.as_deref()).eq(leaves.iter().copied()),
+                "{case}: {among:?}"
+            );
+            let only = only_leaf("c", &id, namespace, among);
             match leaves {
-                [leaf] => assert_eq!(only.as_deref(), Ok(*leaf), "{case}"),
+                [leaf] => assert_eq!(only.unwrap().name.as_deref(), Some(*leaf), "{case}"),
                 several => assert_eq!(only.unwrap_err().message.contains("the copies"), !several.is_empty(), "{case}"),
             }
         }

@@ -31,6 +31,8 @@ WITH_TOOLS := --workspace --test tools --test interface --test dev-kubectl --tes
 # Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
 # which nobody has to know.
 E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=512 $(ONLY) | grep --line-buffered -v 'has been running for over'
+# The fleets end when the tests have: what they leave goes within seconds, and is not to meet what comes next.
+ENDED := for look in {1..120}; do compgen -G "$${TMPDIR:-/tmp}/kosmos-fleet-*" > /dev/null || break; sleep 0.25; done
 
 # The order of tests is drawn; SEED=<number> draws the same one again. The harness shuffles and tells times only to who asks
 # for what is not stable in it, which is said to the test programs alone: what is built stays the same.
@@ -181,5 +183,6 @@ all-tests:
 	$(call say,tests on real clusters); \
 	set -m; $(MORE) > $(TARGET)/schedules.log 2>&1 & beside=$$!; set +m; trap 'kill -- -$$beside 2>/dev/null || true' EXIT; \
 	time $(E2E) || code=1; \
+	$(ENDED); \
 	$(call say,schedules that were played beside the clusters); \
 	time wait $$beside || code=1; trap - EXIT; cat $(TARGET)/schedules.log; exit $$code

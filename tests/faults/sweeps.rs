@@ -11,7 +11,7 @@ use std::{
 };
 
 use simulate::faults::Action;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     attach::{attachments::attached, double::ATTACHMENTS, late::comes_late},
@@ -35,7 +35,7 @@ const NEARLY: Duration = Duration::from_mins(13);
 const SURE: Duration = Duration::from_mins(40);
 const SLOW: Duration = Duration::from_mins(2);
 /// Each plays for an hour and more. All of them where the environment asks for it.
-const SOME_POINTS: usize = 12;
+const SOME_POINTS: usize = 48;
 
 #[derive(Clone, Copy, Debug)]
 enum Tale {
@@ -111,21 +111,27 @@ impl Tale {
         }
     }
 
-    fn wrong(self, stage: &Stage) -> Vec<String> {
+    fn is_as_it_should_be(self, stage: &Stage) -> bool {
         let (bench, member) = (&stage.bench, &stage.bench.members[0]);
-        let mut wrong = bench.guard.wrong();
-        wrong.extend(snapshots(bench));
         let volumes = bench.storages[0].volumes().len();
-        let so = match self {
+        match self {
             Self::ForgottenLeaf(_) => bench.leaf_objects(stage.caller.volume()).is_empty() && volumes == 0,
             Self::LateLeaf => member.get("persistentvolumeclaims", SHOP, CLAIM).is_none() && volumes == 1,
-            Self::LateSnapshot | Self::LateGroup => volumes == 1,
+            Self::LateSnapshot => member.list(SNAPSHOTS).is_empty(),
+            Self::LateGroup => member.list(GROUPS).is_empty(),
             Self::LateAttachment => member.list(ATTACHMENTS).is_empty() && volumes == 1,
             Self::RestoredMember => policy(bench, &stage.caller) == "Retain" && volumes == 1,
-        };
-        wrong.extend((!so).then(|| format!("{volumes} volumes, {:?}", bench.leaf_objects(stage.caller.volume()))));
+        }
+    }
+
+    fn wrong(self, stage: &Stage) -> Vec<String> {
+        let mut wrong = stage.bench.guard.wrong();
+        wrong.extend(snapshots(&stage.bench));
+        if !self.is_as_it_should_be(stage) {
+            wrong.push(format!("there are {:?}", stage.bench.leaf_objects(stage.caller.volume())));
+        }
         if !wrong.is_empty() {
-            wrong.insert(0, bench.guard.trace().join("\n"));
+            wrong.insert(0, stage.bench.guard.trace().join("\n"));
         }
         wrong
     }
@@ -142,12 +148,14 @@ fn killed_at(tale: Tale, point: Option<Point>) -> (u64, Vec<String>) {
             Action::Pass
         });
         let killer = point.map(|point| tokio::spawn(point.strike_in_member(Arc::clone(&stage.bench))));
-        sleep(LATE + SURE).await;
+        sleep(LATE).await;
+        let ends = Instant::now() + SURE * 2;
+        while !tale.is_as_it_should_be(&stage) && Instant::now() < ends {
+            sleep(LATE).await;
+        }
         killer.iter().for_each(tokio::task::JoinHandle::abort);
         stage.bench.guard.heal();
-        if point.is_some() {
-            sleep(SURE).await;
-        }
+        sleep(LATE).await;
         (sent.load(Ordering::Relaxed), tale.wrong(&stage))
     })
 }

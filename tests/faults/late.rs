@@ -205,6 +205,29 @@ fn leaf_that_comes_late_in_the_place_of_one_that_was_let_go_makes_way() {
     });
 }
 
+/// Its volume was made by hand and handed back: the claim waits for it for ever.
+#[test]
+fn leaf_that_is_made_anew_when_its_volume_is_gone_is_counted_until_a_person_removes_it() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        fixture::Planted::default().volume_by_hand(&bench, 0, CLAIM);
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let sent = delay_next(&bench, makes_the_claim);
+        lock(&bench.guard.history).deleted_by_people(text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid"));
+        bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        was_sent(&bench, &sent).await;
+        caller.delete_claim();
+        tokio::time::timeout(SETTLED, caller.reclaim()).await.unwrap();
+        assert!(leaf(&bench, CLAIM).is_none() && bench.storages[0].volumes().is_empty());
+        until(&bench, LATE, "the late one arrives", || leaf(&bench, CLAIM).is_some()).await;
+        sleep(Duration::from_mins(40)).await;
+        let told = "kosmos_csi_member_volumes{member=\"m0\",state=\"stray\"} 1\n";
+        assert!(bench.metrics().contains(told), "{:?}\n{}", leaf(&bench, CLAIM), bench.guard.trace().join("\n"));
+        caller.delete(caller.handle().unwrap()).await.unwrap();
+        assert!(leaf(&bench, CLAIM).is_none());
+    });
+}
+
 /// Nobody would take it off again, and the volume could never be removed.
 #[test]
 fn node_that_comes_late_on_record_after_it_was_unpublished_is_not_recorded() {

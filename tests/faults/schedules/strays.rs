@@ -36,7 +36,7 @@ fn found(bench: &Bench) -> Vec<(usize, String)> {
         let volume = bench.members[at].get("persistentvolumes", "", text(leaf, "/spec/volumeName"));
         let is_labelled = volume.as_ref().is_some_and(|volume| lock(&bench.guard.history).volume_of(volume).is_some());
         let is_deferred = note("request").is_some_and(|request| request.contains("deferred"));
-        is_labelled || note("claim").is_none() || is_deferred && volume.is_some()
+        is_labelled || note("claim").is_none() || note("former").is_some() || is_deferred && volume.is_some()
     };
     let stray = |at: usize, leaf: &Value| {
         let history = lock(&bench.guard.history);

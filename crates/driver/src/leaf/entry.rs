@@ -72,9 +72,11 @@ impl Entry {
         self.claims.iter().map(|claim| claim.capacity).max().unwrap_or_default()
     }
 
-    /// Bound, or waiting without a word for whom: of such a one nobody can tell whether it was forgotten.
+    /// Bound, or waiting without a word for whom, or made anew in the place of another: of such a one nobody can tell whether it
+    /// was forgotten.
     pub(super) fn is_lasting(&self) -> bool {
-        let is_lasting = |claim: &KeptClaim| claim.phase == Phase::Bound || claim.made_for.is_none();
+        let is_left = |claim: &KeptClaim| claim.made_for.is_none() || !claim.row().former.is_empty();
+        let is_lasting = |claim: &KeptClaim| claim.phase == Phase::Bound || is_left(claim);
         self.claims.iter().any(|claim| is_lasting(claim) && !claim.terminating)
     }
 

@@ -62,6 +62,27 @@ fn attachment_that_comes_late_is_taken_back_and_keeps_nobody_from_the_volume_for
     });
 }
 
+/// Whoever has a volume taken from all nodes names none.
+#[test]
+fn publication_that_goes_on_does_not_outlive_an_unpublish_from_all_nodes() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        let slow = |at| if at > 0 { Action::Delay(Duration::from_millis(2400)) } else { Action::Pass };
+        bench.guard.set_fate(move |_, at, _| slow(at));
+        let (code, message) = refused(publish(&bench, &caller, "real/n1").await);
+        assert_eq!(code, Code::Aborted, "{message}");
+        while let Err(status) = unpublish(&bench, caller.handle().unwrap(), "").await {
+            assert_eq!(status.code(), Code::Aborted, "{status:?}");
+        }
+        for _ in 0..60 {
+            assert!(record(&bench, "data").is_empty(), "{}", bench.guard.trace().join("\n"));
+            sleep(STEP).await;
+        }
+        assert!(bench.members[0].list(ATTACHMENTS).is_empty());
+        nothing_is_wrong(&bench);
+    });
+}
+
 #[test]
 fn attachment_that_is_in_the_record_stays_for_ever() {
     virtual_time::run(1, async {

@@ -21,6 +21,11 @@ impl Writes {
         WRITES.scope(self.0.clone(), work).await
     }
 
+    /// What other work has begun to write counts as well.
+    pub fn include(&self, others: Self) {
+        self.0.spawn(async move { others.ended().await });
+    }
+
     /// Until all that was begun has come to an end.
     pub async fn ended(&self) {
         self.0.close();

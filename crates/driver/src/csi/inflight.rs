@@ -43,12 +43,27 @@ impl InFlight {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
+        self.run_instead(key, |other| other == key, answer_by, work).await
+    }
+
+    /// The same for what is also about other keys: no caller may wait for one of these, and their work is ended as well.
+    pub async fn run_instead<T, F>(
+        &self,
+        key: &str,
+        of: impl Fn(&str) -> bool,
+        answer_by: Instant,
+        work: impl FnOnce(Deadline) -> F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
         let (early, told) = oneshot::channel();
         let (ended, end) = oneshot::channel();
         let work = work(Deadline::of_caller(answer_by, early));
         let caller = Arc::new(());
-        self.begin(key, &caller, |before, writes| async move {
-            if let Some(before) = before {
+        self.begin(key, of, &caller, |before, writes| async move {
+            for before in before {
                 before.abort();
                 drop(before.await);
             }
@@ -75,18 +90,23 @@ impl InFlight {
     fn begin<F>(
         &self,
         key: &str,
+        instead_of: impl Fn(&str) -> bool,
         caller: &Arc<()>,
-        work: impl FnOnce(Option<AbortOnDropHandle<()>>, Writes) -> F,
+        work: impl FnOnce(Vec<AbortOnDropHandle<()>>, Writes) -> F,
     ) -> Result<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let mut works = lock(&self.0);
-        if works.get(key).is_some_and(|work| work.caller.strong_count() > 0) {
+        let is_waited_for = |(key, work): &(&String, &Work)| instead_of(key) && work.caller.strong_count() > 0;
+        if let Some((key, _)) = works.iter().find(is_waited_for) {
             return Err(Error::InProgress(format!("another call for {key} is under way")));
         }
-        let (before, writes) = works.remove(key).map(|before| (before.task, before.writes)).unzip();
-        let writes = writes.unwrap_or_default();
+        let (mut before, writes) = (Vec::new(), Writes::default());
+        for (_, earlier) in works.extract_if(|key, _| instead_of(key)) {
+            writes.include(earlier.writes);
+            before.push(earlier.task);
+        }
         let work = work(before, writes.clone());
         let (mine, all, name) = (Arc::downgrade(caller), Arc::downgrade(&self.0), key.to_owned());
         let task = async move {
@@ -167,6 +187,25 @@ mod tests {
         assert_eq!(calls.run("a", soon(), async |_| Ok(2)).await, Ok(2));
         assert!(ended.await.is_err(), "the earlier work has ended");
         assert!(calls.under_way().is_empty());
+    }
+
+    #[tokio::test]
+    async fn call_about_several_keys_takes_the_place_of_the_work_on_each() {
+        let calls = InFlight::default();
+        let (alive, ended) = oneshot::channel::<()>();
+        let mut one = Box::pin(calls.run("a on 1", soon(), |_| async move {
+            let _alive = alive;
+            pending::<Result<()>>().await
+        }));
+        let mut other = Box::pin(calls.run("b on 1", soon(), |_| pending::<Result<()>>()));
+        assert!(futures::poll!(&mut one).is_pending() && futures::poll!(&mut other).is_pending());
+        let all = || calls.run_instead("a on ", |key| key.starts_with("a on "), soon(), async |_| Ok(2));
+        let refused = Err(Error::InProgress("another call for a on 1 is under way".to_owned()));
+        assert_eq!(all().await, refused);
+        drop(one);
+        assert_eq!(all().await, Ok(2));
+        assert!(ended.await.is_err(), "the earlier work has ended");
+        assert_eq!(calls.under_way(), ["b on 1"]);
     }
 
     #[tokio::test]

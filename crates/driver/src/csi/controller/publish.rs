@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tonic::{Request, Status};
 use tracing::Span;
 
 use super::{Controller, convert, deadline, required};
-use crate::{csi::v1, provision::Publishing};
+use crate::{
+    csi::v1,
+    error::Result,
+    provision::{Deadline, Publishing},
+};
 
 impl Controller {
     pub(super) async fn publish(
@@ -27,9 +32,9 @@ impl Controller {
             readonly: request.readonly,
             context: request.volume_context.into_iter().collect(),
         };
-        let (provisioner, key) = (Arc::clone(&self.provisioner), key(&wanted.volume, &wanted.node));
+        let (provisioner, volume, node) = (Arc::clone(&self.provisioner), wanted.volume.clone(), wanted.node.clone());
         let work = |deadline| async move { provisioner.publish(&wanted, &deadline).await };
-        let context = self.in_flight.run(&key, deadline, work).await?;
+        let context = self.on_node(&volume, &node, deadline, work).await?;
         Ok(v1::ControllerPublishVolumeResponse { publish_context: context.into_iter().collect() })
     }
 
@@ -41,15 +46,28 @@ impl Controller {
         let request = request.into_inner();
         required("volume_id", &request.volume_id)?;
         Span::current().record("volume.id", &request.volume_id);
-        let (provisioner, key) = (Arc::clone(&self.provisioner), key(&request.volume_id, &request.node_id));
-        let work =
-            |deadline| async move { provisioner.unpublish(&request.volume_id, &request.node_id, &deadline).await };
-        self.in_flight.run(&key, deadline, work).await?;
+        let (provisioner, volume, node) = (Arc::clone(&self.provisioner), &request.volume_id, &request.node_id);
+        let (id, from) = (volume.clone(), node.clone());
+        let work = |deadline| async move { provisioner.unpublish(&id, &from, &deadline).await };
+        self.on_node(volume, node, deadline, work).await?;
         Ok(v1::ControllerUnpublishVolumeResponse {})
     }
-}
 
-/// Nodes come and go independently of each other: the record on the leaf claim sees to their order.
-fn key(volume: &str, node: &str) -> String {
-    format!("volume {volume} on node {node}")
+    /// Nodes come and go independently of each other: the record on the leaf claim sees to their order. No node is all of them, so
+    /// what goes on for one of these would undo what is asked for now, and the other way round.
+    async fn on_node<T, F>(
+        &self,
+        volume: &str,
+        node: &str,
+        answer_by: Instant,
+        work: impl FnOnce(Deadline) -> F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (key, on_all) = (format!("volume {volume} on node {node}"), format!("volume {volume} on node "));
+        let is_meant = |other: &str| other == key || other == on_all || node.is_empty() && other.starts_with(&on_all);
+        self.in_flight.run_instead(&key, is_meant, answer_by, work).await
+    }
 }

@@ -106,9 +106,7 @@ fn policy_put_back_after_healing_that_arrives_late_does_not_undo_a_later_retain(
         let bench = bench().await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         let sent = delay_next(&bench, makes_deletable);
-        let uid = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
-        lock(&bench.guard.history).deleted_by_people(&uid);
-        bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        delete_leaf(&bench);
         was_sent(&bench, &sent).await;
         until(&bench, LATE, "the policy is put back by the next one", || policy(&bench, &caller) == "Delete").await;
         caller.set_policy("Retain");
@@ -117,6 +115,43 @@ fn policy_put_back_after_healing_that_arrives_late_does_not_undo_a_later_retain(
         until(&bench, LATE / 2, "the leaf claim is let go", || leaf(&bench, CLAIM).is_none()).await;
         stays(&bench, caller).await;
     });
+}
+
+/// Somebody deletes the claim that was made anew as well, and the volume is given to it when the third one is there.
+#[test]
+fn volume_that_was_given_late_to_a_claim_that_is_gone_is_given_to_the_next_one() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let mut changes = asked.body.as_array().into_iter().flatten();
+            let gives = at > 0 && changes.any(|change| text(change, "/path") == "/spec/claimRef");
+            if gives { Action::Late(LATE) } else { Action::Pass }
+        });
+        let first = delete_leaf(&bench);
+        until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
+        let second = delete_leaf(&bench);
+        until(&bench, LATE, "and again", || uid(&bench).is_some_and(|uid| uid != second)).await;
+        sleep(LATE).await;
+        bench.guard.heal();
+        sleep(LATE + SETTLED).await;
+        assert!(uid(&bench).is_some_and(|uid| uid != first && uid != second));
+        let bad = wrong(&bench, &caller, false);
+        assert!(bad.is_empty(), "{}\n{bad:#?}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+fn uid(bench: &Bench) -> Option<String> {
+    leaf(bench, CLAIM).map(|leaf| text(&leaf, "/metadata/uid").to_owned())
+}
+
+/// Its UID.
+fn delete_leaf(bench: &Bench) -> String {
+    let uid = uid(bench).unwrap();
+    lock(&bench.guard.history).deleted_by_people(&uid);
+    bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+    uid
 }
 
 fn makes_the_claim(asked: &Asked) -> bool {

@@ -34,6 +34,8 @@ pub struct Patient {
     pub place: LeafPlace,
     pub claim: Option<PersistentVolumeClaim>,
     pub volume: Option<PersistentVolume>,
+    /// The claim that the volume is bound to has gone.
+    pub left: bool,
 }
 
 impl Patient {
@@ -63,6 +65,7 @@ impl Patient {
         Some(SeenVolume {
             name: volume.name_any(),
             claim_uid: bound_to(volume).unwrap_or_default().to_owned(),
+            left: self.left,
             terminating: volume.metadata.deletion_timestamp.is_some(),
             retained: policy_of(volume) == "Retain",
             follows: volume.annotations().contains_key(ownership::POLICY_BEFORE),
@@ -122,7 +125,28 @@ impl Cluster {
             Some(name) => self.get_volume(name).await?,
             None => None,
         };
-        Ok(Patient { place: place.clone(), claim, volume })
+        let left = match (&claim, &volume) {
+            (Some(claim), Some(volume)) => Box::pin(self.has_left(claim, volume)).await?,
+            _ => false,
+        };
+        Ok(Patient { place: place.clone(), claim, volume, left })
+    }
+
+    /// Whether a volume that is being given to a claim is bound to one that has gone, and is not the one that it keeps.
+    async fn has_left(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<bool> {
+        let Some(saved) = Saved::of(volume) else { return Ok(false) };
+        let bound_to = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+        let Some((reference, uid)) = bound_to.and_then(|reference| Some((reference, reference.uid.as_ref()?))) else {
+            return Ok(false);
+        };
+        if [claim.metadata.uid.as_ref(), Some(&saved.uid)].contains(&Some(uid)) {
+            return Ok(false);
+        }
+        let place = LeafPlace {
+            namespace: reference.namespace.clone().unwrap_or_default(),
+            claim: reference.name.clone().unwrap_or_default(),
+        };
+        Ok(self.read_claim(&place).await?.is_none_or(|there| there.metadata.uid.as_ref() != Some(uid)))
     }
 
     async fn get_volume(&self, name: &str) -> Result<Option<PersistentVolume>> {
@@ -200,7 +224,7 @@ impl Cluster {
             None if known => changes.push(json!({"op": "remove", "path": path_of(ownership::HANDLE)})),
             None => {}
         }
-        self.change_volume(volume, &saved.uid, &changes, "give away").await.map(drop)
+        self.change_volume(volume, bound_to(volume).unwrap_or_default(), &changes, "give away").await.map(drop)
     }
 
     /// All is as it was. A write that arrives late must not end what was begun since: it tests the version.

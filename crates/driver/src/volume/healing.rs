@@ -34,9 +34,12 @@ pub struct SeenClaim {
 
 /// The leaf volume, read just now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct SeenVolume {
     pub name: String,
     pub claim_uid: String,
+    /// The claim that it is bound to has gone.
+    pub left: bool,
     pub terminating: bool,
     pub retained: bool,
     /// It was made `Retain` because the host's volume is, and says what it was before.
@@ -141,7 +144,8 @@ fn there(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
 fn promised(wish: Wish, claim: &SeenClaim, volume: &SeenVolume, saved: &String) -> Healing {
     let waits = claim.volume.as_ref() == Some(&volume.name) && claim.former.contains(saved);
     match wish {
-        _ if !waits || volume.claim_uid != *saved => Healing::Rest,
+        // It may have been given, by a write that arrived late, to a claim made anew that was deleted as well.
+        _ if !waits || volume.claim_uid != *saved && !volume.left => Healing::Rest,
         Wish::Use { .. } if claim.published != volume.published => Healing::TakeRecord,
         Wish::Use { .. } => Healing::GiveVolume,
         Wish::Keep if volume.retained => Healing::LetGo,
@@ -233,6 +237,8 @@ mod tests {
             (Some(released), volume("a", Some("a"), true), Healing::AwaitClaim),
             (None, volume("a", Some("a"), true), Healing::MakeAnew),
             (Some(anew(false)), volume("a", Some("a"), true), Healing::GiveVolume),
+            (Some(anew(false)), SeenVolume { left: true, ..volume("c", Some("a"), true) }, Healing::GiveVolume),
+            (Some(anew(false)), volume("c", Some("a"), true), Healing::Rest),
             (Some(anew(false)), volume("b", Some("a"), true), Healing::AwaitBond),
             (Some(anew(true)), volume("b", Some("a"), true), Healing::PutPolicyBack),
             (Some(anew(true)), volume("b", None, false), Healing::Rest),

@@ -103,6 +103,22 @@ fn group_that_comes_late_is_taken_back() {
     });
 }
 
+/// Its claims do not carry its label any more, so it has no snapshots, and nobody misses it.
+#[test]
+fn group_that_comes_late_and_does_not_say_for_whom_is_taken_back() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        delay_next(&bench, |asked| creates(asked, GROUPS));
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Group, name, sources, class: USUAL, told: false, at_once: 1 };
+        let mut group = Snapshotter::new(&bench, wish);
+        assert!(group.make().await);
+        group.discard();
+        group.remove().await;
+        nothing_is_left(&bench, GROUPS).await;
+    });
+}
+
 /// It is of data that somebody has kept, and its snapshots carry no labels of ours either.
 #[test]
 fn restored_group_under_the_name_of_ours_stays() {

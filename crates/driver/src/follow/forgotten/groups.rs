@@ -10,6 +10,7 @@ use crate::{
         snapshot::{
             chosen::groups_of,
             group::{Groups, LeafGroup},
+            kinds::VolumeSnapshot,
         },
     },
     volume::VolumeHash,
@@ -37,7 +38,8 @@ impl Follower {
         }
     }
 
-    /// A group is given out only once its snapshots carry our labels. What was restored from a backup under our name stays.
+    /// A group is given out only once its snapshots carry our labels. What was restored from a backup under our name stays, and
+    /// so do snapshots of which nobody can tell whether they are asked for still.
     async fn withdraw_group(
         &self,
         leaf: &Cluster,
@@ -46,22 +48,24 @@ impl Follower {
         seen: &LeafGroup,
     ) -> Result<()> {
         let Some(Ok(now)) = groups.read(&seen.place, hash).await? else { return Ok(()) };
-        let Some(asked_by) = now.asked_by.as_deref().filter(|_| now.uid == seen.uid && now.chooses) else {
-            return Ok(());
-        };
-        let parts = leaf.parts(&now).await?;
-        if parts.iter().any(|part| leaf.is_marked_part(part, hash)) {
+        if now.uid != seen.uid || !now.chooses {
             return Ok(());
         }
-        let record = self.host.read_content(ContentKind::Group, asked_by).await?;
-        if record.is_some_and(|record| !record.terminating || record.given_out) {
+        let parts = leaf.parts(&now).await?;
+        if parts.iter().any(|part| leaf.is_marked_part(part, hash)) || self.is_asked_for(&now, &parts).await? {
             return Ok(());
         }
         tracing::info!(
-            member = leaf.member, group = %now.place, host_content = asked_by,
+            member = leaf.member, group = %now.place, host_content = now.asked_by,
             "withdraws a leaf group of snapshots of which the host was never told: nobody asks for it any more"
         );
         groups.remove(&now, &parts).await
+    }
+
+    async fn is_asked_for(&self, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<bool> {
+        let Some(asked_by) = group.asked_by.as_deref() else { return Ok(!parts.is_empty()) };
+        let record = self.host.read_content(ContentKind::Group, asked_by).await?;
+        Ok(record.is_some_and(|record| !record.terminating || record.given_out))
     }
 }
 

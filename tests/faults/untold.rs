@@ -8,7 +8,7 @@ use std::{
 use kosmos_csi::csi::v1::DeleteVolumeRequest;
 use serde_json::{Value, json};
 use simulate::faults::{Action, Verb};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
     bench::Bench,
@@ -111,6 +111,46 @@ fn leaf_that_comes_to_a_member_is_taken_back_where_the_host_has_the_volume_in_an
     }
 }
 
+/// A volume that is asked for in the first member, where its leaf comes late, and then in the second.
+async fn asked_for_in_two(leaf_is_ready_after: Duration) -> (Arc<Bench>, Caller) {
+    let bench = Bench::serving(2, &fixture::steady(leaf_is_ready_after)).await;
+    let namespace = json!({"metadata": {"name": "kosmos-csi-leaves"}});
+    bench.members[0].create("namespaces", namespace).unwrap();
+    let mut caller = Caller::new(&bench, Script { places: vec![0], ..untold() });
+    delay_next(&bench, |asked| creates(asked, "persistentvolumeclaims"));
+    assert!(caller.create().await.is_err());
+    caller.goes_to(vec![1]);
+    (bench, caller)
+}
+
+#[test]
+fn volume_stays_where_it_was_given_out_when_it_is_asked_for_again() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = asked_for_in_two(STEP).await;
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        until(&bench, LATE, "the late one arrives", || !leaves(&bench, 0, &caller).is_empty()).await;
+        sleep(STEP * 5).await;
+        let again = caller.create().await.unwrap();
+        assert_eq!(Some(again.volume_id.as_str()), caller.handle(), "{}", bench.guard.trace().join("\n"));
+        let late = bench.members[0].list("persistentvolumes");
+        assert!(late.iter().all(|volume| label(volume, "kosmos.csi.io/volume").is_empty()), "{late:?}");
+    });
+}
+
+#[test]
+fn of_two_leaves_that_were_never_given_out_one_goes_before_the_other_is_given_out() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = asked_for_in_two(LATE * 2).await;
+        assert!(caller.create().await.is_err());
+        until(&bench, LATE, "the late one arrives", || !leaves(&bench, 0, &caller).is_empty()).await;
+        caller.goes_to(vec![0]);
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        let both: Vec<_> = (0..2).flat_map(|at| leaves(&bench, at, &caller)).collect();
+        assert_eq!(both.len(), 1, "{both:?}\n{}", bench.guard.trace().join("\n"));
+        assert!(bench.guard.wrong().is_empty(), "{:?}", bench.guard.wrong());
+    });
+}
+
 /// Its first consumer comes when the driver has removed the second one, and holds it once it is bound.
 #[test]
 fn forgotten_leaf_is_withdrawn_with_the_consumer_that_came_late() {
@@ -131,6 +171,35 @@ fn forgotten_leaf_is_withdrawn_with_the_consumer_that_came_late() {
         assert!(bench.members[0].list("pods").is_empty());
         bench.guard.heal();
         until(&bench, LATE, "the late one arrives", || !bench.members[0].list("pods").is_empty()).await;
+        sleep(SURE).await;
+        let left = leaves(&bench, 0, &caller);
+        assert!(left.is_empty(), "{}", left[0]);
+        assert!(bench.members[0].list("pods").is_empty());
+    });
+}
+
+/// It comes between the end of the second one and that of the claim, of which nothing of ours is left then but the pod.
+#[test]
+fn leaf_that_was_withdrawn_is_not_held_by_the_consumer_that_came_late() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_secs(20))).await;
+        let script = Script { leaf_class: fixture::LATER, ..Script::new("data") };
+        let caller = Caller::new(&bench, script);
+        let sent = delay_next(&bench, |asked| creates(asked, "pods"));
+        let comes = Instant::now() + LATE;
+        assert!(caller.create().await.is_err() && sent.load(Ordering::Relaxed));
+        assert!(caller.create().await.is_err());
+        sleep_until(comes - STEP).await;
+        caller.delete_claim();
+        bench.guard.set_fate(move |_, at, asked| match asked.resource.as_str() {
+            "persistentvolumeclaims" if at > 0 && asked.verb == Verb::Delete => Action::Delay(STEP * 2),
+            "pods" if asked.verb == Verb::Delete && Instant::now() > comes => Action::Refuse,
+            _ => Action::Pass,
+        });
+        assert!(caller.create().await.is_err());
+        bench.guard.heal();
+        let [left] = &leaves(&bench, 0, &caller)[..] else { panic!("{}", bench.guard.trace().join("\n")) };
+        assert_eq!(left["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
         sleep(SURE).await;
         let left = leaves(&bench, 0, &caller);
         assert!(left.is_empty(), "{}", left[0]);

@@ -31,6 +31,8 @@ const AT_ONCE: usize = 20;
 /// Who waits in a member, since when that is known. Losing it costs time and nothing else.
 pub(super) struct Waiting {
     leaves: Ages,
+    /// Claims that nothing of ours is to hold any more.
+    leaving: Ages,
     snapshots: Ages,
     attachments: Ages,
     groups: Ages,
@@ -45,6 +47,7 @@ impl Waiting {
         let (now, ages) = (Instant::now(), Ages::default);
         Self {
             leaves: ages(),
+            leaving: ages(),
             snapshots: ages(),
             attachments: ages(),
             groups: ages(),
@@ -101,6 +104,12 @@ fn unknown_to_the_host(leaf: &Cluster) -> BTreeMap<VolumeHash, ClaimRow> {
     all.filter(|(_, row)| row.was_never_given_out()).collect()
 }
 
+/// Those on their way out that nothing of ours holds, but perhaps a consumer pod that came late.
+fn let_go(leaf: &Cluster) -> Vec<(VolumeHash, ClaimRow)> {
+    let unwell = leaf.rows.unwell().into_iter().filter_map(|hash| Some((hash, leaf.rows.row(hash)?.claim?)));
+    unwell.filter(|(_, row)| row.observed().terminating && row.finalizer.is_none()).collect()
+}
+
 impl Follower {
     pub(super) async fn withdraw_forgotten(&self, leaf: &Cluster, waiting: &mut Waiting) {
         if !is_due(&mut waiting.look, LOOK) {
@@ -117,6 +126,11 @@ impl Follower {
         for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
             if let Err(error) = self.withdraw(leaf, hash, &row).await {
                 tracing::debug!(member = leaf.member, claim = %row.place, %error, "a forgotten leaf is not withdrawn yet");
+            }
+        }
+        for (hash, row) in waiting.leaving.old(let_go(leaf), |(_, row)| &row.uid) {
+            if let Err(error) = leaf.end_consumer(&row.place.namespace, hash).await {
+                tracing::debug!(member = leaf.member, claim = %row.place, %error, "whether a consumer holds it is not known yet");
             }
         }
     }

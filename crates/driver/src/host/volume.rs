@@ -159,6 +159,9 @@ impl Host {
 
     /// The handle of a volume of this driver's.
     pub async fn handle_of(&self, name: &str) -> Result<Option<String>> {
+        if !is_subdomain(name) {
+            return Ok(None);
+        }
         let answer = self.volumes().get(name).await;
         let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
         let source = found.and_then(|volume| volume.spec?.csi);

@@ -151,8 +151,9 @@ impl Provisioner {
         self.members.get(&name).await
     }
 
-    /// The member in which a leaf is seen. Of several the one on record has the volume: in the others a write came late, which
-    /// is taken back. A copy is not: it lacks our finalizer.
+    /// The member in which a leaf is seen. Of several the one that the host was given has the volume, else the one on record,
+    /// else one whose leaf volume carries our labels: in the others a write came late, which is taken back. A copy is not: it
+    /// lacks our finalizer.
     async fn holder(
         &self,
         spec: &VolumeSpec,
@@ -162,9 +163,14 @@ impl Provisioner {
     ) -> Result<Option<String>> {
         let members = self.members.all()?;
         let holders: Vec<&Arc<Member>> = members.values().filter(|member| holds(member, hash)).collect();
-        let Some(chosen) = holders.iter().find(|member| Some(member.name.as_str()) == recorded) else {
-            return Ok(holders.first().map(|member| member.name.clone()));
-        };
+        let [first, _, ..] = holders[..] else { return Ok(holders.first().map(|member| member.name.clone())) };
+        if let Some(handle) = self.host.handle_of(&spec.name).await? {
+            let given_out = self.member_of(&handle).await?;
+            return Ok(Some(given_out.map_or_else(|| first.name.clone(), |(_, member)| member.name.clone())));
+        }
+        let is_recorded = |member: &&&Arc<Member>| Some(member.name.as_str()) == recorded;
+        let is_labelled = |member: &&&Arc<Member>| leaf_volume_is_left(member, hash);
+        let chosen = holders.iter().find(is_recorded).or_else(|| holders.iter().find(is_labelled)).unwrap_or(&first);
         for late in holders.iter().filter(|member| member.name != chosen.name && is_made_by_us(member, hash)) {
             if !self.clear(late, spec, hash, deadline).await? {
                 return Err(in_use(spec, &late.name));

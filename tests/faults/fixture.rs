@@ -31,7 +31,7 @@ const ELSEWHERE: &str = "elsewhere";
 /// Somebody else's storage driver, and the class of its snapshots.
 pub const THEIRS: &str = "theirs";
 /// Before the names of volumes that people have made for leaf claims.
-const BY_HAND: &str = "by-hand-";
+pub const BY_HAND: &str = "by-hand-";
 const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
 
 /// Storage that takes exactly so long for each of its steps.

@@ -159,9 +159,8 @@ impl Guard {
         let fate = lock(&self.fate).clone();
         let action = fate.map_or(Action::Pass, |fate| fate(number, at, asked));
         let action = machines::plugging(&self.clusters[at], asked, &action).unwrap_or(action);
-        let is_late = matches!(action, Action::Late(_)) && asked.verb == Verb::Create;
-        if at > 0 && is_late {
-            lock(&self.history).comes_late(at - 1, &asked.body);
+        if at > 0 && matches!(action, Action::Late(_)) {
+            lock(&self.history).comes_late(at - 1, asked);
         }
         self.count(at, asked);
         let told = if asked.resource == "events" { text(&asked.body, "/message") } else { "" };

@@ -7,7 +7,11 @@ use std::{
 };
 
 use serde_json::Value;
-use simulate::{Change, Changes, Cluster, What, text};
+use simulate::{
+    Change, Changes, Cluster, What,
+    faults::{Asked, Verb},
+    text,
+};
 
 use crate::snapshotter::{CONTENTS, GROUPS, SNAPSHOTS};
 
@@ -109,11 +113,25 @@ impl History {
         self.uids.contains(uid)
     }
 
-    /// Something is on its way to a member, and its sender will not wait for it.
-    pub fn comes_late(&mut self, member: usize, object: &Value) {
-        let member = self.members[member].name().to_owned();
-        let name = |path| text(object, path).to_owned();
-        self.late.insert((member, name("/metadata/namespace"), name("/metadata/name")));
+    /// Something is on its way to a member, and its sender will not wait for it. Whoever has a leaf claim deleted that was let go
+    /// cannot keep it when another claim takes the volume meanwhile: it is made anew with its data.
+    pub fn comes_late(&mut self, member: usize, asked: &Asked) {
+        let member = self.members[member].clone();
+        match asked.verb {
+            Verb::Create => {
+                let name = |path| text(&asked.body, path).to_owned();
+                self.late.insert((member.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")));
+            }
+            Verb::Delete => {
+                let leaf = member.get(&asked.resource, &asked.namespace, &asked.name);
+                let relied_on =
+                    leaf.and_then(|leaf| Some((self.relied_on.get(text(&leaf, "/metadata/uid"))?.clone(), leaf)));
+                if let Some((_, leaf)) = relied_on.filter(|(volume, leaf)| self.is_let_go(volume, leaf)) {
+                    self.leaving.insert(text(&leaf, "/metadata/uid").to_owned());
+                }
+            }
+            _ => {}
+        }
     }
 
     pub fn may_come_late(&self, member: &Cluster, object: &Value) -> bool {

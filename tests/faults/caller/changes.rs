@@ -78,7 +78,11 @@ impl Caller {
                 published.contains(&self.node()) && attach::is_attached(&self.bench, volume, self.context())
             }
             Change::Unpublish => {
-                published.is_empty() && attach::nothing_is_attached(&self.bench, text(&leaf, "/spec/volumeName"))
+                let nothing_is_attached = attach::nothing_is_attached(&self.bench, text(&leaf, "/spec/volumeName"));
+                // Of a claim that is being made anew the volume says it.
+                let is_recorded =
+                    !published.is_empty() && !self.comes_back(|kept| !kept.contains("kosmos.csi.io/published"));
+                !is_recorded && nothing_is_attached
             }
         };
         if !so {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::{
     bench::{Bench, SHOP, lock},
-    fixture::Planted,
+    fixture::{BY_HAND, Planted},
     history::made_for,
     snapshotter::SNAPSHOTS,
 };
@@ -31,9 +31,8 @@ pub(super) fn hold_in(member: &Cluster, namespace: &str, claim: &str, finalizer:
     let _ = member.change("persistentvolumeclaims", namespace, claim, edit);
 }
 
-/// A leaf claim that the host uses, best one that is on a node. One without a volume cannot be made anew, and its user is told
-/// so.
-fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
+/// The leaf claims that the host uses. One without a volume cannot be made anew, and its user is told so.
+fn all_used(bench: &Bench, member: usize) -> Vec<Arc<Value>> {
     bench.guard.look();
     let is_used = |leaf: &Arc<Value>| {
         let host_volume = bench.host.get("persistentvolumes", "", made_for(leaf));
@@ -41,8 +40,13 @@ fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
         let has_volume = !text(leaf, "/spec/volumeName").is_empty();
         has_volume && relied_on && host_volume.is_some_and(|volume| text(&volume, "/status/phase") == "Bound")
     };
+    bench.members[member].list("persistentvolumeclaims").into_iter().filter(is_used).collect()
+}
+
+/// One of them, best one that is on a node.
+fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
     let is_on_a_node = |leaf: &&Arc<Value>| leaf["metadata"]["annotations"]["kosmos.csi.io/published"].is_string();
-    let used: Vec<_> = bench.members[member].list("persistentvolumeclaims").into_iter().filter(is_used).collect();
+    let used = all_used(bench, member);
     used.iter().find(is_on_a_node).or_else(|| used.first()).cloned()
 }
 
@@ -57,8 +61,10 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Best one whose volume people have made: there are few, and what is on them was there before.
     pub(super) fn one(bench: &Bench, member: usize) -> Option<Self> {
-        let leaf = used(bench, member)?;
+        let is_by_hand = |leaf: &Arc<Value>| text(leaf, "/spec/volumeName").starts_with(BY_HAND);
+        let leaf = all_used(bench, member).into_iter().find(is_by_hand).or_else(|| used(bench, member))?;
         let (namespace, claim) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
         bench.guard.note(|| format!("somebody holds leaf claim {namespace}/{claim} in m{member}"));
         let member = bench.members[member].clone();
@@ -67,13 +73,13 @@ impl Held {
         Some(Self { member, namespace: namespace.to_owned(), claim: claim.to_owned(), leaf_volume, volume })
     }
 
-    /// The leaf volume says that it stays, whatever becomes of its claim.
+    /// The leaf volume says that it stays, whatever becomes of its claim. One that people have made stays anyway.
     pub(super) fn is_kept(&self) -> bool {
         let volume = self.member.get("persistentvolumes", "", &self.leaf_volume);
         volume.is_some_and(|volume| {
             let says = |key: &str| volume["metadata"]["annotations"][format!("kosmos.csi.io/{key}")].is_string();
             let retained = text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Retain";
-            retained && (says("policy-before") || says("healing"))
+            retained && (says("policy-before") || says("healing") || self.leaf_volume.starts_with(BY_HAND))
         })
     }
 

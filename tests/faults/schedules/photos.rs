@@ -132,7 +132,9 @@ impl Photo {
         // What it is to be filled with may go before.
         let ending = patiently(&mut copy).await;
         if ending == Ending::Provisioned {
+            copy.hold(!original.told);
             self.group(bench, volume, &[volume, &copy]).await;
+            copy.hold(false);
         }
         let deleted = original.deleted_after.is_some() || ending == Ending::Forgotten;
         if deleted {

@@ -150,7 +150,7 @@ impl Queue {
             }
             Need::Alone | Need::Quiet => {
                 let shared = self.wants_shared().then(|| self.shared()).flatten();
-                let mut free = (0..FLEETS).filter(|fleet| self.is_free(*fleet) && Some(*fleet) != shared);
+                let mut free = (0..self.open()).filter(|fleet| self.is_free(*fleet) && Some(*fleet) != shared);
                 let up = free.clone().find(|fleet| self.fleets[*fleet].used);
                 up.or_else(|| free.next()).map(Place::Fleet)
             }
@@ -167,6 +167,12 @@ impl Queue {
         }
     }
 
+    /// How many fleets there may be now: the last one takes the place of the bare one and of those that tests start themselves.
+    fn open(&self) -> usize {
+        let mut all = self.running.values().map(|(need, _)| need).chain(self.waiting.values());
+        FLEETS - usize::from(all.any(|need| matches!(need, Need::Bare | Need::Own)))
+    }
+
     fn is_free(&self, fleet: usize) -> bool {
         self.fleets[fleet].tests.is_empty()
     }
@@ -177,7 +183,7 @@ impl Queue {
 
     /// The one fleet for tests that run side by side: where some are, or the first that is free.
     fn shared(&self) -> Option<usize> {
-        let all = 0..FLEETS;
+        let all = 0..self.open();
         let there = all.clone().find(|fleet| !self.is_free(*fleet) && !self.fleets[*fleet].has_alone());
         there.or_else(|| all.into_iter().find(|fleet| self.is_free(*fleet)))
     }
@@ -272,6 +278,17 @@ mod tests {
         counts.sort_unstable();
         let others = [1; FLEETS - 1];
         assert_eq!(counts, [&others[..], &[SIDE_BY_SIDE + 1]].concat());
+    }
+
+    #[test]
+    fn last_fleet_takes_the_place_of_the_bare_one() {
+        let mut queue = queue(&[("a", Need::Bare)]);
+        for name in ["b", "c", "d", "e"] {
+            queue.add(name, Need::Alone);
+        }
+        assert_eq!(begun(&mut queue).len(), FLEETS);
+        queue.end(0, Place::Bare);
+        assert_eq!(queue.next().map(|(_, place)| place), Some(Place::Fleet(FLEETS - 1)));
     }
 
     #[test]

@@ -12,17 +12,21 @@ use crate::clusters::guardian;
 
 /// What takes longest, in seconds: it begins first. The table at the end of `make test` says which these are.
 pub const LONG: &[(&str, u32)] = &[
-    ("agent-outage", 190),
-    ("reclaim_table", 150),
-    ("real-node-kills", 100),
-    ("csi_sanity", 90),
-    ("two_hosts", 80),
-    ("reasons-many", 80),
-    ("real-node-machine", 70),
-    ("snapshot_restored", 60),
-    ("deleted_while_pending", 55),
-    ("real-node-attached", 50),
-    ("many", 45),
+    ("agent-outage", 330),
+    ("real-node-kills", 200),
+    ("reasons-many", 185),
+    ("reclaim_table", 170),
+    ("real-node-machine", 130),
+    ("csi_sanity", 110),
+    ("snapshot_restored", 75),
+    ("many", 65),
+    ("called_off", 60),
+    ("deleted_while_pending", 60),
+    ("group_snapshot", 60),
+    ("real-node-secret", 55),
+    ("reclaim_again", 50),
+    ("two_hosts", 50),
+    ("real-node-attached", 45),
     ("door", 40),
 ];
 

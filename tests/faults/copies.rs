@@ -28,6 +28,7 @@ use crate::{
     bench::{Bench, SHOP, lock, with_deadline},
     caller::{Caller, Script},
     crash::{self, Point},
+    extent::{ALL, drawn},
     fixture::{self, Planted, THEIRS},
     invariants,
     snapshotter::{CLASSES, CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish, have_kinds},
@@ -227,15 +228,13 @@ fn play(operation: Operation, class: &'static str, points: &[Point]) -> (u64, Ve
 
 #[test]
 fn nothing_is_lost_or_left_wherever_the_driver_is_killed() {
-    let runs: Vec<(Operation, &str, Point)> = operations()
-        .into_iter()
-        .flat_map(|(operation, class)| {
-            let (requests, wrong) = play(operation, class, &[]);
-            assert!(wrong.is_empty(), "{operation:?} without any fault: {}", wrong.join("\n"));
-            assert!(requests > 1, "{operation:?} asks for something");
-            crash::points(requests).map(move |point| (operation, class, point))
-        })
-        .collect();
+    let points = operations().into_iter().flat_map(|(operation, class)| {
+        let (requests, wrong) = play(operation, class, &[]);
+        assert!(wrong.is_empty(), "{operation:?} without any fault: {}", wrong.join("\n"));
+        assert!(requests > 1, "{operation:?} asks for something");
+        crash::points(requests).map(move |point| (operation, class, point))
+    });
+    let runs = drawn(points, ALL);
     let count = runs.len();
     let wrong = virtual_time::each(virtual_time::THREADS, runs, |(operation, class, point)| {
         let (_, wrong) = play(operation, class, &[point]);

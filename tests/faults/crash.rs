@@ -4,7 +4,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -21,6 +21,7 @@ use crate::{
     attach,
     bench::{Bench, SHOP},
     caller::{Caller, Change, Script},
+    extent::{ALL, drawn, is_thorough},
     fixture::{self, Planted},
     invariants::{Story, violations},
     virtual_time,
@@ -180,11 +181,6 @@ impl Case {
     pub fn is_for_a_process(&self) -> bool {
         self.change.is_none()
     }
-}
-
-/// Whether the environment asks for everything, however long it takes.
-pub fn is_thorough() -> bool {
-    std::env::var_os("KOSMOS_CSI_THOROUGH").is_some()
 }
 
 async fn play_on(bench: Arc<Bench>, case: &Case, points: &[Point]) -> Shown {
@@ -353,16 +349,17 @@ fn complaint(case: &Case, points: &[Point], shown: &Shown) -> Option<String> {
     })
 }
 
-/// Every point of every case, each with what is known of the run that follows from it.
+/// Every point of every case. How many there are is counted once.
 pub fn single_points() -> Vec<(Case, Point)> {
-    let all = cases().into_iter().flat_map(|case| {
+    static POINTS: OnceLock<Vec<(Case, Point)>> = OnceLock::new();
+    let of_case = |case: Case| {
         let shown = play(&case, &[]);
         if let Some(wrong) = complaint(&case, &[], &shown) {
             panic!("{} without any fault: {wrong}", case.name);
         }
         points(shown.requests).map(move |point| (case.clone(), point)).collect::<Vec<_>>()
-    });
-    all.collect()
+    };
+    POINTS.get_or_init(|| cases().into_iter().flat_map(of_case).collect()).clone()
 }
 
 fn none_is_wrong(runs: Vec<(Case, Vec<Point>)>) {
@@ -375,7 +372,8 @@ fn none_is_wrong(runs: Vec<(Case, Vec<Point>)>) {
 
 #[test]
 fn nothing_is_lost_or_left_wherever_the_driver_is_killed() {
-    none_is_wrong(single_points().into_iter().map(|(case, point)| (case, vec![point])).collect());
+    let points = drawn(single_points(), ALL);
+    none_is_wrong(points.into_iter().map(|(case, point)| (case, vec![point])).collect());
 }
 
 /// The second one may also strike while the driver starts. All pairs where the environment asks for them; else some, each with
@@ -383,12 +381,8 @@ fn nothing_is_lost_or_left_wherever_the_driver_is_killed() {
 #[test]
 fn nothing_is_lost_or_left_wherever_the_driver_is_killed_twice() {
     let mut chance = Rng::with_seed(1);
-    let mut firsts = single_points();
-    if !is_thorough() {
-        chance.shuffle(&mut firsts);
-        firsts.truncate(SOME_PAIRS);
-    }
-    let firsts = firsts.into_iter().map(|(case, first)| (case, first, chance.fork())).collect();
+    let firsts =
+        drawn(single_points(), SOME_PAIRS).into_iter().map(|(case, first)| (case, first, chance.fork())).collect();
     let pairs = virtual_time::each(virtual_time::THREADS, firsts, |(case, first, mut chance)| {
         let after = play(&case, &[first]).requests;
         let seconds: Vec<Point> = points(after).collect();

@@ -12,6 +12,7 @@ use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Ending, Script},
     crash::{Point, points},
+    extent::{ALL, drawn},
     fixture::{self, Planted},
     invariants::{Story, violations},
     virtual_time,
@@ -277,7 +278,7 @@ fn leaf_is_healed_wherever_the_driver_is_killed() {
     for leaf_class in [fixture::NOW, fixture::KEPT] {
         let (requests, wrong) = killed_at(leaf_class, None);
         assert!(wrong.is_empty() && requests >= 15, "{requests} {wrong:#?}");
-        let bad = virtual_time::each(virtual_time::THREADS, points(requests).collect(), |point| {
+        let bad = virtual_time::each(virtual_time::THREADS, drawn(points(requests), ALL), |point| {
             let (_, wrong) = killed_at(leaf_class, Some(point));
             (!wrong.is_empty()).then(|| format!("{point:?}: {}", wrong.join("\n")))
         });

@@ -19,6 +19,7 @@ mod costs;
 mod crash;
 mod detached;
 mod drift;
+mod extent;
 mod fixture;
 mod forgotten;
 mod found;

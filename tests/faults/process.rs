@@ -15,7 +15,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{crash, fixture, virtual_time};
+use crate::{crash, extent, fixture, virtual_time};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Stories at a time: nearly all of their time is waiting.
@@ -90,7 +90,7 @@ fn nothing_is_lost_or_left_wherever_the_process_is_killed() {
     let mut points = crash::single_points();
     points.retain(|(case, _)| case.is_for_a_process());
     fastrand::Rng::with_seed(1).shuffle(&mut points);
-    points.truncate(if crash::is_thorough() { MANY_POINTS } else { SOME_POINTS });
+    points.truncate(if extent::is_thorough() { MANY_POINTS } else { SOME_POINTS });
     let count = points.len();
     let wrong = virtual_time::each(AT_ONCE, points, |(case, point)| crash::play_outside(&case, point));
     assert!(wrong.is_empty(), "{} of {count}, such as: {}", wrong.len(), wrong[0]);

@@ -13,6 +13,7 @@ use crate::{
     bench::{Bench, SHOP, lock, with_deadline},
     caller::{Caller, Change, Ending, Script},
     crash::{Point, points},
+    extent::{ALL, drawn},
     fixture::{self, Planted},
     invariants::{Story, violations},
     reclaim_table::{Cell, cells},
@@ -373,7 +374,7 @@ fn nothing_is_lost_wherever_the_driver_is_killed_while_it_follows_the_host() {
         for tale in Tale::ALL {
             let (requests, wrong) = killed_at(tale, leaf_class, None);
             assert!(wrong.is_empty() && requests >= 3, "{tale:?} {requests} {wrong:#?}");
-            let bad = virtual_time::each(virtual_time::THREADS, points(requests).collect(), |point| {
+            let bad = virtual_time::each(virtual_time::THREADS, drawn(points(requests), ALL), |point| {
                 let (_, wrong) = killed_at(tale, leaf_class, Some(point));
                 (!wrong.is_empty()).then(|| format!("{tale:?} {point:?}: {}", wrong.join("\n")))
             });

@@ -2,10 +2,9 @@
 //! every promise. One seed is one schedule, and gives the same again.
 
 mod photos;
-mod strays;
+pub mod strays;
 
 use std::{
-    env,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -23,6 +22,7 @@ use crate::{
     attach,
     bench::{Bench, DRIVER_NAMESPACE, lock},
     caller::{Caller, Change, Ending, Script},
+    extent,
     fixture::{self, MEMBERS, Planted},
     invariants::{LEFT, Story, violations},
     people, prompt,
@@ -48,8 +48,6 @@ const FOR_ALL: usize = 4;
 /// Each is made and deleted.
 const CLAIMS: usize = 100;
 const OPERATIONS: usize = 2 * CLAIMS;
-/// Operations in a quick run; `make test` asks for more.
-const FEW: usize = 1000;
 /// How many schedules are played from one line of progress to the next.
 const TOLD: usize = 50;
 /// After the faults are over, so long for everybody to come to an end.
@@ -292,19 +290,9 @@ async fn end_all(stories: Vec<Story>, who: fn(&Caller) -> bool) -> Vec<Story> {
     join_all(ends).await
 }
 
-fn number(name: &str) -> Option<u64> {
-    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}: it must be a number")))
-}
-
-fn seeds() -> Vec<u64> {
-    let first = number("KOSMOS_CSI_SEED").unwrap_or(1);
-    let operations = number("KOSMOS_CSI_FAULTED_OPERATIONS").map_or(FEW, |number| usize::try_from(number).unwrap());
-    (first..).take(operations.div_ceil(OPERATIONS)).collect()
-}
-
 #[test]
 fn every_promise_holds_when_the_faults_are_over() {
-    let (seeds, began) = (seeds(), std::time::Instant::now());
+    let (seeds, began) = (extent::seeds(OPERATIONS), std::time::Instant::now());
     let (count, played) = (seeds.len(), AtomicUsize::new(0));
     let wrong = virtual_time::each(virtual_time::THREADS, seeds, |seed| {
         let (wrong, trace) = play(seed);

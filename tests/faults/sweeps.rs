@@ -17,7 +17,8 @@ use crate::{
     attach::{attachments::attached, double::ATTACHMENTS, late::comes_late},
     bench::{Bench, SHOP},
     caller::{Caller, Script},
-    crash::{Point, is_asked_of_a_member, is_thorough, points},
+    crash::{Point, is_asked_of_a_member, points},
+    extent::drawn,
     fixture,
     forgotten::abandoned_by,
     invariants::snapshots,
@@ -167,11 +168,7 @@ fn nothing_is_left_or_lost_wherever_the_driver_is_killed_while_it_takes_back_wha
         assert!(wrong.is_empty() && requests >= 4, "{tale:?}: {requests} requests, {}", wrong.join("\n"));
         points(requests).map(move |point| (tale, point)).collect::<Vec<_>>()
     });
-    let mut runs: Vec<_> = runs.collect();
-    if !is_thorough() {
-        fastrand::Rng::with_seed(1).shuffle(&mut runs);
-        runs.truncate(SOME_POINTS);
-    }
+    let runs = drawn(runs, SOME_POINTS);
     let count = runs.len();
     let bad = virtual_time::each(virtual_time::THREADS, runs, |(tale, point)| {
         let (_, wrong) = killed_at(tale, Some(point));

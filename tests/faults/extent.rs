@@ -1,0 +1,40 @@
+//! How much is played, as the environment asks for it.
+
+use std::env;
+
+use fastrand::Rng;
+
+/// Faulted operations of a run that nobody asks anything of.
+const FEW: usize = 1000;
+/// No more than there are.
+pub const ALL: usize = usize::MAX;
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}: it must be a number")))
+}
+
+/// The seeds of schedules that have so many operations each.
+pub fn seeds(operations: usize) -> Vec<u64> {
+    let first = number("KOSMOS_CSI_SEED").unwrap_or(1);
+    let all = number("KOSMOS_CSI_FAULTED_OPERATIONS").map_or(FEW, |number| usize::try_from(number).unwrap());
+    (first..).take(all.div_ceil(operations)).collect()
+}
+
+/// Everything, however long it takes.
+pub fn is_thorough() -> bool {
+    env::var_os("KOSMOS_CSI_THOROUGH").is_some()
+}
+
+/// At most so many of the runs; all where everything is asked for. A quick run has a third of them, each time another
+/// one: it is drawn by the seed that orders the tests.
+pub fn drawn<T>(runs: impl IntoIterator<Item = T>, usual: usize) -> Vec<T> {
+    let mut runs: Vec<T> = runs.into_iter().collect();
+    if is_thorough() {
+        return runs;
+    }
+    let is_quick = env::var_os("KOSMOS_CSI_QUICK").is_some();
+    let seed = if is_quick { number("KOSMOS_CSI_ORDER").unwrap_or(1) } else { 1 };
+    Rng::with_seed(seed).shuffle(&mut runs);
+    runs.truncate(usual.min(runs.len()).div_ceil(if is_quick { 3 } else { 1 }));
+    runs
+}

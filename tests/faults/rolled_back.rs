@@ -1,6 +1,8 @@
 //! A member whose etcd is restored from a backup: what was made since is gone there, what was removed is back, what was changed
 //! is as it was, and the versions begin again with lower numbers. Its storage is as it is.
 
+mod drawn;
+
 use std::time::Duration;
 
 use serde_json::Value;

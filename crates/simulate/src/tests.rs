@@ -91,6 +91,23 @@ async fn watch_goes_on_from_a_version_and_ends_at_its_limit() {
     assert_eq!(told, [("ADDED", "b"), ("DELETED", "a")]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn watch_ends_at_the_moment_in_which_its_cluster_is_restored_from_a_backup() {
+    let cluster = Cluster::new("test", 1);
+    let backup = cluster.backup();
+    send(&cluster, "POST", MAPS, "application/json", &map("a")).await;
+    let version = cluster.get("configmaps", "default", "a").unwrap()["metadata"]["resourceVersion"].clone();
+    let path = format!("{MAPS}?watch=true&timeoutSeconds=300&resourceVersion={}", version.as_str().unwrap());
+    let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+    let answer = cluster.service("test").oneshot(request).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let whole = tokio::spawn(async move { answer.into_body().collect().await.map(|_| began.elapsed()) });
+    tokio::task::yield_now().await;
+    cluster.restore_from(&backup);
+    assert_eq!(whole.await.unwrap().unwrap(), std::time::Duration::ZERO);
+    assert_eq!(cluster.get("configmaps", "default", "a"), None);
+}
+
 #[tokio::test]
 async fn followers_see_what_is_there_and_every_change_even_after_compaction() {
     let cluster = Cluster::new("test", 1);

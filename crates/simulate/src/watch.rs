@@ -110,7 +110,10 @@ impl Watching {
                 return None;
             }
             self.collect();
-            if self.pending.is_empty() && !self.wait().await {
+            if self.over || !self.pending.is_empty() {
+                continue;
+            }
+            if !self.wait().await {
                 self.over = true;
                 if self.bookmark.is_some() {
                     self.pending.push_back(self.bookmark(false));

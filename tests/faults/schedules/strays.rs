@@ -77,7 +77,7 @@ pub async fn are_removed_when_told(bench: &Bench, pause: Duration) {
 }
 
 /// How many the driver has counted in a member.
-fn told(bench: &Bench, at: usize) -> Option<usize> {
+pub fn told(bench: &Bench, at: usize) -> Option<usize> {
     let metrics = bench.metrics();
     let key = format!("kosmos_csi_member_volumes{{member=\"m{at}\",state=\"stray\"}} ");
     metrics.lines().find_map(|line| line.strip_prefix(&key)?.parse().ok())

@@ -1,9 +1,9 @@
 //! A leaf claim that the member has bound to a volume which people made there, with what they have on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use serde_json::Value;
-use simulate::text;
+use simulate::{faults::Verb, text};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -11,7 +11,8 @@ use crate::{
     caller::{Caller, Script},
     crash::{Point, points},
     fixture,
-    reclaim::{CLAIM, SETTLED, bench, events, leaf, leaf_volume, provisioned},
+    late::{LATE, delay_next},
+    reclaim::{CLAIM, SETTLED, bench, events, leaf, leaf_volume, provisioned, until},
     virtual_time,
 };
 
@@ -53,6 +54,28 @@ fn volume_that_people_made_stays_as_they_made_it_and_the_user_is_told() {
             assert_eq!(wrong(&bench, &caller, policy), None, "{policy}, later");
         });
     }
+}
+
+/// What would take our labels off is under way when the administrator of the host wants the volume back, and arrives later.
+#[test]
+fn volume_that_people_made_is_still_known_when_what_hands_it_back_arrives_after_a_change_of_mind() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = bound_by_hand("Retain").await;
+        let sent = delay_next(&bench, |asked| asked.verb == Verb::Patch && asked.body.to_string().contains("1volume"));
+        caller.delete_claim();
+        let mut provisioner = caller.clone();
+        let mind = async {
+            until(&bench, SETTLED, "the write is on its way", || sent.load(Ordering::Relaxed)).await;
+            caller.set_policy("Retain");
+        };
+        tokio::join!(provisioner.reclaim(), mind);
+        sleep(LATE + SETTLED).await;
+        let volume = leaf_volume(&bench, &caller).unwrap();
+        let labels = volume["metadata"]["labels"].to_string();
+        assert!(labels.contains("kosmos.csi.io/volume") && !labels.contains("removal"), "{labels}");
+        caller.claim_again(CLAIM);
+        until(&bench, SETTLED, "it is used again", || leaf(&bench, CLAIM).is_some()).await;
+    });
 }
 
 fn killed_at(point: Option<Point>) -> (u64, Option<String>) {

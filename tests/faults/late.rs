@@ -100,6 +100,29 @@ fn removal_that_was_called_off_is_not_made_good_by_a_late_write() {
     });
 }
 
+/// The leaf claim has gone, and only its policy keeps the volume: nothing else would be written on it when the host wants it back.
+#[test]
+fn removal_of_a_released_volume_that_was_called_off_is_not_made_good_by_a_late_write() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, retained()).await;
+        released(&bench, &mut caller).await;
+        let sent = delay_next(&bench, makes_deletable);
+        let mut provisioner = caller.clone();
+        let mind = async {
+            caller.set_policy("Delete");
+            was_sent(&bench, &sent).await;
+            sleep(SOON).await;
+            caller.set_policy("Retain");
+        };
+        tokio::join!(mind, async {
+            sleep(SOON).await;
+            provisioner.reclaim().await;
+        });
+        stays(&bench, caller).await;
+    });
+}
+
 #[test]
 fn policy_put_back_after_healing_that_arrives_late_does_not_undo_a_later_retain() {
     virtual_time::run(1, async {

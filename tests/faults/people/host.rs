@@ -46,11 +46,15 @@ pub(super) async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>, de
     }
 }
 
+/// Nobody has it, and its data is kept.
+fn is_free(volume: &Value) -> bool {
+    text(volume, "/status/phase") == "Released" && policy(volume) == "Retain"
+}
+
 /// Somebody takes a volume that was released.
 pub(super) fn use_again(bench: &Bench) {
     let volumes = bench.host.list("persistentvolumes");
-    let is_free = |volume: &&Arc<Value>| text(volume, "/status/phase") == "Released" && policy(volume) == "Retain";
-    if let Some(volume) = volumes.iter().find(is_free) {
+    if let Some(volume) = volumes.iter().find(|volume| is_free(volume)) {
         let claim = format!("again-{}", text(volume, "/metadata/resourceVersion"));
         claim_again(bench, text(volume, "/metadata/name"), SHOP, &claim);
     }
@@ -81,7 +85,10 @@ pub(super) async fn call_off(bench: Arc<Bench>, held: Held, after: Duration, use
     }
     if used_again {
         sleep(after).await;
-        claim_again(&bench, volume, SHOP, &format!("back-{volume}"));
+        // Others may have been quicker.
+        if bench.host.get("persistentvolumes", "", volume).is_some_and(|volume| is_free(&volume)) {
+            claim_again(&bench, volume, SHOP, &format!("back-{volume}"));
+        }
     }
 }
 

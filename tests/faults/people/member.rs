@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::{
     bench::{Bench, SHOP, lock},
-    fixture::{BY_HAND, Planted},
+    fixture::{BY_HAND, MEMBERS, Planted},
     history::made_for,
     snapshotter::SNAPSHOTS,
 };
@@ -61,10 +61,12 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Best one whose volume people have made: there are few, and what is on them was there before.
+    /// Every other time one whose volume people have made, in any member: there are few, and what is on them was there before.
     pub(super) fn one(bench: &Bench, member: usize) -> Option<Self> {
         let is_by_hand = |leaf: &Arc<Value>| text(leaf, "/spec/volumeName").starts_with(BY_HAND);
-        let leaf = all_used(bench, member).into_iter().find(is_by_hand).or_else(|| used(bench, member))?;
+        let by_hand = |at: usize| Some((at, all_used(bench, at).into_iter().find(is_by_hand)?));
+        let found = if member.is_multiple_of(2) { (0..MEMBERS).find_map(by_hand) } else { None };
+        let (member, leaf) = found.or_else(|| Some((member, used(bench, member)?)))?;
         let (namespace, claim) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
         bench.guard.note(|| format!("somebody holds leaf claim {namespace}/{claim} in m{member}"));
         let member = bench.members[member].clone();

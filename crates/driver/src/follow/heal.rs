@@ -135,7 +135,9 @@ fn suits(wish: Wish, row: &Row) -> bool {
         retain == volume.follows && (!retain || volume.is_retained()) && !volume.is_terminating()
     };
     let ill = row.claim.as_ref().is_some_and(|claim| claim.observed().terminating || claim.is_lost());
+    let removal = row.volume.as_ref().is_some_and(|volume| volume.removal);
     match (&row.claim, &row.volume, wish) {
+        (.., Wish::Use { .. } | Wish::Keep) if removal => false,
         (Some(_), _, Wish::Use { .. }) if ill || has_begun(row) => false,
         (Some(_), Some(volume), Wish::Use { retain }) => policy(retain, volume),
         // It has no volume yet, or one without our labels.
@@ -240,6 +242,7 @@ impl Follower {
                 // Or it would be out of sight once its claim has gone.
                 leaf.label_volume(volume.metadata.name.as_deref().unwrap_or_default(), case.hash, &row.uid).await?;
             }
+            (Healing::CallOff, Some(volume), ..) => leaf.call_off_removal(volume).await?,
             (Healing::Follow, Some(volume), ..) => {
                 leaf.follow_host(volume).await?;
                 return Ok(Taken::Rests);

@@ -69,6 +69,7 @@ impl Patient {
             terminating: volume.metadata.deletion_timestamp.is_some(),
             retained: policy_of(volume) == "Retain",
             follows: volume.annotations().contains_key(ownership::POLICY_BEFORE),
+            removal: volume.labels().contains_key(ownership::REMOVAL),
             published: self.saved().map(|saved| saved.record()).unwrap_or_default(),
             saved: self.saved().map(|saved| saved.uid),
         })

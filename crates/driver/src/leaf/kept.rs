@@ -136,6 +136,7 @@ pub(super) struct KeptVolume {
     past: Option<Box<Past>>,
     healing: bool,
     follows: bool,
+    removal: bool,
     node: Arc<str>,
     retained: bool,
     by_hand: bool,
@@ -157,6 +158,7 @@ impl KeptVolume {
             past: Past::keep(&row.former, row.alias.as_deref()),
             healing: row.healing,
             follows: row.follows,
+            removal: row.removal,
             node: names.share(&row.node),
             retained: row.retained,
             by_hand: row.by_hand,
@@ -178,6 +180,7 @@ impl KeptVolume {
             alias: Past::alias(self.past.as_deref()).cloned().map(Box::new),
             healing: self.healing,
             follows: self.follows,
+            removal: self.removal,
             node: (*self.node).into(),
             uid: self.uid.text(),
             retained: self.retained,
@@ -217,9 +220,9 @@ impl KeptVolume {
         self.retained
     }
 
-    /// It keeps what its claim was, or somebody deletes it.
+    /// It keeps what its claim was, or is being removed.
     pub(super) fn is_unwell(&self) -> bool {
-        self.healing || self.terminating
+        self.healing || self.removal || self.terminating
     }
 
     pub(super) fn follows(&self) -> bool {

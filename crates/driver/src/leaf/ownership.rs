@@ -45,6 +45,9 @@ pub const FORMER: &str = "kosmos.csi.io/former";
 pub const HEALING: &str = "kosmos.csi.io/healing";
 /// On a leaf volume that is `Retain` because the host's is: its policy of before.
 pub const POLICY_BEFORE: &str = "kosmos.csi.io/policy-before";
+/// A label on a leaf volume that only its policy keeps: it is being removed, and a write by which its data goes, or is out of
+/// sight, may be on its way.
+pub const REMOVAL: &str = "kosmos.csi.io/removal";
 /// On a volume that a provisioner of the member has made. One without it was made by people, who want it as it is.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// The prefix of every label and annotation of ours.

@@ -9,6 +9,7 @@ use super::{
     healing::{annotate, bound_to, path_of, policy_of, unchanged},
     ownership,
     row::ClaimRow,
+    volume::label_path,
 };
 use crate::error::{Error, Result};
 
@@ -31,6 +32,14 @@ impl Cluster {
             return Ok(());
         }
         Err(Error::InProgress(format!("member {}: volume {} is not retained yet", self.member, volume.name_any())))
+    }
+
+    /// The host wants the volume after all. Whatever its removal has sent and has not arrived tests a version that is no more.
+    pub async fn call_off_removal(&self, volume: &PersistentVolume) -> Result<()> {
+        let changes = [unchanged(volume), json!({"op": "remove", "path": label_path(ownership::REMOVAL)})];
+        self.change_volume(volume, bound_to(volume).unwrap_or_default(), &changes, "call off the removal of")
+            .await
+            .map(drop)
     }
 
     /// The host's volume is not `Retain` any more. Only for a volume whose claim holds it: one without would be removed at

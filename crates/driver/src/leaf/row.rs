@@ -15,7 +15,8 @@ use super::{
     claim::SELECTED_NODE,
     life::Life,
     ownership::{
-        self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REQUEST, WITHDRAWN,
+        self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REMOVAL, REQUEST,
+        WITHDRAWN,
     },
     snapshot::chosen::groups_of,
 };
@@ -93,6 +94,8 @@ pub struct VolumeRow {
     pub healing: bool,
     /// It is retained because the host's volume is.
     pub follows: bool,
+    /// It says that it is being removed.
+    pub removal: bool,
     /// The one node that it can be used on; empty where there are several.
     pub node: Box<str>,
     pub(super) uid: Box<str>,
@@ -308,6 +311,7 @@ impl VolumeRow {
             alias: alias_of(volume.annotations().get(HANDLE)),
             healing: volume.annotations().contains_key(HEALING),
             follows: volume.annotations().contains_key(POLICY_BEFORE),
+            removal: volume.labels().contains_key(REMOVAL),
             node: node_of_volume(volume).unwrap_or_default().into(),
             uid: volume.uid().unwrap_or_default().into(),
             retained: policy == Some("Retain"),
@@ -333,6 +337,8 @@ impl VolumeRow {
             claim_uid: self.claim_uid.to_string(),
             retained: self.retained,
             by_hand: self.by_hand,
+            healing: self.healing,
+            removal: self.removal,
             version: self.version,
         }
     }

@@ -11,6 +11,10 @@ use crate::{
     volume::{VolumeHash, plan::ObservedVolume},
 };
 
+pub(super) fn label_path(key: &str) -> String {
+    format!("/metadata/labels/{}", key.replace('/', "~1"))
+}
+
 impl Cluster {
     fn volumes(&self) -> Api<Lean<PersistentVolume>> {
         Api::all(self.client.clone())
@@ -30,8 +34,8 @@ impl Cluster {
         let first = self.patch_volume(name, json!([bound, unlabelled, all]), "label").await;
         let volume = match first {
             Err(Error::Refused(_)) => {
-                let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
-                let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
+                let each =
+                    labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
                 let operations: Vec<Value> = std::iter::once(bound).chain(each).collect();
                 self.patch_volume(name, json!(operations), "label").await?
             }
@@ -40,49 +44,54 @@ impl Cluster {
         Ok(VolumeRow::new(&volume))
     }
 
+    /// Its removal begins. It carries our labels, so there is a place for one more.
+    pub async fn announce_removal(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
+        let says_so = json!({"op": "add", "path": label_path(ownership::REMOVAL), "value": "begun"});
+        self.change_observed(volume, hash, vec![says_so], "announce the removal of").await.map(drop)
+    }
+
     /// The host deletes, so the leaf volume must not outlive its claim. A write that arrives when somebody has made it stay
     /// since does nothing: it tests the version.
     pub async fn make_deletable(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
-        let operations = json!([
-            {"op": "test", "path": "/metadata/uid", "value": volume.uid},
-            {"op": "test", "path": "/metadata/resourceVersion", "value": volume.version.to_string()},
-            {"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid},
-            {"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Delete"},
-        ]);
-        match self.patch_volume(&volume.name, operations, "make deletable").await {
-            Ok(_) => Ok(()),
-            Err(Error::NotFound(_)) => {
-                self.rows.drop_volume(hash, &volume.uid);
-                Ok(())
-            }
-            Err(refused @ Error::Refused(_)) => {
-                let now = self.read_volume(&volume.name).await?;
-                let changed =
-                    now.is_some_and(|now| now.version != volume.version && *now.claim_uid == *volume.claim_uid);
-                if changed { Ok(()) } else { Err(refused) }
-            }
-            Err(error) => Err(error),
-        }
+        let policy = json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Delete"});
+        self.change_observed(volume, hash, vec![policy], "make deletable").await.map(drop)
     }
 
-    /// A volume that people made, without our labels.
-    pub async fn hand_back(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
+    /// A volume that people made, without our labels. False: somebody has changed it meanwhile.
+    pub async fn hand_back(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<bool> {
         let labels = ownership::labels(&self.host, hash);
-        let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
-        let uid = json!({"op": "test", "path": "/metadata/uid", "value": volume.uid});
-        let each = labels.iter().flat_map(|(key, value)| {
-            [json!({"op": "test", "path": path(key), "value": value}), json!({"op": "remove", "path": path(key)})]
-        });
-        let operations: Vec<Value> = std::iter::once(uid).chain(each).collect();
-        match self.patch_volume(&volume.name, json!(operations), "hand back").await {
-            Ok(_) | Err(Error::NotFound(_)) => {
+        let ours = labels.keys().map(String::as_str).chain([ownership::REMOVAL]);
+        let changes = ours.map(|key| json!({"op": "remove", "path": label_path(key)})).collect();
+        let is_done = self.change_observed(volume, hash, changes, "hand back").await?;
+        if is_done {
+            self.rows.drop_volume(hash, &volume.uid);
+        }
+        Ok(is_done)
+    }
+
+    /// Changes a volume only as it was observed, or finds it gone. False: somebody has changed it meanwhile.
+    async fn change_observed(
+        &self,
+        volume: &ObservedVolume,
+        hash: VolumeHash,
+        changes: Vec<Value>,
+        what: &str,
+    ) -> Result<bool> {
+        let tests = [
+            json!({"op": "test", "path": "/metadata/uid", "value": volume.uid}),
+            json!({"op": "test", "path": "/metadata/resourceVersion", "value": volume.version.to_string()}),
+            json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}),
+        ];
+        let operations: Vec<Value> = tests.into_iter().chain(changes).collect();
+        match self.patch_volume(&volume.name, json!(operations), what).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound(_)) => {
                 self.rows.drop_volume(hash, &volume.uid);
-                Ok(())
+                Ok(true)
             }
-            // Somebody else has taken the labels off.
             Err(refused @ Error::Refused(_)) => match self.read_volume(&volume.name).await? {
-                Some(now) if now.version == volume.version => Err(refused),
-                _ => Ok(()),
+                Some(now) if now.version == volume.version || *now.claim_uid != *volume.claim_uid => Err(refused),
+                _ => Ok(false),
             },
             Err(error) => Err(error),
         }

@@ -171,7 +171,7 @@ impl Provisioner {
     /// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
     /// host may be so since the removal was asked for: there nobody is believed.
     async fn still_stands(&self, order: &Order, step: &Removal, row: &Row) -> Result<()> {
-        let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing);
+        let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing || volume.removal);
         if order.asked.elapsed() < BELIEVED && !is_kept {
             return Ok(());
         }
@@ -219,6 +219,7 @@ impl Provisioner {
             order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
             match (&step, &row.claim) {
                 (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
+                (Removal::Announce(volume), _) => leaf.announce_removal(volume, hash).await?,
                 (Removal::MakeDeletable(volume), _) => leaf.make_deletable(volume, hash).await?,
                 (Removal::DeleteClaim, Some(claim)) => {
                     if seen.volume.is_none() {
@@ -233,9 +234,10 @@ impl Provisioner {
                 }
                 (Removal::ReleaseClaim, Some(claim)) => leaf.release_claim(claim, hash).await?,
                 (Removal::HandBack(volume), _) => {
-                    leaf.hand_back(volume, hash).await?;
-                    seen.handed_back = true;
-                    self.tell_of_kept(leaf, &order.handle, place, volume).await;
+                    seen.handed_back = leaf.hand_back(volume, hash).await?;
+                    if seen.handed_back {
+                        self.tell_of_kept(leaf, &order.handle, place, volume).await;
+                    }
                 }
                 (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
                     let changed =

@@ -30,7 +30,8 @@ pub struct ObservedClaim {
 }
 
 /// A leaf volume of ours, as last seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct ObservedVolume {
     pub name: String,
     pub uid: String,
@@ -39,8 +40,19 @@ pub struct ObservedVolume {
     pub retained: bool,
     /// People of the member made it: what becomes of it is theirs to say.
     pub by_hand: bool,
+    /// It keeps the description of its claim.
+    pub healing: bool,
+    /// It says that it is being removed.
+    pub removal: bool,
     /// What is decided on it is written only while nobody has changed it.
     pub version: u64,
+}
+
+impl ObservedVolume {
+    /// It outlives its claim because we, or its class, have it so.
+    fn is_kept(&self) -> bool {
+        self.retained && !self.by_hand
+    }
 }
 
 /// What a leaf claim that is pending waits for.
@@ -122,6 +134,9 @@ pub enum Removal {
         volume: String,
         claim_uid: String,
     },
+    /// Nothing else is written on the leaf volume when the host wants it back, so it says first that it is being removed.
+    /// Whoever takes that off again makes void what is on its way.
+    Announce(ObservedVolume),
     /// The leaf volume would outlive its claim: make it follow the host's policy first.
     MakeDeletable(ObservedVolume),
     DeleteClaim,
@@ -145,13 +160,17 @@ impl Removal {
 
 pub fn removal(claim: Option<&ObservedClaim>, volume: Option<&ObservedVolume>) -> Removal {
     match (claim, volume) {
-        (_, Some(volume)) if volume.retained && !volume.by_hand => Removal::MakeDeletable(volume.clone()),
+        (_, Some(volume)) if volume.is_kept() && (claim.is_none() || volume.healing) && !volume.removal => {
+            Removal::Announce(volume.clone())
+        }
+        (_, Some(volume)) if volume.is_kept() => Removal::MakeDeletable(volume.clone()),
         (Some(ObservedClaim { volume: Some(volume), uid, .. }), None) => {
             Removal::Label { volume: volume.clone(), claim_uid: uid.clone() }
         }
         (Some(claim), _) if !claim.terminating => Removal::DeleteClaim,
         (Some(claim), _) if claim.protected => Removal::ReleaseClaim,
         (Some(_), _) => Removal::AwaitClaim,
+        (None, Some(volume)) if volume.by_hand && !volume.removal => Removal::Announce(volume.clone()),
         (None, Some(volume)) if volume.by_hand => Removal::HandBack(volume.clone()),
         (None, Some(_)) => Removal::AwaitVolume,
         (None, None) => Removal::Gone,
@@ -192,7 +211,7 @@ mod tests {
 
     fn volume(retained: bool) -> ObservedVolume {
         let (name, uid, claim_uid) = ("pv".to_owned(), "v".to_owned(), "u".to_owned());
-        ObservedVolume { name, uid, claim_uid, retained, by_hand: false, version: 1 }
+        ObservedVolume { name, uid, claim_uid, retained, version: 1, ..ObservedVolume::default() }
     }
 
     #[test]
@@ -282,7 +301,9 @@ mod tests {
         for retained in [false, true] {
             let by_hand = ObservedVolume { by_hand: true, ..volume(retained) };
             assert_eq!(removal(Some(&living), Some(&by_hand)), Removal::DeleteClaim);
-            assert_eq!(removal(None, Some(&by_hand)), Removal::HandBack(by_hand));
+            assert_eq!(removal(None, Some(&by_hand)), Removal::Announce(by_hand.clone()));
+            let announced = ObservedVolume { removal: true, ..by_hand };
+            assert_eq!(removal(None, Some(&announced)), Removal::HandBack(announced));
         }
     }
 
@@ -296,6 +317,17 @@ mod tests {
     fn retained_leaf_volume_is_made_deletable_before_its_claim_goes() {
         let expected = Removal::MakeDeletable(volume(true));
         assert_eq!(removal(Some(&claim(Phase::Bound, Some("pv"), 10)), Some(&volume(true))), expected);
-        assert_eq!(removal(None, Some(&volume(true))), expected);
+    }
+
+    /// Where the claim is there and nothing is kept of it, that is written first when the host wants the volume back.
+    #[test]
+    fn volume_on_which_nothing_would_be_written_says_first_that_it_is_being_removed() {
+        let living = claim(Phase::Bound, Some("pv"), 10);
+        let healing = ObservedVolume { healing: true, ..volume(true) };
+        for (claim, volume) in [(None, volume(true)), (None, healing.clone()), (Some(&living), healing)] {
+            assert_eq!(removal(claim, Some(&volume)), Removal::Announce(volume.clone()), "{claim:?}");
+            let announced = ObservedVolume { removal: true, ..volume };
+            assert_eq!(removal(claim, Some(&announced)), Removal::MakeDeletable(announced), "{claim:?}");
+        }
     }
 }

@@ -77,7 +77,9 @@ impl Entry {
     pub(super) fn is_lasting(&self) -> bool {
         let is_left = |claim: &KeptClaim| claim.made_for.is_none() || !claim.row().former.is_empty();
         let is_lasting = |claim: &KeptClaim| claim.phase == Phase::Bound || is_left(claim);
-        self.claims.iter().any(|claim| is_lasting(claim) && !claim.terminating)
+        // On its way out, and held by us, it goes nowhere by itself.
+        let goes = |claim: &KeptClaim| claim.terminating && claim.row().finalizer.is_none();
+        self.claims.iter().any(|claim| is_lasting(claim) && !goes(claim))
     }
 
     /// The host was never told of it, though it has a volume: that is not labelled, or was labelled to be removed.

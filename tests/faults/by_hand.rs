@@ -12,6 +12,7 @@ use crate::{
     crash::{Point, points},
     fixture,
     late::{LATE, delay_next},
+    people::hold,
     reclaim::{CLAIM, SETTLED, bench, events, leaf, leaf_volume, provisioned, until},
     virtual_time,
 };
@@ -54,6 +55,31 @@ fn volume_that_people_made_stays_as_they_made_it_and_the_user_is_told() {
             assert_eq!(wrong(&bench, &caller, policy), None, "{policy}, later");
         });
     }
+}
+
+#[test]
+fn volume_that_people_have_made_available_meanwhile_is_theirs_again() {
+    virtual_time::run(1, async {
+        let (bench, caller) = bound_by_hand("Delete").await;
+        hold(&bench, CLAIM, "example.com/backup", true);
+        caller.delete_claim();
+        let mut provisioner = caller.clone();
+        let people = async {
+            let leaves =
+                || leaf(&bench, CLAIM).is_some_and(|leaf| leaf.pointer("/metadata/deletionTimestamp").is_some());
+            until(&bench, SETTLED, "the leaf claim is on its way out", leaves).await;
+            bench.kill();
+            hold(&bench, CLAIM, "example.com/backup", false);
+            let take_off = |volume: &mut Value| drop(volume["spec"]["claimRef"].as_object_mut().unwrap().remove("uid"));
+            bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take_off).unwrap();
+            bench.start();
+        };
+        let (removed, ()) = tokio::join!(timeout(SETTLED * 4, provisioner.reclaim()), people);
+        assert!(removed.is_ok(), "{}", bench.guard.trace().join("\n"));
+        let volume = leaf_volume(&bench, &caller).unwrap();
+        let labels = volume.pointer("/metadata/labels").map(Value::to_string).unwrap_or_default();
+        assert!(!labels.contains("kosmos.csi.io"), "{labels}");
+    });
 }
 
 /// What would take our labels off is under way when the administrator of the host wants the volume back, and arrives later.

@@ -77,12 +77,15 @@ impl Cluster {
         changes: Vec<Value>,
         what: &str,
     ) -> Result<bool> {
-        let tests = [
+        let mut operations = vec![
             json!({"op": "test", "path": "/metadata/uid", "value": volume.uid}),
             json!({"op": "test", "path": "/metadata/resourceVersion", "value": volume.version.to_string()}),
-            json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}),
         ];
-        let operations: Vec<Value> = tests.into_iter().chain(changes).collect();
+        // People who want to use it again take the UID off.
+        if !volume.claim_uid.is_empty() {
+            operations.push(json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}));
+        }
+        operations.extend(changes);
         match self.patch_volume(&volume.name, json!(operations), what).await {
             Ok(_) => Ok(true),
             Err(Error::NotFound(_)) => {

@@ -76,6 +76,7 @@ fn volume_that_people_have_made_available_meanwhile_is_theirs_again() {
         };
         let (removed, ()) = tokio::join!(timeout(SETTLED * 4, provisioner.reclaim()), people);
         assert!(removed.is_ok(), "{}", bench.guard.trace().join("\n"));
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         let volume = leaf_volume(&bench, &caller).unwrap();
         let labels = volume.pointer("/metadata/labels").map(Value::to_string).unwrap_or_default();
         assert!(!labels.contains("kosmos.csi.io"), "{labels}");

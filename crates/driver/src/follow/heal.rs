@@ -242,7 +242,7 @@ impl Follower {
                 // Or it would be out of sight once its claim has gone.
                 leaf.label_volume(volume.metadata.name.as_deref().unwrap_or_default(), case.hash, &row.uid).await?;
             }
-            (Healing::CallOff, Some(volume), ..) => leaf.call_off_removal(volume).await?,
+            (Healing::CallOff, Some(volume), ..) => leaf.call_off_removal(volume, case.hash).await?,
             (Healing::Follow, Some(volume), ..) => {
                 leaf.follow_host(volume).await?;
                 return Ok(Taken::Rests);

@@ -11,7 +11,10 @@ use super::{
     row::ClaimRow,
     volume::label_path,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    volume::VolumeHash,
+};
 
 const POLICY: &str = "/spec/persistentVolumeReclaimPolicy";
 
@@ -35,11 +38,12 @@ impl Cluster {
     }
 
     /// The host wants the volume after all. Whatever its removal has sent and has not arrived tests a version that is no more.
-    pub async fn call_off_removal(&self, volume: &PersistentVolume) -> Result<()> {
-        let changes = [unchanged(volume), json!({"op": "remove", "path": label_path(ownership::REMOVAL)})];
-        self.change_volume(volume, bound_to(volume).unwrap_or_default(), &changes, "call off the removal of")
-            .await
-            .map(drop)
+    pub async fn call_off_removal(&self, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
+        let mut operations =
+            vec![json!({"op": "test", "path": "/metadata/uid", "value": volume.uid()}), unchanged(volume)];
+        operations.extend(self.is_labelled(hash));
+        operations.push(json!({"op": "remove", "path": label_path(ownership::REMOVAL)}));
+        self.patch_volume(&volume.name_any(), json!(operations), "call off the removal of").await.map(drop)
     }
 
     /// The host's volume is not `Retain` any more. Only for a volume whose claim holds it: one without would be removed at

@@ -69,6 +69,12 @@ impl Cluster {
         Ok(is_done)
     }
 
+    /// Tests that it carries our labels.
+    pub(super) fn is_labelled(&self, hash: VolumeHash) -> impl Iterator<Item = Value> {
+        let labels = ownership::labels(&self.host, hash).into_iter();
+        labels.map(|(key, value)| json!({"op": "test", "path": label_path(&key), "value": value}))
+    }
+
     /// Changes a volume only as it was observed, or finds it gone. False: somebody has changed it meanwhile.
     async fn change_observed(
         &self,
@@ -82,7 +88,9 @@ impl Cluster {
             json!({"op": "test", "path": "/metadata/resourceVersion", "value": volume.version.to_string()}),
         ];
         // People who want to use it again take the UID off.
-        if !volume.claim_uid.is_empty() {
+        if volume.claim_uid.is_empty() {
+            operations.extend(self.is_labelled(hash));
+        } else {
             operations.push(json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}));
         }
         operations.extend(changes);

@@ -183,6 +183,32 @@ fn claim_that_is_made_anew_from_its_volume_alone_knows_what_is_attached() {
     });
 }
 
+/// It takes a while to take away what is attached, and the record goes to the new claim meanwhile.
+#[test]
+fn claim_that_comes_back_while_its_volume_is_detached_is_published_nowhere() {
+    virtual_time::run(1, async {
+        let (bench, caller, _attacher) = attached().await;
+        publish(&bench, &caller, "real/n1").await.unwrap();
+        let (member, volume) = (&bench.members[0], leaf_volume(&bench, "data"));
+        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        member.change("persistentvolumes", "", &volume, keep).unwrap();
+        bench.guard.set_fate(|_, at, asked| match (asked.verb, asked.resource.as_str()) {
+            (Verb::Create, "persistentvolumeclaims") if at > 0 => Action::Delay(STEP * 10),
+            (Verb::Delete, ATTACHMENTS) => Action::Delay(STEP * 30),
+            _ => Action::Pass,
+        });
+        member.change("persistentvolumeclaims", SHOP, "data", |one| one["metadata"]["finalizers"] = json!([])).unwrap();
+        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        sleep(STEP * 2).await;
+        assert!(member.get("persistentvolumeclaims", SHOP, "data").is_none());
+        while let Err(status) = unpublish(&bench, caller.handle().unwrap(), "real/n1").await {
+            assert_eq!(status.code(), Code::Aborted, "{status:?}");
+        }
+        assert!(member.list(ATTACHMENTS).is_empty());
+        assert!(record(&bench, "data").is_empty(), "{}", bench.guard.trace().join("\n"));
+    });
+}
+
 /// Nobody can make its claim anew: the host's volume does not say which one it was.
 #[test]
 fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume() {

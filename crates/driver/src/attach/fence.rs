@@ -5,6 +5,7 @@ use crate::{
     error::{Error, Result},
     leaf::{
         Cluster,
+        healing::Unpublished,
         identity::{Identity, Meant, judge},
         ownership,
         row::ClaimRow,
@@ -84,12 +85,28 @@ pub async fn unpublish<D: Future<Output = Result<()>>>(
             }
             _ => {}
         }
-        (claim, read) = match read_ours(leaf, hash, &seen.place).await {
-            Err(Error::NotFound(_)) => return unpublish_let_go(leaf, seen.volume(), node, &seen.place).await,
-            claim => (claim?, true),
-        };
+        let Some(there) = read_or_unpublish(leaf, hash, seen, node).await? else { return Ok(()) };
+        (claim, read) = (there, true);
     }
     Err(keeps_changing(leaf, &seen.place))
+}
+
+/// None: it has gone, and no record of it is left. It is looked for once more where nothing was kept of it: it may have come
+/// back, with its record.
+async fn read_or_unpublish(
+    leaf: &Cluster,
+    hash: VolumeHash,
+    seen: &ClaimRow,
+    node: Option<&str>,
+) -> Result<Option<ClaimRow>> {
+    let read = async || match read_ours(leaf, hash, &seen.place).await {
+        Err(Error::NotFound(_)) => Ok(None),
+        claim => claim.map(Some),
+    };
+    if let Some(claim) = read().await? {
+        return Ok(Some(claim));
+    }
+    if unpublish_let_go(leaf, seen.volume(), node, &seen.place).await? { Ok(None) } else { read().await }
 }
 
 /// A claim that goes, or comes back, is described on its volume, nodes and all.
@@ -97,20 +114,22 @@ async fn unpublish_kept(leaf: &Cluster, claim: &ClaimRow, node: Option<&str>) ->
     if claim.unusable().is_none() {
         return Ok(());
     }
-    unpublish_let_go(leaf, claim.volume(), node, &claim.place).await
+    unpublish_let_go(leaf, claim.volume(), node, &claim.place).await.map(drop)
 }
 
-/// The same where the claim has gone already.
+/// The same where the claim has gone already. False: its volume keeps nothing of it.
 pub async fn unpublish_let_go(
     leaf: &Cluster,
     volume: Option<&str>,
     node: Option<&str>,
     place: &LeafPlace,
-) -> Result<()> {
-    let Some(volume) = volume else { return Ok(()) };
+) -> Result<bool> {
+    let Some(volume) = volume else { return Ok(false) };
     for _ in 0..TRIES {
-        if leaf.unpublish_saved(volume, node).await? {
-            return Ok(());
+        match leaf.unpublish_saved(volume, node).await? {
+            Unpublished::Yes => return Ok(true),
+            Unpublished::NothingKept => return Ok(false),
+            Unpublished::Changed => {}
         }
     }
     Err(keeps_changing(leaf, place))

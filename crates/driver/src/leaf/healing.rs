@@ -101,6 +101,16 @@ impl Patient {
     }
 }
 
+/// Whether a node is on no record any more that a volume keeps of its claim.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unpublished {
+    Yes,
+    /// Somebody has written that record meanwhile.
+    Changed,
+    /// The claim has gone for good, or is there again.
+    NothingKept,
+}
+
 /// What a volume tells of the claim it is bound to.
 pub(super) fn bound_to(volume: &PersistentVolume) -> Option<&str> {
     volume.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref().filter(|uid| !uid.is_empty())
@@ -238,17 +248,19 @@ impl Cluster {
         self.change_volume(volume, &claim.uid, &changes, "put the policy back of").await.map(drop)
     }
 
-    /// A node, or all of them, are left out of what is kept of a claim that goes. False: somebody has changed that meanwhile.
-    pub async fn unpublish_saved(&self, volume: &str, node: Option<&str>) -> Result<bool> {
-        let Some(volume) = self.get_volume(volume).await? else { return Ok(true) };
-        let Some(saved) = Saved::of(&volume) else { return Ok(true) };
-        let Some(rest) = saved.record().without(node) else { return Ok(true) };
+    /// A node, or all of them, are left out of what is kept of a claim that goes.
+    pub async fn unpublish_saved(&self, volume: &str, node: Option<&str>) -> Result<Unpublished> {
+        let volume = self.get_volume(volume).await?;
+        let Some((volume, saved)) = volume.and_then(|volume| Saved::of(&volume).map(|saved| (volume, saved))) else {
+            return Ok(Unpublished::NothingKept);
+        };
+        let Some(rest) = saved.record().without(node) else { return Ok(Unpublished::Yes) };
         let uid = bound_to(&volume).unwrap_or_default().to_owned();
         let mut changes = vec![unchanged(&volume)];
         changes.append(&mut annotate(&volume, ownership::HEALING, &json!(saved.published(&rest)).to_string()));
         match self.change_volume(&volume, &uid, &changes, "unpublish").await {
-            Ok(_) => Ok(true),
-            Err(Error::Refused(_) | Error::InProgress(_)) => Ok(false),
+            Ok(_) => Ok(Unpublished::Yes),
+            Err(Error::Refused(_) | Error::InProgress(_)) => Ok(Unpublished::Changed),
             Err(error) => Err(error),
         }
     }

@@ -130,12 +130,21 @@ impl Provisioner {
         attach::unpublish(leaf, hash, &found.claim, node, detach).await
     }
 
-    /// The claim comes back as it is described on its volume.
+    /// The claim comes back as it is described on its volume, and may have come back by now.
     async fn unpublish_kept(&self, handle: &str, volume: &str, node: &str) -> Result<()> {
         let Some((id, member)) = self.member_of(handle).await? else { return Ok(()) };
         let Some(place) = id.place() else { return Ok(()) };
-        let node = (!node.is_empty()).then_some(node);
-        attach::unpublish_let_go(member.leaf()?, Some(volume), node, &place).await
+        let (leaf, node) = (member.leaf()?, (!node.is_empty()).then_some(node));
+        if attach::unpublish_let_go(leaf, Some(volume), node, &place).await? {
+            return Ok(());
+        }
+        match self.seek(handle).await? {
+            Sought::LetGo(_) | Sought::Unknown => Ok(()),
+            Sought::Found(_) | Sought::Stripped(..) => Err(Error::InProgress(format!(
+                "member {}: leaf claim {place} was made anew while its volume was detached: it is asked for once more",
+                leaf.member
+            ))),
+        }
     }
 
     /// The leaf claim has gone, and with it the record.

@@ -22,7 +22,8 @@ LOG := $(TARGET)/test.log
 export RUST_BACKTRACE := 0
 
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
-QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test agent --test faults --test mount --test operator
+FAULTS := --test faults
+QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test agent --test mount --test operator
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
@@ -44,6 +45,13 @@ DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
 # of the processors.
 MORE := chrt --idle 0 env KOSMOS_CSI_SEED=6 KOSMOS_CSI_FAULTED_OPERATIONS=9000 $(CARGO) test --workspace --test faults every_promise -- --nocapture
 AS_DRAWN := -Z unstable-options --report-time --shuffle-seed=$(KOSMOS_CSI_ORDER)
+# They compute, while the other tests without clusters wait for most of their time.
+PLAYED = $(DRAWN) --workspace $(FAULTS) --no-fail-fast -- $(AS_DRAWN)
+
+# $(1) is played beside what follows, until `beside_ends`; what it says is kept and shown then. A process of the
+# shell's own group would not hear of Ctrl-C.
+beside = set -m; $(1) > $(TARGET)/beside.log 2>&1 & beside=$$!; set +m; trap 'kill -- -$$beside 2>/dev/null || true' EXIT
+beside_ends = wait $$beside || code=1; trap - EXIT; cat $(TARGET)/beside.log
 
 say = printf '\n== %s (%(%T)T)\n' '$(1)' -1
 
@@ -59,16 +67,17 @@ dev: ## Try it without clusters: a host and MEMBERS=2 members in one process; DI
 	@exec $(TARGET)/debug/kosmos-csi dev --members $(MEMBERS) $(if $(DIR),--dir "$(DIR)")
 
 .PHONY: check
-check: lint-code ## Quick: formatting, lints, and the tests that need no real clusters, with a drawn third of the crash points
+check: lint-code ## Quick: formatting, lints, and the tests that need no real clusters, with a drawn sixth of the crash points
 	@$(call say,build of the tests)
 	@# An example that is named among the tests is built as one of them, and not to be run by hand.
-	@time { $(CARGO) test --no-run $(QUICK); $(CARGO) build --workspace --example clusters; }
+	@time { $(CARGO) test --no-run $(FAULTS) $(QUICK); $(CARGO) build --workspace --example clusters; }
 	@$(call say,csi-sanity)
 	@if command -v go >/dev/null; then time $(CLUSTERS) build csi-sanity; \
 		else echo "there is no Go here: csi-sanity cannot be built, and its test is left out"; fi
 	@$(call say,tests without clusters)
 	@echo "order of tests: SEED=$(KOSMOS_CSI_ORDER)"
-	@time KOSMOS_CSI_QUICK=1 $(DRAWN) $(QUICK) -- $(AS_DRAWN)
+	@code=0; time { $(call beside,KOSMOS_CSI_QUICK=1 $(PLAYED)); \
+		$(DRAWN) $(QUICK) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; exit $$code
 
 .PHONY: soak
 soak: ## Hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found
@@ -177,12 +186,13 @@ build:
 all-tests:
 	@echo "order of tests: SEED=$(KOSMOS_CSI_ORDER)"
 	@$(call say,tests without clusters)
-	@code=0; time $(DRAWN) $(QUICK) --no-fail-fast -- $(AS_DRAWN) || code=1; \
+	@code=0; time { $(call beside,$(PLAYED)); \
+		$(DRAWN) $(QUICK) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; \
 	$(call say,tests with the tools of clusters); \
 	time $(DRAWN) $(WITH_TOOLS) --no-fail-fast -- $(AS_DRAWN) || code=1; \
 	$(call say,tests on real clusters); \
-	set -m; $(MORE) > $(TARGET)/schedules.log 2>&1 & beside=$$!; set +m; trap 'kill -- -$$beside 2>/dev/null || true' EXIT; \
+	$(call beside,$(MORE)); \
 	time $(E2E) || code=1; \
 	$(ENDED); \
 	$(call say,schedules that were played beside the clusters); \
-	time wait $$beside || code=1; trap - EXIT; cat $(TARGET)/schedules.log; exit $$code
+	time { $(beside_ends); }; exit $$code

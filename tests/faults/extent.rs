@@ -25,7 +25,7 @@ pub fn is_thorough() -> bool {
     env::var_os("KOSMOS_CSI_THOROUGH").is_some()
 }
 
-/// At most so many of the runs; all where everything is asked for. A quick run has a third of them, each time another
+/// At most so many of the runs; all where everything is asked for. A quick run has a sixth of them, each time another
 /// one: it is drawn by the seed that orders the tests.
 pub fn drawn<T>(runs: impl IntoIterator<Item = T>, usual: usize) -> Vec<T> {
     let mut runs: Vec<T> = runs.into_iter().collect();
@@ -35,6 +35,6 @@ pub fn drawn<T>(runs: impl IntoIterator<Item = T>, usual: usize) -> Vec<T> {
     let is_quick = env::var_os("KOSMOS_CSI_QUICK").is_some();
     let seed = if is_quick { number("KOSMOS_CSI_ORDER").unwrap_or(1) } else { 1 };
     Rng::with_seed(seed).shuffle(&mut runs);
-    runs.truncate(usual.min(runs.len()).div_ceil(if is_quick { 3 } else { 1 }));
+    runs.truncate(usual.min(runs.len()).div_ceil(if is_quick { 6 } else { 1 }));
     runs
 }

@@ -27,6 +27,8 @@ QUICK := --workspace --lib --bins --test layering --test edges --test memory --t
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
+# The simulator's own tests are a tenth of what `make check` builds: it has them while somebody changes the simulator.
+SAME_SIMULATOR := $(if $(shell git status --porcelain crates/simulate 2>&1),,--exclude simulate)
 # Tests that need the programs of real clusters, but no clusters.
 WITH_TOOLS := --workspace --test tools --test interface --test dev-kubectl --test simulated
 # Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
@@ -70,14 +72,14 @@ dev: ## Try it without clusters: a host and MEMBERS=2 members in one process; DI
 check: lint-code ## Quick: formatting, lints, and the tests that need no real clusters, with a drawn sixth of the crash points
 	@$(call say,build of the tests)
 	@# An example that is named among the tests is built as one of them, and not to be run by hand.
-	@time { $(CARGO) test --no-run $(FAULTS) $(QUICK); $(CARGO) build --workspace --example clusters; }
+	@time { $(CARGO) test --no-run $(FAULTS) $(QUICK) $(SAME_SIMULATOR); $(CARGO) build --workspace --example clusters; }
 	@$(call say,csi-sanity)
 	@if command -v go >/dev/null; then time $(CLUSTERS) build csi-sanity; \
 		else echo "there is no Go here: csi-sanity cannot be built, and its test is left out"; fi
 	@$(call say,tests without clusters)
 	@echo "order of tests: SEED=$(KOSMOS_CSI_ORDER)"
 	@code=0; time { $(call beside,KOSMOS_CSI_QUICK=1 $(PLAYED)); \
-		$(DRAWN) $(QUICK) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; exit $$code
+		$(DRAWN) $(QUICK) $(SAME_SIMULATOR) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; exit $$code
 
 .PHONY: soak
 soak: ## Hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found

@@ -83,6 +83,26 @@ fn volume_that_people_have_made_available_meanwhile_is_theirs_again() {
     });
 }
 
+/// Whether its data is to go or to stay only a person can say, and how he says either is told.
+#[test]
+fn retained_volume_that_nothing_proves_to_be_the_one_is_left_and_both_ways_out_are_told() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script { leaf_class: fixture::NOW, ..Script::new(CLAIM) }).await;
+        caller.set_policy("Retain");
+        caller.delete_claim();
+        until(&bench, SETTLED, "the leaf claim is let go", || leaf(&bench, CLAIM).is_none()).await;
+        let take_off = |volume: &mut Value| drop(volume["spec"]["claimRef"].as_object_mut().unwrap().remove("uid"));
+        bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take_off).unwrap();
+        let message = caller.delete(caller.handle().unwrap()).await.unwrap_err().message().to_owned();
+        assert!(
+            message.contains("if its data is to go") && message.contains("give the host's volume the policy Retain"),
+            "{message}"
+        );
+        assert!(leaf_volume(&bench, &caller).is_some());
+    });
+}
+
 /// What would take our labels off is under way when the administrator of the host wants the volume back, and arrives later.
 #[test]
 fn volume_that_people_made_is_still_known_when_what_hands_it_back_arrives_after_a_change_of_mind() {

@@ -303,7 +303,8 @@ fn check_volume_alone(leaf: &Cluster, given_out: Option<&GivenOut>, row: &Row) -
     let is_given_out = |volume: &VolumeRow| given_out.is_some_and(|given| volume.is_or_was_bound_to(&given.claim_uid));
     match &row.volume {
         Some(volume) if volume.is_retained() && !is_given_out(volume) => Err(Error::Refused(format!(
-            "member {}: leaf volume {} is retained, and nothing proves that it is this one: delete it there",
+            "member {}: leaf volume {} is retained, and nothing proves that it is this one: it is left untouched. Delete it there if \
+             its data is to go; if it is to stay, give the host's volume the policy Retain and delete that by hand",
             leaf.member, volume.name
         ))),
         _ => Ok(()),

@@ -2,12 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use simulate::{faults::Action, text};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::{Instant, sleep};
+use tonic::Code;
 
 use crate::{
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
-    caller::{Caller, Ending, Script},
+    caller::{Caller, Change, Ending, Script},
     fixture::{self, Planted},
     invariants::{Story, violations},
     virtual_time,
@@ -119,4 +123,38 @@ fn two_leaders_at_once_do_no_harm() {
             assert!(wrong.is_empty(), "seed {seed}: {}\n{wrong:#?}", bench.guard.trace().join("\n"));
         });
     }
+}
+
+/// The one that serves never leads, and its watch of the leaf volumes says nothing.
+#[test]
+fn claim_that_another_replica_makes_anew_is_on_no_node_that_was_unpublished_meanwhile() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+        bench.guard.set_fate(|_, at, asked| match (asked.verb, asked.resource.as_str()) {
+            (_, LEASES) if asked.client == "driver-1" => Action::Hang,
+            (Verb::Watch, "persistentvolumes") if at > 0 && asked.client == "driver-1" => Action::Silence(0),
+            (Verb::Create, "persistentvolumeclaims") if at > 0 && asked.client != "driver-1" => {
+                Action::Delay(STEP * 20)
+            }
+            _ => Action::Pass,
+        });
+        bench.start();
+        bench.serves().await;
+        bench.start_second("second");
+        sleep(TAKEN_OVER).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        caller.change(Change::Publish).await;
+        let leaf = || bench.members[0].get("persistentvolumeclaims", SHOP, "data");
+        delete_leaf(&bench);
+        while leaf().is_some() {
+            sleep(STEP).await;
+        }
+        while let Err(status) = caller.unpublish().await {
+            assert_eq!(status.code(), Code::Aborted, "{status:?}");
+        }
+        healed(&bench, &caller).await;
+        let published = leaf().unwrap()["metadata"]["annotations"].get("kosmos.csi.io/published").cloned();
+        assert!(published.is_none_or(|nodes| nodes == "{}"), "{}", bench.guard.trace().join("\n"));
+    });
 }

@@ -106,11 +106,10 @@ impl Provisioner {
         let found = match self.seek(handle).await? {
             Sought::Found(found) => found,
             Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
-            Sought::LetGo(volume) => {
+            Sought::LetGo(_) | Sought::Unknown => {
                 self.unpublish_unknown(handle, node, deadline).await?;
-                return self.unpublish_kept(handle, &volume, node).await;
+                return self.unpublish_kept(handle, node).await;
             }
-            Sought::Unknown => return self.unpublish_unknown(handle, node, deadline).await,
         };
         if found.imported {
             return detach_unrecorded(found.leaf()?, &found.id, node, deadline).await;
@@ -130,12 +129,15 @@ impl Provisioner {
         attach::unpublish(leaf, hash, &found.claim, node, detach).await
     }
 
-    /// The claim comes back as it is described on its volume, and may have come back by now.
-    async fn unpublish_kept(&self, handle: &str, volume: &str, node: &str) -> Result<()> {
+    /// The claim comes back as it is described on its volume, and may have come back by now. What its volume keeps is read, as
+    /// another replica may have written it just now.
+    async fn unpublish_kept(&self, handle: &str, node: &str) -> Result<()> {
         let Some((id, member)) = self.member_of(handle).await? else { return Ok(()) };
-        let Some(place) = id.place() else { return Ok(()) };
-        let (leaf, node) = (member.leaf()?, (!node.is_empty()).then_some(node));
-        if attach::unpublish_let_go(leaf, Some(volume), node, &place).await? {
+        let leaf = member.leaf()?;
+        let known = leaf.rows.find(&id).and_then(|(_, row)| row.volume);
+        let (Some(place), Some(volume)) = (id.place(), known) else { return Ok(()) };
+        let node = (!node.is_empty()).then_some(node);
+        if attach::unpublish_let_go(leaf, Some(&volume.name), node, &place).await? {
             return Ok(());
         }
         match self.seek(handle).await? {

@@ -184,6 +184,14 @@ impl Caller {
         }
     }
 
+    /// The same when the script says so.
+    pub async fn delete_claim_in_time(&self) {
+        if let Some(after) = self.script.deleted_after {
+            sleep(after).await;
+            self.delete_claim();
+        }
+    }
+
     /// The claim is gone: its volume is released, and the provisioner has it removed, for as long as it takes.
     pub async fn reclaim(&mut self) {
         while let Some(volume) = self.bench.host.get("persistentvolumes", "", &self.volume) {

@@ -226,9 +226,8 @@ async fn operate(bench: &Bench, case: &Case, mut caller: Caller) -> Story {
     let user = async {
         if case.deletion {
             before.delete_claim();
-        } else if let Some(after) = case.script.deleted_after {
-            sleep(after).await;
-            before.delete_claim();
+        } else {
+            before.delete_claim_in_time().await;
         }
     };
     let (ending, ()) = tokio::join!(caller.provision(), user);

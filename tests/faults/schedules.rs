@@ -238,12 +238,6 @@ async fn life(bench: Arc<Bench>, after: Duration, script: Script, photo: Option<
     for _ in 0..if again { 2 } else { 1 } {
         let mut caller = Caller::new(&bench, script.clone());
         let user = caller.clone();
-        let deletion = async {
-            if let Some(after) = script.deleted_after {
-                sleep(after).await;
-                user.delete_claim();
-            }
-        };
         let living = async {
             let ending = caller.provision().await;
             let photo = photo.clone().filter(|_| ending == Ending::Provisioned);
@@ -253,7 +247,7 @@ async fn life(bench: Arc<Bench>, after: Duration, script: Script, photo: Option<
             }
             (ending, photo)
         };
-        let ((ending, photo), ()) = tokio::join!(living, deletion);
+        let ((ending, photo), ()) = tokio::join!(living, user.delete_claim_in_time());
         let deleted = caller.claim_was_deleted();
         if deleted {
             caller.reclaim().await;

@@ -162,17 +162,22 @@ fn taking_back_that_was_cut_off_is_ended_by_the_next_process() {
     });
 }
 
-/// Somebody takes its finalizers away and removes it, while a node has the volume.
+/// Somebody takes the claim's finalizers away and removes it, while a node has the volume, which stays.
+fn goes_by_force(bench: &Bench) {
+    let (member, volume) = (&bench.members[0], leaf_volume(bench, "data"));
+    let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    member.change("persistentvolumes", "", &volume, keep).unwrap();
+    member.change("persistentvolumeclaims", SHOP, "data", |one| one["metadata"]["finalizers"] = json!([])).unwrap();
+    member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+}
+
 #[test]
 fn claim_that_is_made_anew_from_its_volume_alone_knows_what_is_attached() {
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();
-        let (member, before, volume) = (&bench.members[0], record(&bench, "data"), leaf_volume(&bench, "data"));
-        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
-        member.change("persistentvolumes", "", &volume, keep).unwrap();
-        member.change("persistentvolumeclaims", SHOP, "data", |one| one["metadata"]["finalizers"] = json!([])).unwrap();
-        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        let (member, before) = (&bench.members[0], record(&bench, "data"));
+        goes_by_force(&bench);
         sleep(Duration::from_mins(1)).await;
         assert_eq!(record(&bench, "data"), before, "{}", bench.guard.trace().join("\n"));
         let uid = text(&only(&bench), "/metadata/uid").to_owned();
@@ -189,16 +194,13 @@ fn claim_that_comes_back_while_its_volume_is_detached_is_published_nowhere() {
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();
-        let (member, volume) = (&bench.members[0], leaf_volume(&bench, "data"));
-        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
-        member.change("persistentvolumes", "", &volume, keep).unwrap();
+        let member = &bench.members[0];
         bench.guard.set_fate(|_, at, asked| match (asked.verb, asked.resource.as_str()) {
             (Verb::Create, "persistentvolumeclaims") if at > 0 => Action::Delay(STEP * 10),
             (Verb::Delete, ATTACHMENTS) => Action::Delay(STEP * 30),
             _ => Action::Pass,
         });
-        member.change("persistentvolumeclaims", SHOP, "data", |one| one["metadata"]["finalizers"] = json!([])).unwrap();
-        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        goes_by_force(&bench);
         sleep(STEP * 2).await;
         assert!(member.get("persistentvolumeclaims", SHOP, "data").is_none());
         while let Err(status) = unpublish(&bench, caller.handle().unwrap(), "real/n1").await {
@@ -215,13 +217,10 @@ fn attachment_of_a_leaf_without_any_record_stays_while_the_host_uses_the_volume(
     virtual_time::run(1, async {
         let (bench, caller, _attacher) = attached().await;
         publish(&bench, &caller, "real/n1").await.unwrap();
-        let (member, volume) = (&bench.members[0], leaf_volume(&bench, "data"));
+        let member = &bench.members[0];
         let forget = |volume: &mut Value| volume["spec"]["csi"]["volumeAttributes"] = json!({});
         bench.host.change("persistentvolumes", "", caller.volume(), forget).unwrap();
-        let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
-        member.change("persistentvolumes", "", &volume, keep).unwrap();
-        member.change("persistentvolumeclaims", SHOP, "data", |one| one["metadata"]["finalizers"] = json!([])).unwrap();
-        member.delete("persistentvolumeclaims", SHOP, "data").unwrap();
+        goes_by_force(&bench);
         sleep(SURE).await;
         assert!(member.get("persistentvolumeclaims", SHOP, "data").is_none());
         assert_eq!(only(&bench)["metadata"].get("deletionTimestamp"), None);

@@ -59,20 +59,14 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script) {
 
 async fn life(bench: Arc<Bench>, after: Duration, script: Script) -> Caller {
     sleep(after).await;
-    let mut caller = Caller::new(&bench, script.clone());
+    let mut caller = Caller::new(&bench, script);
     let user = caller.clone();
-    let deletion = async {
-        if let Some(after) = script.deleted_after {
-            sleep(after).await;
-            user.delete_claim();
-        }
-    };
     let living = async {
         if caller.provision().await == Ending::Provisioned {
             caller.live().await;
         }
     };
-    tokio::join!(living, deletion);
+    tokio::join!(living, user.delete_claim_in_time());
     caller
 }
 
@@ -135,9 +129,7 @@ impl Known {
         }
         None
     }
-}
 
-impl Known {
     fn is_told_to_be_lost(&self, bench: &Bench) -> bool {
         let says_so = |event: &Arc<Value>| {
             text(event, "/reason") == "LeafLost" && text(event, "/involvedObject/name") == self.name

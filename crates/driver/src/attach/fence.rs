@@ -85,28 +85,15 @@ pub async fn unpublish<D: Future<Output = Result<()>>>(
             }
             _ => {}
         }
-        let Some(there) = read_or_unpublish(leaf, hash, seen, node).await? else { return Ok(()) };
-        (claim, read) = (there, true);
+        (claim, read) = match read_ours(leaf, hash, &seen.place).await {
+            Err(Error::NotFound(_)) => match unpublish_gone(leaf, hash, seen.volume(), node, &seen.place).await? {
+                Some(back) => (back, true),
+                None => return Ok(()),
+            },
+            claim => (claim?, true),
+        };
     }
     Err(keeps_changing(leaf, &seen.place))
-}
-
-/// None: it has gone, and no record of it is left. It is looked for once more where nothing was kept of it: it may have come
-/// back, with its record.
-async fn read_or_unpublish(
-    leaf: &Cluster,
-    hash: VolumeHash,
-    seen: &ClaimRow,
-    node: Option<&str>,
-) -> Result<Option<ClaimRow>> {
-    let read = async || match read_ours(leaf, hash, &seen.place).await {
-        Err(Error::NotFound(_)) => Ok(None),
-        claim => claim.map(Some),
-    };
-    if let Some(claim) = read().await? {
-        return Ok(Some(claim));
-    }
-    if unpublish_let_go(leaf, seen.volume(), node, &seen.place).await? { Ok(None) } else { read().await }
 }
 
 /// A claim that goes, or comes back, is described on its volume, nodes and all.
@@ -114,17 +101,33 @@ async fn unpublish_kept(leaf: &Cluster, claim: &ClaimRow, node: Option<&str>) ->
     if claim.unusable().is_none() {
         return Ok(());
     }
-    unpublish_let_go(leaf, claim.volume(), node, &claim.place).await.map(drop)
+    let Some(volume) = claim.volume() else { return Ok(()) };
+    unpublish_on_volume(leaf, volume, node, &claim.place).await.map(drop)
 }
 
-/// The same where the claim has gone already. False: its volume keeps nothing of it.
-pub async fn unpublish_let_go(
+/// The claim has gone, and comes back as it is described on its volume. Some: it is back already, as nothing is kept of it now.
+pub async fn unpublish_gone(
     leaf: &Cluster,
+    hash: VolumeHash,
     volume: Option<&str>,
     node: Option<&str>,
     place: &LeafPlace,
-) -> Result<bool> {
-    let Some(volume) = volume else { return Ok(false) };
+) -> Result<Option<ClaimRow>> {
+    let is_kept = match volume {
+        Some(volume) => unpublish_on_volume(leaf, volume, node, place).await?,
+        None => false,
+    };
+    if is_kept {
+        return Ok(None);
+    }
+    match read_ours(leaf, hash, place).await {
+        Err(Error::NotFound(_)) => Ok(None),
+        claim => claim.map(Some),
+    }
+}
+
+/// False: the volume keeps nothing of the claim.
+async fn unpublish_on_volume(leaf: &Cluster, volume: &str, node: Option<&str>, place: &LeafPlace) -> Result<bool> {
     for _ in 0..TRIES {
         match leaf.unpublish_saved(volume, node).await? {
             Unpublished::Yes => return Ok(true),

@@ -129,22 +129,20 @@ impl Provisioner {
         attach::unpublish(leaf, hash, &found.claim, node, detach).await
     }
 
-    /// The claim comes back as it is described on its volume, and may have come back by now. What its volume keeps is read, as
-    /// another replica may have written it just now.
+    /// What the volume keeps of the claim is read: another replica may have written it just now.
     async fn unpublish_kept(&self, handle: &str, node: &str) -> Result<()> {
         let Some((id, member)) = self.member_of(handle).await? else { return Ok(()) };
         let leaf = member.leaf()?;
-        let known = leaf.rows.find(&id).and_then(|(_, row)| row.volume);
-        let (Some(place), Some(volume)) = (id.place(), known) else { return Ok(()) };
-        let node = (!node.is_empty()).then_some(node);
-        if attach::unpublish_let_go(leaf, Some(&volume.name), node, &place).await? {
+        let Some((hash, Some(volume))) = leaf.rows.find(&id).map(|(hash, row)| (hash, row.volume)) else {
             return Ok(());
-        }
-        match self.seek(handle).await? {
-            Sought::LetGo(_) | Sought::Unknown => Ok(()),
-            Sought::Found(_) | Sought::Stripped(..) => Err(Error::InProgress(format!(
-                "member {}: leaf claim {place} was made anew while its volume was detached: it is asked for once more",
-                leaf.member
+        };
+        let node = (!node.is_empty()).then_some(node);
+        match attach::unpublish_gone(leaf, hash, Some(&volume.name), node, &volume.claim_place).await? {
+            None => Ok(()),
+            Some(_) => Err(Error::InProgress(format!(
+                "member {}: leaf claim {} was made anew while its volume was detached: the node is taken off its record \
+                 with the next call",
+                leaf.member, volume.claim_place
             ))),
         }
     }

@@ -7,7 +7,7 @@ use simulate::{faults::Verb, text};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, SHOP},
     caller::{Caller, Script},
     crash::{Point, points},
     fixture,
@@ -40,6 +40,12 @@ fn wrong(bench: &Bench, caller: &Caller, policy: &str) -> Option<String> {
     (!so).then(|| volume.to_string())
 }
 
+/// For whom it is bound is taken off, as people do who want to use it again.
+fn make_available(bench: &Bench, caller: &Caller) {
+    let take_off = |volume: &mut Value| drop(volume["spec"]["claimRef"].as_object_mut().unwrap().remove("uid"));
+    bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take_off).unwrap();
+}
+
 #[test]
 fn volume_that_people_made_stays_as_they_made_it_and_the_user_is_told() {
     for policy in ["Retain", "Delete"] {
@@ -70,8 +76,7 @@ fn volume_that_people_have_made_available_meanwhile_is_theirs_again() {
             until(&bench, SETTLED, "the leaf claim is on its way out", leaves).await;
             bench.kill();
             hold(&bench, CLAIM, "example.com/backup", false);
-            let take_off = |volume: &mut Value| drop(volume["spec"]["claimRef"].as_object_mut().unwrap().remove("uid"));
-            bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take_off).unwrap();
+            make_available(&bench, &caller);
             bench.start();
         };
         let (removed, ()) = tokio::join!(timeout(SETTLED * 4, provisioner.reclaim()), people);
@@ -92,14 +97,34 @@ fn retained_volume_that_nothing_proves_to_be_the_one_is_left_and_both_ways_out_a
         caller.set_policy("Retain");
         caller.delete_claim();
         until(&bench, SETTLED, "the leaf claim is let go", || leaf(&bench, CLAIM).is_none()).await;
-        let take_off = |volume: &mut Value| drop(volume["spec"]["claimRef"].as_object_mut().unwrap().remove("uid"));
-        bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take_off).unwrap();
+        make_available(&bench, &caller);
         let message = caller.delete(caller.handle().unwrap()).await.unwrap_err().message().to_owned();
         assert!(
             message.contains("if its data is to go") && message.contains("give the host's volume the policy Retain"),
             "{message}"
         );
         assert!(leaf_volume(&bench, &caller).is_some());
+    });
+}
+
+/// It was released under another name than its handle says, so only that tells where its claim was.
+#[test]
+fn volume_that_people_took_from_every_claim_is_on_no_node() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script { leaf_class: fixture::NOW, ..Script::new(CLAIM) }).await;
+        caller.set_policy("Retain");
+        caller.delete_claim();
+        until(&bench, SETTLED, "the leaf claim is let go", || leaf(&bench, CLAIM).is_none()).await;
+        caller.claim_again("other");
+        until(&bench, SETTLED, "it is used again", || leaf(&bench, "other").is_some()).await;
+        sleep(SETTLED).await;
+        bench.host.delete("persistentvolumeclaims", SHOP, "other").unwrap();
+        until(&bench, SETTLED, "it is let go again", || leaf(&bench, "other").is_none()).await;
+        let take_off = |volume: &mut Value| drop(volume["spec"].as_object_mut().unwrap().remove("claimRef"));
+        bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), take_off).unwrap();
+        sleep(SETTLED).await;
+        caller.unpublish().await.unwrap();
     });
 }
 

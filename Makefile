@@ -21,7 +21,8 @@ LOG := $(TARGET)/test.log
 # The backtrace of a failed assertion hides what it says.
 export RUST_BACKTRACE := 0
 
-# Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program.
+# Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program. The faults compute, while the others
+# wait for most of their time.
 FAULTS := --test faults
 QUICK := --workspace --lib --bins --test layering --test edges --test memory --test secrets --test dev --test agent --test mount --test operator
 ifneq ($(shell command -v go),)
@@ -47,7 +48,6 @@ DRAWN = CARGO_TARGET_$(TRIPLE)_RUNNER='env RUSTC_BOOTSTRAP=1' $(CARGO) test
 # of the processors.
 MORE := chrt --idle 0 env KOSMOS_CSI_SEED=6 KOSMOS_CSI_FAULTED_OPERATIONS=9000 $(CARGO) test --workspace --test faults every_promise -- --nocapture
 AS_DRAWN := -Z unstable-options --report-time --shuffle-seed=$(KOSMOS_CSI_ORDER)
-# They compute, while the other tests without clusters wait for most of their time.
 PLAYED = $(DRAWN) --workspace $(FAULTS) --no-fail-fast -- $(AS_DRAWN)
 
 # $(1) is played beside what follows, until `beside_ends`; what it says is kept and shown then. A process of the
@@ -174,6 +174,8 @@ clusters-down: build ## End them
 lint-code:
 	@$(call say,formatting and lints)
 	@$(CARGO) fmt --all --check
+	@for patch in tests/faults/planted/*.patch; do git apply --check "$$patch" || { \
+		echo "$$patch plants a bug, and no longer fits the code: write it anew"; exit 1; }; done
 	@time $(CARGO) clippy --workspace --all-targets -- -D warnings
 
 .PHONY: build

@@ -41,7 +41,7 @@ for patch in "$here"/*.patch; do
     fi
     rm -rf "${copy:?}"/*
     (cd "$root" && tar -cf - --exclude=./target --exclude=./.git .) | tar -xf - -C "$copy"
-    if ! patch --quiet --directory="$copy" --strip=1 --input="$patch"; then
+    if ! (cd "$copy" && git apply "$patch"); then
         echo "$name: it no longer fits the code: write it anew"
         failed=1
         continue

@@ -48,6 +48,7 @@ mod sidecar;
 mod snapshotter;
 mod stuck;
 mod sweeps;
+mod taken;
 mod untold;
 mod virtual_time;
 mod waiting;

@@ -174,7 +174,7 @@ impl Follower {
             if wanted.user.is_none() && !case.is_the_leaf(&row) {
                 return Ok(());
             }
-            let mut patient = examine(case, &place, &row, &wanted).await?;
+            let mut patient = Box::pin(examine(case, &place, &row, &wanted)).await?;
             if self.is_of_another_handle(case, &patient).await? {
                 return Ok(());
             }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     error::Result,
-    host::events::News,
+    host::{events::News, volume::GivenOut},
     leaf::{Cluster, row::ClaimRow},
     member::Member,
     volume::{VolumeHash, VolumeId, healing::Wish},
@@ -102,6 +102,7 @@ impl Follower {
     /// Goes by those of which there was news in the host or in the member, in memory.
     fn take_news(&self, leaf: &Cluster, agenda: &mut Agenda) {
         for handle in self.volumes.take_news(&leaf.member) {
+            agenda.missed.remove(&handle);
             if let Some(hash) = self.look_at(leaf, handle, agenda) {
                 agenda.ill.remove(&hash);
             }
@@ -130,6 +131,7 @@ impl Follower {
         let id = VolumeId::parse(&handle)?;
         let (hash, row) = leaf.rows.find(&id).unzip();
         let (row, now) = (row.unwrap_or_default(), Instant::now());
+        let is_out_of_sight = row.is_empty() && !leaf.rows.volumes_of(&id).is_empty();
         if let Some(hash) = hash
             && self.is_due(&Case::of(leaf, id, hash), &row)
         {
@@ -140,7 +142,10 @@ impl Follower {
                 agenda.marks.entry(handle).or_insert(now + LAZY);
             }
             (Some(_), _) | (None, Some(_)) => drop(agenda.missed.remove(&handle)),
-            (None, None) => drop(agenda.missed.entry(handle).or_insert(now + MISSED)),
+            (None, None) => {
+                let pause = if is_out_of_sight { SOON } else { MISSED };
+                agenda.missed.entry(handle).or_insert(now + pause);
+            }
         }
         hash
     }
@@ -228,26 +233,40 @@ impl Follower {
     async fn look_for(&self, member: &Member, handle: &str) -> Result<bool> {
         let leaf = member.leaf()?;
         let volumes = self.volumes.with(handle);
-        let (Some(place), [volume]) = (VolumeId::parse(handle).and_then(|id| id.place()), volumes.as_slice()) else {
-            return Ok(false);
-        };
+        let Some(id) = VolumeId::parse(handle) else { return Ok(false) };
+        let (Some(place), [volume]) = (id.place(), volumes.as_slice()) else { return Ok(false) };
         let live = self.host.read_volume(&volume.name).await?;
         let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
         if !matches!(live.volume.wish(), Wish::Use { .. }) || leaf.is_well(&place).await? {
             return Ok(true);
         }
-        // Its claim may be elsewhere, or have been let go: then it is out of sight, and not lost.
-        let given_out = live.given_out.as_ref().map(|given_out| &*given_out.volume).filter(|name| !name.is_empty());
-        if let Some(volume) = given_out
-            && leaf.read_volume(volume).await?.is_some()
-        {
-            return Ok(true);
-        }
-        let volume = live.volume;
-        let message = format!("member {}: leaf claim {place} {LOST}", leaf.member);
-        self.host.tell(&volume, &News { reason: "LeafLost", message, warning: true }).await;
+        let Some((reason, what)) = missing(leaf, &id, live.given_out.as_ref()).await? else { return Ok(true) };
+        let message = format!("member {}: leaf claim {place} {what}", leaf.member);
+        self.host.tell(&live.volume, &News { reason, message, warning: true }).await;
         Ok(true)
     }
+}
+
+/// What is to be said of a leaf whose claim is not there. Its volume may be well elsewhere, and then it is nothing.
+async fn missing(
+    leaf: &Cluster,
+    id: &VolumeId,
+    given_out: Option<&GivenOut>,
+) -> Result<Option<(&'static str, String)>> {
+    let lost = Some(("LeafLost", LOST.to_owned()));
+    let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(lost) };
+    let Some(volume) = leaf.read_volume(&given_out.volume).await? else { return Ok(lost) };
+    let is_labelled = leaf.rows.volumes_of(id).iter().any(|labelled| labelled.uid() == volume.uid());
+    if !is_labelled || leaf.is_well(&volume.claim_place).await? {
+        return Ok(None);
+    }
+    let what = format!(
+        "cannot be made anew in the member: its leaf volume {} names {} in its claimRef. Put back the leaf claim there (UID {})",
+        volume.name,
+        volume.named_claim(),
+        given_out.claim_uid
+    );
+    Ok(Some(("LeafStuck", what)))
 }
 
 /// A volume of each handle that its hash may have: one, but for copies.

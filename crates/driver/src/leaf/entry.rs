@@ -67,6 +67,10 @@ impl Entry {
         self.volumes.iter().any(|volume| claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name))
     }
 
+    pub(super) fn volumes(&self) -> Vec<VolumeRow> {
+        self.volumes.iter().map(KeptVolume::row).collect()
+    }
+
     /// Of its largest claim, in bytes; 0 before it is bound.
     pub(super) fn capacity(&self) -> u64 {
         self.claims.iter().map(|claim| claim.capacity).max().unwrap_or_default()

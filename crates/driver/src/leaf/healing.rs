@@ -13,7 +13,7 @@ use super::{
     identity::{Identity, Meant, is_leaf_of, judge},
     lean::Lean,
     ownership,
-    row::ClaimRow,
+    row::{ClaimRow, VolumeRow},
     saved::Saved,
 };
 use crate::{
@@ -36,6 +36,8 @@ pub struct Patient {
     pub volume: Option<PersistentVolume>,
     /// The claim that the volume is bound to has gone.
     pub left: bool,
+    /// It is there, and somebody else's.
+    pub taken: bool,
 }
 
 impl Patient {
@@ -66,6 +68,7 @@ impl Patient {
             name: volume.name_any(),
             claim_uid: bound_to(volume).unwrap_or_default().to_owned(),
             left: self.left,
+            taken: self.taken,
             terminating: volume.metadata.deletion_timestamp.is_some(),
             retained: policy_of(volume) == "Retain",
             follows: volume.annotations().contains_key(ownership::POLICY_BEFORE),
@@ -137,27 +140,34 @@ impl Cluster {
             None => None,
         };
         let left = match (&claim, &volume) {
-            (Some(claim), Some(volume)) => Box::pin(self.has_left(claim, volume)).await?,
+            (Some(claim), Some(volume)) => self.has_left(claim, volume).await?,
             _ => false,
         };
-        Ok(Patient { place: place.clone(), claim, volume, left })
+        let taken = match &volume {
+            // What is at this place has been read.
+            Some(volume) if ours.is_none() && VolumeRow::new(volume).claim_place != *place => {
+                let holder = self.holder(volume).await?;
+                holder.is_some_and(|holder| !is_leaf_of(&holder.metadata, &self.host, hash))
+            }
+            _ => false,
+        };
+        Ok(Patient { place: place.clone(), claim, volume, left, taken })
     }
 
     /// Whether a volume that is being given to a claim is bound to one that has gone, and is not the one that it keeps.
     async fn has_left(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<bool> {
-        let Some(saved) = Saved::of(volume) else { return Ok(false) };
-        let bound_to = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-        let Some((reference, uid)) = bound_to.and_then(|reference| Some((reference, reference.uid.as_ref()?))) else {
-            return Ok(false);
-        };
-        if [claim.metadata.uid.as_ref(), Some(&saved.uid)].contains(&Some(uid)) {
+        let (Some(saved), Some(uid)) = (Saved::of(volume), bound_to(volume)) else { return Ok(false) };
+        if [claim.metadata.uid.as_deref(), Some(&*saved.uid)].contains(&Some(uid)) {
             return Ok(false);
         }
-        let place = LeafPlace {
-            namespace: reference.namespace.clone().unwrap_or_default(),
-            claim: reference.name.clone().unwrap_or_default(),
-        };
-        Ok(self.read_claim(&place).await?.is_none_or(|there| there.metadata.uid.as_ref() != Some(uid)))
+        Ok(self.holder(volume).await?.is_none())
+    }
+
+    /// The claim that a volume is bound to, where that is there.
+    async fn holder(&self, volume: &PersistentVolume) -> Result<Option<PersistentVolumeClaim>> {
+        let row = VolumeRow::new(volume);
+        let there = self.read_claim(&row.claim_place).await?;
+        Ok(there.filter(|claim| claim.metadata.uid.as_deref() == bound_to(volume)))
     }
 
     async fn get_volume(&self, name: &str) -> Result<Option<PersistentVolume>> {

@@ -140,7 +140,7 @@ pub struct ClassRow {
 }
 
 impl Row {
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.claim.is_none() && self.volume.is_none()
     }
 
@@ -328,6 +328,11 @@ impl VolumeRow {
     /// Whether it is bound to the claim with this UID, or was before that was made anew.
     pub fn is_or_was_bound_to(&self, claim_uid: &str) -> bool {
         *self.claim_uid == *claim_uid || ownership::is_former(&self.former, claim_uid)
+    }
+
+    /// For whom it is, in words: its claimRef as people in the member have written it.
+    pub fn named_claim(&self) -> String {
+        if self.claim_uid.is_empty() { "no claim".to_owned() } else { format!("claim {}", self.claim_place) }
     }
 
     pub fn observed(&self) -> ObservedVolume {

@@ -137,6 +137,11 @@ impl Rows {
         rows.find(|(_, row)| !row.is_empty())
     }
 
+    /// The leaf volumes that carry the labels of a volume, whatever claim they are for.
+    pub fn volumes_of(&self, id: &VolumeId) -> Vec<VolumeRow> {
+        self.lock().rows.range(id.hashes()).flat_map(|(_, entry)| entry.volumes()).collect()
+    }
+
     /// Until there is a leaf that one has to look at. For one who waits: the others would miss it.
     pub async fn remarkable(&self) {
         self.remarkable.notified().await;

@@ -161,10 +161,11 @@ impl Provisioner {
         }
         match volume {
             Some((hash, place, row)) => {
-                check_volume_alone(leaf, given_out.as_ref(), &row)?;
+                let holder = claim.as_ref().and_then(|claim| claim.metadata.uid.as_deref());
+                check_volume_alone(leaf, given_out.as_ref(), &row, holder)?;
                 self.remove(leaf, hash, &place, order, deadline).await
             }
-            None => self.nothing_outlives(leaf, order, given_out.as_ref()).await,
+            None => self.nothing_outlives(leaf, id, order, given_out.as_ref()).await,
         }
     }
 
@@ -260,21 +261,36 @@ impl Provisioner {
 }
 
 impl Provisioner {
-    /// The volume that was given out to the host may be out of the watches' sight: its labels or its claim were edited.
-    async fn nothing_outlives(&self, leaf: &Cluster, order: &Order, given_out: Option<&GivenOut>) -> Result<()> {
+    /// The volume that was given out to the host may be out of sight: its labels, its claim or its claimRef were edited.
+    async fn nothing_outlives(
+        &self,
+        leaf: &Cluster,
+        id: &VolumeId,
+        order: &Order,
+        given_out: Option<&GivenOut>,
+    ) -> Result<()> {
         let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
-        let there = leaf.read_volume(&given_out.volume).await?;
-        match there.filter(|volume| volume.is_or_was_bound_to(&given_out.claim_uid)) {
-            None => Ok(()),
-            Some(volume) if volume.observed().by_hand => {
-                self.tell_of_kept(leaf, &order.handle, &volume.claim_place, &volume.observed()).await;
-                Ok(())
-            }
-            Some(volume) => Err(Error::InProgress(format!(
+        let Some(volume) = leaf.read_volume(&given_out.volume).await? else { return Ok(()) };
+        let is_bound = volume.is_or_was_bound_to(&given_out.claim_uid);
+        let is_labelled = || leaf.rows.volumes_of(id).iter().any(|labelled| labelled.uid() == volume.uid());
+        if !is_bound && !is_labelled() {
+            return Ok(());
+        }
+        if volume.observed().by_hand {
+            let place = id.place().unwrap_or_else(|| volume.claim_place.clone());
+            self.tell_of_kept(leaf, &order.handle, &place, &volume.observed()).await;
+            return Ok(());
+        }
+        if *volume.claim_uid == *given_out.claim_uid
+            || volume.is_terminating()
+            || leaf.is_well(&volume.claim_place).await?
+        {
+            return Err(Error::InProgress(format!(
                 "member {}: its leaf volume {} is still there",
                 leaf.member, volume.name
-            ))),
+            )));
         }
+        Err(astray(leaf, &volume, Some(given_out)))
     }
 
     /// The host removes a volume whose data people of the member have brought there.
@@ -297,18 +313,38 @@ impl Provisioner {
     }
 }
 
-/// The claim has gone before its volume. A volume that is to be retained is touched only where the host's own record
-/// proves that it is this one: people copy such volumes, labels and all.
-fn check_volume_alone(leaf: &Cluster, given_out: Option<&GivenOut>, row: &Row) -> Result<()> {
-    let is_given_out = |volume: &VolumeRow| given_out.is_some_and(|given| volume.is_or_was_bound_to(&given.claim_uid));
-    match &row.volume {
-        Some(volume) if volume.is_retained() && !is_given_out(volume) => Err(Error::Refused(format!(
-            "member {}: leaf volume {} is retained, and nothing proves that it is this one: it is left untouched. Delete it there if \
-             its data is to go; if it is to stay, give the host's volume the policy Retain and delete that by hand",
-            leaf.member, volume.name
-        ))),
-        _ => Ok(()),
+/// The claim has gone before its volume, which is touched only while no other claim has it. One that is to be retained, only
+/// where the host's own record proves that it is this one: people copy such volumes, labels and all. `holder`: the UID of the
+/// claim that has the name which the volume's claimRef tells.
+fn check_volume_alone(leaf: &Cluster, given_out: Option<&GivenOut>, row: &Row, holder: Option<&str>) -> Result<()> {
+    let Some(volume) = &row.volume else { return Ok(()) };
+    let is_astray = volume.claim_uid.is_empty() || holder == Some(&*volume.claim_uid);
+    if is_astray && !volume.observed().by_hand && !volume.is_terminating() {
+        return Err(astray(leaf, volume, given_out));
     }
+    if !volume.is_retained() || given_out.is_some_and(|given| volume.is_or_was_bound_to(&given.claim_uid)) {
+        return Ok(());
+    }
+    let why = "is retained, and nothing proves that it is this one: it is left untouched. Delete it there if its data is to go";
+    Err(left_untouched(leaf, volume, why))
+}
+
+/// The member goes by the claimRef: what names no claim it never removes, and what names another claim is that one's.
+fn astray(leaf: &Cluster, volume: &VolumeRow, given_out: Option<&GivenOut>) -> Error {
+    let uid = given_out.map(|given_out| format!(" (UID {})", given_out.claim_uid)).unwrap_or_default();
+    let named = volume.named_claim();
+    let why = format!(
+        "names {named} in its claimRef, and not its leaf claim{uid}: it is left untouched. Put that back there if its data is to go"
+    );
+    left_untouched(leaf, volume, &why)
+}
+
+/// Only a person can say what is to become of it.
+fn left_untouched(leaf: &Cluster, volume: &VolumeRow, why: &str) -> Error {
+    Error::Refused(format!(
+        "member {}: leaf volume {} {why}; if it is to stay, give the host's volume the policy Retain and delete that by hand",
+        leaf.member, volume.name
+    ))
 }
 
 /// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.

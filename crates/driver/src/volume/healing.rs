@@ -43,6 +43,8 @@ pub struct SeenVolume {
     pub claim_uid: String,
     /// The claim that it is bound to has gone.
     pub left: bool,
+    /// The claim that it is bound to is there, and somebody else's.
+    pub taken: bool,
     pub terminating: bool,
     pub retained: bool,
     /// It was made `Retain` because the host's volume is, and says what it was before.
@@ -179,10 +181,13 @@ fn let_go(claim: &SeenClaim) -> Healing {
 
 /// The claim is gone, or somebody else's has its name.
 fn gone(wish: Wish, volume: &SeenVolume, taken: bool) -> Healing {
-    if wish == Wish::Nothing || volume.claim_uid.is_empty() {
-        return Healing::Rest;
-    }
+    let astray = volume.taken || volume.claim_uid.is_empty();
     match (&volume.saved, volume.retained) {
+        _ if wish == Wish::Nothing => Healing::Rest,
+        _ if wish == Wish::Keep && astray => Healing::Rest,
+        _ if astray => {
+            Healing::Stuck("somebody has changed the claimRef of its leaf volume there: put it back as it was")
+        }
         // The member removes the data.
         (_, false) => Healing::Lost,
         _ if wish == Wish::Keep => Healing::Rest,

@@ -50,6 +50,22 @@ fn steps_follow_one_another() {
     }
 }
 
+/// People of the member have given it away.
+#[test]
+fn volume_whose_claim_ref_is_of_nobody_or_of_others_is_left_to_a_person() {
+    for (uid, taken) in [("", false), ("theirs", true)] {
+        for (saved, retained) in [(Some("a"), true), (None, true), (None, false)] {
+            let astray = SeenVolume { taken, ..volume(uid, saved, retained) };
+            for wish in [USED, RETAINED] {
+                assert!(matches!(decide(wish, None, Some(&astray)), Healing::Stuck(_)), "{astray:?}");
+            }
+            for wish in [Wish::Keep, Wish::Nothing] {
+                assert_eq!(decide(wish, None, Some(&astray)), Healing::Rest, "{astray:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn removal_of_what_the_host_wants_again_is_called_off_before_anything_else() {
     let removed = SeenVolume { removal: true, ..volume("a", Some("a"), true) };

@@ -1,0 +1,173 @@
+//! A leaf volume that people of the member took for themselves, or for nobody: its claimRef is what the member goes by.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::{sleep, timeout};
+use tonic::Code;
+
+use crate::{
+    bench::{Bench, SHOP, lock},
+    caller::Caller,
+    reclaim::{
+        CLAIM, SETTLED, bench, events, leaf, leaf_volume, phase, policy, provisioned, released, retained, until,
+    },
+    virtual_time,
+};
+
+const THEIRS: &str = "theirs";
+
+/// Nobody in the host has it, and its data is kept in the member. `healed`: the leaf claim was deleted there once, so that the
+/// leaf volume says whose it was.
+async fn kept(healed: bool) -> (Arc<Bench>, Caller) {
+    let bench = bench().await;
+    let mut caller = provisioned(&bench, retained()).await;
+    if healed {
+        let was = leaf(&bench, CLAIM).unwrap();
+        lock(&bench.guard.history).deleted_by_people(text(&was, "/metadata/uid"));
+        bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        let healed = || events(&bench).contains("LeafHealed");
+        until(&bench, SETTLED, "it was made anew", healed).await;
+    }
+    released(&bench, &mut caller).await;
+    (bench, caller)
+}
+
+/// `kubectl patch pv --type=json -p '[{"op": "remove", "path": "/spec/claimRef"}]'` in the member. What it was.
+fn take_off(bench: &Bench, caller: &Caller) -> Value {
+    let was = leaf_volume(bench, caller).unwrap()["spec"]["claimRef"].clone();
+    give(bench, caller, Value::Null);
+    was
+}
+
+fn give(bench: &Bench, caller: &Caller, reference: Value) {
+    let change = |volume: &mut Value| volume["spec"]["claimRef"] = reference;
+    bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), change).unwrap();
+}
+
+/// Somebody there binds it to a claim of his own. What its claimRef was.
+async fn take(bench: &Bench, caller: &Caller) -> Value {
+    let was = take_off(bench, caller);
+    let volume = leaf_volume(bench, caller).unwrap();
+    let claim = json!({
+        "metadata": {"name": THEIRS, "namespace": SHOP},
+        "spec": {
+            "accessModes": volume["spec"]["accessModes"], "storageClassName": volume["spec"]["storageClassName"],
+            "volumeName": caller.leaf_volume(), "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    lock(&bench.guard.history).plant(&bench.members[0].create("persistentvolumeclaims", claim).unwrap());
+    until(bench, SETTLED, "their claim is bound", || phase(theirs(bench)) == "Bound").await;
+    sleep(SETTLED).await;
+    was
+}
+
+fn theirs(bench: &Bench) -> Option<Arc<Value>> {
+    leaf(bench, THEIRS)
+}
+
+#[track_caller]
+fn is_theirs(bench: &Bench, caller: &Caller) {
+    let (claim, volume) = (theirs(bench).unwrap(), leaf_volume(bench, caller).unwrap());
+    assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"], "{}", bench.guard.trace().join("\n"));
+    assert_eq!((phase(Some(claim)).as_str(), policy(bench, caller).as_str()), ("Bound", "Retain"));
+}
+
+#[test]
+fn volume_that_is_bound_to_a_claim_of_the_members_is_used_again_only_once_that_has_gone() {
+    for healed in [false, true] {
+        virtual_time::run(1, async {
+            let (bench, mut caller) = kept(healed).await;
+            let was = take(&bench, &caller).await;
+            caller.claim_again(CLAIM);
+            let told = || events(&bench).contains("names claim shop/theirs in its claimRef");
+            until(&bench, SETTLED, "the user is told", told).await;
+            sleep(SETTLED * 2).await;
+            is_theirs(&bench, &caller);
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+            bench.members[0].delete("persistentvolumeclaims", SHOP, THEIRS).unwrap();
+            give(&bench, &caller, was);
+            until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+        });
+    }
+}
+
+/// Its handle names another place than its claim had last, so that it is in sight wherever it is.
+#[test]
+fn volume_that_was_used_under_another_name_is_not_taken_from_a_claim_of_the_members() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = kept(false).await;
+        caller.claim_again("other");
+        until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, "other")) == "Bound").await;
+        sleep(SETTLED).await;
+        released(&bench, &mut caller).await;
+        let was = take(&bench, &caller).await;
+        caller.claim_again("third");
+        let told = || events(&bench).contains("somebody has changed the claimRef of its leaf volume");
+        until(&bench, SETTLED, "the user is told", told).await;
+        sleep(SETTLED * 2).await;
+        is_theirs(&bench, &caller);
+        bench.members[0].delete("persistentvolumeclaims", SHOP, THEIRS).unwrap();
+        give(&bench, &caller, was);
+        until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, "third")) == "Bound").await;
+    });
+}
+
+#[test]
+fn volume_that_is_bound_to_a_claim_of_the_members_is_removed_only_once_that_has_gone() {
+    for healed in [false, true] {
+        virtual_time::run(1, async {
+            let (bench, caller) = kept(healed).await;
+            take(&bench, &caller).await;
+            caller.set_policy("Delete");
+            sleep(SETTLED).await;
+            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+            assert!(refused.message().contains("names claim shop/theirs in its claimRef"), "{refused}");
+            is_theirs(&bench, &caller);
+            assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+        });
+    }
+}
+
+/// The member removes what was bound to a claim that has gone, and nothing else.
+#[test]
+fn volume_that_belongs_to_no_claim_is_named_to_whoever_removes_it_and_goes_once_it_belongs_to_one() {
+    for healed in [false, true] {
+        virtual_time::run(1, async {
+            let (bench, mut caller) = kept(healed).await;
+            let was = take_off(&bench, &caller);
+            caller.set_policy("Delete");
+            sleep(SETTLED).await;
+            let refused = caller.delete(caller.handle().unwrap()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+            let message = refused.message();
+            assert!(
+                message.contains(caller.leaf_volume().unwrap()) && message.contains("names no claim in its claimRef"),
+                "{message}"
+            );
+            assert_eq!(policy(&bench, &caller), "Retain", "nothing is begun that cannot be ended");
+            give(&bench, &caller, was);
+            sleep(SETTLED).await;
+            timeout(SETTLED * 4, caller.reclaim()).await.unwrap();
+            assert!(leaf_volume(&bench, &caller).is_none() && bench.storages[0].volumes().is_empty());
+        });
+    }
+}
+
+#[test]
+fn user_of_a_volume_that_belongs_to_no_claim_is_told_and_has_it_once_it_belongs_to_one() {
+    for healed in [false, true] {
+        virtual_time::run(1, async {
+            let (bench, mut caller) = kept(healed).await;
+            let was = take_off(&bench, &caller);
+            caller.claim_again(CLAIM);
+            let told = || events(&bench).contains("names no claim in its claimRef");
+            until(&bench, SETTLED, "the user is told", told).await;
+            assert!(leaf(&bench, CLAIM).is_none());
+            give(&bench, &caller, was);
+            until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+        });
+    }
+}

@@ -100,6 +100,8 @@ fn detach_loop_devices(folder: &Path) -> Result<()> {
     for line in String::from_utf8_lossy(&listed.stdout).lines() {
         let words: Vec<&str> = line.splitn(4, ' ').collect();
         let [device, disk, number, file] = words[..] else { continue };
+        // Some versions fill the column with blanks, and write each as this.
+        let disk = disk.replace("\\x20", "");
         let is_made_by_a_node = files.contains(&format!("{disk} {number}"));
         if is_made_by_a_node || Path::new(file).starts_with(folder) {
             Command::new("losetup").args(["-d", device]).status().context("run losetup")?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, fs};
@@ -316,12 +316,13 @@ async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
     for cgroup in &cgroups {
         fs::create_dir(cgroup).unwrap();
     }
-    let image = folder.join("image");
-    fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
-    let device = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
-    let device = String::from_utf8(device.stdout).unwrap();
-    let backing = Path::new("/sys/block").join(device.trim().trim_start_matches("/dev/")).join("loop/backing_file");
-    assert!(backing.exists());
+    let plugins = folder.join("m/lib/kubelet/plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    // The second is made by a node, under a path that is the node's own.
+    let files = [
+        looped(&folder.join("image"), "losetup --find --show $0"),
+        looped(&plugins.join("image"), "mount --bind ${0%/plugins/*} /mnt && losetup --find --show /mnt/plugins/image"),
+    ];
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(owner.pid()), nix::sys::signal::Signal::SIGKILL).unwrap();
     drop(owner);
     let first = guardian.started.init;
@@ -330,7 +331,17 @@ async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
     drop(Guardian::start(None).unwrap());
     assert!(!folder.exists());
     assert!(!cgroups.iter().any(|cgroup| cgroup.exists()));
-    assert!(!backing.exists());
+    assert!(!files.iter().any(|backing| backing.exists()));
+}
+
+/// A file that a loop device has: there as long as it does.
+fn looped(file: &Path, command: &str) -> PathBuf {
+    fs::File::create(file).unwrap().set_len(1 << 20).unwrap();
+    let made = Command::new("unshare").args(["--mount", "sh", "-c", command]).arg(file).output().unwrap();
+    let device = String::from_utf8(made.stdout).unwrap();
+    let backing = Path::new("/sys/block").join(device.trim().trim_start_matches("/dev/")).join("loop/backing_file");
+    assert!(backing.exists(), "{}", String::from_utf8_lossy(&made.stderr));
+    backing
 }
 
 #[tokio::test]
@@ -357,7 +368,7 @@ fn pod(name: &str, command: &str, volumes: &Value) -> Value {
     })
 }
 
-fn only_entry(folder: &Path) -> anyhow::Result<std::path::PathBuf> {
+fn only_entry(folder: &Path) -> anyhow::Result<PathBuf> {
     let mut entries = folder.read_dir()?;
     let first = entries.next().ok_or_else(|| anyhow::anyhow!("{} is empty", folder.display()))?;
     assert!(entries.next().is_none(), "{} holds more than one volume", folder.display());

@@ -28,6 +28,8 @@ use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, ServiceExt};
 
+#[path = "agent/planted.rs"]
+mod planted;
 #[path = "agent/volumes.rs"]
 mod volumes;
 #[path = "agent/ways.rs"]

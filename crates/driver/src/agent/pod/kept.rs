@@ -1,12 +1,9 @@
-//! ConfigMaps, Secrets and tokens of the host, kept in a member for as long as a copy of a pod there names them. They carry
-//! our labels; whatever else has such a name is left alone, and no pod is given it.
+//! ConfigMaps, Secrets and tokens of the host, kept in a member for as long as a pod of the host that runs there names them. They
+//! carry our labels; whatever else has such a name is left alone, and no pod is given it.
 //!
 //! Secrets and tokens leave the host only where its namespace says so by a label. No message holds anything of what is in one.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    time::Duration,
-};
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{
@@ -17,38 +14,33 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    api::{DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::{
     super::{
         HOST, MANAGED_BY,
         node::overtaken,
-        object::{self, Objects, Place, items, mark, parsed, read, text, way_out},
+        object::{self, Objects, items, mark, parsed, read, text, way_out},
     },
-    Pods, exactly,
+    Pods,
     names::{self, Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, Token, named, token_secret, tokens},
-    step::{Refusal, copy_of},
+    step::Refusal,
 };
-use crate::{cluster::with_causes, volume::DRIVER};
+use crate::volume::DRIVER;
 
 /// On a namespace of the host: its Secrets, and tokens of its accounts, may be given to members.
-const OPEN: &str = "kosmos.csi.io/secrets";
+pub(super) const OPEN: &str = "kosmos.csi.io/secrets";
 /// On a copy: the object of the host, and its version, that it is a copy of.
 const VERSION: &str = "kosmos.csi.io/version";
 /// On a Secret with tokens: when they are to be renewed, in seconds.
-const RENEW_AT: &str = "kosmos.csi.io/renew-at";
+pub(super) const RENEW_AT: &str = "kosmos.csi.io/renew-at";
 /// On the same: whose tokens they are.
 const ACCOUNT: &str = "kosmos.csi.io/account";
 /// A ConfigMap in a namespace of the member where there are Secrets of ours: nobody may list those of all namespaces, and the
 /// host's namespace, which gave them, may have gone.
-const MARKER: &str = "kosmos-csi.secrets";
-/// How soon a change in the host is seen in the members, as with a kubelet.
-const LOOK: Duration = Duration::from_secs(30);
-/// How long nothing has to name an object before it is removed: a pod may be about to.
-const UNUSED: Duration = Duration::from_mins(2);
+pub(super) const MARKER: &str = "kosmos-csi.secrets";
 
 /// What a pod is given of what it names.
 #[derive(Debug, Default)]
@@ -62,9 +54,6 @@ impl Kept {
         Given { secrets: self.secrets, left_out: &self.left_out, pod_uid }
     }
 }
-
-/// Where a thing is, by its kind.
-type Thing = (Kind, Place);
 
 impl Pods<'_> {
     /// Puts what a pod names into the member, or says what is in the way.
@@ -107,13 +96,13 @@ impl Pods<'_> {
         Ok(Ok(kept))
     }
 
-    async fn is_open(&self, namespace: &str) -> kube::Result<bool> {
+    pub(super) async fn is_open(&self, namespace: &str) -> kube::Result<bool> {
         let found = read(&object::namespaces(&self.host.client), namespace).await?;
         Ok(found.is_some_and(|namespace| mark(&namespace, "labels", OPEN) == "true"))
     }
 
     /// Whether the host has it; then the member has it as well.
-    async fn keep_one(&self, (kind, name): &Name, namespace: &str) -> kube::Result<Result<bool, Refusal>> {
+    pub(super) async fn keep_one(&self, (kind, name): &Name, namespace: &str) -> kube::Result<Result<bool, Refusal>> {
         let host = read(&self.of_kind(*kind, namespace, true), in_host(name)).await;
         let Some(original) = (match host {
             Err(error) => return denied(error, *kind, namespace, "host"),
@@ -131,7 +120,7 @@ impl Pods<'_> {
         self.put(*kind, namespace, name, wanted, is_current).await.map(|put| put.map(|()| true))
     }
 
-    async fn keep_tokens(&self, pod: &Value, wanted: &[Token]) -> kube::Result<Result<(), Refusal>> {
+    pub(super) async fn keep_tokens(&self, pod: &Value, wanted: &[Token]) -> kube::Result<Result<(), Refusal>> {
         let uid = text(pod, "/metadata/uid");
         let (namespace, name) = (text(pod, "/metadata/namespace"), token_secret(uid));
         let there = read(&self.of_kind(Kind::Secret, namespace, false), &name).await;
@@ -229,7 +218,7 @@ impl Pods<'_> {
     }
 
     /// Before the first Secret is there. Where somebody else has something of that name, it is as it was.
-    async fn mark_namespace(&self, namespace: &str) -> kube::Result<()> {
+    pub(super) async fn mark_namespace(&self, namespace: &str) -> kube::Result<()> {
         let marker = self.marked(MARKER, namespace, &json!({VERSION: "1"}));
         overtaken(self.create_kept(Kind::ConfigMap, namespace, marker).await)
     }
@@ -251,141 +240,32 @@ impl Pods<'_> {
         json!({"metadata": {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}})
     }
 
-    fn is_ours(&self, there: &Value) -> bool {
+    pub(super) fn is_ours(&self, there: &Value) -> bool {
         let ours = mark(there, "labels", MANAGED_BY) == DRIVER && mark(there, "labels", HOST) == self.host.id.0;
         ours && [VERSION, RENEW_AT].iter().any(|key| !mark(there, "annotations", key).is_empty())
     }
 
-    fn of_kind(&self, kind: Kind, namespace: &str, of_host: bool) -> Objects {
+    pub(super) fn of_kind(&self, kind: Kind, namespace: &str, of_host: bool) -> Objects {
         let client = if of_host { &self.host.client } else { self.client };
         match kind {
             Kind::ConfigMap => object::config_maps(client, namespace),
             Kind::Secret => object::secrets(client, namespace),
         }
     }
-
-    /// Keeps everything up to date that copies name, and removes what none names any more, until it is dropped.
-    pub(super) async fn keep_named(&self) {
-        let mut unused = HashMap::new();
-        loop {
-            if let Err(error) = self.look_at_named(&mut unused).await {
-                tracing::warn!(
-                    member = self.member,
-                    error = with_causes(&error),
-                    "ConfigMaps and Secrets are not kept up to date"
-                );
-            }
-            sleep(LOOK).await;
-        }
-    }
-
-    async fn look_at_named(&self, unused: &mut HashMap<Thing, Instant>) -> kube::Result<()> {
-        let used = self.used();
-        let mut there = self.ours_in(Kind::ConfigMap, "").await?;
-        let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
-        let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
-        let mut holding = BTreeSet::new();
-        for namespace in self.with_secrets(&marked, &used).await? {
-            let secrets = self.ours_in(Kind::Secret, &namespace).await?;
-            if !secrets.is_empty() {
-                if !marked.contains(&namespace) {
-                    self.mark_namespace(&namespace).await?;
-                }
-                holding.insert(namespace);
-            }
-            there.extend(secrets);
-        }
-        there.retain(|((_, place), _)| place.name != MARKER || !holding.contains(&place.namespace));
-        unused.retain(|thing, _| there.iter().any(|(known, _)| known == thing) && !used.contains_key(thing));
-        let mut is_idle = |thing: &Thing| {
-            let since = unused.entry(thing.clone()).or_insert_with(Instant::now);
-            thing.1.name == MARKER || since.elapsed() > UNUSED
-        };
-        for (thing, object) in there {
-            match used.get(&thing) {
-                Some(pod) => self.refresh(&thing, &object, pod).await?,
-                None if is_idle(&thing) => {
-                    tracing::info!(member = self.member, kind = %thing.0, object = %thing.1, "is removed: no pod names it");
-                    let objects = self.of_kind(thing.0, &thing.1.namespace, false);
-                    overtaken(objects.delete(&thing.1.name, &exactly(&object)).await.map(drop))?;
-                }
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// What copies name, each with one of them.
-    fn used(&self) -> BTreeMap<Thing, Value> {
-        let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
-        let mut used = BTreeMap::new();
-        for copy in copies {
-            let namespace = text(&copy, "/metadata/namespace");
-            for (kind, name) in named(&copy["spec"]).into_keys() {
-                used.insert((kind, Place { namespace: namespace.to_owned(), name }), Value::clone(&copy));
-            }
-        }
-        used
-    }
-
-    /// Where there may be Secrets of ours.
-    async fn with_secrets(
-        &self,
-        marked: &BTreeSet<String>,
-        used: &BTreeMap<Thing, Value>,
-    ) -> kube::Result<BTreeSet<String>> {
-        let open = ListParams::default().labels(&format!("{OPEN}=true"));
-        let open = object::namespaces(&self.host.client).list_metadata(&open).await?;
-        let open = open.items.into_iter().filter_map(|namespace| namespace.metadata.name);
-        let named = used.keys().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| place.namespace.clone());
-        Ok(open.chain(named).chain(marked.iter().cloned()).collect())
-    }
-
-    /// Without what is in them.
-    async fn ours_in(&self, kind: Kind, namespace: &str) -> kube::Result<Vec<(Thing, Value)>> {
-        let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{HOST}={}", self.host.id));
-        let listed = self.of_kind(kind, namespace, false).list_metadata(&ours).await;
-        let listed = match listed {
-            // Where the member gives no right to Secrets, there are none of ours.
-            Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) && kind == Kind::Secret => {
-                return Ok(Vec::new());
-            }
-            other => other?,
-        };
-        let objects = listed.items.into_iter().map(|object| json!({"metadata": object.metadata}));
-        Ok(objects.filter(|object| self.is_ours(object)).map(|object| ((kind, Place::of(&object)), object)).collect())
-    }
-
-    async fn refresh(&self, (kind, place): &Thing, there: &Value, copy: &Value) -> kube::Result<()> {
-        let of_tokens = !mark(there, "annotations", RENEW_AT).is_empty();
-        if of_tokens && !is_due(there) {
-            return Ok(());
-        }
-        let kept = if of_tokens {
-            let pod = self.view.pods.get(&Place::of(copy));
-            let pod = pod.filter(|pod| token_secret(text(pod, "/metadata/uid")) == place.name);
-            let Some(pod) = pod else { return Ok(()) };
-            self.keep_tokens(&pod, &tokens(&pod["spec"])).await?
-        } else {
-            if *kind == Kind::Secret && !self.is_open(&place.namespace).await? {
-                return Ok(());
-            }
-            self.keep_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
-        };
-        if let Err(why) = kept {
-            tracing::warn!(member = self.member, %kind, object = %place, why.message, "is not kept up to date");
-        }
-        Ok(())
-    }
 }
 
 /// What the copy of a pod names, and whether it needs it: with the member's names, and without its tokens.
 fn in_copy(pod: &Value, open: bool) -> BTreeMap<Name, bool> {
-    let (mut spec, uid) = (pod["spec"].clone(), text(pod, "/metadata/uid"));
-    Given { secrets: open, left_out: &[], pod_uid: uid }.rewrite(&mut spec);
-    let mut named = named(&spec);
-    named.remove(&(Kind::Secret, token_secret(uid)));
+    let mut named = named(&rewritten(pod, open));
+    named.remove(&(Kind::Secret, token_secret(text(pod, "/metadata/uid"))));
     named
+}
+
+/// The spec of a pod's copy, in what it names.
+pub(super) fn rewritten(pod: &Value, secrets: bool) -> Value {
+    let mut spec = pod["spec"].clone();
+    Given { secrets, left_out: &[], pod_uid: text(pod, "/metadata/uid") }.rewrite(&mut spec);
+    spec
 }
 
 fn pulls(pod: &Value) -> bool {
@@ -418,7 +298,7 @@ fn version(original: &Value) -> String {
     format!("{}/{}", text(original, "/metadata/uid"), text(original, "/metadata/resourceVersion"))
 }
 
-fn is_due(there: &Value) -> bool {
+pub(super) fn is_due(there: &Value) -> bool {
     let renew_at = mark(there, "annotations", RENEW_AT).parse::<i64>().unwrap_or_default();
     renew_at <= Timestamp::now().as_second()
 }

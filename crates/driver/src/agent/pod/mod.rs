@@ -4,6 +4,7 @@
 mod agenda;
 mod claims;
 mod copy;
+mod fresh;
 mod kept;
 mod names;
 mod step;

@@ -141,7 +141,7 @@ const VOLUMES: [&str; 11] = [
 ];
 
 /// Why a pod is never run in a member, whatever is there.
-fn refusal(pod: &Value) -> Option<Refusal> {
+pub(super) fn refusal(pod: &Value) -> Option<Refusal> {
     if is_of_daemon_set(pod) {
         let message = "pods of DaemonSets look after a machine, and a virtual node is none: it is not run. Keep the \
                        DaemonSet away by a node affinity (kosmos.io/node DoesNotExist)";

@@ -1,0 +1,155 @@
+//! Keeps up to date what pods of the host were given in a member, and removes what none names any more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    super::{
+        HOST, MANAGED_BY,
+        node::overtaken,
+        object::{self, Place, mark, text},
+    },
+    Pods, exactly,
+    kept::{MARKER, OPEN, RENEW_AT, is_due, rewritten},
+    names::{Kind, named, token_secret, tokens},
+    step::{copy_of, refusal},
+};
+use crate::{cluster::with_causes, volume::DRIVER};
+
+/// How soon a change in the host is seen in the members, as with a kubelet.
+const LOOK: Duration = Duration::from_secs(30);
+/// How long nothing has to name an object before it is removed: a pod may be about to.
+const UNUSED: Duration = Duration::from_mins(2);
+
+/// Where a thing is, by its kind.
+type Thing = (Kind, Place);
+
+impl Pods<'_> {
+    /// Keeps everything up to date that copies name, and removes what none names any more, until it is dropped.
+    pub(super) async fn keep_named(&self) {
+        let mut unused = HashMap::new();
+        loop {
+            if let Err(error) = self.look_at_named(&mut unused).await {
+                tracing::warn!(
+                    member = self.member,
+                    error = with_causes(&error),
+                    "ConfigMaps and Secrets are not kept up to date"
+                );
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn look_at_named(&self, unused: &mut HashMap<Thing, Instant>) -> kube::Result<()> {
+        let (wanted, named_by_copies) = (self.wanted(), self.named_by_copies());
+        let mut there = self.ours_in(Kind::ConfigMap, "").await?;
+        let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
+        let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
+        let mut holding = BTreeSet::new();
+        for namespace in self.with_secrets(&marked, &named_by_copies).await? {
+            let secrets = self.ours_in(Kind::Secret, &namespace).await?;
+            if !secrets.is_empty() {
+                if !marked.contains(&namespace) {
+                    self.mark_namespace(&namespace).await?;
+                }
+                holding.insert(namespace);
+            }
+            there.extend(secrets);
+        }
+        there.retain(|((_, place), _)| place.name != MARKER || !holding.contains(&place.namespace));
+        unused.retain(|thing, _| there.iter().any(|(known, _)| known == thing) && !named_by_copies.contains(thing));
+        let mut is_idle = |thing: &Thing| {
+            let since = unused.entry(thing.clone()).or_insert_with(Instant::now);
+            thing.1.name == MARKER || since.elapsed() > UNUSED
+        };
+        for (thing, object) in there {
+            match wanted.get(&thing) {
+                Some(pod) => self.refresh(&thing, &object, pod).await?,
+                None if !named_by_copies.contains(&thing) && is_idle(&thing) => {
+                    tracing::info!(member = self.member, kind = %thing.0, object = %thing.1, "is removed: no pod names it");
+                    let objects = self.of_kind(thing.0, &thing.1.namespace, false);
+                    overtaken(objects.delete(&thing.1.name, &exactly(&object)).await.map(drop))?;
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What the copies name. In the member anybody may write our labels on what he likes: this keeps nothing up to date.
+    fn named_by_copies(&self) -> BTreeSet<Thing> {
+        let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
+        copies.flat_map(|copy| things(&copy, &copy["spec"])).collect()
+    }
+
+    /// What the host's pods name that run there, each with one of them.
+    fn wanted(&self) -> BTreeMap<Thing, Arc<Value>> {
+        let pods = self.view.pods.all().into_iter().filter(|pod| self.runs(pod));
+        pods.flat_map(|pod| {
+            things(&pod, &rewritten(&pod, true)).into_iter().map(move |thing| (thing, Arc::clone(&pod)))
+        })
+        .collect()
+    }
+
+    /// Whether a pod of the host has its copy in the member.
+    fn runs(&self, pod: &Value) -> bool {
+        let there = self.there.get(&Place::of(pod));
+        let has_copy = there.is_some_and(|there| copy_of(&there, &self.host.id.0) == Some(text(pod, "/metadata/uid")));
+        has_copy && self.serves(pod) && refusal(pod).is_none()
+    }
+
+    /// Where there may be Secrets of ours.
+    async fn with_secrets(&self, marked: &BTreeSet<String>, named: &BTreeSet<Thing>) -> kube::Result<BTreeSet<String>> {
+        let open = ListParams::default().labels(&format!("{OPEN}=true"));
+        let open = object::namespaces(&self.host.client).list_metadata(&open).await?;
+        let open = open.items.into_iter().filter_map(|namespace| namespace.metadata.name);
+        let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| place.namespace.clone());
+        Ok(open.chain(named).chain(marked.iter().cloned()).collect())
+    }
+
+    /// Without what is in them.
+    async fn ours_in(&self, kind: Kind, namespace: &str) -> kube::Result<Vec<(Thing, Value)>> {
+        let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{HOST}={}", self.host.id));
+        let listed = self.of_kind(kind, namespace, false).list_metadata(&ours).await;
+        let listed = match listed {
+            // Where the member gives no right to Secrets, there are none of ours.
+            Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) && kind == Kind::Secret => {
+                return Ok(Vec::new());
+            }
+            other => other?,
+        };
+        let objects = listed.items.into_iter().map(|object| json!({"metadata": object.metadata}));
+        Ok(objects.filter(|object| self.is_ours(object)).map(|object| ((kind, Place::of(&object)), object)).collect())
+    }
+
+    /// `pod`: one of the host's that names it.
+    async fn refresh(&self, (kind, place): &Thing, there: &Value, pod: &Value) -> kube::Result<()> {
+        let of_tokens = !mark(there, "annotations", RENEW_AT).is_empty();
+        if of_tokens && !is_due(there) || *kind == Kind::Secret && !self.is_open(&place.namespace).await? {
+            return Ok(());
+        }
+        let kept = if !of_tokens {
+            self.keep_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
+        } else if token_secret(text(pod, "/metadata/uid")) == place.name {
+            self.keep_tokens(pod, &tokens(&pod["spec"])).await?
+        } else {
+            return Ok(());
+        };
+        if let Err(why) = kept {
+            tracing::warn!(member = self.member, %kind, object = %place, why.message, "is not kept up to date");
+        }
+        Ok(())
+    }
+}
+
+fn things(pod: &Value, spec: &Value) -> Vec<Thing> {
+    let place = |name| Place { namespace: text(pod, "/metadata/namespace").to_owned(), name };
+    named(spec).into_keys().map(|(kind, name)| (kind, place(name))).collect()
+}

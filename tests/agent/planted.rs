@@ -1,0 +1,102 @@
+//! Somebody in the member writes our labels on objects of his own, to be given what the host has under their names.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use simulate::{faults::Action, text};
+use tokio::time::sleep;
+
+use super::{NODE, SHOP, World, lock, standing, story, until};
+
+const OTHER: &str = "kube-system";
+
+/// Who asked the host for which object of these kinds.
+fn asked_for(world: &World) -> Arc<Mutex<Vec<String>>> {
+    let (life, asked_for) = (Arc::clone(&world.life), Arc::<Mutex<Vec<String>>>::default());
+    let kept = Arc::clone(&asked_for);
+    world.host.faults().set(move |asked| {
+        if ["configmaps", "secrets", "serviceaccounts"].contains(&&*asked.resource) && !asked.name.is_empty() {
+            lock(&kept).push(asked.to_string());
+        }
+        if lock(&life).dead { Action::Hang } else { Action::Pass }
+    });
+    asked_for
+}
+
+fn marked(world: &World, namespace: &str, name: &str, annotations: &Value) -> Value {
+    let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": world.host_id()});
+    json!({"namespace": namespace, "name": name, "labels": labels, "annotations": annotations})
+}
+
+/// A ConfigMap, a Secret, and one for a token, all empty; and a pod that names them and cannot be removed.
+fn plant(world: &World, namespace: &str, pod_uid: &str) {
+    let token = token_secret(pod_uid);
+    for (kind, name, annotations) in [
+        ("configmaps", "payroll", json!({"kosmos.csi.io/version": "x"})),
+        ("secrets", "keys", json!({"kosmos.csi.io/version": "x"})),
+        ("secrets", token.as_str(), json!({"kosmos.csi.io/renew-at": "0", "kosmos.csi.io/account": "default"})),
+    ] {
+        world.member.create(kind, json!({"metadata": marked(world, namespace, name, &annotations)})).unwrap();
+    }
+    let mut metadata = marked(world, namespace, "bait", &json!({"kosmos.csi.io/pod-uid": pod_uid}));
+    metadata["finalizers"] = json!(["example.com/stays"]);
+    let named = ["keys", &token].map(|name| json!({"name": name, "secret": {"secretName": name}}));
+    let volumes: Vec<Value> =
+        named.into_iter().chain([json!({"name": "a", "configMap": {"name": "payroll"}})]).collect();
+    let spec = json!({"containers": [{"name": "c", "image": "i:1"}], "volumes": volumes});
+    world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+}
+
+/// Whoever knows a pod's UID knows what its tokens are called in a member.
+fn token_secret(pod_uid: &str) -> String {
+    let digest = Sha256::digest(pod_uid);
+    format!("kosmos-csi-token-{:016x}", digest[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+fn has_data(world: &World, kind: &str, namespace: &str, name: &str) -> bool {
+    world.member.get(kind, namespace, name).is_some_and(|object| object.get("data").is_some())
+}
+
+#[test]
+fn object_with_our_labels_is_given_nothing_that_no_pod_of_the_host_names() {
+    story(1, async {
+        let world = standing(1).await;
+        for namespace in [SHOP, OTHER] {
+            for (kind, name) in [("configmaps", "payroll"), ("secrets", "keys")] {
+                let object = json!({"metadata": {"namespace": namespace, "name": name}, "data": {"a": "YQ=="}});
+                world.host.create(kind, object).unwrap();
+            }
+            let open = |namespace: &mut Value| namespace["metadata"]["labels"]["kosmos.csi.io/secrets"] = json!("true");
+            world.host.change("namespaces", "", namespace, open).unwrap();
+        }
+        // Its namespace is in the member.
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "automountServiceAccountToken": false});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        // On the node, as pods of DaemonSets are, and never run there.
+        let uid = {
+            let volumes = json!([{"name": "a", "configMap": {"name": "payroll"}}, {"name": "t", "projected": {"sources": [
+                {"serviceAccountToken": {"path": "token"}}]}}]);
+            let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": volumes});
+            let pod = json!({"metadata": {"namespace": OTHER, "name": "bait"}, "spec": spec});
+            text(&world.host.create("pods", pod).unwrap(), "/metadata/uid").to_owned()
+        };
+        let asked_for = asked_for(&world);
+        plant(&world, SHOP, "x");
+        plant(&world, OTHER, &uid);
+        for _ in 0..20 {
+            sleep(Duration::from_secs(10)).await;
+            for namespace in [SHOP, OTHER] {
+                assert!(!has_data(&world, "configmaps", namespace, "payroll"), "{namespace}");
+                let secrets = ["keys".to_owned(), token_secret("x"), token_secret(&uid)];
+                let given = secrets.iter().find(|name| has_data(&world, "secrets", namespace, name));
+                assert_eq!(given, None, "{namespace}");
+            }
+        }
+        assert_eq!(*lock(&asked_for), Vec::<String>::new());
+    });
+}

@@ -179,6 +179,12 @@ impl<'a> Place<'a> {
         .await
     }
 
+    /// How many events of its namespace give this reason.
+    pub async fn told(&self, reason: &str) -> Result<usize> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        Ok(events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?.items.len())
+    }
+
     /// Runs a pod with the claims to its end.
     pub async fn run(&self, name: &str, claims: &[&str], script: &str) -> Result<()> {
         let pod = serde_json::from_value(pod(name, claims, script))?;

@@ -52,7 +52,9 @@ async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str]) 
     let (mut spent, mut expected) = (requests(member, mark).await?, creation.to_vec());
     // The attacher likes to repeat a call too, and what is said to be so already was read.
     let repeated = calls(rig, "ControllerPublishVolume").await? - published - 1;
-    expected.extend(vec!["get persistentvolumeclaims"; repeated]);
+    // Whoever waits for two seconds is told why, of a claim that was read.
+    let told = host.told("LeafPending").await?;
+    expected.extend(vec!["get persistentvolumeclaims"; repeated + told]);
     spent.sort_unstable();
     // A member that lets its volume wait is looked at, and no prompt one.
     let with_looks = (0..=looks).map(|looks| {
@@ -63,7 +65,8 @@ async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str]) 
     });
     ensure!(
         with_looks.into_iter().any(|all| spent == all),
-        "CreateVolume took {spent:#?}, there was time for {looks} looks, and ControllerPublishVolume was called {repeated} times more"
+        "CreateVolume took {spent:#?}, there was time for {looks} looks, why it waits was told {told} times, and \
+         ControllerPublishVolume was called {repeated} times more"
     );
 
     host.force_delete_pod("web").await?;

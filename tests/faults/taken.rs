@@ -1,6 +1,6 @@
 //! A leaf volume that people of the member took for themselves, or for nobody: its claimRef is what the member goes by.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use simulate::text;
@@ -17,6 +17,8 @@ use crate::{
 };
 
 const THEIRS: &str = "theirs";
+/// From what has to be told to the event.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Nobody in the host has it, and its data is kept in the member. `healed`: the leaf claim was deleted there once, so that the
 /// leaf volume says whose it was.
@@ -82,7 +84,7 @@ fn volume_that_is_bound_to_a_claim_of_the_members_is_used_again_only_once_that_h
             let was = take(&bench, &caller).await;
             caller.claim_again(CLAIM);
             let told = || events(&bench).contains("names claim shop/theirs in its claimRef");
-            until(&bench, SETTLED, "the user is told", told).await;
+            until(&bench, SOON, "the user is told", told).await;
             sleep(SETTLED * 2).await;
             is_theirs(&bench, &caller);
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
@@ -105,7 +107,7 @@ fn volume_that_was_used_under_another_name_is_not_taken_from_a_claim_of_the_memb
         let was = take(&bench, &caller).await;
         caller.claim_again("third");
         let told = || events(&bench).contains("somebody has changed the claimRef of its leaf volume");
-        until(&bench, SETTLED, "the user is told", told).await;
+        until(&bench, SOON, "the user is told", told).await;
         sleep(SETTLED * 2).await;
         is_theirs(&bench, &caller);
         bench.members[0].delete("persistentvolumeclaims", SHOP, THEIRS).unwrap();
@@ -164,7 +166,7 @@ fn user_of_a_volume_that_belongs_to_no_claim_is_told_and_has_it_once_it_belongs_
             let was = take_off(&bench, &caller);
             caller.claim_again(CLAIM);
             let told = || events(&bench).contains("names no claim in its claimRef");
-            until(&bench, SETTLED, "the user is told", told).await;
+            until(&bench, SOON, "the user is told", told).await;
             assert!(leaf(&bench, CLAIM).is_none());
             give(&bench, &caller, was);
             until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, CLAIM)) == "Bound").await;

@@ -256,15 +256,14 @@ async fn missing(
     let lost = Some(("LeafLost", LOST.to_owned()));
     let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(lost) };
     let Some(volume) = leaf.read_volume(&given_out.volume).await? else { return Ok(lost) };
-    let is_labelled = leaf.rows.volumes_of(id).iter().any(|labelled| labelled.uid() == volume.uid());
-    if !is_labelled || leaf.is_well(&volume.claim_place).await? {
+    let uid = &given_out.claim_uid;
+    if !leaf.is_volume_of(id, uid, &volume) || !leaf.is_astray(id, uid, &volume).await? {
         return Ok(None);
     }
     let what = format!(
-        "cannot be made anew in the member: its leaf volume {} names {} in its claimRef. Put back the leaf claim there (UID {})",
+        "cannot be made anew in the member: its leaf volume {} names {} in its claimRef. Put back the leaf claim there (UID {uid})",
         volume.name,
-        volume.named_claim(),
-        given_out.claim_uid
+        volume.named_claim()
     );
     Ok(Some(("LeafStuck", what)))
 }

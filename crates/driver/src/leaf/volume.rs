@@ -8,7 +8,7 @@ use super::{Cluster, json_patch, lean::Lean, ownership, row::VolumeRow};
 use crate::{
     cluster,
     error::{Error, Result},
-    volume::{VolumeHash, plan::ObservedVolume},
+    volume::{VolumeHash, VolumeId, plan::ObservedVolume},
 };
 
 pub(super) fn label_path(key: &str) -> String {
@@ -116,6 +116,20 @@ impl Cluster {
             self.rows.put_volume(&volume);
             VolumeRow::new(&volume)
         }))
+    }
+
+    /// Whether a volume that was just read is the one that the host was told of with this claim: it is or was bound to that, or
+    /// carries our labels of it.
+    pub fn is_volume_of(&self, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> bool {
+        let is_labelled = || self.rows.volumes_of(id).iter().any(|labelled| labelled.uid == volume.uid);
+        volume.is_or_was_bound_to(claim_uid) || is_labelled()
+    }
+
+    /// Whether people in the member have taken such a volume from its leaf claim: its claimRef names none that is there, and the
+    /// handle leads to nothing any more.
+    pub async fn is_astray(&self, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> Result<bool> {
+        let is_its_own = *volume.claim_uid == *claim_uid || volume.terminating || self.rows.find(id).is_some();
+        Ok(!is_its_own && !self.is_well(&volume.claim_place).await?)
     }
 
     /// Believed only after this read: a watch also says "deleted" when somebody strips a label.

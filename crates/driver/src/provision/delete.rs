@@ -271,9 +271,7 @@ impl Provisioner {
     ) -> Result<()> {
         let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
         let Some(volume) = leaf.read_volume(&given_out.volume).await? else { return Ok(()) };
-        let is_bound = volume.is_or_was_bound_to(&given_out.claim_uid);
-        let is_labelled = || leaf.rows.volumes_of(id).iter().any(|labelled| labelled.uid() == volume.uid());
-        if !is_bound && !is_labelled() {
+        if !leaf.is_volume_of(id, &given_out.claim_uid, &volume) {
             return Ok(());
         }
         if volume.observed().by_hand {
@@ -281,16 +279,10 @@ impl Provisioner {
             self.tell_of_kept(leaf, &order.handle, &place, &volume.observed()).await;
             return Ok(());
         }
-        if *volume.claim_uid == *given_out.claim_uid
-            || volume.is_terminating()
-            || leaf.is_well(&volume.claim_place).await?
-        {
-            return Err(Error::InProgress(format!(
-                "member {}: its leaf volume {} is still there",
-                leaf.member, volume.name
-            )));
+        if leaf.is_astray(id, &given_out.claim_uid, &volume).await? {
+            return Err(astray(leaf, &volume, Some(given_out)));
         }
-        Err(astray(leaf, &volume, Some(given_out)))
+        Err(Error::InProgress(format!("member {}: its leaf volume {} is still there", leaf.member, volume.name)))
     }
 
     /// The host removes a volume whose data people of the member have brought there.

@@ -4,9 +4,9 @@
 mod agenda;
 mod claims;
 mod copy;
-mod fresh;
 mod kept;
 mod names;
+mod refresh;
 mod step;
 mod tell;
 

@@ -32,7 +32,7 @@ const UNUSED: Duration = Duration::from_mins(2);
 type Thing = (Kind, Place);
 
 impl Pods<'_> {
-    /// Keeps everything up to date that copies name, and removes what none names any more, until it is dropped.
+    /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, until it is dropped.
     pub(super) async fn keep_named(&self) {
         let mut unused = HashMap::new();
         loop {
@@ -83,7 +83,8 @@ impl Pods<'_> {
         Ok(())
     }
 
-    /// What the copies name. In the member anybody may write our labels on what he likes: this keeps nothing up to date.
+    /// What the copies name, which is not removed. More does not follow from it: in the member anybody may write our labels on a
+    /// pod of his own, and would be given what the host has under the names that he writes there.
     fn named_by_copies(&self) -> BTreeSet<Thing> {
         let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
         copies.flat_map(|copy| things(&copy, &copy["spec"])).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, fs};
@@ -319,10 +319,10 @@ async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
     let plugins = folder.join("m/lib/kubelet/plugins");
     fs::create_dir_all(&plugins).unwrap();
     // The second is made by a node, under a path that is the node's own.
-    let files = [
-        looped(&folder.join("image"), "losetup --find --show $0"),
-        looped(&plugins.join("image"), "mount --bind ${0%/plugins/*} /mnt && losetup --find --show /mnt/plugins/image"),
-    ];
+    let left = format!("left-{}", folder.file_name().unwrap().display());
+    attach(&folder.join(&left), "losetup --find $0");
+    attach(&plugins.join(&left), "mount --bind ${0%/plugins/*} /mnt && losetup --find /mnt/plugins/${0##*/}");
+    assert_eq!(attached(&left), 2);
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(owner.pid()), nix::sys::signal::Signal::SIGKILL).unwrap();
     drop(owner);
     let first = guardian.started.init;
@@ -331,17 +331,22 @@ async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
     drop(Guardian::start(None).unwrap());
     assert!(!folder.exists());
     assert!(!cgroups.iter().any(|cgroup| cgroup.exists()));
-    assert!(!files.iter().any(|backing| backing.exists()));
+    // Whoever looks at a device at that moment keeps it until he has.
+    wait_for("they are detached", PATIENCE, || async { Ok((attached(&left) == 0).then_some(())) }).await.unwrap();
 }
 
-/// A file that a loop device has: there as long as it does.
-fn looped(file: &Path, command: &str) -> PathBuf {
+/// Makes a file, and gives it to a loop device.
+fn attach(file: &Path, command: &str) {
     fs::File::create(file).unwrap().set_len(1 << 20).unwrap();
     let made = Command::new("unshare").args(["--mount", "sh", "-c", command]).arg(file).output().unwrap();
-    let device = String::from_utf8(made.stdout).unwrap();
-    let backing = Path::new("/sys/block").join(device.trim().trim_start_matches("/dev/")).join("loop/backing_file");
-    assert!(backing.exists(), "{}", String::from_utf8_lossy(&made.stderr));
-    backing
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// How many loop devices have a file of this name. Their numbers say nothing: whatever else runs takes those that are free.
+fn attached(name: &str) -> usize {
+    let devices = fs::read_dir("/sys/block").unwrap().flatten();
+    let files = devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    files.filter(|file| file.contains(name)).count()
 }
 
 #[tokio::test]
@@ -368,7 +373,7 @@ fn pod(name: &str, command: &str, volumes: &Value) -> Value {
     })
 }
 
-fn only_entry(folder: &Path) -> anyhow::Result<PathBuf> {
+fn only_entry(folder: &Path) -> anyhow::Result<std::path::PathBuf> {
     let mut entries = folder.read_dir()?;
     let first = entries.next().ok_or_else(|| anyhow::anyhow!("{} is empty", folder.display()))?;
     assert!(entries.next().is_none(), "{} holds more than one volume", folder.display());

@@ -20,6 +20,8 @@ use crate::{
 const MEMBER: &str = "cluster38";
 /// The member's class whose volumes are retained.
 const KEPT: &str = "now-kept";
+/// The finalizer of external-provisioner.
+const PROVISIONER_HOLDS: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 fn policy_of(volume: &PersistentVolume) -> &str {
     volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()).unwrap_or_default()
@@ -57,6 +59,15 @@ async fn classes(rig: &Rig, names: &str) -> Result<()> {
     Ok(())
 }
 
+/// A volume that is deleted before that goes without anybody being asked to remove what is behind it.
+async fn provisioner_holds(host: &Place<'_>, volume: &str) -> Result<()> {
+    wait_for(&format!("the provisioner's finalizer is on {volume}"), PATIENCE, || async {
+        let held = host.volumes().get(volume).await?.finalizers().contains(&PROVISIONER_HOLDS.to_owned());
+        Ok(held.then_some(()))
+    })
+    .await
+}
+
 /// One cell from beginning to end; what is not as the page says.
 async fn play(rig: &Rig, namespace: &str, names: &str, at: usize, cell: &Cell) -> Result<Option<String>> {
     let host = Place::existing(rig.fleet.host(), namespace).await?;
@@ -79,6 +90,9 @@ async fn play(rig: &Rig, namespace: &str, names: &str, at: usize, cell: &Cell) -
         Ok((seen && policy_of(&volume) == retains).then_some(()))
     })
     .await?;
+    if policy == "Delete" {
+        provisioner_holds(&host, &volume).await?;
+    }
     match cell.first.as_str() {
         "host claim" => host.delete_claim(&claim).await?,
         "host volume, then its claim" => {

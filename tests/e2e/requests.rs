@@ -19,6 +19,9 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(4);
 const A_LOOK: [&str; 3] = ["get persistentvolumeclaims", "get pods", "list events"];
 
+const PUBLISH: &str = "ControllerPublishVolume";
+const DELETE: &str = "DeleteVolume";
+
 const ACCOUNT: &str = "system:serviceaccount:kosmos-csi:kosmos-csi";
 
 /// Verb and resource of every request of the driver since the mark, in order, standing watches left out.
@@ -42,16 +45,16 @@ async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str]) 
     let host = Place::new(rig.fleet.host(), namespace).await?;
     let class = format!("counted-{leaf_class}");
     host.class(&class, "WaitForFirstConsumer", json!({"leafStorageClass": leaf_class}), &["cluster38"]).await?;
-    let (mark, published) = (member.audit_mark().await?, calls(rig, "ControllerPublishVolume").await?);
+    let (mark, published) = (member.audit_mark().await?, calls(rig, PUBLISH).await?.succeeded);
     let began = Instant::now();
     host.claim("data", &class).await?;
     host.tolerant_pod("web", &["data"], None).await?;
     let volume = host.bound("data").await?;
     let looks = began.elapsed().as_secs() / LOOK.as_secs();
     annotated(member, namespace, &["kosmos.csi.io/had-pv", "kosmos.csi.io/published"], true).await?;
-    let (mut spent, mut expected) = (requests(member, mark).await?, creation.to_vec());
     // The attacher likes to repeat a call too, and what is said to be so already was read.
-    let repeated = calls(rig, "ControllerPublishVolume").await? - published - 1;
+    let ((mut spent, called), mut expected) = (spent(rig, member, mark, PUBLISH).await?, creation.to_vec());
+    let repeated = called - published - 1;
     // Whoever waits for two seconds is told why, of a claim that was read.
     let told = host.told("LeafPending").await?;
     expected.extend(vec!["get persistentvolumeclaims"; repeated + told]);
@@ -71,11 +74,11 @@ async fn costs(rig: &Rig, namespace: &str, leaf_class: &str, creation: &[&str]) 
 
     host.force_delete_pod("web").await?;
     annotated(member, namespace, &["kosmos.csi.io/published"], false).await?;
-    let (mark, before) = (member.audit_mark().await?, calls(rig, "DeleteVolume").await?);
+    let (mark, before) = (member.audit_mark().await?, calls(rig, DELETE).await?.succeeded);
     host.delete_claim("data").await?;
     host.volume_is_gone(&volume.name_any()).await?;
-    let spent = requests(member, mark).await?;
-    let repeated = calls(rig, "DeleteVolume").await? - before - 1;
+    let (spent, called) = self::spent(rig, member, mark, DELETE).await?;
+    let repeated = called - before - 1;
     ensure!(is_removal(&spent, repeated), "DeleteVolume took {spent:#?}, called {repeated} times more");
     nothing_of_ours(member, namespace).await
 }
@@ -89,11 +92,35 @@ async fn annotated(member: &Cluster, namespace: &str, keys: &[&str], all: bool) 
     .await
 }
 
-/// How many calls of a method have succeeded.
-async fn calls(rig: &Rig, method: &str) -> Result<usize> {
+/// The requests since the mark, and how many calls of the method have succeeded in all, once none is under way: one that is
+/// repeated has asked the member before it is answered.
+async fn spent(rig: &Rig, member: &Cluster, mark: AuditMark, method: &str) -> Result<(Vec<String>, usize)> {
+    wait_for(&format!("no {method} is under way"), PATIENCE, || async {
+        let (before, spent) = (calls(rig, method).await?, requests(member, mark).await?);
+        let is_quiet = before.begun == before.answered && calls(rig, method).await? == before;
+        Ok(is_quiet.then_some((spent, before.succeeded)))
+    })
+    .await
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Calls {
+    begun: usize,
+    answered: usize,
+    succeeded: usize,
+}
+
+async fn calls(rig: &Rig, method: &str) -> Result<Calls> {
     let metrics = rig.driver.metrics().await?;
-    let line = format!("kosmos_csi_rpc_handled_total{{method=\"{method}\",code=\"Ok\"}} ");
-    Ok(metrics.lines().find_map(|text| text.strip_prefix(&line)).map_or(Ok(0), str::parse)?)
+    let sum = |start: String| -> Result<usize> {
+        let lines = metrics.lines().filter(|line| line.starts_with(&start));
+        lines.filter_map(|line| line.rsplit_once(' ')).map(|(_, count)| Ok(count.parse::<usize>()?)).sum()
+    };
+    Ok(Calls {
+        begun: sum(format!("kosmos_csi_rpc_started_total{{method=\"{method}\"}}"))?,
+        answered: sum(format!("kosmos_csi_rpc_handled_total{{method=\"{method}\",code="))?,
+        succeeded: sum(format!("kosmos_csi_rpc_handled_total{{method=\"{method}\",code=\"Ok\"}}"))?,
+    })
 }
 
 /// The three requests of a removal, and then for each repeated call, as the provisioner likes to make one, a read that the

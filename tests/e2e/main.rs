@@ -23,6 +23,7 @@ mod door;
 mod driver;
 mod edges;
 mod fleet;
+mod freed;
 mod healing;
 mod host_node;
 mod install;

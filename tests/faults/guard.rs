@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::{
     attach::{double::ATTACHMENTS, machines},
     bench::lock,
-    history::History,
+    history::{History, label},
     snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS},
 };
 
@@ -251,6 +251,9 @@ impl Guard {
                 self.is_foreign(meant).then(|| "a foreign claim is patched".to_owned())
             }
             "persistentvolumes" => {
+                if live.is_some_and(|live| takes_over(live, asked)) {
+                    return Some("a volume that is another's is marked as a leaf's".to_owned());
+                }
                 let Some(claim) = tested("/spec/claimRef/uid") else {
                     let label = |key: &str| tested(&format!("/metadata/labels/{key}"));
                     let labels = [label("kosmos.csi.io~1host"), label("kosmos.csi.io~1volume")];
@@ -295,6 +298,21 @@ impl Guard {
         let history = lock(&self.history);
         history.volume_of(object).is_none() || history.was_planted(object)
     }
+}
+
+/// Another leaf's label or another host's is written over. A test of what is not there makes that do nothing.
+fn takes_over(live: &Value, asked: &Asked) -> bool {
+    let operations = || asked.body.as_array().into_iter().flatten();
+    ["host", "volume"].iter().any(|key| {
+        let there = label(live, &format!("kosmos.csi.io/{key}"));
+        let path = format!("/metadata/labels/kosmos.csi.io~1{key}");
+        let value_of = |op: &str| {
+            let of_it = |one: &&Value| text(one, "/op") == op && text(one, "/path") == path;
+            operations().find(of_it).map(|one| text(one, "/value"))
+        };
+        let is_carried_out = value_of("test").is_none_or(|tested| tested == there);
+        !there.is_empty() && is_carried_out && value_of("add").is_some_and(|becomes| becomes != there)
+    })
 }
 
 /// Why the driver may not send this to the host.

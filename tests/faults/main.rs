@@ -23,6 +23,7 @@ mod extent;
 mod fixture;
 mod forgotten;
 mod found;
+mod freed;
 mod goes_on;
 mod guard;
 mod healing;

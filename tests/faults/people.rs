@@ -1,5 +1,6 @@
 //! What people and administrators do while all goes wrong, and how it ends.
 
+mod freer;
 mod host;
 mod member;
 
@@ -17,6 +18,7 @@ use crate::{
     sidecar::Class,
 };
 
+pub use freer::put_all_back;
 use member::Held;
 pub use member::let_go;
 
@@ -31,7 +33,13 @@ pub fn hold(bench: &Bench, claim: &str, finalizer: &str, held: bool) {
 /// What happens besides: the driver dies and comes back, its provisioner forgets, histories are compacted, members are closed,
 /// people make copies, delete what is not theirs, and change their minds. What they are still at when the time is over, they
 /// leave.
-pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: &mut Rng, time: Duration) {
+pub async fn trouble(
+    bench: &Arc<Bench>,
+    planted: &Arc<Mutex<Planted>>,
+    chance: &mut Rng,
+    time: Duration,
+    volumes_are_freed: bool,
+) {
     let mut busy = JoinSet::new();
     busy.spawn(member::take_names(Arc::clone(bench), Arc::clone(planted), Rng::with_seed(chance.u64(..))));
     if chance.bool() {
@@ -43,7 +51,7 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
         left -= pause;
         sleep(pause).await;
         let at = chance.usize(..fixture::MEMBERS);
-        match chance.u8(..15) {
+        match chance.u8(..17) {
             0 | 1 => restart(bench, chance).await,
             2 => bench.members[at].compact(),
             3 => host::cordon(bench, at, chance.bool()),
@@ -68,6 +76,10 @@ pub async fn trouble(bench: &Arc<Bench>, planted: &Arc<Mutex<Planted>>, chance: 
                 if let Some(held) = Held::one(bench, at) {
                     busy.spawn(host::call_off(Arc::clone(bench), held, after, used_again, soon));
                 }
+            }
+            13 | 15 if volumes_are_freed => {
+                let (taken, after) = (chance.u8(..3) == 0, Duration::from_secs(chance.u64(1..60)));
+                busy.spawn(freer::make_free(Arc::clone(bench), at, taken, after));
             }
             _ => {
                 let into = if chance.bool() { at } else { chance.usize(..fixture::MEMBERS) };

@@ -80,8 +80,9 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
         let tasks = alive();
         bench.guard.set_fate(|_, at, _| one_is_lost(at, || Action::Pass));
         bench.host.create("secrets", fixture::kubeconfig(lost)).unwrap();
+        let freed = chance.bool();
         let scripts: Vec<(Duration, Script, Option<Photo>)> =
-            (0..CLAIMS).map(|number| draw(&mut chance, number)).collect();
+            (0..CLAIMS).map(|number| draw(&mut chance, number, freed)).collect();
         for (_, script, _) in &scripts {
             for place in &script.places {
                 match script.claim.split('-').next() {
@@ -99,8 +100,9 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
             .into_iter()
             .map(|(after, script, photo)| tokio::spawn(life(Arc::clone(&bench), after, script, photo)));
         let lives: Vec<_> = lives.collect();
-        people::trouble(&bench, &planted, &mut chance, STORM).await;
+        people::trouble(&bench, &planted, &mut chance, STORM, freed).await;
         people::heal(&bench, &planted);
+        let undoing = tokio::spawn(people::put_all_back(Arc::clone(&bench)));
         bench.guard.set_fate(|_, at, _| one_is_lost(at, || Action::Pass));
         sleep(SETTLED).await;
         people::let_go(&bench);
@@ -136,6 +138,8 @@ fn play(seed: u64) -> (Vec<String>, Vec<String>) {
             (stories, ()) = tokio::join!(end_all(stories, |_| true), remove_all(kept));
             wrong = settled(&bench, &stories, &planted).await;
         }
+        undoing.abort();
+        let _ = undoing.await;
         if alive() != tasks {
             wrong.push(format!("I8: {} tasks are alive, and there were {tasks}", alive()));
         }
@@ -163,8 +167,9 @@ fn alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// One claim of the schedule, and when it is made.
-fn draw(chance: &mut Rng, number: usize) -> (Duration, Script, Option<Photo>) {
+/// One claim of the schedule, and when it is made. Where people of the members make volumes `freed`, leaves may be bound to those: who
+/// waits for one is told so, and deletes his claim.
+fn draw(chance: &mut Rng, number: usize, freed: bool) -> (Duration, Script, Option<Photo>) {
     let mut places: Vec<usize> = (0..MEMBERS).collect();
     chance.shuffle(&mut places);
     places.truncate(chance.usize(..4));
@@ -197,7 +202,7 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script, Option<Photo>) {
         gibibytes: chance.u64(1..4),
         leaf_class: if by_hand { fixture::NOW } else { classes[chance.usize(..classes.len())] },
         node_selected: !places.is_empty() && chance.bool(),
-        told: squatted || chance.u8(..10) > 0,
+        told: squatted || chance.u8(..10) > 0 || freed,
         retain: chance.u8(..10) == 0,
         at_once: if chance.u8(..10) == 0 { chance.usize(2..4) } else { 1 },
         asks_again: chance.u8(..6) == 0,
@@ -205,7 +210,7 @@ fn draw(chance: &mut Rng, number: usize) -> (Duration, Script, Option<Photo>) {
         pace: Duration::from_millis([0, 0, chance.u64(..40_000)][chance.usize(..3)]),
         was_in: [None, None, None, Some(chance.usize(..MEMBERS)), Some(LOST)][chance.usize(..5)],
         binding: [None, None, None, Some("consumer"), Some("selected-node"), Some("deferred")]
-            [chance.usize(..if attached { 5 } else { 6 })],
+            [chance.usize(..if attached || freed { 5 } else { 6 })],
         on_node: chance.u8(..3) == 0,
         places,
         deleted_after,

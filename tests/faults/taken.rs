@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// Nobody in the host has it, and its data is kept in the member. `healed`: the leaf claim was deleted there once, so that the
 /// leaf volume says whose it was.
-async fn kept(healed: bool) -> (Arc<Bench>, Caller) {
+pub async fn kept(healed: bool) -> (Arc<Bench>, Caller) {
     let bench = bench().await;
     let mut caller = provisioned(&bench, retained()).await;
     if healed {
@@ -37,13 +37,13 @@ async fn kept(healed: bool) -> (Arc<Bench>, Caller) {
 }
 
 /// `kubectl patch pv --type=json -p '[{"op": "remove", "path": "/spec/claimRef"}]'` in the member. What it was.
-fn take_off(bench: &Bench, caller: &Caller) -> Value {
+pub fn take_off(bench: &Bench, caller: &Caller) -> Value {
     let was = leaf_volume(bench, caller).unwrap()["spec"]["claimRef"].clone();
     give(bench, caller, Value::Null);
     was
 }
 
-fn give(bench: &Bench, caller: &Caller, reference: Value) {
+pub fn give(bench: &Bench, caller: &Caller, reference: Value) {
     let change = |volume: &mut Value| volume["spec"]["claimRef"] = reference;
     bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), change).unwrap();
 }

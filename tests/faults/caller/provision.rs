@@ -34,6 +34,11 @@ impl Caller {
                     return Ending::Provisioned;
                 }
                 Err(status) => match status.code() {
+                    // The user does as he is told, and begins anew with another claim.
+                    Code::Aborted if status.message().contains("Delete the claim and make it again") => {
+                        memory.set(true);
+                        self.delete_claim();
+                    }
                     Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted => memory.set(true),
                     code => {
                         memory.set(false);

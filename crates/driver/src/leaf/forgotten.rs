@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Cluster,
     healing::{Patient, path_of},
-    identity::is_leaf_of,
+    identity::{self, is_leaf_of},
     json_patch,
     ownership::{self, HAD_VOLUME, MadeFor, WITHDRAWN},
     row::{self, ClaimRow, VolumeRow},
@@ -54,11 +54,20 @@ impl Patient {
         if now.observed().phase == Phase::Pending && now.volume().is_none() {
             return Some(NeverGivenOut { claim: now, volume, made_for, retained: None });
         }
-        let bound_to = self.volume.as_ref().filter(|volume| now.is_withdrawn() || is_unlabelled(volume))?;
+        let bound_to = self.volume.as_ref()?;
+        let is_anothers = identity::other_owner(&bound_to.metadata, &leaf.host, hash).is_some();
+        if !now.is_withdrawn() && !is_unlabelled(bound_to) && !is_anothers {
+            return None;
+        }
         if !now.is_withdrawn() && waits_to_be_bound(claim, &leaf.member) != Some(true) {
             return None;
         }
-        let retained = Some(VolumeRow::new(bound_to).observed()).filter(|volume| volume.retained && !volume.by_hand);
+        let volume_now = VolumeRow::new(bound_to).observed();
+        // It would go with the claim.
+        if is_anothers && !volume_now.retained {
+            return None;
+        }
+        let retained = Some(volume_now).filter(|volume| volume.retained && !volume.by_hand && !is_anothers);
         Some(NeverGivenOut { claim: now, volume, made_for, retained })
     }
 }

@@ -7,7 +7,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::ownership::{CONSENT, FINALIZER, HOST, volume_of};
+use super::ownership::{CONSENT, FINALIZER, HOST, VOLUME, volume_of};
 use crate::volume::{HostId, VolumeHash, VolumeId};
 
 /// Which leaf is looked for.
@@ -66,6 +66,19 @@ pub fn judge<'a>(claim: &'a ObjectMeta, host: &HostId, meant: Meant<'_>) -> Iden
 /// Whether it carries the labels of this volume of this host.
 pub fn is_leaf_of(claim: &ObjectMeta, host: &HostId, hash: VolumeHash) -> bool {
     matches!(judge(claim, host, Meant::Volume(hash)), Identity::Leaf(_))
+}
+
+/// To whom a volume belongs by its labels, in words, where that is not this leaf: another host, or another volume of this one. Made
+/// free in the member, it is bound to whatever claim waits there.
+pub fn other_owner(volume: &ObjectMeta, host: &HostId, hash: VolumeHash) -> Option<String> {
+    let label = |key: &str| volume.labels.as_ref().and_then(|labels| labels.get(key));
+    match (label(HOST), label(VOLUME)) {
+        (Some(other), _) if *other != host.0 => Some(format!("another host cluster ({other})")),
+        (_, Some(other)) if *other != hash.to_string() => {
+            Some(format!("another volume of this host (label {VOLUME}={other})"))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +146,32 @@ mod tests {
                 same => same,
             };
             assert_eq!(judge(&claim, &host, Meant::Any), of_any, "{case}");
+        }
+    }
+
+    #[test]
+    fn volume_belongs_to_another_where_a_label_of_ours_says_so() {
+        let (host, hash) = (HostId("h".to_owned()), VolumeHash::parse(HASH).unwrap());
+        for (case, labels, other) in [
+            ("nobody has labelled it", json!({}), None),
+            ("labels of a policy", json!({"team": "shop"}), None),
+            ("its own", json!(labels(&host, hash)), None),
+            ("of its own, those that are left", json!({VOLUME: HASH}), None),
+            ("another host's", json!(labels(&HostId("x".to_owned()), hash)), Some("another host cluster (x)")),
+            ("of another host's, the one that is left", json!({HOST: "x"}), Some("another host cluster (x)")),
+            (
+                "another volume's",
+                json!(labels(&host, VolumeHash::parse(OTHER).unwrap())),
+                Some("another volume of this host (label kosmos.csi.io/volume=fedcba9876543210fedcba9876543210)"),
+            ),
+            (
+                "of another volume's, the one that is left",
+                json!({VOLUME: OTHER}),
+                Some("another volume of this host (label kosmos.csi.io/volume=fedcba9876543210fedcba9876543210)"),
+            ),
+        ] {
+            let volume: ObjectMeta = from_value(json!({"name": "pv", "labels": labels})).unwrap();
+            assert_eq!(other_owner(&volume, &host, hash).as_deref(), other, "{case}");
         }
     }
 

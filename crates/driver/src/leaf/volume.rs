@@ -1,10 +1,10 @@
 //! The leaf volume: marked as ours once it is bound, read to be handed on, and proved gone at the end.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::{Api, api::PatchParams};
+use kube::{Api, ResourceExt, api::PatchParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, json_patch, lean::Lean, ownership, row::VolumeRow};
+use super::{Cluster, identity, json_patch, lean::Lean, ownership, row::VolumeRow};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -31,17 +31,34 @@ impl Cluster {
         let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
         let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
         let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-        let first = self.patch_volume(name, json!([bound, unlabelled, all]), "label").await;
-        let volume = match first {
-            Err(Error::Refused(_)) => {
-                let each =
-                    labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
-                let operations: Vec<Value> = std::iter::once(bound).chain(each).collect();
-                self.patch_volume(name, json!(operations), "label").await?
-            }
+        let volume = match self.patch_volume(name, json!([bound, unlabelled, all]), "label").await {
+            Err(Error::Refused(_)) => Box::pin(self.label_beside_others(name, hash, bound)).await?,
             other => other?,
         };
         Ok(VolumeRow::new(&volume))
+    }
+
+    /// Puts them beside the labels that are there. Those of another leaf stay: its volume was made free, and whatever claim waited
+    /// in the member was bound to it.
+    async fn label_beside_others(&self, name: &str, hash: VolumeHash, bound: Value) -> Result<Lean<PersistentVolume>> {
+        let missing = || Error::NotFound(format!("member {}: volume {name} is gone", self.member));
+        let read = self.read_lean(name).await?.ok_or_else(missing)?;
+        if let Some(whose) = identity::other_owner(&read.metadata, &self.host, hash) {
+            return Err(Error::Refused(format!(
+                "member {}: the leaf claim was bound to volume {name}, which belongs to {whose}: somebody there has taken its claimRef \
+                 off. It is left untouched. Delete the claim and make it again. Only where no host has that volume any more, take \
+                 the labels {} and {} off it there instead",
+                self.member,
+                ownership::HOST,
+                ownership::VOLUME
+            )));
+        }
+        let labels = ownership::labels(&self.host, hash);
+        let as_read =
+            labels.keys().map(|key| json!({"op": "test", "path": label_path(key), "value": read.labels().get(key)}));
+        let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
+        let operations: Vec<Value> = std::iter::once(bound).chain(as_read).chain(each).collect();
+        self.patch_volume(name, json!(operations), "label").await
     }
 
     /// Its removal begins. It carries our labels, so there is a place for one more.
@@ -110,12 +127,23 @@ impl Cluster {
 
     /// A quorum read, whatever labels it carries.
     pub async fn read_volume(&self, name: &str) -> Result<Option<VolumeRow>> {
+        Ok(self.read_lean(name).await?.map(|volume| VolumeRow::new(&volume)))
+    }
+
+    /// The same, and to whom it belongs by its labels, where that is not this leaf.
+    pub async fn read_volume_and_owner(
+        &self,
+        name: &str,
+        hash: VolumeHash,
+    ) -> Result<Option<(VolumeRow, Option<String>)>> {
+        let found = self.read_lean(name).await?;
+        Ok(found.map(|volume| (VolumeRow::new(&volume), identity::other_owner(&volume.metadata, &self.host, hash))))
+    }
+
+    async fn read_lean(&self, name: &str) -> Result<Option<Lean<PersistentVolume>>> {
         let answer = self.volumes().get(name).await;
         let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
-        Ok(found.map(|volume| {
-            self.rows.put_volume(&volume);
-            VolumeRow::new(&volume)
-        }))
+        Ok(found.inspect(|volume| self.rows.put_volume(volume)))
     }
 
     /// Whether a volume that was just read is the one that the host was told of with this claim: it is or was bound to that, or

@@ -6,7 +6,7 @@ use crate::{
         Cluster,
         identity::{Identity, Meant, judge},
         ownership,
-        row::{ClaimRow, Row},
+        row::{ClaimRow, Row, VolumeRow},
     },
     volume::{
         VolumeHash,
@@ -22,7 +22,7 @@ pub(super) struct LastSeen {
     claims: Vec<String>,
     /// Name, and UID where it carried our labels.
     pub(super) volume: Option<(String, Option<String>)>,
-    /// The volume that the claim names is not bound to it, or not there: it is none of ours.
+    /// The volume that the claim names is not bound to it, not there, or another's and stays: it is none of ours.
     pub(super) no_volume: bool,
     /// The volume was made by people and is theirs again.
     pub(super) handed_back: bool,
@@ -66,9 +66,13 @@ impl LastSeen {
     ) -> Result<()> {
         match leaf.label_volume(volume, hash, claim_uid).await {
             Err(refused @ (Error::NotFound(_) | Error::Refused(_))) => {
-                let there = leaf.read_volume(volume).await?;
-                if there.is_some_and(|volume| *volume.claim_uid == *claim_uid) {
-                    return Err(refused.while_a_leaf_may_exist());
+                let there = leaf.read_volume_and_owner(volume, hash).await?;
+                match there.filter(|(volume, _)| *volume.claim_uid == *claim_uid) {
+                    Some((_, None)) => return Err(refused.while_a_leaf_may_exist()),
+                    Some((volume, Some(owner))) if !volume.is_retained() => {
+                        return Err(would_take_along(leaf, &volume, &owner));
+                    }
+                    _ => {}
                 }
                 self.no_volume = true;
                 Ok(())
@@ -100,6 +104,15 @@ pub(super) fn decide(row: &Row, no_volume: bool) -> Removal {
         claim.volume = None;
     }
     plan::removal(claim.as_ref(), row.observed_volume().as_ref())
+}
+
+/// The member removes what goes with its claim, whosever it is.
+fn would_take_along(leaf: &Cluster, volume: &VolumeRow, owner: &str) -> Error {
+    Error::InProgress(format!(
+        "member {}: leaf claim {} is bound to volume {}, which belongs to {owner} and would go with the claim: give that volume the \
+         policy Retain there first",
+        leaf.member, volume.claim_place, volume.name
+    ))
 }
 
 pub(super) fn stripped(leaf: &Cluster, place: &LeafPlace) -> Error {

@@ -63,9 +63,12 @@ help: ## This list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 		printf '  %-14s %s\n' "$$name" "$$text"; done
 
+# Who tries it waits for the build, and then for nothing: the simulator is optimized for tests.
+TRIED := --config profile.dev.package.simulate.opt-level=0
+
 .PHONY: dev
 dev: ## Try it without clusters: a host and MEMBERS=2 members in one process; DIR=<folder> keeps them there
-	@$(CARGO) build --bin kosmos-csi
+	@$(CARGO) build --bin kosmos-csi $(TRIED)
 	@exec $(TARGET)/debug/kosmos-csi dev --members $(MEMBERS) $(if $(DIR),--dir "$(DIR)")
 
 .PHONY: check

@@ -8,6 +8,7 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 use kosmos_csi::{
     args::{Role, operator},
+    printable::printable,
     run::{self, Misuse},
     telemetry,
 };
@@ -83,7 +84,7 @@ async fn operate(command: &operator::Command) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", printable(&format!("{error:#}")));
             if error.is::<Misuse>() { MISUSE.into() } else { ExitCode::FAILURE }
         }
     }

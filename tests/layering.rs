@@ -18,11 +18,12 @@ const SOURCES: [&str; 2] = ["crates/driver/src", "src"];
 const MODULES: &[(&str, &[&str])] = &[
     // the domain
     ("error", &[]),
+    ("printable", &[]),
     ("volume", &["error"]),
     // clusters
     ("metrics", &[]),
     ("cluster", &["metrics"]),
-    ("host", &["cluster", "error", "volume"]),
+    ("host", &["cluster", "error", "printable", "volume"]),
     ("leaf", &["cluster", "error", "volume"]),
     ("member", &["cluster", "error", "host", "leaf", "metrics", "volume"]),
     ("attach", &["error", "host", "leaf", "member", "volume"]),
@@ -38,7 +39,7 @@ const MODULES: &[(&str, &[&str])] = &[
     // use-cases, which see clusters only through the four above
     ("provision", &["attach", "error", "host", "leaf", "member", "volume"]),
     // edges
-    ("csi", &["cluster::Writes", "error", "metrics", "mount", "provision", "volume"]),
+    ("csi", &["cluster::Writes", "error", "metrics", "mount", "printable", "provision", "volume"]),
     ("admin", &["metrics"]),
     ("telemetry", &[]),
     ("args", &["telemetry", "volume"]),
@@ -46,11 +47,11 @@ const MODULES: &[(&str, &[&str])] = &[
     ("run", &["*"]),
     ("lib", &[]),
     ("arguments", &["args"]),
-    ("main", &["args", "run", "telemetry"]),
+    ("main", &["args", "printable", "run", "telemetry"]),
 ];
 
 /// Without input or output, and without a clock.
-const PURE: &[&str] = &["error", "operator", "volume"];
+const PURE: &[&str] = &["error", "operator", "printable", "volume"];
 
 /// Where each dependency may be named: in a module and all below it. Those without a row may be named everywhere but in the pure modules.
 const CRATES: &[(&str, &[&str])] = &[

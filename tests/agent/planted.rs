@@ -100,3 +100,43 @@ fn object_with_our_labels_is_given_nothing_that_no_pod_of_the_host_names() {
         assert_eq!(*lock(&asked_for), Vec::<String>::new());
     });
 }
+
+/// Whoever may read pods in the host knows their UIDs.
+#[test]
+fn member_says_nothing_of_a_pod_that_runs_elsewhere() {
+    story(1, async {
+        let world = standing(1).await;
+        let spec = json!({"nodeName": "worker-1", "containers": [{"name": "c", "image": "i:1"}]});
+        let pod =
+            world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        let runs = |pod: &mut Value| pod["status"] = json!({"phase": "Running", "podIP": "10.1.0.7"});
+        let before = world.host.change("pods", SHOP, "web", runs).unwrap()["status"].clone();
+        let _ = world.member.create("namespaces", json!({"metadata": {"name": SHOP}}));
+        let copy_of = json!({"kosmos.csi.io/pod-uid": pod["metadata"]["uid"]});
+        let metadata = marked(&world, SHOP, "web", &copy_of);
+        let spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
+        world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+        for phase in ["Running", "Failed"] {
+            let says = |pod: &mut Value| pod["status"] = json!({"phase": phase, "podIP": "10.9.9.9"});
+            world.member.change("pods", SHOP, "web", says).unwrap();
+            sleep(Duration::from_mins(1)).await;
+            assert_eq!(world.host.get("pods", SHOP, "web").unwrap()["status"], before, "{phase}");
+        }
+    });
+}
+
+/// What a member says counts only while the node is there, and is not forgotten.
+#[test]
+fn what_a_copy_said_while_its_node_was_away_is_told_once_that_is_back() {
+    story(1, async {
+        let world = standing(1).await;
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "automountServiceAccountToken": false});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "job"}, "spec": spec})).unwrap();
+        until("it runs", || world.phase("job") == "Running").await;
+        world.host.delete("nodes", "", NODE).unwrap();
+        let ends = |pod: &mut Value| pod["status"]["phase"] = json!("Succeeded");
+        world.member.change("pods", SHOP, "job", ends).unwrap();
+        until("the node is back", || world.is_ready()).await;
+        until("its end is told", || world.phase("job") == "Succeeded").await;
+    });
+}

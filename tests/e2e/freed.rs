@@ -61,9 +61,14 @@ fn volume_that_is_free_in_the_member_is_not_handed_to_the_next_claim_and_has_its
         let before = member.volumes().get(&leaf_volume).await?;
         let was = before.spec.as_ref().and_then(|spec| spec.claim_ref.clone()).context("it was bound")?;
         change(&member, &leaf_volume, json!({"op": "remove", "path": "/spec/claimRef"})).await?;
+        wait_for("the member offers it", PATIENCE, || async {
+            let status = member.volumes().get(&leaf_volume).await?.status;
+            Ok((status.and_then(|status| status.phase).as_deref() == Some("Available")).then_some(()))
+        })
+        .await?;
         host.claim("next", CLASS).await?;
         ensure!(is_named(&member, "next").await? == leaf_volume, "the member has bound it to another volume");
-        let told = host.warned("next", &["taken its claimRef off", &leaf_volume]).await?;
+        let told = host.warned("next", &["stood free there", &leaf_volume]).await?;
         ensure!(told.contains("Delete the claim and make it again"), "{told}");
         host.delete_claim("next").await?;
         member.claim_is_gone("next").await?;

@@ -26,7 +26,7 @@ async fn another(bench: &Arc<Bench>, volume: &str) -> (Caller, Status) {
     let told = timeout(SETTLED, async {
         loop {
             match other.create().await {
-                Err(status) if status.message().contains("taken its claimRef off") => break status,
+                Err(status) if status.message().contains("stood free there") => break status,
                 answer => assert_eq!(answer.unwrap_err().code(), Code::Aborted),
             }
         }

@@ -11,7 +11,7 @@ use simulate::{
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    bench::Bench,
+    bench::{Bench, SHOP, lock},
     caller::{Caller, Ending, Script},
     fixture, virtual_time,
 };
@@ -75,6 +75,28 @@ fn warning_of_a_member_is_told_within_two_seconds() {
         for word in ["member m0", "shop/data", "ProvisioningFailed", "the storage failed"] {
             assert!(told.contains(word), "{told}");
         }
+    });
+}
+
+/// Whoever makes claims in a member writes on them what he likes.
+#[test]
+fn member_has_nothing_told_on_a_claim_that_waits_in_another() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(2, &broken()).await;
+        provision(&bench, Script { places: vec![0], ..Script::new("data") });
+        let leaf = || bench.members[0].get("persistentvolumeclaims", SHOP, "data");
+        until(&bench, SOON, || leaf().is_some()).await;
+        let mut forged = json!({"metadata": {"name": "forged", "namespace": SHOP}, "spec": leaf().unwrap()["spec"]});
+        for part in ["labels", "annotations"] {
+            forged["metadata"][part] = leaf().unwrap()["metadata"][part].clone();
+        }
+        forged["spec"].as_object_mut().unwrap().remove("volumeName");
+        let made = bench.members[1].create("persistentvolumeclaims", forged).unwrap();
+        lock(&bench.guard.history).plant(&made);
+        until(&bench, SOON * 2, || !told(&bench, "data").is_empty()).await;
+        sleep(Duration::from_mins(1)).await;
+        let told = told(&bench, "data");
+        assert!(told.iter().all(|message| message.starts_with("member m0: ")), "{told:?}");
     });
 }
 

@@ -21,7 +21,7 @@
 //! there are; [`mount`] alone touches a machine's kernel; [`provision`] holds the use-cases; [`csi`] alone knows gRPC;
 //! [`follow`] does what nobody asks for, on the replica that holds the [`lease`]; [`agent`] keeps virtual nodes and runs
 //! their pods in the members; [`operator`] decides what commands do; [`run`] puts a role together. `error` holds the outcomes they all speak
-//! of. `tests/layering.rs` keeps it so. The command is the package beside this one, and [`run`] is what it calls.
+//! of, [`printable`] what others say. `tests/layering.rs` keeps it so. The command is the package beside this one, and [`run`] is what it calls.
 
 pub mod admin;
 pub mod agent;
@@ -38,6 +38,7 @@ pub mod member;
 pub mod metrics;
 pub mod mount;
 pub mod operator;
+pub mod printable;
 pub mod provision;
 pub mod run;
 pub mod telemetry;

@@ -4,14 +4,14 @@
 
 use tonic::{Code, Status};
 
-use crate::error::Error;
+use crate::{error::Error, printable::printable};
 
 /// A VolumeAttachment whose message is longer than 1024 bytes is refused, and then the user sees nothing at all.
 const LONGEST_MESSAGE: usize = 900;
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
-        Self::new(code(&error), shortened(error.to_string()))
+        Self::new(code(&error), shortened(printable(&error.to_string()).into_owned()))
     }
 }
 

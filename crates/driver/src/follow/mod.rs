@@ -11,7 +11,10 @@ mod obstacle;
 mod shield;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::time::sleep;
 
@@ -22,6 +25,7 @@ use crate::{
     },
     member::{Member, Registry, Works},
 };
+use waiting::Budget;
 
 /// After so long at most, work on a member that has failed is begun anew.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -32,12 +36,13 @@ pub struct Follower {
     host: Host,
     members: Registry,
     volumes: Arc<HostVolumes>,
-    budget: waiting::Shared,
+    /// Of events, for all members.
+    budget: Arc<Mutex<Budget>>,
 }
 
 impl Follower {
     pub fn new(host: Host, members: Registry) -> Self {
-        Self { host, members, volumes: Arc::default(), budget: Arc::default() }
+        Self { host, members, volumes: Arc::default(), budget: Arc::new(Mutex::new(Budget::of_all())) }
     }
 
     /// Works until it is dropped, and knows nothing of the time before.

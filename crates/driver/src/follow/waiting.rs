@@ -2,11 +2,11 @@
 //! provisioner's call tells it too, but only when it ends.
 //!
 //! Events of a member are watched only while a claim waits there. A hundred claims that wait for the same are told of once
-//! each, and not again for a while; all together have a budget.
+//! each, and not again for a while; a member has a budget, and all together have one.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::PoisonError,
     time::Duration,
 };
 
@@ -26,8 +26,8 @@ use crate::{
         row::ClaimRow,
         words::{OF_CLAIMS, OF_PODS, Word},
     },
-    member::Member,
-    volume::VolumeHash,
+    member::{Member, registry::serving},
+    volume::{VolumeHash, VolumeId, spec::LeafPlace},
 };
 
 /// Between two looks at who waits. Whoever is seen so often passes by.
@@ -50,9 +50,11 @@ const AGAIN: Duration = Duration::from_mins(5);
 const RECENT: usize = 256;
 /// Different things that are said of one claim are remembered so far.
 const REMEMBERED: usize = 8;
-/// Events at once, and each further one after so long.
+/// Events at once about what waits in one member, and each further one after so long.
 const BURST: u32 = 150;
 const REFILL: Duration = Duration::from_secs(2);
+/// All members together have so many times that: one whose claims all wait is not to silence the others.
+const OF_ALL: u32 = 4;
 
 /// The controller that hands claims to provisioners. It says that it waits, and never that it does not.
 const BINDER: &str = "persistentvolume-controller";
@@ -60,22 +62,26 @@ const BINDER: &str = "persistentvolume-controller";
 /// How many events may still be written.
 #[derive(Debug)]
 pub(super) struct Budget {
+    most: u32,
+    refill: Duration,
     left: u32,
     as_of: Instant,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self { left: BURST, as_of: Instant::now() }
-    }
-}
-
 impl Budget {
+    fn of_member() -> Self {
+        Self { most: BURST, refill: REFILL, left: BURST, as_of: Instant::now() }
+    }
+
+    pub(super) fn of_all() -> Self {
+        Self { most: BURST * OF_ALL, refill: REFILL / OF_ALL, left: BURST * OF_ALL, ..Self::of_member() }
+    }
+
     pub(super) fn take(&mut self, now: Instant) -> bool {
-        let more = now.saturating_duration_since(self.as_of).as_millis() / REFILL.as_millis();
-        let more = u32::try_from(more).unwrap_or(BURST).min(BURST);
+        let more = now.saturating_duration_since(self.as_of).as_millis() / self.refill.as_millis();
+        let more = u32::try_from(more).unwrap_or(self.most).min(self.most);
         if more > 0 {
-            self.left = (self.left + more).min(BURST);
+            self.left = (self.left + more).min(self.most);
             self.as_of = now;
         }
         let some = self.left > 0;
@@ -137,10 +143,11 @@ fn without_numbers(text: &str) -> String {
 }
 
 /// All that wait in a member.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     waiting: BTreeMap<VolumeHash, Waiting>,
     recent: VecDeque<Word>,
+    budget: Budget,
 }
 
 impl Queue {
@@ -235,7 +242,7 @@ fn hear(waiting: &mut Waiting, word: &Word) {
 impl Follower {
     /// Works until it is dropped.
     pub(super) async fn tell_of_waiting(&self, member: &Member) {
-        let mut queue = Queue::default();
+        let mut queue = Queue { waiting: BTreeMap::new(), recent: VecDeque::new(), budget: Budget::of_member() };
         sleep(turn(&member.name)).await;
         loop {
             let Ok(leaf) = member.leaf() else {
@@ -278,7 +285,7 @@ impl Follower {
             }
             for (hash, word) in queue.due(now) {
                 let Some(waiting) = queue.waiting.get_mut(&hash) else { continue };
-                if !self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(now) {
+                if !queue.budget.take(now) {
                     break;
                 }
                 waiting.was_told(now);
@@ -294,9 +301,30 @@ impl Follower {
         let Some(claim) = leaf.read_claim(&row.place).await? else { return Ok(()) };
         let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
         let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
-        let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
-        self.host.tell_claim(&of.claim, &of.uid, &News { reason: "LeafPending", message, warning: word.warning }).await;
+        if !self.is_for(leaf, hash, row, &of).await? {
+            tracing::debug!(member = leaf.member, claim = %row.place, "is for no claim of the host that is known to wait there");
+            return Ok(());
+        }
+        if self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
+            let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
+            let news = News { reason: "LeafPending", message, warning: word.warning };
+            self.host.tell_claim(&of.claim, &of.uid, &news).await;
+        }
         Ok(())
+    }
+
+    /// Whoever makes claims in a member can write any claim of the host on them. So the host has to say it as well: it has chosen
+    /// this member for that claim, or the leaf's volume is that claim's.
+    async fn is_for(&self, leaf: &Cluster, hash: VolumeHash, row: &ClaimRow, of: &MadeFor) -> Result<bool> {
+        let LeafPlace { namespace, claim } = row.handle_place();
+        let id = VolumeId::new(&leaf.member, namespace, claim, hash);
+        if self.volumes.with(&id.to_string()).iter().any(|volume| *volume.claim_uid == *of.uid) {
+            return Ok(true);
+        }
+        let Some(claim) = self.host.read_claim(&of.claim, &of.volume).await? else { return Ok(false) };
+        let members = self.members.all()?;
+        let chosen = claim.member.is_some_and(|chosen| serving(&members, &chosen) == leaf.member);
+        Ok(chosen && claim.uid == of.uid)
     }
 }
 
@@ -310,21 +338,20 @@ async fn listen(leaf: &Cluster, fields: &str, say: &Sender<Word>) {
     }
 }
 
-/// One for all members.
-pub(super) type Shared = Arc<Mutex<Budget>>;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn events_have_a_budget_that_comes_back_slowly() {
-        let (mut budget, now) = (Budget::default(), Instant::now());
+        let now = Instant::now();
         let taken = |budget: &mut Budget, now| (0..1000).filter(|_| budget.take(now)).count();
-        assert_eq!(taken(&mut budget, now), BURST as usize);
-        assert_eq!(taken(&mut budget, now + REFILL - Duration::from_millis(1)), 0);
-        assert_eq!(taken(&mut budget, now + REFILL * 3), 3);
-        assert_eq!(taken(&mut budget, now + REFILL * 100_000), BURST as usize);
+        for (mut budget, burst, refill) in [(Budget::of_member(), 150, REFILL), (Budget::of_all(), 600, REFILL / 4)] {
+            assert_eq!(taken(&mut budget, now), burst);
+            assert_eq!(taken(&mut budget, now + refill - Duration::from_millis(1)), 0);
+            assert_eq!(taken(&mut budget, now + refill * 3), 3);
+            assert_eq!(taken(&mut budget, now + refill * 100_000), burst);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use kube::{
 use sha2::{Digest, Sha256};
 
 use super::{Host, volume::HostVolume};
-use crate::{cluster::with_causes, volume::Claim};
+use crate::{cluster::with_causes, printable::printable, volume::Claim};
 
 /// The apiserver takes 1024 bytes.
 const LONGEST: usize = 900;
@@ -91,7 +91,7 @@ impl Host {
 
 fn event(about: &About, news: &News) -> Event {
     let now = Time(Timestamp::now());
-    let mut message = news.message.clone();
+    let mut message = printable(&news.message).into_owned();
     message.truncate(message.floor_char_boundary(LONGEST));
     Event {
         metadata: ObjectMeta {
@@ -154,6 +154,12 @@ mod tests {
         assert_eq!(told("A", "x"), told("A", "x"));
         assert_ne!(told("A", "x"), told("A", "y"));
         assert_ne!(told("A", "x"), told("B", "x"));
+    }
+
+    #[test]
+    fn what_a_member_says_steers_no_terminal() {
+        let news = News { reason: "A", message: "waits: \u{1b}[8m".to_owned(), warning: true };
+        assert_eq!(event(&(&volume("pv")).into(), &news).message.as_deref(), Some("waits: �[8m"));
     }
 
     #[test]

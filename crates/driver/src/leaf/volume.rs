@@ -45,9 +45,9 @@ impl Cluster {
         let read = self.read_lean(name).await?.ok_or_else(missing)?;
         if let Some(whose) = identity::other_owner(&read.metadata, &self.host, hash) {
             return Err(Error::Refused(format!(
-                "member {}: the leaf claim was bound to volume {name}, which belongs to {whose}: somebody there has taken its claimRef \
-                 off. It is left untouched. Delete the claim and make it again. Only where no host has that volume any more, take \
-                 the labels {} and {} off it there instead",
+                "member {}: the leaf claim was bound to volume {name}, which belongs to {whose} and stood free there. It is left \
+                 untouched. Delete the claim and make it again. Only where no host has that volume any more, take the labels {} and \
+                 {} off it there instead",
                 self.member,
                 ownership::HOST,
                 ownership::VOLUME

@@ -118,25 +118,24 @@ impl Pods<'_> {
     fn note_attached(&self, agenda: &mut Agenda, news: &Result<Place, RecvError>) {
         let attachment = news.as_ref().ok().and_then(|place| self.view.attachments.get(place));
         let Some(attachment) = attachment else { return };
-        self.note_on(agenda, text(&attachment, "/spec/nodeName"));
+        let waits = |place: &Place| self.there.get(place).is_none();
+        self.note_on(agenda, text(&attachment, "/spec/nodeName"), waits);
     }
 
     fn note_node(&self, agenda: &mut Agenda, news: &Result<Place, RecvError>, more: &mut Receiver<Place>) {
-        if let Ok(place) = news {
-            self.note_on(agenda, &place.name);
-        }
-        while let Ok(place) = more.try_recv() {
-            self.note_on(agenda, &place.name);
+        let first = news.as_ref().ok().cloned();
+        let rest = std::iter::from_fn(|| more.try_recv().ok());
+        for place in first.into_iter().chain(rest) {
+            // Of those that have a copy nothing was told while the node was not there.
+            self.note_on(agenda, &place.name, |_| true);
         }
     }
 
-    /// Those that have no copy yet: the others are heard of otherwise.
-    fn note_on(&self, agenda: &mut Agenda, node: &str) {
-        for pod in self.view.pods.all() {
-            let place = Place::of(&pod);
-            if text(&pod, "/spec/nodeName") == node && self.there.get(&place).is_none() {
-                agenda.note(place);
-            }
+    fn note_on(&self, agenda: &mut Agenda, node: &str, is_meant: impl Fn(&Place) -> bool) {
+        let on_it = |pod: &Value| text(pod, "/spec/nodeName") == node;
+        let places = self.view.pods.all().into_iter().filter(|pod| on_it(pod)).map(|pod| Place::of(&pod));
+        for place in places.filter(is_meant) {
+            agenda.note(place);
         }
     }
 

@@ -68,7 +68,11 @@ fn had_copy(pod: &Value) -> bool {
 pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, here: Here<'_>) -> Step {
     let of = there.and_then(|there| copy_of(there, here.host));
     match (pod, there, of) {
-        (Some(pod), Some(there), Some(of)) if text(pod, "/metadata/uid") == of => with_copy(pod, there),
+        (Some(pod), Some(there), Some(of)) if text(pod, "/metadata/uid") == of => match with_copy(pod, there) {
+            // Whoever makes pods in a member can write any pod's UID on them.
+            Step::Tell if !served => Step::Nothing,
+            step => step,
+        },
         (_, Some(there), Some(_)) => remove(there, None),
         (Some(pod), there, _) if served => without_copy(pod, there, here),
         _ => Step::Nothing,
@@ -255,6 +259,20 @@ mod tests {
             assert_eq!(step(Some(pod), false, None, HERE), Step::Nothing);
             let former = copy("old", None, "Running");
             assert_eq!(step(Some(pod), false, Some(&former), HERE), Step::RemoveCopy(None));
+        }
+    }
+
+    #[test]
+    fn member_tells_nothing_of_a_pod_that_is_on_no_node_for_it() {
+        let (living, leaving) = (copied(pod("u", None, "Running")), copied(pod("u", Some(30), "Running")));
+        let (forged, going) = (copy("u", None, "Failed"), copy("u", Some(30), "Failed"));
+        for (pod, there, expected) in [
+            (&living, &forged, Step::Nothing),
+            (&living, &going, Step::Nothing),
+            (&leaving, &going, Step::Nothing),
+            (&leaving, &forged, Step::RemoveCopy(Some(30))),
+        ] {
+            assert_eq!(step(Some(pod), false, Some(there), HERE), expected, "{pod} {there}");
         }
     }
 

@@ -88,10 +88,10 @@ fn ended(container: &Value, now: &str) -> Value {
     container
 }
 
-/// The copy's conditions, but for what the host knows better.
+/// The copy's conditions, but for what the host knows better, and what only the host says.
 fn conditions(pod: &Value, copy: &Value, member: &str, now: &str) -> Value {
-    let mut told: Vec<Value> =
-        items(copy, "/status/conditions").filter(|one| one["type"] != SCHEDULED).cloned().collect();
+    let is_told = |one: &&Value| one["type"] != SCHEDULED && !is_gate(pod, &one["type"]);
+    let mut told: Vec<Value> = items(copy, "/status/conditions").filter(is_told).cloned().collect();
     for one in &mut told {
         // It counts the copy's changes.
         one.as_object_mut().map(|fields| fields.remove("observedGeneration"));
@@ -110,7 +110,12 @@ fn conditions(pod: &Value, copy: &Value, member: &str, now: &str) -> Value {
     with(pod, told)
 }
 
-/// The host's controllers open them, and the copy has none.
+/// The copy has none: who writes its condition there is somebody in the member.
+fn is_gate(pod: &Value, kind: &Value) -> bool {
+    items(pod, "/spec/readinessGates").any(|gate| gate["conditionType"] == *kind)
+}
+
+/// The host's controllers open them.
 fn gates_are_open(pod: &Value) -> bool {
     items(pod, "/spec/readinessGates").all(|gate| {
         items(pod, "/status/conditions").any(|one| one["type"] == gate["conditionType"] && one["status"] == "True")
@@ -221,6 +226,18 @@ mod tests {
         let open = json!({"type": "example.org/in-service", "status": "True"});
         pod["status"]["conditions"].as_array_mut().unwrap().push(open);
         assert_eq!(ready(&pod), "True");
+    }
+
+    #[test]
+    fn gate_of_the_hosts_is_not_opened_by_the_member() {
+        let (mut pod, mut copy) = (pod(), copy());
+        pod["spec"]["readinessGates"] = json!([{"conditionType": "example.org/in-service"}]);
+        let open = json!({"type": "example.org/in-service", "status": "True"});
+        copy["status"]["conditions"].as_array_mut().unwrap().push(open);
+        let change = told(&pod, &copy, "m", "1").unwrap();
+        let types: Vec<&str> = items(&change, "/status/conditions").map(|one| text(one, "/type")).collect();
+        assert_eq!(types, [SCHEDULED, "Ready", COPIED]);
+        assert_eq!(text(&change, "/status/conditions/1/status"), "False");
     }
 
     #[test]

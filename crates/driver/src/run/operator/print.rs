@@ -2,12 +2,14 @@
 
 use std::{io::Write as _, pin::pin, time::Duration};
 
+use crate::printable::printable;
+
 /// Who waits for longer wants to know for what.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn out(text: &str) {
     // Who has closed the other end does not want to know.
-    let _ = write!(std::io::stdout(), "{text}");
+    let _ = write!(std::io::stdout(), "{}", printable(text));
 }
 
 /// Says what is waited for, once it takes its time.

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use kube::{
     ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::{
     clusters::{member_driver::storage_class, wait_for},
     objects::{Place, nothing_of_ours},
     pool::beside_others,
-    reclaim::set_policy,
+    reclaim::{give, set_policy},
     rig::{DRIVER, PATIENCE, Rig},
 };
 
@@ -30,13 +30,13 @@ async fn classes(rig: &Rig) -> Result<()> {
     rig.fleet.host().apply(&class.to_string()).await
 }
 
-async fn change(place: &Place<'_>, volume: &str, operation: Value) -> Result<()> {
+async fn change(member: &Place<'_>, volume: &str, operation: Value) -> Result<()> {
     let patch: Patch<Value> = Patch::Json(serde_json::from_value(json!([operation]))?);
-    place.volumes().patch(volume, &PatchParams::default(), &patch).await?;
+    member.volumes().patch(volume, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-async fn is_named(member: &Place<'_>, claim: &str) -> Result<String> {
+async fn volume_of(member: &Place<'_>, claim: &str) -> Result<String> {
     wait_for(&format!("leaf claim {claim} names a volume"), PATIENCE, || async {
         let leaf = member.claims().get_opt(claim).await?;
         Ok(leaf.and_then(|leaf| leaf.spec?.volume_name).filter(|name| !name.is_empty()))
@@ -53,7 +53,7 @@ fn volume_that_is_free_in_the_member_is_not_handed_to_the_next_claim_and_has_its
         classes(rig).await?;
         host.claim("data", CLASS).await?;
         let volume = host.bound("data").await?.name_any();
-        let leaf_volume = is_named(&member, "data").await?;
+        let leaf_volume = volume_of(&member, "data").await?;
         member.run("writer", &["data"], "echo kept > /data/file && sync").await?;
         host.delete_claim("data").await?;
         member.claim_is_gone("data").await?;
@@ -67,7 +67,7 @@ fn volume_that_is_free_in_the_member_is_not_handed_to_the_next_claim_and_has_its
         })
         .await?;
         host.claim("next", CLASS).await?;
-        ensure!(is_named(&member, "next").await? == leaf_volume, "the member has bound it to another volume");
+        ensure!(volume_of(&member, "next").await? == leaf_volume, "the member has bound it to another volume");
         let told = host.warned("next", &["stood free there", &leaf_volume]).await?;
         ensure!(told.contains("Delete the claim and make it again"), "{told}");
         host.delete_claim("next").await?;
@@ -77,15 +77,9 @@ fn volume_that_is_free_in_the_member_is_not_handed_to_the_next_claim_and_has_its
 
         let back = json!({"op": "add", "path": "/spec/claimRef", "value": was});
         change(&member, &leaf_volume, back).await?;
-        change(&host, &volume, json!({"op": "remove", "path": "/spec/claimRef"})).await?;
-        let again = json!({
-            "metadata": {"name": "data"},
-            "spec": {"storageClassName": CLASS, "volumeName": volume, "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "64Mi"}}},
-        });
-        host.claims().create(&PostParams::default(), &serde_json::from_value(again)?).await?;
+        give(&host, &volume, CLASS, "data").await?;
         host.bound("data").await?;
-        ensure!(is_named(&member, "data").await? == leaf_volume, "its leaf claim names another volume");
+        ensure!(volume_of(&member, "data").await? == leaf_volume, "its leaf claim names another volume");
         member.run("reader", &["data"], "grep -qx kept /data/file").await.context("the data is not there")?;
 
         set_policy(&host, &volume, "Delete").await?;

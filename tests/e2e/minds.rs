@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::{
     objects::{Place, handle, nothing_of_ours, pod},
     pool::{beside_others, on_fleet},
     reasons::abandoned,
-    reclaim::set_policy,
+    reclaim::{give, set_policy},
     rig::{MEMBERS, NOW, PATIENCE, Rig},
 };
 
@@ -40,21 +40,6 @@ impl CalledOff {
             Self::UsedAgain => "used-again",
         }
     }
-}
-
-/// A released volume becomes that of a claim with this name.
-async fn give(host: &Place<'_>, volume: &str, class: &str, claim: &str) -> Result<()> {
-    let give = json!([{"op": "replace", "path": "/spec/claimRef",
-        "value": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": host.namespace, "name": claim}}]);
-    let give: Patch<Value> = Patch::Json(serde_json::from_value(give)?);
-    host.volumes().patch(volume, &PatchParams::default(), &give).await?;
-    let claim = json!({
-        "metadata": {"name": claim},
-        "spec": {"storageClassName": class, "volumeName": volume, "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "64Mi"}}},
-    });
-    host.claims().create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
-    Ok(())
 }
 
 /// Somebody in the member uses the leaf claim.

@@ -40,6 +40,21 @@ pub async fn set_policy(place: &Place<'_>, volume: &str, policy: &str) -> Result
     Ok(())
 }
 
+/// A released volume becomes that of a claim with this name, in this namespace.
+pub async fn give(host: &Place<'_>, volume: &str, class: &str, claim: &str) -> Result<()> {
+    let give = json!([{"op": "replace", "path": "/spec/claimRef",
+        "value": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": host.namespace, "name": claim}}]);
+    let give: Patch<Value> = Patch::Json(serde_json::from_value(give)?);
+    host.volumes().patch(volume, &PatchParams::default(), &give).await?;
+    let claim = json!({
+        "metadata": {"name": claim},
+        "spec": {"storageClassName": class, "volumeName": volume, "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "64Mi"}}},
+    });
+    host.claims().create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
+    Ok(())
+}
+
 /// Classes of the host for both policies and both leaf classes; nobody's pod is waited for.
 async fn classes(rig: &Rig, names: &str) -> Result<()> {
     let mut kept = storage_class(KEPT, "Immediate", &json!({}));
@@ -186,16 +201,7 @@ fn released_volume_is_used_again_with_its_data_under_another_name() {
         host.delete_claim("data").await?;
         member.claim_is_gone("data").await?;
 
-        let give = json!([{"op": "replace", "path": "/spec/claimRef",
-            "value": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": other, "name": "again"}}]);
-        let give: Patch<Value> = Patch::Json(serde_json::from_value(give)?);
-        host.volumes().patch(&volume, &PatchParams::default(), &give).await?;
-        let claim = json!({
-            "metadata": {"name": "again"},
-            "spec": {"storageClassName": class, "volumeName": volume, "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "64Mi"}}},
-        });
-        elsewhere.claims().create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
+        give(&elsewhere, &volume, &class, "again").await?;
         elsewhere.bound("again").await?;
         let member_elsewhere = Place::existing(rig.fleet.member(MEMBER), other).await?;
         wait_for("its leaf claim is there", PATIENCE, || async {

@@ -32,7 +32,7 @@ const ELSEWHERE: &str = "elsewhere";
 pub const THEIRS: &str = "theirs";
 /// Before the names of volumes that people have made for leaf claims.
 pub const BY_HAND: &str = "by-hand-";
-const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
+pub const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
 
 /// Storage that takes exactly so long for each of its steps.
 pub fn steady(step: Duration) -> Settings {
@@ -240,7 +240,7 @@ impl Planted {
     }
 }
 
-fn labels(host: &str, hash: &str) -> Value {
+pub fn labels(host: &str, hash: &str) -> Value {
     json!({
         "app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": host, "kosmos.csi.io/volume": hash,
         "kosmos.csi.io/snapshot": hash,
@@ -258,7 +258,18 @@ fn claim(namespace: &str, name: &str, labels: &Value) -> Value {
     })
 }
 
-fn volume(name: &str, labels: &Value) -> Value {
+/// A claim of somebody's in a member, for a volume that is there.
+pub fn claim_for(volume: &Value, name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": SHOP},
+        "spec": {
+            "accessModes": volume["spec"]["accessModes"], "storageClassName": volume["spec"]["storageClassName"],
+            "volumeName": volume["metadata"]["name"], "resources": {"requests": {"storage": "1Gi"}},
+        },
+    })
+}
+
+pub fn volume(name: &str, labels: &Value) -> Value {
     json!({
         "metadata": {"name": name, "labels": labels},
         "spec": {

@@ -11,14 +11,13 @@ use tonic::{Code, Status};
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Ending, Script},
-    fixture,
+    fixture::{self, OTHER_HOST},
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, leaf_volume, phase, policy, until},
     taken::{give, kept, take_off},
     virtual_time,
 };
 
 const OTHER: &str = "other";
-const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
 
 /// Somebody's claim comes just then, and its leaf is bound to what is free. What its user is told.
 async fn another(bench: &Arc<Bench>, volume: &str) -> (Caller, Status) {
@@ -109,17 +108,9 @@ fn claim_stays_whose_end_would_take_the_volume_of_another_along() {
 fn volume_of_another_host_that_is_free_in_the_member_stays_that_hosts() {
     virtual_time::run(1, async {
         let bench = bench().await;
-        let theirs = json!({
-            "app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": OTHER_HOST,
-            "kosmos.csi.io/volume": "00000000000000000000000000000003",
-        });
-        let free = json!({
-            "metadata": {"name": "theirs", "labels": theirs},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": fixture::NOW,
-                "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/srv/theirs"},
-            },
-        });
+        let theirs = fixture::labels(OTHER_HOST, "00000000000000000000000000000003");
+        let mut free = fixture::volume("theirs", &theirs);
+        free["spec"]["storageClassName"] = json!(fixture::NOW);
         lock(&bench.guard.history).plant(&bench.members[0].create("persistentvolumes", free).unwrap());
         let (other, told) = another(&bench, "theirs").await;
         assert!(told.message().contains("another host") && told.message().contains(OTHER_HOST), "{told}");

@@ -1,6 +1,6 @@
 //! What people and administrators do while all goes wrong, and how it ends.
 
-mod freer;
+mod freed;
 mod host;
 mod member;
 
@@ -18,7 +18,7 @@ use crate::{
     sidecar::Class,
 };
 
-pub use freer::put_all_back;
+pub use freed::put_all_back;
 use member::Held;
 pub use member::let_go;
 
@@ -79,7 +79,7 @@ pub async fn trouble(
             }
             13 | 15 if volumes_are_freed => {
                 let (taken, after) = (chance.u8(..3) == 0, Duration::from_secs(chance.u64(1..60)));
-                busy.spawn(freer::make_free(Arc::clone(bench), at, taken, after));
+                busy.spawn(freed::make_free(Arc::clone(bench), at, taken, after));
             }
             _ => {
                 let into = if chance.bool() { at } else { chance.usize(..fixture::MEMBERS) };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use simulate::text;
 use tokio::time::{sleep, timeout};
 use tonic::Code;
@@ -10,6 +10,7 @@ use tonic::Code;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::Caller,
+    fixture,
     reclaim::{
         CLAIM, SETTLED, bench, events, leaf, leaf_volume, phase, policy, provisioned, released, retained, until,
     },
@@ -51,14 +52,7 @@ pub fn give(bench: &Bench, caller: &Caller, reference: Value) {
 /// Somebody there binds it to a claim of his own. What its claimRef was.
 async fn take(bench: &Bench, caller: &Caller) -> Value {
     let was = take_off(bench, caller);
-    let volume = leaf_volume(bench, caller).unwrap();
-    let claim = json!({
-        "metadata": {"name": THEIRS, "namespace": SHOP},
-        "spec": {
-            "accessModes": volume["spec"]["accessModes"], "storageClassName": volume["spec"]["storageClassName"],
-            "volumeName": caller.leaf_volume(), "resources": {"requests": {"storage": "1Gi"}},
-        },
-    });
+    let claim = fixture::claim_for(&leaf_volume(bench, caller).unwrap(), THEIRS);
     lock(&bench.guard.history).plant(&bench.members[0].create("persistentvolumeclaims", claim).unwrap());
     until(bench, SETTLED, "their claim is bound", || phase(theirs(bench)) == "Bound").await;
     sleep(SETTLED).await;

@@ -240,7 +240,8 @@ impl Follower {
         match (step, &patient.volume, patient.saved(), row) {
             (Healing::Follow | Healing::Keep, Some(volume), _, Some(row)) if case.row().volume.is_none() => {
                 // Or it would be out of sight once its claim has gone.
-                leaf.label_volume(volume.metadata.name.as_deref().unwrap_or_default(), case.hash, &row.uid).await?;
+                let volume = volume.metadata.name.as_deref().unwrap_or_default();
+                leaf.label_volume(volume, case.hash, &row.uid).await?.ours(&leaf.member)?;
             }
             (Healing::CallOff, Some(volume), ..) => leaf.call_off_removal(volume, case.hash).await?,
             (Healing::Follow, Some(volume), ..) => {

@@ -151,6 +151,10 @@ struct Queue {
 }
 
 impl Queue {
+    fn new() -> Self {
+        Self { waiting: BTreeMap::new(), recent: VecDeque::new(), budget: Budget::of_member() }
+    }
+
     fn look(&mut self, leaf: &Cluster, now: Instant) {
         let rows = leaf.rows.pending();
         let there: BTreeSet<VolumeHash> = rows.iter().map(|(hash, ..)| *hash).collect();
@@ -242,7 +246,7 @@ fn hear(waiting: &mut Waiting, word: &Word) {
 impl Follower {
     /// Works until it is dropped.
     pub(super) async fn tell_of_waiting(&self, member: &Member) {
-        let mut queue = Queue { waiting: BTreeMap::new(), recent: VecDeque::new(), budget: Budget::of_member() };
+        let mut queue = Queue::new();
         sleep(turn(&member.name)).await;
         loop {
             let Ok(leaf) = member.leaf() else {

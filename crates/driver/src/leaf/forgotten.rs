@@ -54,20 +54,16 @@ impl Patient {
         if now.observed().phase == Phase::Pending && now.volume().is_none() {
             return Some(NeverGivenOut { claim: now, volume, made_for, retained: None });
         }
-        let bound_to = self.volume.as_ref()?;
-        let is_anothers = identity::other_owner(&bound_to.metadata, &leaf.host, hash).is_some();
-        if !now.is_withdrawn() && !is_unlabelled(bound_to) && !is_anothers {
+        let volume_seen = self.volume.as_ref()?;
+        let is_anothers = identity::other_owner(&volume_seen.metadata, &leaf.host, hash).is_some();
+        let never_answered =
+            || (is_unlabelled(volume_seen) || is_anothers) && waits_to_be_bound(claim, &leaf.member) == Some(true);
+        let bound_to = VolumeRow::new(volume_seen).observed();
+        let would_go = is_anothers && !bound_to.retained;
+        if would_go || !now.is_withdrawn() && !never_answered() {
             return None;
         }
-        if !now.is_withdrawn() && waits_to_be_bound(claim, &leaf.member) != Some(true) {
-            return None;
-        }
-        let volume_now = VolumeRow::new(bound_to).observed();
-        // It would go with the claim.
-        if is_anothers && !volume_now.retained {
-            return None;
-        }
-        let retained = Some(volume_now).filter(|volume| volume.retained && !volume.by_hand && !is_anothers);
+        let retained = Some(bound_to).filter(|volume| volume.retained && !volume.by_hand && !is_anothers);
         Some(NeverGivenOut { claim: now, volume, made_for, retained })
     }
 }

@@ -15,6 +15,35 @@ pub(super) fn label_path(key: &str) -> String {
     format!("/metadata/labels/{}", key.replace('/', "~1"))
 }
 
+/// What became of a volume that was to carry our labels.
+#[derive(Debug)]
+pub enum Labelled {
+    Ours(VolumeRow),
+    /// It belongs to another by its labels, as it was: made free in the member, it was bound to whatever claim waited there.
+    Others {
+        volume: VolumeRow,
+        /// In words.
+        owner: String,
+    },
+}
+
+impl Labelled {
+    /// What whoever waits for the leaf has to know, where it is not.
+    pub fn ours(self, member: &str) -> Result<VolumeRow> {
+        match self {
+            Self::Ours(volume) => Ok(volume),
+            Self::Others { volume, owner } => Err(Error::Refused(format!(
+                "member {member}: the leaf claim was bound to volume {}, which belongs to {owner} and stood free there. It is \
+                 left untouched. Delete the claim and make it again. Only where no host has that volume any more, take the \
+                 labels {} and {} off it there instead",
+                volume.name,
+                ownership::HOST,
+                ownership::VOLUME
+            ))),
+        }
+    }
+}
+
 impl Cluster {
     fn volumes(&self) -> Api<Lean<PersistentVolume>> {
         Api::all(self.client.clone())
@@ -22,43 +51,37 @@ impl Cluster {
 
     /// Puts our labels on the volume that is bound to this claim, and on no other, and reads it in the same request.
     /// One that carries them already is known from the watch.
-    pub async fn label_volume(&self, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<VolumeRow> {
+    pub async fn label_volume(&self, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<Labelled> {
         let known = self.rows.row(hash).and_then(|row| row.volume);
         if let Some(volume) = known.filter(|volume| *volume.name == *name && *volume.claim_uid == *claim_uid) {
-            return Ok(volume);
+            return Ok(Labelled::Ours(volume));
         }
         let labels = ownership::labels(&self.host, hash);
         let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
         let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
         let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-        let volume = match self.patch_volume(name, json!([bound, unlabelled, all]), "label").await {
-            Err(Error::Refused(_)) => Box::pin(self.label_beside_others(name, hash, bound)).await?,
-            other => other?,
-        };
-        Ok(VolumeRow::new(&volume))
+        match self.patch_volume(name, json!([bound, unlabelled, all]), "label").await {
+            Ok(volume) => Ok(Labelled::Ours(VolumeRow::new(&volume))),
+            Err(Error::Refused(_)) => Box::pin(self.label_beside_others(name, hash, bound)).await,
+            Err(error) => Err(error),
+        }
     }
 
-    /// Puts them beside the labels that are there. Those of another leaf stay: its volume was made free, and whatever claim waited
-    /// in the member was bound to it.
-    async fn label_beside_others(&self, name: &str, hash: VolumeHash, bound: Value) -> Result<Lean<PersistentVolume>> {
+    /// Puts them beside the labels that are there, and leaves those of another leaf as they are.
+    async fn label_beside_others(&self, name: &str, hash: VolumeHash, bound: Value) -> Result<Labelled> {
         let missing = || Error::NotFound(format!("member {}: volume {name} is gone", self.member));
         let read = self.read_lean(name).await?.ok_or_else(missing)?;
-        if let Some(whose) = identity::other_owner(&read.metadata, &self.host, hash) {
-            return Err(Error::Refused(format!(
-                "member {}: the leaf claim was bound to volume {name}, which belongs to {whose} and stood free there. It is left \
-                 untouched. Delete the claim and make it again. Only where no host has that volume any more, take the labels {} and \
-                 {} off it there instead",
-                self.member,
-                ownership::HOST,
-                ownership::VOLUME
-            )));
+        let volume = VolumeRow::new(&read);
+        let owner = identity::other_owner(&read.metadata, &self.host, hash);
+        if let Some(owner) = owner.filter(|_| bound["value"] == *volume.claim_uid) {
+            return Ok(Labelled::Others { volume, owner });
         }
         let labels = ownership::labels(&self.host, hash);
         let as_read =
             labels.keys().map(|key| json!({"op": "test", "path": label_path(key), "value": read.labels().get(key)}));
         let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
         let operations: Vec<Value> = std::iter::once(bound).chain(as_read).chain(each).collect();
-        self.patch_volume(name, json!(operations), "label").await
+        self.patch_volume(name, json!(operations), "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
     }
 
     /// Its removal begins. It carries our labels, so there is a place for one more.
@@ -128,16 +151,6 @@ impl Cluster {
     /// A quorum read, whatever labels it carries.
     pub async fn read_volume(&self, name: &str) -> Result<Option<VolumeRow>> {
         Ok(self.read_lean(name).await?.map(|volume| VolumeRow::new(&volume)))
-    }
-
-    /// The same, and to whom it belongs by its labels, where that is not this leaf.
-    pub async fn read_volume_and_owner(
-        &self,
-        name: &str,
-        hash: VolumeHash,
-    ) -> Result<Option<(VolumeRow, Option<String>)>> {
-        let found = self.read_lean(name).await?;
-        Ok(found.map(|volume| (VolumeRow::new(&volume), identity::other_owner(&volume.metadata, &self.host, hash))))
     }
 
     async fn read_lean(&self, name: &str) -> Result<Option<Lean<PersistentVolume>>> {

@@ -237,7 +237,7 @@ impl Job<'_> {
         // The labels say that somebody may have been told of it. Where nobody waits any more, nobody is.
         let labelled = if self.deadline.caller_waits() {
             self.want_after_all(row).await?;
-            Some(self.leaf.label_volume(volume, self.hash, &row.uid).await?)
+            Some(self.leaf.label_volume(volume, self.hash, &row.uid).await?.ours(&self.leaf.member)?)
         } else {
             None
         };

@@ -7,6 +7,7 @@ use crate::{
         identity::{Identity, Meant, judge},
         ownership,
         row::{ClaimRow, Row, VolumeRow},
+        volume::Labelled,
     },
     volume::{
         VolumeHash,
@@ -65,20 +66,21 @@ impl LastSeen {
         claim_uid: &str,
     ) -> Result<()> {
         match leaf.label_volume(volume, hash, claim_uid).await {
-            Err(refused @ (Error::NotFound(_) | Error::Refused(_))) => {
-                let there = leaf.read_volume_and_owner(volume, hash).await?;
-                match there.filter(|(volume, _)| *volume.claim_uid == *claim_uid) {
-                    Some((_, None)) => return Err(refused.while_a_leaf_may_exist()),
-                    Some((volume, Some(owner))) if !volume.is_retained() => {
-                        return Err(would_take_along(leaf, &volume, &owner));
-                    }
-                    _ => {}
-                }
-                self.no_volume = true;
-                Ok(())
+            Ok(Labelled::Ours(_)) => return Ok(()),
+            Ok(Labelled::Others { volume, owner }) if !volume.is_retained() => {
+                return Err(would_take_along(leaf, &volume, &owner));
             }
-            labelled => labelled.map(drop),
+            Ok(Labelled::Others { .. }) => {}
+            Err(refused @ (Error::NotFound(_) | Error::Refused(_))) => {
+                let there = leaf.read_volume(volume).await?;
+                if there.is_some_and(|volume| *volume.claim_uid == *claim_uid) {
+                    return Err(refused.while_a_leaf_may_exist());
+                }
+            }
+            Err(error) => return Err(error),
         }
+        self.no_volume = true;
+        Ok(())
     }
 
     /// One read: of the volume where there was one, which outlives its claim, else of the claim.

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use simulate::{Cluster, text};
 use tokio::time::sleep;
 
-use crate::bench::{Bench, SHOP, lock};
+use crate::{
+    bench::{Bench, SHOP, lock},
+    fixture,
+};
 
 /// Between two looks at what can be put back.
 const LOOK: Duration = Duration::from_mins(1);
@@ -46,14 +49,7 @@ pub(super) async fn make_free(bench: Arc<Bench>, member: usize, taken: bool, aft
 }
 
 fn take(bench: &Bench, cluster: &Cluster, volume: &Value) {
-    let name = text(volume, "/metadata/name");
-    let claim = json!({
-        "metadata": {"name": taker(name), "namespace": SHOP},
-        "spec": {
-            "accessModes": volume["spec"]["accessModes"], "storageClassName": volume["spec"]["storageClassName"],
-            "volumeName": name, "resources": {"requests": {"storage": "1Gi"}},
-        },
-    });
+    let claim = fixture::claim_for(volume, &taker(text(volume, "/metadata/name")));
     if let Ok(made) = cluster.create("persistentvolumeclaims", claim) {
         lock(&bench.guard.history).plant(&made);
     }

@@ -22,7 +22,7 @@ use crate::{
     kosmos,
     objects::{Place, nothing_of_ours, pod},
     pool::on_fleet,
-    rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, Rig},
+    rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, RETURN, Rig},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
@@ -196,8 +196,9 @@ fn member_that_is_away_for_minutes_loses_neither_node_nor_pod_nor_volume() {
         // Its end is for the member's kubelet, which has to come back too; the pod goes with it.
         gone(&member, "other").await?;
         gone_within(&host, "other", BACK).await?;
-        let took = wait_for("both nodes are ready", PATIENCE, || async {
-            agent.ready(NODE, true, PATIENCE).await?;
+        // Its own: the kubelet goes by what it watches, which after such an outage it tries again once in up to a minute.
+        let took = wait_for("both nodes are ready", RETURN, || async {
+            agent.ready(NODE, true, RETURN).await?;
             Ok(took(&host, &member, returns).await.ok())
         })
         .await?;

@@ -194,7 +194,7 @@ fn member_that_is_away_for_minutes_loses_neither_node_nor_pod_nor_volume() {
         })
         .await?;
         // Its end is for the member's kubelet, which has to come back too; the pod goes with it.
-        gone(&member, "other").await?;
+        gone_within(&member, "other", RETURN).await?;
         gone_within(&host, "other", BACK).await?;
         // Its own: the kubelet goes by what it watches, which after such an outage it tries again once in up to a minute.
         let took = wait_for("both nodes are ready", RETURN, || async {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::{
+    apps::v1::ReplicaSet,
     coordination::v1::Lease,
     core::v1::{Event, Node, PersistentVolumeClaim, Secret},
     storage::v1::CSINode,
@@ -34,8 +35,10 @@ pub const DRIVER_NAMESPACE: &str = "kosmos-csi";
 /// Of the replica that does the work in the background.
 const LEASE: &str = "kosmos-csi-leader";
 pub const PATIENCE: Duration = Duration::from_mins(1);
-/// A member's own controllers look for their API server again after half a minute, or twice that.
-pub const RETURN: Duration = Duration::from_mins(2);
+/// A member's own controllers look for their API server again after half a minute, or twice that, each watch for itself; and once
+/// more where it had just been started, and did not know yet what they may do.
+pub const RETURN: Duration = Duration::from_mins(3);
+const CANARY: &str = "canary";
 pub const MEMBERS: [&str; 2] = ["cluster38", "cluster39"];
 
 /// The members' classes: rancher's local-path, and those of the project's own storage driver.
@@ -229,20 +232,47 @@ impl Rig {
         .await
     }
 
-    /// They have found it too: until then a claim that is deleted stays, whoever used it.
+    /// They have found it too, and watch claims and pods again: until then a claim that is deleted stays, and one whose pod has
+    /// gone counts as used. Each of these watches comes back in its own time.
     pub async fn own_controllers_return(&self, member: &str) -> Result<()> {
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.fleet.member(member).client().await?, "default");
+        let client = self.fleet.member(member).client().await?;
+        let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), "default");
         let claim = json!({
-            "metadata": {"name": "canary"},
+            "metadata": {"name": CANARY},
             "spec": {"storageClassName": "", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
         });
         claims.create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
-        claims.delete("canary", &DeleteParams::default()).await?;
+        claims.delete(CANARY, &DeleteParams::default()).await?;
+        let sets = Api::<ReplicaSet>::namespaced(client, "default");
+        sets.create(&PostParams::default(), &serde_json::from_value(set_that_runs_nowhere())?).await?;
         wait_for("the member's own controllers let a claim go", RETURN, || async {
-            Ok(claims.get_opt("canary").await?.is_none().then_some(()))
+            Ok(claims.get_opt(CANARY).await?.is_none().then_some(()))
         })
-        .await
+        .await?;
+        wait_for("the member's own controllers see a pod", RETURN, || async {
+            let status = sets.get(CANARY).await?.status;
+            Ok(status.filter(|status| status.replicas == 1).map(drop))
+        })
+        .await?;
+        sets.delete(CANARY, &DeleteParams::background()).await?;
+        Ok(())
     }
+}
+
+/// What its status says of its pods is what the member's controllers see of them.
+fn set_that_runs_nowhere() -> Value {
+    let labels = json!({"app": CANARY});
+    let spec = json!({
+        "nodeSelector": {"kubernetes.io/hostname": "nowhere"},
+        "containers": [{"name": CANARY, "image": CANARY}],
+    });
+    json!({
+        "metadata": {"name": CANARY},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    })
 }
 
 /// Rights, storage and classes of a member.

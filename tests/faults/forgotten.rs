@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use simulate::text;
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::sleep;
 use tonic::Code;
 
@@ -179,5 +182,30 @@ fn class_that_is_made_anew_with_a_slip_makes_nobody_forget_a_leaf() {
         caller.delete_claim();
         assert_eq!(caller.create().await.unwrap_err().code(), Code::NotFound);
         assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn leaf_that_is_listed_while_the_host_is_asked_is_not_forgotten_for_a_slip_in_the_class() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(NEVER)).await;
+        // Its provisioner does not say for which claim it asks, so nothing in the host says where the leaf is.
+        let mut caller = Caller::new(&bench, Script { told: false, ..Script::new("data") });
+        assert_eq!(caller.create().await.unwrap_err().code(), Code::Aborted);
+        caller.class_becomes(SLIP);
+        bench.guard.set_fate(|_, at, asked| match (at, asked.verb) {
+            (0, Verb::Get) if asked.resource == "configmaps" => Action::Delay(Duration::from_secs(2)),
+            (1, Verb::List) => Action::Delay(Duration::from_secs(1)),
+            _ => Action::Pass,
+        });
+        bench.start();
+        let told = loop {
+            let told = caller.create().await.unwrap_err();
+            if told.code() != Code::Unavailable {
+                break told;
+            }
+            sleep(Duration::from_millis(10)).await;
+        };
+        assert_eq!(told.code(), Code::Aborted, "{told}");
     });
 }

@@ -77,8 +77,8 @@ impl Provisioner {
     /// A member in which something may have been made for a volume. Nothing is before its name is on record.
     async fn may_be_in(&self, name: &str, claim: Option<&Claim>) -> Result<Option<String>> {
         let (members, hash) = (self.members.all()?, VolumeHash::new(&self.host.id, name));
-        if let Some(holder) = members.values().find(|member| holds(member, hash) || leaf_volume_is_left(member, hash)) {
-            return Ok(Some(holder.name.clone()));
+        if let Some(holder) = seen_in(&members, hash) {
+            return Ok(Some(holder));
         }
         if let Some(claim) = claim
             && let Some(owner) = self.host.read_claim(claim, name).await?
@@ -86,8 +86,10 @@ impl Provisioner {
             return self.recorded(Some(&owner)).await;
         }
         let known = self.host.known_members().await?.unwrap_or_default();
+        let members = self.members.all()?;
         all_listed(members.values().filter(|member| known.contains(&member.name)))?;
-        Ok(None)
+        // Listed while the host was asked: the look before was one at nothing.
+        Ok(seen_in(&members, hash))
     }
 
     /// The member of before, or a new choice, written down before anything is made.
@@ -337,6 +339,11 @@ impl Provisioner {
 
 fn names(list: &[String], name: impl FnMut(&String) -> String) -> Vec<String> {
     list.iter().map(name).collect()
+}
+
+fn seen_in(members: &BTreeMap<String, Arc<Member>>, hash: VolumeHash) -> Option<String> {
+    let holder = members.values().find(|member| holds(member, hash) || leaf_volume_is_left(member, hash))?;
+    Some(holder.name.clone())
 }
 
 fn is_made_by_us(member: &Member, hash: VolumeHash) -> bool {

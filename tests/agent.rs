@@ -470,13 +470,40 @@ fn secret_leaves_the_host_only_where_its_namespace_says_so() {
         world.host.change("namespaces", "", SHOP, open).unwrap();
         until("it runs", || world.phase("web") == "Running").await;
         assert_eq!(world.member.get("secrets", SHOP, "keys").unwrap()["data"]["a"], "YQ==");
-        // The namespace says so no more: what is there is not forgotten.
-        let shut = |namespace: &mut Value| namespace["metadata"]["labels"]["kosmos.csi.io/secrets"] = json!("false");
-        world.host.change("namespaces", "", SHOP, shut).unwrap();
         world.host.delete("pods", SHOP, "web").unwrap();
         sleep(Duration::from_mins(5)).await;
         assert!(world.member.get("secrets", SHOP, "keys").is_none(), "the Secret is left in the member");
-        assert!(world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none(), "the mark is left");
+    });
+}
+
+#[test]
+fn namespace_that_gives_secrets_no_more_ends_what_was_given_and_gives_it_again() {
+    story(1, async {
+        let world = standing(1).await;
+        let say = |word: &str| {
+            let say = |namespace: &mut Value| namespace["metadata"]["labels"]["kosmos.csi.io/secrets"] = json!(word);
+            world.host.change("namespaces", "", SHOP, say).unwrap();
+        };
+        say("true");
+        let secret = json!({"metadata": {"namespace": SHOP, "name": "keys"}, "data": {"a": "YQ=="}});
+        world.host.create("secrets", secret).unwrap();
+        let volume = json!({"name": "keys", "secret": {"secretName": "keys"}});
+        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": [volume],
+            "automountServiceAccountToken": false});
+        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        let given = || world.member.get("secrets", SHOP, "keys").is_some_and(|secret| secret["data"]["a"] == "YQ==");
+        assert!(given());
+        say("false");
+        until("nothing is left of it", || world.member.get("secrets", SHOP, "keys").is_none()).await;
+        assert_eq!(world.phase("web"), "Running");
+        until("nor the mark", || world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none()).await;
+        say("true");
+        until("its pod has it again", given).await;
+        say("false");
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("it goes also with its pod", || !given() && world.pod("web").is_none()).await;
+        until("the mark too", || world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none()).await;
     });
 }
 

@@ -42,7 +42,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("csi", &["cluster::Writes", "error", "metrics", "mount", "printable", "provision", "volume"]),
     ("admin", &["metrics"]),
     ("telemetry", &[]),
-    ("args", &["telemetry", "volume"]),
+    ("args", &["mount::source", "telemetry", "volume"]),
     // what puts it together
     ("run", &["*"]),
     ("lib", &[]),

@@ -28,5 +28,6 @@ render manifests/controller-with-snapshots.yaml "The same for a host that serves
     "${only[@]}" --set sidecars.snapshotter.enabled=true
 render manifests/virtual-node.yaml "The agent of virtual nodes. Apply it after the controller's." \
     --set virtualNode.kubelet.enabled=false --show-only templates/virtual-node-rights.yaml --show-only templates/virtual-node.yaml
-render manifests/node.yaml "The driver on real nodes of the host, which use volumes of cluster38: change its name." \
-    --set node.enabled=true --set 'node.members[0].name=cluster38' --show-only templates/node.yaml
+render manifests/node.yaml "The driver on real nodes of the host, which use volumes of cluster38 made by storage.example.com: change both names." \
+    --set node.enabled=true --set 'node.members[0].name=cluster38' --set 'node.members[0].leafDrivers={storage.example.com}' \
+    --show-only templates/node.yaml

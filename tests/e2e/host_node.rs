@@ -70,11 +70,17 @@ impl<'a> HostNode<'a> {
     }
 
     pub fn start_plugin(&mut self) -> Result<()> {
-        let disks = format!("--device-dir={}", self.disks().display());
-        let arguments =
-            ["node", "--node-name", &self.name(), "--member", MEMBER, "--max-volumes=4", &disks, "--shutdown-grace=5s"];
+        let leaf_driver = format!("--leaf-driver={}", self.storage.driver);
+        let folders = format!("--local-folder={}", self.fleet.folder().display());
+        self.start_plugin_with(&[&leaf_driver, &folders])
+    }
+
+    fn start_plugin_with(&mut self, storage: &[&str]) -> Result<()> {
+        let (name, disks) = (self.name(), format!("--device-dir={}", self.disks().display()));
+        let usual =
+            ["node", "--node-name", &name, "--member", MEMBER, "--max-volumes=4", &disks, "--shutdown-grace=5s"];
         let log = [("RUST_LOG", "warn,kosmos_csi=debug")];
-        let program = PathBuf::from(PROGRAM);
+        let (program, arguments) = (PathBuf::from(PROGRAM), [&usual[..], storage].concat());
         self.plugin = Some(self.fleet.host().spawn_in_node("kosmos-csi-node", &program, &arguments, &log)?);
         Ok(())
     }
@@ -103,10 +109,20 @@ impl<'a> HostNode<'a> {
 
     /// SIGKILL, and a new one.
     pub async fn kill_plugin(&mut self) -> Result<()> {
+        self.end_plugin().await?;
+        self.start_plugin()
+    }
+
+    /// SIGKILL, and a new one that is told of no storage which it may use.
+    pub async fn permit_nothing(&mut self) -> Result<()> {
+        self.end_plugin().await?;
+        self.start_plugin_with(&[])
+    }
+
+    async fn end_plugin(&mut self) -> Result<()> {
         let plugin = self.plugin.take().context("the node plugin does not run")?;
         plugin.kill()?;
-        plugin.wait(Duration::from_secs(10)).await?;
-        self.start_plugin()
+        plugin.wait(Duration::from_secs(10)).await.map(drop)
     }
 
     /// The kubelet knows a driver, and the node's labels say where it is.

@@ -167,11 +167,23 @@ fn pod_on_a_real_node_goes_on_when_plugin_and_kubelet_are_started_again() {
         rig.fleet.host().start_again("kubelet")?;
         ensure!(used.exec_when_back("web", "cat /data/file").await?.trim() == "kept", "the file is there");
         used.remove("web").await?;
+        used.waits_for_the_nodes_permission().await?;
         used.end().await
     });
 }
 
 impl Used<'_> {
+    /// A node that is told of no storage driver calls none.
+    async fn waits_for_the_nodes_permission(&mut self) -> Result<()> {
+        self.node.permit_nothing().await?;
+        self.create("late", |_| {}).await?;
+        self.host.warned("late", &["which this node does not use for a member", "--leaf-driver"]).await?;
+        self.node.kill_plugin().await?;
+        self.phase("late", "Running").await?;
+        self.finds_its_file("late").await?;
+        self.remove("late").await
+    }
+
     /// What one pod writes to the device, the next one reads.
     async fn keeps_as_device(&self) -> Result<()> {
         let device = |pod: &mut Value| {

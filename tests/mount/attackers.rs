@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kosmos_csi::{
     error::Error,
-    mount::Way,
+    mount::{Permitted, Way},
     volume::{
         VolumeMode,
         backing::{Attached, Backing},
@@ -13,7 +13,7 @@ use kosmos_csi::{
 
 use crate::{
     fake::{Content, Fake, Moment},
-    kinds::{Act, Kind, STAGING, TARGETS, VOLUME, all, attached, device, machine, way},
+    kinds::{Act, Kind, STAGING, TARGETS, VOLUME, all, attached, device, machine, machine_with, way},
 };
 
 fn kind(name: &str) -> Kind {
@@ -152,6 +152,27 @@ fn disks_are_named_within_their_folder_and_lie_below_dev() {
 }
 
 #[test]
+fn disk_that_the_machine_uses_is_shown_raw_to_nobody() {
+    for name in ["raw disk", "local raw"] {
+        let kind = kind(name);
+        let fake = kind.machine();
+        let stage = || machine(&fake).stage(&kind.attached, Path::new(STAGING), &kind.way);
+        fake.change().held.insert("/dev/sdb".into());
+        let error = refuses(&fake, name, stage);
+        assert!(
+            matches!(&error, Error::Refused(told) if told.contains("/dev/sdb or a part of it is in use")),
+            "{error}"
+        );
+        fake.change().held.clear();
+        stage().unwrap();
+        kind.act(&fake, Act::Publish(0)).unwrap();
+        // Its own pod may keep it for itself.
+        fake.change().held.insert("/dev/sdb".into());
+        stage().unwrap();
+    }
+}
+
+#[test]
 fn servers_and_options_that_reach_out_are_refused_by_name() {
     let fake = local().machine();
     let machine = machine(&fake);
@@ -168,6 +189,8 @@ fn servers_and_options_that_reach_out_are_refused_by_name() {
         "loop",
         "LOOP=/dev/loop0",
         "noatime,addr=1.2.3.4",
+        "bg",
+        "hard,retry=10000",
         "x-mount.mkdir",
     ] {
         for (leaf, request) in [(vec![option.to_owned()], vec![]), (vec![], vec![option.to_owned()])] {
@@ -177,6 +200,33 @@ fn servers_and_options_that_reach_out_are_refused_by_name() {
             let name = option.rsplit(',').next().unwrap();
             assert!(matches!(&error, Error::Invalid(message) if message.contains(name)), "{error}");
         }
+    }
+}
+
+#[test]
+fn what_the_nodes_own_configuration_does_not_name_is_refused_by_the_flag_that_would() {
+    let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[0]));
+    for kind in all() {
+        let fake = kind.machine();
+        let bare = machine_with(&fake, Permitted::default());
+        let flag = match &kind.attached.backing {
+            Backing::Device { .. } => {
+                bare.stage(&kind.attached, staging, &kind.way).unwrap();
+                continue;
+            }
+            Backing::Csi(_) => "--leaf-driver (in the chart: node.members[].leafDrivers)",
+            Backing::Nfs { .. } => "--nfs-server (in the chart: node.members[].nfsServers)",
+            Backing::Local { .. } => "--local-folder (in the chart: node.members[].localFolders)",
+        };
+        let error = refuses(&fake, kind.name, || bare.stage(&kind.attached, staging, &kind.way));
+        assert!(matches!(&error, Error::Refused(told) if told.contains(flag)), "{}: {error}", kind.name);
+        // Taken back while a volume is here, it holds from the next time on: what is here is taken away as ever.
+        for act in [Act::Stage, Act::Publish(0)] {
+            kind.act(&fake, act).unwrap();
+        }
+        bare.unpublish(VOLUME, target).unwrap();
+        kind.act(&fake, Act::Unpublish(0)).unwrap();
+        bare.unstage(VOLUME, staging).unwrap();
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use kosmos_csi::{
     error::Result,
-    mount::{Access, Expanded, Machine, Step, Way},
+    mount::{Access, Expanded, Machine, Permitted, Step, Way},
     volume::{
         VolumeMode,
         backing::{AttachMode, Attached, Backing, CsiLeaf, GroupPolicy},
@@ -156,8 +156,18 @@ impl Kind {
 }
 
 pub fn machine(fake: &Fake) -> Machine<Fake> {
+    let permitted = Permitted {
+        leaf_drivers: vec![leaf().driver],
+        nfs_servers: vec!["filer.example".to_owned()],
+        // Everything: what a machine shows to nobody is refused whatever its administrator has permitted.
+        local_folders: ["/", "/dev"].map(Into::into).into(),
+    };
+    machine_with(fake, permitted)
+}
+
+pub fn machine_with(fake: &Fake, permitted: Permitted) -> Machine<Fake> {
     let state = format!("{KUBELET}/plugins/kosmos.csi.io/volumes");
-    Machine::new(fake.clone(), state.into(), "/dev/disk".into(), KUBELET.into())
+    Machine::new(fake.clone(), state.into(), "/dev/disk".into(), KUBELET.into(), permitted)
 }
 
 fn leaf_mounts(fake: &Fake, path: &str) {

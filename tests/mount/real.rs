@@ -130,6 +130,22 @@ fn raw_disk_is_shown_as_it_is() {
 }
 
 #[test]
+fn raw_disk_that_the_kernel_keeps_for_somebody_is_refused() {
+    inside("real::raw_disk_that_the_kernel_keeps_for_somebody_is_refused", |ground| {
+        let device = Loop::new(ground, "disk-1", DISK);
+        let machine = ground.machine();
+        let block = Way { mode: VolumeMode::Block, flags: vec![], group: None, ..way() };
+        // As a RAID, a volume group, or a mount in whatever namespace does.
+        let kept = device.keep();
+        let error = machine.stage(&disk(""), &ground.staging(), &block).unwrap_err();
+        assert!(matches!(&error, Error::Refused(told) if told.contains("in use on this machine")), "{error}");
+        drop(kept);
+        machine.stage(&disk(""), &ground.staging(), &block).unwrap();
+        machine.unstage(VOLUME, &ground.staging()).unwrap();
+    });
+}
+
+#[test]
 fn folder_of_this_machine_is_shown_with_its_flags() {
     inside("real::folder_of_this_machine_is_shown_with_its_flags", |ground| {
         let folder = ground.folder("disks/a");

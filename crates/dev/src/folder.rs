@@ -62,6 +62,7 @@ impl Folder {
             socket: self.path.join("node.sock"),
             kubelet_dir: self.path.join("kubelet"),
             device_dir: self.path.join("devices"),
+            volumes: self.path.join("volumes"),
         }
     }
 

@@ -15,7 +15,7 @@ use kosmos_csi::{
         server::{self, Socket},
     },
     metrics::Metrics,
-    mount::{Linux, Machine},
+    mount::{Linux, Machine, Permitted},
     run::{Misuse, node},
     volume::{DRIVER, MEMBER_KEY, NodeId},
 };
@@ -33,6 +33,8 @@ pub(super) struct Places {
     pub(super) socket: PathBuf,
     pub(super) kubelet_dir: PathBuf,
     pub(super) device_dir: PathBuf,
+    /// Of the members' storage.
+    pub(super) volumes: PathBuf,
 }
 
 pub(super) fn csi_node() -> Value {
@@ -65,11 +67,14 @@ pub(super) async fn run(
     member: String,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let machine =
-        Machine::new(Linux, places.own(STORAGE).join("volumes"), places.device_dir.clone(), places.kubelet_dir.clone());
+    let permitted = Permitted { local_folders: vec![places.volumes.clone()], ..Permitted::default() };
+    let (kubelet_dir, device_dir) = (places.kubelet_dir.clone(), places.device_dir.clone());
+    let machine = Machine::new(Linux, places.own(STORAGE).join("volumes"), device_dir, kubelet_dir, permitted);
     let leaf = Leaf { machine: machine.into() };
     let info = Info { name: NAME.to_owned(), member, most: MOST };
-    let service = node::service(info, places.kubelet_dir.clone(), places.device_dir.clone(), &places.own(DRIVER));
+    let permitted = Permitted { leaf_drivers: vec![STORAGE.to_owned()], ..Permitted::default() };
+    let own = places.own(DRIVER);
+    let service = node::service(info, places.kubelet_dir, places.device_dir, &own, permitted);
     let serving = server::serve_node(socket, Identity::default(), service, Metrics::new(), stop.clone());
     let playing = server::serve_node(leaf_socket, Identity(STORAGE), leaf, Metrics::new(), stop);
     tokio::try_join!(serving, playing).context("the node's sockets")?;

@@ -7,8 +7,12 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::Subcommand;
 
 use crate::{
+    mount::source::is_server,
     telemetry::LogFormat,
-    volume::id::{is_label, is_member_name, is_subdomain},
+    volume::{
+        DRIVER,
+        id::{is_label, is_member_name, is_subdomain},
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -156,6 +160,18 @@ pub struct Node {
     #[arg(long, env = "KOSMOS_CSI_DEVICE_DIR", default_value = "/dev/disk/by-id", value_parser = absolute, value_name = "FOLDER")]
     pub device_dir: PathBuf,
 
+    /// A storage driver whose node service on this node is called for the member's volumes; once for each, none without
+    #[arg(long = "leaf-driver", env = "KOSMOS_CSI_LEAF_DRIVER", value_delimiter = ',', value_parser = leaf_driver, value_name = "NAME")]
+    pub leaf_drivers: Vec<String>,
+
+    /// An NFS server whose exports are mounted for the member's volumes, as their PersistentVolumes name it; once for each, none without
+    #[arg(long = "nfs-server", env = "KOSMOS_CSI_NFS_SERVER", value_delimiter = ',', value_parser = nfs_server, value_name = "HOST")]
+    pub nfs_servers: Vec<String>,
+
+    /// A folder of this node below which local volumes of the member are, or in which their devices are; once for each, none without
+    #[arg(long = "local-folder", env = "KOSMOS_CSI_LOCAL_FOLDER", value_delimiter = ',', value_parser = absolute, value_name = "FOLDER")]
+    pub local_folders: Vec<PathBuf>,
+
     /// How many volumes this node can have at once, such as the disks its virtual machine takes; 0: any number
     #[arg(long, env = "KOSMOS_CSI_MAX_VOLUMES", default_value_t = 0, value_name = "COUNT")]
     pub max_volumes: u32,
@@ -238,6 +254,21 @@ fn node_name(text: &str) -> Result<String, String> {
     Err("it is not the name of a node (lower-case letters, digits, dashes and dots, at most 253)".to_owned())
 }
 
+fn leaf_driver(text: &str) -> Result<String, String> {
+    if is_subdomain(text) && text != DRIVER {
+        return Ok(text.to_owned());
+    }
+    Err("it is not the name of another CSI driver (lower-case letters, digits, dashes and dots, at most 253)"
+        .to_owned())
+}
+
+fn nfs_server(text: &str) -> Result<String, String> {
+    if is_server(text) {
+        return Ok(text.to_owned());
+    }
+    Err("it is neither a host's name nor an address, such as filer.example.org or 10.0.0.5".to_owned())
+}
+
 fn member_name(text: &str) -> Result<String, String> {
     if is_member_name(text) {
         return Ok(text.to_owned());
@@ -278,6 +309,29 @@ mod tests {
             assert!(refused.contains("--kubelet-address"), "{flag} alone: {refused}");
         }
         assert!(Alone::try_parse_from(["x"]).unwrap().door.kubelet_address.is_none());
+    }
+
+    #[test]
+    fn real_node_uses_no_storage_of_its_own_that_is_not_named_and_never_the_driver_itself() {
+        #[derive(Debug, Parser)]
+        struct Alone {
+            #[command(flatten)]
+            node: Node,
+        }
+        let node = |more: &[&str]| {
+            let all = ["x", "--node-name=worker", "--member=cluster38"].iter().chain(more);
+            Alone::try_parse_from(all).map(|alone| alone.node)
+        };
+        let bare = node(&[]).unwrap();
+        assert!(bare.leaf_drivers.is_empty() && bare.nfs_servers.is_empty() && bare.local_folders.is_empty());
+        let named = node(&["--leaf-driver=a.example", "--leaf-driver=b.example,c.example"]).unwrap();
+        assert_eq!(named.leaf_drivers, ["a.example", "b.example", "c.example"]);
+        for slip in
+            ["--leaf-driver=kosmos.csi.io", "--leaf-driver=", "--nfs-server=filer:/export", "--local-folder=disks"]
+        {
+            let refused = node(&[slip]).unwrap_err().to_string();
+            assert!(refused.contains(slip.split_once('=').unwrap().0), "{slip}: {refused}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn chart_has_no_flaw_that_helm_knows() {
 #[test]
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 26] = [
+    let switches: [(&str, &[&str], &[&str]); 27] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
             &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace", "ServiceMonitor", "kosmos-csi-node"]),
         ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
@@ -56,6 +56,8 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("virtualNode.hostAddress=https://10.0.0.1:6443", &["--host-address=https://10.0.0.1:6443"], &[]),
         ("node.enabled=true,node.members[0].name=cluster38,node.members[0].nodeSelector.zone=a",
             &["kosmos-csi-node-cluster38", "--member=cluster38", "zone: a", "enforce: privileged", "Bidirectional", "localhost/kosmos-csi-node:0.1.0"], &[]),
+        ("node.enabled=true,node.members[0].name=a,node.members[0].leafDrivers={one.example,two.example},node.members[0].nfsServers={fd00::5},node.members[0].localFolders={/mnt/disks}",
+            &["--leaf-driver=one.example\"", "--leaf-driver=two.example\"", "--nfs-server=fd00::5\"", "--local-folder=/mnt/disks\""], &[]),
         ("nodeSecrets.enabled=true", &["name: kosmos-csi-secrets"], &[]),
         ("namespace.create=true", &["enforce: restricted", "resource-policy: keep"], &[]),
         ("podDisruptionBudget.enabled=false", &[], &["PodDisruptionBudget"]),

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::clusters::{
     AuditMark, Cluster, Fleet, Process, Spec, images,
-    member_driver::{MemberStorage, storage_class},
+    member_driver::{self, MemberStorage, storage_class},
     product::{self, Flavour},
     wait_for,
 };
@@ -36,7 +36,8 @@ const KEPT: [&str; 2] = ["configmap/kosmos-csi-members", "lease."];
 fn values(fleet: &Fleet) -> String {
     json!({
         "node": {"enabled": true, "members": [
-            {"name": "cluster38", "nodeSelector": {"kubernetes.io/hostname": fleet.host().node_name()}}]},
+            {"name": "cluster38", "leafDrivers": [member_driver::DRIVER],
+                "nodeSelector": {"kubernetes.io/hostname": fleet.host().node_name()}}]},
         "nodeSecrets": {"enabled": true},
         "logs": {"level": "warn,kosmos_csi=debug"},
         "storageClasses": [

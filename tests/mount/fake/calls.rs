@@ -159,6 +159,10 @@ impl Kernel for Fake {
         self.call(|model, _| model.disks.get(device).map(super::Disk::head).ok_or(Failure::Missing))
     }
 
+    fn is_held(&self, device: &Path) -> Called<bool> {
+        self.call(|model, _| Ok(model.held.contains(device)))
+    }
+
     fn run(&self, program: &str, arguments: &[&str]) -> Called<Ended> {
         self.call(|model, begun| Ok(model.run(program, arguments, begun)))
     }

@@ -7,7 +7,7 @@ mod tree;
 
 use std::{
     cell::{Ref, RefCell, RefMut},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     path::{Path, PathBuf},
     rc::Rc,
@@ -37,6 +37,8 @@ pub struct Model {
     pub trees: BTreeMap<Number, BTreeMap<OsString, Node>>,
     pub mounts: Vec<Mounted>,
     pub disks: BTreeMap<PathBuf, Disk>,
+    /// Disks of which the kernel keeps a part for somebody.
+    pub held: BTreeSet<PathBuf>,
     /// The records, which are no part of the trees.
     pub files: BTreeMap<PathBuf, String>,
     pub has_mount_nfs: bool,

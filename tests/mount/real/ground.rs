@@ -4,12 +4,12 @@ use std::{
     env,
     fs::{self, File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
-    os::unix::fs::symlink,
+    os::unix::fs::{OpenOptionsExt, symlink},
     path::PathBuf,
     process::Command,
 };
 
-use kosmos_csi::mount::{Linux, Machine};
+use kosmos_csi::mount::{Linux, Machine, Permitted};
 use nix::{
     mount::{MsFlags, mount},
     unistd::geteuid,
@@ -66,7 +66,12 @@ impl Ground {
 
     pub fn machine(&self) -> Machine<Linux> {
         let kubelet = self.path("kubelet");
-        Machine::new(Linux, kubelet.join("plugins/kosmos.csi.io/volumes"), self.path("by-id"), kubelet)
+        let state = kubelet.join("plugins/kosmos.csi.io/volumes");
+        Machine::new(Linux, state, self.path("by-id"), kubelet, self.permitted())
+    }
+
+    pub fn permitted(&self) -> Permitted {
+        Permitted { local_folders: vec![self.0.clone()], ..Permitted::default() }
     }
 
     pub fn staging(&self) -> PathBuf {
@@ -120,6 +125,11 @@ impl Loop {
         let file = ground.path(name);
         fs::copy(&self.file, &file).unwrap();
         Self::of(ground, name, file)
+    }
+
+    pub fn keep(&self) -> File {
+        let exclusively = nix::fcntl::OFlag::O_EXCL.bits();
+        OpenOptions::new().read(true).custom_flags(exclusively).open(&self.device).unwrap()
     }
 
     pub fn resize(&self, size: u64) {

@@ -58,7 +58,7 @@ fn kubelets_own_folder_may_be_reached_by_a_link() {
             |path: std::path::PathBuf| ground.path("linked").join(path.strip_prefix(ground.path("kubelet")).unwrap());
         let (staging, target) = (by_link(ground.staging()), by_link(ground.target(1)));
         let state = ground.path("kubelet/plugins/kosmos.csi.io/volumes");
-        let machine = Machine::new(Linux, state, ground.path("by-id"), ground.path("linked"));
+        let machine = Machine::new(Linux, state, ground.path("by-id"), ground.path("linked"), ground.permitted());
         for _ in 0..2 {
             machine.stage(&local, &staging, &way()).unwrap();
             machine.publish(&local, &staging, &target, &way(), false).unwrap();

@@ -103,9 +103,13 @@ async fn claimed(host: &Host, label: &str, value: Option<&str>, node: &str) -> R
     }
 }
 
-/// One of the two ids is enough: not every machine has both. In words where neither agrees.
+/// One of the two ids is enough, as not every machine has both; one that differs is too much: machines that were made of one
+/// template may share the other. In words where it is not proved.
 fn is_same(host: &Machine, member: &MemberNode) -> Result<(), String> {
-    if same(&host.system, &member.system) || same(&host.machine, &member.machine) {
+    let ids = [(&host.system, &member.system), (&host.machine, &member.machine)];
+    let differs =
+        |(here, there): (&String, &String)| !here.trim().is_empty() && !there.trim().is_empty() && !same(here, there);
+    if ids.iter().any(|(here, there)| same(here, there)) && !ids.into_iter().any(differs) {
         return Ok(());
     }
     Err(format!(
@@ -144,14 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn machine_is_the_same_by_either_of_its_ids() {
+    fn machine_is_the_same_by_either_of_its_ids_where_the_other_does_not_differ() {
         let pair = |host: (&str, &str), member: (&str, &str)| {
             let host = Machine { system: host.0.to_owned(), machine: host.1.to_owned(), ..Machine::default() };
             let (system, machine) = (member.0.to_owned(), member.1.to_owned());
             is_same(&host, &MemberNode { system, machine, ..MemberNode::default() })
         };
-        assert!(pair(("A-1", "x"), (" a-1", "y")).is_ok());
-        assert!(pair(("", "x"), ("", "x")).is_ok());
+        assert!(pair(("A-1", "x"), (" a-1", "x")).is_ok());
+        assert!(pair(("", "x"), ("", "x")).is_ok() && pair(("", "x"), ("a", "x")).is_ok());
+        assert!(pair(("a", "x"), ("a", "y")).is_err() && pair(("a", "x"), ("b", "x")).is_err(), "of one template");
         assert!(pair(("", ""), ("", "")).is_err(), "nothing said is nothing proved");
         let why = pair(("a", "b"), ("c", "d")).unwrap_err();
         assert!(["\"a\"", "\"b\"", "\"c\"", "\"d\""].iter().all(|id| why.contains(id)), "{why}");

@@ -90,6 +90,9 @@ pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
         let refused_by_scheduler =
             wish.node_selected && !wish.held && possible.first().is_some_and(|first| first != earlier);
         let fits = possible.iter().any(|name| name == earlier) && !refused_by_scheduler && !wish.on_wrong_node;
+        // A record is an annotation on the claim, which its user may write.
+        let standing = members.iter().find(|one| one.name == earlier).map(|one| &one.standing);
+        let fits = fits && (wish.held || standing != Some(&Standing::Cordoned));
         let fits = fits && (wish.held || wish.node_selected || !has_better(earlier, &possible, members));
         return Ok(if fits { Choice::Stay(earlier.to_owned()) } else { Choice::Leave(earlier.to_owned()) });
     }
@@ -311,8 +314,10 @@ mod tests {
     fn cordoned_member_gets_no_new_volume_but_keeps_its_own() {
         let cordoned = vec![Candidate { name: "a".to_owned(), standing: Standing::Cordoned, offer: Offer::Room(1) }];
         assert!(matches!(choose(&Wish::default(), &cordoned), Err(Error::NoPlace(_))));
-        let wish = Wish { earlier: Some("a"), ..Wish::default() };
+        let wish = Wish { earlier: Some("a"), held: true, ..Wish::default() };
         assert_eq!(choose(&wish, &cordoned), Ok(Choice::Stay("a".to_owned())));
+        let wish = Wish { held: false, ..wish };
+        assert_eq!(choose(&wish, &cordoned), Ok(Choice::Leave("a".to_owned())), "a record alone holds nothing");
     }
 
     #[test]

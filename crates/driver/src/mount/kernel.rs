@@ -60,6 +60,9 @@ pub trait Kernel {
     /// The first [`HEAD`] bytes of a device.
     fn head(&self, device: &Path) -> Called<Vec<u8>>;
 
+    /// Whether the device, or a part of it, is kept for somebody: mounted wherever, or a part of a RAID or a volume group.
+    fn is_held(&self, device: &Path) -> Called<bool>;
+
     /// Runs a program to its end. It is never stopped: a filesystem is safer with a program that takes long than with
     /// half of its work.
     fn run(&self, program: &str, arguments: &[&str]) -> Called<Ended>;

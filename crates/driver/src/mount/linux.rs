@@ -169,6 +169,16 @@ impl Kernel for Linux {
         Ok(head)
     }
 
+    fn is_held(&self, device: &Path) -> Called<bool> {
+        let there = open(device)?;
+        let exclusively = OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(link(&there));
+        match exclusively.map_err(told) {
+            Ok(_) => Ok(false),
+            Err(Failure::Busy) => Ok(true),
+            Err(failure) => Err(failure),
+        }
+    }
+
     fn run(&self, program: &str, arguments: &[&str]) -> Called<Ended> {
         let output =
             Command::new(program).args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").output().map_err(told)?;

@@ -11,6 +11,7 @@ mod linux;
 mod measure;
 pub mod options;
 pub mod paths;
+mod permitted;
 mod points;
 mod publish;
 pub mod records;
@@ -26,6 +27,7 @@ use self::records::Records;
 pub use self::{
     kernel::Kernel,
     linux::Linux,
+    permitted::Permitted,
     records::{Record, Target},
     way::{Access, Way},
 };
@@ -83,12 +85,13 @@ pub struct Machine<K> {
     records: Records,
     device_dir: PathBuf,
     kubelet_dir: PathBuf,
+    permitted: Permitted,
 }
 
 impl<K: Kernel> Machine<K> {
     /// `state` is the folder of the records.
-    pub fn new(kernel: K, state: PathBuf, device_dir: PathBuf, kubelet_dir: PathBuf) -> Self {
-        Self { kernel, records: Records::new(state), device_dir, kubelet_dir }
+    pub fn new(kernel: K, state: PathBuf, device_dir: PathBuf, kubelet_dir: PathBuf, permitted: Permitted) -> Self {
+        Self { kernel, records: Records::new(state), device_dir, kubelet_dir, permitted }
     }
 
     /// What is known of a volume on this node.

@@ -51,6 +51,7 @@ const NOTHING: &[&str] = &[
     "dev",
     "diratime",
     "exec",
+    "fg",
     "noauto",
     "nofail",
     "nolazytime",
@@ -60,9 +61,11 @@ const NOTHING: &[&str] = &[
     "suid",
 ];
 
-/// What would change another mount, or bring in a device, a file, a program or a server that nobody checked.
+/// What would change another mount, bring in a device, a file, a program or a server that nobody checked, or have a helper go on
+/// by itself after it has answered, or for days before it does.
 const REFUSED: &[&str] = &[
     "addr",
+    "bg",
     "bind",
     "clientaddr",
     "encryption",
@@ -80,6 +83,7 @@ const REFUSED: &[&str] = &[
     "private",
     "rbind",
     "remount",
+    "retry",
     "rprivate",
     "rshared",
     "rslave",
@@ -162,13 +166,14 @@ mod tests {
     #[test]
     fn options_are_flags_or_the_filesystems_own() {
         use Flag::{NoAtime, NoDev, ReadOnly};
-        let table: [(&[&str], &[Flag], &str); 6] = [
+        let table: [(&[&str], &[Flag], &str); 7] = [
             (&[], &[], ""),
             (&["rw", "defaults", "_netdev"], &[], ""),
             (&["noatime,nodev", "discard"], &[NoDev, NoAtime], "discard"),
             (&["commit=5", "", "data=ordered", "commit=5"], &[], "commit=5,data=ordered"),
             (&["ro", "rw"], &[ReadOnly], ""),
             (&["ro=1"], &[], "ro=1"),
+            (&["fg", "soft"], &[], "soft"),
         ];
         for (options, flags, data) in table {
             let parsed = parse(options).unwrap();
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_reaches_out_of_a_volume_is_refused_by_name() {
-        for name in REFUSED.iter().copied().chain(["x-systemd.requires", "X-mount.mkdir"]) {
+        for name in REFUSED.iter().copied().chain(["bg", "retry", "x-systemd.requires", "X-mount.mkdir"]) {
             for option in [name.to_owned(), format!("{name}=a"), format!("noatime,{}", name.to_uppercase())] {
                 let written = option.rsplit(',').next().unwrap().to_owned();
                 let error = parse(&[&option]).unwrap_err();

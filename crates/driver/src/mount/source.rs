@@ -34,7 +34,10 @@ pub fn check(record: &Record) -> Result<Checked> {
             if block {
                 return Err(Error::Invalid("an NFS volume has no device: use volumeMode Filesystem".to_owned()));
             }
-            check_server(server)?;
+            if !is_server(server) {
+                let error = format!("publish_context backing: {server:?} is neither a host's name nor an address");
+                return Err(Error::Invalid(error));
+            }
             paths::check("publish_context backing: NFS path", Path::new(path)).or_else(|error| {
                 // All that a server shows may be a volume too.
                 if path == "/" { Ok(()) } else { Err(error) }
@@ -59,25 +62,19 @@ pub fn check(record: &Record) -> Result<Checked> {
     Ok(Checked { options, filesystem })
 }
 
-fn check_server(server: &str) -> Result<()> {
+/// Whether a mount may name it: a host's name or an address.
+pub fn is_server(server: &str) -> bool {
     let label = |label: &str| {
         let letters = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         (1..=63).contains(&label.len()) && letters && !label.starts_with('-')
     };
     let name = server.len() <= 253 && server.trim_end_matches('.').split('.').all(label);
-    if name || is_v6(server) {
-        return Ok(());
-    }
-    Err(Error::Invalid(format!("publish_context backing: {server:?} is neither a host's name nor an address")))
-}
-
-fn is_v6(server: &str) -> bool {
-    server.parse::<Ipv6Addr>().is_ok()
+    name || server.parse::<Ipv6Addr>().is_ok()
 }
 
 /// As the kernel takes it, and tells it.
 pub fn nfs_source(server: &str, path: &str) -> String {
-    if is_v6(server) { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
+    if server.parse::<Ipv6Addr>().is_ok() { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
 }
 
 pub fn nfs_type(options: &Options) -> &'static str {
@@ -92,10 +89,10 @@ mod tests {
     #[test]
     fn server_is_a_name_or_an_address() {
         for good in ["nfs.example.org", "10.0.0.1", "filer_1", "fd00::1", "a."] {
-            assert!(check_server(good).is_ok(), "{good}");
+            assert!(is_server(good), "{good}");
         }
         for bad in ["", "-o", "a b", "a:/b", "a/../b", "a,b", "a..b", "[::1]", "a\nb"] {
-            assert!(check_server(bad).is_err(), "{bad:?}");
+            assert!(!is_server(bad), "{bad:?}");
         }
     }
 

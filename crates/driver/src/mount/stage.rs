@@ -27,6 +27,7 @@ impl<K: Kernel> Machine<K> {
         paths::check("staging_target_path", staging)?;
         let mut wanted = Record::new(attached, staging, way);
         let checked = source::check(&wanted)?;
+        self.permitted.check(&wanted)?;
         self.check_local(&wanted)?;
         let found = self.records.find(&self.kernel, &attached.volume)?;
         let place = self.place(staging)?;
@@ -129,15 +130,23 @@ impl<K: Kernel> Machine<K> {
         for target in wanted.targets.keys() {
             ours.push(self.place(target)?);
         }
-        match table.of_device(disk.number).find(|mount| !ours.contains(&mount.target)) {
-            None => Ok(()),
-            Some(mount) => Err(Error::Refused(format!(
+        if let Some(mount) = table.of_device(disk.number).find(|mount| !ours.contains(&mount.target)) {
+            return Err(Error::Refused(format!(
                 "disk {} is mounted at {}, which is not volume {}: unmount it there first",
                 disk.name(),
                 mount.target.display(),
                 wanted.volume()
-            ))),
+            )));
         }
+        // A filesystem would not be mounted; a pod that has the disk raw would write below whoever keeps it.
+        if wanted.way.mode.is_block() && self.kernel.is_held(&disk.path).map_err(failed("opening", &disk.path))? {
+            return Err(Error::Refused(format!(
+                "disk {} or a part of it is in use on this machine (mounted, or part of a RAID or a volume group), so it is no \
+                 volume: let the member's volume name another disk, or free this one",
+                disk.name()
+            )));
+        }
+        Ok(())
     }
 
     fn bring_up(

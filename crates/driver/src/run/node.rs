@@ -18,7 +18,7 @@ use crate::{
         server::{self, Socket},
     },
     metrics::Metrics,
-    mount::{Linux, Machine},
+    mount::{Linux, Machine, Permitted},
     volume::DRIVER,
 };
 
@@ -59,7 +59,13 @@ async fn run(
     let mut tasks = JoinSet::new();
     serve_admin(arguments.process.admin_address, &ready, &metrics, &last, &mut tasks).await?;
     let info = Info { name: arguments.node_name, member: arguments.member, most: arguments.max_volumes };
-    let service = service(info, arguments.kubelet_dir.clone(), arguments.device_dir, folder);
+    let permitted = Permitted {
+        leaf_drivers: arguments.leaf_drivers,
+        nfs_servers: arguments.nfs_servers,
+        local_folders: arguments.local_folders,
+    };
+    tell(&info.member, &permitted);
+    let service = service(info, arguments.kubelet_dir.clone(), arguments.device_dir, folder, permitted);
     if arguments.registration == Registration::Kubelet {
         // The socket of the service listens already: the kubelet calls as soon as it sees this one.
         let file = arguments.kubelet_dir.join("plugins_registry").join(format!("{DRIVER}-reg.sock"));
@@ -79,9 +85,34 @@ async fn run(
     Ok(())
 }
 
+fn tell(member: &str, permitted: &Permitted) {
+    if permitted.is_empty() {
+        tracing::warn!(
+            member,
+            "of the member's volumes only disks that are given to this machine are used here: name storage drivers, NFS servers \
+             and folders of this node by --leaf-driver, --nfs-server and --local-folder"
+        );
+    } else {
+        let Permitted { leaf_drivers, nfs_servers, local_folders } = permitted;
+        tracing::info!(
+            member,
+            ?leaf_drivers,
+            ?nfs_servers,
+            ?local_folders,
+            "the member's volumes of these are used here"
+        );
+    }
+}
+
 /// `folder` is for the records.
-pub fn service(info: Info, kubelet_dir: PathBuf, device_dir: PathBuf, folder: &Path) -> csi::node::Node {
-    let machine = Machine::new(Linux, folder.join("volumes"), device_dir, kubelet_dir.clone());
+pub fn service(
+    info: Info,
+    kubelet_dir: PathBuf,
+    device_dir: PathBuf,
+    folder: &Path,
+    permitted: Permitted,
+) -> csi::node::Node {
+    let machine = Machine::new(Linux, folder.join("volumes"), device_dir, kubelet_dir.clone(), permitted);
     csi::node::Node::new(machine, kubelet_dir, info)
 }
 

@@ -69,6 +69,10 @@ pub(super) fn named(spec: &Value) -> BTreeMap<Name, bool> {
     all
 }
 
+/// In seconds. A token is renewed for as long as its pod runs, so none has to live longer in another cluster. An API server that is
+/// asked for 3607, which its admission writes into each pod, gives one of a year and says that it is one of an hour.
+const LONGEST_TOKEN: i64 = 3600;
+
 /// A token that a pod wants, in the order in which it names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
@@ -81,7 +85,7 @@ pub(super) fn tokens(spec: &Value) -> Vec<Token> {
     let tokens = sources.filter_map(|source| source.get("serviceAccountToken"));
     let token = |token: &Value| Token {
         audience: text(token, "/audience").to_owned(),
-        seconds: token["expirationSeconds"].as_i64().unwrap_or(3600),
+        seconds: token["expirationSeconds"].as_i64().unwrap_or(LONGEST_TOKEN).min(LONGEST_TOKEN),
     };
     tokens.map(token).collect()
 }
@@ -223,7 +227,7 @@ mod tests {
         let config_maps = ["ConfigMap files", "ConfigMap kube-root-ca.crt", "ConfigMap settings"];
         let secrets = ["Secret keys", "Secret maybe?", "Secret passwords", "Secret registry?"];
         assert_eq!(told, [&config_maps[..], &secrets[..]].concat());
-        assert_eq!(tokens(&spec()), [Token { audience: String::new(), seconds: 3607 }]);
+        assert_eq!(tokens(&spec()), [Token { audience: String::new(), seconds: 3600 }]);
     }
 
     #[test]

@@ -32,7 +32,8 @@ const UNUSED: Duration = Duration::from_mins(2);
 type Thing = (Kind, Place);
 
 impl Pods<'_> {
-    /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, until it is dropped.
+    /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, or what the host no
+    /// longer gives, until it is dropped.
     pub(super) async fn keep_named(&self) {
         let mut unused = HashMap::new();
         loop {
@@ -52,8 +53,9 @@ impl Pods<'_> {
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
         let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
         let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
+        let open = self.open_namespaces().await?;
         let mut holding = BTreeSet::new();
-        for namespace in self.with_secrets(&marked, &named_by_copies).await? {
+        for namespace in with_secrets(&open, &marked, &named_by_copies) {
             let secrets = self.ours_in(Kind::Secret, &namespace).await?;
             if !secrets.is_empty() {
                 if !marked.contains(&namespace) {
@@ -69,18 +71,33 @@ impl Pods<'_> {
             let since = unused.entry(thing.clone()).or_insert_with(Instant::now);
             thing.1.name == MARKER || since.elapsed() > UNUSED
         };
+        let is_given = |thing: &Thing| thing.0 == Kind::ConfigMap || open.contains(&thing.1.namespace);
+        let is_there: BTreeSet<Thing> = there.iter().map(|(thing, _)| thing.clone()).collect();
         for (thing, object) in there {
             match wanted.get(&thing) {
-                Some(pod) => self.refresh(&thing, &object, pod).await?,
+                // It may have been opened since.
+                _ if !is_given(&thing) && !self.is_open(&thing.1.namespace).await? => {
+                    self.remove(&thing, &object, "its namespace in the host gives members no Secrets any more").await?;
+                }
+                Some(pod) => self.refresh(&thing, Some(&object), pod).await?,
                 None if !named_by_copies.contains(&thing) && is_idle(&thing) => {
-                    tracing::info!(member = self.member, kind = %thing.0, object = %thing.1, "is removed: no pod names it");
-                    let objects = self.of_kind(thing.0, &thing.1.namespace, false);
-                    overtaken(objects.delete(&thing.1.name, &exactly(&object)).await.map(drop))?;
+                    self.remove(&thing, &object, "no pod names it").await?;
                 }
                 None => {}
             }
         }
+        let is_lacking =
+            |thing: &Thing| named_by_copies.contains(thing) && !is_there.contains(thing) && is_given(thing);
+        for (thing, pod) in wanted.iter().filter(|(thing, _)| is_lacking(thing)) {
+            self.refresh(thing, None, pod).await?;
+        }
         Ok(())
+    }
+
+    async fn remove(&self, (kind, place): &Thing, object: &Value, why: &str) -> kube::Result<()> {
+        tracing::info!(member = self.member, %kind, object = %place, "is removed: {why}");
+        let objects = self.of_kind(*kind, &place.namespace, false);
+        overtaken(objects.delete(&place.name, &exactly(object)).await.map(drop))
     }
 
     /// What the copies name, which is not removed. More does not follow from it: in the member anybody may write our labels on a
@@ -106,13 +123,10 @@ impl Pods<'_> {
         has_copy && self.serves(pod) && refusal(pod).is_none()
     }
 
-    /// Where there may be Secrets of ours.
-    async fn with_secrets(&self, marked: &BTreeSet<String>, named: &BTreeSet<Thing>) -> kube::Result<BTreeSet<String>> {
+    async fn open_namespaces(&self) -> kube::Result<BTreeSet<String>> {
         let open = ListParams::default().labels(&format!("{OPEN}=true"));
         let open = object::namespaces(&self.host.client).list_metadata(&open).await?;
-        let open = open.items.into_iter().filter_map(|namespace| namespace.metadata.name);
-        let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| place.namespace.clone());
-        Ok(open.chain(named).chain(marked.iter().cloned()).collect())
+        Ok(open.items.into_iter().filter_map(|namespace| namespace.metadata.name).collect())
     }
 
     /// Without what is in them.
@@ -130,24 +144,29 @@ impl Pods<'_> {
         Ok(objects.filter(|object| self.is_ours(object)).map(|object| ((kind, Place::of(&object)), object)).collect())
     }
 
-    /// `pod`: one of the host's that names it.
-    async fn refresh(&self, (kind, place): &Thing, there: &Value, pod: &Value) -> kube::Result<()> {
-        let of_tokens = !mark(there, "annotations", RENEW_AT).is_empty();
-        if of_tokens && !is_due(there) || *kind == Kind::Secret && !self.is_open(&place.namespace).await? {
+    /// `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.
+    async fn refresh(&self, (kind, place): &Thing, there: Option<&Value>, pod: &Value) -> kube::Result<()> {
+        let of_tokens = *kind == Kind::Secret && token_secret(text(pod, "/metadata/uid")) == place.name;
+        let is_another = |there: &Value| mark(there, "annotations", RENEW_AT).is_empty() == of_tokens;
+        if there.is_some_and(|there| is_another(there) || of_tokens && !is_due(there)) {
             return Ok(());
         }
-        let kept = if !of_tokens {
-            self.keep_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
-        } else if token_secret(text(pod, "/metadata/uid")) == place.name {
+        let kept = if of_tokens {
             self.keep_tokens(pod, &tokens(&pod["spec"])).await?
         } else {
-            return Ok(());
+            self.keep_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
         };
         if let Err(why) = kept {
             tracing::warn!(member = self.member, %kind, object = %place, why.message, "is not kept up to date");
         }
         Ok(())
     }
+}
+
+/// Where there may be Secrets of ours.
+fn with_secrets(open: &BTreeSet<String>, marked: &BTreeSet<String>, named: &BTreeSet<Thing>) -> BTreeSet<String> {
+    let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| &place.namespace);
+    open.iter().chain(marked).chain(named).cloned().collect()
 }
 
 fn things(pod: &Value, spec: &Value) -> Vec<Thing> {

@@ -27,7 +27,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A leaf driver may check and format a disk; whoever waits is answered earlier.
 const LONGEST_CALL: Duration = Duration::from_mins(10);
-/// What a kubelet adds about the pod for drivers that ask for it.
+/// What a kubelet adds about the pod for drivers that ask for it. No member says it: a driver that gives the pod what its account
+/// may have would go by it.
 const POD_INFO: &str = "csi.storage.k8s.io/";
 
 /// The drivers of this node.
@@ -212,7 +213,9 @@ impl Leaf {
 
     fn context(&self, given: &HashMap<String, String>) -> HashMap<String, String> {
         let pod = given.iter().filter(|(key, _)| key.starts_with(POD_INFO));
-        self.volume.attributes.iter().chain(pod).map(|(key, value)| (key.clone(), value.clone())).collect()
+        let mut context = own(&self.volume.attributes);
+        context.extend(pod.map(|(key, value)| (key.clone(), value.clone())));
+        context
     }
 
     fn ended<T>(&self, method: &str, answer: Result<Response<T>, Status>) -> Result<T> {
@@ -228,8 +231,9 @@ impl Leaf {
     }
 }
 
+/// What the member says of its volume.
 fn own(map: &std::collections::BTreeMap<String, String>) -> HashMap<String, String> {
-    map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+    map.iter().filter(|(key, _)| !key.starts_with(POD_INFO)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn channel(socket: &std::path::Path) -> Result<Channel, tonic::transport::Error> {

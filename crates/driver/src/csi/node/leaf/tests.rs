@@ -20,7 +20,7 @@ use crate::{
         },
     },
     metrics::Metrics,
-    mount::{Linux, Machine},
+    mount::{Linux, Machine, Permitted},
     volume::backing::{AttachMode, Attached, Backing},
 };
 
@@ -199,6 +199,28 @@ async fn nobody_but_the_driver_of_that_name_is_called() {
 }
 
 #[tokio::test]
+async fn member_says_nothing_of_the_pod() {
+    let folder = tempfile::tempdir().unwrap();
+    let played = Played { can: vec![Type::StageUnstageVolume], ..Played::default() };
+    let _stop = serve(folder.path(), DRIVER, played.clone()).await;
+    let forged = |pairs: [(&str, &str); 2]| pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let volume = CsiLeaf {
+        attributes: forged([
+            ("csi.storage.k8s.io/pod.name", "a-victim"),
+            ("csi.storage.k8s.io/serviceAccount.name", "admin"),
+        ]),
+        context: forged([("csi.storage.k8s.io/serviceAccount.tokens", "{}"), ("device", "sdb")]),
+        ..leaf_volume()
+    };
+    let leaf = Leaves { kubelet_dir: folder.path().to_owned() }.driver_of(volume).await.unwrap();
+    leaf.stage(stage_request(), &[]).await.unwrap();
+    let asked = played.staged.lock().unwrap().remove(0);
+    let pod = HashMap::from([("csi.storage.k8s.io/pod.name".to_owned(), "web".to_owned())]);
+    assert_eq!(asked.volume_context, pod, "the kubelet's, and no other");
+    assert_eq!(asked.publish_context.keys().collect::<Vec<_>>(), ["device"]);
+}
+
+#[tokio::test]
 async fn refusal_is_final_only_where_the_leaf_driver_says_that_nothing_was_done() {
     for (code, is_final) in [
         (Code::InvalidArgument, true),
@@ -224,7 +246,8 @@ async fn refusal_is_final_only_where_the_leaf_driver_says_that_nothing_was_done(
 
 /// A node below which the driver is, and nothing is mounted.
 fn node(folder: &Path) -> Node {
-    let machine = Machine::new(Linux, folder.join("volumes"), folder.join("by-id"), folder.to_owned());
+    let permitted = Permitted { leaf_drivers: vec![DRIVER.to_owned()], ..Permitted::default() };
+    let machine = Machine::new(Linux, folder.join("volumes"), folder.join("by-id"), folder.to_owned(), permitted);
     let info = Info { name: "worker".to_owned(), member: "cluster38".to_owned(), most: 0 };
     Node::new(machine, folder.to_owned(), info)
 }

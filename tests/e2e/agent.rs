@@ -29,7 +29,15 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 const ACCOUNT: &str = "kosmos-csi-virtual-node";
 const HOST_OBJECTS: &str = include_str!("../../deploy/manifests/virtual-node.yaml");
 /// What of these it takes where the agent is no pod.
-const RIGHTS: [&str; 5] = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+const RIGHTS: [&str; 7] = [
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
 const MEMBER_OBJECTS: &str = include_str!("../../deploy/member-virtual-node.yaml");
 const NODE: &str = "kosmos-cluster38";
 const MEMBER: &str = "cluster38";

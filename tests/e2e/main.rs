@@ -39,6 +39,7 @@ mod operator;
 mod operator_commands;
 mod outage;
 mod placement;
+mod policies;
 mod pool;
 mod reasons;
 mod reclaim;

@@ -232,6 +232,23 @@ fn tables_speak_of_what_exists() {
     }
 }
 
+/// What a page promises by the name of a test.
+#[test]
+fn every_test_that_the_security_page_names_is_there() {
+    let page = include_str!("../SECURITY.md");
+    let rows = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.rsplit(" | ").next());
+    let names = rows.flat_map(|tests| tests.split('`').skip(1).step_by(2));
+    let names: Vec<&str> = names.filter(|name| name.contains('_')).collect();
+    assert!(names.len() > 15, "the table has {names:?} alone");
+    let folders = ["crates", "src", "tests"];
+    let texts =
+        folders.iter().flat_map(|folder| files(folder).into_iter().map(move |file| root().join(folder).join(file)));
+    let texts: Vec<String> = texts.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let is_there = |name: &&&str| texts.iter().any(|text| text.contains(&format!("fn {name}()")));
+    let missing: Vec<_> = names.iter().filter(|name| !is_there(name)).collect();
+    assert!(missing.is_empty(), "SECURITY.md names tests that are not there: {missing:?}");
+}
+
 #[test]
 fn no_file_is_too_long_to_read() {
     for folder in ["crates", "src", "tests"] {

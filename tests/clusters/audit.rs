@@ -30,7 +30,7 @@ pub struct AuditEntry {
     pub name: String,
     pub uri: String,
     pub code: u64,
-    /// The asker lacks the right. Admission, such as a quota, answers with the same code.
+    /// The asker lacks the right, or a policy takes it back. A quota, or a namespace that ends, answers with the same code.
     pub forbidden: bool,
     pub stage: String,
 }
@@ -93,7 +93,8 @@ fn read_entry(line: &str) -> Result<AuditEntry> {
         name: text("/objectRef/name"),
         uri: text("/requestURI"),
         code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
-        forbidden: text("/annotations/authorization.k8s.io~1decision") == "forbid",
+        forbidden: text("/annotations/authorization.k8s.io~1decision") == "forbid"
+            || text("/responseStatus/message").contains("ValidatingAdmissionPolicy"),
         stage: text("/stage"),
     })
 }

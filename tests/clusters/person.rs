@@ -11,7 +11,7 @@ use super::images::BUSYBOX;
 use super::remains::{self, named_folder};
 
 pub async fn up(name: &str, spec: Spec) -> Result<()> {
-    let folder = named_folder(name);
+    let folder = named_folder(name)?;
     if Guardian::find(&folder).is_ok() {
         println!("the fleet {name} is up already");
         return tell(name, &folder);
@@ -41,7 +41,7 @@ pub async fn up(name: &str, spec: Spec) -> Result<()> {
 }
 
 pub fn down(name: &str) -> Result<()> {
-    let folder = named_folder(name);
+    let folder = named_folder(name)?;
     if !folder.exists() {
         println!("no fleet {name} is up");
         return Ok(());
@@ -60,7 +60,7 @@ pub fn down(name: &str) -> Result<()> {
 }
 
 pub fn status(name: &str) -> Result<()> {
-    let folder = named_folder(name);
+    let folder = named_folder(name)?;
     if Guardian::find(&folder).is_err() {
         println!("no fleet {name} is up");
         return Ok(());

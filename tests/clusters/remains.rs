@@ -3,15 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::stat::{major, minor};
+use nix::unistd::geteuid;
 
 use super::wait::wait_blocking;
 
@@ -26,20 +27,30 @@ pub fn claim_folder(name: Option<&str>) -> Result<(PathBuf, File)> {
     let parent = env::temp_dir();
     let _one_at_a_time = sweep()?;
     let folder = match name {
-        Some(name) => named_folder(name),
+        Some(name) => make_named_folder(name)?,
         None => tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent).context("make the fleet's folder")?.keep(),
     };
-    if name.is_some() {
-        fs::create_dir(&folder).with_context(|| format!("make {}: is that fleet up already?", folder.display()))?;
-    }
     let lock = File::open(&folder).context("open the fleet's folder")?;
     lock.lock().context("lock the fleet's folder")?;
     Ok((folder, lock))
 }
 
-/// The folder of a fleet that a person started.
-pub fn named_folder(name: &str) -> PathBuf {
-    env::temp_dir().join(format!("{PREFIX}up-{name}"))
+/// The keys of the clusters' administrators are in it.
+fn make_named_folder(name: &str) -> Result<PathBuf> {
+    let folder = named_folder(name)?;
+    let made = DirBuilder::new().mode(0o700).create(&folder);
+    made.with_context(|| format!("make {}: is that fleet up already?", folder.display()))?;
+    Ok(folder)
+}
+
+/// The folder of a fleet that a person started. Somebody else's is not used: its kubeconfigs may have programs run.
+pub fn named_folder(name: &str) -> Result<PathBuf> {
+    let folder = env::temp_dir().join(format!("{PREFIX}up-{name}"));
+    if let Ok(there) = folder.symlink_metadata() {
+        let is_ours = there.is_dir() && there.uid() == geteuid().as_raw();
+        ensure!(is_ours, "{} belongs to somebody else: remove it, or give the fleet another name", folder.display());
+    }
+    Ok(folder)
 }
 
 /// The name of a fleet's cgroup in every hierarchy: that of its folder.

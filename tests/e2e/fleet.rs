@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -333,6 +334,18 @@ async fn what_a_killed_guardian_leaves_is_removed_by_the_next() {
     assert!(!cgroups.iter().any(|cgroup| cgroup.exists()));
     // Whoever looks at a device at that moment keeps it until he has.
     wait_for("they are detached", PATIENCE, || async { Ok((attached(&left) == 0).then_some(())) }).await.unwrap();
+}
+
+#[test]
+fn folder_of_a_persons_fleet_is_read_by_nobody_else_and_is_never_somebody_elses() {
+    let name = format!("test-{}", std::process::id());
+    let (folder, lock) = remains::claim_folder(Some(&name)).unwrap();
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    chown(&folder, Some(1), None).unwrap();
+    let refused = remains::named_folder(&name).unwrap_err().to_string();
+    assert!(refused.contains("belongs to somebody else"), "{refused}");
+    fs::remove_dir(&folder).unwrap();
+    drop(lock);
 }
 
 /// Makes a file, and gives it to a loop device.

@@ -452,22 +452,32 @@ fn config_map_goes_with_its_pod_and_follows_the_hosts() {
     });
 }
 
+/// The pod `web`, which needs the Secret `keys` and wants no token.
+fn run_with_secret(world: &World) {
+    let secret = json!({"metadata": {"namespace": SHOP, "name": "keys"}, "data": {"a": "YQ=="}});
+    world.host.create("secrets", secret).unwrap();
+    let volume = json!({"name": "keys", "secret": {"secretName": "keys"}});
+    let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": [volume],
+        "automountServiceAccountToken": false});
+    world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+}
+
+/// Whether the namespace says that members are given its Secrets.
+fn give_secrets(world: &World, given: &str) {
+    let say = |namespace: &mut Value| namespace["metadata"]["labels"]["kosmos.csi.io/secrets"] = json!(given);
+    world.host.change("namespaces", "", SHOP, say).unwrap();
+}
+
 #[test]
 fn secret_leaves_the_host_only_where_its_namespace_says_so() {
     story(1, async {
         let world = standing(1).await;
-        let secret = json!({"metadata": {"namespace": SHOP, "name": "keys"}, "data": {"a": "YQ=="}});
-        world.host.create("secrets", secret).unwrap();
-        let volume = json!({"name": "keys", "secret": {"secretName": "keys"}});
-        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": [volume],
-            "automountServiceAccountToken": false});
-        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        run_with_secret(&world);
         until("it is said", || world.host.list("events").iter().any(|event| event["reason"] == "SecretsNotGiven"))
             .await;
         sleep(Duration::from_mins(1)).await;
         assert!(world.copy("web").is_none() && world.member.get("secrets", SHOP, "keys").is_none());
-        let open = |namespace: &mut Value| namespace["metadata"]["labels"]["kosmos.csi.io/secrets"] = json!("true");
-        world.host.change("namespaces", "", SHOP, open).unwrap();
+        give_secrets(&world, "true");
         until("it runs", || world.phase("web") == "Running").await;
         assert_eq!(world.member.get("secrets", SHOP, "keys").unwrap()["data"]["a"], "YQ==");
         world.host.delete("pods", SHOP, "web").unwrap();
@@ -480,27 +490,18 @@ fn secret_leaves_the_host_only_where_its_namespace_says_so() {
 fn namespace_that_gives_secrets_no_more_ends_what_was_given_and_gives_it_again() {
     story(1, async {
         let world = standing(1).await;
-        let say = |word: &str| {
-            let say = |namespace: &mut Value| namespace["metadata"]["labels"]["kosmos.csi.io/secrets"] = json!(word);
-            world.host.change("namespaces", "", SHOP, say).unwrap();
-        };
-        say("true");
-        let secret = json!({"metadata": {"namespace": SHOP, "name": "keys"}, "data": {"a": "YQ=="}});
-        world.host.create("secrets", secret).unwrap();
-        let volume = json!({"name": "keys", "secret": {"secretName": "keys"}});
-        let spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}], "volumes": [volume],
-            "automountServiceAccountToken": false});
-        world.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+        give_secrets(&world, "true");
+        run_with_secret(&world);
         until("it runs", || world.phase("web") == "Running").await;
         let given = || world.member.get("secrets", SHOP, "keys").is_some_and(|secret| secret["data"]["a"] == "YQ==");
         assert!(given());
-        say("false");
+        give_secrets(&world, "false");
         until("nothing is left of it", || world.member.get("secrets", SHOP, "keys").is_none()).await;
         assert_eq!(world.phase("web"), "Running");
         until("nor the mark", || world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none()).await;
-        say("true");
+        give_secrets(&world, "true");
         until("its pod has it again", given).await;
-        say("false");
+        give_secrets(&world, "false");
         world.host.delete("pods", SHOP, "web").unwrap();
         until("it goes also with its pod", || !given() && world.pod("web").is_none()).await;
         until("the mark too", || world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none()).await;

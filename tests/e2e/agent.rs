@@ -26,7 +26,7 @@ use crate::{
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
-const ACCOUNT: &str = "kosmos-csi-virtual-node";
+pub const ACCOUNT: &str = "kosmos-csi-virtual-node";
 const HOST_OBJECTS: &str = include_str!("../../deploy/manifests/virtual-node.yaml");
 /// What of these it takes where the agent is no pod.
 const RIGHTS: [&str; 7] = [
@@ -39,7 +39,7 @@ const RIGHTS: [&str; 7] = [
     "ValidatingAdmissionPolicyBinding",
 ];
 const MEMBER_OBJECTS: &str = include_str!("../../deploy/member-virtual-node.yaml");
-const NODE: &str = "kosmos-cluster38";
+pub const NODE: &str = "kosmos-cluster38";
 const MEMBER: &str = "cluster38";
 /// The member's kubelet may be backing off.
 const RUNNING: Duration = Duration::from_mins(2);

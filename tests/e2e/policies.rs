@@ -4,20 +4,18 @@ use anyhow::{Result, bail, ensure};
 use http::Request;
 use kube::{
     Client, Config,
+    api::{DeleteParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    agent::Agent,
+    agent::{ACCOUNT, Agent, NODE},
     clusters::wait_for,
     objects::{Place, pod},
     pool::on_fleet,
     rig::{DRIVER_NAMESPACE, PATIENCE},
 };
-
-const ACCOUNT: &str = "kosmos-csi-virtual-node";
-const VIRTUAL: &str = "kosmos-cluster38";
 
 /// An account's own client.
 struct Account(Client);
@@ -63,7 +61,7 @@ fn agents_account_writes_only_virtual_nodes_and_their_pods() {
         let real = host.cluster.node_name();
         let mut there = pod("there", &[], "sleep 1000");
         there["spec"]["nodeName"] = json!(real);
-        host.pods().create(&kube::api::PostParams::default(), &serde_json::from_value(there)?).await?;
+        host.pods().create(&PostParams::default(), &serde_json::from_value(there)?).await?;
         let account = Account::of(&host, ACCOUNT).await?;
         let node = |name: &str| format!("/api/v1/nodes/{name}");
         let label = json!({"metadata": {"labels": {"a": "b"}}});
@@ -93,7 +91,7 @@ fn agents_account_writes_only_virtual_nodes_and_their_pods() {
             ),
             ("DELETE", &*node(&real), Value::Null),
             ("POST", nodes, new(&json!({}))),
-            ("PATCH", &*node(VIRTUAL), json!({"metadata": {"labels": {"kosmos.io/node": null}}})),
+            ("PATCH", &*node(NODE), json!({"metadata": {"labels": {"kosmos.io/node": null}}})),
             ("PATCH", &*format!("{csi_nodes}/{real}"), json!({"spec": drivers})),
             ("POST", csi_nodes, new(&drivers)),
             ("POST", leases, new(&json!({"holderIdentity": "worker-9"}))),
@@ -103,9 +101,9 @@ fn agents_account_writes_only_virtual_nodes_and_their_pods() {
             ("PATCH", &*format!("{pods}/there/status"), json!({"status": {"phase": "Failed"}})),
         ];
         account.is_refused(ACCOUNT, &attempts).await?;
-        let own = account.tries("PATCH", &node(VIRTUAL), &label).await;
+        let own = account.tries("PATCH", &node(NODE), &label).await;
         ensure!(own.is_ok(), "its own node: {own:?}");
-        host.pods().delete("there", &kube::api::DeleteParams::default().grace_period(0)).await?;
+        host.pods().delete("there", &DeleteParams::default().grace_period(0)).await?;
         agent.end().await
     });
 }

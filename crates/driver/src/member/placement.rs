@@ -91,9 +91,9 @@ pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
             wish.node_selected && !wish.held && possible.first().is_some_and(|first| first != earlier);
         let fits = possible.iter().any(|name| name == earlier) && !refused_by_scheduler && !wish.on_wrong_node;
         // A record is an annotation on the claim, which its user may write.
-        let standing = members.iter().find(|one| one.name == earlier).map(|one| &one.standing);
-        let fits = fits && (wish.held || standing != Some(&Standing::Cordoned));
-        let fits = fits && (wish.held || wish.node_selected || !has_better(earlier, &possible, members));
+        let is_cordoned = members.iter().any(|one| one.name == earlier && one.standing == Standing::Cordoned);
+        let has_better = || !wish.node_selected && has_better(earlier, &possible, members);
+        let fits = fits && (wish.held || !is_cordoned && !has_better());
         return Ok(if fits { Choice::Stay(earlier.to_owned()) } else { Choice::Leave(earlier.to_owned()) });
     }
     if possible.is_empty() {

@@ -149,7 +149,7 @@ impl Kernel for Linux {
     }
 
     fn device_size(&self, device: &Path) -> Called<u64> {
-        open_device(device)?.seek(SeekFrom::End(0)).map_err(told)
+        open_device(device, OFlag::empty())?.seek(SeekFrom::End(0)).map_err(told)
     }
 
     fn rescan(&self, device: &Path) -> Called<()> {
@@ -165,14 +165,12 @@ impl Kernel for Linux {
 
     fn head(&self, device: &Path) -> Called<Vec<u8>> {
         let mut head = Vec::new();
-        open_device(device)?.take(HEAD as u64).read_to_end(&mut head).map_err(told)?;
+        open_device(device, OFlag::empty())?.take(HEAD as u64).read_to_end(&mut head).map_err(told)?;
         Ok(head)
     }
 
     fn is_held(&self, device: &Path) -> Called<bool> {
-        let there = open(device)?;
-        let exclusively = OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(link(&there));
-        match exclusively.map_err(told) {
+        match open_device(device, OFlag::O_EXCL) {
             Ok(_) => Ok(false),
             Err(Failure::Busy) => Ok(true),
             Err(failure) => Err(failure),
@@ -271,10 +269,10 @@ fn mount_of(open: &OwnedFd) -> Called<u64> {
     id.ok_or_else(|| Failure::Other("the kernel does not say on which mount it is".to_owned()))
 }
 
-fn open_device(device: &Path) -> Called<File> {
+fn open_device(device: &Path, how: OFlag) -> Called<File> {
     let there = open(device)?;
     match seen(&there)?.kind {
-        Kind::Device(_) => File::open(link(&there)).map_err(told),
+        Kind::Device(_) => OpenOptions::new().read(true).custom_flags(how.bits()).open(link(&there)).map_err(told),
         _ => Err(Failure::Other("it is no block device".to_owned())),
     }
 }

@@ -64,7 +64,7 @@ async fn run(
         nfs_servers: arguments.nfs_servers,
         local_folders: arguments.local_folders,
     };
-    tell(&info.member, &permitted);
+    say_what_is_used(&info.member, &permitted);
     let service = service(info, arguments.kubelet_dir.clone(), arguments.device_dir, folder, permitted);
     if arguments.registration == Registration::Kubelet {
         // The socket of the service listens already: the kubelet calls as soon as it sees this one.
@@ -85,7 +85,7 @@ async fn run(
     Ok(())
 }
 
-fn tell(member: &str, permitted: &Permitted) {
+fn say_what_is_used(member: &str, permitted: &Permitted) {
     if permitted.is_empty() {
         tracing::warn!(
             member,

@@ -28,6 +28,8 @@ use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, ServiceExt};
 
+#[path = "agent/level.rs"]
+mod level;
 #[path = "agent/planted.rs"]
 mod planted;
 #[path = "agent/volumes.rs"]
@@ -209,6 +211,12 @@ impl World {
         self.pod(name).map(|pod| text(&pod, "/status/phase").to_owned()).unwrap_or_default()
     }
 
+    /// A namespace of the member's own, which takes pods of hosts.
+    fn open_namespace(&self, name: &str) {
+        let labels = json!({"kosmos.csi.io/pods": "baseline"});
+        self.member.create("namespaces", json!({"metadata": {"name": name, "labels": labels}})).unwrap();
+    }
+
     /// A pod that the scheduler has bound to the virtual node, with a claim where one is named.
     fn run_pod(&self, name: &str, claim: Option<&str>) {
         let volumes = claim.map(|claim| json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]));
@@ -382,7 +390,7 @@ fn node_of_a_member_that_has_left_goes_once_no_pod_is_on_it() {
 fn pod_of_somebody_else_is_left_alone_and_said() {
     story(1, async {
         let world = standing(1).await;
-        world.member.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+        world.open_namespace(SHOP);
         let theirs = json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
         let theirs = world.member.create("pods", theirs).unwrap();
         world.run_pod("web", None);

@@ -13,7 +13,7 @@ const CLAIMS: &str = "persistentvolumeclaims";
 impl World {
     /// A bound claim of the host whose leaf is in the member.
     pub(super) fn claim(&self, name: &str) {
-        self.member.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+        self.open_namespace(SHOP);
         self.leaf(name, HASH, &json!(null));
         self.bound(name, &format!("m/{SHOP}/{name}/{}", &HASH[..16]));
     }
@@ -96,7 +96,7 @@ fn claim_that_a_handle_only_names_is_mounted_by_no_pod() {
         let world = standing(1).await;
         let driver = json!({"metadata": {"name": "kosmos.csi.io"}, "spec": {"attachRequired": false}});
         world.host.create("csidrivers.storage.k8s.io", driver).unwrap();
-        world.member.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+        world.open_namespace(SHOP);
         let theirs = json!({"metadata": {"namespace": SHOP, "name": "payroll"}, "spec": spec()});
         world.member.create(CLAIMS, theirs).unwrap();
         world.bound("mine", &format!("m/{SHOP}/payroll/0123456789abcdef"));
@@ -143,7 +143,7 @@ fn volume_used_again_under_another_name_is_mounted_and_not_what_has_taken_its_pl
     story(1, async {
         let world = standing(1).await;
         let handle = format!("m/{SHOP}/data/{}", &HASH[..16]);
-        world.member.create("namespaces", json!({"metadata": {"name": SHOP}})).unwrap();
+        world.open_namespace(SHOP);
         world.leaf("data", "fedcba9876543210fedcba9876543210", &json!(null));
         world.leaf("again", HASH, &json!({"kosmos.csi.io/handle": handle}));
         world.bound("again", &handle);

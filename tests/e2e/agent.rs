@@ -229,7 +229,7 @@ fn pod_of_somebody_else_under_the_same_name_is_left_alone() {
     on_fleet("agent-foreign", async |rig| {
         let (host, member) = (
             Place::new(rig.fleet.host(), "agent-foreign").await?,
-            Place::new(rig.fleet.member(MEMBER), "agent-foreign").await?,
+            Place::open(rig.fleet.member(MEMBER), "agent-foreign").await?,
         );
         let theirs = serde_json::from_value(pod("web", &[], "sleep 1000"))?;
         let theirs = member.pods().create(&PostParams::default(), &theirs).await?;

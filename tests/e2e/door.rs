@@ -154,7 +154,7 @@ async fn make(place: &Place<'_>, wanted: Value) -> Result<Pod> {
 }
 
 async fn places(rig: &Rig) -> Result<(Place<'_>, Place<'_>)> {
-    Ok((Place::new(rig.fleet.host(), NAMESPACE).await?, Place::new(rig.fleet.member(MEMBER), NAMESPACE).await?))
+    Ok((Place::new(rig.fleet.host(), NAMESPACE).await?, Place::open(rig.fleet.member(MEMBER), NAMESPACE).await?))
 }
 
 async fn clean(rig: &Rig, node: VirtualNode) -> Result<()> {

@@ -39,6 +39,13 @@ impl<'a> Place<'a> {
         Ok(place)
     }
 
+    /// A namespace of a member, whose administrator lets pods of hosts in.
+    pub async fn open(cluster: &'a Cluster, namespace: &str) -> Result<Self> {
+        let place = Self::new(cluster, namespace).await?;
+        cluster.kubectl(&["label", "--overwrite", "namespace", namespace, "kosmos.csi.io/pods=baseline"]).await?;
+        Ok(place)
+    }
+
     pub async fn existing(cluster: &'a Cluster, namespace: &str) -> Result<Self> {
         Ok(Self { cluster, client: cluster.client().await?, namespace: namespace.to_owned() })
     }

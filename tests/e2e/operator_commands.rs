@@ -69,7 +69,8 @@ async fn secret_of(rig: &Rig) -> Result<Option<Secret>> {
 /// The member's account and rights, as if they had never been made.
 async fn without_account(rig: &Rig) -> Result<()> {
     let member = rig.fleet.member(MEMBER);
-    let kinds = "clusterrolebinding,clusterrole,serviceaccount";
+    let kinds =
+        "clusterrolebinding,clusterrole,serviceaccount,validatingadmissionpolicybinding,validatingadmissionpolicy";
     let names = ["kosmos-csi", "kosmos-csi-virtual-node", "kosmos-csi-virtual-node-secrets"];
     let delete = ["delete", kinds, "-n", "kosmos-csi", "--ignore-not-found"];
     member.kubectl(&[&delete[..], &names[..]].concat()).await?;
@@ -106,9 +107,9 @@ async fn added_and_removed(rig: &Rig) -> Result<()> {
     let admin = member_kubeconfig(rig);
     let add = ["member", "add", MEMBER, &admin];
     let first = does(rig, &add).await?;
-    ensure!(first.matches(" made\n").count() == 8, "accounts, roles, bindings and Secret: {first}");
+    ensure!(first.matches(" made\n").count() == 12, "accounts, policies, roles, bindings and Secret: {first}");
     let again = does(rig, &add).await?;
-    ensure!(again.matches(" unchanged\n").count() == 8 && again.contains(" renewed\n"), "{again}");
+    ensure!(again.matches(" unchanged\n").count() == 12 && again.contains(" renewed\n"), "{again}");
     ensure!(!first.contains("eyJ") && !again.contains("eyJ"), "a token is printed");
     serves(rig, "operator-member").await?;
     let checked = does(rig, &["member", "check", MEMBER]).await?;

@@ -1,9 +1,9 @@
-//! What admission refuses to an account whose rights have no names, by the account's own token.
+//! What admission refuses to accounts whose rights have no names, by the accounts' own tokens.
 
 use anyhow::{Result, bail, ensure};
 use http::Request;
 use kube::{
-    Client, Config,
+    Client, Config, ResourceExt,
     api::{DeleteParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
@@ -14,8 +14,14 @@ use crate::{
     clusters::wait_for,
     objects::{Place, pod},
     pool::on_fleet,
-    rig::{DRIVER_NAMESPACE, PATIENCE},
+    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig},
 };
+
+const MEMBER: &str = "cluster38";
+/// The driver's own.
+const DRIVER_ACCOUNT: &str = "kosmos-csi";
+/// Pods that ask for more than `baseline`, each by the field that does.
+const ABOVE_BASELINE: &str = include_str!("../agent/above_baseline.json");
 
 /// An account's own client.
 struct Account(Client);
@@ -30,26 +36,35 @@ impl Account {
         Ok(Self(Client::try_from(config)?))
     }
 
-    /// A request that changes nothing, whatever is answered.
+    /// A request that changes nothing, whatever is answered. `CONNECT` is what `kubectl exec` and its like ask.
     async fn tries(&self, method: &str, path: &str, body: &Value) -> Result<(), String> {
+        let (method, uri) = match method {
+            "CONNECT" => ("POST", path.to_owned()),
+            method => (method, format!("{path}?dryRun=All")),
+        };
         let request = Request::builder()
             .method(method)
-            .uri(format!("{path}?dryRun=All"))
+            .uri(uri)
             .header("content-type", if method == "PATCH" { "application/merge-patch+json" } else { "application/json" })
             .body(if body.is_null() { Vec::new() } else { body.to_string().into_bytes() });
         let answer = self.0.request::<Value>(request.map_err(|error| error.to_string())?).await;
         answer.map(drop).map_err(|error| error.to_string())
     }
 
-    async fn is_refused(&self, by: &str, attempts: &[(&str, &str, Value)]) -> Result<()> {
+    async fn is_refused<P: AsRef<str>>(&self, by: &str, attempts: &[(&str, P, Value)]) -> Result<()> {
         for (method, path, body) in attempts {
-            let words = format!("ValidatingAdmissionPolicy '{by}'");
+            let (path, words) = (path.as_ref(), format!("ValidatingAdmissionPolicy '{by}'"));
             match self.tries(method, path, body).await {
-                Ok(()) => bail!("{method} {path} is allowed"),
-                Err(told) => ensure!(told.contains(&words), "{method} {path}: {told}"),
+                Ok(()) => bail!("{method} {path} is allowed: {body}"),
+                Err(told) => ensure!(told.contains(&words), "{method} {path} {body}: {told}"),
             }
         }
         Ok(())
+    }
+
+    async fn is_allowed(&self, method: &str, path: &str, body: &Value) -> Result<()> {
+        let answer = self.tries(method, path, body).await;
+        answer.map_err(|told| anyhow::anyhow!("{method} {path} {body}: {told}"))
     }
 }
 
@@ -101,9 +116,196 @@ fn agents_account_writes_only_virtual_nodes_and_their_pods() {
             ("PATCH", &*format!("{pods}/there/status"), json!({"status": {"phase": "Failed"}})),
         ];
         account.is_refused(ACCOUNT, &attempts).await?;
-        let own = account.tries("PATCH", &node(NODE), &label).await;
-        ensure!(own.is_ok(), "its own node: {own:?}");
+        account.is_allowed("PATCH", &node(NODE), &label).await?;
         host.pods().delete("there", &DeleteParams::default().grace_period(0)).await?;
         agent.end().await
+    });
+}
+
+const CLOSED: &str = "policies-closed";
+const OPEN: &str = "policies-open";
+const FREE: &str = "policies-free";
+
+fn labels() -> Value {
+    json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "of-a-host"})
+}
+
+fn ours(kind: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": labels()}})
+}
+
+/// An object with some of its fields changed, by their paths.
+fn but(mut object: Value, changes: &[(&str, Value)]) -> Value {
+    for (path, value) in changes {
+        let mut at = &mut object;
+        for field in path.split('.') {
+            at = &mut at[field];
+        }
+        at.clone_from(value);
+    }
+    object
+}
+
+/// A copy as the agent makes it.
+fn copy(fields: &Value) -> Value {
+    let mut pod = ours("Pod", "copy");
+    pod["metadata"]["annotations"] = json!({"kosmos.csi.io/pod-uid": "u"});
+    pod["spec"] = json!({"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]});
+    for part in ["spec", "metadata"] {
+        for (field, value) in fields[part].as_object().into_iter().flatten() {
+            let there = &mut pod[part][field];
+            if let (Some(there), Some(more)) = (there.as_object_mut(), value.as_object()) {
+                there.extend(more.clone());
+            } else {
+                there.clone_from(value);
+            }
+        }
+    }
+    pod
+}
+
+fn consumer() -> Value {
+    let container = json!({"name": "c", "image": "kosmos.csi.io/consumer", "imagePullPolicy": "Never"});
+    let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "leaf"}});
+    let mut pod = ours("Pod", "kosmos-csi-consumer-1");
+    pod["spec"] = json!({"automountServiceAccountToken": false, "containers": [container], "volumes": [volume]});
+    pod
+}
+
+/// A member in which people have a claim with its volume, a pod and a ConfigMap.
+async fn foreign(rig: &Rig) -> Result<(Place<'_>, String)> {
+    let member = rig.fleet.member(MEMBER);
+    for namespace in [CLOSED, FREE] {
+        Place::new(member, namespace).await?;
+    }
+    member.kubectl(&["label", "namespace", FREE, "kosmos.csi.io/pods=privileged"]).await?;
+    let open = Place::open(member, OPEN).await?;
+    open.claim("theirs", NOW).await?;
+    let volume = open.bound("theirs").await?.name_any();
+    open.pods().create(&PostParams::default(), &serde_json::from_value(pod("theirs", &[], "sleep 1000"))?).await?;
+    Ok((open, volume))
+}
+
+async fn leave(open: &Place<'_>) -> Result<()> {
+    open.pods().delete("theirs", &DeleteParams::default().grace_period(0)).await?;
+    open.delete_claim("theirs").await?;
+    open.claim_is_gone("theirs").await
+}
+
+fn path(namespace: &str, rest: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/{rest}")
+}
+
+#[test]
+fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
+    on_fleet("policies-copies", async |rig| {
+        let agent = Agent::start(rig).await?;
+        let (open, _) = foreign(rig).await?;
+        let account = Account::of(&open, ACCOUNT).await?;
+        let (pods, maps) = (path(OPEN, "pods"), path(OPEN, "configmaps"));
+        let usual = copy(&json!({}));
+        wait_for("the policy is in force", PATIENCE, || async {
+            account.is_refused(ACCOUNT, &[("POST", path(CLOSED, "pods"), usual.clone())]).await.map(Some)
+        })
+        .await?;
+        account.is_allowed("POST", &pods, &usual).await?;
+        let token = json!([{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]);
+        let labelled = |labels: Value| json!({"metadata": {"name": "policies-new", "labels": labels}});
+        let mut lax = labelled(labels());
+        lax["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!("privileged");
+        let mut attempts = vec![
+            ("POST", path("kube-system", "pods"), usual.clone()),
+            ("POST", path(DRIVER_NAMESPACE, "pods"), usual.clone()),
+            ("POST", path("kube-system", "configmaps"), ours("ConfigMap", "new")),
+            ("POST", path(CLOSED, "configmaps"), ours("ConfigMap", "new")),
+            ("POST", maps.clone(), json!({"metadata": {"name": "new"}})),
+            ("PATCH", format!("{maps}/kube-root-ca.crt"), json!({"data": {"ca.crt": "x"}})),
+            ("PATCH", format!("{maps}/kube-root-ca.crt"), json!({"metadata": {"labels": labels()}})),
+            ("DELETE", format!("{maps}/kube-root-ca.crt"), Value::Null),
+            ("DELETE", format!("{pods}/theirs"), Value::Null),
+            ("CONNECT", path(CLOSED, "pods/any/exec?command=id&stdout=true"), Value::Null),
+            ("CONNECT", path("kube-system", "pods/any/attach?stdout=true"), Value::Null),
+            ("CONNECT", path(DRIVER_NAMESPACE, "pods/any/portforward"), Value::Null),
+            ("POST", "/api/v1/namespaces".to_owned(), labelled(json!({}))),
+            ("POST", "/api/v1/namespaces".to_owned(), labelled(labels())),
+            ("POST", "/api/v1/namespaces".to_owned(), lax),
+            ("POST", pods.clone(), but(usual.clone(), &[("metadata.labels", json!({}))])),
+            ("POST", pods.clone(), but(usual.clone(), &[("metadata.annotations", json!({}))])),
+            ("POST", pods.clone(), copy(&json!({"spec": {"nodeName": open.cluster.node_name()}}))),
+            ("POST", pods.clone(), copy(&json!({"spec": {"automountServiceAccountToken": true}}))),
+            ("POST", pods.clone(), copy(&json!({"spec": {"volumes": token}}))),
+        ];
+        let cases: Vec<Value> = serde_json::from_str(ABOVE_BASELINE)?;
+        attempts.extend(cases.iter().map(|case| ("POST", pods.clone(), copy(&case["pod"]))));
+        account.is_refused(ACCOUNT, &attempts).await?;
+        for case in cases {
+            account.is_allowed("POST", &path(FREE, "pods"), &copy(&case["pod"])).await?;
+        }
+        leave(&open).await?;
+        agent.end().await
+    });
+}
+
+#[test]
+fn drivers_account_in_a_member_writes_only_leaves_and_makes_only_consumers() {
+    on_fleet("policies-leaves", async |rig| {
+        let (open, volume) = foreign(rig).await?;
+        let account = Account::of(&open, DRIVER_ACCOUNT).await?;
+        let (pods, claims) = (path(OPEN, "pods"), path(OPEN, "persistentvolumeclaims"));
+        let volume = format!("/api/v1/persistentvolumes/{volume}");
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        let leaf = but(ours("PersistentVolumeClaim", "leaf"), &[("spec", spec)]);
+        let other = json!({"name": "mine", "namespace": OPEN});
+        let container = consumer()["spec"]["containers"][0].clone();
+        let before = but(container.clone(), &[("name", json!("before"))]);
+        let with = |field: &str, value: Value| {
+            let mut one = container.clone();
+            one[field] = value;
+            but(consumer(), &[("spec.containers", json!([one]))])
+        };
+        let attempts = [
+            ("POST", claims.clone(), but(leaf.clone(), &[("metadata.labels", json!({}))])),
+            ("PATCH", format!("{claims}/theirs"), json!({"metadata": {"finalizers": null}})),
+            ("PATCH", format!("{claims}/theirs"), json!({"metadata": {"labels": labels()}})),
+            ("PATCH", format!("{claims}/theirs"), json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}})),
+            ("DELETE", format!("{claims}/theirs"), Value::Null),
+            ("PATCH", volume.clone(), json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}})),
+            ("PATCH", volume.clone(), json!({"spec": {"claimRef": other}})),
+            ("PATCH", volume.clone(), json!({"metadata": {"labels": labels()}, "spec": {"claimRef": other}})),
+            ("PATCH", volume.clone(), json!({"metadata": {"finalizers": null}})),
+            ("POST", "/api/v1/namespaces".to_owned(), json!({"metadata": {"name": "policies-new"}})),
+            ("DELETE", format!("{pods}/theirs"), Value::Null),
+            ("POST", pods.clone(), copy(&json!({}))),
+            ("POST", pods.clone(), but(consumer(), &[("metadata.name", json!("another"))])),
+            ("POST", pods.clone(), but(consumer(), &[("metadata.labels", json!({}))])),
+            (
+                "POST",
+                path(DRIVER_NAMESPACE, "pods"),
+                but(consumer(), &[("spec.serviceAccountName", json!(DRIVER_ACCOUNT))]),
+            ),
+            ("POST", pods.clone(), but(consumer(), &[("spec.automountServiceAccountToken", json!(true))])),
+            ("POST", pods.clone(), but(consumer(), &[("spec.hostNetwork", json!(true))])),
+            ("POST", pods.clone(), but(consumer(), &[("spec.nodeName", json!(open.cluster.node_name()))])),
+            ("POST", pods.clone(), but(consumer(), &[("spec.initContainers", json!([before]))])),
+            (
+                "POST",
+                pods.clone(),
+                but(consumer(), &[("spec.volumes", json!([{"name": "v", "secret": {"secretName": "s"}}]))]),
+            ),
+            (
+                "POST",
+                pods.clone(),
+                but(consumer(), &[("spec.volumes", json!([{"name": "v", "hostPath": {"path": "/"}}]))]),
+            ),
+            ("POST", pods.clone(), with("image", json!("i"))),
+            ("POST", pods.clone(), with("imagePullPolicy", json!("Always"))),
+            ("POST", pods.clone(), with("command", json!(["sh"]))),
+            ("POST", pods.clone(), with("securityContext", json!({"privileged": true}))),
+        ];
+        account.is_refused(DRIVER_ACCOUNT, &attempts).await?;
+        account.is_allowed("POST", &claims, &leaf).await?;
+        account.is_allowed("POST", &pods, &consumer()).await?;
+        account.is_allowed("PATCH", &volume, &json!({"metadata": {"labels": labels()}})).await?;
+        leave(&open).await
     });
 }

@@ -38,7 +38,7 @@ pub struct Clusters {
     pub host: Cluster,
     pub members: Vec<Cluster>,
     pub folder: TempDir,
-    /// What no account may do, as "verb resource".
+    /// What no account may do, as "verb resource"; a group of kinds that no cluster serves, as its path.
     pub denied: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -147,6 +147,11 @@ fn transport(cluster: Option<Cluster>, denied: Arc<Mutex<BTreeSet<String>>>) -> 
         let (cluster, denied) = (cluster.clone(), Arc::clone(&denied));
         async move {
             let cluster = cluster.ok_or("connection refused")?;
+            if denied.lock().unwrap().contains(request.uri().path()) {
+                return Ok(answer(
+                    &json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "", "resources": []}),
+                ));
+            }
             match request.uri().path().rsplit('/').next() {
                 Some("token") => Ok(answer(&token())),
                 Some("selfsubjectaccessreviews") => {

@@ -28,18 +28,51 @@ async fn member_is_added_once_and_renewed_after_that() {
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none() && clusters.members[0].list(ROLES).is_empty());
 
     let first = clusters.does(ADD).await;
-    assert_eq!(first.matches(" made\n").count(), 9, "eight objects and the Secret: {first}");
+    assert_eq!(first.matches(" made\n").count(), 13, "twelve objects and the Secret: {first}");
     let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
     assert_eq!(secret["metadata"]["labels"]["kosmos.csi.io/member"], "m0");
     let role = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
 
     let second = clusters.does(ADD).await;
-    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (8, 1), "{second}");
+    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (12, 1), "{second}");
     let after = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
     assert_eq!(role["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]);
     for told in [first, second] {
         assert!(!told.contains("canary") && !told.contains("e30."), "a token is printed: {told}");
     }
+}
+
+#[tokio::test]
+async fn namespace_of_the_member_is_opened_to_pods_where_its_administrator_says_so() {
+    let clusters = Clusters::new(1);
+    let add = format!("{ADD} --pods-in=shop");
+    clusters.refuses(&add, &["--pods-in shop", "no such namespace"]).await;
+    assert!(clusters.members[0].list(ROLES).is_empty(), "everything is looked at first");
+    clusters.members[0].create("namespaces", json!({"metadata": {"name": "shop", "labels": {"a": "b"}}})).unwrap();
+    let told = clusters.does(&format!("{add} --dry-run")).await;
+    assert!(told.contains("would be opened to pods"), "{told}");
+    for result in ["opened to pods", "unchanged"] {
+        let told = clusters.does(&add).await;
+        let line = told.lines().find(|line| line.starts_with("Namespace shop")).unwrap();
+        assert!(line.ends_with(result), "{told}");
+        let labels = clusters.members[0].get("namespaces", "", "shop").unwrap()["metadata"]["labels"].clone();
+        assert_eq!((&labels["a"], &labels["kosmos.csi.io/pods"]), (&json!("b"), &json!("baseline")));
+    }
+}
+
+#[tokio::test]
+async fn member_without_admission_policies_joins_and_it_is_told_what_nothing_holds() {
+    let clusters = Clusters::new(1);
+    clusters.denied.lock().unwrap().insert("/apis/admissionregistration.k8s.io/v1".to_owned());
+    for typed in [&format!("{ADD} --dry-run"), ADD] {
+        let told = clusters.does(typed).await;
+        assert_eq!(told.matches("left out: the cluster has no such kind").count(), 4, "{told}");
+    }
+    let told = clusters.does(ADD).await;
+    assert!(told.contains("Kubernetes 1.30") && told.contains("may write every claim"), "{told}");
+    clusters.denied.lock().unwrap().clear();
+    let told = clusters.does(ADD).await;
+    assert!(!told.contains("Kubernetes 1.30") && told.matches(" made\n").count() == 4, "{told}");
 }
 
 #[tokio::test]

@@ -60,6 +60,8 @@ const BUILTIN: &[Row] = &[
     ("", "secrets", "Secret", "", true, "", ""),
     ("", "serviceaccounts", "ServiceAccount", "sa", true, "", ""),
     ("", "services", "Service", "svc", true, "all", "status"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", false, "api-extensions", "status"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "", false, "api-extensions", ""),
     ("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", "crd crds", false, "api-extensions", "status"),
     ("apps", "daemonsets", "DaemonSet", "ds", true, "all", "status"),
     ("apps", "deployments", "Deployment", "deploy", true, "all", "scale status"),

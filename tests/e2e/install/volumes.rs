@@ -82,7 +82,8 @@ pub async fn secrets_cross_where_the_namespace_says_so(fleet: &Fleet) -> Result<
     let host = fleet.host();
     host.kubectl(&["label", "namespace", GROWTH, "kosmos.csi.io/secrets=true"]).await?;
     let (role, account) = ("kosmos-csi-virtual-node-secrets", "kosmos-csi:kosmos-csi-virtual-node");
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GROWTH}});
+    let metadata = json!({"name": GROWTH, "labels": {"kosmos.csi.io/pods": "baseline"}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     for cluster in fleet.clusters() {
         cluster.apply(&namespace.to_string()).await?;
         let bind = ["create", "rolebinding", "secrets-of-the-host", "--clusterrole", role, "--serviceaccount", account];

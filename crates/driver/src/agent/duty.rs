@@ -56,7 +56,7 @@ impl Duty {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 tokio::select! {
-                    () = self.work(&client, &mut nodes) => {}
+                    () = self.work(member, &client, &mut nodes) => {}
                     () = closed(member, &client) => {}
                 }
             }
@@ -66,17 +66,11 @@ impl Duty {
         }
     }
 
-    async fn work(&self, client: &Client, nodes: &mut Nodes) {
+    async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes) {
         let there = MemberView::default();
         let everything = watcher::Config::default;
-        let pods = Pods {
-            host: &self.host,
-            view: &self.view,
-            member: &self.member,
-            client,
-            there: &there.pods,
-            settings: &self.settings,
-        };
+        let pods =
+            Pods { host: &self.host, view: &self.view, member, client, there: &there.pods, settings: &self.settings };
         tokio::select! {
             () = keep(object::nodes(client), everything(), &there.nodes, lean) => {}
             () = keep(object::all_pods(client), everything(), &there.pods, node::reduce) => {}

@@ -127,6 +127,11 @@ pub struct Add {
     #[arg(long)]
     pub attach: bool,
 
+    /// Let the host's pods be run in this namespace, which the member has already, up to the Pod Security level baseline;
+    /// once for each. Those that are made for the host take them without that
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "volumes_only")]
+    pub pods_in: Vec<String>,
+
     /// Write the kubeconfig to this new file, which only you can read, and nothing to the host; that of the account for
     /// pods goes beside it, as <file>.virtual-node.kubeconfig
     #[arg(long, value_name = "FILE")]

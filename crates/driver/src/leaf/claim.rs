@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        Namespace, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, TypedLocalObjectReference,
+        PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, TypedLocalObjectReference,
         VolumeResourceRequirements,
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
@@ -138,14 +138,8 @@ impl Cluster {
         }
     }
 
-    /// A leaf namespace that is missing is made with our labels, and never deleted by us.
     pub async fn create_namespace(&self, name: &str) -> Result<()> {
-        let metadata = ObjectMeta {
-            name: Some(name.to_owned()),
-            labels: Some(ownership::host_labels(&self.host)),
-            ..ObjectMeta::default()
-        };
-        let namespace = Namespace { metadata, ..Namespace::default() };
+        let namespace = ownership::namespace(&self.host, name);
         let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
         match made.map_err(|error| self.outcome(&format!("create namespace {name}"), &error)) {
             Ok(_) | Err(Error::Exists(_)) => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use crate::volume::{Claim, DRIVER, HostId, VolumeHash};
 
@@ -78,6 +78,12 @@ impl MadeFor {
 /// The labels of everything made in a member for this host.
 pub fn host_labels(host: &HostId) -> BTreeMap<String, String> {
     BTreeMap::from([(MANAGED_BY.to_owned(), DRIVER.to_owned()), (HOST.to_owned(), host.0.clone())])
+}
+
+/// A namespace of a member as it is made for this host where it is missing. Nobody deletes it for us.
+pub fn namespace(host: &HostId, name: &str) -> Namespace {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), labels: Some(host_labels(host)), ..ObjectMeta::default() };
+    Namespace { metadata, ..Namespace::default() }
 }
 
 /// The labels of everything made in a member for one volume.

@@ -34,6 +34,7 @@ pub use works::Works;
 pub struct Member {
     pub name: String,
     cordoned: AtomicBool,
+    privileged_pods: AtomicBool,
     /// Whether a Kosmos `Cluster` object names it.
     clustertree: AtomicBool,
     /// Leaves that no volume of the host has, as they were last counted.
@@ -168,9 +169,15 @@ impl Member {
         self.cordoned.load(Ordering::Relaxed)
     }
 
+    /// Whether the host's administrator lets pods ask there for more than the Pod Security level `baseline`.
+    pub fn has_privileged_pods(&self) -> bool {
+        self.privileged_pods.load(Ordering::Relaxed)
+    }
+
     /// What may change without the member being another one.
     fn set(&self, definition: &Definition) {
         self.cordoned.store(definition.cordoned, Ordering::Relaxed);
+        self.privileged_pods.store(definition.privileged_pods, Ordering::Relaxed);
         self.clustertree.store(definition.clustertree, Ordering::Relaxed);
     }
 }

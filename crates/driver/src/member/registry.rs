@@ -188,9 +188,14 @@ impl Keeper {
         if let Err(reason) = &link {
             tracing::warn!(member = name, origin = definition.origin, reason, "cannot be used");
         }
-        let (cordoned, clustertree) = (definition.cordoned.into(), definition.clustertree.into());
-        let member =
-            Arc::new(Member { name: name.to_owned(), cordoned, clustertree, strays: AtomicU64::default(), link });
+        let member = Arc::new(Member {
+            name: name.to_owned(),
+            cordoned: definition.cordoned.into(),
+            privileged_pods: definition.privileged_pods.into(),
+            clustertree: definition.clustertree.into(),
+            strays: AtomicU64::default(),
+            link,
+        });
         if member.link.is_ok() {
             let stop = CancellationToken::new();
             self.stops.insert(name.to_owned(), stop.clone());

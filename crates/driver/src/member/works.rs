@@ -58,6 +58,7 @@ mod tests {
         let member = |name: &&str| Member {
             name: (*name).to_owned(),
             cordoned: false.into(),
+            privileged_pods: false.into(),
             clustertree: false.into(),
             strays: 0.into(),
             link: Err("it is made up".to_owned()),

@@ -114,7 +114,15 @@ mod tests {
         let titles: Vec<String> = Uses::default().objects().unwrap().iter().map(title).collect();
         let bare = ["Namespace kosmos-csi", "ServiceAccount kosmos-csi/kosmos-csi", "ClusterRole kosmos-csi"];
         assert_eq!(titles[..3], bare);
-        assert_eq!(titles[3..], ["ClusterRoleBinding kosmos-csi"]);
+        // The account has no right before it is held to its own.
+        assert_eq!(
+            titles[3..],
+            [
+                "ValidatingAdmissionPolicy kosmos-csi",
+                "ValidatingAdmissionPolicyBinding kosmos-csi",
+                "ClusterRoleBinding kosmos-csi",
+            ]
+        );
         let more = Uses::ALL.objects().unwrap();
         for role in ["ClusterRole kosmos-csi-attach", "ClusterRole kosmos-csi-virtual-node"] {
             assert!(more.iter().any(|object| title(object) == role));

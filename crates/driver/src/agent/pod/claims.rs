@@ -155,8 +155,8 @@ impl Pods<'_> {
             };
             let found = read(&volumes, host_volume).await?;
             let claim_uid = claim.as_ref().map(|claim| text(claim, "/metadata/uid")).unwrap_or_default();
-            let id =
-                handle_of(&name, claim_uid, found.as_ref()).and_then(|handle| volume_in(&name, handle, self.member));
+            let id = handle_of(&name, claim_uid, found.as_ref())
+                .and_then(|handle| volume_in(&name, handle, &self.member.name));
             let id = match id {
                 Ok(id) => id,
                 Err(why) => return Ok(Err(why)),
@@ -173,7 +173,7 @@ impl Pods<'_> {
                     "claim {name}: leaf claim {namespace}/{} of member {} came when its volume had been given out with another one, whose \
                      data it has not: it makes way for that",
                     leaf.name.unwrap_or_default(),
-                    self.member
+                    self.member.name
                 );
                 return Ok(Err(Refusal::new("WaitsForVolume", message)));
             }

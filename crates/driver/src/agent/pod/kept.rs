@@ -126,7 +126,7 @@ impl Pods<'_> {
         let there = read(&self.of_kind(Kind::Secret, namespace, false), &name).await;
         match there {
             Ok(Some(there)) if self.is_ours(&there) && !is_due(&there) => return Ok(Ok(())),
-            Err(error) => return denied(error, Kind::Secret, namespace, self.member),
+            Err(error) => return denied(error, Kind::Secret, namespace, &self.member.name),
             Ok(_) => {}
         }
         let account = match text(pod, "/spec/serviceAccountName") {
@@ -186,7 +186,7 @@ impl Pods<'_> {
         let objects = self.of_kind(kind, namespace, false);
         let there = match read(&objects, name).await {
             Ok(there) => there,
-            Err(error) => return denied(error, kind, namespace, self.member),
+            Err(error) => return denied(error, kind, namespace, &self.member.name),
         };
         let written = match &there {
             None => {
@@ -198,7 +198,7 @@ impl Pods<'_> {
             Some(there) if !self.is_ours(there) => {
                 let message = format!(
                     "member {} has a {kind} {namespace}/{name} already that is no copy of this host's: {}",
-                    self.member,
+                    self.member.name,
                     way_out(there, &self.host.id.0)
                 );
                 return Ok(Err(Refusal::new("NameTaken", message)));
@@ -213,7 +213,7 @@ impl Pods<'_> {
         };
         match written {
             Ok(()) => Ok(Ok(())),
-            Err(error) => denied(error, kind, namespace, self.member),
+            Err(error) => denied(error, kind, namespace, &self.member.name),
         }
     }
 

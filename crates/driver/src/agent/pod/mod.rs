@@ -5,6 +5,7 @@ mod agenda;
 mod claims;
 mod copy;
 mod kept;
+mod level;
 mod names;
 mod refresh;
 mod step;
@@ -13,10 +14,9 @@ mod tell;
 use std::time::Duration;
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::Value;
 use tokio::{
@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::{
-    HOST, MANAGED_BY, Settings,
+    Settings,
     node::{about, now, overtaken, stand_of},
     object::{self, Place, is_leaving, parsed, read, text},
     shelf::{HostView, Shelf},
@@ -33,11 +33,13 @@ use super::{
 use crate::{
     cluster::with_causes,
     host::{Host, events::News},
-    volume::DRIVER,
+    leaf::ownership,
+    member::Member,
 };
 use agenda::Agenda;
 use copy::{Made, copy};
 use kept::Kept;
+use level::{BASELINE, ENFORCED, refused_namespace};
 pub(super) use step::COPY_OF;
 use step::{Here, Refusal, Step, copy_of, step};
 
@@ -56,7 +58,7 @@ const PATIENCE: u32 = 3;
 pub(super) struct Pods<'a> {
     pub(super) host: &'a Host,
     pub(super) view: &'a HostView,
-    pub(super) member: &'a str,
+    pub(super) member: &'a Member,
     pub(super) client: &'a Client,
     /// The member's pods.
     pub(super) there: &'a Shelf,
@@ -141,7 +143,7 @@ impl Pods<'_> {
 
     fn ended(&self, agenda: &mut Agenda, place: Place, ended: kube::Result<Next>) {
         let next = ended.unwrap_or_else(|error| {
-            tracing::warn!(member = self.member, pod = %place, error = with_causes(&error), "a pod cannot be looked after");
+            tracing::warn!(member = self.member.name, pod = %place, error = with_causes(&error), "a pod cannot be looked after");
             Next::After(AGAIN)
         });
         match next {
@@ -153,12 +155,16 @@ impl Pods<'_> {
     /// Whether a pod is bound to a virtual node of ours for this member.
     fn serves(&self, pod: &Value) -> bool {
         let node = self.view.node(text(pod, "/spec/nodeName"));
-        node.and_then(|node| stand_of(&node)).is_some_and(|stand| stand.member == self.member)
+        node.and_then(|node| stand_of(&node)).is_some_and(|stand| stand.member == self.member.name)
+    }
+
+    fn here(&self) -> Here<'_> {
+        let privileged = self.member.has_privileged_pods();
+        Here { host: &self.host.id.0, member: &self.member.name, privileged }
     }
 
     fn decide(&self, pod: Option<&Value>, there: Option<&Value>) -> Step {
-        let here = Here { host: &self.host.id.0, member: self.member };
-        step(pod, pod.is_some_and(|pod| self.serves(pod)), there, here)
+        step(pod, pod.is_some_and(|pod| self.serves(pod)), there, self.here())
     }
 
     /// Goes as far as it can be gone now.
@@ -194,11 +200,27 @@ impl Pods<'_> {
             }
             Err(why) => return self.wait(pod, &why, AGAIN).await,
         };
+        if let Some(why) = self.enter(pod).await? {
+            return self.wait(pod, &why, MUCH_LATER).await;
+        }
         let kept = match self.keep_for(pod).await? {
             Ok(kept) => kept,
             Err(why) => return self.wait(pod, &why, MUCH_LATER).await,
         };
         self.create(pod, &claims, &kept, looks).await
+    }
+
+    /// Whether the namespace takes the pod; one that is missing is made.
+    async fn enter(&self, pod: &Value) -> kube::Result<Option<Refusal>> {
+        let name = text(pod, "/metadata/namespace");
+        let namespaces = object::namespaces(self.client);
+        let mut there = read(&namespaces, name).await?;
+        if there.is_none() {
+            self.make_namespace(name).await?;
+            // Somebody else may have been quicker.
+            there = read(&namespaces, name).await?;
+        }
+        Ok(there.and_then(|there| refused_namespace(pod, &there, self.here())))
     }
 
     async fn create(
@@ -215,7 +237,7 @@ impl Pods<'_> {
         let pods = object::pods(self.client, &place.namespace);
         match pods.create(&PostParams::default(), &parsed(made)?).await {
             Ok(there) => {
-                tracing::info!(member = self.member, pod = %place, "is copied");
+                tracing::info!(member = self.member.name, pod = %place, "is copied");
                 self.tell(pod, &object::whole(there)).await
             }
             Err(kube::Error::Api(status)) if status.code == 404 => {
@@ -227,25 +249,22 @@ impl Pods<'_> {
                 Ok(Next::After(AGAIN))
             }
             Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
-                let message = format!("member {} does not take it: {}", self.member, status.message);
+                let message = format!("member {} does not take it: {}", self.member.name, status.message);
                 self.wait(pod, &Refusal::new("RefusedByMember", message), MUCH_LATER).await
             }
             Err(error) => Err(error),
         }
     }
 
-    /// A namespace that is missing is made with our labels, and never deleted by us.
     async fn make_namespace(&self, name: &str) -> kube::Result<()> {
-        let labels = [(MANAGED_BY, DRIVER), (HOST, &self.host.id.0)];
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let metadata = ObjectMeta { name: Some(name.to_owned()), labels: Some(labels.into()), ..ObjectMeta::default() };
-        let namespace = Namespace { metadata, ..Namespace::default() };
+        let mut namespace = ownership::namespace(&self.host.id, name);
+        namespace.metadata.labels.get_or_insert_default().insert(ENFORCED.to_owned(), BASELINE.to_owned());
         let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
         overtaken(made.map(drop))
     }
 
     async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {
-        let Some(change) = tell::told(pod, there, self.member, &now()) else { return Ok(Next::Settled) };
+        let Some(change) = tell::told(pod, there, &self.member.name, &now()) else { return Ok(Next::Settled) };
         self.write(pod, change).await
     }
 
@@ -275,7 +294,7 @@ impl Pods<'_> {
 
     async fn remove_copy(&self, there: &Value, grace: Option<u64>) -> kube::Result<Next> {
         let place = Place::of(there);
-        tracing::info!(member = self.member, pod = %place, "the copy is deleted");
+        tracing::info!(member = self.member.name, pod = %place, "the copy is deleted");
         let parameters = DeleteParams {
             grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()),
             ..exactly(there)
@@ -288,7 +307,7 @@ impl Pods<'_> {
     /// As a kubelet does once a pod's containers have ended.
     async fn end(&self, pod: &Value) -> kube::Result<Next> {
         let place = Place::of(pod);
-        tracing::info!(member = self.member, pod = %place, "has ended");
+        tracing::info!(member = self.member.name, pod = %place, "has ended");
         if object::items(pod, "/metadata/finalizers").next().is_some() && !step::is_over(pod) {
             // Whoever holds it wants to know that before he lets it go.
             return self.write(pod, tell::stopped(pod, &now())).await;
@@ -302,7 +321,7 @@ impl Pods<'_> {
     async fn fail(&self, pod: &Value) -> kube::Result<Next> {
         let message = format!(
             "its copy in member {} was deleted there, and not by this host; a controller that owns the pod makes another one",
-            self.member
+            self.member.name
         );
         let why = Refusal::new("DeletedInMember", message);
         self.write(pod, tell::failed(pod, &why, &now())).await?;

@@ -39,7 +39,7 @@ impl Pods<'_> {
         loop {
             if let Err(error) = self.look_at_named(&mut unused).await {
                 tracing::warn!(
-                    member = self.member,
+                    member = self.member.name,
                     error = with_causes(&error),
                     "ConfigMaps and Secrets are not kept up to date"
                 );
@@ -95,7 +95,7 @@ impl Pods<'_> {
     }
 
     async fn remove(&self, (kind, place): &Thing, object: &Value, why: &str) -> kube::Result<()> {
-        tracing::info!(member = self.member, %kind, object = %place, "is removed: {why}");
+        tracing::info!(member = self.member.name, %kind, object = %place, "is removed: {why}");
         let objects = self.of_kind(*kind, &place.namespace, false);
         overtaken(objects.delete(&place.name, &exactly(object)).await.map(drop))
     }
@@ -120,7 +120,7 @@ impl Pods<'_> {
     fn runs(&self, pod: &Value) -> bool {
         let there = self.there.get(&Place::of(pod));
         let has_copy = there.is_some_and(|there| copy_of(&there, &self.host.id.0) == Some(text(pod, "/metadata/uid")));
-        has_copy && self.serves(pod) && refusal(pod).is_none()
+        has_copy && self.serves(pod) && refusal(pod, self.here()).is_none()
     }
 
     async fn open_namespaces(&self) -> kube::Result<BTreeSet<String>> {
@@ -157,7 +157,7 @@ impl Pods<'_> {
             self.keep_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
         };
         if let Err(why) = kept {
-            tracing::warn!(member = self.member, %kind, object = %place, why.message, "is not kept up to date");
+            tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "is not kept up to date");
         }
         Ok(())
     }

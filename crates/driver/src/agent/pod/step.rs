@@ -9,6 +9,7 @@ use super::{
         object::{Place, is_leaving, items, mark, text, way_out},
     },
     COPIED,
+    level::refused_level,
 };
 use crate::volume::DRIVER;
 
@@ -47,6 +48,8 @@ impl Refusal {
 pub(super) struct Here<'a> {
     pub(super) host: &'a str,
     pub(super) member: &'a str,
+    /// Whether the host's administrator lets pods ask there for more than the level `baseline`.
+    pub(super) privileged: bool,
 }
 
 /// The UID of the host's pod that a member's pod is a copy of; none where it is not one of ours.
@@ -114,7 +117,7 @@ fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> Step {
     if had_copy(pod) {
         return Step::FailPod;
     }
-    if let Some(refusal) = refusal(pod) {
+    if let Some(refusal) = refusal(pod, here) {
         return Step::Refuse(refusal);
     }
     if let Some(there) = there {
@@ -144,8 +147,13 @@ const VOLUMES: [&str; 11] = [
     "secret",
 ];
 
-/// Why a pod is never run in a member, whatever is there.
-pub(super) fn refusal(pod: &Value) -> Option<Refusal> {
+/// Why a pod is not run in a member, whatever is there.
+pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<Refusal> {
+    refused_kind(pod).or_else(|| refused_level(pod, here))
+}
+
+/// Why it is run in none.
+fn refused_kind(pod: &Value) -> Option<Refusal> {
     if is_of_daemon_set(pod) {
         let message = "pods of DaemonSets look after a machine, and a virtual node is none: it is not run. Keep the \
                        DaemonSet away by a node affinity (kosmos.io/node DoesNotExist)";
@@ -179,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    const HERE: Here<'static> = Here { host: "h", member: "m" };
+    const HERE: Here<'static> = Here { host: "h", member: "m", privileged: false };
 
     fn pod(uid: &str, grace: Option<u64>, phase: &str) -> Value {
         let gone = grace.map(|_| "2026-01-01T00:00:00Z");
@@ -289,6 +297,7 @@ mod tests {
                 "VolumeNotCopied",
                 "with a Secret",
             ),
+            (json!({"spec": {"hostNetwork": true}}), "AboveBaseline", "spec.hostNetwork"),
         ] {
             let mut new = pod("u", None, "Pending");
             for (part, fields) in change.as_object().unwrap() {

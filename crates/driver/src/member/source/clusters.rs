@@ -98,6 +98,7 @@ fn define(cluster: &DynamicObject) -> Option<(String, Definition)> {
         kubeconfig: kubeconfig(cluster),
         trust: Trust::Object,
         cordoned: objects::is_cordoned(cluster),
+        privileged_pods: objects::has_privileged_pods(cluster),
         clustertree: true,
         origin: format!("Cluster {name}"),
     };

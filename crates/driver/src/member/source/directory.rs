@@ -1,5 +1,6 @@
-//! Members from a folder: `<name>.kubeconfig`, closed to new volumes while `<name>.cordon` exists; the account that runs
-//! pods there may have a `<name>.virtual-node.kubeconfig` of its own.
+//! Members from a folder: `<name>.kubeconfig`, closed to new volumes while `<name>.cordon` exists, with pods above the level
+//! `baseline` while `<name>.privileged-pods` does; the account that runs pods there may have a
+//! `<name>.virtual-node.kubeconfig` of its own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,7 +68,7 @@ impl Folder {
 
     fn look(&mut self) -> io::Result<Definitions> {
         let (mut found, mut own) = (BTreeMap::new(), BTreeMap::new());
-        let mut cordoned = BTreeSet::new();
+        let (mut cordoned, mut privileged) = (BTreeSet::new(), BTreeSet::new());
         for entry in std::fs::read_dir(&self.path)? {
             let path = entry?.path();
             let Some(name) = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned) else {
@@ -80,6 +81,7 @@ impl Folder {
                     _ => {}
                 },
                 Some("cordon") => drop(cordoned.insert(name)),
+                Some("privileged-pods") => drop(privileged.insert(name)),
                 _ => {}
             }
         }
@@ -93,6 +95,7 @@ impl Folder {
                 kubeconfig: self.text(&path),
                 trust: Trust::Folder,
                 cordoned: cordoned.contains(&name),
+                privileged_pods: privileged.contains(&name),
                 clustertree: false,
                 origin: format!("file {}", path.display()),
             };
@@ -144,12 +147,14 @@ mod tests {
         put("cluster38.kubeconfig", "a");
         put("cluster39.kubeconfig", "b");
         put("cluster39.cordon", "");
+        put("cluster38.privileged-pods", "");
         put("Not_A_Name.kubeconfig", "c");
         put("notes.txt", "d");
         let mut folder_view = Folder::new(folder.path().to_owned(), Account::Driver);
         let found = folder_view.look().unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["cluster38", "cluster39"]);
         assert!(!found["cluster38"].cordoned && found["cluster39"].cordoned);
+        assert!(found["cluster38"].privileged_pods && !found["cluster39"].privileged_pods);
         put("cluster38.kubeconfig", "changed");
         assert_eq!(folder_view.look().unwrap()["cluster38"].kubeconfig, "changed");
         std::fs::remove_file(folder.path().join("cluster38.kubeconfig")).unwrap();

@@ -15,6 +15,8 @@ pub struct Definition {
     pub kubeconfig: String,
     pub trust: Trust,
     pub cordoned: bool,
+    /// Pods of the host may ask there for more than the Pod Security level `baseline`, where the member lets them.
+    pub privileged_pods: bool,
     /// A Kosmos `Cluster` object is behind it: clustertree copies the host's pods there, and claims that are not ours.
     pub clustertree: bool,
     /// Where it was found, for messages.

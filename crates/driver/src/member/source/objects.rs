@@ -26,6 +26,10 @@ use crate::{
 /// Before a kind that was not served is asked for again.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 pub const CORDON: &str = "kosmos.csi.io/cordon";
+/// On a member's definition, and on a namespace in the member: up to which Pod Security level pods of the host are run there.
+pub const PODS: &str = "kosmos.csi.io/pods";
+/// The level above `baseline`.
+pub const PRIVILEGED: &str = "privileged";
 
 /// What is said of a kind of objects.
 #[derive(Debug)]
@@ -93,6 +97,10 @@ pub(super) fn definitions<K: ResourceExt>(
 
 pub(super) fn is_cordoned(object: &impl ResourceExt) -> bool {
     object.annotations().get(CORDON).is_some_and(|value| value == "true")
+}
+
+pub(super) fn has_privileged_pods(object: &impl ResourceExt) -> bool {
+    object.annotations().get(PODS).is_some_and(|value| value == PRIVILEGED)
 }
 
 fn is_unserved(error: &watcher::Error) -> bool {
@@ -179,6 +187,7 @@ mod tests {
             kubeconfig: object.name_any(),
             trust: Trust::Object,
             cordoned: is_cordoned(object),
+            privileged_pods: has_privileged_pods(object),
             clustertree: false,
             origin: object.name_any(),
         };
@@ -216,11 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn cordon_is_an_annotation_that_says_true() {
-        let annotated = |value: &str| -> ConfigMap {
-            from_value(json!({"metadata": {"name": "a", "annotations": {CORDON: value}}})).unwrap()
+    fn cordon_and_level_of_pods_are_annotations() {
+        let annotated = |key: &str, value: &str| -> ConfigMap {
+            from_value(json!({"metadata": {"name": "a", "annotations": {key: value}}})).unwrap()
         };
-        assert!(is_cordoned(&annotated("true")));
-        assert!(!is_cordoned(&annotated("false")) && !is_cordoned(&object("a", "b")));
+        assert!(is_cordoned(&annotated(CORDON, "true")) && has_privileged_pods(&annotated(PODS, "privileged")));
+        for without in [annotated(CORDON, "false"), annotated(PODS, "baseline"), object("a", "b")] {
+            assert!(!is_cordoned(&without) && !has_privileged_pods(&without));
+        }
     }
 }

@@ -47,6 +47,7 @@ fn define(secret: &Secret, account: Account) -> Option<(String, Definition)> {
         kubeconfig: String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default(),
         trust: Trust::Object,
         cordoned: objects::is_cordoned(secret),
+        privileged_pods: objects::has_privileged_pods(secret),
         clustertree: false,
         origin: format!("Secret {}/{}", secret.namespace().unwrap_or_default(), secret.name_any()),
     };

@@ -13,6 +13,8 @@ use crate::{
     operator::objects::{MANAGER, Step, is_ours, marked, step, title, word},
 };
 
+const POLICIES: &str = "admissionregistration.k8s.io/v1";
+
 /// What an object comes to, for the table.
 pub(super) struct Done {
     pub(super) title: String,
@@ -27,6 +29,16 @@ fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
         "" => Api::all_with(client.clone(), &resource),
         namespace => Api::namespaced_with(client.clone(), namespace, &resource),
     }
+}
+
+/// The policies among these objects, which clusters before Kubernetes 1.30 do not serve, and the others.
+pub(super) async fn without_unserved(client: &Client, objects: Vec<Value>) -> anyhow::Result<(Vec<Value>, Vec<Value>)> {
+    let listed = client.list_api_group_resources(POLICIES).await;
+    let served = match cluster::read(listed, POLICIES).context("ask which admission the member has")? {
+        Some(served) => served.resources.iter().any(|served| served.kind == "ValidatingAdmissionPolicy"),
+        None => false,
+    };
+    Ok(objects.into_iter().partition(|object| served || word(object, "/apiVersion") != POLICIES))
 }
 
 /// The object as it is now; none where there is none.

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     account::{self, Account},
-    secret,
+    open, secret,
 };
 use crate::{
     args::operator::Add,
@@ -37,11 +37,15 @@ use crate::{
         operator::{
             Report,
             connect::{self, Admin, now},
-            objects::{Done, apply, steps},
+            objects::{Done, apply, steps, without_unserved},
             print::patiently,
         },
     },
 };
+
+/// What is told where the member has no admission policies.
+const UNHELD: &str = "This cluster has no ValidatingAdmissionPolicies (Kubernetes 1.30): whoever has these tokens may write every claim and \
+    volume there, and make any pod. Guard them accordingly, or upgrade the cluster and type this again.\n";
 
 pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::Result<Report> {
     let admin = connect::admin(&flags.member, dial).await?;
@@ -49,16 +53,23 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     let target = target(flags, &admin, dial).await?;
     let uses = Uses { pods: !flags.volumes_only, attach: flags.attach };
     let objects = uses.objects().map_err(anyhow::Error::msg)?;
+    let (objects, unserved) = without_unserved(&admin.client, objects).await?;
     let steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
+    let opened = open::named(&admin.client, &flags.pods_in).await?;
     let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
+    for object in &unserved {
+        table.row([title(object).as_str(), &flags.name, "left out: the cluster has no such kind"]);
+    }
     if flags.dry_run {
         plan(flags, &objects, &steps, &target, &mut table);
+        open::open(&admin.client, &opened, &flags.name, true, &mut table).await?;
         return Ok(Report::well(format!("{table}\nNothing was written: this is a dry run.\n")));
     }
     for (object, step) in objects.iter().zip(steps) {
         let Done { title, result } = apply(&admin.client, object, step).await?;
         table.row([title.as_str(), &flags.name, result]);
     }
+    open::open(&admin.client, &opened, &flags.name, false, &mut table).await?;
     let accounts = account::all(flags, &admin, &reach, &objects, dial).await?;
     for Account { name, rights, .. } in &accounts {
         let Some(missing) = missing(rights) else { continue };
@@ -72,7 +83,8 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     }
     let reached = reaches(flags, &admin, &accounts[0].kubeconfig, dial).await?;
     hand_over(flags, &target, &accounts, &mut table).await?;
-    Ok(Report::well(closing(flags, &table, &accounts, reached)))
+    let unheld = if unserved.is_empty() { "" } else { UNHELD };
+    Ok(Report::well(closing(flags, &table, &accounts, reached) + unheld))
 }
 
 /// Where the kubeconfig goes.

@@ -5,6 +5,7 @@ pub(super) mod add;
 pub(super) mod check;
 pub(super) mod forget;
 pub(super) mod list;
+mod open;
 pub(super) mod remove;
 pub(super) mod rights;
 pub(super) mod secret;

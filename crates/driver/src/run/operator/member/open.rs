@@ -1,0 +1,60 @@
+//! Namespaces that a member has, and in which its administrator lets pods of hosts be run.
+
+use anyhow::anyhow;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{
+    cluster::{self, with_causes},
+    member::source::objects::PODS,
+    operator::{objects::MANAGER, table::Table},
+    run::Misuse,
+};
+
+const BASELINE: &str = "baseline";
+
+/// Those that are to be opened, as they are now.
+pub(super) async fn named(client: &Client, names: &[String]) -> anyhow::Result<Vec<Namespace>> {
+    let mut found = Vec::new();
+    for name in names {
+        let read = cluster::read(Api::<Namespace>::all(client.clone()).get(name).await, name);
+        let read = read.map_err(|error| anyhow!("get namespace {name}: {}", with_causes(&error)))?;
+        found.push(read.ok_or_else(|| {
+            Misuse(format!(
+                "--pods-in {name}: the member has no such namespace; one that is made for the host takes its pods without that"
+            ))
+        })?);
+    }
+    Ok(found)
+}
+
+/// One that says already up to which level it takes pods stays as it is.
+pub(super) async fn open(
+    client: &Client,
+    namespaces: &[Namespace],
+    member: &str,
+    dry: bool,
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    for namespace in namespaces {
+        let name = namespace.name_any();
+        let result = match (namespace.labels().contains_key(PODS), dry) {
+            (true, _) => "unchanged",
+            (false, true) => "would be opened to pods",
+            (false, false) => {
+                let label = Patch::Merge(json!({"metadata": {"labels": {PODS: BASELINE}}}));
+                let namespaces = Api::<Namespace>::all(client.clone());
+                let ours = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+                let written = namespaces.patch(&name, &ours, &label).await;
+                written.map_err(|error| anyhow!("label namespace {name}: {}", with_causes(&error)))?;
+                "opened to pods"
+            }
+        };
+        table.row([format!("Namespace {name}").as_str(), member, result]);
+    }
+    Ok(())
+}

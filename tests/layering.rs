@@ -60,7 +60,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("clap", &["args", "arguments", "telemetry", "main"]),
     ("http", &["agent", "cluster", "csi"]),
     ("humantime", &["args", "run"]),
-    ("hyper", &["agent::door"]),
+    ("hyper", &["agent::door", "cluster"]),
     ("hyper_util", &["agent::door"]),
     ("k8s_openapi", &["agent", "cluster", "host", "leaf", "lease", "member", "operator", "run"]),
     ("kube", &["agent", "cluster", "host", "leaf", "lease", "member", "run"]),

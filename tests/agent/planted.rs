@@ -140,3 +140,33 @@ fn what_a_copy_said_while_its_node_was_away_is_told_once_that_is_back() {
         until("its end is told", || world.phase("job") == "Succeeded").await;
     });
 }
+
+/// One process serves all members, and what one of them says is its administrator's choice.
+#[test]
+fn member_whose_pods_take_too_much_room_runs_none_and_says_so() {
+    story(1, async {
+        let world = standing(1).await;
+        world.open_namespace(SHOP);
+        let names: Vec<String> = (0..50).map(|number| format!("bait-{number}")).collect();
+        for name in &names {
+            let metadata = marked(&world, SHOP, name, &json!({"a": "x".repeat(3 << 20)}));
+            let spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
+            world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+            sleep(Duration::from_millis(50)).await;
+        }
+        let says = |words: &str| {
+            let node = world.node().unwrap();
+            let mut conditions = node["status"]["conditions"].as_array().unwrap().iter();
+            conditions.any(|one| one["type"] == "Ready" && text(one, "/message").contains(words))
+        };
+        until("it says so", || says("its pods take more than 128 MiB")).await;
+        sleep(Duration::from_secs(30)).await;
+        assert!(!world.is_ready(), "it is looked at again too soon");
+        for name in &names {
+            world.member.delete("pods", SHOP, name).unwrap();
+        }
+        until("it is ready again", || world.is_ready()).await;
+        world.run_pod("web", None);
+        until("pods are run there", || world.phase("web") == "Running").await;
+    });
+}

@@ -3,6 +3,7 @@
 
 mod bounds;
 pub mod events;
+mod measure;
 mod writes;
 
 use std::{
@@ -21,7 +22,10 @@ use tokio::sync::{Notify, Semaphore};
 use tower::{BoxError, util::BoxService};
 
 use self::bounds::{ANSWER, Bounds, UNDER_WAY};
-pub use self::writes::Writes;
+pub use self::{
+    measure::{Answers, Read},
+    writes::Writes,
+};
 use crate::metrics::Metrics;
 
 const CONNECT: Duration = Duration::from_secs(3);
@@ -107,7 +111,13 @@ impl Dial {
     }
 }
 
-pub fn connect(cluster: &str, mut config: Config, dial: &Dial, metrics: &Metrics) -> Result<Line, kube::Error> {
+pub fn connect(
+    cluster: &str,
+    mut config: Config,
+    answers: Answers,
+    dial: &Dial,
+    metrics: &Metrics,
+) -> Result<Line, kube::Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
@@ -116,8 +126,8 @@ pub fn connect(cluster: &str, mut config: Config, dial: &Dial, metrics: &Metrics
     let places = Arc::new(Semaphore::new(UNDER_WAY));
     // Who asks whether it answers must not wait behind those who do not get an answer.
     let own = Arc::new(Semaphore::new(UNDER_WAY));
-    let probe = dial.client(config.clone(), &Bounds::new(cluster, None, own, metrics))?;
-    let bounds = Bounds::new(cluster, Some(breaker.clone()), Arc::clone(&places), metrics);
+    let probe = dial.client(config.clone(), &Bounds::new(cluster, answers, None, own, metrics))?;
+    let bounds = Bounds::new(cluster, answers, Some(breaker.clone()), Arc::clone(&places), metrics);
     let client = dial.client(config.clone(), &bounds)?;
     Ok(Line { client, probe, breaker, places, dial: dial.clone(), config })
 }

@@ -30,6 +30,8 @@ use crate::{
 const TICK: Duration = Duration::from_secs(1);
 /// Between two looks at whether the member answers; it must not have answered for two of them.
 const LOOK: Duration = Duration::from_millis(300);
+/// Before a member that has told too much is looked at again.
+const TOO_MUCH: Duration = Duration::from_mins(1);
 /// How often it is asked, where nothing else is.
 const PROBE: Duration = Duration::from_secs(5);
 
@@ -55,9 +57,13 @@ impl Duty {
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
-                tokio::select! {
-                    () = self.work(member, &client, &mut nodes) => {}
-                    () = closed(member, &client) => {}
+                let too_much = tokio::select! {
+                    reason = self.work(member, &client, &mut nodes) => Some(reason),
+                    () = closed(member, &client) => None,
+                };
+                if let Some(reason) = too_much {
+                    tracing::error!(member = self.member, reason, "no pods are run there");
+                    self.wait(&mut nodes, &reason).await;
                 }
             }
             let reason = member.closed().filter(|closed| !closed.starting).map(|closed| closed.reason);
@@ -66,16 +72,32 @@ impl Duty {
         }
     }
 
-    async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes) {
+    async fn wait(&self, nodes: &mut Nodes, reason: &str) {
+        let until = Instant::now() + TOO_MUCH;
+        while Instant::now() < until {
+            nodes.tell_down(&self.member, Some(reason)).await;
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Returns where the member tells more than there is room for.
+    async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes) -> String {
         let there = MemberView::default();
         let everything = watcher::Config::default;
         let pods =
             Pods { host: &self.host, view: &self.view, member, client, there: &there.pods, settings: &self.settings };
+        let work = async {
+            tokio::join!(
+                keep(object::nodes(client), everything(), &there.nodes, lean),
+                keep(object::all_pods(client), everything(), &there.pods, node::reduce),
+                self.tend(client, nodes, &there),
+                pods.run(),
+            )
+        };
         tokio::select! {
-            () = keep(object::nodes(client), everything(), &there.nodes, lean) => {}
-            () = keep(object::all_pods(client), everything(), &there.pods, node::reduce) => {}
-            () = self.tend(client, nodes, &there) => {}
-            () = pods.run() => {}
+            reason = there.nodes.overfull("nodes") => reason,
+            reason = there.pods.overfull("pods") => reason,
+            _ = work => String::new(),
         }
     }
 

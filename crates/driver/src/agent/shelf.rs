@@ -28,12 +28,18 @@ use crate::{
 /// Who is further behind with the news looks at everything.
 const BEHIND: usize = 1024;
 
+/// What one member's pods, or its nodes, may take of memory: whoever administers it decides what it says, and one process serves
+/// all members.
+const MOST: usize = 128 << 20;
+
 /// Objects of one kind.
 #[derive(Debug)]
 pub(super) struct Shelf {
     table: Mutex<Table>,
     news: broadcast::Sender<Place>,
     synced: watch::Sender<bool>,
+    /// More was told than there is room for, and nothing is taken in any more.
+    overfull: watch::Sender<bool>,
     /// What was last in the way of the watch.
     obstacle: Mutex<Option<String>>,
 }
@@ -43,6 +49,33 @@ struct Table {
     objects: HashMap<Place, Arc<Value>>,
     /// Places that the list under way has told.
     listing: HashSet<Place>,
+    /// What the objects take, in bytes.
+    weight: usize,
+}
+
+impl Table {
+    fn insert(&mut self, place: Place, object: Arc<Value>) {
+        self.weight += weight(&object);
+        if let Some(before) = self.objects.insert(place, object) {
+            self.weight -= weight(&before);
+        }
+    }
+
+    fn remove(&mut self, place: &Place) -> bool {
+        let removed = self.objects.remove(place);
+        self.weight -= removed.as_deref().map_or(0, weight);
+        removed.is_some()
+    }
+}
+
+fn weight(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + weight(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    size_of::<Value>() + inside
 }
 
 impl Default for Shelf {
@@ -51,6 +84,7 @@ impl Default for Shelf {
             table: Mutex::default(),
             news: broadcast::Sender::new(BEHIND),
             synced: watch::Sender::new(false),
+            overfull: watch::Sender::new(false),
             obstacle: Mutex::default(),
         }
     }
@@ -75,6 +109,13 @@ impl Shelf {
         let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
+    /// Returns once a member has told more of them than there is room for, with what to say of it.
+    pub(super) async fn overfull(&self, kinds: &str) -> String {
+        // The sender is here: it cannot be closed.
+        let _ = self.overfull.subscribe().wait_for(|overfull| *overfull).await;
+        format!("its {kinds} take more than {} MiB, and no more of them is looked at", MOST >> 20)
+    }
+
     pub(super) fn obstacle(&self) -> Option<String> {
         self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -94,13 +135,16 @@ impl Shelf {
         if listing {
             table.listing.insert(place.clone());
         }
-        table.objects.insert(place.clone(), Arc::new(object));
+        table.insert(place.clone(), Arc::new(object));
+        if table.weight > MOST {
+            self.overfull.send_replace(true);
+        }
         drop(table);
         let _ = self.news.send(place);
     }
 
     fn remove(&self, place: Place) {
-        if self.lock().objects.remove(&place).is_some() {
+        if self.lock().remove(&place) {
             let _ = self.news.send(place);
         }
     }
@@ -110,7 +154,7 @@ impl Shelf {
         let listed = std::mem::take(&mut table.listing);
         let gone: Vec<Place> = table.objects.keys().filter(|place| !listed.contains(place)).cloned().collect();
         for place in &gone {
-            table.objects.remove(place);
+            table.remove(place);
         }
         drop(table);
         for place in gone {

@@ -17,7 +17,11 @@ use tokio::{
 };
 use tower::{BoxError, Layer, Service, ServiceExt};
 
-use super::{Breaker, with_causes, writes};
+use super::{
+    Breaker,
+    measure::{Answers, Measure, Measured, Read},
+    with_causes, writes,
+};
 use crate::metrics::Metrics;
 
 /// Until the answer's head is there; a watch may then stay open.
@@ -38,6 +42,7 @@ const BETWEEN_WATCHES: Duration = Duration::from_secs(1);
 pub(super) struct Bounds {
     cluster: Arc<str>,
     breaker: Option<Breaker>,
+    measure: Measure,
     places: Arc<Semaphore>,
     beginning: Arc<Semaphore>,
     /// When the last watch on each path, or on a single object, was begun.
@@ -69,17 +74,21 @@ where
     S::Error: Into<BoxError>,
     B: Send + 'static,
 {
-    type Response = Response<B>;
+    type Response = Response<Measured<B>>;
     type Error = BoxError;
-    type Future = Answer<B>;
+    type Future = Answer<Measured<B>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Answer<B> {
+    fn call(&mut self, request: Request<Body>) -> Answer<Measured<B>> {
         let (inner, bounds) = (Arc::clone(&self.inner), self.bounds.clone());
-        Box::pin(async move { bounds.send(inner, request).await })
+        Box::pin(async move {
+            let (measure, read) = (bounds.measure.clone(), how(&request));
+            let answer = bounds.send(inner, request).await?;
+            Ok(answer.map(|body| measure.of(body, read)))
+        })
     }
 }
 
@@ -88,9 +97,16 @@ type Place = (Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
 
 impl Bounds {
     /// Without a breaker, it is asked in any case.
-    pub(super) fn new(cluster: &str, breaker: Option<Breaker>, places: Arc<Semaphore>, metrics: &Metrics) -> Self {
+    pub(super) fn new(
+        cluster: &str,
+        answers: Answers,
+        breaker: Option<Breaker>,
+        places: Arc<Semaphore>,
+        metrics: &Metrics,
+    ) -> Self {
         Self {
             cluster: cluster.into(),
+            measure: Measure::new(answers, breaker.clone()),
             breaker,
             places,
             beginning: Arc::new(Semaphore::new(BEGINNING)),
@@ -101,8 +117,9 @@ impl Bounds {
 
     /// When a watch may begin; none for other requests.
     fn turn(&self, address: &Uri) -> Option<Instant> {
-        let mut parameters = address.query().unwrap_or_default().split('&');
-        parameters.find(|parameter| *parameter == "watch=true")?;
+        if !watches(address) {
+            return None;
+        }
         // Watches on single objects of one kind do not wait for each other.
         let object = address.query().unwrap_or_default().split('&').find(|part| part.starts_with("fieldSelector="));
         let subject = format!("{}?{}", address.path(), object.unwrap_or_default());
@@ -244,11 +261,20 @@ fn route(path: &str) -> (&str, bool) {
     }
 }
 
+fn watches(address: &Uri) -> bool {
+    address.query().unwrap_or_default().split('&').any(|parameter| parameter == "watch=true")
+}
+
+/// How the answer will be read; whoever takes it piece by piece says so.
+fn how(request: &Request<Body>) -> Read {
+    let usual = if watches(request.uri()) { Read::Lines } else { Read::Whole };
+    request.extensions().get::<Read>().copied().unwrap_or(usual)
+}
+
 /// The verb in Kubernetes' own words.
 fn verb_of(method: &Method, address: &Uri) -> &'static str {
-    let watches = address.query().unwrap_or_default().split('&').any(|parameter| parameter == "watch=true");
     match (method.as_str(), route(address.path()).1) {
-        ("GET", _) if watches => "watch",
+        ("GET", _) if watches(address) => "watch",
         ("GET", true) => "get",
         ("GET", false) => "list",
         ("POST", _) => "create",
@@ -286,7 +312,13 @@ mod tests {
     }
 
     fn bounds() -> Bounds {
-        Bounds::new("a", Some(Breaker::default()), Arc::new(Semaphore::new(UNDER_WAY)), &Metrics::new())
+        Bounds::new(
+            "a",
+            Answers::Bounded,
+            Some(Breaker::default()),
+            Arc::new(Semaphore::new(UNDER_WAY)),
+            &Metrics::new(),
+        )
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::{
     kept::{KeptClaim, KeptVolume},
+    limits::Extent,
     packed::{Names, Packed},
     row::{ClaimRow, Consumer, Mark, Row, VolumeRow},
 };
@@ -61,6 +62,13 @@ impl Entry {
         };
         let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
         Row { claim: claim.map(KeptClaim::row), volume: volume.map(KeptVolume::row), consumer: self.consumer.clone() }
+    }
+
+    pub(super) fn extent(&self) -> Extent {
+        let leaves = self.claims.len().max(self.volumes.len());
+        let claims: usize = self.claims.iter().map(KeptClaim::length).sum();
+        let volumes: usize = self.volumes.iter().map(KeptVolume::length).sum();
+        Extent { leaves, texts: claims + volumes, copies: leaves }
     }
 
     fn has_volume(&self, claim: &KeptClaim) -> bool {

@@ -56,6 +56,11 @@ impl Items {
         Ok(())
     }
 
+    /// Of what is not whole yet.
+    pub(super) fn held(&self) -> usize {
+        self.frame.len().max(self.item.len())
+    }
+
     /// The head, once all has come.
     pub(super) fn head(&self) -> Result<Head, serde_json::Error> {
         #[derive(Deserialize)]

@@ -26,6 +26,10 @@ impl KeptPlace {
         Self { namespace: names.share(&place.namespace), claim: place.claim.as_str().into() }
     }
 
+    fn length(&self) -> usize {
+        self.namespace.len() + self.claim.len()
+    }
+
     fn place(&self) -> LeafPlace {
         LeafPlace { namespace: self.namespace.to_string(), claim: self.claim.to_string() }
     }
@@ -85,6 +89,12 @@ impl KeptClaim {
             version: row.version,
             round: row.round,
         }
+    }
+
+    /// What its texts take.
+    pub(super) fn length(&self) -> usize {
+        let own = self.place.length() + self.uid.length() + self.class.len() + self.life.length();
+        own + self.volume.as_ref().map_or(0, Packed::length) + Past::length(self.past.as_deref())
     }
 
     /// Nothing is to be told of it but that it is there.
@@ -147,6 +157,13 @@ pub(super) struct KeptVolume {
 }
 
 impl KeptVolume {
+    /// What its texts take.
+    pub(super) fn length(&self) -> usize {
+        let ids = [&self.name, &self.claim_uid, &self.uid, &self.handle].into_iter().map(Packed::length).sum::<usize>();
+        let names = self.claim_place.length() + self.driver.len() + self.node.len();
+        ids + names + Past::length(self.past.as_deref())
+    }
+
     pub(super) fn keep(row: &VolumeRow, names: &mut Names) -> Self {
         Self {
             name: Packed::from(&*row.name),
@@ -252,6 +269,11 @@ impl Past {
 
     fn former(past: Option<&Self>) -> &str {
         past.map_or("", |past| &past.former)
+    }
+
+    fn length(past: Option<&Self>) -> usize {
+        let place = |place: &LeafPlace| place.namespace.len() + place.claim.len();
+        past.map_or(0, |past| past.former.len() + past.alias.as_ref().map_or(0, place))
     }
 
     fn alias(past: Option<&Self>) -> Option<&LeafPlace> {

@@ -56,6 +56,17 @@ impl KeptLife {
         self.rest.is_none()
     }
 
+    /// What its texts take.
+    pub(super) fn length(&self) -> usize {
+        let classes = |seen: &AttributesSeen| {
+            [&seen.asked, &seen.current, &seen.infeasible].into_iter().flatten().map(|class| class.len()).sum::<usize>()
+        };
+        let complaints =
+            |life: &Life| life.complaints.iter().map(|one| one.kind.len() + one.message.len()).sum::<usize>();
+        let rest = self.rest.as_deref().map_or(0, |life| classes(&life.attributes) + complaints(life));
+        self.published.as_deref().map_or(0, str::len) + rest
+    }
+
     pub(super) fn is_on(&self, node: &str) -> bool {
         let named = self.published.as_deref().is_some_and(|record| record.contains(node));
         named && published(self.published.as_deref()).is_on(node)

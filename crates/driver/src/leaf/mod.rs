@@ -18,6 +18,7 @@ mod items;
 mod kept;
 pub mod lean;
 pub mod life;
+mod limits;
 pub mod machine;
 pub mod ownership;
 mod packed;

@@ -69,6 +69,11 @@ impl fmt::Display for Packed {
 }
 
 impl Packed {
+    /// What it takes on the heap.
+    pub(super) fn length(&self) -> usize {
+        if let Self::Text(text) = self { text.len() } else { 0 }
+    }
+
     /// The same string on the heap.
     pub(super) fn text(&self) -> Box<str> {
         self.to_string().into()

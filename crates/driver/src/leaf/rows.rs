@@ -16,6 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     entry::{Census, Entry},
+    limits::Extent,
     ownership,
     packed::Names,
     row::{ClaimRow, ClassRow, Consumer, Row, VolumeRow},
@@ -47,6 +48,7 @@ pub enum Kind {
 struct Table {
     rows: BTreeMap<VolumeHash, Box<Entry>>,
     names: Names,
+    extent: Extent,
     classes: BTreeMap<String, ClassRow>,
     listing: BTreeMap<String, ClassRow>,
     claim_round: u32,
@@ -321,6 +323,22 @@ impl Rows {
         self.write_all(|table| drop(table.classes.remove(name)));
     }
 
+    /// Why no more is remembered of the member. What is, is forgotten then.
+    pub fn too_much(&self) -> Option<String> {
+        let mut table = self.lock();
+        let classes = table.classes.len().max(table.listing.len());
+        let all = Extent { leaves: table.extent.leaves.max(classes), ..table.extent };
+        let reason = all.too_much()?;
+        *table = Table {
+            claim_round: table.claim_round,
+            volume_round: table.volume_round,
+            begun: table.begun,
+            obstacles: std::mem::take(&mut table.obstacles),
+            ..Table::default()
+        };
+        Some(reason)
+    }
+
     /// A list begins: what is neither in it nor written by us meanwhile has gone. True where the one before was not
     /// brought to its end.
     pub fn begin(&self, kind: Kind) -> bool {
@@ -342,6 +360,8 @@ impl Rows {
                 Kind::Classes => table.classes = std::mem::take(&mut table.listing),
             }
             table.rows.retain(|_, entry| !entry.is_empty());
+            table.extent = Extent::default();
+            table.rows.values().for_each(|entry| table.extent.change(Extent::default(), entry.extent()));
             table.pending = table.rows.iter().filter(|(_, entry)| entry.is_pending()).map(|(hash, _)| *hash).collect();
             table.synced[kind as usize] = true;
             table.begun[kind as usize] = false;
@@ -367,8 +387,10 @@ impl Rows {
     /// A change that concerns one volume.
     fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
         let mut table = self.lock();
-        let was_remarkable = table.is_remarkable(hash);
+        let (was_remarkable, before) = (table.is_remarkable(hash), table.extent_of(hash));
         change(&mut table);
+        let after = table.extent_of(hash);
+        table.extent.change(before, after);
         if table.rows.get(&hash).is_some_and(|entry| entry.is_pending()) {
             table.pending.insert(hash);
             self.waits.notify_one();
@@ -406,6 +428,10 @@ impl Table {
     /// Something may have become of its leaf that nobody asked for.
     fn is_remarkable(&self, hash: VolumeHash) -> bool {
         self.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows())
+    }
+
+    fn extent_of(&self, hash: VolumeHash) -> Extent {
+        self.rows.get(&hash).map(|entry| entry.extent()).unwrap_or_default()
     }
 
     fn tidy(&mut self, hash: VolumeHash) {

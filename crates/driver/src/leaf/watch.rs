@@ -17,9 +17,9 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
-use super::{Cluster, items::Items, lean::Lean, ownership, row, rows::Kind};
+use super::{Cluster, items::Items, lean::Lean, limits, ownership, row, rows::Kind};
 use crate::{
-    cluster::{LONGEST_PAUSE, pauses, with_causes},
+    cluster::{LONGEST_PAUSE, Read, pauses, with_causes},
     volume::VolumeHash,
 };
 
@@ -74,7 +74,8 @@ where
     let mut version = loop {
         match list(cluster, kind, selector, &mut take).await {
             Ok(version) => break version,
-            Err(error) => cluster.rows.set_obstacle(kind, interrupted(cluster, kind, &error)),
+            Err(Stopped::TooMuch(reason)) => return too_much(cluster, kind, reason).await,
+            Err(Stopped::Broken(error)) => cluster.rows.set_obstacle(kind, interrupted(cluster, kind, &error)),
         }
         tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     };
@@ -87,6 +88,7 @@ where
         is_cut = is_early || is_cut && version == before;
         match ended {
             Ok(Ended::Lost) => return,
+            Ok(Ended::TooMuch(reason)) => return too_much(cluster, kind, reason).await,
             Ok(Ended::Over) => pauses = self::pauses().build(),
             // A right that is missing now: a list will say whether it still is.
             Err(error) if interrupted(cluster, kind, &error).is_some() => return,
@@ -100,6 +102,25 @@ where
     }
 }
 
+/// Why a list was not read to its end.
+enum Stopped {
+    TooMuch(String),
+    Broken(kube::Error),
+}
+
+impl From<kube::Error> for Stopped {
+    fn from(error: kube::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Until it may say less.
+async fn too_much(cluster: &Cluster, kind: Kind, reason: String) {
+    tracing::error!(member = %cluster.member, kind = ?kind, reason, "says too much and is closed");
+    cluster.rows.set_obstacle(kind, Some(reason));
+    tokio::time::sleep(limits::PAUSE).await;
+}
+
 /// Reads everything there is: one list, consistent, taken object by object as it comes. A member that has not brought
 /// that to an end before is asked for pages.
 async fn list<K>(
@@ -107,16 +128,18 @@ async fn list<K>(
     kind: Kind,
     selector: &str,
     take: &mut impl FnMut(Change<K>),
-) -> Result<String, kube::Error>
+) -> Result<String, Stopped>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
+    let mut count = 0;
     let mut wanted = ListParams::default().labels(selector);
     if cluster.rows.begin(kind) {
         wanted.limit = Some(PAGE);
     }
     loop {
-        let request = Request::new(K::url_path(&(), None)).list(&wanted).map_err(kube::Error::BuildRequest)?;
+        let mut request = Request::new(K::url_path(&(), None)).list(&wanted).map_err(kube::Error::BuildRequest)?;
+        request.extensions_mut().insert(Read::Pieces);
         let mut text = std::pin::pin!(cluster.client.request_stream(request).await?);
         let mut items = Items::default();
         loop {
@@ -127,10 +150,15 @@ where
             }
             let read = piece.len();
             let decoded = items.feed(piece, &mut |item| {
+                count += 1;
                 serde_json::from_slice(item).map(|object| take(Change::Put { object, listing: true }))
             });
             decoded.map_err(kube::Error::SerdeError)?;
             text.consume_unpin(read);
+            let reason = cluster.rows.too_much().or_else(|| limits::overlong(count, items.held()));
+            if let Some(reason) = reason {
+                return Err(Stopped::TooMuch(reason));
+            }
         }
         let head = items.head().map_err(kube::Error::SerdeError)?;
         if head.next.is_empty() {
@@ -146,6 +174,7 @@ enum Ended {
     Over,
     /// What happened since cannot be told any more.
     Lost,
+    TooMuch(String),
 }
 
 /// A member that was restored from a backup begins with lower versions again, and a watch from one that lies in its future hears
@@ -233,6 +262,9 @@ where
         let Some(seen) = seen.filter(|seen| !seen.is_empty()) else { return Ok(Ended::Lost) };
         *version = seen;
         change.into_iter().for_each(&mut *take);
+        if let Some(reason) = cluster.rows.too_much() {
+            return Ok(Ended::TooMuch(reason));
+        }
     }
 }
 

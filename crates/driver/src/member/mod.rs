@@ -222,14 +222,14 @@ impl Link {
 mod tests {
     use super::*;
     use crate::{
-        cluster::{self, Dial},
+        cluster::{self, Answers, Dial},
         metrics::Metrics,
         volume::HostId,
     };
 
     fn link(tracked: Tracked) -> Link {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let line = cluster::connect("m", config, &Dial::default(), &Metrics::new()).unwrap();
+        let line = cluster::connect("m", config, Answers::Bounded, &Dial::default(), &Metrics::new()).unwrap();
         let leaf = Cluster::new("m", HostId("host".to_owned()), line.client.clone());
         Link { tracked, leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
     }

@@ -18,7 +18,7 @@ use super::{
     source::{Definition, Definitions, News},
 };
 use crate::{
-    cluster::{self, Dial},
+    cluster::{self, Answers, Dial},
     error::{Error, Result},
     host::Host,
     leaf::Cluster,
@@ -209,7 +209,7 @@ impl Keeper {
 
     async fn link(&self, name: &str, definition: &Definition) -> Result<Link, String> {
         let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
-        let line = cluster::connect(name, config, &self.dial, &self.metrics)
+        let line = cluster::connect(name, config, Answers::Bounded, &self.dial, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         Ok(Link {
             tracked: self.tracked,

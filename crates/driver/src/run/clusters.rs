@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Misuse;
 use crate::{
     args::KosmosClusters,
-    cluster::{self, Dial, with_causes},
+    cluster::{self, Answers, Dial, with_causes},
     host::Host,
     member::{
         Registry, Tracked,
@@ -40,7 +40,7 @@ pub struct Clusters {
 impl Clusters {
     /// Tries until the host answers; nothing can be decided without it. None: a stop was asked for before.
     pub async fn connect(&self, stop: &CancellationToken) -> anyhow::Result<Option<Host>> {
-        let line = cluster::connect(HOST, self.host.clone(), &self.dial, &self.metrics)
+        let line = cluster::connect(HOST, self.host.clone(), Answers::OfAnySize, &self.dial, &self.metrics)
             .map_err(|error| Misuse(format!("the host's kubeconfig cannot be used: {}", with_causes(&error))))?;
         let mut pauses = cluster::pauses().build();
         loop {

@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use super::{kinds::VolumeSnapshot, row::SnapshotRow};
+use crate::leaf::limits::MOST;
 use crate::volume::{HostId, VolumeHash, VolumeId};
 
 /// How many removed snapshots are remembered.
@@ -60,6 +61,16 @@ impl Snapshots {
     /// Whether all have been listed, and are watched since.
     pub fn synced(&self) -> bool {
         self.lock().synced
+    }
+
+    /// Whether more are there than are remembered. Those that are, are forgotten then.
+    pub(super) fn are_too_many(&self) -> bool {
+        let mut table = self.lock();
+        let too_many = table.rows.len() > MOST;
+        if too_many {
+            *table = Table { round: table.round, ..Table::default() };
+        }
+        too_many
     }
 
     pub(super) fn unsync(&self) {

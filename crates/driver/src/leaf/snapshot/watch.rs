@@ -15,7 +15,11 @@ use kube::{
 use super::kinds::VolumeSnapshot;
 use crate::{
     cluster::{pauses, with_causes},
-    leaf::{Cluster, ownership},
+    leaf::{
+        Cluster,
+        limits::{self, MOST},
+        ownership,
+    },
 };
 
 /// Before what was lost is listed anew, or a kind that is not served is looked for again.
@@ -42,7 +46,15 @@ async fn follow(cluster: &Cluster) {
         match event {
             Ok(Event::Init) if listed => return,
             Ok(Event::Init) => known.begin(),
-            Ok(Event::InitApply(snapshot) | Event::Apply(snapshot)) => drop(known.put(&snapshot)),
+            Ok(Event::InitApply(snapshot) | Event::Apply(snapshot)) => {
+                drop(known.put(&snapshot));
+                if known.are_too_many() {
+                    let member = &cluster.member;
+                    tracing::error!(%member, "more than {MOST} snapshots carry this host's labels: they are not followed");
+                    tokio::time::sleep(limits::PAUSE).await;
+                    return;
+                }
+            }
             Ok(Event::InitDone) => {
                 known.complete();
                 listed = true;

@@ -12,7 +12,7 @@ use kube::{
 use super::print::patiently;
 use crate::{
     args::operator::{HostAccess, MemberAccess, MembersAccess},
-    cluster::{self, Dial, with_causes},
+    cluster::{self, Answers, Dial, with_causes},
     host::{self, Host, pins},
     leaf::Cluster,
     member::{
@@ -94,7 +94,7 @@ async fn own(context: Option<&str>) -> Result<Config, Misuse> {
 }
 
 pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client, String> {
-    let line = cluster::connect(cluster, config, dial, &Metrics::new());
+    let line = cluster::connect(cluster, config, Answers::OfAnySize, dial, &Metrics::new());
     line.map(|line| line.probe).map_err(|error| format!("the kubeconfig cannot be used: {}", with_causes(&error)))
 }
 

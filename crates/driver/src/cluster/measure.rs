@@ -1,0 +1,185 @@
+//! How much a cluster may say: the body of an answer, read in bounds. Whoever administers a member decides what it answers, and
+//! all members are served by one process.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use tower::BoxError;
+
+use super::Breaker;
+
+/// One event of a watch; an object has at most 3 MiB on its way.
+const LINE: usize = 4 << 20;
+/// All other answers of one cluster that are being read.
+const TOGETHER: usize = 64 << 20;
+
+/// Whose answers they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Of one cluster among many that one process serves.
+    Bounded,
+    /// Of the host, which is trusted, or of a cluster that a command asks on behalf of a person.
+    OfAnySize,
+}
+
+/// How an answer is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// As a whole.
+    Whole,
+    /// Line by line.
+    Lines,
+    /// Piece by piece, by somebody who bounds it himself.
+    Pieces,
+}
+
+/// What is under way of a cluster's answers.
+#[derive(Clone, Debug)]
+pub(super) struct Measure {
+    together: Arc<AtomicUsize>,
+    breaker: Option<Breaker>,
+    answers: Answers,
+}
+
+impl Measure {
+    pub(super) fn new(answers: Answers, breaker: Option<Breaker>) -> Self {
+        Self { together: Arc::default(), breaker, answers }
+    }
+
+    pub(super) fn of<B>(&self, body: B, read: Read) -> Measured<B> {
+        let read = if self.answers == Answers::OfAnySize { Read::Pieces } else { read };
+        Measured { body: Box::pin(body), read, held: 0, measure: self.clone() }
+    }
+}
+
+/// The body of one answer.
+pub(super) struct Measured<B> {
+    body: Pin<Box<B>>,
+    read: Read,
+    /// Of it, how much somebody holds in memory.
+    held: usize,
+    measure: Measure,
+}
+
+impl<B> Measured<B> {
+    fn admit(&mut self, piece: &[u8]) -> Result<(), String> {
+        match self.read {
+            Read::Pieces => return Ok(()),
+            Read::Whole => {
+                self.held += piece.len();
+                if self.measure.together.fetch_add(piece.len(), Ordering::Relaxed) + piece.len() <= TOGETHER {
+                    return Ok(());
+                }
+            }
+            Read::Lines => {
+                let mut lines = piece.rsplit(|byte| *byte == b'\n');
+                let last = lines.next().map_or(0, <[u8]>::len);
+                let before = self.held;
+                self.held = if last == piece.len() { before + last } else { last };
+                let first = piece.split(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len);
+                if before + first <= LINE && self.held <= LINE {
+                    return Ok(());
+                }
+            }
+        }
+        let reason = match self.read {
+            Read::Lines => format!("a line of a watch is longer than {} MiB", LINE >> 20),
+            _ => format!("what it answers at one time is more than {} MiB", TOGETHER >> 20),
+        };
+        if let Some(breaker) = &self.measure.breaker {
+            breaker.failed(&reason);
+        }
+        Err(reason)
+    }
+}
+
+impl<B> Drop for Measured<B> {
+    fn drop(&mut self) {
+        if self.read == Read::Whole {
+            self.measure.together.fetch_sub(self.held, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<B> Body for Measured<B>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = match self.body.as_mut().poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => return Poll::Pending,
+        };
+        let admitted = frame.data_ref().map_or(Ok(()), |piece| self.admit(piece));
+        Poll::Ready(Some(admitted.map(|()| frame).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    async fn read(measure: &Measure, text: &str, read: Read) -> Result<usize, String> {
+        let body = measure.of(Full::new(Bytes::from(text.to_owned())), read);
+        body.collect().await.map(|whole| whole.to_bytes().len()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn answers_of_a_cluster_are_read_up_to_a_size_that_they_share() {
+        let measure = Measure::new(Answers::Bounded, Some(Breaker::default()));
+        let half = "x".repeat(TOGETHER / 2 + 1);
+        assert_eq!(read(&measure, &half, Read::Whole).await, Ok(half.len()));
+        assert_eq!(read(&measure, &half, Read::Whole).await, Ok(half.len()), "the one before is done");
+        let mut slow = measure.of(Full::new(Bytes::from(half.clone())), Read::Whole);
+        assert!(slow.frame().await.is_some_and(|frame| frame.is_ok()));
+        assert!(measure.breaker.as_ref().is_some_and(|breaker| breaker.open().is_none()));
+        let told = read(&measure, &half, Read::Whole).await.unwrap_err();
+        assert!(told.contains("64 MiB"), "{told}");
+        assert_eq!(measure.breaker.as_ref().and_then(Breaker::open), Some(told));
+        assert_eq!(read(&measure, &half, Read::Pieces).await, Ok(half.len()));
+        drop(slow);
+        assert_eq!(read(&measure, &half, Read::Whole).await, Ok(half.len()));
+        let twice = half.repeat(2);
+        assert_eq!(read(&Measure::new(Answers::OfAnySize, None), &twice, Read::Whole).await, Ok(twice.len()));
+    }
+
+    #[tokio::test]
+    async fn watch_goes_on_for_ever_and_a_line_of_it_does_not() {
+        let measure = Measure::new(Answers::Bounded, None);
+        let line = "x".repeat(LINE - 1) + "\n";
+        let mut body = measure.of(Full::new(Bytes::new()), Read::Lines);
+        for _ in 0..3 {
+            for piece in line.as_bytes().chunks(1 << 20) {
+                body.admit(piece).unwrap();
+            }
+        }
+        body.admit(&b"x".repeat(LINE / 2)).unwrap();
+        let told = body.admit(&b"x".repeat(LINE / 2 + 1)).unwrap_err();
+        assert!(told.contains("4 MiB"), "{told}");
+        let mut body = measure.of(Full::new(Bytes::new()), Read::Lines);
+        body.admit(b"x\nxx").unwrap();
+        assert!(body.admit(&b"x".repeat(LINE)).is_err(), "what has begun counts");
+    }
+}

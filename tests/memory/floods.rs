@@ -1,0 +1,175 @@
+//! A member that says more than a process could hold: it is closed with the reason, and memory stays what it is allowed to be.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::stream;
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Bytes, Frame};
+use k8s_openapi::serde_json::{Value, json};
+use kosmos_csi::{
+    cluster::{Answers, Dial, Line, Transport, connect},
+    leaf::{self, Cluster},
+    metrics::Metrics,
+};
+use kube::{
+    Config,
+    client::{Body, DynBody},
+};
+use tokio::time::{Instant, sleep};
+use tower::{BoxError, ServiceExt, service_fn};
+
+use super::{alone, claim, host, leaves, resident};
+
+/// Of what the chart gives the controller, what a flood may take.
+const ALLOWED: u64 = 384 << 20;
+/// What tells one leaf from another.
+const EVERY: [&str; 3] = ["/metadata/name", "/metadata/uid", "/metadata/labels/kosmos.csi.io~1volume"];
+const PIECE: usize = 64 << 10;
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What a member answers: the texts follow one another, until nobody listens.
+type Answer = Arc<dyn Fn(&Uri) -> Box<dyn Iterator<Item = String> + Send> + Send + Sync>;
+
+/// A way to a member that says what it likes.
+fn member(answer: Answer) -> Line {
+    let dial = move |_: &Uri| -> Transport {
+        let answer = Arc::clone(&answer);
+        let serve = move |request: Request<Body>| {
+            let texts = answer(request.uri());
+            let frames = stream::iter(texts.map(|text| Ok::<_, BoxError>(Frame::data(Bytes::from(text)))));
+            let body: Box<DynBody> = Box::new(BodyExt::map_err(StreamBody::new(frames), BoxError::from));
+            std::future::ready(Ok::<_, BoxError>(Response::builder().status(200).body(body).unwrap()))
+        };
+        service_fn(serve).boxed()
+    };
+    let config = Config::new("https://m".parse().unwrap());
+    connect("m", config, Answers::Bounded, &Dial::Within(Arc::new(dial)), &Metrics::new()).unwrap()
+}
+
+fn endless(text: &str) -> impl Iterator<Item = String> + use<> {
+    std::iter::repeat(text.repeat(PIECE / text.len()))
+}
+
+fn empty_list() -> Box<dyn Iterator<Item = String> + Send> {
+    Box::new(std::iter::once(json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string()))
+}
+
+/// A claim, and the same under other names as often as that is wanted.
+fn like(claim: &Value, differs: &'static [&'static str]) -> impl Fn(u32) -> String + Send + Sync + use<> {
+    let text = claim.to_string();
+    let words: Vec<String> =
+        differs.iter().map(|path| claim.pointer(path).and_then(Value::as_str).unwrap().to_owned()).collect();
+    move |number| words.iter().fold(text.clone(), |text, word| text.replace(word.as_str(), &format!("{number:032x}")))
+}
+
+/// Claims without end, each of them as it is said.
+fn claims(of: impl Fn(u32) -> String + Send + Sync + 'static) -> Answer {
+    let of = Arc::new(of);
+    Arc::new(move |uri| {
+        if !uri.path().ends_with("/persistentvolumeclaims") {
+            return empty_list();
+        }
+        let (first, of) = (r#"{"metadata":{"resourceVersion":"1"},"items":["#.to_owned(), Arc::clone(&of));
+        Box::new(std::iter::once(first).chain((0..).map(move |number| format!("{},", of(number)))))
+    })
+}
+
+/// The member is closed, with these words, and memory is what it was but for what is allowed.
+async fn is_closed(answer: Answer, words: &str) {
+    let before = resident();
+    let line = member(answer);
+    let cluster = Cluster::new("m", host(), line.client.clone());
+    let closed = async {
+        let begun = Instant::now();
+        loop {
+            let reason = cluster.rows.obstacle().or_else(|| line.breaker.open());
+            if let Some(reason) = reason.filter(|reason| reason.contains(words)) {
+                return reason;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it is not closed: {words}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let reason = tokio::select! {
+        reason = closed => reason,
+        () = leaf::watch::keep(&cluster) => panic!("it is listed anew at once"),
+    };
+    let taken = resident().saturating_sub(before);
+    assert!(taken < ALLOWED, "{reason}: {} MiB were taken", taken >> 20);
+    assert!(cluster.rows.page(None, 10, |_| true).len() < 10, "what is not believed is kept");
+}
+
+#[test]
+fn member_with_a_million_labelled_claims_is_closed_with_the_reason() {
+    alone(async {
+        let mut claim = leaves::claim(&host(), 7);
+        claim.as_object_mut().unwrap().retain(|part, _| part == "metadata");
+        claim["metadata"]["annotations"] = Value::Null;
+        is_closed(claims(like(&claim, &EVERY)), "200000 objects carry the labels").await;
+    });
+}
+
+#[test]
+fn member_with_a_thousand_copies_of_one_leaf_is_closed_with_the_reason() {
+    alone(async {
+        let copy = like(&leaves::claim(&host(), 7), &["/metadata/name", "/metadata/uid"]);
+        is_closed(claims(copy), "the labels of one leaf").await;
+    });
+}
+
+#[test]
+fn member_whose_claims_say_a_mebibyte_each_is_closed_with_the_reason() {
+    alone(async {
+        let mut claim = leaves::claim(&host(), 7);
+        claim["metadata"]["annotations"]["kosmos.csi.io/former"] = json!("x".repeat(1 << 20));
+        is_closed(claims(like(&claim, &EVERY)), "more than 64 MiB of themselves").await;
+    });
+}
+
+#[test]
+fn list_whose_object_never_ends_is_not_read_to_its_end() {
+    alone(async {
+        let answer = |uri: &Uri| -> Box<dyn Iterator<Item = String> + Send> {
+            if !uri.path().ends_with("/persistentvolumes") {
+                return empty_list();
+            }
+            Box::new(std::iter::once(r#"{"items":[{"a":""#.to_owned()).chain(endless("x")))
+        };
+        is_closed(Arc::new(answer), "longer than 4 MiB").await;
+    });
+}
+
+#[test]
+fn watch_whose_line_never_ends_is_broken_off() {
+    alone(async {
+        let answer = |uri: &Uri| -> Box<dyn Iterator<Item = String> + Send> {
+            if uri.query().unwrap_or_default().contains("watch=true") { Box::new(endless("x")) } else { empty_list() }
+        };
+        is_closed(Arc::new(answer), "a line of a watch is longer than 4 MiB").await;
+    });
+}
+
+#[test]
+fn answer_that_never_ends_is_not_read_to_its_end() {
+    alone(async {
+        let before = resident();
+        let line = member(Arc::new(|_| Box::new(std::iter::once(r#"{"a":""#.to_owned()).chain(endless("x")))));
+        let asked = (0..8).map(|_| kosmos_csi::host::identity(&line.client));
+        for answer in futures::future::join_all(asked).await {
+            assert!(answer.is_err());
+        }
+        assert!(line.breaker.open().is_some_and(|reason| reason.contains("64 MiB")));
+        let taken = resident().saturating_sub(before);
+        assert!(taken < ALLOWED, "{} MiB were taken", taken >> 20);
+    });
+}
+
+#[test]
+fn member_of_a_usual_size_is_not_closed() {
+    alone(async {
+        let rows = leaf::Rows::new(host());
+        (0..10_000).for_each(|number| rows.put_claim(&claim(number)));
+        assert_eq!(rows.too_much(), None);
+    });
+}

@@ -153,12 +153,12 @@ fn folder_of_this_machine_is_shown_with_its_flags() {
         let local = attached(Backing::Local { path: folder.display().to_string() });
         let machine = ground.machine();
         let (staging, target) = (ground.staging(), ground.target(1));
-        let reading = Way { flags: vec!["noexec,nodev".to_owned()], ..way() };
+        let reading = Way { flags: vec!["noexec".to_owned()], ..way() };
         machine.stage(&local, &staging, &reading).unwrap();
         machine.publish(&local, &staging, &target, &reading, true).unwrap();
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = table.lines().find(|line| line.contains(target.to_str().unwrap())).unwrap();
-        for option in ["ro", "noexec", "nodev"] {
+        for option in ["ro", "noexec", "nodev", "nosuid"] {
             assert!(line.split([' ', ',']).any(|word| word == option), "{option}: {line}");
         }
         machine.unpublish(VOLUME, &target).unwrap();

@@ -13,6 +13,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
 use nix::{
@@ -30,6 +31,9 @@ use super::{
     kernel::{Called, Ended, Failure, Filled, HEAD, Kernel, Kind, Left, NewMount, Number, Point, Seen},
     options::{Flag, Flags},
 };
+
+/// Of what a program prints, this much is kept: it may have met a disk that somebody has made to be told of without end.
+const PRINTED: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
@@ -178,10 +182,17 @@ impl Kernel for Linux {
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Called<Ended> {
-        let output =
-            Command::new(program).args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").output().map_err(told)?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
+        let mut command = Command::new(program);
+        command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().map_err(told)?;
+        let (out, err) = (running.stdout.take(), running.stderr.take());
+        let (stdout, stderr) = thread::scope(|scope| {
+            let out = scope.spawn(|| beginning(out));
+            let stderr = beginning(err);
+            (out.join().unwrap_or_else(|_| Ok(String::new())), stderr)
+        });
+        let ended = running.wait().map_err(told)?;
+        Ok(Ended { code: ended.code(), stdout: stdout?, stderr: stderr? })
     }
 
     fn read(&self, file: &Path) -> Called<String> {
@@ -212,6 +223,15 @@ impl Kernel for Linux {
 
 fn open(path: &Path) -> Called<OwnedFd> {
     open_as(path, OFlag::O_PATH)
+}
+
+/// The beginning of what a program prints. All of it is read, so that it comes to its end.
+fn beginning(printed: Option<impl Read>) -> Called<String> {
+    let Some(mut printed) = printed else { return Ok(String::new()) };
+    let mut kept = Vec::new();
+    printed.by_ref().take(PRINTED).read_to_end(&mut kept).map_err(told)?;
+    io::copy(&mut printed, &mut io::sink()).map_err(told)?;
+    Ok(String::from_utf8_lossy(&kept).into_owned())
 }
 
 fn open_as(path: &Path, flags: OFlag) -> Called<OwnedFd> {

@@ -41,6 +41,9 @@ const FLAGS: &[(&str, Flag)] = &[
     ("lazytime", Flag::LazyTime),
 ];
 
+/// On every mount: what a volume holds was written by somebody else, who is not to become root of this node by it.
+const ALWAYS: [Flag; 2] = [Flag::NoSuid, Flag::NoDev];
+
 /// What holds without being said, and what only programs that read a file of mounts know.
 const NOTHING: &[&str] = &[
     "_netdev",
@@ -48,7 +51,6 @@ const NOTHING: &[&str] = &[
     "atime",
     "auto",
     "defaults",
-    "dev",
     "diratime",
     "exec",
     "fg",
@@ -58,16 +60,17 @@ const NOTHING: &[&str] = &[
     "nostrictatime",
     "nouser",
     "rw",
-    "suid",
 ];
 
-/// What would change another mount, bring in a device, a file, a program or a server that nobody checked, or have a helper go on
-/// by itself after it has answered, or for days before it does.
+/// What would change another mount, bring in a device, a file, a program or a server that nobody checked, have a helper go on
+/// by itself after it has answered, or for days before it does, or end what others use.
 const REFUSED: &[&str] = &[
+    "abort",
     "addr",
     "bg",
     "bind",
     "clientaddr",
+    "dev",
     "encryption",
     "group",
     "helper",
@@ -92,6 +95,7 @@ const REFUSED: &[&str] = &[
     "shared",
     "sizelimit",
     "slave",
+    "suid",
     "uhelper",
     "unbindable",
     "user",
@@ -108,13 +112,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// An option may hold several, with commas between. Once something says read-only, it stays so.
+    /// An option may hold several, with commas between. Once something says read-only, it stays so; programs and devices in a
+    /// volume never have power over the node.
     pub fn parse<'a>(options: impl IntoIterator<Item = &'a String>) -> Result<Self> {
-        let mut parsed = Self::default();
+        let mut parsed = Self { flags: Flags::from(ALWAYS), data: Vec::new() };
         for option in options.into_iter().flat_map(|options| options.split(',')).filter(|option| !option.is_empty()) {
-            let name = option.split_once('=').map_or(option, |(name, _)| name);
-            let lower = name.to_ascii_lowercase();
-            if REFUSED.contains(&lower.as_str()) || lower.starts_with("x-") {
+            let lower = option.to_ascii_lowercase();
+            let (name, value) = lower.split_once('=').unwrap_or((&lower, ""));
+            if REFUSED.contains(&name) || name.starts_with("x-") || value == "panic" {
                 return Err(Error::Invalid(format!(
                     "mount option {option:?} is not for a volume: remove it from the class or the volume"
                 )));
@@ -165,28 +170,28 @@ mod tests {
 
     #[test]
     fn options_are_flags_or_the_filesystems_own() {
-        use Flag::{NoAtime, NoDev, ReadOnly};
+        use Flag::{NoAtime, NoDev, NoExec, NoSuid, ReadOnly};
         let table: [(&[&str], &[Flag], &str); 7] = [
             (&[], &[], ""),
             (&["rw", "defaults", "_netdev"], &[], ""),
-            (&["noatime,nodev", "discard"], &[NoDev, NoAtime], "discard"),
+            (&["noatime,noexec,nodev", "discard"], &[NoExec, NoAtime], "discard"),
             (&["commit=5", "", "data=ordered", "commit=5"], &[], "commit=5,data=ordered"),
             (&["ro", "rw"], &[ReadOnly], ""),
             (&["ro=1"], &[], "ro=1"),
-            (&["fg", "soft"], &[], "soft"),
+            (&["fg", "soft", "errors=remount-ro"], &[], "soft,errors=remount-ro"),
         ];
         for (options, flags, data) in table {
             let parsed = parse(options).unwrap();
-            assert_eq!(
-                (parsed.flags.iter().copied().collect::<Vec<_>>().as_slice(), parsed.data().as_str()),
-                (flags, data)
-            );
+            let always = Flags::from([NoSuid, NoDev]);
+            let expected: Flags = flags.iter().copied().chain(always).collect();
+            assert_eq!((parsed.flags.clone(), parsed.data().as_str()), (expected, data), "{options:?}");
         }
     }
 
     #[test]
     fn what_reaches_out_of_a_volume_is_refused_by_name() {
         for name in REFUSED.iter().copied().chain(["bg", "retry", "x-systemd.requires", "X-mount.mkdir"]) {
+            assert!(parse(&["errors=panic"]).is_err() && parse(&["fatal_errors=Panic"]).is_err());
             for option in [name.to_owned(), format!("{name}=a"), format!("noatime,{}", name.to_uppercase())] {
                 let written = option.rsplit(',').next().unwrap().to_owned();
                 let error = parse(&[&option]).unwrap_err();

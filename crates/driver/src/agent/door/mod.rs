@@ -4,6 +4,7 @@
 //! Whoever gets in here has power over all pods of all members. So it opens only to a client certificate of one authority,
 //! for whom the host itself says yes, and leads only to pods that carry the marks of this host's own.
 
+mod entrance;
 mod path;
 mod pod;
 mod refusal;
@@ -26,7 +27,11 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-use self::{path::Asked, refusal::Refusal};
+use self::{
+    entrance::{Entering, Entrance},
+    path::Asked,
+    refusal::Refusal,
+};
 use crate::{
     error::{Error, Result},
     host::{Host, access::Caller},
@@ -34,7 +39,7 @@ use crate::{
 };
 pub use tls::Files;
 
-/// Connections at a time, and with them conversations.
+/// Connections at a time of those who have shown who they are, and with them conversations.
 const CONNECTIONS: usize = 256;
 /// A request's head, in which a whole command may stand.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -63,21 +68,21 @@ struct Guest {
 impl Door {
     /// Serves until a stop is asked for; conversations under way are ended then.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
-        let door = Arc::new(self);
+        let (door, entrance) = (Arc::new(self), Arc::new(Entrance::default()));
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
-            let arrived = async {
-                let place = Arc::clone(&places).acquire_owned().await.ok()?;
-                Some((place, listener.accept().await))
-            };
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(_) = connections.join_next() => {}
-                Some((place, accepted)) = arrived => match accepted {
+                accepted = listener.accept() => match accepted {
                     Ok((stream, from)) => {
-                        let connection = Arc::clone(&door).connection(stream, from, place, stop.clone());
-                        connections.spawn(connection);
+                        let Some(entering) = entrance.enter(from.ip()) else {
+                            tracing::info!(%from, "a connection was closed: too many of them say nothing");
+                            continue;
+                        };
+                        let door = Arc::clone(&door);
+                        connections.spawn(door.connection(stream, entering, from, Arc::clone(&places), stop.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection was not accepted");
@@ -91,8 +96,9 @@ impl Door {
     async fn connection(
         self: Arc<Self>,
         stream: TcpStream,
+        entering: Entering,
         from: SocketAddr,
-        place: OwnedSemaphorePermit,
+        places: Arc<Semaphore>,
         stop: CancellationToken,
     ) {
         let stream = match self.handshake(stream).await {
@@ -103,6 +109,10 @@ impl Door {
         let Some(caller) = certificate.and_then(|certificate| subject::caller(certificate)) else {
             return tracing::info!(%from, "a client certificate names nobody");
         };
+        let Ok(place) = places.try_acquire_owned() else {
+            return tracing::warn!(%from, user = caller.user, "a connection was closed: {CONNECTIONS} are open");
+        };
+        drop(entering);
         let guest = Guest { caller: Arc::new(caller), place: Arc::new(place), stop };
         let service = service_fn(|request| self.answer(&guest, request));
         let serving = http1::Builder::new()

@@ -1,14 +1,15 @@
 //! A request to a member's API server, and what follows it: an answer that is passed on as it comes, or two connections
 //! that are one from then on. What speaks there (SPDY, WebSocket) is not looked into.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header::UPGRADE};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use kube::{Client, client::Body};
 use tokio::{
-    io::{AsyncWriteExt, copy, split},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
+    sync::watch,
     time::timeout,
 };
 
@@ -38,6 +39,9 @@ const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 /// With an answer that stays one.
 const OF_ANSWER: &[&str] = &["content-type"];
 
+/// A conversation in which nobody says anything for so long is over, as with a kubelet.
+const SILENCE: Duration = Duration::from_hours(4);
+const PIECE: usize = 16 * 1024;
 /// TLS has a word for the end, which nobody may be there to take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -94,15 +98,75 @@ async fn join(here: OnUpgrade, there: OnUpgrade) {
         Ok((here, there)) => (TokioIo::new(here), TokioIo::new(there)),
         Err(error) => return tracing::debug!(%error, "a connection was not taken over"),
     };
+    converse(here, there).await;
+}
+
+async fn converse<S: AsyncRead + AsyncWrite>(here: S, there: S) {
     let (mut from_host, mut to_host) = split(here);
     let (mut from_member, mut to_member) = split(there);
+    let heard = watch::Sender::new(());
     let ended = tokio::select! {
-        ended = copy(&mut from_host, &mut to_member) => ended,
-        ended = copy(&mut from_member, &mut to_host) => ended,
+        ended = carry(&mut from_host, &mut to_member, &heard) => ended,
+        ended = carry(&mut from_member, &mut to_host, &heard) => ended,
+        () = silence(&heard) => Err(io::ErrorKind::TimedOut.into()),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a conversation ended");
     }
     let ends = async { tokio::join!(to_host.shutdown(), to_member.shutdown()) };
     let _ = timeout(GOODBYE, ends).await;
+}
+
+async fn carry(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    heard: &watch::Sender<()>,
+) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = from.read(&mut piece).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        heard.send_replace(());
+        to.write_all(&piece[..read]).await?;
+        to.flush().await?;
+    }
+}
+
+/// Returns once nobody has said anything for long.
+async fn silence(heard: &watch::Sender<()>) {
+    let mut news = heard.subscribe();
+    while timeout(SILENCE, news.changed()).await.is_ok() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::duplex, time::Instant};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn conversation_ends_by_hours_of_silence_and_with_whoever_leaves() {
+        let ((mut host, here), (there, mut member)) = (duplex(64), duplex(64));
+        let talk = async {
+            let mut word = [0; 5];
+            for _ in 0..3 {
+                tokio::time::sleep(SILENCE.mul_f64(0.9)).await;
+                host.write_all(b"hello").await.unwrap();
+                member.read_exact(&mut word).await.unwrap();
+            }
+            let silent_since = Instant::now();
+            assert_eq!(member.read(&mut word).await.unwrap(), 0, "the end");
+            silent_since.elapsed()
+        };
+        let ((), silent) = tokio::join!(converse(here, there), talk);
+        assert!(silent >= SILENCE && silent < SILENCE + Duration::from_secs(2), "{silent:?}");
+
+        let ((host, here), (there, mut member)) = (duplex(64), duplex(64));
+        drop(host);
+        let begun = Instant::now();
+        tokio::join!(converse(here, there), async { assert_eq!(member.read(&mut [0]).await.unwrap(), 0) });
+        assert!(begun.elapsed() < SILENCE);
+    }
 }

@@ -12,7 +12,7 @@ use super::{
     names::{Given, list_mut, retain, tokens},
     step::COPY_OF,
 };
-use crate::volume::DRIVER;
+use crate::{leaf::ownership::OURS, volume::DRIVER};
 
 /// Nodes, classes, accounts and gates are the host's. A priority is given by the host's class, and the overhead and the
 /// preemption policy by its admission.
@@ -48,7 +48,7 @@ pub(super) struct Made<'a> {
 
 pub(super) fn copy(pod: &Value, made: &Made<'_>) -> Value {
     let metadata = &pod["metadata"];
-    let (mut labels, mut annotations) = (metadata["labels"].clone(), metadata["annotations"].clone());
+    let (mut labels, mut annotations) = (without_ours(&metadata["labels"]), without_ours(&metadata["annotations"]));
     labels[MANAGED_BY] = json!(DRIVER);
     labels[HOST] = json!(made.host);
     if let Some(annotations) = annotations.as_object_mut() {
@@ -64,6 +64,12 @@ pub(super) fn copy(pod: &Value, made: &Made<'_>) -> Value {
         },
         "spec": spec(pod, made),
     })
+}
+
+/// By our own keys this host knows what is its own in a member: no pod says that of itself.
+fn without_ours(marks: &Value) -> Value {
+    let theirs = marks.as_object().into_iter().flatten().filter(|(key, _)| !key.starts_with(OURS));
+    theirs.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn spec(pod: &Value, made: &Made<'_>) -> Value {
@@ -147,8 +153,8 @@ mod tests {
     use super::*;
 
     fn pod(spec: &Value) -> Value {
-        let metadata = json!({"namespace": "shop", "name": "p", "uid": "u", "labels": {"l": "1"},
-            "annotations": {"a": "1", LAST_APPLIED: "{}"}, "ownerReferences": [{"uid": "o"}], "finalizers": ["f"],
+        let metadata = json!({"namespace": "shop", "name": "p", "uid": "u", "labels": {"l": "1", "kosmos.csi.io/volume": "x"},
+            "annotations": {"a": "1", LAST_APPLIED: "{}", "kosmos.csi.io/renew-at": "0"}, "ownerReferences": [{"uid": "o"}], "finalizers": ["f"],
             "generateName": "p-"});
         json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
     }

@@ -11,7 +11,10 @@ use super::{
     COPIED,
     level::refused_level,
 };
-use crate::volume::DRIVER;
+use crate::{
+    member::source::objects::{PODS, PRIVILEGED},
+    volume::DRIVER,
+};
 
 /// On a copy: the UID of the pod it is a copy of. Without it no pod in a member is touched.
 pub(in crate::agent) const COPY_OF: &str = "kosmos.csi.io/pod-uid";
@@ -147,9 +150,12 @@ const VOLUMES: [&str; 11] = [
     "secret",
 ];
 
+/// What a projected volume may hold: of the others a member has its own.
+const SOURCES: [&str; 4] = ["configMap", "downwardAPI", "secret", "serviceAccountToken"];
+
 /// Why a pod is not run in a member, whatever is there.
 pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<Refusal> {
-    refused_kind(pod).or_else(|| refused_level(pod, here))
+    refused_kind(pod).or_else(|| refused_volume(pod, here)).or_else(|| refused_level(pod, here))
 }
 
 /// Why it is run in none.
@@ -168,15 +174,34 @@ fn refused_kind(pod: &Value) -> Option<Refusal> {
         let message = "spec.resourceClaims names devices of the host, which members do not have: it is not run";
         return Some(Refusal::new("FieldNotCopied", message));
     }
+    None
+}
+
+fn refused_volume(pod: &Value, here: Here<'_>) -> Option<Refusal> {
     items(pod, "/spec/volumes").find_map(|volume| {
+        let name = text(volume, "/name");
         let kinds = || volume.as_object().into_iter().flatten().map(|(kind, _)| kind).filter(|kind| *kind != "name");
         let secret = !volume["csi"]["nodePublishSecretRef"].is_null();
-        let unknown = kinds().find(|kind| !VOLUMES.contains(&kind.as_str())).or_else(|| kinds().find(|_| secret))?;
-        let name = text(volume, "/name");
-        let message = format!(
-            "volume {name} is of kind {unknown}{}, which is not run in members: use a claim",
-            if secret { " with a Secret" } else { "" }
-        );
+        let unknown = kinds().find(|kind| !VOLUMES.contains(&kind.as_str())).or_else(|| kinds().find(|_| secret));
+        let fields = items(volume, "/projected/sources").filter_map(Value::as_object).flatten();
+        let source = fields.map(|(source, _)| source).find(|source| !SOURCES.contains(&source.as_str()));
+        let driver = Some(text(volume, "/csi/driver")).filter(|driver| !driver.is_empty() && !here.privileged);
+        let message = match (unknown, source, driver) {
+            (Some(kind), ..) => {
+                let with = if secret { " with a Secret" } else { "" };
+                format!("volume {name} is of kind {kind}{with}, which is not run in members: use a claim")
+            }
+            (None, Some(source), _) => {
+                format!("volume {name} has a source {source}, which in a member would be the member's: leave it out")
+            }
+            (None, None, Some(driver)) => format!(
+                "volume {name} has driver {driver} of member {} do what the pod says: use a claim. Who administers the \
+                 host allows it by the annotation {PODS}={PRIVILEGED} on the member's Secret or Cluster, and who \
+                 administers the member by that label on the namespace there",
+                here.member
+            ),
+            (None, None, None) => return None,
+        };
         Some(Refusal::new("VolumeNotCopied", message))
     })
 }
@@ -298,6 +323,16 @@ mod tests {
                 "with a Secret",
             ),
             (json!({"spec": {"hostNetwork": true}}), "AboveBaseline", "spec.hostNetwork"),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d"}}]}}),
+                "VolumeNotCopied",
+                "driver d of member m",
+            ),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]}}),
+                "VolumeNotCopied",
+                "clusterTrustBundle",
+            ),
         ] {
             let mut new = pod("u", None, "Pending");
             for (part, fields) in change.as_object().unwrap() {
@@ -310,7 +345,10 @@ mod tests {
             assert!(refusal.message.contains(words) && refusal.message.len() < 900, "{}", refusal.message);
         }
         let mut usual = pod("u", None, "Pending");
-        usual["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}, {"name": "w", "csi": {"driver": "d"}}]);
+        let projected = json!({"sources": [{"configMap": {"name": "c"}}, {"serviceAccountToken": {"path": "t"}}]});
+        usual["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}, {"name": "p", "projected": projected}]);
         assert_eq!(step(Some(&usual), true, None, HERE), Step::Copy);
+        usual["spec"]["volumes"] = json!([{"name": "w", "csi": {"driver": "d"}}]);
+        assert_eq!(step(Some(&usual), true, None, Here { privileged: true, ..HERE }), Step::Copy);
     }
 }

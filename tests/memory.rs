@@ -3,12 +3,10 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a test")]
 
-#[path = "memory/floods.rs"]
-mod floods;
 #[path = "bench/leaves.rs"]
 mod leaves;
-
-use std::sync::{Mutex, PoisonError};
+#[path = "memory/resident.rs"]
+mod resident;
 
 use k8s_openapi::{
     api::core::v1::{PersistentVolume, PersistentVolumeClaim},
@@ -18,6 +16,7 @@ use kosmos_csi::{
     leaf::Rows,
     volume::{HostId, VolumeHash},
 };
+use resident::resident;
 
 const VOLUMES: u32 = 30_000;
 const ALLOWED: f64 = 700.0;
@@ -34,36 +33,20 @@ fn volume(number: u32) -> PersistentVolume {
     from_value(leaves::volume(&host(), number)).unwrap()
 }
 
-/// What is measured is the whole process's: one test at a time.
-fn alone(test: impl Future<Output = ()>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
-}
-
-/// Without what is only mapped from files, as the program itself.
-fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: Vec<u64> = pages.split_whitespace().map(|pages| pages.parse().unwrap()).collect();
-    (pages[1] - pages[2]) * 4096
-}
-
 #[test]
 fn row_takes_few_bytes() {
-    alone(async {
-        let rows = Rows::new(host());
-        // What the first objects cost is not the rows'.
-        drop((claim(0), volume(0)));
-        let before = resident();
-        for number in 0..VOLUMES {
-            rows.put_claim(&claim(number));
-        }
-        for number in 0..VOLUMES {
-            rows.put_volume(&volume(number));
-        }
-        let each = (resident() - before) as f64 / f64::from(VOLUMES);
-        println!("{each:.0} bytes per volume");
-        assert!(rows.row(VolumeHash::new(&host(), "7")).is_some_and(|row| row.claim.is_some() && row.volume.is_some()));
-        assert!(each <= ALLOWED, "{each:.0} bytes per volume: at most {ALLOWED} are allowed");
-    });
+    let rows = Rows::new(host());
+    // What the first objects cost is not the rows'.
+    drop((claim(0), volume(0)));
+    let before = resident();
+    for number in 0..VOLUMES {
+        rows.put_claim(&claim(number));
+    }
+    for number in 0..VOLUMES {
+        rows.put_volume(&volume(number));
+    }
+    let each = (resident() - before) as f64 / f64::from(VOLUMES);
+    println!("{each:.0} bytes per volume");
+    assert!(rows.row(VolumeHash::new(&host(), "7")).is_some_and(|row| row.claim.is_some() && row.volume.is_some()));
+    assert!(each <= ALLOWED, "{each:.0} bytes per volume: at most {ALLOWED} are allowed");
 }

@@ -1,25 +1,37 @@
 //! A member that says more than a process could hold: it is closed with the reason, and memory stays what it is allowed to be.
 
-use std::{sync::Arc, time::Duration};
+#![allow(unreachable_pub, reason = "a binary of its own")]
+#![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
+
+#[path = "bench/leaves.rs"]
+#[expect(dead_code, reason = "volumes are the benchmark's")]
+mod leaves;
+#[path = "memory/resident.rs"]
+mod resident;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::stream;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
-use k8s_openapi::serde_json::{Value, json};
+use k8s_openapi::serde_json::{Value, from_value, json};
 use kosmos_csi::{
     cluster::{Answers, Dial, Line, Transport, connect},
     leaf::{self, Cluster},
     metrics::Metrics,
+    volume::HostId,
 };
 use kube::{
     Config,
     client::{Body, DynBody},
 };
+use resident::resident;
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, ServiceExt, service_fn};
-
-use super::{alone, claim, host, leaves, resident};
 
 /// Of what the chart gives the controller, what a flood may take.
 const ALLOWED: u64 = 384 << 20;
@@ -27,6 +39,17 @@ const ALLOWED: u64 = 384 << 20;
 const EVERY: [&str; 3] = ["/metadata/name", "/metadata/uid", "/metadata/labels/kosmos.csi.io~1volume"];
 const PIECE: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_mins(2);
+
+fn host() -> HostId {
+    HostId("6a2f8d1e-5f0c-4f0a-9c57-3f3c0d4c5b1a".to_owned())
+}
+
+/// What is measured is the whole process's: one test at a time.
+fn alone(test: impl Future<Output = ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
 
 /// What a member answers: the texts follow one another, until nobody listens.
 type Answer = Arc<dyn Fn(&Uri) -> Box<dyn Iterator<Item = String> + Send> + Send + Sync>;
@@ -169,7 +192,7 @@ fn answer_that_never_ends_is_not_read_to_its_end() {
 fn member_of_a_usual_size_is_not_closed() {
     alone(async {
         let rows = leaf::Rows::new(host());
-        (0..10_000).for_each(|number| rows.put_claim(&claim(number)));
+        (0..10_000).for_each(|number| rows.put_claim(&from_value(leaves::claim(&host(), number)).unwrap()));
         assert_eq!(rows.too_much(), None);
     });
 }

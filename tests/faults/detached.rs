@@ -1,6 +1,12 @@
 //! A node that leaves a volume while its leaf claim goes and comes back is not on record for ever.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use simulate::{
     faults::{Action, Asked, Verb},
@@ -12,7 +18,7 @@ use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Change, Script},
     people::hold,
-    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, until, wrong},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, retained, until, wrong},
     virtual_time,
 };
 
@@ -111,4 +117,36 @@ fn nothing_is_published_of_a_leaf_that_is_being_made_anew() {
 fn gives_the_volume(asked: &Asked) -> bool {
     let mut changes = asked.body.as_array().into_iter().flatten();
     asked.verb == Verb::Patch && changes.any(|change| text(change, "/path") == "/spec/claimRef")
+}
+
+/// What was decided on the leaf of before is looked at anew, and finds one that is on its way out.
+#[test]
+fn nothing_is_published_of_a_leaf_that_is_let_go_meanwhile() {
+    let changes = |asked: &Asked, of: &str| {
+        let mut changes = asked.body.as_array().into_iter().flatten();
+        asked.verb == Verb::Patch && changes.any(|change| change["value"] == of || text(change, "/path").ends_with(of))
+    };
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, retained()).await;
+        let is_first = AtomicBool::new(true);
+        bench.guard.set_fate(move |_, at, asked| match at {
+            1 if changes(asked, "kosmos.csi.io~1published") && is_first.swap(false, Ordering::Relaxed) => {
+                Action::Delay(Duration::from_secs(2))
+            }
+            1 if changes(asked, "kosmos.csi.io/protect") => Action::Delay(Duration::from_secs(3)),
+            _ => Action::Pass,
+        });
+        let goes = async {
+            sleep(Duration::from_millis(500)).await;
+            bench.host.delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+        };
+        let node = caller.node();
+        let (published, ()) = tokio::join!(caller.publish(&node), goes);
+        let refused = published.unwrap_err();
+        assert!(refused.message().contains("is being removed there"), "{refused}");
+        until(&bench, SETTLED, "it is let go", || leaf(&bench, CLAIM).is_none()).await;
+        caller.unpublish().await.unwrap();
+        assert_eq!(wrong(&bench, &caller, true), Vec::<String>::new());
+    });
 }

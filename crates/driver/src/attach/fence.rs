@@ -12,6 +12,7 @@ use crate::{
     },
     volume::{
         VolumeHash,
+        plan::Phase,
         published::{Attachment, Publication, Verdict},
         spec::LeafPlace,
     },
@@ -38,8 +39,24 @@ pub async fn publish(
             _ => {}
         }
         (claim, read) = (read_ours(leaf, hash, &seen.place).await?, true);
+        // It may be on its way out since it was seen, and would take the record along.
+        is_usable(&leaf.member, &claim)?;
     }
     Err(keeps_changing(leaf, &seen.place))
+}
+
+/// Whether a node may be given a leaf.
+pub fn is_usable(member: &str, claim: &ClaimRow) -> Result<()> {
+    let about = format!("member {member}: leaf claim {}", claim.place);
+    match claim.size() {
+        size if size.terminating => Err(Error::InProgress(format!("{about} is being removed there"))),
+        size if size.phase == Phase::Lost => Err(Error::Refused(format!("{about} has lost its volume"))),
+        size if size.phase == Phase::Pending && !claim.former.is_empty() => {
+            Err(Error::InProgress(format!("{about} is being made anew there, with its data")))
+        }
+        // One that waits for its first pod (leafBinding deferred) gets it only once it is published.
+        _ => Ok(()),
+    }
 }
 
 fn answer(verdict: Verdict, leaf: &Cluster, claim: &ClaimRow, node: &str) -> Result<()> {

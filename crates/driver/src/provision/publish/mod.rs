@@ -25,7 +25,6 @@ use crate::{
     volume::{
         AccessMode, NodeId, VolumeId, VolumeMode,
         backing::{self, AttachMode, Attached},
-        plan::Phase,
         published::{Attachment, Publication},
     },
 };
@@ -52,7 +51,7 @@ impl Provisioner {
         let node = NodeId::parse(&wanted.node).ok_or_else(unknown)?;
         if !found.claim.life.published.is_on(&wanted.node) {
             attach::check(&node, &found.member.name, &self.members, &self.host).await?;
-            usable(&found)?;
+            attach::is_usable(&found.member.name, &found.claim)?;
         }
         if let Some(obstacle) = validate::obstacle(&found.claim, wanted.access, wanted.mode) {
             return Err(Error::Refused(obstacle));
@@ -201,19 +200,6 @@ async fn watch<K, W: Future<Output = Watched<K>>>(
     };
     wait_for(deadline, come, async move || late()).await?;
     Ok(seen)
-}
-
-fn usable(found: &Found) -> Result<()> {
-    let about = format!("member {}: leaf claim {}", found.member.name, found.claim.place);
-    match found.claim.size() {
-        size if size.terminating => Err(Error::InProgress(format!("{about} is being removed there"))),
-        size if size.phase == Phase::Lost => Err(Error::Refused(format!("{about} has lost its volume"))),
-        size if size.phase == Phase::Pending && !found.claim.former.is_empty() => {
-            Err(Error::InProgress(format!("{about} is being made anew there, with its data")))
-        }
-        // One that waits for its first pod (leafBinding deferred) gets it only once it is published.
-        _ => Ok(()),
-    }
 }
 
 /// A real node needs to know what the volume is made of; a virtual one has a pod in the member that waits for it.

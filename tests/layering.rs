@@ -68,6 +68,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prometheus_client", &["metrics"]),
     ("prost", &["csi"]),
     ("prost_types", &["csi"]),
+    ("rcgen", &["agent::door"]),
     ("rustls", &["agent::door", "main"]),
     ("serde", &["leaf", "member", "mount", "run", "volume"]),
     ("serde_json", &["agent", "cluster", "host", "leaf", "lease", "member", "mount", "operator", "run", "volume"]),

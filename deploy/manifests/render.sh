@@ -27,7 +27,7 @@ render manifests/controller.yaml "The driver and its sidecars in the host." \
 render manifests/controller-with-snapshots.yaml "The same for a host that serves volume snapshots and their groups." \
     "${only[@]}" --set sidecars.snapshotter.enabled=true
 render manifests/virtual-node.yaml "The agent of virtual nodes. Apply it after the controller's." \
-    --set virtualNode.kubelet.enabled=false --show-only templates/virtual-node-rights.yaml --show-only templates/virtual-node-policy.yaml \
+    --show-only templates/virtual-node-rights.yaml --show-only templates/virtual-node-policy.yaml \
     --show-only templates/virtual-node.yaml
 render manifests/node.yaml "The driver on real nodes of the host, which use volumes of cluster38 made by storage.example.com: change both names." \
     --set node.enabled=true --set 'node.members[0].name=cluster38' --set 'node.members[0].leafDrivers={storage.example.com}' \

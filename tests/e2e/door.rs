@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kosmos_csi::{
-    agent::door::{Door, Files},
+    agent::door::{Authority, Credentials, Door, Shown},
     cluster::Dial,
     host::Host,
     member::{
@@ -21,7 +21,6 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -66,8 +65,8 @@ impl Work {
         let host = Host::connect(rig.fleet.host().client().await?, DRIVER_NAMESPACE.to_owned()).await?;
         let mut tasks = JoinSet::new();
         let members = members(rig, host.clone(), folder.path(), &mut tasks).await?;
-        let door = Door { host, members, files: files(rig.fleet.host(), folder.path())? };
-        door.files.check().map_err(anyhow::Error::msg)?;
+        let door = Door { host, members, credentials: credentials()? };
+        door.credentials.check().map_err(anyhow::Error::msg)?;
         let stop = CancellationToken::new();
         let inside = rig.fleet.listen(&format!("{BRIDGE_ADDRESS}:{PORT}"))?;
         let loopback = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -97,13 +96,10 @@ async fn members(rig: &Rig, host: Host, folder: &Path, tasks: &mut JoinSet<()>) 
     Ok(members)
 }
 
-fn files(host: &Cluster, folder: &Path) -> Result<Files> {
-    let key = KeyPair::generate()?;
-    let certificate = CertificateParams::new(vec![NODE.to_owned()])?.self_signed(&key)?;
-    let (shown, secret) = (folder.join("tls.crt"), folder.join("tls.key"));
-    fs::write(&shown, certificate.pem())?;
-    fs::write(&secret, key.serialize_pem())?;
-    Ok(Files { client_ca: host.folder().join("pki/ca.crt"), certificate: shown, key: secret })
+/// What it has where nobody gives it any.
+fn credentials() -> Result<Credentials> {
+    let shown = Shown::own(BRIDGE_ADDRESS.parse()?).map_err(anyhow::Error::msg)?;
+    Ok(Credentials { authority: Authority::of_host(), shown })
 }
 
 /// A node of the host whose kubelet is the endpoint.

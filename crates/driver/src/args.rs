@@ -191,24 +191,21 @@ pub enum Registration {
 pub struct KubeletDoor {
     /// Where to serve logs, exec, attach and port-forward of the pods on virtual nodes, as the host's API server reaches it;
     /// without it they are not served
-    #[arg(
-        long,
-        env = "KOSMOS_CSI_KUBELET_ADDRESS",
-        requires_all = ["kubelet_client_ca", "kubelet_certificate", "kubelet_key"],
-        value_name = "ADDRESS:PORT"
-    )]
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_name = "ADDRESS:PORT")]
     pub kubelet_address: Option<SocketAddr>,
 
-    /// Certificates (PEM) of the authority that signs the API server's client certificate
+    /// Certificates (PEM) of the authority that signs the API server's client certificate; without it, what the host says
+    /// in the ConfigMap kube-system/extension-apiserver-authentication
     #[arg(long, env = "KOSMOS_CSI_KUBELET_CLIENT_CA", requires = "kubelet_address", value_name = "FILE")]
     pub kubelet_client_ca: Option<PathBuf>,
 
-    /// The certificate (PEM) to show to the API server
-    #[arg(long, env = "KOSMOS_CSI_KUBELET_CERTIFICATE", requires = "kubelet_address", value_name = "FILE")]
+    /// The certificate (PEM) to show to the API server; without it, one that this process makes and signs itself, which an
+    /// API server with --kubelet-certificate-authority does not take
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_CERTIFICATE", requires_all = ["kubelet_address", "kubelet_key"], value_name = "FILE")]
     pub kubelet_certificate: Option<PathBuf>,
 
     /// The private key (PEM) of that certificate
-    #[arg(long, env = "KOSMOS_CSI_KUBELET_KEY", requires = "kubelet_address", value_name = "FILE")]
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_KEY", requires_all = ["kubelet_address", "kubelet_certificate"], value_name = "FILE")]
     pub kubelet_key: Option<PathBuf>,
 }
 
@@ -290,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kubelet_endpoint_is_never_served_without_its_authority_and_certificate() {
+    fn kubelet_endpoint_has_a_certificate_and_its_key_or_neither() {
         #[derive(Debug, Parser)]
         struct Alone {
             #[command(flatten)]
@@ -300,14 +297,16 @@ mod tests {
         let all = ["--kubelet-client-ca=ca", "--kubelet-certificate=crt", "--kubelet-key=key"];
         let whole = Alone::try_parse_from(["x", address].into_iter().chain(all)).unwrap();
         assert!(whole.door.kubelet_address.is_some());
-        for missing in all {
-            let others = all.into_iter().filter(|flag| *flag != missing);
-            let refused = Alone::try_parse_from(["x", address].into_iter().chain(others)).unwrap_err().to_string();
-            let flag = missing.split_once('=').unwrap().0;
-            assert!(refused.contains(flag), "{flag}: {refused}");
-            let refused = Alone::try_parse_from(["x", missing]).unwrap_err().to_string();
-            assert!(refused.contains("--kubelet-address"), "{flag} alone: {refused}");
+        for missing in &all[1..] {
+            let others = all.iter().filter(|flag| *flag != missing);
+            let refused = Alone::try_parse_from(["x", address].iter().chain(others)).unwrap_err().to_string();
+            assert!(refused.contains(missing.split_once('=').unwrap().0), "{missing}: {refused}");
         }
+        for alone in all {
+            let refused = Alone::try_parse_from(["x", alone]).unwrap_err().to_string();
+            assert!(refused.contains("--kubelet-address"), "{alone}: {refused}");
+        }
+        assert!(Alone::try_parse_from(["x", address]).unwrap().door.kubelet_certificate.is_none());
         assert!(Alone::try_parse_from(["x"]).unwrap().door.kubelet_address.is_none());
     }
 

@@ -37,7 +37,7 @@ fn chart_has_no_flaw_that_helm_knows() {
 #[test]
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 27] = [
+    let switches: [(&str, &[&str], &[&str]); 28] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
             &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace", "ServiceMonitor", "kosmos-csi-node"]),
         ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
@@ -49,10 +49,11 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("controller.enabled=false", &["ServiceAccount\nmetadata:\n  name: kosmos-csi-controller", "kind: CSIDriver"], &["csi-provisioner", "name: kosmos-csi-sidecars"]),
         ("controller.replicas=3", &["replicas: 3"], &[]),
         ("virtualNode.enabled=false", &[], &["virtual-node"]),
-        ("virtualNode.nodeMode=node", &["--node-mode=node", "--kubelet-address", "secretName: kosmos-csi-virtual-node-kubelet", "tls.key"], &["--host-address"]),
-        ("virtualNode.kubelet.enabled=false", &["virtual-node"], &["--kubelet-address", "kubelet-clients", "kosmos-csi-virtual-node-kubelet", "port: 10250"]),
+        ("virtualNode.nodeMode=node", &["--node-mode=node", "--kubelet-address", "name: extension-apiserver-authentication-reader"], &["--host-address", "tls.key", "--kubelet-client-ca"]),
+        ("virtualNode.kubelet.enabled=false", &["virtual-node"], &["--kubelet-address", "kubelet-clients", "extension-apiserver", "port: 10250"]),
         ("virtualNode.kubelet.enabled=false,virtualNode.kubelet.certificateSecret=own", &["virtual-node"], &["secretName: own"]),
-        ("virtualNode.kubelet.certificateSecret=own", &["--kubelet-address=$(POD_IP):10250", "secretName: own", "--kubelet-client-ca=", "port: 10250"], &["tls.key: "]),
+        ("virtualNode.kubelet.certificateSecret=own", &["--kubelet-address=$(POD_IP):10250", "secretName: own", "--kubelet-key=/kubelet/tls.key", "port: 10250"], &["--kubelet-client-ca"]),
+        ("virtualNode.kubelet.clientCaConfigMap=clients", &["name: clients", "--kubelet-client-ca=/kubelet-clients/ca.crt"], &["extension-apiserver", "secretName"]),
         ("virtualNode.hostAddress=https://10.0.0.1:6443", &["--host-address=https://10.0.0.1:6443"], &[]),
         ("node.enabled=true,node.members[0].name=cluster38,node.members[0].nodeSelector.zone=a",
             &["kosmos-csi-node-cluster38", "--member=cluster38", "zone: a", "enforce: privileged", "Bidirectional", "localhost/kosmos-csi-node:0.1.0"], &[]),
@@ -121,6 +122,16 @@ fn slip_in_the_values_is_refused_by_its_name() {
     ] {
         let refusal = rendered(&[setting]).err().unwrap_or_else(|| panic!("{setting} is accepted"));
         assert!(format!("{refusal:#}").contains(words), "{setting}: {refusal:#}");
+    }
+}
+
+/// Those who apply what is rendered again and again see no change where there is none, and no key in it.
+#[test]
+fn chart_renders_the_same_text_each_time_and_no_key() {
+    for settings in [&["image.tag=0.1.0"][..], &EVERYTHING] {
+        let text = rendered(settings).unwrap();
+        assert_eq!(text, rendered(settings).unwrap());
+        assert!(!text.contains("kind: Secret\n") && !text.contains("tls.key: "), "it makes a Secret");
     }
 }
 

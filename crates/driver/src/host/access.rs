@@ -1,10 +1,13 @@
 //! What the host lets somebody do, asked of itself.
 
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    core::v1::ConfigMap,
+};
 use kube::{Api, api::PostParams};
 
 use super::{Host, unread};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Every user whose name is known is of this group.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -16,7 +19,19 @@ pub struct Caller {
     pub groups: Vec<String>,
 }
 
+/// Where an API server says by whom those are known who have a certificate.
+const AUTHENTICATION: (&str, &str, &str) = ("kube-system", "extension-apiserver-authentication", "client-ca-file");
+
 impl Host {
+    /// The authority of the host's client certificates (PEM), which is also that of its API server's own.
+    pub async fn client_authority(&self) -> Result<String> {
+        let (namespace, name, key) = AUTHENTICATION;
+        let map = Api::<ConfigMap>::namespaced(self.client.clone(), namespace).get(name).await;
+        let map = map.map_err(|error| unread(&format!("get configmap {namespace}/{name}"), &error))?;
+        let found = map.data.and_then(|mut data| data.remove(key));
+        found.ok_or_else(|| Error::NotFound(format!("ConfigMap {namespace}/{name} of the host has no {key}")))
+    }
+
     /// As a kubelet asks it, but for all nodes at once: this is the right of an API server.
     pub async fn lets_reach_kubelets(&self, caller: &Caller, verb: &str) -> Result<bool> {
         let attributes = ResourceAttributes {

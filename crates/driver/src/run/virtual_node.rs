@@ -14,7 +14,7 @@ use super::{
 use crate::{
     agent::{
         Agent, NodeMode, Settings,
-        door::{Door, Files},
+        door::{Authority, Credentials, Door, Shown},
     },
     args::{self, KubeletDoor, VirtualNode},
     cluster::Dial,
@@ -73,36 +73,36 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
-    files: Files,
+    credentials: Credentials,
 }
 
 impl Bound {
     async fn new(flags: KubeletDoor) -> Result<Option<Self>, Misuse> {
         let KubeletDoor { kubelet_address, kubelet_client_ca, kubelet_certificate, kubelet_key } = flags;
         let Some(address) = kubelet_address else { return Ok(None) };
-        let (Some(client_ca), Some(certificate), Some(key)) = (kubelet_client_ca, kubelet_certificate, kubelet_key)
-        else {
-            return Err(Misuse(format!(
-                "--kubelet-address {address} also needs --kubelet-client-ca, --kubelet-certificate and --kubelet-key"
-            )));
-        };
         if address.ip().is_unspecified() {
             return Err(Misuse(format!(
                 "--kubelet-address {address}: virtual nodes tell it to the host's API server, so it must be the one address \
                  at which this process is reached, such as the pod's"
             )));
         }
-        let files = Files { client_ca, certificate, key };
-        files.check().map_err(|reason| Misuse(format!("the kubelet endpoint cannot be served: {reason}")))?;
+        let unfit = |reason| Misuse(format!("the kubelet endpoint cannot be served: {reason}"));
+        let shown = match (kubelet_certificate, kubelet_key) {
+            (Some(certificate), Some(key)) => Shown::Files { certificate, key },
+            _ => Shown::own(address.ip()).map_err(unfit)?,
+        };
+        let authority = kubelet_client_ca.map_or_else(Authority::of_host, Authority::File);
+        let credentials = Credentials { authority, shown };
+        credentials.check().map_err(unfit)?;
         let unserved = |error| Misuse(format!("--kubelet-address {address} cannot be served: {error}"));
         let listener = TcpListener::bind(address).await.map_err(unserved)?;
         let address = listener.local_addr().map_err(unserved)?;
-        Ok(Some(Self { listener, address, files }))
+        Ok(Some(Self { listener, address, credentials }))
     }
 
     /// On every replica: nodes tell the address of the one that leads, and conversations outlast that.
     fn serve(self, host: &Host, members: &Registry, tasks: &mut JoinSet<anyhow::Result<()>>, stop: &CancellationToken) {
-        let door = Door { host: host.clone(), members: members.clone(), files: self.files };
+        let door = Door { host: host.clone(), members: members.clone(), credentials: self.credentials };
         let (listener, stop) = (self.listener, stop.clone());
         tasks.spawn(async move {
             door.serve(listener, stop).await;

@@ -133,11 +133,3 @@ readinessProbe:
     - name: socket
       mountPath: /csi
 {{- end }}
-
-{{- /* The Secret with the certificate of the kubelet endpoint; nothing where that is not served. */}}
-{{- define "kosmos-csi.kubeletSecret" -}}
-{{- $kubelet := .Values.virtualNode.kubelet -}}
-{{- if $kubelet.enabled -}}
-{{- $kubelet.certificateSecret | default "kosmos-csi-virtual-node-kubelet" -}}
-{{- end -}}
-{{- end }}

@@ -37,7 +37,7 @@ use crate::{
     host::{Host, access::Caller},
     member::Registry,
 };
-pub use tls::Files;
+pub use tls::{Authority, Credentials, Shown};
 
 /// Connections at a time of those who have shown who they are, and with them conversations.
 const CONNECTIONS: usize = 256;
@@ -54,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Door {
     pub host: Host,
     pub members: Registry,
-    pub files: Files,
+    pub credentials: Credentials,
 }
 
 /// A connection's place among all, kept until it and what it has become are over, and the sign to end.
@@ -127,10 +127,12 @@ impl Door {
     }
 
     async fn handshake(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
-        let acceptor = TlsAcceptor::from(self.files.read()?);
         let _ = stream.set_nodelay(true);
-        let shaken = timeout(HANDSHAKE, acceptor.accept(stream)).await;
-        shaken.map_err(|_| "no handshake in time".to_owned())?.map_err(|error| error.to_string())
+        let shaken = timeout(HANDSHAKE, async {
+            let acceptor = TlsAcceptor::from(self.credentials.read(&self.host).await?);
+            acceptor.accept(stream).await.map_err(|error| error.to_string())
+        });
+        shaken.await.map_err(|_| "no handshake in time".to_owned())?
     }
 
     async fn answer(

@@ -1,15 +1,21 @@
 //! Nothing waits for ever without a word on the object that its user looks at.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::json;
-use simulate::text;
-use tokio::time::sleep;
+use simulate::{faults::Action, text};
+use tokio::time::{sleep, timeout};
 
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Change, Script},
-    reclaim::{CLAIM, SETTLED, bench, events, leaf, phase, provisioned, retained, until},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, retained, until},
     virtual_time,
 };
 
@@ -58,5 +64,40 @@ fn leaf_that_a_dead_node_holds_back_says_so_on_the_volume() {
         let told = events(&bench);
         assert!(told.contains("virtual/m0") && told.contains("kosmos.csi.io/published"), "{told}");
         assert!(is_bound(&bench), "it is kept");
+    });
+}
+
+/// The member binds a claim that has been deleted, as long as something holds it.
+#[test]
+fn leaf_that_is_bound_after_somebody_deleted_it_is_taken_back_and_made_anew() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let is_held = Arc::new(AtomicBool::new(true));
+        let held = Arc::clone(&is_held);
+        bench.guard.set_fate(move |_, at, asked| {
+            let mut changes = asked.body.as_array().into_iter().flatten();
+            let lets_go = at == 1 && changes.any(|change| change["value"] == "kosmos.csi.io/protect");
+            if lets_go && held.load(Ordering::Relaxed) {
+                Action::Answer { code: 503, reason: "ServiceUnavailable" }
+            } else {
+                Action::Pass
+            }
+        });
+        let mut caller = Caller::new(&bench, Script::new(CLAIM));
+        let meddles = async {
+            until(&bench, SETTLED, "it waits", || leaf(&bench, CLAIM).is_some()).await;
+            let uid = text(&leaf(&bench, CLAIM).unwrap(), "/metadata/uid").to_owned();
+            lock(&bench.guard.history).deleted_by_people(&uid);
+            bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+            until(&bench, SETTLED, "it is bound all the same", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+            is_held.store(false, Ordering::Relaxed);
+        };
+        let made = timeout(SETTLED * 8, caller.insist_on_creation());
+        let (made, ()) = tokio::join!(made, meddles);
+        made.unwrap();
+        let leaf = leaf(&bench, CLAIM).unwrap();
+        assert_eq!(text(&leaf, "/metadata/deletionTimestamp"), "");
+        assert_eq!(bench.storages[0].volumes().len(), 1, "the volume of before is gone");
+        ends_well(&bench, caller).await;
     });
 }

@@ -306,6 +306,10 @@ impl Provisioner {
     ) -> Result<Option<Lack>> {
         match (step, row) {
             (Creation::Release, Some(row)) => job.leaf.release_claim(&row, job.hash).await.map(|()| None),
+            (Creation::TakeBack, Some(row)) => {
+                self.take_back_bound(job, &row).await?;
+                job.wait(step, binder, course).await
+            }
             (Creation::Select, Some(row)) => job.select(&row, course).await,
             (Creation::Consume, Some(row)) => {
                 self.consume(job, &row).await?;
@@ -322,6 +326,17 @@ impl Provisioner {
             }
             _ => job.wait(step, binder, course).await,
         }
+    }
+
+    /// A claim that has been deleted may still be bound, as long as something holds it. What the host has comes back by itself.
+    async fn take_back_bound(&self, job: &Job<'_>, row: &ClaimRow) -> Result<()> {
+        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
+        if self.host.uses(&job.spec.name, &id.to_string()).await? {
+            return Ok(());
+        }
+        self.remove(job.leaf, job.hash, &row.place, &Order::of_creation(&id), job.deadline).await?;
+        let gone = "was removed while it was given a volume, and is made anew";
+        Err(Error::InProgress(format!("member {}: leaf claim {} {gone}", job.leaf.member, row.place)))
     }
 
     async fn too_large(&self, job: &Job<'_>, row: &ClaimRow) -> Error {

@@ -77,6 +77,8 @@ pub enum Creation {
     AwaitRemoval,
     /// It is on its way out and never held anything: let it go.
     Release,
+    /// It is on its way out, and was given a volume all the same: both go, unless the host has them.
+    TakeBack,
     /// It was made for another request.
     Differs,
     /// Its leaf volume is gone: nothing is ever made anew under its name.
@@ -103,7 +105,11 @@ pub fn creation(request: &Request, claim: Option<&ObservedClaim>, binder: Binder
     };
     if claim.terminating {
         let empty = claim.phase == Phase::Pending && claim.volume.is_none();
-        return if empty && claim.protected { Creation::Release } else { Creation::AwaitRemoval };
+        return match (claim.protected, empty) {
+            (true, true) => Creation::Release,
+            (true, false) => Creation::TakeBack,
+            (false, _) => Creation::AwaitRemoval,
+        };
     }
     if claim.request.is_some_and(|earlier| earlier != request.fingerprint()) {
         return Creation::Differs;
@@ -261,6 +267,8 @@ mod tests {
     fn leaf_on_its_way_out_is_never_the_answer() {
         let mut leaving = claim(Phase::Bound, Some("pv"), 10);
         leaving.terminating = true;
+        assert_eq!(creation(&request(10, 20), Some(&leaving), Binder::Member), Creation::TakeBack);
+        leaving.protected = false;
         assert_eq!(creation(&request(10, 20), Some(&leaving), Binder::Member), Creation::AwaitRemoval);
         let mut empty = claim(Phase::Pending, None, 0);
         empty.terminating = true;

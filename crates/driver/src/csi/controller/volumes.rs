@@ -24,7 +24,7 @@ impl Controller {
         let (provisioner, key) = (Arc::clone(&self.provisioner), format!("volume {name}"));
         let work = |deadline| async move {
             match convert::volume_spec(request) {
-                Ok(spec) => provisioner.create(&spec, &deadline).await,
+                Ok(spec) => Box::pin(provisioner.create(&spec, &deadline)).await,
                 Err(invalid) => Err(provisioner.refused_at_sight(&name, claim.as_ref(), invalid).await),
             }
         };

@@ -1,6 +1,7 @@
 use k8s_openapi::serde_json::{Value, from_value, json};
 
 use super::*;
+use crate::{leaf::entry::Census, volume::plan::Phase};
 
 const CLAIM_UID: &str = "c-1";
 

@@ -51,18 +51,20 @@ fn alone(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
-/// What a member answers: the texts follow one another, until nobody listens.
-type Answer = Arc<dyn Fn(&Uri) -> Box<dyn Iterator<Item = String> + Send> + Send + Sync>;
+/// What follows one another until nobody listens.
+type Texts = Box<dyn Iterator<Item = String> + Send>;
+/// What a member answers.
+type Answer = Arc<dyn Fn(&Uri) -> (u16, Texts) + Send + Sync>;
 
 /// A way to a member that says what it likes.
 fn member(answer: Answer) -> Line {
     let dial = move |_: &Uri| -> Transport {
         let answer = Arc::clone(&answer);
         let serve = move |request: Request<Body>| {
-            let texts = answer(request.uri());
+            let (status, texts) = answer(request.uri());
             let frames = stream::iter(texts.map(|text| Ok::<_, BoxError>(Frame::data(Bytes::from(text)))));
             let body: Box<DynBody> = Box::new(BodyExt::map_err(StreamBody::new(frames), BoxError::from));
-            std::future::ready(Ok::<_, BoxError>(Response::builder().status(200).body(body).unwrap()))
+            std::future::ready(Ok::<_, BoxError>(Response::builder().status(status).body(body).unwrap()))
         };
         service_fn(serve).boxed()
     };
@@ -74,8 +76,12 @@ fn endless(text: &str) -> impl Iterator<Item = String> + use<> {
     std::iter::repeat(text.repeat(PIECE / text.len()))
 }
 
-fn empty_list() -> Box<dyn Iterator<Item = String> + Send> {
-    Box::new(std::iter::once(json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string()))
+fn empty_list() -> (u16, Texts) {
+    said(std::iter::once(json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string()))
+}
+
+fn said(texts: impl Iterator<Item = String> + Send + 'static) -> (u16, Texts) {
+    (200, Box::new(texts))
 }
 
 /// A claim, and the same under other names as often as that is wanted.
@@ -94,7 +100,7 @@ fn claims(of: impl Fn(u32) -> String + Send + Sync + 'static) -> Answer {
             return empty_list();
         }
         let (first, of) = (r#"{"metadata":{"resourceVersion":"1"},"items":["#.to_owned(), Arc::clone(&of));
-        Box::new(std::iter::once(first).chain((0..).map(move |number| format!("{},", of(number)))))
+        said(std::iter::once(first).chain((0..).map(move |number| format!("{},", of(number)))))
     })
 }
 
@@ -153,11 +159,11 @@ fn member_whose_claims_say_a_mebibyte_each_is_closed_with_the_reason() {
 #[test]
 fn list_whose_object_never_ends_is_not_read_to_its_end() {
     alone(async {
-        let answer = |uri: &Uri| -> Box<dyn Iterator<Item = String> + Send> {
+        let answer = |uri: &Uri| -> (u16, Texts) {
             if !uri.path().ends_with("/persistentvolumes") {
                 return empty_list();
             }
-            Box::new(std::iter::once(r#"{"items":[{"a":""#.to_owned()).chain(endless("x")))
+            said(std::iter::once(r#"{"items":[{"a":""#.to_owned()).chain(endless("x")))
         };
         is_closed(Arc::new(answer), "longer than 4 MiB").await;
     });
@@ -166,10 +172,40 @@ fn list_whose_object_never_ends_is_not_read_to_its_end() {
 #[test]
 fn watch_whose_line_never_ends_is_broken_off() {
     alone(async {
-        let answer = |uri: &Uri| -> Box<dyn Iterator<Item = String> + Send> {
-            if uri.query().unwrap_or_default().contains("watch=true") { Box::new(endless("x")) } else { empty_list() }
+        let answer = |uri: &Uri| -> (u16, Texts) {
+            if uri.query().unwrap_or_default().contains("watch=true") { said(endless("x")) } else { empty_list() }
         };
         is_closed(Arc::new(answer), "a line of a watch is longer than 4 MiB").await;
+    });
+}
+
+/// Whoever reads a list or a watch piece by piece reads a refusal as a whole.
+#[test]
+fn refusal_that_never_ends_is_not_read_to_its_end() {
+    for is_of_watch in [false, true] {
+        alone(async {
+            let answer = move |uri: &Uri| -> (u16, Texts) {
+                let watches = uri.query().unwrap_or_default().contains("watch=true");
+                if watches == is_of_watch { (500, Box::new(endless("x\n"))) } else { empty_list() }
+            };
+            is_closed(Arc::new(answer), "more than 64 MiB").await;
+        });
+    }
+}
+
+#[test]
+fn list_that_has_always_another_page_is_not_read_to_its_end() {
+    alone(async {
+        let page = json!({"metadata": {"resourceVersion": "1", "continue": "more"}, "items": []}).to_string();
+        is_closed(Arc::new(move |_| said(std::iter::once(page.clone()))), "more than 200000 objects").await;
+    });
+}
+
+#[test]
+fn list_of_nothing_that_never_ends_is_not_read_to_its_end() {
+    alone(async {
+        let answer = |_: &Uri| said(std::iter::once(r#"{"items":["#.to_owned()).chain(endless(" ")));
+        is_closed(Arc::new(answer), "a part of a list of it is longer than 4 MiB").await;
     });
 }
 
@@ -177,7 +213,7 @@ fn watch_whose_line_never_ends_is_broken_off() {
 fn answer_that_never_ends_is_not_read_to_its_end() {
     alone(async {
         let before = resident();
-        let line = member(Arc::new(|_| Box::new(std::iter::once(r#"{"a":""#.to_owned()).chain(endless("x")))));
+        let line = member(Arc::new(|_| said(std::iter::once(r#"{"a":""#.to_owned()).chain(endless("x")))));
         let asked = (0..8).map(|_| kosmos_csi::host::identity(&line.client));
         for answer in futures::future::join_all(asked).await {
             assert!(answer.is_err());

@@ -23,7 +23,7 @@ use tower::{BoxError, util::BoxService};
 
 use self::bounds::{ANSWER, Bounds, UNDER_WAY};
 pub use self::{
-    measure::{Answers, Read},
+    measure::{Answers, Reading},
     writes::Writes,
 };
 use crate::metrics::Metrics;

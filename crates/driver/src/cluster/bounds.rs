@@ -19,7 +19,7 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 
 use super::{
     Breaker,
-    measure::{Answers, Measure, Measured, Read},
+    measure::{Answers, Measure, Measured, Reading},
     with_causes, writes,
 };
 use crate::metrics::Metrics;
@@ -87,6 +87,8 @@ where
         Box::pin(async move {
             let (measure, read) = (bounds.measure.clone(), how(&request));
             let answer = bounds.send(inner, request).await?;
+            // Whoever would read a list in pieces, or a watch by line, reads a refusal as a whole.
+            let read = if answer.status().is_success() { read } else { Reading::Whole };
             Ok(answer.map(|body| measure.of(body, read)))
         })
     }
@@ -266,9 +268,9 @@ fn watches(address: &Uri) -> bool {
 }
 
 /// How the answer will be read; whoever takes it piece by piece says so.
-fn how(request: &Request<Body>) -> Read {
-    let usual = if watches(request.uri()) { Read::Lines } else { Read::Whole };
-    request.extensions().get::<Read>().copied().unwrap_or(usual)
+fn how(request: &Request<Body>) -> Reading {
+    let usual = if watches(request.uri()) { Reading::ByLine } else { Reading::Whole };
+    request.extensions().get::<Reading>().copied().unwrap_or(usual)
 }
 
 /// The verb in Kubernetes' own words.

@@ -31,13 +31,13 @@ pub enum Answers {
 
 /// How an answer is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum Reading {
     /// As a whole.
     Whole,
     /// Line by line.
-    Lines,
+    ByLine,
     /// Piece by piece, by somebody who bounds it himself.
-    Pieces,
+    InPieces,
 }
 
 /// What is under way of a cluster's answers.
@@ -53,8 +53,8 @@ impl Measure {
         Self { together: Arc::default(), breaker, answers }
     }
 
-    pub(super) fn of<B>(&self, body: B, read: Read) -> Measured<B> {
-        let read = if self.answers == Answers::OfAnySize { Read::Pieces } else { read };
+    pub(super) fn of<B>(&self, body: B, read: Reading) -> Measured<B> {
+        let read = if self.answers == Answers::OfAnySize { Reading::InPieces } else { read };
         Measured { body: Box::pin(body), read, held: 0, measure: self.clone() }
     }
 }
@@ -62,7 +62,7 @@ impl Measure {
 /// The body of one answer.
 pub(super) struct Measured<B> {
     body: Pin<Box<B>>,
-    read: Read,
+    read: Reading,
     /// Of it, how much somebody holds in memory.
     held: usize,
     measure: Measure,
@@ -71,14 +71,14 @@ pub(super) struct Measured<B> {
 impl<B> Measured<B> {
     fn admit(&mut self, piece: &[u8]) -> Result<(), String> {
         match self.read {
-            Read::Pieces => return Ok(()),
-            Read::Whole => {
+            Reading::InPieces => return Ok(()),
+            Reading::Whole => {
                 self.held += piece.len();
                 if self.measure.together.fetch_add(piece.len(), Ordering::Relaxed) + piece.len() <= TOGETHER {
                     return Ok(());
                 }
             }
-            Read::Lines => {
+            Reading::ByLine => {
                 let mut lines = piece.rsplit(|byte| *byte == b'\n');
                 let last = lines.next().map_or(0, <[u8]>::len);
                 let before = self.held;
@@ -90,7 +90,7 @@ impl<B> Measured<B> {
             }
         }
         let reason = match self.read {
-            Read::Lines => format!("a line of a watch is longer than {} MiB", LINE >> 20),
+            Reading::ByLine => format!("a line of a watch is longer than {} MiB", LINE >> 20),
             _ => format!("what it answers at one time is more than {} MiB", TOGETHER >> 20),
         };
         if let Some(breaker) = &self.measure.breaker {
@@ -102,7 +102,7 @@ impl<B> Measured<B> {
 
 impl<B> Drop for Measured<B> {
     fn drop(&mut self) {
-        if self.read == Read::Whole {
+        if self.read == Reading::Whole {
             self.measure.together.fetch_sub(self.held, Ordering::Relaxed);
         }
     }
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    async fn read(measure: &Measure, text: &str, read: Read) -> Result<usize, String> {
+    async fn read(measure: &Measure, text: &str, read: Reading) -> Result<usize, String> {
         let body = measure.of(Full::new(Bytes::from(text.to_owned())), read);
         body.collect().await.map(|whole| whole.to_bytes().len()).map_err(|error| error.to_string())
     }
@@ -150,26 +150,26 @@ mod tests {
     async fn answers_of_a_cluster_are_read_up_to_a_size_that_they_share() {
         let measure = Measure::new(Answers::Bounded, Some(Breaker::default()));
         let half = "x".repeat(TOGETHER / 2 + 1);
-        assert_eq!(read(&measure, &half, Read::Whole).await, Ok(half.len()));
-        assert_eq!(read(&measure, &half, Read::Whole).await, Ok(half.len()), "the one before is done");
-        let mut slow = measure.of(Full::new(Bytes::from(half.clone())), Read::Whole);
+        assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()));
+        assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()), "the one before is done");
+        let mut slow = measure.of(Full::new(Bytes::from(half.clone())), Reading::Whole);
         assert!(slow.frame().await.is_some_and(|frame| frame.is_ok()));
         assert!(measure.breaker.as_ref().is_some_and(|breaker| breaker.open().is_none()));
-        let told = read(&measure, &half, Read::Whole).await.unwrap_err();
+        let told = read(&measure, &half, Reading::Whole).await.unwrap_err();
         assert!(told.contains("64 MiB"), "{told}");
         assert_eq!(measure.breaker.as_ref().and_then(Breaker::open), Some(told));
-        assert_eq!(read(&measure, &half, Read::Pieces).await, Ok(half.len()));
+        assert_eq!(read(&measure, &half, Reading::InPieces).await, Ok(half.len()));
         drop(slow);
-        assert_eq!(read(&measure, &half, Read::Whole).await, Ok(half.len()));
+        assert_eq!(read(&measure, &half, Reading::Whole).await, Ok(half.len()));
         let twice = half.repeat(2);
-        assert_eq!(read(&Measure::new(Answers::OfAnySize, None), &twice, Read::Whole).await, Ok(twice.len()));
+        assert_eq!(read(&Measure::new(Answers::OfAnySize, None), &twice, Reading::Whole).await, Ok(twice.len()));
     }
 
     #[tokio::test]
     async fn watch_goes_on_for_ever_and_a_line_of_it_does_not() {
         let measure = Measure::new(Answers::Bounded, None);
         let line = "x".repeat(LINE - 1) + "\n";
-        let mut body = measure.of(Full::new(Bytes::new()), Read::Lines);
+        let mut body = measure.of(Full::new(Bytes::new()), Reading::ByLine);
         for _ in 0..3 {
             for piece in line.as_bytes().chunks(1 << 20) {
                 body.admit(piece).unwrap();
@@ -178,7 +178,7 @@ mod tests {
         body.admit(&b"x".repeat(LINE / 2)).unwrap();
         let told = body.admit(&b"x".repeat(LINE / 2 + 1)).unwrap_err();
         assert!(told.contains("4 MiB"), "{told}");
-        let mut body = measure.of(Full::new(Bytes::new()), Read::Lines);
+        let mut body = measure.of(Full::new(Bytes::new()), Reading::ByLine);
         body.admit(b"x\nxx").unwrap();
         assert!(body.admit(&b"x".repeat(LINE)).is_err(), "what has begun counts");
     }

@@ -9,6 +9,8 @@ pub(super) struct Items {
     frame: Vec<u8>,
     /// The item that is coming.
     item: Vec<u8>,
+    /// How much has come since the last item that is none of the next.
+    between: usize,
     /// Of brackets that are open.
     depth: u32,
     /// Among the items.
@@ -47,6 +49,9 @@ impl Items {
                 self.frame.push(*byte);
             } else if self.depth > IN_ITEMS || !self.item.is_empty() {
                 self.item.push(*byte);
+                self.between = 0;
+            } else {
+                self.between += 1;
             }
             if self.depth == IN_ITEMS && !self.item.is_empty() {
                 take(&self.item)?;
@@ -56,9 +61,9 @@ impl Items {
         Ok(())
     }
 
-    /// Of what is not whole yet.
-    pub(super) fn held(&self) -> usize {
-        self.frame.len().max(self.item.len())
+    /// How long what is not whole yet has become.
+    pub(super) fn unfinished(&self) -> usize {
+        self.frame.len().max(self.item.len()).max(self.between)
     }
 
     /// The head, once all has come.

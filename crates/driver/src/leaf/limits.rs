@@ -9,7 +9,7 @@ pub(super) const MOST: usize = 200_000;
 const COPIES: usize = 1000;
 /// What they say besides: names that are no UIDs, nodes, conditions.
 const TEXTS: usize = 64 << 20;
-/// An object in a list, or all else in it.
+/// An object in a list, what is between two, or all else in it.
 const OBJECT: usize = 4 << 20;
 /// Before a member that said too much is listed again.
 pub(super) const PAUSE: Duration = Duration::from_mins(1);
@@ -46,12 +46,13 @@ impl Extent {
     }
 }
 
-/// Why a list is not read to its end. `count`: of its objects so far; `held`: of what is not whole yet.
-pub(super) fn overlong(count: usize, held: usize) -> Option<String> {
+/// Why a list is not read to its end. `count`: of its objects so far; `unfinished`: how long what is not whole yet
+/// has become.
+pub(super) fn overlong(count: usize, unfinished: usize) -> Option<String> {
     if count > MOST {
         return Some(format!("a list of it has more than {MOST} objects"));
     }
-    (held > OBJECT).then(|| format!("an object in a list of it is longer than {} MiB", OBJECT >> 20))
+    (unfinished > OBJECT).then(|| format!("a part of a list of it is longer than {} MiB", OBJECT >> 20))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Cluster, items::Items, lean::Lean, limits, ownership, row, rows::Kind};
 use crate::{
-    cluster::{LONGEST_PAUSE, Read, pauses, with_causes},
+    cluster::{LONGEST_PAUSE, Reading, pauses, with_causes},
     volume::VolumeHash,
 };
 
@@ -132,14 +132,14 @@ async fn list<K>(
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let mut count = 0;
+    let (mut count, mut pages) = (0, 0);
     let mut wanted = ListParams::default().labels(selector);
     if cluster.rows.begin(kind) {
         wanted.limit = Some(PAGE);
     }
     loop {
         let mut request = Request::new(K::url_path(&(), None)).list(&wanted).map_err(kube::Error::BuildRequest)?;
-        request.extensions_mut().insert(Read::Pieces);
+        request.extensions_mut().insert(Reading::InPieces);
         let mut text = std::pin::pin!(cluster.client.request_stream(request).await?);
         let mut items = Items::default();
         loop {
@@ -155,7 +155,7 @@ where
             });
             decoded.map_err(kube::Error::SerdeError)?;
             text.consume_unpin(read);
-            let reason = cluster.rows.too_much().or_else(|| limits::overlong(count, items.held()));
+            let reason = cluster.rows.too_much().or_else(|| limits::overlong(count, items.unfinished()));
             if let Some(reason) = reason {
                 return Err(Stopped::TooMuch(reason));
             }
@@ -164,6 +164,9 @@ where
         if head.next.is_empty() {
             return Ok(head.resource_version);
         }
+        // A page that others follow is full, or the member leads in circles.
+        pages += 1;
+        count = count.max(pages * PAGE as usize);
         wanted.continue_token = Some(head.next);
     }
 }

@@ -212,7 +212,6 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
         let token = json!([{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]);
         let source = json!({"name": "b", "path": "p"});
         let bundle = json!([{"name": "t", "projected": {"sources": [{"clusterTrustBundle": source}]}}]);
-        let inline = json!([{"name": "v", "csi": {"driver": "d.example"}}]);
         let labelled = |labels: Value| json!({"metadata": {"name": "policies-new", "labels": labels}});
         let mut lax = labelled(labels());
         lax["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!("privileged");
@@ -238,7 +237,6 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
             ("POST", pods.clone(), copy(&json!({"spec": {"automountServiceAccountToken": true}}))),
             ("POST", pods.clone(), copy(&json!({"spec": {"volumes": token}}))),
             ("POST", pods.clone(), copy(&json!({"spec": {"volumes": bundle}}))),
-            ("POST", pods.clone(), copy(&json!({"spec": {"volumes": inline}}))),
         ];
         let cases: Vec<Value> = serde_json::from_str(ABOVE_BASELINE)?;
         attempts.extend(cases.iter().map(|case| ("POST", pods.clone(), copy(&case["pod"]))));

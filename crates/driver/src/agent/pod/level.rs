@@ -13,11 +13,10 @@ use super::{
     step::{Here, Refusal},
 };
 use crate::{
-    member::source::objects::{PODS, PRIVILEGED},
+    member::source::objects::{BASELINE, PODS, PRIVILEGED},
     volume::DRIVER,
 };
 
-pub(super) const BASELINE: &str = "baseline";
 /// On a namespace: the level that its API server holds all pods to.
 pub(super) const ENFORCED: &str = "pod-security.kubernetes.io/enforce";
 /// What `baseline` lets a container add.
@@ -95,7 +94,8 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
     Some(Refusal::new("AboveBaseline", message))
 }
 
-/// The first field by which a pod asks more of a node than `baseline` allows, or tolerates every taint.
+/// The first field by which a pod asks more of a node than `baseline` allows, tolerates every taint, or has a driver of the node do
+/// what the pod says.
 fn above_baseline(pod: &Value) -> Option<String> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let containers =
@@ -119,12 +119,16 @@ fn of_pod(pod: &Value) -> Option<String> {
     let keyless = items(spec, "/tolerations").position(|one| text(one, "/key").is_empty());
     let sysctl = named("/securityContext/sysctls", &|one| !SYSCTLS.contains(&text(one, "/name")));
     let of_node = named("/volumes", &|volume| !volume["hostPath"].is_null());
+    let by_driver = named("/volumes", &|volume| !volume["csi"].is_null());
     shared
         .map(|field| format!("spec.{field}"))
         .or_else(|| of_node.map(|name| format!("spec.volumes[{name}].hostPath")))
         .or_else(|| of_context(&spec["securityContext"]).map(|field| format!("spec.securityContext.{field}")))
         .or_else(|| sysctl.map(|name| format!("spec.securityContext.sysctls[{name}]")))
         .or_else(|| annotation.map(|(key, _)| format!("metadata.annotations[{key}]")))
+        .or_else(|| {
+            by_driver.map(|name| format!("spec.volumes[{name}].csi, by which a driver there does what the pod says,"))
+        })
         .or_else(|| keyless.map(|at| format!("spec.tolerations[{at}], which has no key and tolerates every taint,")))
 }
 

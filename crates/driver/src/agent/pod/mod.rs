@@ -34,12 +34,12 @@ use crate::{
     cluster::with_causes,
     host::{Host, events::News},
     leaf::ownership,
-    member::Member,
+    member::{Member, source::objects::BASELINE},
 };
 use agenda::Agenda;
 use copy::{Made, copy};
 use kept::Kept;
-use level::{BASELINE, ENFORCED, refused_namespace};
+use level::{ENFORCED, refused_namespace};
 pub(super) use step::COPY_OF;
 use step::{Here, Refusal, Step, copy_of, step};
 
@@ -240,12 +240,10 @@ impl Pods<'_> {
                 tracing::info!(member = self.member.name, pod = %place, "is copied");
                 self.tell(pod, &object::whole(there)).await
             }
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                self.make_namespace(&place.namespace).await?;
-                Ok(Next::After(Duration::ZERO))
-            }
-            // A namespace that was just made takes no pods before its account is there.
-            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 403 && looks < PATIENCE => {
+            // Its namespace has gone just then; and one that was just made takes no pods before its account is there.
+            Err(kube::Error::Api(status))
+                if [404, 409].contains(&status.code) || status.code == 403 && looks < PATIENCE =>
+            {
                 Ok(Next::After(AGAIN))
             }
             Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {

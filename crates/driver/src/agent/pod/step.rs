@@ -11,10 +11,7 @@ use super::{
     COPIED,
     level::refused_level,
 };
-use crate::{
-    member::source::objects::{PODS, PRIVILEGED},
-    volume::DRIVER,
-};
+use crate::volume::DRIVER;
 
 /// On a copy: the UID of the pod it is a copy of. Without it no pod in a member is touched.
 pub(in crate::agent) const COPY_OF: &str = "kosmos.csi.io/pod-uid";
@@ -155,7 +152,7 @@ const SOURCES: [&str; 4] = ["configMap", "downwardAPI", "secret", "serviceAccoun
 
 /// Why a pod is not run in a member, whatever is there.
 pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<Refusal> {
-    refused_kind(pod).or_else(|| refused_volume(pod, here)).or_else(|| refused_level(pod, here))
+    refused_kind(pod).or_else(|| refused_volume(pod)).or_else(|| refused_level(pod, here))
 }
 
 /// Why it is run in none.
@@ -177,7 +174,7 @@ fn refused_kind(pod: &Value) -> Option<Refusal> {
     None
 }
 
-fn refused_volume(pod: &Value, here: Here<'_>) -> Option<Refusal> {
+fn refused_volume(pod: &Value) -> Option<Refusal> {
     items(pod, "/spec/volumes").find_map(|volume| {
         let name = text(volume, "/name");
         let kinds = || volume.as_object().into_iter().flatten().map(|(kind, _)| kind).filter(|kind| *kind != "name");
@@ -185,22 +182,15 @@ fn refused_volume(pod: &Value, here: Here<'_>) -> Option<Refusal> {
         let unknown = kinds().find(|kind| !VOLUMES.contains(&kind.as_str())).or_else(|| kinds().find(|_| secret));
         let fields = items(volume, "/projected/sources").filter_map(Value::as_object).flatten();
         let source = fields.map(|(source, _)| source).find(|source| !SOURCES.contains(&source.as_str()));
-        let driver = Some(text(volume, "/csi/driver")).filter(|driver| !driver.is_empty() && !here.privileged);
-        let message = match (unknown, source, driver) {
-            (Some(kind), ..) => {
+        let message = match (unknown, source) {
+            (Some(kind), _) => {
                 let with = if secret { " with a Secret" } else { "" };
                 format!("volume {name} is of kind {kind}{with}, which is not run in members: use a claim")
             }
-            (None, Some(source), _) => {
+            (None, Some(source)) => {
                 format!("volume {name} has a source {source}, which in a member would be the member's: leave it out")
             }
-            (None, None, Some(driver)) => format!(
-                "volume {name} has driver {driver} of member {} do what the pod says: use a claim. Who administers the \
-                 host allows it by the annotation {PODS}={PRIVILEGED} on the member's Secret or Cluster, and who \
-                 administers the member by that label on the namespace there",
-                here.member
-            ),
-            (None, None, None) => return None,
+            (None, None) => return None,
         };
         Some(Refusal::new("VolumeNotCopied", message))
     })
@@ -325,8 +315,8 @@ mod tests {
             (json!({"spec": {"hostNetwork": true}}), "AboveBaseline", "spec.hostNetwork"),
             (
                 json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d"}}]}}),
-                "VolumeNotCopied",
-                "driver d of member m",
+                "AboveBaseline",
+                "spec.volumes[v].csi",
             ),
             (
                 json!({"spec": {"volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]}}),

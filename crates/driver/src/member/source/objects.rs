@@ -28,7 +28,8 @@ pub(super) const PAUSE: Duration = Duration::from_secs(1);
 pub const CORDON: &str = "kosmos.csi.io/cordon";
 /// On a member's definition, and on a namespace in the member: up to which Pod Security level pods of the host are run there.
 pub const PODS: &str = "kosmos.csi.io/pods";
-/// The level above `baseline`.
+/// The levels: with nothing said it is the first.
+pub const BASELINE: &str = "baseline";
 pub const PRIVILEGED: &str = "privileged";
 
 /// What is said of a kind of objects.

@@ -10,12 +10,10 @@ use serde_json::json;
 
 use crate::{
     cluster::{self, with_causes},
-    member::source::objects::PODS,
+    member::source::objects::{BASELINE, PODS},
     operator::{objects::MANAGER, table::Table},
     run::Misuse,
 };
-
-const BASELINE: &str = "baseline";
 
 /// Those that are to be opened, as they are now.
 pub(super) async fn named(client: &Client, names: &[String]) -> anyhow::Result<Vec<Namespace>> {

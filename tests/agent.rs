@@ -211,6 +211,13 @@ impl World {
         self.pod(name).map(|pod| text(&pod, "/status/phase").to_owned()).unwrap_or_default()
     }
 
+    /// Why the pod has no copy.
+    fn says(&self, pod: &str, reason: &str, words: &str) -> bool {
+        let pod = self.pod(pod).unwrap();
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["reason"] == reason && text(one, "/message").contains(words))
+    }
+
     /// A namespace of the member's own, which takes pods of hosts.
     fn open_namespace(&self, name: &str) {
         let labels = json!({"kosmos.csi.io/pods": "baseline"});

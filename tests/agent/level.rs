@@ -5,18 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{NAMESPACE, NODE, SHOP, World, standing, story, text, until};
+use super::{NAMESPACE, NODE, SHOP, World, standing, story, until};
 
 const LABEL: &str = "kosmos.csi.io/pods";
 
 impl World {
-    fn told(&self, name: &str, reason: &str) -> String {
-        let pod = self.pod(name).unwrap();
-        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        let why = conditions.find(|one| one["type"] == "kosmos.csi.io/Copied" && one["reason"] == reason);
-        why.map(|why| text(why, "/message").to_owned()).unwrap_or_default()
-    }
-
     fn run_with(&self, name: &str, fields: &Value) {
         let mut spec = json!({"nodeName": NODE, "containers": [{"name": "c", "image": "i:1"}]});
         for (field, value) in fields.as_object().unwrap() {
@@ -39,7 +32,7 @@ fn namespace_of_the_members_own_takes_no_pod_before_it_says_so() {
         let configuration = json!({"metadata": {"namespace": SHOP, "name": "settings"}, "data": {"a": "b"}});
         world.host.create("configmaps", configuration).unwrap();
         world.run_with("web", &json!({"volumes": [{"name": "v", "configMap": {"name": "settings"}}]}));
-        until("it says why", || world.told("web", "NamespaceNotOpen").contains("kubectl label namespace shop")).await;
+        until("it says why", || world.says("web", "NamespaceNotOpen", "kubectl label namespace shop")).await;
         sleep(Duration::from_mins(1)).await;
         assert!(world.copy("web").is_none() && world.member.list("configmaps").is_empty(), "nothing is put there");
         world.label("baseline");
@@ -64,15 +57,12 @@ fn pod_above_baseline_runs_only_where_host_and_member_allow_it() {
     story(1, async {
         let world = standing(1).await;
         world.run_with("web", &json!({"hostNetwork": true}));
-        until("it says why", || {
-            world.told("web", "AboveBaseline").contains("annotation kosmos.csi.io/pods=privileged")
-        })
-        .await;
+        until("it says why", || world.says("web", "AboveBaseline", "annotation kosmos.csi.io/pods=privileged")).await;
         assert!(world.member.get("namespaces", "", SHOP).is_none(), "nothing is asked of the member");
         let allow = |secret: &mut Value| secret["metadata"]["annotations"] = json!({LABEL: "privileged"});
         world.host.change("secrets", NAMESPACE, "m", allow).unwrap();
         until("the member has to allow it", || {
-            world.told("web", "AboveBaseline").contains("kubectl label namespace shop kosmos.csi.io/pods=privileged")
+            world.says("web", "AboveBaseline", "kubectl label namespace shop kosmos.csi.io/pods=privileged")
         })
         .await;
         assert!(world.copy("web").is_none());

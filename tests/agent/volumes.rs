@@ -42,12 +42,6 @@ impl World {
         self.host.change(ATTACHMENTS, "", "csi-x", |one| one["status"]["attached"] = json!(true)).unwrap();
     }
 
-    fn says(&self, pod: &str, reason: &str, words: &str) -> bool {
-        let pod = self.pod(pod).unwrap();
-        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        conditions.any(|one| one["reason"] == reason && text(one, "/message").contains(words))
-    }
-
     fn mounted(&self, pod: &str) -> Value {
         self.copy(pod).unwrap()["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"].clone()
     }

@@ -38,7 +38,7 @@ pub(super) struct Shelf {
     table: Mutex<Table>,
     news: broadcast::Sender<Place>,
     synced: watch::Sender<bool>,
-    /// More was told than there is room for, and nothing is taken in any more.
+    /// More was told than one member has room for.
     overfull: watch::Sender<bool>,
     /// What was last in the way of the watch.
     obstacle: Mutex<Option<String>>,

@@ -189,7 +189,8 @@ impl Kernel for Linux {
         let (stdout, stderr) = thread::scope(|scope| {
             let out = scope.spawn(|| beginning(out));
             let stderr = beginning(err);
-            (out.join().unwrap_or_else(|_| Ok(String::new())), stderr)
+            let unread = |_| Err(Failure::Other(format!("what {program} prints cannot be read")));
+            (out.join().unwrap_or_else(unread), stderr)
         });
         let ended = running.wait().map_err(told)?;
         Ok(Ended { code: ended.code(), stdout: stdout?, stderr: stderr? })

@@ -306,9 +306,10 @@ impl Provisioner {
     ) -> Result<Option<Lack>> {
         match (step, row) {
             (Creation::Release, Some(row)) => job.leaf.release_claim(&row, job.hash).await.map(|()| None),
-            (Creation::TakeBack, Some(row)) => {
-                self.take_back_bound(job, &row).await?;
-                job.wait(step, binder, course).await
+            // What the host has comes back by itself.
+            (Creation::TakeBack, Some(row)) if self.remove_unused(job, &row).await? => {
+                let gone = "was removed while it was given a volume, and is made anew";
+                Err(Error::InProgress(format!("member {}: leaf claim {} {gone}", job.leaf.member, row.place)))
             }
             (Creation::Select, Some(row)) => job.select(&row, course).await,
             (Creation::Consume, Some(row)) => {
@@ -328,27 +329,26 @@ impl Provisioner {
         }
     }
 
-    /// A claim that has been deleted may still be bound, as long as something holds it. What the host has comes back by itself.
-    async fn take_back_bound(&self, job: &Job<'_>, row: &ClaimRow) -> Result<()> {
+    /// Removes the leaf with its volume. False: the host uses it, and nothing is done.
+    async fn remove_unused(&self, job: &Job<'_>, row: &ClaimRow) -> Result<bool> {
         let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
         if self.host.uses(&job.spec.name, &id.to_string()).await? {
-            return Ok(());
+            return Ok(false);
         }
         self.remove(job.leaf, job.hash, &row.place, &Order::of_creation(&id), job.deadline).await?;
-        let gone = "was removed while it was given a volume, and is made anew";
-        Err(Error::InProgress(format!("member {}: leaf claim {} {gone}", job.leaf.member, row.place)))
+        Ok(true)
     }
 
     async fn too_large(&self, job: &Job<'_>, row: &ClaimRow) -> Error {
         let (size, limit) = (quantity::print(row.observed().capacity), quantity::print(job.spec.request.limit));
-        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
-        let removed = match self.host.uses(&job.spec.name, &id.to_string()).await {
-            Ok(true) => return in_use(job.spec, &job.leaf.member),
-            Ok(false) => self.remove(job.leaf, job.hash, &row.place, &Order::of_creation(&id), job.deadline).await,
-            Err(error) => Err(error),
-        };
-        let refusal = format!("member {} makes it {size}, and at most {limit} were allowed", job.leaf.member);
-        removed.map_or_else(Error::while_a_leaf_may_exist, |()| Error::OutOfRange(refusal))
+        match self.remove_unused(job, row).await {
+            Ok(true) => Error::OutOfRange(format!(
+                "member {} makes it {size}, and at most {limit} were allowed",
+                job.leaf.member
+            )),
+            Ok(false) => in_use(job.spec, &job.leaf.member),
+            Err(error) => error.while_a_leaf_may_exist(),
+        }
     }
 }
 

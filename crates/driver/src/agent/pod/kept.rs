@@ -223,16 +223,9 @@ impl Pods<'_> {
         overtaken(self.create_kept(Kind::ConfigMap, namespace, marker).await)
     }
 
-    /// Makes the namespace too, where it is missing.
     async fn create_kept(&self, kind: Kind, namespace: &str, wanted: Value) -> kube::Result<()> {
-        let (objects, wanted): (_, DynamicObject) = (self.of_kind(kind, namespace, false), parsed(wanted)?);
-        match objects.create(&PostParams::default(), &wanted).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                self.make_namespace(namespace).await?;
-                objects.create(&PostParams::default(), &wanted).await.map(drop)
-            }
-            made => made.map(drop),
-        }
+        let wanted: DynamicObject = parsed(wanted)?;
+        self.of_kind(kind, namespace, false).create(&PostParams::default(), &wanted).await.map(drop)
     }
 
     fn marked(&self, name: &str, namespace: &str, annotations: &Value) -> Value {

@@ -135,7 +135,7 @@ fn member_with_a_million_labelled_claims_is_closed_with_the_reason() {
         let mut claim = leaves::claim(&host(), 7);
         claim.as_object_mut().unwrap().retain(|part, _| part == "metadata");
         claim["metadata"]["annotations"] = Value::Null;
-        is_closed(claims(like(&claim, &EVERY)), "200000 objects carry the labels").await;
+        is_closed(claims(like(&claim, &EVERY)), "200000 objects of a kind carry this host's labels").await;
     });
 }
 
@@ -152,7 +152,7 @@ fn member_whose_claims_say_a_mebibyte_each_is_closed_with_the_reason() {
     alone(async {
         let mut claim = leaves::claim(&host(), 7);
         claim["metadata"]["annotations"]["kosmos.csi.io/former"] = json!("x".repeat(1 << 20));
-        is_closed(claims(like(&claim, &EVERY)), "more than 64 MiB of themselves").await;
+        is_closed(claims(like(&claim, &EVERY)), "labels says more than 64 MiB").await;
     });
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// Leaves of one member, its snapshots, or the objects in one list.
-pub(super) const MOST: usize = 200_000;
+const MOST: usize = 200_000;
 /// Claims or volumes that carry the labels of one volume.
 const COPIES: usize = 1000;
 /// What they say besides: names that are no UIDs, nodes, conditions.
@@ -34,11 +34,11 @@ impl Extent {
     /// Why no more is remembered.
     pub(super) fn too_much(self) -> Option<String> {
         let what = if self.leaves > MOST {
-            format!("more than {MOST} objects carry the labels of this host's leaves")
+            format!("more than {MOST} objects of a kind carry this host's labels")
         } else if self.copies > COPIES {
             format!("more than {COPIES} objects carry the labels of one leaf")
         } else if self.texts > TEXTS {
-            format!("the leaves say more than {} MiB of themselves", TEXTS >> 20)
+            format!("what carries this host's labels says more than {} MiB", TEXTS >> 20)
         } else {
             return None;
         };

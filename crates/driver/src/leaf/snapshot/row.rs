@@ -5,6 +5,7 @@ use kube::ResourceExt;
 use super::kinds::VolumeSnapshot;
 use crate::{
     leaf::{
+        limits::Extent,
         ownership::{self, GROUP, HOLDER, SOURCE, VOLUME},
         row::version,
     },
@@ -46,6 +47,13 @@ pub struct SnapshotRow {
 }
 
 impl SnapshotRow {
+    pub(super) fn extent(&self) -> Extent {
+        let words = [Some(&self.uid), Some(&self.source), Some(&self.driver)].into_iter();
+        let words = words.chain([self.asked_by.as_ref(), self.content.as_ref(), self.trouble.as_ref()]);
+        let said: usize = words.flatten().map(|word| word.len()).sum();
+        Extent { leaves: 1, texts: said + self.place.namespace.len() + self.place.claim.len(), copies: 1 }
+    }
+
     /// None where it is not ours: labels can be copied, name and namespace together with them cannot.
     pub fn new(snapshot: &VolumeSnapshot, host: &HostId) -> Option<Self> {
         let hash = ownership::hash_of(&snapshot.metadata, host, ownership::SNAPSHOT)?;

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{kinds::VolumeSnapshot, row::SnapshotRow};
-use crate::leaf::limits::MOST;
+use crate::leaf::limits::Extent;
 use crate::volume::{HostId, VolumeHash, VolumeId};
 
 /// How many removed snapshots are remembered.
@@ -21,10 +21,17 @@ const REMEMBERED: usize = 64;
 #[derive(Debug, Default)]
 struct Table {
     rows: BTreeMap<VolumeHash, SnapshotRow>,
+    extent: Extent,
     round: u32,
     synced: bool,
     /// Snapshots that have gone, and as of which version: older news of them may still be on its way.
     removed: VecDeque<(Box<str>, u64)>,
+}
+
+impl Table {
+    fn extent_of(&self, hash: VolumeHash) -> Extent {
+        self.rows.get(&hash).map(SnapshotRow::extent).unwrap_or_default()
+    }
 }
 
 /// The snapshots of one member.
@@ -63,14 +70,12 @@ impl Snapshots {
         self.lock().synced
     }
 
-    /// Whether more are there than are remembered. Those that are, are forgotten then.
-    pub(super) fn are_too_many(&self) -> bool {
+    /// Why no more is remembered of them. What is, is forgotten then.
+    pub(super) fn too_much(&self) -> Option<String> {
         let mut table = self.lock();
-        let too_many = table.rows.len() > MOST;
-        if too_many {
-            *table = Table { round: table.round, ..Table::default() };
-        }
-        too_many
+        let reason = table.extent.too_much()?;
+        *table = Table { round: table.round, ..Table::default() };
+        Some(reason)
     }
 
     pub(super) fn unsync(&self) {
@@ -101,6 +106,7 @@ impl Snapshots {
                 return;
             }
             new.round = table.round;
+            let before = table.extent_of(new.hash);
             match table.rows.get_mut(&new.hash) {
                 // News from before what is known; that it was listed counts all the same.
                 Some(known) if known.uid == new.uid && known.round == new.round && known.version > new.version => {}
@@ -110,6 +116,8 @@ impl Snapshots {
                 }
                 None => drop(table.rows.insert(new.hash, new.clone())),
             }
+            let after = table.extent_of(new.hash);
+            table.extent.change(before, after);
         });
         Some(new)
     }
@@ -146,7 +154,9 @@ impl Snapshots {
                 table.removed.pop_front();
             }
             if table.rows.get(&hash).is_some_and(|row| *row.uid == *uid) {
+                let before = table.extent_of(hash);
                 table.rows.remove(&hash);
+                table.extent.change(before, Extent::default());
             }
         });
     }
@@ -160,6 +170,8 @@ impl Snapshots {
         self.write(|table| {
             let round = table.round;
             table.rows.retain(|_, row| row.round == round);
+            table.extent = Extent::default();
+            table.rows.values().for_each(|row| table.extent.change(Extent::default(), row.extent()));
             table.synced = true;
         });
     }

@@ -15,11 +15,7 @@ use kube::{
 use super::kinds::VolumeSnapshot;
 use crate::{
     cluster::{pauses, with_causes},
-    leaf::{
-        Cluster,
-        limits::{self, MOST},
-        ownership,
-    },
+    leaf::{Cluster, limits, ownership},
 };
 
 /// Before what was lost is listed anew, or a kind that is not served is looked for again.
@@ -48,9 +44,8 @@ async fn follow(cluster: &Cluster) {
             Ok(Event::Init) => known.begin(),
             Ok(Event::InitApply(snapshot) | Event::Apply(snapshot)) => {
                 drop(known.put(&snapshot));
-                if known.are_too_many() {
-                    let member = &cluster.member;
-                    tracing::error!(%member, "more than {MOST} snapshots carry this host's labels: they are not followed");
+                if let Some(reason) = known.too_much() {
+                    tracing::error!(member = %cluster.member, reason, "its snapshots are not followed");
                     tokio::time::sleep(limits::PAUSE).await;
                     return;
                 }

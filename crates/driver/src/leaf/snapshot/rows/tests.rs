@@ -108,3 +108,17 @@ async fn watch_is_wanted_once_somebody_says_so() {
     rows.want();
     rows.are_wanted().await;
 }
+
+#[test]
+fn what_snapshots_say_is_bounded_and_forgotten_beyond_that() {
+    let snapshots = Snapshots::new(host());
+    let told = (0..100).find_map(|number: u32| {
+        let mut one = leaf(&number.to_string(), 1);
+        one.status.get_or_insert_default().bound_volume_snapshot_content_name = Some("x".repeat(1 << 20));
+        snapshots.put(&one);
+        snapshots.too_much().map(|reason| (number, reason))
+    });
+    let (number, reason) = told.unwrap();
+    assert!(number > 60 && reason.contains("64 MiB"), "{number}: {reason}");
+    assert!(snapshots.all(|_| true).is_empty() && snapshots.too_much().is_none());
+}

@@ -36,7 +36,8 @@ pub struct Guard {
     /// Requests to members, by who sent them.
     senders: Mutex<BTreeMap<String, u64>>,
     wrong: Mutex<Vec<String>>,
-    trace: Mutex<Vec<String>>,
+    /// None where nobody is going to read it.
+    trace: Mutex<Option<Vec<String>>>,
     counts: Mutex<BTreeMap<Subject, Asking>>,
     began: Instant,
 }
@@ -70,7 +71,7 @@ impl Guard {
             silenced: Mutex::default(),
             senders: Mutex::default(),
             wrong: Mutex::default(),
-            trace: Mutex::default(),
+            trace: Mutex::new(Some(Vec::new())),
             counts: Mutex::default(),
             began: Instant::now(),
         });
@@ -128,12 +129,18 @@ impl Guard {
     /// A line in the trace.
     pub fn note(&self, line: impl FnOnce() -> String) {
         let time = self.began.elapsed().as_secs_f64();
-        let line = format!("{time:9.3} {}", line());
-        lock(&self.trace).push(line);
+        if let Some(trace) = lock(&self.trace).as_mut() {
+            trace.push(format!("{time:9.3} {}", line()));
+        }
     }
 
     pub fn trace(&self) -> Vec<String> {
-        lock(&self.trace).clone()
+        lock(&self.trace).clone().unwrap_or_default()
+    }
+
+    /// Whether there is to be a trace, from now on. It takes time; what a schedule has found is played again with it.
+    pub fn keeps_trace(&self, kept: bool) {
+        *lock(&self.trace) = kept.then(Vec::new);
     }
 
     fn judge(&self, at: usize, asked: &Asked) -> Action {

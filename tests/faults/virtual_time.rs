@@ -20,7 +20,7 @@ pub const THREADS: usize = 2;
 pub fn run<T>(seed: u64, story: impl Future<Output = T>) -> T {
     // What the driver's pauses are jittered with.
     fastrand::seed(seed);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let ended = runtime.block_on(async { tokio::time::timeout(LONGEST, story).await });
     ended.expect("the story comes to an end")
 }

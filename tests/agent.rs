@@ -37,7 +37,7 @@ mod volumes;
 #[path = "agent/ways.rs"]
 mod ways;
 
-const NAMESPACE: &str = "kosmos-csi";
+const NAMESPACE: &str = "kosmos-csi-pods";
 const SHOP: &str = "shop";
 const NODE: &str = "kosmos-m";
 const STEP: Duration = Duration::from_millis(50);

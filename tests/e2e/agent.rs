@@ -22,14 +22,17 @@ use crate::{
     kosmos,
     objects::{Place, nothing_of_ours, pod},
     pool::on_fleet,
-    rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, RETURN, Rig},
+    rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, PODS_NAMESPACE, RETURN, Rig},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 pub const ACCOUNT: &str = "kosmos-csi-virtual-node";
+/// Which member is which cluster.
+const RECORD: &str = "kosmos-csi-members";
 const HOST_OBJECTS: &str = include_str!("../../deploy/manifests/virtual-node.yaml");
 /// What of these it takes where the agent is no pod.
-const RIGHTS: [&str; 7] = [
+const RIGHTS: [&str; 8] = [
+    "Namespace",
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",
@@ -70,7 +73,7 @@ impl<'a> Agent<'a> {
         self.process.kill()?;
         self.process.wait(Duration::from_secs(10)).await?;
         // The next one need not wait until this one is known to be dead.
-        let lease = ["delete", "lease", ACCOUNT, "-n", DRIVER_NAMESPACE, "--ignore-not-found"];
+        let lease = ["delete", "lease", ACCOUNT, "-n", PODS_NAMESPACE, "--ignore-not-found"];
         self.rig.fleet.host().kubectl(&lease).await.map(drop)
     }
 
@@ -100,15 +103,20 @@ pub async fn run(fleet: &Fleet, host: &Cluster, name: &str, members: &[&str], fl
     for member in members {
         fleet.member(member).apply(MEMBER_OBJECTS).await?;
         let kubeconfig = fleet.member(member).kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
-        let secrets: Api<Secret> = Api::namespaced(host.client().await?, DRIVER_NAMESPACE);
-        let change = Patch::Merge(json!({"stringData": {"virtual-node": kubeconfig}}));
-        secrets.patch(member, &PatchParams::default(), &change).await.context("give the agent its account")?;
+        let secrets: Api<Secret> = Api::namespaced(host.client().await?, PODS_NAMESPACE);
+        let secret = Patch::Apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "stringData": {"kubeconfig": kubeconfig},
+            "metadata": {"name": member, "labels": {"kosmos.csi.io/member": member}},
+        }));
+        secrets
+            .patch(member, &PatchParams::apply("test").force(), &secret)
+            .await
+            .context("give the agent its account")?;
     }
     let kubeconfig = fleet.folder().join(format!("{name}.kubeconfig"));
-    std::fs::write(&kubeconfig, host.kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?)?;
+    std::fs::write(&kubeconfig, host.kubeconfig_for(PODS_NAMESPACE, ACCOUNT).await?)?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-    let namespace = format!("--members-namespace={DRIVER_NAMESPACE}");
-    let usual = ["virtual-node", &kubeconfig, &namespace, "--shutdown-grace=5s"];
+    let usual = ["virtual-node", &kubeconfig, "--shutdown-grace=5s"];
     fleet.spawn(name, PROGRAM, &[&usual[..], flags].concat(), &[("RUST_LOG", "warn,kosmos_csi=debug")])
 }
 
@@ -265,19 +273,19 @@ fn copy_that_somebody_deletes_in_the_member_fails_its_pod() {
     });
 }
 
-/// Who meets a member first says which cluster it is, and the others hold to that.
+/// It needs no controller for that, and can write on no controller's record.
 #[test]
-fn agent_that_meets_members_before_any_controller_records_which_clusters_they_are() {
+fn agent_records_by_itself_which_clusters_its_members_are() {
     on_fleet("agent-first", async |rig| {
-        let maps: Api<ConfigMap> = Api::namespaced(rig.fleet.host().client().await?, DRIVER_NAMESPACE);
-        let before = maps.get("kosmos-csi-members").await?.data;
-        rig.driver.kill().await?;
-        maps.delete("kosmos-csi-members", &DeleteParams::default()).await?;
+        let host = rig.fleet.host().client().await?;
+        let record = async |namespace| Api::<ConfigMap>::namespaced(host.clone(), namespace).get(RECORD).await;
+        rig.fleet.host().kubectl(&["delete", "configmap", RECORD, "-n", PODS_NAMESPACE, "--ignore-not-found"]).await?;
         let agent = Agent::start(rig).await?;
-        let recorded = maps.get("kosmos-csi-members").await?.data.unwrap_or_default();
+        let known = record(DRIVER_NAMESPACE).await?.data.unwrap_or_default();
+        let recorded = record(PODS_NAMESPACE).await?.data.unwrap_or_default();
         for member in MEMBERS {
-            let known = before.as_ref().and_then(|before| before.get(member));
-            ensure!(known.is_some() && recorded.get(member) == known, "{member}: {recorded:?} and before {before:?}");
+            let known = known.get(member);
+            ensure!(known.is_some() && recorded.get(member) == known, "{member}: {recorded:?} and {known:?}");
         }
         agent.end().await
     });

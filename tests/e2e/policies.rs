@@ -14,7 +14,7 @@ use crate::{
     clusters::wait_for,
     objects::{Place, pod},
     pool::on_fleet,
-    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig},
+    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, PODS_NAMESPACE, Rig},
 };
 
 const MEMBER: &str = "cluster38";
@@ -27,9 +27,9 @@ const ABOVE_BASELINE: &str = include_str!("../agent/above_baseline.json");
 struct Account(Client);
 
 impl Account {
-    async fn of(place: &Place<'_>, name: &str) -> Result<Self> {
+    async fn of(place: &Place<'_>, namespace: &str, name: &str) -> Result<Self> {
         // The account's own leads to where its cluster is for other clusters.
-        let own = Kubeconfig::from_yaml(&place.cluster.kubeconfig_for(DRIVER_NAMESPACE, name).await?)?;
+        let own = Kubeconfig::from_yaml(&place.cluster.kubeconfig_for(namespace, name).await?)?;
         let mut kubeconfig = Kubeconfig::read_from(place.cluster.kubeconfig())?;
         kubeconfig.auth_infos[0].auth_info.clone_from(&own.auth_infos[0].auth_info);
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -77,7 +77,7 @@ fn agents_account_writes_only_virtual_nodes_and_their_pods() {
         let mut there = pod("there", &[], "sleep 1000");
         there["spec"]["nodeName"] = json!(real);
         host.pods().create(&PostParams::default(), &serde_json::from_value(there)?).await?;
-        let account = Account::of(&host, ACCOUNT).await?;
+        let account = Account::of(&host, PODS_NAMESPACE, ACCOUNT).await?;
         let node = |name: &str| format!("/api/v1/nodes/{name}");
         let label = json!({"metadata": {"labels": {"a": "b"}}});
         wait_for("the policy is in force", PATIENCE, || async {
@@ -201,7 +201,7 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
     on_fleet("policies-copies", async |rig| {
         let agent = Agent::start(rig).await?;
         let (open, _) = foreign(rig).await?;
-        let account = Account::of(&open, ACCOUNT).await?;
+        let account = Account::of(&open, DRIVER_NAMESPACE, ACCOUNT).await?;
         let (pods, maps) = (path(OPEN, "pods"), path(OPEN, "configmaps"));
         let usual = copy(&json!({}));
         wait_for("the policy is in force", PATIENCE, || async {
@@ -253,7 +253,7 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
 fn drivers_account_in_a_member_writes_only_leaves_and_makes_only_consumers() {
     on_fleet("policies-leaves", async |rig| {
         let (open, volume) = foreign(rig).await?;
-        let account = Account::of(&open, DRIVER_ACCOUNT).await?;
+        let account = Account::of(&open, DRIVER_NAMESPACE, DRIVER_ACCOUNT).await?;
         let (pods, claims) = (path(OPEN, "pods"), path(OPEN, "persistentvolumeclaims"));
         let volume = format!("/api/v1/persistentvolumes/{volume}");
         let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});

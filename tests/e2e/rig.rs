@@ -32,6 +32,7 @@ use crate::{
 pub const DRIVER: &str = "kosmos.csi.io";
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";
 pub const DRIVER_NAMESPACE: &str = "kosmos-csi";
+pub const PODS_NAMESPACE: &str = "kosmos-csi-pods";
 /// Of the replica that does the work in the background.
 const LEASE: &str = "kosmos-csi-leader";
 pub const PATIENCE: Duration = Duration::from_mins(1);
@@ -204,7 +205,8 @@ impl Rig {
 
     pub async fn leave(&self, name: &str) -> Result<()> {
         self.secrets().await?.delete(name, &DeleteParams::default()).await?;
-        Ok(())
+        let forget = ["delete", "secret", name, "-n", PODS_NAMESPACE, "--ignore-not-found"];
+        self.fleet.host().kubectl(&forget).await.map(drop)
     }
 
     async fn secrets(&self) -> Result<Api<Secret>> {

@@ -16,7 +16,9 @@ fn is_by(rare: &Rare, entry: &AuditEntry) -> bool {
     let account = rare.role.rsplit('/').next().unwrap_or_default();
     match account {
         "kosmos-csi-sidecars" => sidecar,
-        _ => !sidecar && entry.user == format!("system:serviceaccount:kosmos-csi:{account}"),
+        _ => {
+            !sidecar && entry.user.starts_with("system:serviceaccount:") && entry.user.ends_with(&format!(":{account}"))
+        }
     }
 }
 

@@ -16,7 +16,10 @@ use crate::{
     objects::{Place, nothing_of_ours},
     pool::on_fleet,
     reclaim::set_policy,
-    rig::{DRIVER, DRIVER_NAMESPACE, HOST_OBJECTS, MEMBERS, NOW, PATIENCE, Rig, SNAPSHOT_CLASS, snapshot_classes},
+    rig::{
+        DRIVER, DRIVER_NAMESPACE, HOST_OBJECTS, MEMBERS, NOW, PATIENCE, PODS_NAMESPACE, Rig, SNAPSHOT_CLASS,
+        snapshot_classes,
+    },
     snapshots::{SNAPSHOT_GROUP, filled, from_snapshot, kind, ready, snapshot, snapshots},
 };
 
@@ -79,7 +82,10 @@ impl<'a> Second<'a> {
         // One may go with the other.
         self.cluster.kubectl(&["delete", "--ignore-not-found", "node,csinode", NODE]).await?;
         self.cluster.kubectl(&["delete", "csidriver", DRIVER]).await?;
-        self.cluster.kubectl(&["delete", "secret", "-n", DRIVER_NAMESPACE, SHARED]).await.map(drop)
+        for namespace in [DRIVER_NAMESPACE, PODS_NAMESPACE] {
+            self.cluster.kubectl(&["delete", "secret", "-n", namespace, SHARED]).await?;
+        }
+        Ok(())
     }
 }
 

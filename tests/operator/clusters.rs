@@ -25,6 +25,8 @@ pub const CLAIMS: &str = "persistentvolumeclaims";
 pub const VOLUMES: &str = "persistentvolumes";
 pub const SECRETS: &str = "secrets";
 pub const NAMESPACE: &str = "kosmos-csi";
+/// The agent's.
+pub const PODS_NAMESPACE: &str = "kosmos-csi-pods";
 /// When every token ends: in the year 2100.
 const END: i64 = 4_102_444_800;
 
@@ -43,10 +45,12 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// The host has the driver's namespace and objects; its members are called m0, m1 and so on, and have not joined.
+    /// The host has the namespaces of driver and agent; its members are called m0, m1 and so on, and have not joined.
     pub fn new(members: usize) -> Self {
         let host = Cluster::new("host", 1);
-        host.create("namespaces", json!({"metadata": {"name": NAMESPACE}})).unwrap();
+        for namespace in [NAMESPACE, PODS_NAMESPACE] {
+            host.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+        }
         let seed = |at: usize| u64::try_from(at + 2).unwrap();
         let members = (0..members).map(|at| Cluster::new(&format!("m{at}"), seed(at))).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -98,16 +102,21 @@ impl Clusters {
 
     /// As a controller does when it meets a member.
     pub fn pin(&self, name: &str, at: usize) {
+        self.pin_in(NAMESPACE, name, at);
+    }
+
+    /// In the record of the controller or of the agent.
+    pub fn pin_in(&self, namespace: &str, name: &str, at: usize) {
         let identity = identity(&self.members[at]);
         let made = self.host.create(
             "configmaps",
             json!({
-                "metadata": {"name": "kosmos-csi-members", "namespace": NAMESPACE}, "data": {name: identity},
+                "metadata": {"name": "kosmos-csi-members", "namespace": namespace}, "data": {name: identity},
             }),
         );
         if made.is_err() {
             let add = |map: &mut Value| map["data"][name] = json!(identity);
-            self.host.change("configmaps", NAMESPACE, "kosmos-csi-members", add).unwrap();
+            self.host.change("configmaps", namespace, "kosmos-csi-members", add).unwrap();
         }
     }
 
@@ -153,7 +162,7 @@ fn transport(cluster: Option<Cluster>, denied: Arc<Mutex<BTreeSet<String>>>) -> 
                 ));
             }
             match request.uri().path().rsplit('/').next() {
-                Some("token") => Ok(answer(&token())),
+                Some("token") => Ok(answer(&token(request.uri().path()))),
                 Some("selfsubjectaccessreviews") => {
                     let asked = request.into_body().collect().await?.to_bytes();
                     Ok(answer(&review(serde_json::from_slice(&asked)?, &denied.lock().unwrap())))
@@ -176,8 +185,8 @@ fn answer(object: &Value) -> Response<Box<DynBody>> {
     Response::builder().status(201).header("content-type", "application/json").body(body).unwrap()
 }
 
-fn token() -> Value {
-    let claims = json!({"exp": END}).to_string();
+fn token(asked: &str) -> Value {
+    let claims = json!({"exp": END, "sub": asked}).to_string();
     let claims = serde_json::to_value(k8s_openapi::ByteString(claims.into_bytes())).unwrap();
     let claims = claims.as_str().unwrap().trim_end_matches('=').replace('+', "-").replace('/', "_");
     json!({

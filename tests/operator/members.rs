@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 use simulate::text;
 
-use crate::clusters::{Clusters, NAMESPACE, SECRETS, VOLUMES, identity, kubeconfig};
+use crate::clusters::{Clusters, NAMESPACE, PODS_NAMESPACE, SECRETS, VOLUMES, identity, kubeconfig};
 
 const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 const ADD: &str = "member add m0 --member-kubeconfig=$m0";
@@ -24,17 +24,18 @@ fn volume(name: &str, handle: &str) -> Value {
 async fn member_is_added_once_and_renewed_after_that() {
     let clusters = Clusters::new(1);
     let plan = clusters.does(&format!("{ADD} --dry-run")).await;
-    assert!(plan.contains("would be made") && plan.contains("Secret kosmos-csi/m0"), "{plan}");
+    let secrets = ["Secret kosmos-csi/m0", "Secret kosmos-csi-pods/m0"];
+    assert!(plan.contains("would be made") && secrets.iter().all(|secret| plan.contains(secret)), "{plan}");
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none() && clusters.members[0].list(ROLES).is_empty());
 
     let first = clusters.does(ADD).await;
-    assert_eq!(first.matches(" made\n").count(), 13, "twelve objects and the Secret: {first}");
+    assert_eq!(first.matches(" made\n").count(), 14, "twelve objects and two Secrets: {first}");
     let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
     assert_eq!(secret["metadata"]["labels"]["kosmos.csi.io/member"], "m0");
     let role = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
 
     let second = clusters.does(ADD).await;
-    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (12, 1), "{second}");
+    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (12, 2), "{second}");
     let after = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
     assert_eq!(role["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]);
     for told in [first, second] {
@@ -80,17 +81,45 @@ async fn pods_have_an_account_of_their_own_unless_only_volumes_are_wanted() {
     let clusters = Clusters::new(2);
     clusters.does(ADD).await;
     clusters.does("member add m1 --member-kubeconfig=$m1 --volumes-only").await;
-    let keys = |member: &str| -> Vec<String> {
-        let secret = clusters.host.get(SECRETS, NAMESPACE, member).unwrap();
-        secret["data"].as_object().unwrap().keys().cloned().collect()
+    let kubeconfig = |namespace: &str, member: &str| {
+        let secret = clusters.host.get(SECRETS, namespace, member)?;
+        assert_eq!(secret["data"].as_object().unwrap().len(), 1, "nobody else's credential lies beside it");
+        Some(text(&secret, "/data/kubeconfig").to_owned())
     };
-    assert_eq!(
-        (keys("m0"), keys("m1")),
-        (vec!["kubeconfig".to_owned(), "virtual-node".to_owned()], vec!["kubeconfig".to_owned()])
-    );
+    let (driver, pods) = (kubeconfig(NAMESPACE, "m0"), kubeconfig(PODS_NAMESPACE, "m0"));
+    assert!(driver.is_some() && pods.is_some() && driver != pods);
+    assert!(kubeconfig(NAMESPACE, "m1").is_some() && kubeconfig(PODS_NAMESPACE, "m1").is_none());
     let account =
         |member: usize| clusters.members[member].get("serviceaccounts", NAMESPACE, "kosmos-csi-virtual-node").is_some();
     assert_eq!((account(0), account(1)), (true, false));
+}
+
+#[tokio::test]
+async fn member_joins_only_a_host_that_has_the_namespaces_for_its_accounts() {
+    let clusters = Clusters::new(1);
+    let elsewhere = format!("{ADD} --pods-namespace=elsewhere");
+    clusters.refuses(&elsewhere, &["no namespace elsewhere", "virtual-node.yaml", "--volumes-only"]).await;
+    assert!(clusters.members[0].list(ROLES).is_empty(), "everything is looked at first");
+    clusters.does(&format!("{elsewhere} --volumes-only")).await;
+}
+
+/// The agent has a record of its own.
+#[tokio::test]
+async fn cluster_that_the_agent_knows_as_another_is_no_place_for_pods() {
+    let clusters = Clusters::new(2);
+    clusters.join().await;
+    clusters.members[0]
+        .create("storageclasses.storage.k8s.io", json!({"metadata": {"name": "fast"}, "provisioner": "x.io"}))
+        .unwrap();
+    assert!(clusters.does("member check m0").await.contains("pods"));
+    clusters.pin_in(PODS_NAMESPACE, "m0", 1);
+    clusters.refuses("member check m0", &["pods", "FAILED", "this name has always meant"]).await;
+    clusters.refuses(ADD, &["this name has always meant"]).await;
+    clusters.does("member remove m0").await;
+    assert!(clusters.host.list(SECRETS).is_empty(), "both Secrets go");
+    clusters.does("member forget m0").await;
+    let record = clusters.host.get("configmaps", PODS_NAMESPACE, "kosmos-csi-members").unwrap();
+    assert!(record["data"].as_object().is_none_or(serde_json::Map::is_empty), "{record}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::{
     HOST,
     folder::Folder,
     host::capacity::{CAPACITIES, CLASSES},
-    objects::DRIVER_NAMESPACE,
+    objects::PODS_NAMESPACE,
 };
 use kosmos_csi::{
     agent::{Agent, NodeMode, Settings},
@@ -34,7 +34,7 @@ pub(super) async fn run(folder: &Folder, stop: CancellationToken) -> anyhow::Res
         host: host_config(Some(&folder.kubeconfig(HOST))).await?,
         dial: Dial::Network,
         members_dir: Some(folder.members()),
-        members_namespace: DRIVER_NAMESPACE.to_owned(),
+        members_namespace: PODS_NAMESPACE.to_owned(),
         kosmos_clusters: KosmosClusters::Off,
         metrics: Metrics::new(),
     };

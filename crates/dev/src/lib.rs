@@ -152,11 +152,8 @@ fn seed(number: usize) -> u64 {
 fn flags(process: Process, folder: &Folder) -> Controller {
     Controller {
         common: Common { endpoint: Some(folder.socket()), kubeconfig: Some(folder.kubeconfig(HOST)), process },
-        members: Members {
-            members_dir: Some(folder.members()),
-            members_namespace: "kosmos-csi".to_owned(),
-            kosmos_clusters: KosmosClusters::Off,
-        },
+        members: Members { members_dir: Some(folder.members()), kosmos_clusters: KosmosClusters::Off },
+        members_namespace: "kosmos-csi".to_owned(),
         leaf_namespace: "kosmos-csi".to_owned(),
     }
 }

@@ -10,6 +10,7 @@ use simulate::{Cluster, Refusal, storage::definitions};
 pub(super) const CLASS: &str = "openebs-hostpath";
 /// Where the driver is at home.
 pub(super) const DRIVER_NAMESPACE: &str = "kosmos-csi";
+pub(super) const PODS_NAMESPACE: &str = "kosmos-csi-pods";
 /// The namespace of the example.
 pub(super) const NAMESPACE: &str = "test-new";
 
@@ -20,7 +21,7 @@ const DEFAULT_GROUP_CLASS: &str = "groupsnapshot.storage.kubernetes.io/is-defaul
 
 /// Makes what is missing, and corrects what follows from the members there are.
 pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal> {
-    for namespace in [DRIVER_NAMESPACE, NAMESPACE] {
+    for namespace in [DRIVER_NAMESPACE, PODS_NAMESPACE, NAMESPACE] {
         ensure(host, "namespaces", json!({"metadata": {"name": namespace}}))?;
     }
     ensure(host, "csidrivers.storage.k8s.io", driver())?;

@@ -71,6 +71,11 @@ pub struct Controller {
     #[command(flatten)]
     pub members: Members,
 
+    /// The driver's namespace in the host: member Secrets (label kosmos.csi.io/member, key kubeconfig) and the record of
+    /// which member is which cluster
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
+    pub members_namespace: String,
+
     /// Namespace in the members for volumes whose claim the provisioner does not name
     #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub leaf_namespace: String,
@@ -83,11 +88,6 @@ pub struct Members {
     /// <name>.virtual-node.kubeconfig is for running pods there
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_DIR", value_name = "FOLDER")]
     pub members_dir: Option<PathBuf>,
-
-    /// The driver's namespace in the host: member Secrets (label kosmos.csi.io/member, key kubeconfig, and virtual-node
-    /// for running pods there) and the record of which member is which cluster
-    #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
-    pub members_namespace: String,
 
     /// Whether Kosmos Cluster objects of the host are members too; auto: where the host has their CRD, now or later
     #[arg(long, env = "KOSMOS_CSI_KOSMOS_CLUSTERS", value_enum, default_value = "auto", value_name = "auto|on|off")]
@@ -110,6 +110,11 @@ pub struct VirtualNode {
 
     #[command(flatten)]
     pub members: Members,
+
+    /// The agent's own namespace in the host, which the driver's account cannot read: member Secrets (label
+    /// kosmos.csi.io/member, key kubeconfig), each with an account for pods, and the record of which member is which cluster
+    #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi-pods", value_parser = namespace, value_name = "NAMESPACE")]
+    pub members_namespace: String,
 
     /// What a virtual node stands for; one choice for the whole host
     #[arg(long, env = "KOSMOS_CSI_NODE_MODE", value_enum, default_value = "member")]

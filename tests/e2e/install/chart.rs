@@ -37,9 +37,9 @@ fn chart_has_no_flaw_that_helm_knows() {
 #[test]
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 28] = [
+    let switches: [(&str, &[&str], &[&str]); 29] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
-            &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace", "ServiceMonitor", "kosmos-csi-node"]),
+            &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
         ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
         ("sidecars.resizer.enabled=false", &["csi-attacher"], &["csi-resizer", "persistentvolumeclaims/status"]),
         ("sidecars.attacher.enabled=false,csiDriver.attachRequired=false", &["attachRequired: false"], &["csi-attacher", "volumeattachments/status"]),
@@ -48,7 +48,8 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("sidecars.provisioner.extraArgs={--worker-threads=7}", &["\"--worker-threads=7\""], &[]),
         ("controller.enabled=false", &["ServiceAccount\nmetadata:\n  name: kosmos-csi-controller", "kind: CSIDriver"], &["csi-provisioner", "name: kosmos-csi-sidecars"]),
         ("controller.replicas=3", &["replicas: 3"], &[]),
-        ("virtualNode.enabled=false", &[], &["virtual-node"]),
+        ("virtualNode.enabled=false", &[], &["virtual-node", "kosmos-csi-pods"]),
+        ("virtualNode.namespace=elsewhere", &["Namespace\nmetadata:\n  name: elsewhere\n", "--members-namespace=elsewhere", "system:serviceaccount:elsewhere:"], &["kosmos-csi-pods"]),
         ("virtualNode.nodeMode=node", &["--node-mode=node", "--kubelet-address", "name: extension-apiserver-authentication-reader"], &["--host-address", "tls.key", "--kubelet-client-ca"]),
         ("virtualNode.kubelet.enabled=false", &["virtual-node"], &["--kubelet-address", "kubelet-clients", "extension-apiserver", "port: 10250"]),
         ("virtualNode.kubelet.enabled=false,virtualNode.kubelet.certificateSecret=own", &["virtual-node"], &["secretName: own"]),
@@ -103,6 +104,7 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("sidecars.snapshotter.enabled=maybe", "snapshotter/enabled"),
         ("virtualNode.nodeMode=both", "virtualNode/nodeMode"),
         ("virtualNode.hostAddress=10.0.0.1", "virtualNode/hostAddress"),
+        ("virtualNode.namespace=kosmos-csi", "virtualNode.namespace is the release's"),
         ("storageClasses[0].members={cluster38}", "storageClasses/0"),
         ("node.enabled=true", "node.enabled needs node.members"),
         ("sidecars.attacher.enabled=false", "csiDriver.attachRequired needs sidecars.attacher.enabled"),
@@ -171,6 +173,31 @@ fn no_role_reads_secrets_of_the_whole_cluster() {
         let is_bound = role["kind"] == "ClusterRole" && everywhere.contains(&name);
         assert!(!is_bound || !rules.contains("secrets"), "{name}: {rules}");
     }
+}
+
+/// Whoever may list the Secrets of a namespace has all credentials in it.
+#[test]
+fn each_namespace_with_credentials_is_read_by_one_account() {
+    let objects = objects(&rendered(&EVERYTHING).unwrap()).unwrap();
+    let word = |object: &Value, path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+    let reads = |role: &&Value| role["rules"].to_string().contains("\"secrets\"");
+    let mut readers = BTreeSet::new();
+    for role in of_kind("Role").filter(reads) {
+        let (name, namespace) = (word(role, "/metadata/name"), word(role, "/metadata/namespace"));
+        let binds = |binding: &&Value| {
+            word(binding, "/roleRef/name") == name && word(binding, "/metadata/namespace") == namespace
+        };
+        for binding in of_kind("RoleBinding").filter(binds) {
+            readers.insert(format!("{} in {namespace}", word(binding, "/subjects/0/name")));
+        }
+    }
+    let wanted = [
+        "kosmos-csi-controller in kosmos-csi",
+        "kosmos-csi-controller in kosmos-csi-secrets",
+        "kosmos-csi-virtual-node in kosmos-csi-pods",
+    ];
+    assert_eq!(readers.iter().map(String::as_str).collect::<Vec<_>>(), wanted);
 }
 
 #[test]

@@ -12,6 +12,8 @@ use crate::clusters::tools;
 
 pub const CHART: &str = "deploy/chart/kosmos-csi";
 pub const NAMESPACE: &str = "kosmos-csi";
+/// The agent's.
+pub const PODS_NAMESPACE: &str = "kosmos-csi-pods";
 
 pub fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::{
     demo, examples,
-    helm::{CHART, NAMESPACE, checkout, helm, objects},
+    helm::{CHART, NAMESPACE, PODS_NAMESPACE, checkout, helm, objects},
     program, readme, rights,
     volumes::{self, GROWING},
 };
@@ -28,7 +28,11 @@ use crate::clusters::{
 pub const PATIENCE: Duration = Duration::from_secs(90);
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 const MEMBERS: [&str; 2] = ["cluster38", "cluster39"];
-const DEPLOYMENTS: [&str; 2] = ["deployment/kosmos-csi-controller", "deployment/kosmos-csi-virtual-node"];
+const WORKLOADS: [(&str, &str); 3] = [
+    (NAMESPACE, "deployment/kosmos-csi-controller"),
+    (PODS_NAMESPACE, "deployment/kosmos-csi-virtual-node"),
+    ("kosmos-csi-node", "daemonset/kosmos-csi-node-cluster38"),
+];
 /// Kept when a release goes: who is who, and who leads.
 const KEPT: [&str; 2] = ["configmap/kosmos-csi-members", "lease."];
 
@@ -219,11 +223,9 @@ async fn running(host: &Cluster) -> Result<()> {
     let rolled_out = async |namespace, workload| {
         host.kubectl(&["-n", namespace, "rollout", "status", workload, "--timeout=90s"]).await
     };
-    let deployments = DEPLOYMENTS.map(|deployment| (NAMESPACE, deployment));
-    let all = deployments.into_iter().chain([("kosmos-csi-node", "daemonset/kosmos-csi-node-cluster38")]);
-    let waited = try_join_all(all.map(|(namespace, workload)| rolled_out(namespace, workload))).await;
+    let waited = try_join_all(WORKLOADS.map(|(namespace, workload)| rolled_out(namespace, workload))).await;
     if let Err(error) = waited {
-        let described = join_all([NAMESPACE, "kosmos-csi-node"].map(|namespace| describe(host, namespace))).await;
+        let described = join_all(WORKLOADS.map(|(namespace, _)| describe(host, namespace))).await;
         return Err(error.context(described.concat()));
     }
     wait_for("the node has the driver", PATIENCE, || async {
@@ -288,9 +290,13 @@ async fn uninstall(host: &Cluster) -> Result<()> {
         })
         .await?;
     }
-    wait_for("nothing else is left in the driver's namespace", PATIENCE, || async {
+    try_join_all([NAMESPACE, PODS_NAMESPACE].map(|namespace| nothing_else_is_left(host, namespace))).await.map(drop)
+}
+
+async fn nothing_else_is_left(host: &Cluster, namespace: &str) -> Result<()> {
+    wait_for(&format!("nothing else is left in {namespace}"), PATIENCE, || async {
         let kinds = "pods,services,secrets,configmaps,serviceaccounts,csistoragecapacities,leases,endpointslices";
-        let left = host.kubectl(&["-n", NAMESPACE, "get", kinds, "-o", "name"]).await?;
+        let left = host.kubectl(&["-n", namespace, "get", kinds, "-o", "name"]).await?;
         let usual = ["configmap/kube-root-ca.crt", "serviceaccount/default"];
         let expected = |line: &&str| KEPT.iter().chain(&usual).any(|kept| line.starts_with(kept));
         let left: Vec<&str> = left.lines().filter(|line| !expected(line)).collect();

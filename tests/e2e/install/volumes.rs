@@ -81,11 +81,13 @@ pub async fn secrets_cross_where_the_namespace_says_so(fleet: &Fleet) -> Result<
     begin(fleet).await?;
     let host = fleet.host();
     host.kubectl(&["label", "namespace", GROWTH, "kosmos.csi.io/secrets=true"]).await?;
-    let (role, account) = ("kosmos-csi-virtual-node-secrets", "kosmos-csi:kosmos-csi-virtual-node");
+    let role = "kosmos-csi-virtual-node-secrets";
     let metadata = json!({"name": GROWTH, "labels": {"kosmos.csi.io/pods": "baseline"}});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     for cluster in fleet.clusters() {
         cluster.apply(&namespace.to_string()).await?;
+        let of = if cluster.name() == host.name() { "kosmos-csi-pods" } else { "kosmos-csi" };
+        let account = &format!("{of}:kosmos-csi-virtual-node");
         let bind = ["create", "rolebinding", "secrets-of-the-host", "--clusterrole", role, "--serviceaccount", account];
         cluster.kubectl(&[&["-n", GROWTH], &bind[..]].concat()).await?;
     }

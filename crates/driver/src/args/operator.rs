@@ -24,6 +24,10 @@ pub struct HostAccess {
     /// The driver's namespace in the host
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub members_namespace: String,
+
+    /// The namespace of the virtual nodes' agent in the host
+    #[arg(long, env = "KOSMOS_CSI_PODS_NAMESPACE", default_value = "kosmos-csi-pods", value_parser = namespace, value_name = "NAMESPACE")]
+    pub pods_namespace: String,
 }
 
 /// Where the members are named.
@@ -77,8 +81,8 @@ pub enum Member {
     ///
     /// Makes the namespace, the accounts and the rights of deploy/member.yaml (volumes) and deploy/member-virtual-node.yaml
     /// (pods of the virtual node) with an administrator's kubeconfig, asks for a token of each account, checks as that
-    /// account that every right is there, and writes the Secret by which the host knows the member. Objects that somebody
-    /// else has made differently are left untouched. Typed again, it renews the tokens.
+    /// account that every right is there, and writes the Secrets by which the driver and the agent of virtual nodes know the
+    /// member. Objects that somebody else has made differently are left untouched. Typed again, it renews the tokens.
     #[command(after_help = EXIT_CODES)]
     Add(Add),
     /// List the members: where they are named, which clusters they are, whether they answer

@@ -88,7 +88,7 @@ fn start_sources(
         news.push(start_source(tasks, |sender| directory::follow(folder, account, sender)));
     }
     let (client, namespace) = (host.client.clone(), host.namespace.clone());
-    news.push(start_source(tasks, |sender| secrets::follow(client, namespace, account, sender)));
+    news.push(start_source(tasks, |sender| secrets::follow(client, namespace, sender)));
     if kosmos_clusters != KosmosClusters::Off {
         let (client, required) = (host.client.clone(), kosmos_clusters == KosmosClusters::On);
         news.push(start_source(tasks, |sender| clusters::follow(client, required, sender)));

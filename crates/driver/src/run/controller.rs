@@ -48,7 +48,7 @@ pub async fn serve(
         host: config,
         dial: Dial::Network,
         members_dir: arguments.members.members_dir,
-        members_namespace: arguments.members.members_namespace,
+        members_namespace: arguments.members_namespace,
         kosmos_clusters: arguments.members.kosmos_clusters,
         leaf_namespace: arguments.leaf_namespace,
         metrics: metrics.clone(),

@@ -52,7 +52,7 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
         host: host_config(arguments.kubeconfig.as_deref()).await?,
         dial: Dial::Network,
         members_dir: arguments.members.members_dir,
-        members_namespace: arguments.members.members_namespace,
+        members_namespace: arguments.members_namespace,
         kosmos_clusters: arguments.members.kosmos_clusters,
         metrics,
     };

@@ -58,8 +58,8 @@ pub(super) fn refused_level(pod: &Value, here: Here<'_>) -> Option<Refusal> {
     let field = above_baseline(pod).filter(|_| !here.privileged)?;
     let message = format!(
         "{field} asks for more than the Pod Security level {BASELINE}, up to which pods are run in member {}: leave it out. \
-         Who administers the host allows more by the annotation {PODS}={PRIVILEGED} on the member's Secret or Cluster, and \
-         who administers the member by that label on the namespace there",
+         Who administers the host allows more by the annotation {PODS}={PRIVILEGED} on the agent's Secret of the member or \
+         on its Cluster, and who administers the member by that label on the namespace there",
         here.member
     );
     Some(Refusal::new("AboveBaseline", message))

@@ -34,6 +34,11 @@ pub(super) async fn host(access: &HostAccess, dial: &Dial) -> anyhow::Result<Hos
     Ok(patiently("waiting for the host to answer", connecting).await?)
 }
 
+/// The host as the agent of virtual nodes has it: with its own Secrets and its own record.
+pub(super) fn agents(host: &Host, access: &HostAccess) -> Host {
+    Host { namespace: access.pods_namespace.clone(), ..host.clone() }
+}
+
 /// A member by its administrator's kubeconfig.
 pub(super) struct Admin {
     pub(super) client: Client,
@@ -112,8 +117,11 @@ pub(super) async fn members_as(host: &Host, access: &MembersAccess, account: Acc
         let read = read.map_err(|error| Misuse(format!("--members-dir {}: {error}", folder.display())))?;
         sources.push(Some(read));
     }
-    let namespace = &host.namespace;
-    let secrets = secrets::read(host.client.clone(), namespace, account).await;
+    let namespace = match account {
+        Account::Driver => &host.namespace,
+        Account::VirtualNode => &access.host.pods_namespace,
+    };
+    let secrets = secrets::read(host.client.clone(), namespace).await;
     let secrets = secrets.with_context(|| format!("the members' Secrets in {namespace} cannot be listed"))?;
     sources.push(Some(secrets));
     let clusters = clusters::read(host.client.clone()).await;

@@ -12,7 +12,6 @@ use super::rights;
 use crate::{
     args::operator::Add,
     cluster::{Dial, with_causes},
-    member::source::secrets::{KEY, VIRTUAL_NODE_KEY},
     operator::{
         kubeconfig::{self, Reach},
         objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT},
@@ -27,8 +26,6 @@ use crate::{
 /// An account as the host will use it.
 pub(super) struct Account {
     pub(super) name: &'static str,
-    /// The key of its kubeconfig in the member's Secret.
-    pub(super) key: &'static str,
     pub(super) kubeconfig: String,
     /// When its token ends, in seconds.
     pub(super) ends: i64,
@@ -43,15 +40,15 @@ pub(super) async fn all(
     objects: &[Value],
     dial: &Dial,
 ) -> anyhow::Result<Vec<Account>> {
-    let pods = (!flags.volumes_only).then_some((PODS_ACCOUNT, VIRTUAL_NODE_KEY));
+    let pods = (!flags.volumes_only).then_some(PODS_ACCOUNT);
     let mut accounts = Vec::new();
-    for (name, key) in [(ACCOUNT, KEY)].into_iter().chain(pods) {
+    for name in [ACCOUNT].into_iter().chain(pods) {
         let (token, ends) = token(flags, name, &admin.client).await?;
         let client = as_account(flags, admin, &token, dial)?;
         let rights = of(objects, name);
         let asking = rights::ask_until_granted(&client, &rights);
         let rights = patiently("checking every right of the account", asking).await?;
-        accounts.push(Account { name, key, kubeconfig: kubeconfig::text(&flags.name, reach, &token), ends, rights });
+        accounts.push(Account { name, kubeconfig: kubeconfig::text(&flags.name, reach, &token), ends, rights });
     }
     Ok(accounts)
 }

@@ -24,11 +24,10 @@ use crate::{
     member::{
         self,
         kubeconfig::{self as rules, Trust},
-        source::secrets::VIRTUAL_NODE_KEY,
     },
     operator::{
         kubeconfig::{self, Reach, until},
-        objects::{NAMESPACE, Step, Uses, title},
+        objects::{NAMESPACE, PODS_ACCOUNT, Step, Uses, title},
         rights::{Right, by_subject, missing},
         table::Table,
     },
@@ -87,10 +86,33 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     Ok(Report::well(closing(flags, &table, &accounts, reached) + unheld))
 }
 
-/// Where the kubeconfig goes.
+/// Where the kubeconfigs go: into files, or into the Secrets of the host.
 enum Target {
-    File,
-    Host { host: Box<Host>, secret: Option<Box<Secret>> },
+    Files,
+    Host(Vec<Place>),
+}
+
+/// The Secret of one account, in the order of the accounts.
+struct Place {
+    host: Host,
+    secret: Option<Secret>,
+}
+
+impl Place {
+    async fn new(host: Host, name: &str, identity: &str) -> anyhow::Result<Self> {
+        secret::needs_namespace(&host).await?;
+        match pins::compare(&host.pins().await?, name, identity) {
+            None | Some(pins::Pin::Held) => {}
+            Some(pin) => bail!("member {name}: {}", member::quarantined(&pin, identity)),
+        }
+        let secret = secret::target(&host, name).await?;
+        Ok(Self { host, secret })
+    }
+
+    fn title(&self, member: &str) -> String {
+        let name = self.secret.as_ref().map_or_else(|| member.to_owned(), ResourceExt::name_any);
+        format!("Secret {}/{name}", self.host.namespace)
+    }
 }
 
 /// Everything in the host, or of the new file, that could stand in the way.
@@ -105,19 +127,19 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<Targe
             ))
             .into());
         }
-        return Ok(Target::File);
+        return Ok(Target::Files);
     }
     let host = connect::host(&flags.host, dial).await?;
     let name = &flags.name;
     if host.id.0 == admin.identity {
         bail!("--member-kubeconfig leads to the host itself ({}): a host is no member of its own", admin.identity);
     }
-    match pins::compare(&host.pins().await?, name, &admin.identity) {
-        None | Some(pins::Pin::Held) => {}
-        Some(pin) => bail!("member {name}: {}", member::quarantined(&pin, &admin.identity)),
+    let agents = (!flags.volumes_only).then(|| connect::agents(&host, &flags.host));
+    let mut places = Vec::new();
+    for host in std::iter::once(host).chain(agents) {
+        places.push(Place::new(host, name, &admin.identity).await?);
     }
-    let secret = secret::target(&host, name).await?.map(Box::new);
-    Ok(Target::Host { host: Box::new(host), secret })
+    Ok(Target::Host(places))
 }
 
 /// How the host is to reach the member: judged by the rules that the controller has for a Secret.
@@ -164,13 +186,10 @@ fn plan(flags: &Add, objects: &[Value], steps: &[Step], target: &Target, table: 
         };
         table.row([title(object).as_str(), &flags.name, result]);
     }
-    match target {
-        Target::File => {}
-        Target::Host { host, secret } => {
-            let name = secret.as_ref().map_or_else(|| flags.name.clone(), |secret| secret.name_any());
-            let result = if secret.is_some() { "would be renewed" } else { "would be made" };
-            table.row([format!("Secret {}/{name}", host.namespace).as_str(), "(host)", result]);
-        }
+    let Target::Host(places) = target else { return };
+    for place in places {
+        let result = if place.secret.is_some() { "would be renewed" } else { "would be made" };
+        table.row([place.title(&flags.name).as_str(), "(host)", result]);
     }
 }
 
@@ -191,18 +210,20 @@ async fn reaches(flags: &Add, admin: &Admin, text: &str, dial: &Dial) -> anyhow:
 
 async fn hand_over(flags: &Add, target: &Target, accounts: &[Account], table: &mut Table) -> anyhow::Result<()> {
     match target {
-        Target::File => {
+        Target::Files => {
             let path = flags.kubeconfig_only.as_deref().context("no file")?;
             for account in accounts {
-                let path = if account.key == VIRTUAL_NODE_KEY { &beside(path) } else { path };
+                let path = if account.name == PODS_ACCOUNT { &beside(path) } else { path };
                 write_file(path, &account.kubeconfig).with_context(|| format!("write {}", path.display()))?;
                 table.row([format!("file {}", path.display()).as_str(), "", "made"]);
             }
         }
-        Target::Host { host, secret } => {
-            let result = secret::write(host, &flags.name, secret.as_deref(), accounts).await?;
-            let name = secret.as_ref().map_or_else(|| flags.name.clone(), |secret| secret.name_any());
-            table.row([format!("Secret {}/{name}", host.namespace).as_str(), "(host)", result]);
+        Target::Host(places) => {
+            for (place, account) in places.iter().zip(accounts) {
+                let result =
+                    secret::write(&place.host, &flags.name, place.secret.as_ref(), &account.kubeconfig).await?;
+                table.row([place.title(&flags.name).as_str(), "(host)", result]);
+            }
         }
     }
     Ok(())

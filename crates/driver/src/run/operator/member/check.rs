@@ -164,14 +164,31 @@ async fn pods(flags: &Check, host: &Host, driver: &Definition, dial: &Dial, shee
         Ok(config) => connect::open(&flags.name, config, dial),
         Err(reason) => Err(reason),
     };
+    let agents = connect::agents(host, &flags.members.host);
     match client {
         Err(reason) => sheet.failed("pods", reason),
         Ok(client) => {
+            if let Some(reason) = stranger(&agents, &flags.name, &client).await? {
+                sheet.failed("pods", reason);
+                return Ok(());
+            }
             let rights = of(&Uses::ALL.objects().map_err(anyhow::Error::msg)?, PODS_ACCOUNT);
             granted("pods", "deploy/member-virtual-node.yaml", &client, &rights, sheet).await;
         }
     }
     Ok(())
+}
+
+/// Why it is not the cluster that the agent has always known.
+async fn stranger(agents: &Host, name: &str, client: &Client) -> anyhow::Result<Option<String>> {
+    let identity = match host::identity(client).await {
+        Ok(identity) => identity,
+        Err(error) => return Ok(Some(member::refusal(&error))),
+    };
+    Ok(match pins::compare(&agents.pins().await?, name, &identity) {
+        None | Some(pins::Pin::Held) => None,
+        Some(pin) => Some(member::quarantined(&pin, &identity)),
+    })
 }
 
 async fn granted(line: &str, remedy: &str, client: &Client, rights: &[Right], sheet: &mut Sheet) {

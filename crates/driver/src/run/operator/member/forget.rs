@@ -4,6 +4,7 @@ use super::{counted, volumes_by_member};
 use crate::{
     args::operator::Forget,
     cluster::Dial,
+    member::source::Account,
     run::operator::{Report, connect, print::patiently},
 };
 
@@ -11,7 +12,9 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
     let host = connect::host(&flags.members.host, dial).await?;
     let name = &flags.name;
     let named = connect::members(&host, &flags.members).await?;
-    if let Some(definition) = named.get(name) {
+    let agents = connect::agents(&host, &flags.members.host);
+    let for_pods = connect::members_as(&host, &flags.members, Account::VirtualNode).await?;
+    if let Some(definition) = named.get(name).or_else(|| for_pods.get(name)) {
         let why = format!("Member {name} is not forgotten: {} names it. Remove it first.\n", definition.origin);
         return Ok(Report::new(why, false));
     }
@@ -24,7 +27,8 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
         );
         return Ok(Report::new(why, false));
     }
-    if !host.forget(name).await? {
+    let forgotten = [host.forget(name).await?, agents.forget(name).await?];
+    if !forgotten.contains(&true) {
         return Ok(Report::new(format!("No member {name} is remembered: there is nothing to forget.\n"), false));
     }
     let volumes = match left.len() {

@@ -26,10 +26,12 @@ use crate::{
 
 pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> anyhow::Result<Report> {
     let host = connect::host(&flags.members.host, dial).await?;
+    let agents = connect::agents(&host, &flags.members.host);
     let secrets = secret::of_member(&host, &flags.name).await?;
+    let of_agents = secret::of_member(&agents, &flags.name).await?;
     let admin = admin(flags, &host, dial).await?;
     let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
-    if secrets.is_empty() && flags.member_kubeconfig.is_none() {
+    if secrets.is_empty() && of_agents.is_empty() && flags.member_kubeconfig.is_none() {
         return nothing(flags, &host).await;
     }
     let left =
@@ -49,6 +51,7 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     if let Some(why) = still_there(flags, &host, dial).await? {
         return Ok(Report::new(why, false));
     }
+    remove_secrets(&agents, &of_agents, &mut table).await?;
     remove_secrets(&host, &secrets, &mut table).await?;
     if let Some(admin) = admin {
         remove_account(flags, &admin, &mut table).await?;

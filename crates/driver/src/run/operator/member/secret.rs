@@ -1,24 +1,44 @@
-//! The Secret by which the host knows a member. One that is not a member's is never written on.
+//! The Secrets by which the host knows a member, one for the driver and one for the agent, each in a namespace that the other
+//! cannot read. One that is not a member's is never written on.
 
 use std::collections::BTreeMap;
 
 use anyhow::{anyhow, bail};
-use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Namespace, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::json;
 
-use super::account::Account;
 use crate::{
     cluster::{self, with_causes},
     host::Host,
-    member::source::{objects::CORDON, secrets::LABEL},
+    member::source::{
+        objects::CORDON,
+        secrets::{KEY, LABEL},
+    },
 };
 
 fn secrets(host: &Host) -> Api<Secret> {
     Api::namespaced(host.client.clone(), &host.namespace)
+}
+
+/// What is installed in the host brings it.
+pub(super) async fn needs_namespace(host: &Host) -> anyhow::Result<()> {
+    let name = &host.namespace;
+    let read = cluster::read(Api::<Namespace>::all(host.client.clone()).get(name).await, name);
+    let read = read.map_err(|error| anyhow!("get namespace {name}: {}", with_causes(&error)))?;
+    read.map(drop).ok_or_else(|| {
+        anyhow!(
+            "the host has no namespace {name}: install the chart there, or apply deploy/host.yaml for the driver and \
+             deploy/manifests/virtual-node.yaml for the agent (--volumes-only does without an agent)"
+        )
+    })
 }
 
 /// The Secrets that name a member, in the order in which they count.
@@ -48,15 +68,14 @@ pub(super) async fn target(host: &Host, member: &str) -> anyhow::Result<Option<S
     Ok(None)
 }
 
-/// Writes the kubeconfig of each account; whether the Secret was made or renewed.
+/// Writes an account's kubeconfig; whether the Secret was made or renewed.
 pub(super) async fn write(
     host: &Host,
     member: &str,
     target: Option<&Secret>,
-    accounts: &[Account],
+    kubeconfig: &str,
 ) -> anyhow::Result<&'static str> {
-    let entry = |account: &Account| (account.key.to_owned(), ByteString(account.kubeconfig.clone().into_bytes()));
-    let data: BTreeMap<String, ByteString> = accounts.iter().map(entry).collect();
+    let data = BTreeMap::from([(KEY.to_owned(), ByteString(kubeconfig.as_bytes().to_vec()))]);
     let Some(target) = target else {
         let secret = Secret {
             metadata: ObjectMeta {
@@ -68,9 +87,7 @@ pub(super) async fn write(
             ..Secret::default()
         };
         let made = secrets(host).create(&PostParams::default(), &secret).await;
-        made.map_err(|error| {
-            anyhow!("create Secret {}/{member}: {} (is deploy/host.yaml applied?)", host.namespace, with_causes(&error))
-        })?;
+        made.map_err(|error| anyhow!("create Secret {}/{member}: {}", host.namespace, with_causes(&error)))?;
         return Ok("made");
     };
     change(host, target, json!({"data": data})).await?;

@@ -206,7 +206,7 @@ async fn unknown_words_are_misuse_and_help_is_help() {
     }
     for (arguments, words) in [
         (vec!["--help"], vec!["controller", "member", "doctor", "Usage: kosmos-csi <COMMAND>"]),
-        (vec!["member", "add", "--help"], vec!["--member-kubeconfig <FILE>", "[default: 8760h]", "Exit code: 0"]),
+        (vec!["member", "add", "--help"], vec!["--member-kubeconfig <FILE>", "Without it 720h", "Exit code: 0"]),
         (vec!["doctor", "remove", "--help"], vec!["--data-will-be-lost", "<FINDING>"]),
         (vec!["controller", "--help"], vec!["--endpoint <unix:///PATH>", "--members-dir <FOLDER>", "[default: 30s]"]),
         (vec!["--version"], vec![concat!("kosmos-csi ", env!("CARGO_PKG_VERSION"))]),

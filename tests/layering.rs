@@ -33,7 +33,7 @@ const MODULES: &[(&str, &[&str])] = &[
     // what nobody asks for
     ("follow", &["error", "host", "leaf", "member", "volume"]),
     // what an operator's commands decide
-    ("operator", &["leaf::ownership", "volume"]),
+    ("operator", &["leaf::ownership", "member::token", "volume"]),
     // what stands in the host for its members
     ("agent", &["cluster", "error", "host", "leaf", "member", "volume"]),
     // use-cases, which see clusters only through the four above

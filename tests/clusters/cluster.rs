@@ -89,6 +89,11 @@ impl Cluster {
         kubeconfig(&self.name, &server, &authority, &token)
     }
 
+    /// What it signs accounts' tokens with.
+    pub fn token_key(&self) -> PathBuf {
+        self.folder.join("pki/tokens.key")
+    }
+
     /// An administrator's client, afresh: it belongs to the runtime of the test that asks.
     pub async fn client(&self) -> Result<Client> {
         kubernetes::client(&self.kubeconfig()).await

@@ -103,21 +103,24 @@ pub async fn run(fleet: &Fleet, host: &Cluster, name: &str, members: &[&str], fl
     for member in members {
         fleet.member(member).apply(MEMBER_OBJECTS).await?;
         let kubeconfig = fleet.member(member).kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
-        let secrets: Api<Secret> = Api::namespaced(host.client().await?, PODS_NAMESPACE);
-        let secret = Patch::Apply(json!({
-            "apiVersion": "v1", "kind": "Secret", "stringData": {"kubeconfig": kubeconfig},
-            "metadata": {"name": member, "labels": {"kosmos.csi.io/member": member}},
-        }));
-        secrets
-            .patch(member, &PatchParams::apply("test").force(), &secret)
-            .await
-            .context("give the agent its account")?;
+        give(host, member, &kubeconfig).await?;
     }
     let kubeconfig = fleet.folder().join(format!("{name}.kubeconfig"));
     std::fs::write(&kubeconfig, host.kubeconfig_for(PODS_NAMESPACE, ACCOUNT).await?)?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let usual = ["virtual-node", &kubeconfig, "--shutdown-grace=5s"];
     fleet.spawn(name, PROGRAM, &[&usual[..], flags].concat(), &[("RUST_LOG", "warn,kosmos_csi=debug")])
+}
+
+/// A member's kubeconfig for the agent.
+pub async fn give(host: &Cluster, member: &str, kubeconfig: &str) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(host.client().await?, PODS_NAMESPACE);
+    let secret = Patch::Apply(json!({
+        "apiVersion": "v1", "kind": "Secret", "stringData": {"kubeconfig": kubeconfig},
+        "metadata": {"name": member, "labels": {"kosmos.csi.io/member": member}},
+    }));
+    let given = secrets.patch(member, &PatchParams::apply("test").force(), &secret).await;
+    given.map(drop).context("give the agent its account")
 }
 
 /// A pod of the host is in a phase.

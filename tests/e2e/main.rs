@@ -48,4 +48,5 @@ mod rig;
 mod rights;
 mod sanity;
 mod snapshots;
+mod tokens;
 mod two_hosts;

@@ -69,12 +69,18 @@ async fn secret_of(rig: &Rig) -> Result<Option<Secret>> {
 /// The member's account and rights, as if they had never been made.
 async fn without_account(rig: &Rig) -> Result<()> {
     let member = rig.fleet.member(MEMBER);
-    let kinds =
-        "clusterrolebinding,clusterrole,serviceaccount,validatingadmissionpolicybinding,validatingadmissionpolicy";
-    let names = ["kosmos-csi", "kosmos-csi-virtual-node", "kosmos-csi-virtual-node-secrets"];
+    let kinds = "clusterrolebinding,clusterrole,rolebinding,role,serviceaccount,validatingadmissionpolicybinding,\
+        validatingadmissionpolicy";
+    let names = [
+        "kosmos-csi",
+        "kosmos-csi-token",
+        "kosmos-csi-virtual-node",
+        "kosmos-csi-virtual-node-secrets",
+        "kosmos-csi-virtual-node-token",
+    ];
     let delete = ["delete", kinds, "-n", "kosmos-csi", "--ignore-not-found"];
     member.kubectl(&[&delete[..], &names[..]].concat()).await?;
-    Ok(())
+    member.kubectl(&["delete", "secret", "-n", "kosmos-csi", "-l", "kosmos.csi.io/host"]).await.map(drop)
 }
 
 /// A volume is made there, and removed again.
@@ -107,9 +113,9 @@ async fn added_and_removed(rig: &Rig) -> Result<()> {
     let admin = member_kubeconfig(rig);
     let add = ["member", "add", MEMBER, &admin];
     let first = does(rig, &add).await?;
-    ensure!(first.matches(" made\n").count() == 12, "accounts, policies, roles, bindings and Secret: {first}");
+    ensure!(first.matches(" made\n").count() == 18, "accounts, policies, roles, bindings and Secrets: {first}");
     let again = does(rig, &add).await?;
-    ensure!(again.matches(" unchanged\n").count() == 12 && again.contains(" renewed\n"), "{again}");
+    ensure!(again.matches(" unchanged\n").count() == 17 && again.contains(" renewed\n"), "{again}");
     ensure!(!first.contains("eyJ") && !again.contains("eyJ"), "a token is printed");
     serves(rig, "operator-member").await?;
     let checked = does(rig, &["member", "check", MEMBER]).await?;

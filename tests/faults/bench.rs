@@ -45,6 +45,7 @@ use crate::{
     guard::Guard,
     process::{Outside, Process},
     sidecar::Sidecar,
+    tokens::Doorman,
 };
 
 /// How long the provisioner waits for an answer, by default.
@@ -69,6 +70,8 @@ pub struct Bench {
     metrics: Mutex<Metrics>,
     /// Requests that earlier incarnations have sent.
     sent_before: AtomicU64,
+    /// Who lets requests to a member in.
+    pub doorman: Mutex<Option<Arc<Doorman>>>,
     outside: Option<Outside>,
     process: Mutex<Option<Process>>,
     inside: JoinSet<()>,
@@ -146,6 +149,7 @@ impl Bench {
             kosmos_clusters: Mutex::new(KosmosClusters::Off),
             metrics: Mutex::new(Metrics::new()),
             sent_before: AtomicU64::new(0),
+            doorman: Mutex::default(),
             outside: None,
             process: Mutex::default(),
             inside,
@@ -276,9 +280,15 @@ impl Bench {
         let name = name.to_owned();
         let metrics = Metrics::new();
         lock(&self.metrics).clone_from(&metrics);
+        let doorman = lock(&self.doorman).clone();
         let dial = move |address: &http::Uri| -> Transport {
             let wanted = clusters.iter().find(|cluster| Some(cluster.name()) == address.host());
             let service = wanted.expect("an address of this bench").service(&name);
+            if let Some(doorman) =
+                doorman.clone().filter(|doorman| address.host().is_some_and(|at| doorman.is_before(at)))
+            {
+                return doorman.before(service);
+            }
             let whole = |body| -> Box<DynBody> { Box::new(BodyExt::map_err(body, BoxError::from)) };
             service.map_response(move |answer| answer.map(whole)).map_err(Into::into).boxed()
         };

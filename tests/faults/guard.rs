@@ -342,7 +342,8 @@ fn in_host(asked: &Asked) -> Option<String> {
             (!ours).then(|| "a Secret is made without our labels".to_owned())
         }
         (Verb::Patch, ("secrets", ..)) => {
-            let versioned = text(&asked.body, "/0/path") == "/metadata/resourceVersion";
+            let versioned = text(&asked.body, "/0/path") == "/metadata/resourceVersion"
+                || !text(&asked.body, "/metadata/resourceVersion").is_empty();
             (!versioned).then(|| "a Secret is patched without its version".to_owned())
         }
         _ => Some("the driver never does this in the host".to_owned()),

@@ -50,6 +50,7 @@ mod snapshotter;
 mod stuck;
 mod sweeps;
 mod taken;
+mod tokens;
 mod untold;
 mod virtual_time;
 mod waiting;

@@ -42,6 +42,8 @@ pub struct Clusters {
     pub folder: TempDir,
     /// What no account may do, as "verb resource"; a group of kinds that no cluster serves, as its path.
     pub denied: Arc<Mutex<BTreeSet<String>>>,
+    /// Every request for a token.
+    pub asked: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Clusters {
@@ -54,7 +56,7 @@ impl Clusters {
         let seed = |at: usize| u64::try_from(at + 2).unwrap();
         let members = (0..members).map(|at| Cluster::new(&format!("m{at}"), seed(at))).collect();
         let folder = tempfile::tempdir().unwrap();
-        let clusters = Self { host, members, folder, denied: Arc::default() };
+        let clusters = Self { host, members, folder, denied: Arc::default(), asked: Arc::default() };
         for cluster in std::iter::once(&clusters.host).chain(&clusters.members) {
             let text = kubeconfig(&format!("https://{}", cluster.name()));
             fs::write(clusters.file(cluster.name()), text).unwrap();
@@ -128,12 +130,12 @@ impl Clusters {
 
     fn dial(&self) -> Dial {
         let clusters: Vec<Cluster> = std::iter::once(&self.host).chain(&self.members).cloned().collect();
-        let denied = Arc::clone(&self.denied);
+        let (denied, asked) = (Arc::clone(&self.denied), Arc::clone(&self.asked));
         Dial::Within(Arc::new(move |address: &Uri| {
             // As through a tunnel of the administrator's.
             let name = address.host().map(|host| if host == "127.0.0.1" { "m0" } else { host });
             let wanted = clusters.iter().find(|cluster| Some(cluster.name()) == name).cloned();
-            transport(wanted, Arc::clone(&denied))
+            transport(wanted, Arc::clone(&denied), Arc::clone(&asked))
         }))
     }
 }
@@ -151,9 +153,13 @@ pub fn kubeconfig(server: &str) -> String {
 }
 
 /// Nobody answers where there is no cluster.
-fn transport(cluster: Option<Cluster>, denied: Arc<Mutex<BTreeSet<String>>>) -> Transport {
+fn transport(
+    cluster: Option<Cluster>,
+    denied: Arc<Mutex<BTreeSet<String>>>,
+    tokens: Arc<Mutex<Vec<Value>>>,
+) -> Transport {
     let serve = move |request: Request<Body>| {
-        let (cluster, denied) = (cluster.clone(), Arc::clone(&denied));
+        let (cluster, denied, tokens) = (cluster.clone(), Arc::clone(&denied), Arc::clone(&tokens));
         async move {
             let cluster = cluster.ok_or("connection refused")?;
             if denied.lock().unwrap().contains(request.uri().path()) {
@@ -162,7 +168,12 @@ fn transport(cluster: Option<Cluster>, denied: Arc<Mutex<BTreeSet<String>>>) -> 
                 ));
             }
             match request.uri().path().rsplit('/').next() {
-                Some("token") => Ok(answer(&token(request.uri().path()))),
+                Some("token") => {
+                    let account = request.uri().path().to_owned();
+                    let asked = request.into_body().collect().await?.to_bytes();
+                    tokens.lock().unwrap().push(serde_json::from_slice(&asked)?);
+                    Ok(answer(&token(&account)))
+                }
                 Some("selfsubjectaccessreviews") => {
                     let asked = request.into_body().collect().await?.to_bytes();
                     Ok(answer(&review(serde_json::from_slice(&asked)?, &denied.lock().unwrap())))

@@ -29,13 +29,17 @@ async fn member_is_added_once_and_renewed_after_that() {
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none() && clusters.members[0].list(ROLES).is_empty());
 
     let first = clusters.does(ADD).await;
-    assert_eq!(first.matches(" made\n").count(), 14, "twelve objects and two Secrets: {first}");
+    assert_eq!(
+        first.matches(" made\n").count(),
+        19,
+        "sixteen objects, what the tokens end with, and two Secrets: {first}"
+    );
     let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
     assert_eq!(secret["metadata"]["labels"]["kosmos.csi.io/member"], "m0");
     let role = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
 
     let second = clusters.does(ADD).await;
-    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (12, 2), "{second}");
+    assert_eq!((second.matches(" unchanged\n").count(), second.matches(" renewed\n").count()), (17, 2), "{second}");
     let after = clusters.members[0].get(ROLES, "", "kosmos-csi").unwrap();
     assert_eq!(role["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]);
     for told in [first, second] {
@@ -101,6 +105,30 @@ async fn member_joins_only_a_host_that_has_the_namespaces_for_its_accounts() {
     clusters.refuses(&elsewhere, &["no namespace elsewhere", "virtual-node.yaml", "--volumes-only"]).await;
     assert!(clusters.members[0].list(ROLES).is_empty(), "everything is looked at first");
     clusters.does(&format!("{elsewhere} --volumes-only")).await;
+}
+
+/// A month where they are renewed, a year in a file; all of one host end with one Secret.
+#[tokio::test]
+async fn tokens_of_a_host_are_short_and_end_with_one_secret() {
+    let clusters = Clusters::new(1);
+    clusters.does(ADD).await;
+    clusters.does(&format!("{ADD} --kubeconfig-only=$new")).await;
+    clusters.does(&format!("{ADD} --token-lifetime=20m")).await;
+    let asked = clusters.asked.lock().unwrap().clone();
+    let host = format!("kosmos-csi-tokens-{}", identity(&clusters.host));
+    for (number, (lives, of)) in
+        [(30 * 24 * 3600, host.as_str()), (365 * 24 * 3600, "kosmos-csi-tokens-files"), (20 * 60, &host)]
+            .into_iter()
+            .enumerate()
+    {
+        let secret = clusters.members[0].get(SECRETS, NAMESPACE, of).unwrap();
+        for asked in &asked[2 * number..2 * number + 2] {
+            assert_eq!(asked["spec"]["expirationSeconds"], lives);
+            assert_eq!(asked["spec"]["boundObjectRef"]["name"], of);
+            assert_eq!(asked["spec"]["boundObjectRef"]["uid"], secret["metadata"]["uid"]);
+        }
+    }
+    assert_eq!(asked.len(), 6, "one for each of two accounts");
 }
 
 /// The agent has a record of its own.
@@ -243,6 +271,7 @@ async fn member_with_volumes_is_removed_by_force_alone_and_forgotten_after_that(
     clusters.refuses("member forget m0", &["names it"]).await;
     let told = clusters.does("member remove m0 --force").await;
     assert!(told.contains("7 volumes") && told.contains("UNAVAILABLE"), "{told}");
+    assert!(told.contains("stay good there") && told.contains("Secret kosmos-csi/kosmos-csi-tokens-"), "{told}");
     assert!(clusters.host.get(SECRETS, NAMESPACE, "m0").is_none());
     clusters.refuses("member forget m0", &["7 volumes", "--force"]).await;
     clusters.does("member forget m0 --force").await;
@@ -266,8 +295,11 @@ async fn account_goes_with_the_member_and_its_namespace_stays() {
     let clusters = Clusters::new(2);
     clusters.join().await;
     clusters.refuses("member remove m0 --member-kubeconfig=$m1", &["leads to cluster", "nothing was removed"]).await;
+    let own = format!("kosmos-csi-tokens-{}", identity(&clusters.host));
+    assert!(clusters.members[0].get(SECRETS, NAMESPACE, &own).is_some());
     clusters.does("member remove m0 --member-kubeconfig=$m0").await;
     assert!(clusters.members[0].list(ROLES).is_empty());
+    assert!(clusters.members[0].get(SECRETS, NAMESPACE, &own).is_none(), "its tokens end");
     assert!(clusters.members[0].get("serviceaccounts", NAMESPACE, "kosmos-csi").is_none());
     assert!(clusters.members[0].get("namespaces", "", NAMESPACE).is_some(), "leaves may be in it");
     clusters.does("member forget m0").await;

@@ -2,6 +2,7 @@
 //! under way, and fails at once while the cluster is known to be down. Nothing is retried out of sight.
 
 mod bounds;
+mod credential;
 pub mod events;
 mod measure;
 mod writes;
@@ -21,7 +22,10 @@ use kube::{
 use tokio::sync::{Notify, Semaphore};
 use tower::{BoxError, util::BoxService};
 
-use self::bounds::{ANSWER, Bounds, UNDER_WAY};
+use self::{
+    bounds::{ANSWER, Bounds, UNDER_WAY},
+    credential::Credential,
+};
 pub use self::{
     measure::{Answers, Reading},
     writes::Writes,
@@ -52,7 +56,9 @@ pub struct Line {
     pub breaker: Breaker,
     places: Arc<Semaphore>,
     dial: Dial,
+    /// Without the token, which is the credential's.
     config: Config,
+    credential: Credential,
 }
 
 impl Line {
@@ -61,10 +67,18 @@ impl Line {
     pub fn unbounded(&self) -> Result<Client, kube::Error> {
         let mut config = self.config.clone();
         (config.read_timeout, config.write_timeout) = (None, None);
+        let shown = self.credential.layer();
         Ok(match &self.dial {
-            Dial::Network => ClientBuilder::try_from(config)?.build(),
-            Dial::Within(open) => ClientBuilder::new(open(&config.cluster_url), config.default_namespace).build(),
+            Dial::Network => ClientBuilder::try_from(config)?.with_layer(&shown).build(),
+            Dial::Within(open) => {
+                ClientBuilder::new(open(&config.cluster_url), config.default_namespace).with_layer(&shown).build()
+            }
         })
+    }
+
+    /// Requests that are made from now on show this token. False: none can.
+    pub fn renew(&self, token: &str) -> bool {
+        self.credential.renew(token)
     }
 
     /// How many requests wait for an answer now.
@@ -101,11 +115,13 @@ impl std::fmt::Debug for Dial {
 }
 
 impl Dial {
-    fn client(&self, config: Config, bounds: &Bounds) -> Result<Client, kube::Error> {
+    fn client(&self, config: Config, bounds: &Bounds, credential: &Credential) -> Result<Client, kube::Error> {
+        let shown = credential.layer();
         Ok(match self {
-            Self::Network => ClientBuilder::try_from(config)?.with_layer(bounds).build(),
+            Self::Network => ClientBuilder::try_from(config)?.with_layer(&shown).with_layer(bounds).build(),
             Self::Within(open) => {
-                ClientBuilder::new(open(&config.cluster_url), config.default_namespace).with_layer(bounds).build()
+                let builder = ClientBuilder::new(open(&config.cluster_url), config.default_namespace);
+                builder.with_layer(&shown).with_layer(bounds).build()
             }
         })
     }
@@ -126,10 +142,12 @@ pub fn connect(
     let places = Arc::new(Semaphore::new(UNDER_WAY));
     // Who asks whether it answers must not wait behind those who do not get an answer.
     let own = Arc::new(Semaphore::new(UNDER_WAY));
-    let probe = dial.client(config.clone(), &Bounds::new(cluster, answers, None, own, metrics))?;
+    let credential = Credential::take(&mut config);
+    let bounds = Bounds::new(cluster, answers, None, own, metrics);
+    let probe = dial.client(config.clone(), &bounds, &credential)?;
     let bounds = Bounds::new(cluster, answers, Some(breaker.clone()), Arc::clone(&places), metrics);
-    let client = dial.client(config.clone(), &bounds)?;
-    Ok(Line { client, probe, breaker, places, dial: dial.clone(), config })
+    let client = dial.client(config.clone(), &bounds, &credential)?;
+    Ok(Line { client, probe, breaker, places, dial: dial.clone(), config, credential })
 }
 
 /// Open from the first request that gets no answer until somebody has asked again, and who answers is who should.

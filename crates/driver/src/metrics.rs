@@ -64,6 +64,8 @@ pub struct MemberNow {
     /// Age of the oldest leaf claim that is not bound, and of the oldest deletion that is not done.
     pub oldest_creation: Duration,
     pub oldest_deletion: Duration,
+    /// When its token ends, in seconds; none where it is known by something else.
+    pub token_ends: Option<i64>,
     /// How many volumes are in which state.
     pub volumes: Vec<(&'static str, u64)>,
 }
@@ -79,6 +81,7 @@ struct Members {
     breaker_open: Family<OfMember, Gauge>,
     oldest_creation: Family<OfMember, Gauge>,
     oldest_deletion: Family<OfMember, Gauge>,
+    token_ends: Family<OfMember, Gauge>,
     volumes: Family<OfMemberInState, Gauge>,
 }
 
@@ -192,6 +195,9 @@ impl Members {
         registry.register("member_oldest_creation_seconds", creation, self.oldest_creation.clone());
         let deletion = "Age of the oldest deletion of a leaf claim that is not done, 0 where there is none";
         registry.register("member_oldest_deletion_seconds", deletion, self.oldest_deletion.clone());
+        let token =
+            "When the token ends by which a member is asked, in seconds since 1970; it is renewed at half of its life";
+        registry.register("member_token_end_timestamp_seconds", token, self.token_ends.clone());
         registry.register("member_volumes", "Volumes in a member, by state", self.volumes.clone());
     }
 
@@ -199,8 +205,14 @@ impl Members {
         let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
         let now = look.as_ref().map(|look| look()).unwrap_or_default();
         // Who has left is seen no more.
-        let all =
-            [&self.up, &self.requests_under_way, &self.breaker_open, &self.oldest_creation, &self.oldest_deletion];
+        let all = [
+            &self.up,
+            &self.requests_under_way,
+            &self.breaker_open,
+            &self.oldest_creation,
+            &self.oldest_deletion,
+            &self.token_ends,
+        ];
         all.into_iter().for_each(Family::clear);
         self.volumes.clear();
         for state in now {
@@ -213,6 +225,9 @@ impl Members {
             set(&self.breaker_open, state.breaker_open.into());
             set(&self.oldest_creation, state.oldest_creation.as_secs());
             set(&self.oldest_deletion, state.oldest_deletion.as_secs());
+            if let Some(ends) = state.token_ends {
+                self.token_ends.get_or_create(&of).set(ends);
+            }
             for (name, count) in state.volumes {
                 let of = OfMemberInState { member: state.member.clone(), state: name };
                 self.volumes.get_or_create(&of).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -265,7 +280,8 @@ mod tests {
         metrics.rpc_handled("x", "Ok", Duration::ZERO);
         metrics.request("a", "get", "pods", "200", Duration::ZERO);
         metrics.unanswered("a");
-        metrics.read_from(|| vec![MemberNow { volumes: vec![("bound", 1)], ..MemberNow::default() }]);
+        metrics
+            .read_from(|| vec![MemberNow { token_ends: Some(1), volumes: vec![("bound", 1)], ..MemberNow::default() }]);
         let text = metrics.text().unwrap();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         let table = include_str!("../../../docs/metrics.md");

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use crate::{
     host::Host,
     leaf::ownership::{HOST, MANAGED_BY},
-    member::{Member, Registry, Works},
+    member::{Member, Registry, Works, renewal},
 };
 use duty::Duty;
 pub use node::NodeMode;
@@ -57,6 +57,7 @@ impl Agent {
         tokio::select! {
             () = keep_host(&self.host.client, &view) => {}
             () = self.follow_members(&view) => {}
+            () = renewal::run(self.host.clone(), self.members.clone()) => {}
         }
     }
 

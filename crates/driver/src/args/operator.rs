@@ -119,9 +119,10 @@ pub struct Add {
     #[arg(long, value_name = "https://ADDRESS")]
     pub server: Option<String>,
 
-    /// How long the tokens are to be good; the member may grant less, and it is said how much
-    #[arg(long, default_value = "8760h", value_parser = lifetime, value_name = "TIME")]
-    pub token_lifetime: Duration,
+    /// How long the tokens are to be good; the member may grant less, and it is said how much. Without it 720h, for driver and
+    /// agent renew them at half of their life, or 8760h with --kubeconfig-only, for nobody renews what is in a file
+    #[arg(long, value_parser = lifetime, value_name = "TIME")]
+    pub token_lifetime: Option<Duration>,
 
     /// No account for pods: where somebody else keeps the member's virtual node, or nobody does
     #[arg(long)]

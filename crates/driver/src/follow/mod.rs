@@ -23,7 +23,7 @@ use crate::{
         Host,
         volumes::{self, HostVolumes},
     },
-    member::{Member, Registry, Works},
+    member::{Member, Registry, Works, renewal},
 };
 use waiting::Budget;
 
@@ -54,6 +54,7 @@ impl Follower {
             () = self.follow_members() => {}
             () = self.shield_claims() => {}
             () = self.tell_of_stranded_pods() => {}
+            () = renewal::run(self.host.clone(), self.members.clone()) => {}
         }
     }
 

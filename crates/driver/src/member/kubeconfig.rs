@@ -27,6 +27,24 @@ pub async fn parse(text: &str, trust: Trust) -> Result<Config, String> {
     Ok(config)
 }
 
+/// The token by which a kubeconfig's user is known, if that is how.
+pub fn token(text: &str) -> Option<String> {
+    let kubeconfig = Kubeconfig::from_yaml(text).ok()?;
+    let context =
+        kubeconfig.contexts.iter().find(|context| Some(&context.name) == kubeconfig.current_context.as_ref())?;
+    let user = context.context.as_ref()?.user.as_ref()?;
+    let user = kubeconfig.auth_infos.iter().find(|named| named.name == *user)?.auth_info.as_ref()?;
+    // Its type keeps it from being read in any other way.
+    let token = serde_json::to_value(user).ok()?["token"].as_str()?.to_owned();
+    (!token.is_empty()).then_some(token)
+}
+
+/// The new token, where two kubeconfigs differ in nothing else: it leads to the same cluster, in the same way.
+pub fn new_token(before: &str, after: &str) -> Option<String> {
+    let (old, new) = (token(before)?, token(after)?);
+    (before.replace(&old, "") == after.replace(&new, "")).then_some(new)
+}
+
 fn check(kubeconfig: &Kubeconfig, trust: Trust) -> Result<(), String> {
     if kubeconfig.current_context.as_deref().unwrap_or_default().is_empty() {
         return Err("current-context is missing: it must name the context to use".to_owned());
@@ -115,6 +133,18 @@ mod tests {
         ] {
             let error = parse(&kubeconfig(cluster, user), Trust::Object).await.unwrap_err();
             assert!(error.contains(&format!(".{field} is refused")), "{error}");
+        }
+    }
+
+    #[test]
+    fn kubeconfig_that_has_only_another_token_is_told_from_one_that_leads_elsewhere() {
+        let with = |cluster: &str, token: &str| kubeconfig(cluster, &format!("token: {token}"));
+        let (first, elsewhere) = (with(SERVER, "first"), with("server: 'https://elsewhere'", "second"));
+        assert_eq!(new_token(&first, &with(SERVER, "second")).as_deref(), Some("second"));
+        assert_eq!(new_token(&first, &elsewhere), None);
+        assert_eq!(new_token(&first, &kubeconfig(SERVER, "tokenFile: second")), None);
+        for text in ["", "a: [", "current-context: c"] {
+            assert_eq!((token(text), new_token(&first, text)), (None, None));
         }
     }
 

@@ -3,8 +3,10 @@
 pub mod kubeconfig;
 pub mod placement;
 pub mod registry;
+pub mod renewal;
 mod session;
 pub mod source;
+pub mod token;
 mod works;
 
 use std::{
@@ -27,6 +29,7 @@ use placement::{Candidate, Offer, Standing};
 pub use registry::Registry;
 pub use session::{quarantined, refusal};
 use source::Definition;
+use token::Token;
 pub use works::Works;
 
 /// One member cluster.
@@ -39,7 +42,22 @@ pub struct Member {
     clustertree: AtomicBool,
     /// Leaves that no volume of the host has, as they were last counted.
     strays: AtomicU64,
+    credential: Mutex<Credential>,
     link: Result<Link, String>,
+}
+
+/// Where a member's token is read from, and what it says of itself.
+#[derive(Clone, Debug, Default)]
+struct Credential {
+    secret: Option<String>,
+    token: Option<Token>,
+}
+
+impl Credential {
+    fn of(definition: &Definition) -> Self {
+        let token = kubeconfig::token(&definition.kubeconfig).and_then(|token| Token::read(&token));
+        Self { secret: definition.secret.clone(), token }
+    }
 }
 
 /// What is kept track of in a member, besides whether it is there and who it is.
@@ -140,7 +158,21 @@ impl Member {
         }
     }
 
+    /// The Secret in which its token is, and the token as it says it is.
+    fn renewable(&self) -> Option<(String, Token)> {
+        let Credential { secret, token } = self.credential();
+        secret.zip(token)
+    }
+
+    fn credential(&self) -> Credential {
+        self.credential.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn now(&self) -> MemberNow {
+        MemberNow { token_ends: self.credential().token.map(|token| token.ends), ..self.state() }
+    }
+
+    fn state(&self) -> MemberNow {
         let Ok(link) = &self.link else { return MemberNow { member: self.name.clone(), ..MemberNow::default() } };
         let census = link.leaf.rows.census();
         MemberNow {
@@ -150,6 +182,7 @@ impl Member {
             breaker_open: link.line.breaker.open().is_some(),
             oldest_creation: age(census.oldest_creation),
             oldest_deletion: age(census.oldest_deletion),
+            token_ends: None,
             volumes: vec![
                 ("pending", census.pending),
                 ("bound", census.bound),
@@ -179,6 +212,7 @@ impl Member {
         self.cordoned.store(definition.cordoned, Ordering::Relaxed);
         self.privileged_pods.store(definition.privileged_pods, Ordering::Relaxed);
         self.clustertree.store(definition.clustertree, Ordering::Relaxed);
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = Credential::of(definition);
     }
 }
 

@@ -1,9 +1,7 @@
 //! What is wrong besides volumes and leaves: members, tokens, and the driver's own objects in the host.
 
-use super::{
-    compare::Finding,
-    kubeconfig::{SOON, until},
-};
+use super::{compare::Finding, kubeconfig::until};
+use crate::member::token::Token;
 
 /// A member as it was found.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +9,7 @@ pub struct SeenMember {
     pub name: String,
     /// Why it cannot be judged; none where it answers as the cluster that it always was.
     pub problem: Option<String>,
-    pub token_ends: Option<i64>,
+    pub token: Option<Token>,
     /// Volumes that the host has there.
     pub volumes: usize,
     /// Somebody names it still.
@@ -96,10 +94,10 @@ fn judge_member(member: &SeenMember, now: i64) -> Vec<Finding> {
         let message = format!("{problem}; its volumes were not compared");
         findings.push(Finding::new("member", &member.name, message));
     }
-    if let Some(end) = member.token_ends.filter(|end| end - now < SOON) {
+    if let Some(Token { ends: end, .. }) = member.token.clone().filter(|token| token.is_late(now)) {
         let left = until(end, now);
         let state = if end > now { format!("ends in {left}") } else { format!("has {left}") };
-        let message = format!("its token {state}: renew it with `member add {}`", member.name);
+        let message = format!("its token {state}, and nobody has renewed it: `member add {}` does", member.name);
         findings.push(Finding::new("token", &member.name, message));
     }
     findings
@@ -108,6 +106,7 @@ fn judge_member(member: &SeenMember, now: i64) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::member::token::unsigned;
 
     const NOW: i64 = 1_800_000_000;
 
@@ -120,13 +119,18 @@ mod tests {
         SeenHost { driver_object: true, classes, lease_age: Some(5) }
     }
 
+    /// Of somebody whom no service account knows, and good for so many days.
+    fn token(days: i64) -> Option<Token> {
+        Token::read(&unsigned(&serde_json::json!({"exp": NOW + days * 24 * 3600, "sub": "jane"})))
+    }
+
     fn member() -> SeenMember {
         SeenMember { name: "m".to_owned(), named: true, ..SeenMember::default() }
     }
 
     #[test]
     fn what_is_well_is_not_told_of() {
-        let lasting = SeenMember { token_ends: Some(NOW + SOON), ..member() };
+        let lasting = SeenMember { token: token(40), ..member() };
         assert_eq!(names(&well(), lasting), [""; 0]);
         let left = SeenMember { named: false, ..member() };
         assert_eq!(names(&well(), left), [""; 0], "it has left, and took nothing with it");
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn members_and_tokens_are_told_with_what_to_do() {
-        let silent = SeenMember { problem: Some("no answer".to_owned()), token_ends: Some(NOW - 1), ..member() };
+        let silent = SeenMember { problem: Some("no answer".to_owned()), token: token(0), ..member() };
         let findings = judge(&well(), &[silent], NOW);
         assert!(findings[0].message.contains("not compared"), "{findings:?}");
         assert!(findings[1].message.contains("has expired 0m ago") && findings[1].message.contains("member add m"));

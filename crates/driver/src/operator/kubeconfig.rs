@@ -1,12 +1,10 @@
 //! The kubeconfig that a member is known by: how it is made, and what can be read of it without asking anybody.
 
-use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::objects::word;
+use crate::member::token::Token;
 
-/// A token that ends sooner than this is told of.
-pub const SOON: i64 = 30 * DAY;
 const DAY: i64 = 24 * HOUR;
 const HOUR: i64 = 60 * 60;
 
@@ -57,8 +55,8 @@ pub fn is_loopback(server: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     pub server: String,
-    /// When its token ends, in seconds.
-    pub token_ends: Option<i64>,
+    /// What its token says of itself.
+    pub token: Option<Token>,
 }
 
 /// Reads what may be shown; the token itself is not among it.
@@ -71,15 +69,7 @@ pub fn read(text: &str) -> Told {
     let context = named("contexts", word(&kubeconfig, "/current-context"));
     let cluster = named("clusters", word(&context, "/context/cluster"));
     let user = named("users", word(&context, "/context/user"));
-    Told { server: word(&cluster, "/cluster/server").to_owned(), token_ends: token_end(word(&user, "/user/token")) }
-}
-
-/// When a token ends, as it says itself.
-fn token_end(token: &str) -> Option<i64> {
-    let claims = token.split('.').nth(1)?.replace('-', "+").replace('_', "/");
-    let padded = format!("{claims}{}", "=".repeat((4 - claims.len() % 4) % 4));
-    let bytes: ByteString = serde_json::from_value(json!(padded)).ok()?;
-    serde_json::from_slice::<Value>(&bytes.0).ok()?["exp"].as_i64()
+    Told { server: word(&cluster, "/cluster/server").to_owned(), token: Token::read(word(&user, "/user/token")) }
 }
 
 /// The time from now to then, in words.
@@ -104,11 +94,12 @@ mod tests {
     fn what_is_made_can_be_read_and_tells_no_token() {
         let reach = Reach { server: "https://10.0.0.1:6443".to_owned(), ..Reach::default() };
         let told = read(&text("cluster38", &reach, TOKEN));
-        assert_eq!(told, Told { server: "https://10.0.0.1:6443".to_owned(), token_ends: Some(1_800_000_000) });
+        assert_eq!(told.server, "https://10.0.0.1:6443");
+        assert_eq!(told.token.as_ref().map(|token| token.ends), Some(1_800_000_000));
         assert!(!format!("{told:?}").contains("eyJ"));
         assert_eq!(read("this is no kubeconfig"), Told::default());
         for token in ["", "a", "a.b.c", "a.%%%.c", "e30.e30.e30"] {
-            assert_eq!(token_end(token), None, "{token}");
+            assert_eq!(read(&text("cluster38", &reach, token)).token, None, "{token}");
         }
     }
 

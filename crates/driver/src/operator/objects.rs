@@ -42,6 +42,18 @@ impl Uses {
     }
 }
 
+/// The Secret with which all tokens end that were given to one host, or into files.
+pub fn tokens(host: Option<&str>) -> Value {
+    let mut secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": format!("kosmos-csi-tokens-{}", host.unwrap_or("files")), "namespace": NAMESPACE},
+    });
+    if let Some(host) = host {
+        secret["metadata"]["labels"] = json!({"kosmos.csi.io/host": host});
+    }
+    secret
+}
+
 fn parse(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple(text).map_err(|error| format!("an object of this program cannot be read: {error}"))
 }
@@ -121,6 +133,8 @@ mod tests {
                 "ValidatingAdmissionPolicy kosmos-csi",
                 "ValidatingAdmissionPolicyBinding kosmos-csi",
                 "ClusterRoleBinding kosmos-csi",
+                "Role kosmos-csi/kosmos-csi-token",
+                "RoleBinding kosmos-csi/kosmos-csi-token",
             ]
         );
         let more = Uses::ALL.objects().unwrap();

@@ -100,6 +100,7 @@ fn define(cluster: &DynamicObject) -> Option<(String, Definition)> {
         cordoned: objects::is_cordoned(cluster),
         privileged_pods: objects::has_privileged_pods(cluster),
         clustertree: true,
+        secret: None,
         origin: format!("Cluster {name}"),
     };
     Some((name, definition))

@@ -97,6 +97,7 @@ impl Folder {
                 cordoned: cordoned.contains(&name),
                 privileged_pods: privileged.contains(&name),
                 clustertree: false,
+                secret: None,
                 origin: format!("file {}", path.display()),
             };
             (name, definition)

@@ -19,6 +19,8 @@ pub struct Definition {
     pub privileged_pods: bool,
     /// A Kosmos `Cluster` object is behind it: clustertree copies the host's pods there, and claims that are not ours.
     pub clustertree: bool,
+    /// The Secret that it is, in the namespace of who uses it.
+    pub secret: Option<String>,
     /// Where it was found, for messages.
     pub origin: String,
 }

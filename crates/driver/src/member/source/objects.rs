@@ -190,6 +190,7 @@ mod tests {
             cordoned: is_cordoned(object),
             privileged_pods: has_privileged_pods(object),
             clustertree: false,
+            secret: None,
             origin: object.name_any(),
         };
         Some((object.labels().get("member")?.clone(), definition))

@@ -44,6 +44,7 @@ fn define(secret: &Secret) -> Option<(String, Definition)> {
         cordoned: objects::is_cordoned(secret),
         privileged_pods: objects::has_privileged_pods(secret),
         clustertree: false,
+        secret: Some(secret.name_any()),
         origin: format!("Secret {}/{}", secret.namespace().unwrap_or_default(), secret.name_any()),
     };
     Some((member, definition))

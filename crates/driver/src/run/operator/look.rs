@@ -142,7 +142,7 @@ fn members(named: &Definitions, pins: &BTreeMap<String, String>, host: &HostSide
     let seen = all.into_iter().map(|name| SeenMember {
         name: name.clone(),
         problem: None,
-        token_ends: named.get(name).and_then(|definition| kubeconfig::read(&definition.kubeconfig).token_ends),
+        token: named.get(name).and_then(|definition| kubeconfig::read(&definition.kubeconfig).token),
         volumes: volumes.get(name).copied().unwrap_or_default(),
         named: named.contains_key(name),
     });

@@ -1,8 +1,10 @@
 //! The accounts that `member add` makes: a token of each, and whether it may do all that it must.
 
+use std::time::Duration;
+
 use anyhow::{Context, anyhow};
 use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
+    authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
 };
 use kube::{Api, Client, Config, api::PostParams};
@@ -14,14 +16,19 @@ use crate::{
     cluster::{Dial, with_causes},
     operator::{
         kubeconfig::{self, Reach},
-        objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT},
+        objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, title, word},
         rights::{Right, of},
     },
     run::operator::{
         connect::{self, Admin},
+        objects::read,
         print::patiently,
     },
 };
+
+/// Without a wish: what is renewed, and what is not.
+const A_MONTH: Duration = Duration::from_hours(30 * 24);
+const A_YEAR: Duration = Duration::from_hours(365 * 24);
 
 /// An account as the host will use it.
 pub(super) struct Account {
@@ -41,9 +48,10 @@ pub(super) async fn all(
     dial: &Dial,
 ) -> anyhow::Result<Vec<Account>> {
     let pods = (!flags.volumes_only).then_some(PODS_ACCOUNT);
+    let bound = bound(&admin.client, objects).await?;
     let mut accounts = Vec::new();
     for name in [ACCOUNT].into_iter().chain(pods) {
-        let (token, ends) = token(flags, name, &admin.client).await?;
+        let (token, ends) = token(flags, name, &bound, &admin.client).await?;
         let client = as_account(flags, admin, &token, dial)?;
         let rights = of(objects, name);
         let asking = rights::ask_until_granted(&client, &rights);
@@ -53,10 +61,32 @@ pub(super) async fn all(
     Ok(accounts)
 }
 
+/// What the tokens end with, as it is now.
+async fn bound(client: &Client, objects: &[Value]) -> anyhow::Result<BoundObjectReference> {
+    let secret = objects.iter().find(|object| word(object, "/kind") == "Secret").context("no Secret for the tokens")?;
+    let live = read(client, secret).await?.with_context(|| format!("{} has gone meanwhile", title(secret)))?;
+    Ok(BoundObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Secret".to_owned()),
+        name: Some(word(&live, "/metadata/name").to_owned()),
+        uid: Some(word(&live, "/metadata/uid").to_owned()),
+    })
+}
+
 /// A token, and when it ends.
-async fn token(flags: &Add, account: &str, client: &Client) -> anyhow::Result<(String, i64)> {
-    let seconds = i64::try_from(flags.token_lifetime.as_secs()).unwrap_or(i64::MAX);
-    let spec = TokenRequestSpec { expiration_seconds: Some(seconds), ..TokenRequestSpec::default() };
+async fn token(
+    flags: &Add,
+    account: &str,
+    bound: &BoundObjectReference,
+    client: &Client,
+) -> anyhow::Result<(String, i64)> {
+    let usual = if flags.kubeconfig_only.is_some() { A_YEAR } else { A_MONTH };
+    let seconds = i64::try_from(flags.token_lifetime.unwrap_or(usual).as_secs()).unwrap_or(i64::MAX);
+    let spec = TokenRequestSpec {
+        expiration_seconds: Some(seconds),
+        bound_object_ref: Some(bound.clone()),
+        ..TokenRequestSpec::default()
+    };
     let request = TokenRequest { spec, ..TokenRequest::default() };
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE);
     let asked = accounts.create_token_request(account, &PostParams::default(), &request).await;

@@ -27,7 +27,7 @@ use crate::{
     },
     operator::{
         kubeconfig::{self, Reach, until},
-        objects::{NAMESPACE, PODS_ACCOUNT, Step, Uses, title},
+        objects::{NAMESPACE, PODS_ACCOUNT, Step, Uses, title, tokens},
         rights::{Right, by_subject, missing},
         table::Table,
     },
@@ -51,7 +51,8 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     let reach = reach(flags, &admin).await?;
     let target = target(flags, &admin, dial).await?;
     let uses = Uses { pods: !flags.volumes_only, attach: flags.attach };
-    let objects = uses.objects().map_err(anyhow::Error::msg)?;
+    let mut objects = uses.objects().map_err(anyhow::Error::msg)?;
+    objects.push(tokens(target.host()));
     let (objects, unserved) = without_unserved(&admin.client, objects).await?;
     let steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
     let opened = open::named(&admin.client, &flags.pods_in).await?;
@@ -90,6 +91,16 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
 enum Target {
     Files,
     Host(Vec<Place>),
+}
+
+impl Target {
+    /// Who the tokens are for, where that is known.
+    fn host(&self) -> Option<&str> {
+        match self {
+            Self::Files => None,
+            Self::Host(places) => places.first().map(|place| place.host.id.0.as_str()),
+        }
+    }
 }
 
 /// The Secret of one account, in the order of the accounts.
@@ -262,6 +273,10 @@ fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: Result<(),
     let ends = until(accounts.iter().map(|account| account.ends).min().unwrap_or_default(), now());
     let rights: Vec<_> = accounts.iter().flat_map(|account| account.rights.iter().cloned()).collect();
     let rights = rights_table(&rights);
-    let (tokens, it) = if accounts.len() == 1 { ("The token ends", "it") } else { ("The tokens end", "them") };
-    format!("{table}\n{rights}\n{tokens} in {ends}; `member add {name}` renews {it}.\n{reached}{next}\n")
+    let tokens = if accounts.len() == 1 { "The token ends" } else { "The tokens end" };
+    let renewed = match &flags.kubeconfig_only {
+        Some(_) => format!("`member add {name}` makes new ones"),
+        None => "who uses one renews it at half of its life".to_owned(),
+    };
+    format!("{table}\n{rights}\n{tokens} in {ends}; {renewed}.\n{reached}{next}\n")
 }

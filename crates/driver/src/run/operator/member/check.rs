@@ -15,7 +15,7 @@ use crate::{
         source::{Account, Definition},
     },
     operator::{
-        kubeconfig::{self, SOON, until},
+        kubeconfig::{self, until},
         objects::{ACCOUNT, PODS_ACCOUNT, Uses},
         rights::{Right, missing, of},
         table::Table,
@@ -90,7 +90,7 @@ async fn examine(
         }
     };
     sheet.ok("kubeconfig", kubeconfig::read(&definition.kubeconfig).server);
-    token(&definition.kubeconfig, &flags.name, sheet);
+    token(&definition.kubeconfig, &flags.name, definition.secret.is_some(), sheet);
     let client = match connect::open(&flags.name, config, dial) {
         Ok(client) => client,
         Err(reason) => {
@@ -107,13 +107,16 @@ async fn examine(
     Ok(())
 }
 
-fn token(text: &str, name: &str, sheet: &mut Sheet) {
-    let Some(ends) = kubeconfig::read(text).token_ends else { return };
-    let left = until(ends, now());
+fn token(text: &str, name: &str, secret: bool, sheet: &mut Sheet) {
+    let Some(token) = kubeconfig::read(text).token else { return };
+    let left = until(token.ends, now());
     let renew = format!("`member add {name}` renews it");
-    match ends - now() {
-        past if past <= 0 => sheet.failed("token", format!("{left}: {renew}")),
-        short if short < SOON => sheet.note("token", format!("ends in {left}: {renew}")),
+    match token.due() {
+        _ if token.ends <= now() => sheet.failed("token", format!("{left}: {renew}")),
+        _ if token.is_late(now()) => sheet.note("token", format!("ends in {left}, and nobody has renewed it: {renew}")),
+        Some(due) if secret && due > now() => {
+            sheet.ok("token", format!("ends in {left}, and is renewed in {}", until(due, now())));
+        }
         _ => sheet.ok("token", format!("ends in {left}")),
     }
 }

@@ -77,7 +77,7 @@ fn table(rows: &[Row]) -> Table {
     let mut table =
         Table::new(&["NAME", "SOURCE", "CLUSTER", "SERVER", "TOKEN ENDS IN", "CORDONED", "VOLUMES", "ANSWERS"]);
     for row in rows {
-        let ends = row.told.token_ends.map(|ends| until(ends, now())).unwrap_or_default();
+        let ends = row.told.token.as_ref().map(|token| until(token.ends, now())).unwrap_or_default();
         let answers = row.problem.as_ref().map_or_else(|| "yes".to_owned(), |problem| format!("no: {problem}"));
         let cordoned = if row.cordoned { "yes" } else { "no" };
         let volumes = row.volumes.to_string();
@@ -90,7 +90,7 @@ fn table(rows: &[Row]) -> Table {
 fn as_json(row: &Row) -> Value {
     json!({
         "name": row.name, "source": row.source, "cluster": row.pinned, "server": row.told.server,
-        "tokenEnds": row.told.token_ends, "cordoned": row.cordoned, "volumes": row.volumes,
+        "tokenEnds": row.told.token.as_ref().map(|token| token.ends), "cordoned": row.cordoned, "volumes": row.volumes,
         "answers": row.problem.is_none(), "problem": row.problem,
     })
 }

@@ -12,7 +12,7 @@ use crate::{
     cluster::Dial,
     host::Host,
     operator::{
-        objects::{Uses, word},
+        objects::{Uses, title, tokens, word},
         table::Table,
     },
     run::operator::{
@@ -54,9 +54,9 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
     remove_secrets(&agents, &of_agents, &mut table).await?;
     remove_secrets(&host, &secrets, &mut table).await?;
     if let Some(admin) = admin {
-        remove_account(flags, &admin, &mut table).await?;
+        remove_account(flags, &host, &admin, &mut table).await?;
     }
-    Ok(Report::well(closing(flags, &table, left.len())))
+    Ok(Report::well(closing(flags, &host, &table, left.len())))
 }
 
 /// The way to take away what `member add` has made there: only in the cluster that the name means.
@@ -130,8 +130,9 @@ async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> a
 }
 
 /// What gives rights goes first. The namespace stays: leaves may be in it.
-async fn remove_account(flags: &Remove, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
-    let objects = Uses::ALL.objects().map_err(anyhow::Error::msg)?;
+async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
+    let mut objects = Uses::ALL.objects().map_err(anyhow::Error::msg)?;
+    objects.push(tokens(Some(&host.id.0)));
     for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {
         let Done { title, result } = remove_object(&admin.client, object).await?;
         table.row([title.as_str(), &flags.name, result]);
@@ -139,7 +140,7 @@ async fn remove_account(flags: &Remove, admin: &Admin, table: &mut Table) -> any
     Ok(())
 }
 
-fn closing(flags: &Remove, table: &Table, left: usize) -> String {
+fn closing(flags: &Remove, host: &Host, table: &Table, left: usize) -> String {
     let name = &flags.name;
     let volumes = if left == 0 {
         String::new()
@@ -148,8 +149,15 @@ fn closing(flags: &Remove, table: &Table, left: usize) -> String {
             "The host has {left} volumes there: every call for them answers UNAVAILABLE until the member is back.\n"
         )
     };
+    let tokens = match &flags.member_kubeconfig {
+        Some(_) => String::new(),
+        None => format!(
+            "Its tokens stay good there until they end: whoever administers the member ends them at once by deleting {} there.\n",
+            title(&tokens(Some(&host.id.0)))
+        ),
+    };
     format!(
-        "{table}\n{volumes}No data was touched. Which cluster {name} was is still known, so that it can come back; \
+        "{table}\n{volumes}{tokens}No data was touched. Which cluster {name} was is still known, so that it can come back; \
          `kosmos-csi member forget {name}` forgets it.\n"
     )
 }

@@ -1,6 +1,7 @@
 //! Snapshots, groups and their labels that arrive when nobody asks for them any more.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -17,6 +18,7 @@ use crate::{
     caller::{Caller, Ending, Script},
     fixture,
     late::{LATE, creates, delay_next, patches},
+    reclaim::until,
     snapshotter::{self, GROUPS, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
@@ -91,6 +93,33 @@ fn snapshot_that_comes_late_to_a_driver_that_was_started_anew_is_taken_back() {
         was_asked_for(&bench, &caller, Kind::Snapshot, |asked| creates(asked, SNAPSHOTS)).await;
         bench.start();
         nothing_is_left(&bench, SNAPSHOTS).await;
+    });
+}
+
+/// Asked for twice, and the first write is carried out while the driver waits for what the second has made to go.
+#[test]
+fn snapshot_that_comes_late_while_that_of_its_name_is_removed_goes_with_it() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        // Nothing is heard of it: a look tells that it has gone.
+        bench.guard.set_fate(|_, at, asked| match asked.verb {
+            Verb::Watch if at > 0 && asked.resource == SNAPSHOTS => Action::Silence(0),
+            _ => Action::Pass,
+        });
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Snapshot, name, sources, class: USUAL, told: true, at_once: 1 };
+        let mut snapshot = Snapshotter::new(&bench, wish);
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        let was = bench.members[0].list(SNAPSHOTS).remove(0);
+        let kept = ["name", "namespace", "labels", "annotations"].map(|field| (field, was["metadata"][field].clone()));
+        let again = json!({"metadata": kept.into_iter().collect::<BTreeMap<_, _>>(), "spec": was["spec"]});
+        snapshot.discard();
+        let late = async {
+            until(&bench, SOON * 5, "it has gone", || bench.members[0].list(SNAPSHOTS).is_empty()).await;
+            bench.members[0].create(SNAPSHOTS, again).unwrap();
+        };
+        tokio::join!(snapshot.remove(), late);
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", bench.guard.trace().join("\n"));
     });
 }
 

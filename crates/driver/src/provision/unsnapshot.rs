@@ -40,7 +40,8 @@ impl Provisioner {
         }
     }
 
-    /// Removes the leaf snapshot step by step until a read proves it gone, and what stands behind it.
+    /// Removes the leaf snapshot until a read proves it gone, and what stands behind it. A write of ours that is carried out late may
+    /// have made one of this name anew meanwhile: it goes as well.
     pub(super) async fn remove_snapshot(
         &self,
         leaf: &Cluster,
@@ -48,32 +49,15 @@ impl Provisioner {
         place: &LeafPlace,
         deadline: &Deadline,
     ) -> Result<()> {
-        let mut content = None;
-        let mut pinned: Option<Box<str>> = None;
+        let there = || leaf.snapshots.row(hash).filter(|row| row.place == *place);
+        let Some(mut row) = there() else { return self.remove_unseen(leaf, hash, place, deadline).await };
         loop {
-            let row = leaf.snapshots.row(hash).filter(|row| row.place == *place);
-            let Some(row) = row.filter(|row| pinned.as_ref().is_none_or(|uid| *uid == row.uid)) else { break };
-            pinned = Some(row.uid.clone());
-            content = row.content.clone().or(content);
-            if !row.terminating {
-                follow_host(leaf, &Content::name_of(content.as_deref(), &row.uid), &row).await?;
-                leaf.delete_snapshot(&row).await?;
-                continue;
-            }
-            let going = |row: &SnapshotRow| row.place == *place && pinned.as_ref() == Some(&row.uid);
-            let gone = |pause| leaf.snapshots.until(pause, |rows| !rows.row(hash).as_ref().is_some_and(going));
-            if !wait_for(deadline, gone, async || late(leaf, place)).await? {
-                look_again(leaf, &row).await?;
+            remove_one(leaf, row, deadline).await?;
+            match there() {
+                Some(late) => row = late,
+                None => return Ok(()),
             }
         }
-        let Some(uid) = pinned else { return self.remove_unseen(leaf, hash, place, deadline).await };
-        if content.is_none()
-            && let Some((snapshot, _)) = leaf.read_snapshot(place).await?
-            && snapshot.metadata.uid.as_deref() == Some(&*uid)
-        {
-            return Err(late(leaf, place));
-        }
-        content_is_gone(leaf, &Content::name_of(content.as_deref(), &uid), &uid, deadline).await
     }
 
     /// No snapshot was seen; a read decides. What was marked may have outlived it.
@@ -101,6 +85,36 @@ impl Provisioner {
             _ => remove_contents(leaf, hash, Some(&place.namespace), deadline).await,
         }
     }
+}
+
+/// Removes the snapshot of this UID step by step.
+async fn remove_one(leaf: &Cluster, mut row: SnapshotRow, deadline: &Deadline) -> Result<()> {
+    let (hash, place, uid) = (row.hash, row.place.clone(), row.uid.clone());
+    let is_it = |row: &SnapshotRow| row.place == place && row.uid == uid;
+    let mut content = None;
+    loop {
+        content = row.content.clone().or(content);
+        if row.terminating {
+            let gone = |pause| leaf.snapshots.until(pause, |rows| !rows.row(hash).as_ref().is_some_and(is_it));
+            if !wait_for(deadline, gone, async || late(leaf, &place)).await? {
+                look_again(leaf, &row).await?;
+            }
+        } else {
+            follow_host(leaf, &Content::name_of(content.as_deref(), &uid), &row).await?;
+            leaf.delete_snapshot(&row).await?;
+        }
+        match leaf.snapshots.row(hash).filter(is_it) {
+            Some(now) => row = now,
+            None => break,
+        }
+    }
+    if content.is_none()
+        && let Some((snapshot, _)) = leaf.read_snapshot(&place).await?
+        && snapshot.metadata.uid.as_deref() == Some(&*uid)
+    {
+        return Err(late(leaf, &place));
+    }
+    content_is_gone(leaf, &Content::name_of(content.as_deref(), &uid), &uid, deadline).await
 }
 
 /// The leaf snapshot behind a handle, from memory where it is known.

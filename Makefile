@@ -97,7 +97,8 @@ lint: lint-code ## Formatting, lints, and the dependencies' licences where cargo
 	@$(call say,dependencies)
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
 		$(CARGO) deny check bans licenses sources; \
-		$(CARGO) deny check advisories || echo "advisories are for people to judge: they fail nothing here"; \
+		if ls -d $${CARGO_HOME:-$$HOME/.cargo}/advisory-db* >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; \
+		else echo "the database of advisories is not here: they are not checked (cargo deny fetch)"; fi; \
 	else echo "cargo-deny is not installed: licences and sources are not checked (cargo install cargo-deny)"; fi
 
 .PHONY: test

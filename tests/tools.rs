@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+#[path = "clusters/bill.rs"]
+pub mod bill;
 #[path = "clusters/images.rs"]
 pub mod images;
 #[path = "clusters/pack.rs"]
@@ -127,6 +129,38 @@ fn image_of_the_same_program_has_the_same_digest() {
     assert_eq!(first.digest, second.digest);
     assert!(fs::read(first.archive).unwrap() == fs::read(second.archive).unwrap());
     assert_eq!(pack(one.path(), "2").digest, first.digest, "the tag is no part of an image");
+}
+
+/// For who looks up whether a flaw is in it.
+#[test]
+fn image_comes_with_a_list_of_what_it_is_made_of() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let list = |folder: &Path| {
+        let image = product::image(Flavour::Node, Path::new(DRIVER), product::NAME, "1", folder).unwrap();
+        (image.digest, fs::read_to_string(folder.join("kosmos-csi-node-1.spdx.json")).unwrap())
+    };
+    let (digest, text) = list(one.path());
+    assert_eq!(text, list(other.path()).1, "the same image has the same list");
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["spdxVersion"], "SPDX-2.3");
+    let packages = document["packages"].as_array().unwrap();
+    assert_eq!(packages[0]["checksums"][0]["checksumValue"], digest.trim_start_matches("sha256:"));
+    let locators: Vec<&str> =
+        packages.iter().filter_map(|package| package["externalRefs"][0]["referenceLocator"].as_str()).collect();
+    for wanted in ["pkg:cargo/kosmos-csi@", "pkg:cargo/kube@", "pkg:cargo/tokio@"] {
+        assert!(locators.iter().any(|locator| locator.starts_with(wanted)), "{wanted}");
+    }
+    assert!(!text.contains("pkg:cargo/proptest@"), "only tests use it");
+    if Path::new("/var/lib/dpkg/status").exists() {
+        for wanted in ["/e2fsprogs@", "/xfsprogs@", "/util-linux@", "/libc6@"] {
+            assert!(locators.iter().any(|locator| locator.contains(wanted)), "{wanted} in {locators:?}");
+        }
+    }
+    let named: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    for written in ["/etc/passwd", "/etc/ssl/certs/ca-certificates.crt"] {
+        assert!(named.contains(&written), "{written} is of no package: {named:?}");
+    }
+    assert_eq!(document["relationships"].as_array().unwrap().len(), packages.len());
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn blob(descriptor: &Value) -> String {
 }
 
 /// By the system's program: an image is large, and unoptimised code slow.
-fn sha256(file: &Path) -> Result<String> {
+pub fn sha256(file: &Path) -> Result<String> {
     let output = Command::new("sha256sum").arg("--binary").arg(file).output().context("run sha256sum")?;
     ensure!(output.status.success(), "sha256sum: {}", String::from_utf8_lossy(&output.stderr).trim());
     let printed = String::from_utf8(output.stdout)?;

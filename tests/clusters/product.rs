@@ -10,6 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::bill;
 use super::pack::{Form, Packed, copy_program, make_folder, make_folders, pack, write_file};
 use super::packages::program;
 
@@ -84,7 +85,9 @@ pub fn image(flavour: Flavour, driver: &Path, name: &str, tag: &str, folder: &Pa
     let user = (flavour == Flavour::Small).then_some(USER);
     let form = Form { reference: &reference, entrypoint: Some("/kosmos-csi"), command: None, user, path: PATH };
     let file = reference.rsplit('/').next().unwrap_or_default().replace(':', "-");
-    pack(&root, &form, &folder.join(format!("{file}.tar")))
+    let packed = pack(&root, &form, &folder.join(format!("{file}.tar")))?;
+    bill::write(&reference, &packed, &root).with_context(|| format!("list what {reference} is made of"))?;
+    Ok(packed)
 }
 
 /// Makes the image's root folder.
@@ -164,6 +167,7 @@ fn tell(name: &str, tag: &str, packed: &[(String, Packed)]) {
         let size = image.bytes.div_ceil(100_000);
         let (whole, tenth) = (size / 10, size % 10);
         println!("{reference:<width$}  {whole:>3}.{tenth} MB  {}  {}", image.digest, image.archive.display());
+        println!("{:<width$}  what it is made of: {}", "", bill::place(&image.archive).display());
     }
     let archive = packed.first().map(|(_, image)| image.archive.display().to_string()).unwrap_or_default();
     let values = if name == NAME { String::new() } else { format!(" --set image.repository={name}") };

@@ -37,9 +37,10 @@ fn chart_has_no_flaw_that_helm_knows() {
 #[test]
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 29] = [
+    let switches: [(&str, &[&str], &[&str]); 33] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
             &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
+        ("image.tag=0.1.0,image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000,sidecars.resizer.image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000", &["localhost/kosmos-csi:0.1.0@sha256:0000", "csi-resizer:v2.3.0@sha256:0000"], &["csi-attacher:v4.13.0@"]),
         ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
         ("sidecars.resizer.enabled=false", &["csi-attacher"], &["csi-resizer", "persistentvolumeclaims/status"]),
         ("sidecars.attacher.enabled=false,csiDriver.attachRequired=false", &["attachRequired: false"], &["csi-attacher", "volumeattachments/status"]),
@@ -64,6 +65,9 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("namespace.create=true", &["enforce: restricted", "resource-policy: keep"], &[]),
         ("podDisruptionBudget.enabled=false", &[], &["PodDisruptionBudget"]),
         ("networkPolicy.enabled=false", &[], &["NetworkPolicy"]),
+        ("networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring", &["- from:\n        - namespaceSelector:\n            matchLabels:\n              name: monitoring\n      ports:\n        - port: 9808\n          endPort: 9812", "    - ports:\n        - port: 10250"], &["Egress"]),
+        ("networkPolicy.kubeletFrom[0].ipBlock.cidr=10.0.0.0/24", &["- from:\n        - ipBlock:\n            cidr: 10.0.0.0/24\n      ports:\n        - port: 10250"], &["Egress"]),
+        ("networkPolicy.egressTo[0].ipBlock.cidr=10.0.0.0/8", &["[Ingress, Egress]", "port: 53", "- to:\n        - ipBlock:\n            cidr: 10.0.0.0/8"], &["- from:"]),
         ("serviceMonitor.enabled=true,serviceMonitor.labels.team=one", &["kind: ServiceMonitor", "team: one", "kind: Service\n"], &[]),
         ("storageClasses[0].name=fast,storageClasses[0].members={cluster38},storageClasses[0].parameters.leafStorageClass=ssd",
             &["name: fast", "- cluster38", "leafStorageClass: ssd", "WaitForFirstConsumer", "allowVolumeExpansion: true"], &["is-default-class"]),
@@ -105,6 +109,8 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("virtualNode.nodeMode=both", "virtualNode/nodeMode"),
         ("virtualNode.hostAddress=10.0.0.1", "virtualNode/hostAddress"),
         ("virtualNode.namespace=kosmos-csi", "virtualNode.namespace is the release's"),
+        ("sidecars.attacher.image.digest=latest", "attacher/image/digest"),
+        ("networkPolicy.egressTo[0]=10.0.0.0/8", "networkPolicy/egressTo/0"),
         ("storageClasses[0].members={cluster38}", "storageClasses/0"),
         ("node.enabled=true", "node.enabled needs node.members"),
         ("sidecars.attacher.enabled=false", "csiDriver.attachRequired needs sidecars.attacher.enabled"),

@@ -9,9 +9,9 @@ app.kubernetes.io/name: kosmos-csi
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{/* An image of ours: the default tag is the version of this chart. */}}
+{{/* An image of ours: the default tag is the version of this chart. With a digest, that counts. */}}
 {{- define "kosmos-csi.image" -}}
-{{ .image.repository }}:{{ .image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{ .image.repository }}:{{ .image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion }}{{ with .image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{- define "kosmos-csi.pullSecrets" -}}
@@ -93,7 +93,7 @@ readinessProbe:
 {{/* One sidecar: what all have in common, its own flags, and what the user adds. */}}
 {{- define "kosmos-csi.sidecar" -}}
 - name: csi-{{ .name }}
-  image: {{ .values.image.repository }}:{{ .values.image.tag }}
+  image: {{ .values.image.repository }}:{{ .values.image.tag }}{{ with .values.image.digest }}@{{ . }}{{ end }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   args:
     - --csi-address=/csi/csi.sock

@@ -6,7 +6,7 @@ mod room;
 mod status;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     net::SocketAddr,
     sync::Arc,
     time::Duration,
@@ -91,7 +91,10 @@ impl Nodes {
         let is_guest = |node: &Arc<Value>| names().any(|name| is_of_clustertree(node, name));
         let guests: Vec<_> = self.view.nodes.all().into_iter().filter(is_guest).collect();
         let ours = guests.is_empty() && !state.clustertree;
-        let stands = if ours { stands(member, mode, state) } else { Vec::new() };
+        let mut stands = if ours { stands(member, mode, state) } else { Vec::new() };
+        if let Some(message) = plan::limit(member, &mut stands) {
+            self.tell_of_too_many(message, stands[0].name()).await;
+        }
         for guest in guests {
             let name = text(&guest, "/metadata/name").to_owned();
             let node = (mode == NodeMode::Node).then(|| name.clone());
@@ -113,6 +116,15 @@ impl Nodes {
                 None => format!("member {member} is not represented by this node any more"),
             };
             self.retire(&node, Health { ready: false, reason: "Departed", message }).await;
+        }
+    }
+
+    async fn tell_of_too_many(&mut self, message: String, name: String) {
+        let place = Place { namespace: String::new(), name };
+        if let Some(node) = self.view.nodes.get(&place).filter(|_| self.told.insert(message.clone())) {
+            tracing::error!("{message}");
+            let news = News { reason: "TooManyNodes", message, warning: true };
+            self.host.tell_of(&about(&node), &news).await;
         }
     }
 
@@ -295,7 +307,10 @@ fn stands(member: &str, mode: NodeMode, state: &MemberState) -> Vec<Stand> {
     let stand = |node| Stand { member: member.to_owned(), node };
     match mode {
         NodeMode::Member => vec![stand(None)],
-        NodeMode::Node => state.nodes.iter().map(|node| stand(Some(text(node, "/metadata/name").to_owned()))).collect(),
+        NodeMode::Node => {
+            let names: BTreeSet<&str> = state.nodes.iter().map(|node| text(node, "/metadata/name")).collect();
+            names.into_iter().map(|name| stand(Some(name.to_owned()))).collect()
+        }
     }
 }
 

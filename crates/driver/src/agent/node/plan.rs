@@ -16,6 +16,8 @@ use crate::volume::{DRIVER, MEMBER_KEY, NODE_KEY, NodeId};
 pub(in crate::agent) const PREFIX: &str = "kosmos-";
 pub(in crate::agent) const LABEL: &str = "kosmos.io/node";
 pub(in crate::agent) const LABEL_VALUE: &str = "true";
+/// Of one member's nodes.
+const MOST_OF_A_MEMBER: usize = 1000;
 /// On a Node of ours: what it stands for, in the words of CSI. The Node is ours by this alone.
 const ID: &str = "kosmos.csi.io/node-id";
 /// On a Node of ours that this program, and no person, has closed to new pods.
@@ -121,6 +123,18 @@ pub(super) fn guest_step(stand: &Stand, node: &Value, csi_node: Option<&Value>) 
         return Step::PatchNode(patch_of(node, json!({"metadata": {"annotations": annotations}})));
     }
     csi_step(stand, node, csi_node).unwrap_or_else(|| labelled(stand, node).map_or(Step::Done, Step::PatchNode))
+}
+
+/// For each node that a member says it has, a Node, its Lease and its status are written in the host: it is not to say how many there
+/// are. What is told where it says more than that.
+pub(super) fn limit(member: &str, stands: &mut Vec<Stand>) -> Option<String> {
+    let count = stands.len();
+    stands.truncate(MOST_OF_A_MEMBER);
+    (count > MOST_OF_A_MEMBER).then(|| {
+        format!(
+            "member {member} says it has more than {MOST_OF_A_MEMBER} nodes: only the first by name are virtual nodes"
+        )
+    })
 }
 
 /// What is to be done with a Node whose member, or member node, is not there any more.
@@ -358,6 +372,17 @@ mod tests {
             assert!(items(&csi_node, "/spec/drivers").any(|driver| driver["nodeID"] == "virtual/m"));
             assert_eq!(csi_node["metadata"]["ownerReferences"][0]["uid"], "n1");
         }
+    }
+
+    #[test]
+    fn member_that_says_it_has_nodes_without_number_has_a_thousand_in_the_host() {
+        let stands = |count: usize| -> Vec<Stand> {
+            (0..count).map(|number| Stand { member: "m".to_owned(), node: Some(format!("n{number:05}")) }).collect()
+        };
+        let (mut enough, mut many) = (stands(1000), stands(50_000));
+        assert_eq!(limit("m", &mut enough), None);
+        assert!(limit("m", &mut many).unwrap().contains("member m says it has more than 1000 nodes"));
+        assert!(many == enough, "the first by name");
     }
 
     #[test]

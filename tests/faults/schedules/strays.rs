@@ -27,7 +27,10 @@ fn found(bench: &Bench) -> Vec<(usize, String)> {
     let claims = bench.host.list("persistentvolumeclaims");
     let is_in_host = |leaf: &Value, handle: &str| {
         let moved = leaf["metadata"]["annotations"]["kosmos.csi.io/handle"].as_str().unwrap_or(handle);
-        let is_awaited = |claim: &Arc<Value>| made_for(leaf).ends_with(text(claim, "/metadata/uid"));
+        // A claim that has a volume waits for none: its leaf is elsewhere, and this one came late.
+        let is_awaited = |claim: &Arc<Value>| {
+            made_for(leaf).ends_with(text(claim, "/metadata/uid")) && text(claim, "/spec/volumeName").is_empty()
+        };
         let has = |volume: &Arc<Value>| [handle, moved].contains(&text(volume, "/spec/csi/volumeHandle"));
         volumes.iter().any(has) || claims.iter().any(is_awaited)
     };

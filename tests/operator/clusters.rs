@@ -197,7 +197,10 @@ fn answer(object: &Value) -> Response<Box<DynBody>> {
 }
 
 fn token(asked: &str) -> Value {
-    let claims = json!({"exp": END, "sub": asked}).to_string();
+    let account = asked.rsplit('/').nth(1).unwrap_or_default();
+    let now = k8s_openapi::jiff::Timestamp::now().as_second();
+    let claims =
+        json!({"iat": now, "exp": END, "sub": format!("system:serviceaccount:kosmos-csi:{account}")}).to_string();
     let claims = serde_json::to_value(k8s_openapi::ByteString(claims.into_bytes())).unwrap();
     let claims = claims.as_str().unwrap().trim_end_matches('=').replace('+', "-").replace('/', "_");
     json!({

@@ -255,6 +255,10 @@ async fn check_goes_from_the_kubeconfig_to_the_classes() {
         assert!(row.contains(" ok "), "{row}");
     }
     assert!(told.contains("default class") && told.contains("leafStorageClass"), "{told}");
+    for line in ["token ", "token for pods "] {
+        let row = told.lines().find(|row| row.starts_with(line)).unwrap_or_else(|| panic!("{line}: {told}"));
+        assert!(["in 14d", "in 15d"].iter().any(|due| row.contains(&format!("and is renewed {due}"))), "{row}");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ pub struct SeenMember {
     pub name: String,
     /// Why it cannot be judged; none where it answers as the cluster that it always was.
     pub problem: Option<String>,
-    pub token: Option<Token>,
+    /// Of the driver's account and of the agent's.
+    pub tokens: Vec<Token>,
     /// Volumes that the host has there.
     pub volumes: usize,
     /// Somebody names it still.
@@ -94,7 +95,8 @@ fn judge_member(member: &SeenMember, now: i64) -> Vec<Finding> {
         let message = format!("{problem}; its volumes were not compared");
         findings.push(Finding::new("member", &member.name, message));
     }
-    if let Some(Token { ends: end, .. }) = member.token.clone().filter(|token| token.is_late(now)) {
+    let late = member.tokens.iter().filter(|token| token.is_late(now));
+    if let Some(end) = late.map(|token| token.ends).min() {
         let left = until(end, now);
         let state = if end > now { format!("ends in {left}") } else { format!("has {left}") };
         let message = format!("its token {state}, and nobody has renewed it: `member add {}` does", member.name);
@@ -120,8 +122,8 @@ mod tests {
     }
 
     /// Of somebody whom no service account knows, and good for so many days.
-    fn token(days: i64) -> Option<Token> {
-        Token::read(&unsigned(&serde_json::json!({"exp": NOW + days * 24 * 3600, "sub": "jane"})))
+    fn token(days: i64) -> Token {
+        Token::read(&unsigned(&serde_json::json!({"exp": NOW + days * 24 * 3600, "sub": "jane"}))).unwrap()
     }
 
     fn member() -> SeenMember {
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_is_well_is_not_told_of() {
-        let lasting = SeenMember { token: token(40), ..member() };
+        let lasting = SeenMember { tokens: vec![token(40), token(50)], ..member() };
         assert_eq!(names(&well(), lasting), [""; 0]);
         let left = SeenMember { named: false, ..member() };
         assert_eq!(names(&well(), left), [""; 0], "it has left, and took nothing with it");
@@ -148,7 +150,8 @@ mod tests {
 
     #[test]
     fn members_and_tokens_are_told_with_what_to_do() {
-        let silent = SeenMember { problem: Some("no answer".to_owned()), token: token(0), ..member() };
+        let silent =
+            SeenMember { problem: Some("no answer".to_owned()), tokens: vec![token(40), token(0)], ..member() };
         let findings = judge(&well(), &[silent], NOW);
         assert!(findings[0].message.contains("not compared"), "{findings:?}");
         assert!(findings[1].message.contains("has expired 0m ago") && findings[1].message.contains("member add m"));

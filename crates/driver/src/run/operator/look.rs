@@ -25,7 +25,7 @@ use crate::{
         identity::{Identity, Meant, judge},
         ownership,
     },
-    member::source::Definitions,
+    member::source::{Account, Definitions},
     operator::{
         compare::{HostSide, HostVolume, Leaf, LeafVolume, MemberSide},
         doctor::SeenMember,
@@ -74,6 +74,7 @@ pub(super) async fn host_claims(host: &Host) -> anyhow::Result<Vec<PersistentVol
 
 pub(super) async fn look(host: &Host, access: &MembersAccess, dial: &Dial) -> anyhow::Result<Seen> {
     let named = connect::members(host, access).await?;
+    let for_pods = connect::members_as(host, access, Account::VirtualNode).await?;
     let pins = host.pins().await?;
     let opening = named.iter().map(async |(name, definition)| {
         let known = connect::known(host, name, definition, &pins, dial).await;
@@ -82,7 +83,7 @@ pub(super) async fn look(host: &Host, access: &MembersAccess, dial: &Dial) -> an
     let listed = join_all(opening).await;
     // After the leaves: a volume that is made meanwhile is seen.
     let side = host_side(host).await?;
-    let mut seen = Seen { members: members(&named, &pins, &side), host: side, sides: Vec::new() };
+    let mut seen = Seen { members: members([&named, &for_pods], &pins, &side), host: side, sides: Vec::new() };
     for (name, listed) in listed {
         let judged = match listed {
             Ok((known, listed)) => seen.judge(&known.leaf, listed).await,
@@ -133,7 +134,7 @@ fn host_volume(volume: &PersistentVolume) -> Option<HostVolume> {
 }
 
 /// Those that are named, and those that were.
-fn members(named: &Definitions, pins: &BTreeMap<String, String>, host: &HostSide) -> Vec<SeenMember> {
+fn members([named, for_pods]: [&Definitions; 2], pins: &BTreeMap<String, String>, host: &HostSide) -> Vec<SeenMember> {
     let mut volumes: BTreeMap<String, usize> = BTreeMap::new();
     for id in host.volumes.iter().filter_map(|volume| VolumeId::parse(&volume.handle)) {
         *volumes.entry(id.member).or_default() += 1;
@@ -142,7 +143,10 @@ fn members(named: &Definitions, pins: &BTreeMap<String, String>, host: &HostSide
     let seen = all.into_iter().map(|name| SeenMember {
         name: name.clone(),
         problem: None,
-        token: named.get(name).and_then(|definition| kubeconfig::read(&definition.kubeconfig).token),
+        tokens: [named, for_pods]
+            .into_iter()
+            .filter_map(|of| kubeconfig::read(&of.get(name)?.kubeconfig).token)
+            .collect(),
         volumes: volumes.get(name).copied().unwrap_or_default(),
         named: named.contains_key(name),
     });

@@ -90,7 +90,7 @@ async fn examine(
         }
     };
     sheet.ok("kubeconfig", kubeconfig::read(&definition.kubeconfig).server);
-    token(&definition.kubeconfig, &flags.name, definition.secret.is_some(), sheet);
+    token("token", definition, &flags.name, sheet);
     let client = match connect::open(&flags.name, config, dial) {
         Ok(client) => client,
         Err(reason) => {
@@ -107,17 +107,17 @@ async fn examine(
     Ok(())
 }
 
-fn token(text: &str, name: &str, secret: bool, sheet: &mut Sheet) {
-    let Some(token) = kubeconfig::read(text).token else { return };
+fn token(line: &str, definition: &Definition, name: &str, sheet: &mut Sheet) {
+    let Some(token) = kubeconfig::read(&definition.kubeconfig).token else { return };
     let left = until(token.ends, now());
     let renew = format!("`member add {name}` renews it");
     match token.due() {
-        _ if token.ends <= now() => sheet.failed("token", format!("{left}: {renew}")),
-        _ if token.is_late(now()) => sheet.note("token", format!("ends in {left}, and nobody has renewed it: {renew}")),
-        Some(due) if secret && due > now() => {
-            sheet.ok("token", format!("ends in {left}, and is renewed in {}", until(due, now())));
+        _ if token.ends <= now() => sheet.failed(line, format!("{left}: {renew}")),
+        _ if token.is_late(now()) => sheet.note(line, format!("ends in {left}, and nobody has renewed it: {renew}")),
+        Some(due) if definition.secret.is_some() && due > now() => {
+            sheet.ok(line, format!("ends in {left}, and is renewed in {}", until(due, now())));
         }
-        _ => sheet.ok("token", format!("ends in {left}")),
+        _ => sheet.ok(line, format!("ends in {left}")),
     }
 }
 
@@ -163,6 +163,7 @@ async fn pods(flags: &Check, host: &Host, driver: &Definition, dial: &Dial, shee
         sheet.note("pods", "no account of its own runs pods here: `member add` makes one");
         return Ok(());
     };
+    token("token for pods", own, &flags.name, sheet);
     let client = match rules::parse(&own.kubeconfig, own.trust).await {
         Ok(config) => connect::open(&flags.name, config, dial),
         Err(reason) => Err(reason),

@@ -174,6 +174,11 @@ fn token_of_ten_minutes_is_renewed_through_five_lives_without_a_failed_call() {
         assert_eq!(doorman.refused.load(Ordering::Relaxed), 0);
         // Each at half of its life, or at the look after that.
         assert!((9..=11).contains(&doorman.given()), "{} tokens", doorman.given());
+        let renewals = doorman.given() - 1;
+        let asked = |words: &str| bench.guard.trace().iter().filter(|line| line.contains(words)).count();
+        for verb in ["Get", "Patch"] {
+            assert_eq!(asked(&format!("{verb} secrets {DRIVER_NAMESPACE}/m0 in host")), renewals, "{verb}");
+        }
         assert!(bench.metrics().contains("kosmos_csi_member_token_end_timestamp_seconds{member=\"m0\"}"));
     });
 }

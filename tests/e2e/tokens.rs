@@ -7,6 +7,7 @@ use k8s_openapi::{
     ByteString,
     api::core::v1::{Namespace, Secret},
 };
+use kosmos_csi::member::token::Token;
 use kube::{
     Api, Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -84,24 +85,15 @@ async fn kept(rig: &Rig, namespace: &str) -> Result<String> {
     Ok(token.context("the Secret has a token")?.to_owned())
 }
 
-fn claims(token: &str) -> Result<Value> {
-    let claims = token.split('.').nth(1).context("claims")?.replace('-', "+").replace('_', "/");
-    let padded = format!("{claims}{}", "=".repeat((4 - claims.len() % 4) % 4));
-    let bytes: ByteString = serde_json::from_value(json!(padded))?;
-    Ok(serde_json::from_slice(&bytes.0)?)
-}
-
 async fn is_renewed(rig: &Rig, namespace: &str, old: &str, within: Duration) -> Result<String> {
     wait_for(&format!("the token in {namespace} is renewed"), within, || async {
         let token = kept(rig, namespace).await?;
         if token == old {
             return Ok(None);
         }
-        let (before, after) = (claims(old)?, claims(&token)?);
-        let lives = |claims: &Value| claims["exp"].as_u64().zip(claims["iat"].as_u64()).map(|(exp, iat)| exp - iat);
-        ensure!(lives(&after) == Some(LIFE), "it lives as long as the one before: {after}");
-        let same = |key: &str| before[key] == after[key];
-        ensure!(same("sub") && before["kubernetes.io"]["secret"] == after["kubernetes.io"]["secret"], "{after}");
+        let (before, after) = (Token::read(old).context("a token")?, Token::read(&token).context("a token")?);
+        ensure!(after.lifetime() == LIFE.cast_signed(), "it lives as long as the one before: {after:?}");
+        ensure!(after.is_the_next_of(&before), "{after:?} after {before:?}");
         Ok(Some(token))
     })
     .await

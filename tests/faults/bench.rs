@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::BodyExt;
 use kosmos_csi::{
     args::KosmosClusters,
     cluster::{Dial, Transport},
@@ -24,7 +23,7 @@ use kosmos_csi::{
     metrics::Metrics,
     run::driver::Driver,
 };
-use kube::{Config, client::DynBody};
+use kube::Config;
 use serde_json::json;
 use simulate::{
     Cluster,
@@ -38,14 +37,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
-use tower::{BoxError, ServiceExt};
+use tower::ServiceExt;
 
 use crate::{
     fixture,
     guard::Guard,
     process::{Outside, Process},
     sidecar::Sidecar,
-    tokens::Doorman,
+    tokens::{Doorman, whole},
 };
 
 /// How long the provisioner waits for an answer, by default.
@@ -289,7 +288,6 @@ impl Bench {
             {
                 return doorman.before(service);
             }
-            let whole = |body| -> Box<DynBody> { Box::new(BodyExt::map_err(body, BoxError::from)) };
             service.map_response(move |answer| answer.map(whole)).map_err(Into::into).boxed()
         };
         Driver {

@@ -119,7 +119,7 @@ impl Doorman {
     }
 }
 
-fn whole<B>(body: B) -> Box<DynBody>
+pub fn whole<B>(body: B) -> Box<DynBody>
 where
     B: hyper::body::Body<Data = hyper::body::Bytes> + Send + Unpin + 'static,
     BoxError: From<B::Error>,

@@ -19,15 +19,19 @@ impl Credential {
         let user = serde_json::to_value(&config.auth_info).unwrap_or_default();
         if let Some(token) = user.get("token").and_then(Value::as_str)
             && config.auth_info.token_file.is_none()
-            && credential.renew(token)
+            && credential.set(token)
         {
             config.auth_info.token = None;
         }
         credential
     }
 
-    /// False: no request can carry it.
+    /// False: it is not shown here, or no request can carry it.
     pub(super) fn renew(&self, token: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_some() && self.set(token)
+    }
+
+    fn set(&self, token: &str) -> bool {
         let Ok(mut header) = HeaderValue::try_from(format!("Bearer {token}")) else { return false };
         header.set_sensitive(true);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(header);
@@ -84,7 +88,9 @@ mod tests {
         for user in ["username: a, password: b", "tokenFile: /nowhere"] {
             let mut config = config(user).await;
             let before = format!("{:?}", config.auth_info);
-            assert_eq!(shown(&Credential::take(&mut config)), None, "{user}");
+            let credential = Credential::take(&mut config);
+            assert!(!credential.renew("another"), "the client would show its own");
+            assert_eq!(shown(&credential), None, "{user}");
             assert_eq!(format!("{:?}", config.auth_info), before);
         }
     }

@@ -42,21 +42,20 @@ pub struct Member {
     clustertree: AtomicBool,
     /// Leaves that no volume of the host has, as they were last counted.
     strays: AtomicU64,
-    credential: Mutex<Credential>,
+    token: Mutex<TokenSource>,
     link: Result<Link, String>,
 }
 
 /// Where a member's token is read from, and what it says of itself.
 #[derive(Clone, Debug, Default)]
-struct Credential {
+struct TokenSource {
     secret: Option<String>,
     token: Option<Token>,
 }
 
-impl Credential {
+impl TokenSource {
     fn of(definition: &Definition) -> Self {
-        let token = kubeconfig::token(&definition.kubeconfig).and_then(|token| Token::read(&token));
-        Self { secret: definition.secret.clone(), token }
+        Self { secret: definition.secret.clone(), token: Token::of(&definition.kubeconfig) }
     }
 }
 
@@ -160,20 +159,30 @@ impl Member {
 
     /// The Secret in which its token is, and the token as it says it is.
     fn renewable(&self) -> Option<(String, Token)> {
-        let Credential { secret, token } = self.credential();
+        let TokenSource { secret, token } = self.token_source();
         secret.zip(token)
     }
 
-    fn credential(&self) -> Credential {
-        self.credential.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn token_source(&self) -> TokenSource {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Goes on with a new token, where nothing else is new but what may change at any time.
+    fn renew(&self, before: &Definition, after: &Definition) -> bool {
+        let Ok(link) = &self.link else { return false };
+        let token = kubeconfig::new_token(&before.kubeconfig, &after.kubeconfig);
+        let renewed = before.trust == after.trust && token.is_some_and(|token| link.line.renew(&token));
+        if renewed {
+            self.set(after);
+        }
+        renewed
     }
 
     fn now(&self) -> MemberNow {
-        MemberNow { token_ends: self.credential().token.map(|token| token.ends), ..self.state() }
-    }
-
-    fn state(&self) -> MemberNow {
-        let Ok(link) = &self.link else { return MemberNow { member: self.name.clone(), ..MemberNow::default() } };
+        let token_ends = self.token_source().token.map(|token| token.ends);
+        let Ok(link) = &self.link else {
+            return MemberNow { member: self.name.clone(), token_ends, ..MemberNow::default() };
+        };
         let census = link.leaf.rows.census();
         MemberNow {
             member: self.name.clone(),
@@ -182,7 +191,7 @@ impl Member {
             breaker_open: link.line.breaker.open().is_some(),
             oldest_creation: age(census.oldest_creation),
             oldest_deletion: age(census.oldest_deletion),
-            token_ends: None,
+            token_ends,
             volumes: vec![
                 ("pending", census.pending),
                 ("bound", census.bound),
@@ -212,7 +221,7 @@ impl Member {
         self.cordoned.store(definition.cordoned, Ordering::Relaxed);
         self.privileged_pods.store(definition.privileged_pods, Ordering::Relaxed);
         self.clustertree.store(definition.clustertree, Ordering::Relaxed);
-        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = Credential::of(definition);
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = TokenSource::of(definition);
     }
 }
 

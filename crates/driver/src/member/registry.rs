@@ -14,7 +14,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Credential, Link, Member, Tracked, Trust, kubeconfig, session,
+    Link, Member, TokenSource, Tracked, Trust, kubeconfig, session,
     source::{Definition, Definitions, News},
 };
 use crate::{
@@ -157,20 +157,19 @@ impl Keeper {
             members.remove(name);
         }
         for (name, definition) in &wanted {
-            match known.get(name) {
-                Some(before) if before.kubeconfig == definition.kubeconfig && before.trust == definition.trust => {
-                    if let Some(member) = members.get(name) {
-                        member.set(definition);
-                    }
+            let (before, member) = (known.get(name), members.get(name));
+            let same =
+                |before: &Definition| before.kubeconfig == definition.kubeconfig && before.trust == definition.trust;
+            if before.is_some_and(same) {
+                if let Some(member) = member {
+                    member.set(definition);
                 }
-                Some(before) if before.trust == definition.trust && renews(members.get(name), before, definition) => {
-                    tracing::info!(member = name, origin = definition.origin, "has a new token");
-                }
-                before => {
-                    tracing::info!(member = name, origin = definition.origin, changed = before.is_some(), "joins");
-                    self.stop(name);
-                    members.insert(name.clone(), self.start(name, definition).await);
-                }
+            } else if before.zip(member).is_some_and(|(before, member)| member.renew(before, definition)) {
+                tracing::info!(member = name, origin = definition.origin, "has a new token");
+            } else {
+                tracing::info!(member = name, origin = definition.origin, changed = before.is_some(), "joins");
+                self.stop(name);
+                members.insert(name.clone(), self.start(name, definition).await);
             }
         }
         self.known = wanted;
@@ -197,7 +196,7 @@ impl Keeper {
             privileged_pods: definition.privileged_pods.into(),
             clustertree: definition.clustertree.into(),
             strays: AtomicU64::default(),
-            credential: Mutex::new(Credential::of(definition)),
+            token: Mutex::new(TokenSource::of(definition)),
             link,
         });
         if member.link.is_ok() {
@@ -222,17 +221,6 @@ impl Keeper {
             trust: Mutex::new(Trust::Connecting("it is being connected to")),
         })
     }
-}
-
-/// Whether a member goes on with a new token, and nothing else is new but what may change at any time.
-fn renews(member: Option<&Arc<Member>>, before: &Definition, after: &Definition) -> bool {
-    let Some(member) = member else { return false };
-    let token = kubeconfig::new_token(&before.kubeconfig, &after.kubeconfig);
-    let renewed = token.is_some_and(|token| member.link.as_ref().is_ok_and(|link| link.line.renew(&token)));
-    if renewed {
-        member.set(after);
-    }
-    renewed
 }
 
 /// All sources together; where two name one member, the earlier source counts. Whether clustertree is there as well counts

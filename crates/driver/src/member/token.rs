@@ -1,8 +1,10 @@
-//! What a token says of itself. Nothing is decided by it but when to ask for the next one.
+//! What a token says of itself: when to ask for the next one, and of whom that must be. A member may have made it up.
 
 use k8s_openapi::ByteString;
 use serde::Deserialize;
 use serde_json::json;
+
+use super::kubeconfig;
 
 /// A service account's tokens are at least so long.
 const SHORTEST: i64 = 600;
@@ -38,6 +40,11 @@ pub struct Bound {
 }
 
 impl Token {
+    /// That of a kubeconfig's user, where there is one that says when it ends.
+    pub fn of(kubeconfig: &str) -> Option<Self> {
+        Self::read(&kubeconfig::token(kubeconfig)?)
+    }
+
     /// None: it does not say when it ends.
     pub fn read(token: &str) -> Option<Self> {
         let claims = token.split('.').nth(1)?.replace('-', "+").replace('_', "/");
@@ -67,18 +74,19 @@ impl Token {
 
     /// How long the next one is to be good: as long as this one.
     pub fn lifetime(&self) -> i64 {
-        self.issued.map_or(SHORTEST, |issued| (self.ends - issued).max(SHORTEST))
+        self.issued.map_or(SHORTEST, |issued| self.ends.saturating_sub(issued).max(SHORTEST))
     }
 
     /// From when on the next one is asked for. None: nobody can ask for it.
     pub fn due(&self) -> Option<i64> {
         self.account()?;
-        Some(self.issued? + (self.lifetime() / 2).min(LONGEST_USE))
+        Some(self.issued?.saturating_add((self.lifetime() / 2).min(LONGEST_USE)))
     }
 
     /// Whether a person should hear that it ends: it should have been renewed, or cannot be.
     pub fn is_late(&self, now: i64) -> bool {
-        now > self.due().map_or(self.ends - BEFORE_THE_END, |due| due + (self.ends - due) / 3)
+        let soon = || self.ends.saturating_sub(BEFORE_THE_END);
+        now > self.due().map_or_else(soon, |due| due.saturating_add(self.ends.saturating_sub(due) / 3))
     }
 }
 
@@ -118,6 +126,12 @@ mod tests {
             let token = token(&claims);
             assert_eq!(token.due(), None);
             assert!(!token.is_late(10 * day) && token.is_late(11 * day));
+        }
+        for (issued, ends) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (i64::MAX, i64::MAX)] {
+            let sub = "system:serviceaccount:a:b";
+            let absurd = token(&json!({"iat": issued, "exp": ends, "sub": sub}));
+            assert!(absurd.due().is_some() && absurd.lifetime() >= SHORTEST);
+            let _ = absurd.is_late(0);
         }
         assert!(Token::is_plain("e30.e30.a-_Z9"));
         for text in ["", "a\"b", "a\nb", "a: b", &"a".repeat(LONGEST + 1)] {

@@ -61,7 +61,7 @@ mod tests {
             privileged_pods: false.into(),
             clustertree: false.into(),
             strays: 0.into(),
-            credential: std::sync::Mutex::default(),
+            token: std::sync::Mutex::default(),
             link: Err("it is made up".to_owned()),
         };
         names.iter().map(member).map(|member| (member.name.clone(), Arc::new(member))).collect()

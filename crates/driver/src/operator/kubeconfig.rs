@@ -68,14 +68,13 @@ pub fn read(text: &str) -> Told {
     };
     let context = named("contexts", word(&kubeconfig, "/current-context"));
     let cluster = named("clusters", word(&context, "/context/cluster"));
-    let user = named("users", word(&context, "/context/user"));
-    Told { server: word(&cluster, "/cluster/server").to_owned(), token: Token::read(word(&user, "/user/token")) }
+    Told { server: word(&cluster, "/cluster/server").to_owned(), token: Token::of(text) }
 }
 
 /// The time from now to then, in words.
 pub fn until(then: i64, now: i64) -> String {
-    let left = then - now;
-    let span = match left.abs() {
+    let left = then.saturating_sub(now);
+    let span = match left.saturating_abs() {
         long if long >= 2 * DAY => format!("{}d", long / DAY),
         some if some >= 2 * HOUR => format!("{}h", some / HOUR),
         short => format!("{}m", short / 60),

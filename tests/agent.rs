@@ -47,7 +47,8 @@ const CSI_NODES: &str = "csinodes.storage.k8s.io";
 
 const DEFINITION: &str = include_str!("kosmos/clusters.json");
 const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-    clusters: [{name: m, cluster: {server: 'https://m'}}]\nusers: [{name: u, user: {token: t}}]\n\
+    clusters: [{name: m, cluster: {server: 'https://m', certificate-authority-data: \
+    LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=}}]\nusers: [{name: u, user: {token: t}}]\n\
     contexts: [{name: c, context: {cluster: m, user: u}}]\n";
 
 /// A request that writes, counted from the beginning, and whether it still does when the agent dies with it.

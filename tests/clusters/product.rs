@@ -34,8 +34,6 @@ const PROGRAMS: [(&str, &str); 6] = [
 const NFS: (&str, &str) = ("mount.nfs", "nfs-common");
 /// What these programs and the libraries read, where it is there.
 const SETTINGS: [&str; 3] = ["/etc/mke2fs.conf", "/etc/netconfig", "/etc/protocols"];
-/// Members whose kubeconfig names no authority are trusted by these.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
@@ -93,7 +91,7 @@ pub fn image(flavour: Flavour, driver: &Path, name: &str, tag: &str, folder: &Pa
 /// Makes the image's root folder.
 pub fn fill(flavour: Flavour, driver: &Path, root: &Path) -> Result<()> {
     make_folder(root, 0o755)?;
-    for folder in ["/etc/ssl/certs", "/usr/sbin", "/usr/bin", "/proc", "/dev", "/run"] {
+    for folder in ["/etc", "/usr/sbin", "/usr/bin", "/proc", "/dev", "/run"] {
         make_folders(root, Path::new(folder))?;
     }
     make_folder(&root.join("tmp"), 0o1777)?;
@@ -102,7 +100,6 @@ pub fn fill(flavour: Flavour, driver: &Path, root: &Path) -> Result<()> {
     write_file(&root.join("etc/passwd"), "root:x:0:0:root:/:/none\nnobody:x:65532:65532:nobody:/:/none\n")?;
     write_file(&root.join("etc/group"), "root:x:0:\nnobody:x:65532:\n")?;
     write_file(&root.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
-    copy_setting(root, Path::new(AUTHORITIES))?;
     if flavour == Flavour::Node {
         programs.extend(node_programs(root)?);
         for setting in SETTINGS.map(Path::new) {

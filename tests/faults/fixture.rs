@@ -76,9 +76,14 @@ pub fn moody() -> Settings {
     Settings { provisioning: work(20_000), deleting: work(8_000), resizing: work(8_000), ..tight(Duration::ZERO) }
 }
 
+/// Nobody looks into it: no connection here is TLS.
+const AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+
 pub fn kubeconfig_text(server: &str) -> String {
+    let authority = if server.starts_with("https") { AUTHORITY } else { "" };
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: m, cluster: {{server: '{server}'}}}}]\n\
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: m, cluster: {{server: '{server}',\n\
+         certificate-authority-data: '{authority}'}}}}]\n\
          users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: m, user: u}}}}]\n"
     )
 }

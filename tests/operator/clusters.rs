@@ -102,7 +102,7 @@ impl Clusters {
         }
     }
 
-    /// As a controller does when it meets a member.
+    /// As a controller does when it meets a member that nobody has recorded.
     pub fn pin(&self, name: &str, at: usize) {
         self.pin_in(NAMESPACE, name, at);
     }
@@ -122,10 +122,8 @@ impl Clusters {
         }
     }
 
-    /// m0 has joined, and a controller has met it.
     pub async fn join(&self) {
         self.does("member add m0 --member-kubeconfig=$m0").await;
-        self.pin("m0", 0);
     }
 
     fn dial(&self) -> Dial {
@@ -145,9 +143,13 @@ pub fn identity(cluster: &Cluster) -> String {
     namespace["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
+/// Nobody looks into it: no connection here is TLS.
+const AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+
 pub fn kubeconfig(server: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: m, cluster: {{server: '{server}'}}}}]\n\
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: m, cluster: {{server: '{server}',\n\
+         certificate-authority-data: {AUTHORITY}}}}}]\n\
          users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: m, user: u}}}}]\n"
     )
 }

@@ -176,6 +176,35 @@ async fn cluster_under_another_name_and_another_cluster_under_this_name_are_refu
     assert!(clusters.members[1].list(ROLES).is_empty() && clusters.host.get(SECRETS, NAMESPACE, "twin").is_none());
 }
 
+/// Else a cluster that says it is this one, and is met first, would be taken for it.
+#[tokio::test]
+async fn which_cluster_a_member_is_stands_in_both_records_before_anybody_connects_to_it() {
+    let clusters = Clusters::new(2);
+    clusters.join().await;
+    clusters.does("member add m1 --member-kubeconfig=$m1 --volumes-only").await;
+    let recorded =
+        |namespace: &str| clusters.host.get("configmaps", namespace, "kosmos-csi-members").unwrap()["data"].clone();
+    let [first, second] = [0, 1].map(|at: usize| identity(&clusters.members[at]));
+    assert_eq!(recorded(NAMESPACE), json!({"m0": first, "m1": second}));
+    assert_eq!(recorded(PODS_NAMESPACE), json!({"m0": first}));
+}
+
+#[tokio::test]
+async fn member_whose_kubeconfig_names_no_authority_does_not_join() {
+    let clusters = Clusters::new(1);
+    let text = kubeconfig("https://m0");
+    let (before, after) = text.split_once("certificate-authority-data: ").unwrap();
+    let (_, after) = after.split_once('}').unwrap();
+    fs::write(clusters.file("odd"), format!("{before}}}{after}")).unwrap();
+    clusters
+        .refuses(
+            "member add m0 --member-kubeconfig=$odd",
+            &["certificate-authority-data is missing", "a public one too"],
+        )
+        .await;
+    assert!(clusters.host.list("configmaps").is_empty() && clusters.members[0].list(ROLES).is_empty());
+}
+
 #[tokio::test]
 async fn address_that_the_host_cannot_use_is_refused_with_the_flag_that_helps() {
     let clusters = Clusters::new(1);

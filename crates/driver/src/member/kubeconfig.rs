@@ -88,7 +88,22 @@ fn check(kubeconfig: &Kubeconfig, trust: Trust) -> Result<(), String> {
             refuse(user.client_key.is_some(), &field("client-key"), "embed it as client-key-data")?;
         }
     }
-    Ok(())
+    if trust == Trust::Object { has_authorities(kubeconfig) } else { Ok(()) }
+}
+
+/// Else whatever the machine trusts would do.
+fn has_authorities(kubeconfig: &Kubeconfig) -> Result<(), String> {
+    let lacks = kubeconfig.clusters.iter().find(|named| {
+        let data = named.cluster.as_ref().and_then(|cluster| cluster.certificate_authority_data.as_deref());
+        data.unwrap_or_default().is_empty()
+    });
+    lacks.map_or(Ok(()), |named| {
+        Err(format!(
+            "clusters[{}].cluster.certificate-authority-data is missing in a member's kubeconfig: give the authority that signed \
+             the API server's certificate there, a public one too",
+            named.name
+        ))
+    })
 }
 
 fn refuse(present: bool, field: &str, instead: &str) -> Result<(), String> {
@@ -108,7 +123,8 @@ mod tests {
         )
     }
 
-    const SERVER: &str = "server: 'https://127.0.0.1:6443'";
+    const SERVER: &str = "server: 'https://127.0.0.1:6443', certificate-authority-data: \
+        LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
 
     #[tokio::test]
     async fn token_and_embedded_certificates_are_enough() {
@@ -133,6 +149,15 @@ mod tests {
         ] {
             let error = parse(&kubeconfig(cluster, user), Trust::Object).await.unwrap_err();
             assert!(error.contains(&format!(".{field} is refused")), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn authority_of_a_member_is_its_kubeconfigs_and_not_what_the_machine_trusts() {
+        for cluster in ["server: 'https://a'", "server: 'https://a', certificate-authority-data: ''"] {
+            let error = parse(&kubeconfig(cluster, "token: secret"), Trust::Object).await.unwrap_err();
+            assert!(error.contains(".certificate-authority-data is missing"), "{error}");
+            assert!(parse(&kubeconfig("server: 'https://a'", "token: secret"), Trust::Folder).await.is_ok());
         }
     }
 

@@ -20,7 +20,10 @@ use super::{
 use crate::{
     args::operator::Add,
     cluster::Dial,
-    host::{self, Host, pins},
+    host::{
+        self, Host,
+        pins::{self, Pin},
+    },
     member::{
         self,
         kubeconfig::{self as rules, Trust},
@@ -82,7 +85,7 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
         return Ok(Report::new(format!("{table}\n{told}\n{why}\n"), false));
     }
     let reached = reaches(flags, &admin, &accounts[0].kubeconfig, dial).await?;
-    hand_over(flags, &target, &accounts, &mut table).await?;
+    hand_over(flags, &admin.identity, &target, &accounts, &mut table).await?;
     let unheld = if unserved.is_empty() { "" } else { UNHELD };
     Ok(Report::well(closing(flags, &table, &accounts, reached) + unheld))
 }
@@ -113,11 +116,19 @@ impl Place {
     async fn new(host: Host, name: &str, identity: &str) -> anyhow::Result<Self> {
         secret::needs_namespace(&host).await?;
         match pins::compare(&host.pins().await?, name, identity) {
-            None | Some(pins::Pin::Held) => {}
+            None | Some(Pin::Held) => {}
             Some(pin) => bail!("member {name}: {}", member::quarantined(&pin, identity)),
         }
         let secret = secret::target(&host, name).await?;
         Ok(Self { host, secret })
+    }
+
+    /// The record comes first: else whoever answered the first look of the controller or the agent would be the member.
+    async fn write(&self, flags: &Add, identity: &str, kubeconfig: &str) -> anyhow::Result<&'static str> {
+        match self.host.pin(&flags.name, identity).await? {
+            Pin::Held => secret::write(&self.host, &flags.name, self.secret.as_ref(), kubeconfig).await,
+            pin => bail!("member {}: {}", flags.name, member::quarantined(&pin, identity)),
+        }
     }
 
     fn title(&self, member: &str) -> String {
@@ -219,7 +230,13 @@ async fn reaches(flags: &Add, admin: &Admin, text: &str, dial: &Dial) -> anyhow:
     }
 }
 
-async fn hand_over(flags: &Add, target: &Target, accounts: &[Account], table: &mut Table) -> anyhow::Result<()> {
+async fn hand_over(
+    flags: &Add,
+    identity: &str,
+    target: &Target,
+    accounts: &[Account],
+    table: &mut Table,
+) -> anyhow::Result<()> {
     match target {
         Target::Files => {
             let path = flags.kubeconfig_only.as_deref().context("no file")?;
@@ -231,8 +248,7 @@ async fn hand_over(flags: &Add, target: &Target, accounts: &[Account], table: &m
         }
         Target::Host(places) => {
             for (place, account) in places.iter().zip(accounts) {
-                let result =
-                    secret::write(&place.host, &flags.name, place.secret.as_ref(), &account.kubeconfig).await?;
+                let result = place.write(flags, identity, &account.kubeconfig).await?;
                 table.row([place.title(&flags.name).as_str(), "(host)", result]);
             }
         }

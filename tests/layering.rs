@@ -62,6 +62,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("humantime", &["args", "run"]),
     ("hyper", &["agent::door", "cluster"]),
     ("hyper_util", &["agent::door"]),
+    ("ipnet", &["member"]),
     ("k8s_openapi", &["agent", "cluster", "host", "leaf", "lease", "member", "operator", "run"]),
     ("kube", &["agent", "cluster", "host", "leaf", "lease", "member", "run"]),
     ("nix", &["mount::linux"]),

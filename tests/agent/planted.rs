@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use simulate::{faults::Action, text};
 use tokio::time::sleep;
 
-use super::{NODE, SHOP, World, lock, standing, story, until};
+use super::{NAMESPACE, NODE, SHOP, World, lock, standing, story, until};
 
 const OTHER: &str = "kube-system";
 
@@ -122,6 +122,42 @@ fn member_says_nothing_of_a_pod_that_runs_elsewhere() {
             sleep(Duration::from_mins(1)).await;
             assert_eq!(world.host.get("pods", SHOP, "web").unwrap()["status"], before, "{phase}");
         }
+    });
+}
+
+/// Else a Service of the host leads where the member, or whoever may write pods there, wants it to.
+#[test]
+fn member_whose_networks_are_named_says_no_address_outside_of_them() {
+    story(1, async {
+        let world = standing(1).await;
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
+        let says = |address: &'static str| {
+            let says = |copy: &mut Value| {
+                copy["status"]["podIP"] = json!(address);
+                copy["status"]["podIPs"] = json!([{"ip": address}]);
+            };
+            world.member.change("pods", SHOP, "web", says).unwrap();
+        };
+        let address = || world.pod("web").map(|pod| text(&pod, "/status/podIP").to_owned()).unwrap_or_default();
+        says("10.96.0.1");
+        until("it is believed where nothing is named", || address() == "10.96.0.1").await;
+        let name = |networks: &'static str| {
+            let name = |secret: &mut Value| {
+                secret["metadata"]["annotations"] = json!({"kosmos.csi.io/pod-networks": networks});
+            };
+            world.host.change("secrets", NAMESPACE, "m", name).unwrap();
+        };
+        name("10.244.0.0/16");
+        until("it is believed no more", || address().is_empty()).await;
+        assert!(world.says("web", "AddressNotTold", "10.96.0.1 is not told: it is in no network"));
+        assert_eq!(world.phase("web"), "Running");
+        says("10.244.3.7");
+        until("its own is told", || address() == "10.244.3.7").await;
+        assert!(world.says("web", "Copied", ""));
+        name("10.244.0.0");
+        until("a slip believes nothing", || address().is_empty()).await;
+        assert!(world.says("web", "AddressNotTold", "no network such as 10.244.0.0/16"));
     });
 }
 

@@ -2,6 +2,7 @@
 
 pub mod kubeconfig;
 pub mod placement;
+pub mod policy;
 pub mod registry;
 pub mod renewal;
 mod session;
@@ -18,6 +19,7 @@ use std::{
 };
 
 use kube::Client;
+use tokio::sync::watch;
 
 use crate::{
     cluster::{Line, with_causes},
@@ -26,6 +28,7 @@ use crate::{
     metrics::MemberNow,
 };
 use placement::{Candidate, Offer, Standing};
+use policy::Policy;
 pub use registry::Registry;
 pub use session::{quarantined, refusal};
 use source::Definition;
@@ -36,8 +39,7 @@ pub use works::Works;
 #[derive(Debug)]
 pub struct Member {
     pub name: String,
-    cordoned: AtomicBool,
-    privileged_pods: AtomicBool,
+    policy: watch::Sender<Policy>,
     /// Whether a Kosmos `Cluster` object names it.
     clustertree: AtomicBool,
     /// Leaves that no volume of the host has, as they were last counted.
@@ -208,18 +210,18 @@ impl Member {
     }
 
     pub fn is_cordoned(&self) -> bool {
-        self.cordoned.load(Ordering::Relaxed)
+        self.policy.borrow().cordoned
     }
 
-    /// Whether the host's administrator lets pods ask there for more than the Pod Security level `baseline`.
-    pub fn has_privileged_pods(&self) -> bool {
-        self.privileged_pods.load(Ordering::Relaxed)
+    /// What the host's administrator says of it, and each change of that.
+    pub fn policy(&self) -> watch::Receiver<Policy> {
+        self.policy.subscribe()
     }
 
     /// What may change without the member being another one.
     fn set(&self, definition: &Definition) {
-        self.cordoned.store(definition.cordoned, Ordering::Relaxed);
-        self.privileged_pods.store(definition.privileged_pods, Ordering::Relaxed);
+        self.policy
+            .send_if_modified(|policy| std::mem::replace(policy, definition.policy.clone()) != definition.policy);
         self.clustertree.store(definition.clustertree, Ordering::Relaxed);
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = TokenSource::of(definition);
     }

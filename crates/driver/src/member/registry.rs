@@ -192,8 +192,7 @@ impl Keeper {
         }
         let member = Arc::new(Member {
             name: name.to_owned(),
-            cordoned: definition.cordoned.into(),
-            privileged_pods: definition.privileged_pods.into(),
+            policy: watch::Sender::new(definition.policy.clone()),
             clustertree: definition.clustertree.into(),
             strays: AtomicU64::default(),
             token: Mutex::new(TokenSource::of(definition)),

@@ -57,8 +57,7 @@ mod tests {
     fn members(names: &[&str]) -> BTreeMap<String, Arc<Member>> {
         let member = |name: &&str| Member {
             name: (*name).to_owned(),
-            cordoned: false.into(),
-            privileged_pods: false.into(),
+            policy: tokio::sync::watch::Sender::default(),
             clustertree: false.into(),
             strays: 0.into(),
             token: std::sync::Mutex::default(),

@@ -13,7 +13,7 @@ use super::{
     step::{Here, Refusal},
 };
 use crate::{
-    member::source::objects::{BASELINE, PODS, PRIVILEGED},
+    member::policy::{BASELINE, PODS, PRIVILEGED},
     volume::DRIVER,
 };
 

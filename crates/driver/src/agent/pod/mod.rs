@@ -34,7 +34,7 @@ use crate::{
     cluster::with_causes,
     host::{Host, events::News},
     leaf::ownership,
-    member::{Member, source::objects::BASELINE},
+    member::{Member, policy::BASELINE},
 };
 use agenda::Agenda;
 use copy::{Made, copy};
@@ -42,6 +42,7 @@ use kept::Kept;
 use level::{ENFORCED, refused_namespace};
 pub(super) use step::COPY_OF;
 use step::{Here, Refusal, Step, copy_of, step};
+use tell::Teller;
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
 const COPIED: &str = "kosmos.csi.io/Copied";
@@ -78,6 +79,7 @@ impl Pods<'_> {
         // Before the first look: what changes during it is news.
         let (mut of_pods, mut of_copies) = (self.view.pods.news(), self.there.news());
         let (mut of_attachments, mut of_nodes) = (self.view.attachments.news(), self.view.nodes.news());
+        let mut policy = self.member.policy();
         self.there.synced().await;
         tokio::join!(self.keep_named(), async {
             let mut agenda = Agenda::default();
@@ -95,6 +97,7 @@ impl Pods<'_> {
                     news = of_copies.recv() => self.note(&mut agenda, news),
                     news = of_attachments.recv() => self.note_attached(&mut agenda, &news),
                     news = of_nodes.recv() => self.note_node(&mut agenda, &news, &mut of_nodes),
+                    Ok(()) = policy.changed() => self.note_all(&mut agenda),
                     Some((ended, place)) = under_way.next() => self.ended(&mut agenda, place, ended),
                     () = sleep_until(due), if under_way.len() < AT_ONCE => {}
                 }
@@ -159,7 +162,7 @@ impl Pods<'_> {
     }
 
     fn here(&self) -> Here<'_> {
-        let privileged = self.member.has_privileged_pods();
+        let privileged = self.member.policy().borrow().privileged_pods;
         Here { host: &self.host.id.0, member: &self.member.name, privileged }
     }
 
@@ -262,7 +265,9 @@ impl Pods<'_> {
     }
 
     async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {
-        let Some(change) = tell::told(pod, there, &self.member.name, &now()) else { return Ok(Next::Settled) };
+        let networks = self.member.policy().borrow().pod_networks.clone();
+        let who = Teller { member: &self.member.name, networks: &networks };
+        let Some(change) = tell::told(pod, there, who, &now()) else { return Ok(Next::Settled) };
         self.write(pod, change).await
     }
 

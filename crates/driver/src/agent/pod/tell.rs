@@ -10,6 +10,7 @@ use super::{
     COPIED,
     step::Refusal,
 };
+use crate::member::policy::PodNetworks;
 
 /// What the member says of a pod; the rest of the status stays the host's own.
 const TOLD: [&str; 11] = [
@@ -27,22 +28,42 @@ const TOLD: [&str; 11] = [
 ];
 /// Of these, what goes again when the member says nothing of it.
 const MAY_GO: [&str; 2] = ["reason", "message"];
+/// Of these, what has to lie where the host's administrator says that the member's pods are.
+const ADDRESSES: [&str; 2] = ["podIP", "podIPs"];
 /// The word of the host's own scheduler.
 const SCHEDULED: &str = "PodScheduled";
 
+/// Who tells of a pod, and which addresses of it are believed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Teller<'a> {
+    pub(super) member: &'a str,
+    pub(super) networks: &'a PodNetworks,
+}
+
+impl Teller<'_> {
+    /// Why the host is told no address of a copy.
+    fn disbelief(&self, copy: &Value) -> Option<String> {
+        let others = items(copy, "/status/podIPs").map(|one| text(one, "/ip"));
+        let mut said = copy["status"]["podIP"].as_str().into_iter().chain(others);
+        said.find_map(|address| Some(format!("address {address} is not told: {}", self.networks.refusal(address)?)))
+    }
+}
+
 /// The change by which the host says of a pod what the member says of its copy; none where it says so.
-pub(super) fn told(pod: &Value, copy: &Value, member: &str, now: &str) -> Option<Value> {
+pub(super) fn told(pod: &Value, copy: &Value, who: Teller<'_>, now: &str) -> Option<Value> {
     let mut status = Map::new();
+    let disbelief = who.disbelief(copy);
     for field in TOLD {
-        match copy["status"].get(field) {
+        let is_hidden = disbelief.is_some() && ADDRESSES.contains(&field);
+        match copy["status"].get(field).filter(|_| !is_hidden) {
             Some(said) if pod["status"].get(field) != Some(said) => drop(status.insert(field.to_owned(), said.clone())),
-            None if MAY_GO.contains(&field) && pod["status"].get(field).is_some() => {
+            None if (is_hidden || MAY_GO.contains(&field)) && pod["status"].get(field).is_some() => {
                 status.insert(field.to_owned(), Value::Null);
             }
             _ => {}
         }
     }
-    let conditions = conditions(pod, copy, member, now);
+    let conditions = conditions(pod, copy, &copied(copy, who.member, disbelief), now);
     if pod["status"].get("conditions") != Some(&conditions) {
         status.insert("conditions".to_owned(), conditions);
     }
@@ -89,7 +110,7 @@ fn ended(container: &Value, now: &str) -> Value {
 }
 
 /// The copy's conditions, but for what the host knows better, and what only the host says.
-fn conditions(pod: &Value, copy: &Value, member: &str, now: &str) -> Value {
+fn conditions(pod: &Value, copy: &Value, copied: &Refusal, now: &str) -> Value {
     let is_told = |one: &&Value| one["type"] != SCHEDULED && !is_gate(pod, &one["type"]);
     let mut told: Vec<Value> = items(copy, "/status/conditions").filter(is_told).cloned().collect();
     for one in &mut told {
@@ -99,15 +120,20 @@ fn conditions(pod: &Value, copy: &Value, member: &str, now: &str) -> Value {
             *one = condition(pod, "Ready", false, "ReadinessGatesNotReady", "a readiness gate is closed", now);
         }
     }
+    told.push(condition(pod, COPIED, true, copied.reason, &copied.message, now));
+    with(pod, told)
+}
+
+/// Which copy it is, and what is amiss with it.
+fn copied(copy: &Value, member: &str, disbelief: Option<String>) -> Refusal {
     let unscheduled =
         items(copy, "/status/conditions").find(|one| one["type"] == SCHEDULED && one["status"] == "False");
     let uid = text(copy, "/metadata/uid");
-    let (reason, message) = match unscheduled {
-        Some(why) => ("Unschedulable", format!("member {member}: {}", text(why, "/message"))),
-        None => ("Copied", format!("member {member}, pod {uid}")),
-    };
-    told.push(condition(pod, COPIED, true, reason, &message, now));
-    with(pod, told)
+    match (unscheduled, disbelief) {
+        (Some(why), _) => Refusal::new("Unschedulable", format!("member {member}: {}", text(why, "/message"))),
+        (None, Some(why)) => Refusal::new("AddressNotTold", format!("member {member}, pod {uid}: {why}")),
+        (None, None) => Refusal::new("Copied", format!("member {member}, pod {uid}")),
+    }
 }
 
 /// The copy has none: who writes its condition there is somebody in the member.
@@ -153,6 +179,8 @@ fn condition(pod: &Value, kind: &str, holds: bool, reason: &str, message: &str, 
 mod tests {
     use super::*;
 
+    const WHO: Teller<'static> = Teller { member: "m", networks: &PodNetworks::Any };
+
     fn pod() -> Value {
         let scheduled = json!({"type": SCHEDULED, "status": "True", "lastTransitionTime": "0"});
         json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"phase": "Pending", "qosClass": "Burstable", "conditions": [scheduled]}})
@@ -180,7 +208,7 @@ mod tests {
     #[test]
     fn status_is_the_members_but_for_the_schedulers_word_and_is_told_once() {
         let mut pod = pod();
-        let change = told(&pod, &copy(), "m", "2").unwrap();
+        let change = told(&pod, &copy(), WHO, "2").unwrap();
         assert_eq!(change["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
         apply(&mut pod, &change);
         assert_eq!((text(&pod, "/status/phase"), text(&pod, "/status/qosClass")), ("Running", "Burstable"));
@@ -190,7 +218,31 @@ mod tests {
         assert_eq!(conditions[0]["lastTransitionTime"], "0");
         assert_eq!(conditions[1], json!({"type": "Ready", "status": "True", "lastTransitionTime": "1"}));
         assert_eq!(text(&conditions[2], "/message"), "member m, pod c");
-        assert_eq!(told(&pod, &copy(), "m", "3"), None);
+        assert_eq!(told(&pod, &copy(), WHO, "3"), None);
+    }
+
+    #[test]
+    fn address_that_the_hosts_administrator_does_not_expect_is_not_told_and_goes_where_it_was() {
+        let (mut pod, mut copy) = (pod(), copy());
+        let change = told(&pod, &copy, WHO, "1").unwrap();
+        apply(&mut pod, &change);
+        let networks = PodNetworks::Within(vec!["10.0.0.0/24".parse().unwrap()]);
+        let who = Teller { networks: &networks, ..WHO };
+        assert_eq!(told(&pod, &copy, who, "2"), None);
+        for (field, said) in [("podIP", json!("10.0.1.1")), ("podIPs", json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]))]
+        {
+            let mut pod = pod.clone();
+            copy["status"][field] = said;
+            let change = told(&pod, &copy, who, "2").unwrap();
+            assert!(change["status"]["podIP"].is_null() && change["status"].get("podIPs").is_none_or(Value::is_null));
+            apply(&mut pod, &change);
+            assert!(pod["status"].get("podIP").is_none() && text(&pod, "/status/phase") == "Running");
+            let copied = items(&pod, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
+            assert_eq!((text(copied, "/reason"), text(copied, "/status")), ("AddressNotTold", "True"));
+            assert!(text(copied, "/message").contains("is in no network of kosmos.csi.io/pod-networks"), "{copied}");
+            assert_eq!(told(&pod, &copy, who, "3"), None);
+            copy["status"]["podIP"] = json!("10.0.0.1");
+        }
     }
 
     #[test]
@@ -198,7 +250,7 @@ mod tests {
         let mut copy = copy();
         copy["status"] =
             json!({"phase": "Pending", "conditions": [{"type": SCHEDULED, "status": "False", "message": "0/1 nodes"}]});
-        let change = told(&pod(), &copy, "m", "1").unwrap();
+        let change = told(&pod(), &copy, WHO, "1").unwrap();
         let copied = items(&change, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
         assert_eq!((text(copied, "/reason"), text(copied, "/message")), ("Unschedulable", "member m: 0/1 nodes"));
     }
@@ -207,10 +259,10 @@ mod tests {
     fn what_the_member_says_no_more_goes() {
         let (mut pod, mut copy) = (pod(), copy());
         copy["status"]["message"] = json!("low on memory");
-        let change = told(&pod, &copy, "m", "1").unwrap();
+        let change = told(&pod, &copy, WHO, "1").unwrap();
         apply(&mut pod, &change);
         copy["status"].as_object_mut().unwrap().remove("message");
-        assert_eq!(told(&pod, &copy, "m", "2").unwrap()["status"], json!({"message": null}));
+        assert_eq!(told(&pod, &copy, WHO, "2").unwrap()["status"], json!({"message": null}));
     }
 
     #[test]
@@ -218,7 +270,7 @@ mod tests {
         let mut pod = pod();
         pod["spec"]["readinessGates"] = json!([{"conditionType": "example.org/in-service"}]);
         let ready = |pod: &Value| {
-            let change = told(pod, &copy(), "m", "1").unwrap();
+            let change = told(pod, &copy(), WHO, "1").unwrap();
             let ready = items(&change, "/status/conditions").find(|one| one["type"] == "Ready").cloned();
             text(&ready.unwrap(), "/status").to_owned()
         };
@@ -234,7 +286,7 @@ mod tests {
         pod["spec"]["readinessGates"] = json!([{"conditionType": "example.org/in-service"}]);
         let open = json!({"type": "example.org/in-service", "status": "True"});
         copy["status"]["conditions"].as_array_mut().unwrap().push(open);
-        let change = told(&pod, &copy, "m", "1").unwrap();
+        let change = told(&pod, &copy, WHO, "1").unwrap();
         let types: Vec<&str> = items(&change, "/status/conditions").map(|one| text(one, "/type")).collect();
         assert_eq!(types, [SCHEDULED, "Ready", COPIED]);
         assert_eq!(text(&change, "/status/conditions/1/status"), "False");
@@ -243,7 +295,7 @@ mod tests {
     #[test]
     fn pod_whose_copy_was_deleted_has_failed_with_all_its_containers() {
         let mut pod = pod();
-        let change = told(&pod, &copy(), "m", "1").unwrap();
+        let change = told(&pod, &copy(), WHO, "1").unwrap();
         apply(&mut pod, &change);
         let change = failed(&pod, &Refusal::new("DeletedInMember", "somebody deleted it"), "2");
         apply(&mut pod, &change);

@@ -16,7 +16,10 @@ use super::{
     Definition, Definitions,
     objects::{self, Words},
 };
-use crate::{cluster::with_causes, member::kubeconfig::Trust};
+use crate::{
+    cluster::with_causes,
+    member::{kubeconfig::Trust, policy::Policy},
+};
 
 const GROUP: &str = "kosmos.io";
 const VERSION: &str = "v1alpha1";
@@ -97,8 +100,7 @@ fn define(cluster: &DynamicObject) -> Option<(String, Definition)> {
     let definition = Definition {
         kubeconfig: kubeconfig(cluster),
         trust: Trust::Object,
-        cordoned: objects::is_cordoned(cluster),
-        privileged_pods: objects::has_privileged_pods(cluster),
+        policy: Policy::annotated(cluster.annotations()),
         clustertree: true,
         secret: None,
         origin: format!("Cluster {name}"),
@@ -134,7 +136,7 @@ mod tests {
         let (member, definition) = define(&object).unwrap();
         assert_eq!((member.as_str(), definition.kubeconfig.as_str()), ("cluster38", "a"));
         assert_eq!(definition.trust, Trust::Object, "whoever may write it may not read this process's files");
-        assert!(definition.cordoned && definition.clustertree);
+        assert!(definition.policy.cordoned && definition.clustertree);
         assert_eq!(definition.origin, "Cluster cluster38");
     }
 

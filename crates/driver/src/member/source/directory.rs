@@ -12,7 +12,13 @@ use std::{
 use tokio::sync::watch;
 
 use super::{Account, Definition, Definitions};
-use crate::{member::kubeconfig::Trust, volume::id::is_member_name};
+use crate::{
+    member::{
+        kubeconfig::Trust,
+        policy::{PodNetworks, Policy},
+    },
+    volume::id::is_member_name,
+};
 
 /// Looking at a folder costs less than a watch on every kind of file system it may lie on.
 const LOOK: Duration = Duration::from_secs(1);
@@ -94,8 +100,11 @@ impl Folder {
             let definition = Definition {
                 kubeconfig: self.text(&path),
                 trust: Trust::Folder,
-                cordoned: cordoned.contains(&name),
-                privileged_pods: privileged.contains(&name),
+                policy: Policy {
+                    cordoned: cordoned.contains(&name),
+                    privileged_pods: privileged.contains(&name),
+                    pod_networks: PodNetworks::Any,
+                },
                 clustertree: false,
                 secret: None,
                 origin: format!("file {}", path.display()),
@@ -154,8 +163,8 @@ mod tests {
         let mut folder_view = Folder::new(folder.path().to_owned(), Account::Driver);
         let found = folder_view.look().unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["cluster38", "cluster39"]);
-        assert!(!found["cluster38"].cordoned && found["cluster39"].cordoned);
-        assert!(found["cluster38"].privileged_pods && !found["cluster39"].privileged_pods);
+        assert!(!found["cluster38"].policy.cordoned && found["cluster39"].policy.cordoned);
+        assert!(found["cluster38"].policy.privileged_pods && !found["cluster39"].policy.privileged_pods);
         put("cluster38.kubeconfig", "changed");
         assert_eq!(folder_view.look().unwrap()["cluster38"].kubeconfig, "changed");
         std::fs::remove_file(folder.path().join("cluster38.kubeconfig")).unwrap();

@@ -7,16 +7,14 @@ pub mod secrets;
 
 use std::collections::BTreeMap;
 
-use super::kubeconfig::Trust;
+use super::{kubeconfig::Trust, policy::Policy};
 
 /// What a source says of one member.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Definition {
     pub kubeconfig: String,
     pub trust: Trust,
-    pub cordoned: bool,
-    /// Pods of the host may ask there for more than the Pod Security level `baseline`, where the member lets them.
-    pub privileged_pods: bool,
+    pub policy: Policy,
     /// A Kosmos `Cluster` object is behind it: clustertree copies the host's pods there, and claims that are not ours.
     pub clustertree: bool,
     /// The Secret that it is, in the namespace of who uses it.

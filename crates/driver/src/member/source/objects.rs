@@ -25,12 +25,6 @@ use crate::{
 
 /// Before a kind that was not served is asked for again.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-pub const CORDON: &str = "kosmos.csi.io/cordon";
-/// On a member's definition, and on a namespace in the member: up to which Pod Security level pods of the host are run there.
-pub const PODS: &str = "kosmos.csi.io/pods";
-/// The levels: with nothing said it is the first.
-pub const BASELINE: &str = "baseline";
-pub const PRIVILEGED: &str = "privileged";
 
 /// What is said of a kind of objects.
 #[derive(Debug)]
@@ -94,14 +88,6 @@ pub(super) fn definitions<K: ResourceExt>(
         }
     }
     found.definitions()
-}
-
-pub(super) fn is_cordoned(object: &impl ResourceExt) -> bool {
-    object.annotations().get(CORDON).is_some_and(|value| value == "true")
-}
-
-pub(super) fn has_privileged_pods(object: &impl ResourceExt) -> bool {
-    object.annotations().get(PODS).is_some_and(|value| value == PRIVILEGED)
 }
 
 fn is_unserved(error: &watcher::Error) -> bool {
@@ -177,7 +163,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::member::kubeconfig::Trust;
+    use crate::member::{kubeconfig::Trust, policy::Policy};
 
     fn object(name: &str, member: &str) -> ConfigMap {
         from_value(json!({"metadata": {"name": name, "labels": {"member": member}}})).unwrap()
@@ -187,8 +173,7 @@ mod tests {
         let definition = Definition {
             kubeconfig: object.name_any(),
             trust: Trust::Object,
-            cordoned: is_cordoned(object),
-            privileged_pods: has_privileged_pods(object),
+            policy: Policy::default(),
             clustertree: false,
             secret: None,
             origin: object.name_any(),
@@ -224,16 +209,5 @@ mod tests {
         let told = found.refused.clone();
         found.take(Event::Apply(object("one", "also.not")), define);
         assert_eq!(found.refused, told, "it is the same object");
-    }
-
-    #[test]
-    fn cordon_and_level_of_pods_are_annotations() {
-        let annotated = |key: &str, value: &str| -> ConfigMap {
-            from_value(json!({"metadata": {"name": "a", "annotations": {key: value}}})).unwrap()
-        };
-        assert!(is_cordoned(&annotated(CORDON, "true")) && has_privileged_pods(&annotated(PODS, "privileged")));
-        for without in [annotated(CORDON, "false"), annotated(PODS, "baseline"), object("a", "b")] {
-            assert!(!is_cordoned(&without) && !has_privileged_pods(&without));
-        }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     Definition, Definitions,
     objects::{self, Words},
 };
-use crate::member::kubeconfig::Trust;
+use crate::member::{kubeconfig::Trust, policy::Policy};
 
 pub const LABEL: &str = "kosmos.csi.io/member";
 pub const KEY: &str = "kubeconfig";
@@ -41,8 +41,7 @@ fn define(secret: &Secret) -> Option<(String, Definition)> {
     let definition = Definition {
         kubeconfig: String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default(),
         trust: Trust::Object,
-        cordoned: objects::is_cordoned(secret),
-        privileged_pods: objects::has_privileged_pods(secret),
+        policy: Policy::annotated(secret.annotations()),
         clustertree: false,
         secret: Some(secret.name_any()),
         origin: format!("Secret {}/{}", secret.namespace().unwrap_or_default(), secret.name_any()),
@@ -72,7 +71,7 @@ mod tests {
     fn secret_defines_the_member_its_label_names() {
         let (member, definition) = define(&secret(&json!({LABEL: "cluster38"}))).unwrap();
         assert_eq!((member.as_str(), definition.kubeconfig.as_str()), ("cluster38", "a"));
-        assert_eq!((definition.trust, definition.cordoned), (Trust::Object, true));
+        assert_eq!((definition.trust, definition.policy.cordoned), (Trust::Object, true));
         assert_eq!(definition.origin, "Secret kosmos-csi/one");
         assert_eq!(define(&secret(&json!({}))), None);
     }

@@ -253,7 +253,7 @@ async fn member(
     match connect::known(host, name, definition, &host.pins().await?, dial).await {
         Err(why) => chain.missing("member", name, why),
         Ok(known) => {
-            let cordon = if definition.cordoned { ", closed to new volumes" } else { "" };
+            let cordon = if definition.policy.cordoned { ", closed to new volumes" } else { "" };
             chain.add("member", name, format!("answers as {}{cordon}", known.identity));
             leaf(&known.leaf, wanted, chain).await;
         }

@@ -58,7 +58,7 @@ pub(in crate::run::operator) async fn check(flags: &Check, dial: &Dial) -> anyho
     match named.get(&flags.name) {
         Some(definition) => {
             sheet.ok("named", &definition.origin);
-            if definition.cordoned {
+            if definition.policy.cordoned {
                 sheet.note("cordon", "it is closed to new volumes");
             }
             patiently("asking the member", examine(flags, &host, definition, dial, &mut sheet)).await?;

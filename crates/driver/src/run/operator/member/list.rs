@@ -54,7 +54,7 @@ async fn rows(flags: &List, dial: &Dial) -> anyhow::Result<Vec<Row>> {
         source: definition.origin.clone(),
         pinned: pins.get(name).cloned().unwrap_or_default(),
         told: kubeconfig::read(&definition.kubeconfig),
-        cordoned: definition.cordoned,
+        cordoned: definition.policy.cordoned,
         problem: connect::known(&host, name, definition, &pins, dial).await.err(),
         volumes: count(name),
     });

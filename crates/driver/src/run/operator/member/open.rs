@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     cluster::{self, with_causes},
-    member::source::objects::{BASELINE, PODS},
+    member::policy::{BASELINE, PODS},
     operator::{objects::MANAGER, table::Table},
     run::Misuse,
 };

@@ -18,9 +18,9 @@ use serde_json::json;
 use crate::{
     cluster::{self, with_causes},
     host::Host,
-    member::source::{
-        objects::CORDON,
-        secrets::{KEY, LABEL},
+    member::{
+        policy::CORDON,
+        source::secrets::{KEY, LABEL},
     },
 };
 

@@ -43,6 +43,11 @@ impl Place {
         format!("10.{}.0.0/24", 120 + self.0)
     }
 
+    /// The host's asks agents, whose certificates are of no authority.
+    pub fn verifies_kubelets(self) -> bool {
+        self.0 != 1
+    }
+
     pub fn node_address(self) -> String {
         format!("10.200.0.{}", 10 + self.0)
     }
@@ -56,6 +61,7 @@ pub fn prepare(cluster: &Cluster, forwarded: u16) -> Result<()> {
     let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
     let names = [&names[..], &["127.0.0.1", BRIDGE_ADDRESS, &service]].concat();
     authority.server("apiserver", &names)?;
+    authority.server("kubelet-serving", &[&cluster.place().node_address()])?;
     authority.client("front-proxy", "front-proxy", None)?;
     let inside = format!("https://{BRIDGE_ADDRESS}:{}", cluster.place().api_port());
     let outside = format!("https://127.0.0.1:{forwarded}");
@@ -136,7 +142,8 @@ fn api_server_arguments(cluster: &Cluster) -> Vec<String> {
     let place = cluster.place();
     let folder = cluster.folder().display().to_string();
     let pki = format!("{folder}/pki");
-    vec![
+    let verified = place.verifies_kubelets().then(|| format!("--kubelet-certificate-authority={pki}/ca.crt"));
+    let always = vec![
         format!("--etcd-servers=http://127.0.0.1:{}", place.port(1)),
         format!("--secure-port={}", place.api_port()),
         "--bind-address=0.0.0.0".into(),
@@ -165,7 +172,8 @@ fn api_server_arguments(cluster: &Cluster) -> Vec<String> {
         format!("--audit-policy-file={folder}/audit-policy.json"),
         format!("--audit-log-path={folder}/audit.log"),
         "--audit-log-maxsize=4096".into(), // never rotated: places in it stay valid
-    ]
+    ];
+    always.into_iter().chain(verified).collect()
 }
 
 fn controller_manager_arguments(cluster: &Cluster) -> Vec<String> {

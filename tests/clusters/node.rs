@@ -217,6 +217,8 @@ fn start_kubelet(cluster: &Cluster, init: i32) -> Result<()> {
             "x509": {"clientCAFile": folder.join("pki/ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
+        "tlsCertFile": folder.join("pki/kubelet-serving.crt"),
+        "tlsPrivateKeyFile": folder.join("pki/kubelet-serving.key"),
         "failCgroupV1": false, // machines that have only version 1 will do
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": format!("/{}", cgroup(cluster)),

@@ -40,10 +40,18 @@ use crate::{
 
 const NODE: &str = "kosmos-door";
 const MEMBER: &str = "cluster38";
-const NAMESPACE: &str = "door";
-const PORT: u16 = 11250;
 /// Says something at once, and more when it is told to.
-const TALKER: &str = "echo first; until [ -e /tmp/go ]; do sleep 0.1; done; echo last; nc -ll -p 8080 -e echo served";
+const TALKER: &str = "echo first; until [ -e /tmp/go ]; do sleep 0.1; done; echo last; \
+    until [ -e /tmp/quiet ]; do [ ! -e /tmp/tick ] || echo tick; sleep 0.1; done; nc -ll -p 8080 -e echo served";
+
+/// Whose API server asks the endpoint, and where that is.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    rig: &'a Rig,
+    host: &'a Cluster,
+    namespace: &'static str,
+    port: u16,
+}
 
 /// The endpoint at work, in the fleet and on this machine's loopback. Ends when it is dropped.
 struct Work {
@@ -60,15 +68,15 @@ impl Drop for Work {
 }
 
 impl Work {
-    async fn start(rig: &Rig) -> Result<Self> {
+    async fn start(way: Way<'_>, shown: Shown) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let host = Host::connect(rig.fleet.host().client().await?, DRIVER_NAMESPACE.to_owned()).await?;
+        let host = Host::connect(way.host.client().await?, DRIVER_NAMESPACE.to_owned()).await?;
         let mut tasks = JoinSet::new();
-        let members = members(rig, host.clone(), folder.path(), &mut tasks).await?;
-        let door = Door { host, members, credentials: credentials()? };
+        let members = members(way.rig, host.clone(), folder.path(), &mut tasks).await?;
+        let door = Door { host, members, credentials: Credentials { authority: Authority::of_host(), shown } };
         door.credentials.check().map_err(anyhow::Error::msg)?;
         let stop = CancellationToken::new();
-        let inside = rig.fleet.listen(&format!("{BRIDGE_ADDRESS}:{PORT}"))?;
+        let inside = way.rig.fleet.listen(&format!("{BRIDGE_ADDRESS}:{}", way.port))?;
         let loopback = std::net::TcpListener::bind("127.0.0.1:0")?;
         let outside = loopback.local_addr()?.port();
         for listener in [inside, loopback] {
@@ -97,18 +105,24 @@ async fn members(rig: &Rig, host: Host, folder: &Path, tasks: &mut JoinSet<()>) 
 }
 
 /// What it has where nobody gives it any.
-fn credentials() -> Result<Credentials> {
-    let shown = Shown::own(BRIDGE_ADDRESS.parse()?).map_err(anyhow::Error::msg)?;
-    Ok(Credentials { authority: Authority::of_host(), shown })
+fn own() -> Result<Shown> {
+    Shown::own(BRIDGE_ADDRESS.parse()?).map_err(anyhow::Error::msg)
+}
+
+/// A certificate of the host's authority: that of its API server names the endpoint's address, its kubelet's does not.
+fn signed(host: &Cluster, whose: &str) -> Shown {
+    let file = |end: &str| host.folder().join("pki").join(format!("{whose}.{end}"));
+    Shown::Files { certificate: file("crt"), key: file("key") }
 }
 
 /// A node of the host whose kubelet is the endpoint.
-async fn node(host: &Cluster) -> Result<VirtualNode> {
+async fn node(way: Way<'_>) -> Result<VirtualNode> {
+    let host = way.host;
     let driver = NodeDriver { name: DRIVER, node_id: &format!("virtual/{MEMBER}"), topology_keys: &[MEMBER_KEY] };
     let node = host.virtual_node(NODE, &[(MEMBER_KEY, MEMBER), ("kosmos.io/node", "true")], driver).await?;
     let status = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": BRIDGE_ADDRESS}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": PORT}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": way.port}},
     }});
     let nodes: Api<Node> = Api::all(host.client().await?);
     nodes.patch_status(NODE, &PatchParams::default(), &Patch::Merge(status)).await?;
@@ -116,8 +130,8 @@ async fn node(host: &Cluster) -> Result<VirtualNode> {
 }
 
 /// A pod of the host on that node, and one of the same name in the member. The marks say whether it was made for it.
-async fn pods(rig: &Rig, name: &str, marked: bool) -> Result<()> {
-    let (host, member) = places(rig).await?;
+async fn pods(way: Way<'_>, name: &str, marked: bool) -> Result<()> {
+    let (host, member) = places(way).await?;
     let mut wanted = pod(name, &[], TALKER);
     wanted["spec"]["nodeName"] = json!(NODE);
     wanted["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
@@ -149,12 +163,12 @@ async fn make(place: &Place<'_>, wanted: Value) -> Result<Pod> {
     .await
 }
 
-async fn places(rig: &Rig) -> Result<(Place<'_>, Place<'_>)> {
-    Ok((Place::new(rig.fleet.host(), NAMESPACE).await?, Place::open(rig.fleet.member(MEMBER), NAMESPACE).await?))
+async fn places(way: Way<'_>) -> Result<(Place<'_>, Place<'_>)> {
+    Ok((Place::new(way.host, way.namespace).await?, Place::open(way.rig.fleet.member(MEMBER), way.namespace).await?))
 }
 
-async fn clean(rig: &Rig, node: VirtualNode) -> Result<()> {
-    let (host, member) = places(rig).await?;
+async fn clean(way: Way<'_>, node: VirtualNode) -> Result<()> {
+    let (host, member) = places(way).await?;
     for pods in [host.pods(), member.pods()] {
         for name in ["talker", "stranger"] {
             let _: Result<_, _> = pods.delete(name, &DeleteParams::default().grace_period(0)).await;
@@ -164,18 +178,17 @@ async fn clean(rig: &Rig, node: VirtualNode) -> Result<()> {
 }
 
 /// kubectl in the host, as a user runs it.
-fn kubectl(rig: &Rig, arguments: &[&str]) -> Command {
-    let mut command = Command::new(rig.fleet.tools().path("kubectl"));
-    let host = rig.fleet.host();
-    command.arg("--kubeconfig").arg(host.kubeconfig()).args(["-n", NAMESPACE]).args(arguments);
-    command.env("HOME", rig.fleet.folder()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+fn kubectl(way: Way<'_>, arguments: &[&str]) -> Command {
+    let mut command = Command::new(way.rig.fleet.tools().path("kubectl"));
+    command.arg("--kubeconfig").arg(way.host.kubeconfig()).args(["-n", way.namespace]).args(arguments);
+    command.env("HOME", way.rig.fleet.folder()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);
     command
 }
 
 /// Its exit code, and what it prints.
-async fn runs(rig: &Rig, arguments: &[&str]) -> Result<(Option<i32>, String)> {
-    let output = timeout(PATIENCE, kubectl(rig, arguments).output()).await.context("kubectl does not end")??;
+async fn runs(way: Way<'_>, arguments: &[&str]) -> Result<(Option<i32>, String)> {
+    let output = timeout(PATIENCE, kubectl(way, arguments).output()).await.context("kubectl does not end")??;
     let printed = [output.stdout, output.stderr].concat();
     Ok((output.status.code(), String::from_utf8_lossy(&printed).into_owned()))
 }
@@ -192,52 +205,96 @@ async fn line(child: &mut Child, wanted: &str) -> Result<()> {
 #[test]
 fn kubectl_reaches_a_pod_of_a_virtual_node_and_no_pod_that_is_not_the_hosts() {
     on_fleet("door", async |rig| {
-        let work = Work::start(rig).await?;
-        let node = node(rig.fleet.host()).await?;
+        let way = Way { rig, host: rig.fleet.host(), namespace: "door", port: 11250 };
+        let work = Work::start(way, own()?).await?;
+        let node = node(way).await?;
         let tested = async {
-            pods(rig, "talker", true).await?;
-            pods(rig, "stranger", false).await?;
-            logs(rig).await?;
-            exec(rig).await?;
-            port_forward(rig).await?;
-            stranger(rig).await?;
-            guests(rig, &work).await
+            pods(way, "talker", true).await?;
+            pods(way, "stranger", false).await?;
+            reached(way).await?;
+            stranger(way).await?;
+            guests(way, &work).await
         };
         let tested = tested.await;
-        clean(rig, node).await?;
+        clean(way, node).await?;
         tested
     });
 }
 
-async fn logs(rig: &Rig) -> Result<()> {
+/// As hardened hosts have it. All members' API servers verify kubelets here, so one of them is the host.
+#[test]
+fn api_server_that_verifies_kubelets_takes_a_certificate_that_names_what_the_node_tells() {
+    on_fleet("verified_door", async |rig| {
+        let way = Way { rig, host: rig.fleet.member("cluster39"), namespace: "verified", port: 11251 };
+        let node = node(way).await?;
+        let tested = async {
+            pods(way, "talker", true).await?;
+            for shown in [own()?, signed(way.host, "kubelet-serving")] {
+                let work = Work::start(way, shown).await?;
+                let (code, printed) = runs(way, &["logs", "talker"]).await?;
+                ensure!(code != Some(0) && printed.contains("certificate"), "{code:?}: {printed}");
+                drop(work);
+            }
+            let _work = Work::start(way, signed(way.host, "apiserver")).await?;
+            reached(way).await
+        };
+        let tested = tested.await;
+        clean(way, node).await?;
+        tested
+    });
+}
+
+async fn reached(way: Way<'_>) -> Result<()> {
+    logs(way).await?;
+    attach(way).await?;
+    exec(way).await?;
+    port_forward(way).await
+}
+
+async fn logs(way: Way<'_>) -> Result<()> {
     wait_for("the log is shown", PATIENCE, || async {
-        let (code, printed) = runs(rig, &["logs", "talker"]).await?;
+        let (code, printed) = runs(way, &["logs", "talker"]).await?;
         ensure!(code == Some(0), "{code:?}: {printed}");
         Ok((printed == "first\n").then_some(()))
     })
     .await?;
-    let (code, printed) = runs(rig, &["logs", "talker", "--tail=0", "--timestamps"]).await?;
+    let (code, printed) = runs(way, &["logs", "talker", "--tail=0", "--timestamps"]).await?;
     ensure!(code == Some(0) && printed.is_empty(), "{code:?}: {printed}");
-    let mut following = kubectl(rig, &["logs", "-f", "talker"]).spawn()?;
+    let mut following = kubectl(way, &["logs", "-f", "talker"]).spawn()?;
     line(&mut following, "first").await?;
     // Longer than a member may take for the head of any other answer.
-    let mut silent = kubectl(rig, &["logs", "-f", "--tail=0", "talker"]).spawn()?;
+    let mut silent = kubectl(way, &["logs", "-f", "--tail=0", "talker"]).spawn()?;
     tokio::time::sleep(Duration::from_secs(6)).await;
-    let (code, printed) = runs(rig, &["exec", "talker", "--", "touch", "/tmp/go"]).await?;
-    ensure!(code == Some(0), "{code:?}: {printed}");
-    line(&mut following, "last").await?;
-    line(&mut silent, "last").await?;
-    ensure!(following.try_wait()?.is_none(), "it follows until somebody ends it");
-    following.kill().await?;
-    silent.kill().await?;
+    tell(way, "go").await?;
+    for said in [&mut following, &mut silent] {
+        line(said, "last").await?;
+        ensure!(said.try_wait()?.is_none(), "it follows until somebody ends it");
+        said.kill().await?;
+    }
     Ok(())
 }
 
-async fn exec(rig: &Rig) -> Result<()> {
-    let (code, printed) = runs(rig, &["exec", "talker", "--", "sh", "-c", "echo 'a&b c'; exit 7"]).await?;
+async fn attach(way: Way<'_>) -> Result<()> {
+    tell(way, "tick").await?;
+    let mut attached = kubectl(way, &["attach", "talker"]).spawn()?;
+    line(&mut attached, "tick").await?;
+    ensure!(attached.try_wait()?.is_none(), "it is attached until somebody ends it");
+    attached.kill().await?;
+    tell(way, "quiet").await
+}
+
+/// What the talker waits for.
+async fn tell(way: Way<'_>, word: &str) -> Result<()> {
+    let (code, printed) = runs(way, &["exec", "talker", "--", "touch", &format!("/tmp/{word}")]).await?;
+    ensure!(code == Some(0), "{code:?}: {printed}");
+    Ok(())
+}
+
+async fn exec(way: Way<'_>) -> Result<()> {
+    let (code, printed) = runs(way, &["exec", "talker", "--", "sh", "-c", "echo 'a&b c'; exit 7"]).await?;
     ensure!(code == Some(7) && printed.starts_with("a&b c\n"), "{code:?}: {printed}");
     for protocol in ["true", "false"] {
-        let mut command = kubectl(rig, &["exec", "-i", "talker", "--", "cat"]);
+        let mut command = kubectl(way, &["exec", "-i", "talker", "--", "cat"]);
         command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", protocol).stdin(Stdio::piped());
         let mut child = command.spawn()?;
         let text = "x".repeat(100_000);
@@ -251,13 +308,13 @@ async fn exec(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-async fn port_forward(rig: &Rig) -> Result<()> {
+async fn port_forward(way: Way<'_>) -> Result<()> {
     wait_for("the pod listens", PATIENCE, || async {
         let listens = ["exec", "talker", "--", "grep", "-q", ":1F90 ", "/proc/net/tcp", "/proc/net/tcp6"];
-        Ok((runs(rig, &listens).await?.0 == Some(0)).then_some(()))
+        Ok((runs(way, &listens).await?.0 == Some(0)).then_some(()))
     })
     .await?;
-    let mut forwarding = kubectl(rig, &["port-forward", "talker", ":8080"]).spawn()?;
+    let mut forwarding = kubectl(way, &["port-forward", "talker", ":8080"]).spawn()?;
     let mut lines = BufReader::new(forwarding.stdout.take().context("it prints nothing")?).lines();
     let told = timeout(PATIENCE, lines.next_line()).await.context("nothing is forwarded")??.unwrap_or_default();
     let port = told.strip_prefix("Forwarding from 127.0.0.1:").and_then(|rest| rest.split(' ').next());
@@ -271,19 +328,19 @@ async fn port_forward(rig: &Rig) -> Result<()> {
 }
 
 /// It has the name of a pod on the node, and nothing says that it was made for it.
-async fn stranger(rig: &Rig) -> Result<()> {
+async fn stranger(way: Way<'_>) -> Result<()> {
     for arguments in [&["logs", "stranger"][..], &["exec", "stranger", "--", "true"]] {
-        let (code, printed) = runs(rig, arguments).await?;
+        let (code, printed) = runs(way, arguments).await?;
         ensure!(code != Some(0) && !printed.contains("first"), "{arguments:?}: {printed}");
     }
     Ok(())
 }
 
 /// Past the API server: who has no certificate, one of no right, and the right one.
-async fn guests(rig: &Rig, work: &Work) -> Result<()> {
-    let host = rig.fleet.host();
-    let logs = format!("/containerLogs/{NAMESPACE}/talker/main");
-    let foreign = format!("/containerLogs/{NAMESPACE}/stranger/main");
+async fn guests(way: Way<'_>, work: &Work) -> Result<()> {
+    let host = way.host;
+    let logs = format!("/containerLogs/{}/talker/main", way.namespace);
+    let foreign = format!("/containerLogs/{}/stranger/main", way.namespace);
     let admin = guest(work, &host.kubeconfig(), true).await?;
     ensure!(ask(&admin, &logs).await?.contains("first"));
     let refused = ask(&admin, &foreign).await.unwrap_err().to_string();
@@ -295,7 +352,7 @@ async fn guests(rig: &Rig, work: &Work) -> Result<()> {
     let refused = format!("{:#}", ask(&nobody, &logs).await.unwrap_err());
     ensure!(!refused.contains("first"), "{refused}");
     // A certificate of another authority.
-    let other = guest(work, &rig.fleet.member(MEMBER).kubeconfig(), true).await?;
+    let other = guest(work, &way.rig.fleet.member(MEMBER).kubeconfig(), true).await?;
     ensure!(ask(&other, &logs).await.is_err());
     Ok(())
 }

@@ -2,7 +2,11 @@
 
 pub mod operator;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::Subcommand;
 
@@ -199,6 +203,11 @@ pub struct KubeletDoor {
     #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_name = "ADDRESS:PORT")]
     pub kubelet_address: Option<SocketAddr>,
 
+    /// The address that virtual nodes tell in its place, with the same port, such as that of a Service before all replicas;
+    /// the certificate has to name it
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_ADVERTISE_ADDRESS", requires_all = ["kubelet_address", "kubelet_certificate"], value_name = "ADDRESS")]
+    pub kubelet_advertise_address: Option<IpAddr>,
+
     /// Certificates (PEM) of the authority that signs the API server's client certificate; without it, what the host says
     /// in the ConfigMap kube-system/extension-apiserver-authentication
     #[arg(long, env = "KOSMOS_CSI_KUBELET_CLIENT_CA", requires = "kubelet_address", value_name = "FILE")]
@@ -307,7 +316,7 @@ mod tests {
             let refused = Alone::try_parse_from(["x", address].iter().chain(others)).unwrap_err().to_string();
             assert!(refused.contains(missing.split_once('=').unwrap().0), "{missing}: {refused}");
         }
-        for alone in all {
+        for alone in all.into_iter().chain(["--kubelet-advertise-address=10.96.0.50"]) {
             let refused = Alone::try_parse_from(["x", alone]).unwrap_err().to_string();
             assert!(refused.contains("--kubelet-address"), "{alone}: {refused}");
         }

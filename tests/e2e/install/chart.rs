@@ -12,7 +12,7 @@ const EVERYTHING: [&str; 8] = [
     "node.enabled=true,node.members[0].name=cluster38",
     "nodeSecrets.enabled=true",
     "serviceMonitor.enabled=true",
-    "virtualNode.kubelet.certificateSecret=kubelet,virtualNode.hostAddress=https://10.0.0.1:6443",
+    "virtualNode.kubelet.certificateSecret=kubelet,virtualNode.kubelet.serviceIP=10.96.0.50,virtualNode.hostAddress=https://10.0.0.1:6443",
     "storageClasses[0].name=fast,storageClasses[0].members={cluster38},storageClasses[0].default=true",
     "snapshotClasses[0].name=photos,imagePullSecrets={mine}",
 ];
@@ -37,7 +37,7 @@ fn chart_has_no_flaw_that_helm_knows() {
 #[test]
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 33] = [
+    let switches: [(&str, &[&str], &[&str]); 34] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
             &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
         ("image.tag=0.1.0,image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000,sidecars.resizer.image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000", &["localhost/kosmos-csi:0.1.0@sha256:0000", "csi-resizer:v2.3.0@sha256:0000"], &["csi-attacher:v4.13.0@"]),
@@ -54,7 +54,8 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("virtualNode.nodeMode=node", &["--node-mode=node", "--kubelet-address", "name: extension-apiserver-authentication-reader"], &["--host-address", "tls.key", "--kubelet-client-ca"]),
         ("virtualNode.kubelet.enabled=false", &["virtual-node"], &["--kubelet-address", "kubelet-clients", "extension-apiserver", "port: 10250"]),
         ("virtualNode.kubelet.enabled=false,virtualNode.kubelet.certificateSecret=own", &["virtual-node"], &["secretName: own"]),
-        ("virtualNode.kubelet.certificateSecret=own", &["--kubelet-address=$(POD_IP):10250", "secretName: own", "--kubelet-key=/kubelet/tls.key", "port: 10250"], &["--kubelet-client-ca"]),
+        ("virtualNode.kubelet.certificateSecret=own", &["--kubelet-address=$(POD_IP):10250", "secretName: own", "--kubelet-key=/kubelet/tls.key", "port: 10250"], &["--kubelet-client-ca", "kind: Service\n", "--kubelet-advertise-address"]),
+        ("virtualNode.kubelet.certificateSecret=own,virtualNode.kubelet.serviceIP=fd00::50", &["--kubelet-advertise-address=fd00::50", "clusterIP: \"fd00::50\"", "kind: Service\n", "targetPort: kubelet"], &[]),
         ("virtualNode.kubelet.clientCaConfigMap=clients", &["name: clients", "--kubelet-client-ca=/kubelet-clients/ca.crt"], &["extension-apiserver", "secretName"]),
         ("virtualNode.hostAddress=https://10.0.0.1:6443", &["--host-address=https://10.0.0.1:6443"], &[]),
         ("node.enabled=true,node.members[0].name=cluster38,node.members[0].nodeSelector.zone=a",
@@ -108,6 +109,8 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("sidecars.snapshotter.enabled=maybe", "snapshotter/enabled"),
         ("virtualNode.nodeMode=both", "virtualNode/nodeMode"),
         ("virtualNode.hostAddress=10.0.0.1", "virtualNode/hostAddress"),
+        ("virtualNode.kubelet.serviceIP=10.96.0.50", "serviceIP needs virtualNode.kubelet.certificateSecret"),
+        ("virtualNode.kubelet.serviceIP=kubelet.example.com", "kubelet/serviceIP"),
         ("virtualNode.namespace=kosmos-csi", "virtualNode.namespace is the release's"),
         ("sidecars.attacher.image.digest=latest", "attacher/image/digest"),
         ("networkPolicy.egressTo[0]=10.0.0.0/8", "networkPolicy/egressTo/0"),

@@ -45,7 +45,7 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
             args::NodeMode::Member => NodeMode::Member,
             args::NodeMode::Node => NodeMode::Node,
         },
-        door: door.as_ref().map(|door| door.address),
+        door: door.as_ref().map(|door| door.told),
         host_address: arguments.host_address,
     };
     let clusters = Clusters {
@@ -73,13 +73,14 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
+    /// By the virtual nodes.
+    told: SocketAddr,
     credentials: Credentials,
 }
 
 impl Bound {
     async fn new(flags: KubeletDoor) -> Result<Option<Self>, Misuse> {
-        let KubeletDoor { kubelet_address, kubelet_client_ca, kubelet_certificate, kubelet_key } = flags;
-        let Some(address) = kubelet_address else { return Ok(None) };
+        let Some(address) = flags.kubelet_address else { return Ok(None) };
         if address.ip().is_unspecified() {
             return Err(Misuse(format!(
                 "--kubelet-address {address}: virtual nodes tell it to the host's API server, so it must be the one address \
@@ -87,17 +88,24 @@ impl Bound {
             )));
         }
         let unfit = |reason| Misuse(format!("the kubelet endpoint cannot be served: {reason}"));
-        let shown = match (kubelet_certificate, kubelet_key) {
+        let shown = match (flags.kubelet_certificate, flags.kubelet_key) {
             (Some(certificate), Some(key)) => Shown::Files { certificate, key },
             _ => Shown::own(address.ip()).map_err(unfit)?,
         };
-        let authority = kubelet_client_ca.map_or_else(Authority::of_host, Authority::File);
+        let authority = flags.kubelet_client_ca.map_or_else(Authority::of_host, Authority::File);
         let credentials = Credentials { authority, shown };
         credentials.check().map_err(unfit)?;
+        if let Some(told) = flags.kubelet_advertise_address {
+            credentials
+                .shown
+                .names(told)
+                .map_err(|reason| Misuse(format!("--kubelet-advertise-address {told}: {reason}")))?;
+        }
         let unserved = |error| Misuse(format!("--kubelet-address {address} cannot be served: {error}"));
         let listener = TcpListener::bind(address).await.map_err(unserved)?;
         let address = listener.local_addr().map_err(unserved)?;
-        Ok(Some(Self { listener, address, credentials }))
+        let told = SocketAddr::new(flags.kubelet_advertise_address.unwrap_or_else(|| address.ip()), address.port());
+        Ok(Some(Self { listener, address, told, credentials }))
     }
 
     /// On every replica: nodes tell the address of the one that leads, and conversations outlast that.
@@ -123,7 +131,7 @@ pub async fn start(
     let Some(host) = clusters.connect(stop).await? else { return Ok(None) };
     let (members, listed) = clusters.follow(&host, Account::VirtualNode, Tracked::Nothing, tasks);
     if let Some(door) = door {
-        tracing::info!(address = %door.address, "serves the kubelet endpoint");
+        tracing::info!(address = %door.address, told = %door.told, "serves the kubelet endpoint");
         door.serve(&host, &members, tasks, stop);
     }
     let lease = Lease::new(host.client.clone(), &host.namespace, lease::VIRTUAL_NODE);

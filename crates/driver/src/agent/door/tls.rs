@@ -10,9 +10,10 @@ use std::{
 use rcgen::{CertificateParams, KeyPair};
 use rustls::{
     RootCertStore, ServerConfig,
+    client::verify_server_name,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    server::{ParsedCertificate, WebPkiClientVerifier},
 };
 use tokio::time::Instant;
 
@@ -59,6 +60,15 @@ impl Shown {
             CertificateParams::new([address.to_string()]).map_err(said)?.self_signed(&key).map_err(said)?;
         let certificate = certificate.der().clone();
         Ok(Self::Own { certificate, key: Arc::new(PrivateKeyDer::Pkcs8(key.serialize_der().into())) })
+    }
+
+    /// Whether an API server that verifies kubelets would find it at this address; a sentence where not.
+    pub fn names(&self, address: IpAddr) -> Result<(), String> {
+        let (certificates, _) = self.read()?;
+        let unfit = |error: rustls::Error| format!("{} do not name it: {error}", self.name());
+        let leaf = certificates.first().ok_or_else(|| format!("{}: no certificate", self.name()))?;
+        let leaf = ParsedCertificate::try_from(leaf).map_err(unfit)?;
+        verify_server_name(&leaf, &ServerName::IpAddress(address.into())).map_err(unfit)
     }
 
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
@@ -192,6 +202,16 @@ mod tests {
         ] {
             let told = told.unwrap_err();
             assert!(told.contains(named), "{named}: {told}");
+        }
+    }
+
+    #[test]
+    fn address_that_a_certificate_does_not_name_is_told_before_an_api_server_refuses_it() {
+        let shown = Shown::own("10.1.0.7".parse().unwrap()).unwrap();
+        assert_eq!(shown.names("10.1.0.7".parse().unwrap()), Ok(()));
+        for other in ["10.1.0.8", "fd00::7"] {
+            let told = shown.names(other.parse().unwrap()).unwrap_err();
+            assert!(told.contains("do not name it"), "{told}");
         }
     }
 

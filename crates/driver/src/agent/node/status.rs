@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::object::{items, text},
+    super::object::items,
     plan::patch_of,
     room::{self, Amounts},
 };
@@ -48,7 +48,7 @@ pub(super) fn change(node: &Value, health: &Health, found: Option<&Found>, now: 
                 status[field] = Value::Object(changes);
             }
         }
-        let (addresses, endpoints) = ways(node, found.door);
+        let (addresses, endpoints) = ways(found.door);
         for (field, wanted) in [("addresses", addresses), ("daemonEndpoints", endpoints)] {
             if node["status"][field] != wanted {
                 status[field] = wanted;
@@ -98,13 +98,10 @@ fn info(found: &Found) -> Map<String, Value> {
 }
 
 /// Addresses and endpoint of who answers for the kubelet.
-fn ways(node: &Value, door: Option<SocketAddr>) -> (Value, Value) {
+fn ways(door: Option<SocketAddr>) -> (Value, Value) {
     let Some(door) = door else { return (Value::Null, json!({"kubeletEndpoint": {"Port": 0}})) };
-    let name = text(node, "/metadata/name");
-    let addresses = json!([
-        {"type": "InternalIP", "address": door.ip().to_string()},
-        {"type": "Hostname", "address": name},
-    ]);
+    // No host name: an API server asks for that before any address, unless it is told otherwise, and nobody resolves it.
+    let addresses = json!([{"type": "InternalIP", "address": door.ip().to_string()}]);
     (addresses, json!({"kubeletEndpoint": {"Port": door.port()}}))
 }
 
@@ -210,6 +207,10 @@ mod tests {
         let found = Found { door: Some("10.0.0.7:10250".parse().unwrap()), ..found(1) };
         let change = change(&node, &health(true, ""), Some(&found), "1").unwrap();
         assert_eq!(change["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10250);
-        assert_eq!(change["status"]["addresses"][0], json!({"type": "InternalIP", "address": "10.0.0.7"}));
+        assert_eq!(
+            change["status"]["addresses"],
+            json!([{"type": "InternalIP", "address": "10.0.0.7"}]),
+            "nobody resolves its name"
+        );
     }
 }

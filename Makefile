@@ -89,6 +89,8 @@ soak: ## Hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS
 	@$(call say,faults on simulated clusters)
 	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-1000000} \
 		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1
+	@$(call say,one of ten members floods)
+	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --test floods among_ten -- --nocapture
 	@$(call say,planted bugs)
 	@time tests/faults/planted/find.sh
 

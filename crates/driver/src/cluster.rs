@@ -19,7 +19,10 @@ use kube::{
     client::{Body, ClientBuilder, DynBody},
     core::Status,
 };
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::{Instant, sleep_until},
+};
 use tower::{BoxError, util::BoxService};
 
 use self::{
@@ -150,37 +153,74 @@ pub fn connect(
     Ok(Line { client, probe, breaker, places, dial: dial.clone(), config, credential })
 }
 
-/// Open from the first request that gets no answer until somebody has asked again, and who answers is who should.
+/// How long a cluster that has said too much is not asked again: it would say it again.
+pub const AFTER_TOO_MUCH: Duration = Duration::from_mins(1);
+
+/// Open from the first request that gets no answer until somebody has asked again, and who answers is who should. One that
+/// answers too much is who it should be, and stays closed for a while all the same.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
-    reason: Arc<Mutex<Option<String>>>,
-    opened: Arc<Notify>,
+    opened: Arc<Mutex<Option<Opened>>>,
+    news: Arc<Notify>,
+}
+
+#[derive(Clone, Debug)]
+struct Opened {
+    reason: String,
+    /// Nobody closes it before.
+    until: Option<Instant>,
+}
+
+impl Opened {
+    fn holds(&self) -> bool {
+        self.until.is_some_and(|until| until > Instant::now())
+    }
 }
 
 impl Breaker {
     /// Why the cluster is not asked now.
     pub fn open(&self) -> Option<String> {
-        self.lock().clone()
+        self.lock().as_ref().map(|opened| opened.reason.clone())
     }
 
     pub fn close(&self) {
-        *self.lock() = None;
+        self.lock().take_if(|opened| !opened.holds());
     }
 
     pub fn failed(&self, reason: &str) {
-        *self.lock() = Some(reason.to_owned());
-        self.opened.notify_one();
+        self.open_until(reason, None);
+    }
+
+    fn said_too_much(&self, reason: &str) {
+        self.open_until(reason, Some(Instant::now() + AFTER_TOO_MUCH));
+    }
+
+    fn open_until(&self, reason: &str, until: Option<Instant>) {
+        let mut opened = self.lock();
+        if !opened.as_ref().is_some_and(Opened::holds) {
+            *opened = Some(Opened { reason: reason.to_owned(), until });
+        }
+        drop(opened);
+        self.news.notify_one();
+    }
+
+    /// Returns when it may be closed.
+    pub async fn may_close(&self) {
+        let until = self.lock().as_ref().and_then(|opened| opened.until);
+        if let Some(until) = until {
+            sleep_until(until).await;
+        }
     }
 
     /// Returns when a request has failed.
     pub async fn failure(&self) {
         while self.open().is_none() {
-            self.opened.notified().await;
+            self.news.notified().await;
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Opened>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -232,6 +272,19 @@ mod tests {
         assert_eq!(breaker.open().as_deref(), Some("connection refused"));
         breaker.close();
         assert_eq!(breaker.open(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cluster_that_said_too_much_is_not_asked_before_its_time_whoever_finds_it_well() {
+        let breaker = Breaker::default();
+        breaker.said_too_much("64 MiB");
+        breaker.failed("connection refused");
+        breaker.close();
+        assert_eq!(breaker.open().as_deref(), Some("64 MiB"));
+        breaker.may_close().await;
+        breaker.close();
+        assert_eq!(breaker.open(), None);
+        breaker.may_close().await;
     }
 
     #[test]

@@ -19,6 +19,8 @@ use super::Breaker;
 const LINE: usize = 4 << 20;
 /// All other answers of one cluster that are being read.
 const TOGETHER: usize = 64 << 20;
+/// The same where it is only asked who it is.
+const IDENTITY: usize = 4 << 20;
 
 /// Whose answers they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +48,13 @@ pub(super) struct Measure {
     together: Arc<AtomicUsize>,
     breaker: Option<Breaker>,
     answers: Answers,
+    most: usize,
 }
 
 impl Measure {
     pub(super) fn new(answers: Answers, breaker: Option<Breaker>) -> Self {
-        Self { together: Arc::default(), breaker, answers }
+        let most = if breaker.is_some() { TOGETHER } else { IDENTITY };
+        Self { together: Arc::default(), breaker, answers, most }
     }
 
     pub(super) fn of<B>(&self, body: B, read: Reading) -> Measured<B> {
@@ -74,7 +78,7 @@ impl<B> Measured<B> {
             Reading::InPieces => return Ok(()),
             Reading::Whole => {
                 self.held += piece.len();
-                if self.measure.together.fetch_add(piece.len(), Ordering::Relaxed) + piece.len() <= TOGETHER {
+                if self.measure.together.fetch_add(piece.len(), Ordering::Relaxed) + piece.len() <= self.measure.most {
                     return Ok(());
                 }
             }
@@ -91,10 +95,10 @@ impl<B> Measured<B> {
         }
         let reason = match self.read {
             Reading::ByLine => format!("a line of a watch is longer than {} MiB", LINE >> 20),
-            _ => format!("what it answers at one time is more than {} MiB", TOGETHER >> 20),
+            _ => format!("what it answers at one time is more than {} MiB", self.measure.most >> 20),
         };
         if let Some(breaker) = &self.measure.breaker {
-            breaker.failed(&reason);
+            breaker.said_too_much(&reason);
         }
         Err(reason)
     }

@@ -1,8 +1,6 @@
 //! How much of a member is remembered. Whoever administers it decides what it says, and one process serves all members: one that
 //! says more is closed, with the reason, and takes nothing away from the others. Pure.
 
-use std::time::Duration;
-
 /// Leaves of one member, its snapshots, or the objects in one list.
 const MOST: usize = 200_000;
 /// Claims or volumes that carry the labels of one volume.
@@ -11,8 +9,6 @@ const COPIES: usize = 1000;
 const TEXTS: usize = 64 << 20;
 /// An object in a list, what is between two, or all else in it.
 const OBJECT: usize = 4 << 20;
-/// Before a member that said too much is listed again.
-pub(super) const PAUSE: Duration = Duration::from_mins(1);
 
 /// How much is remembered: of one volume, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

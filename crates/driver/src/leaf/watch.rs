@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Cluster, items::Items, lean::Lean, limits, ownership, row, rows::Kind};
 use crate::{
-    cluster::{LONGEST_PAUSE, Reading, pauses, with_causes},
+    cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, pauses, with_causes},
     volume::VolumeHash,
 };
 
@@ -118,7 +118,7 @@ impl From<kube::Error> for Stopped {
 async fn too_much(cluster: &Cluster, kind: Kind, reason: String) {
     tracing::error!(member = %cluster.member, kind = ?kind, reason, "says too much and is closed");
     cluster.rows.set_obstacle(kind, Some(reason));
-    tokio::time::sleep(limits::PAUSE).await;
+    tokio::time::sleep(AFTER_TOO_MUCH).await;
 }
 
 /// Reads everything there is: one list, consistent, taken object by object as it comes. A member that has not brought

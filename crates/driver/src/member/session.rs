@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::time::{Instant, sleep};
 
 use super::{Link, Member, Tracked, Trust};
 use crate::{
@@ -14,22 +15,33 @@ use crate::{
 /// Runs until it is dropped.
 pub(super) async fn run(member: &Member, host: &Host) {
     let Ok(link) = &member.link else { return };
+    let mut before_listing = BEFORE_LISTING;
     loop {
         let identity = prove(member, link, host).await;
         tracing::info!(member = member.name, identity, "connected");
+        let connected = Instant::now();
         tokio::select! {
             biased;
             never = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Tracked::Leaves => never,
             () = leaf::watch::keep(&link.leaf), if link.tracked == Tracked::Leaves => {
-                tracing::info!(member = member.name, "is listed anew");
-                tokio::time::sleep(BEFORE_LISTING).await;
+                tracing::info!(member = member.name, seconds = before_listing.as_secs(), "is listed anew after a pause");
+                if before_listing > BEFORE_LISTING {
+                    link.leaf.rows.unsync();
+                }
+                sleep(before_listing).await;
             }
             () = watch_over(link, &identity) => {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
             }
         }
+        before_listing = next_pause(before_listing, connected.elapsed());
         link.set(Trust::Connecting("it is being connected to anew"));
     }
+}
+
+/// A member that says again and again that all has changed is read less and less, or it would take the time of the others.
+fn next_pause(before: Duration, held: Duration) -> Duration {
+    if held > CALM { BEFORE_LISTING } else { (before * 2).min(LONGEST_BEFORE_LISTING) }
 }
 
 /// Tries until the member has said who it is and that is who it should be. Only then is it asked anything else.
@@ -53,7 +65,7 @@ async fn prove(member: &Member, link: &Link, host: &Host) -> String {
         };
         tell(member, &trust, &mut told);
         link.set(trust);
-        tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }
 
@@ -76,6 +88,7 @@ fn tell(member: &Member, trust: &Trust, told: &mut String) {
 async fn watch_over(link: &Link, identity: &str) {
     loop {
         link.line.breaker.failure().await;
+        link.line.breaker.may_close().await;
         match host::identity(&link.line.probe).await {
             Ok(answer) if answer == identity => link.line.breaker.close(),
             _ => return,
@@ -110,6 +123,9 @@ pub fn refusal(error: &kube::Error) -> String {
 
 /// A member that cuts every watch is not to be listed in circles.
 const BEFORE_LISTING: Duration = Duration::from_secs(1);
+const LONGEST_BEFORE_LISTING: Duration = Duration::from_secs(32);
+/// After which a member is taken for one that holds still.
+const CALM: Duration = Duration::from_mins(2);
 /// As much again comes by chance.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
@@ -120,4 +136,20 @@ fn pauses() -> impl Iterator<Item = Duration> {
         .with_jitter()
         .without_max_times()
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_that_is_listed_in_circles_is_listed_less_and_less_until_it_holds_still() {
+        let mut pause = BEFORE_LISTING;
+        let pauses = [(); 7].map(|()| {
+            pause = next_pause(pause, Duration::from_secs(40));
+            pause.as_secs()
+        });
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 32, 32]);
+        assert_eq!(next_pause(pause, CALM + Duration::from_secs(1)), BEFORE_LISTING);
+    }
 }

@@ -14,8 +14,8 @@ use kube::{
 
 use super::kinds::VolumeSnapshot;
 use crate::{
-    cluster::{pauses, with_causes},
-    leaf::{Cluster, limits, ownership},
+    cluster::{AFTER_TOO_MUCH, pauses, with_causes},
+    leaf::{Cluster, ownership},
 };
 
 /// Before what was lost is listed anew, or a kind that is not served is looked for again.
@@ -46,7 +46,7 @@ async fn follow(cluster: &Cluster) {
                 drop(known.put(&snapshot));
                 if let Some(reason) = known.too_much() {
                     tracing::error!(member = %cluster.member, reason, "its snapshots are not followed");
-                    tokio::time::sleep(limits::PAUSE).await;
+                    tokio::time::sleep(AFTER_TOO_MUCH).await;
                     return;
                 }
             }

@@ -3,10 +3,11 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
-#[path = "bench/leaves.rs"]
+mod among_ten;
+#[path = "../bench/leaves.rs"]
 #[expect(dead_code, reason = "volumes are the benchmark's")]
 mod leaves;
-#[path = "memory/resident.rs"]
+#[path = "../memory/resident.rs"]
 mod resident;
 
 use std::{

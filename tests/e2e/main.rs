@@ -38,6 +38,7 @@ mod objects;
 mod operator;
 mod operator_commands;
 mod outage;
+mod own_accounts;
 mod placement;
 mod policies;
 mod pool;

@@ -18,7 +18,7 @@ use crate::{
     clusters::wait_for,
     objects::{Place, nothing_of_ours},
     pool::on_fleet,
-    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, Rig},
+    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, PODS_NAMESPACE, Rig},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
@@ -80,6 +80,8 @@ async fn without_account(rig: &Rig) -> Result<()> {
     ];
     let delete = ["delete", kinds, "-n", "kosmos-csi", "--ignore-not-found"];
     member.kubectl(&[&delete[..], &names[..]].concat()).await?;
+    let own = "clusterrolebinding,rolebinding,role,serviceaccount";
+    member.kubectl(&["delete", own, "-n", "kosmos-csi", "-l", "kosmos.csi.io/host"]).await?;
     member.kubectl(&["delete", "secret", "-n", "kosmos-csi", "-l", "kosmos.csi.io/host"]).await.map(drop)
 }
 
@@ -110,6 +112,8 @@ fn member_that_an_operator_adds_serves_volumes_until_he_removes_it() {
 async fn added_and_removed(rig: &Rig) -> Result<()> {
     rig.leave(MEMBER).await?;
     without_account(rig).await?;
+    // As the chart brings it.
+    Place::new(rig.fleet.host(), PODS_NAMESPACE).await?;
     let admin = member_kubeconfig(rig);
     let add = ["member", "add", MEMBER, &admin];
     let first = does(rig, &add).await?;
@@ -126,7 +130,8 @@ async fn added_and_removed(rig: &Rig) -> Result<()> {
     let removed = does(rig, &["member", "remove", MEMBER, &admin]).await?;
     ensure!(removed.contains("removed") && secret_of(rig).await?.is_none(), "{removed}");
     let member = rig.fleet.member(MEMBER);
-    let left = member.kubectl(&["get", "clusterrole", "kosmos-csi", "--ignore-not-found"]).await?;
+    let own = "clusterrolebinding,rolebinding,role,serviceaccount,secret";
+    let left = member.kubectl(&["get", own, "-n", "kosmos-csi", "-l", "kosmos.csi.io/host", "-o", "name"]).await?;
     ensure!(left.is_empty(), "{left}");
     does(rig, &add).await.map(drop)
 }

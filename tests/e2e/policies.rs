@@ -24,10 +24,10 @@ const DRIVER_ACCOUNT: &str = "kosmos-csi";
 const ABOVE_BASELINE: &str = include_str!("../agent/above_baseline.json");
 
 /// An account's own client.
-struct Account(Client);
+pub struct Account(Client);
 
 impl Account {
-    async fn of(place: &Place<'_>, namespace: &str, name: &str) -> Result<Self> {
+    pub async fn of(place: &Place<'_>, namespace: &str, name: &str) -> Result<Self> {
         // The account's own leads to where its cluster is for other clusters.
         let own = Kubeconfig::from_yaml(&place.cluster.kubeconfig_for(namespace, name).await?)?;
         let mut kubeconfig = Kubeconfig::read_from(place.cluster.kubeconfig())?;
@@ -51,7 +51,7 @@ impl Account {
         answer.map(drop).map_err(|error| error.to_string())
     }
 
-    async fn is_refused<P: AsRef<str>>(&self, by: &str, attempts: &[(&str, P, Value)]) -> Result<()> {
+    pub async fn is_refused<P: AsRef<str>>(&self, by: &str, attempts: &[(&str, P, Value)]) -> Result<()> {
         for (method, path, body) in attempts {
             let (path, words) = (path.as_ref(), format!("ValidatingAdmissionPolicy '{by}'"));
             match self.tries(method, path, body).await {
@@ -62,7 +62,7 @@ impl Account {
         Ok(())
     }
 
-    async fn is_allowed(&self, method: &str, path: &str, body: &Value) -> Result<()> {
+    pub async fn is_allowed(&self, method: &str, path: &str, body: &Value) -> Result<()> {
         let answer = self.tries(method, path, body).await;
         answer.map_err(|told| anyhow::anyhow!("{method} {path} {body}: {told}"))
     }
@@ -126,16 +126,16 @@ const CLOSED: &str = "policies-closed";
 const OPEN: &str = "policies-open";
 const FREE: &str = "policies-free";
 
-fn labels() -> Value {
+pub fn labels() -> Value {
     json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "of-a-host"})
 }
 
-fn ours(kind: &str, name: &str) -> Value {
+pub fn ours(kind: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": labels()}})
 }
 
 /// An object with some of its fields changed, by their paths.
-fn but(mut object: Value, changes: &[(&str, Value)]) -> Value {
+pub fn but(mut object: Value, changes: &[(&str, Value)]) -> Value {
     for (path, value) in changes {
         let mut at = &mut object;
         for field in path.split('.') {
@@ -147,7 +147,7 @@ fn but(mut object: Value, changes: &[(&str, Value)]) -> Value {
 }
 
 /// A copy as the agent makes it.
-fn copy(fields: &Value) -> Value {
+pub fn copy(fields: &Value) -> Value {
     let mut pod = ours("Pod", "copy");
     pod["metadata"]["annotations"] = json!({"kosmos.csi.io/pod-uid": "u"});
     pod["spec"] = json!({"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]});
@@ -164,7 +164,7 @@ fn copy(fields: &Value) -> Value {
     pod
 }
 
-fn consumer() -> Value {
+pub fn consumer() -> Value {
     let container = json!({"name": "c", "image": "kosmos.csi.io/consumer", "imagePullPolicy": "Never"});
     let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "leaf"}});
     let mut pod = ours("Pod", "kosmos-csi-consumer-1");
@@ -192,7 +192,7 @@ async fn leave(open: &Place<'_>) -> Result<()> {
     open.claim_is_gone("theirs").await
 }
 
-fn path(namespace: &str, rest: &str) -> String {
+pub fn path(namespace: &str, rest: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/{rest}")
 }
 

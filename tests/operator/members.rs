@@ -93,8 +93,8 @@ async fn pods_have_an_account_of_their_own_unless_only_volumes_are_wanted() {
     let (driver, pods) = (kubeconfig(NAMESPACE, "m0"), kubeconfig(PODS_NAMESPACE, "m0"));
     assert!(driver.is_some() && pods.is_some() && driver != pods);
     assert!(kubeconfig(NAMESPACE, "m1").is_some() && kubeconfig(PODS_NAMESPACE, "m1").is_none());
-    let account =
-        |member: usize| clusters.members[member].get("serviceaccounts", NAMESPACE, "kosmos-csi-virtual-node").is_some();
+    let own = format!("kosmos-csi-virtual-node-host-{}", identity(&clusters.host));
+    let account = |member: usize| clusters.members[member].get("serviceaccounts", NAMESPACE, &own).is_some();
     assert_eq!((account(0), account(1)), (true, false));
 }
 
@@ -333,7 +333,29 @@ async fn account_goes_with_the_member_and_its_namespace_stays() {
     clusters.does("member remove m0 --member-kubeconfig=$m0").await;
     assert!(clusters.members[0].list(ROLES).is_empty());
     assert!(clusters.members[0].get(SECRETS, NAMESPACE, &own).is_none(), "its tokens end");
-    assert!(clusters.members[0].get("serviceaccounts", NAMESPACE, "kosmos-csi").is_none());
+    assert!(clusters.members[0].list("serviceaccounts").iter().all(|account| account["metadata"]["name"] == "default"));
     assert!(clusters.members[0].get("namespaces", "", NAMESPACE).is_some(), "leaves may be in it");
     clusters.does("member forget m0").await;
+}
+
+#[tokio::test]
+async fn host_that_leaves_takes_its_accounts_along_and_not_what_other_hosts_use() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    let member = &clusters.members[0];
+    let other = json!({"metadata": {"name": "kosmos-csi-host-other", "namespace": NAMESPACE, "labels": {"kosmos.csi.io/host": "other"}}});
+    member.create("serviceaccounts", other).unwrap();
+    let told = clusters.does("member remove m0 --member-kubeconfig=$m0").await;
+    assert!(told.contains("left: other hosts use it"), "{told}");
+    assert!(member.get(ROLES, "", "kosmos-csi").is_some());
+    let own = identity(&clusters.host);
+    for kind in [
+        "serviceaccounts",
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "rolebindings.rbac.authorization.k8s.io",
+        SECRETS,
+    ] {
+        let left = member.list(kind);
+        assert!(left.iter().all(|object| !text(object, "/metadata/name").contains(&own)), "{left:?}");
+    }
 }

@@ -9,10 +9,12 @@ pub const MANAGER: &str = "kosmos-csi";
 const MADE_BY: &str = "kosmos.csi.io/made-by";
 const ADDING: &str = "member-add";
 pub const NAMESPACE: &str = "kosmos-csi";
-/// The account of the driver in a member.
+/// The account of the driver in a member, for a host that is not named.
 pub const ACCOUNT: &str = "kosmos-csi";
 /// That of the agent, which runs the host's pods there.
 pub const PODS_ACCOUNT: &str = "kosmos-csi-virtual-node";
+/// The ends of names by which a Role is known that is for its account alone.
+const TOKEN: &str = "-token";
 
 const MEMBER: &str = include_str!("../../../../deploy/member.yaml");
 const PODS: &str = include_str!("../../../../deploy/member-virtual-node.yaml");
@@ -30,8 +32,17 @@ pub struct Uses {
 impl Uses {
     pub const ALL: Self = Self { pods: true, attach: true };
 
-    /// What is needed in the member, in the order in which it is made.
-    pub fn objects(self) -> Result<Vec<Value>, String> {
+    /// What is needed in the member for one host, in the order in which it is made: each has accounts of its own, which an admission
+    /// policy keeps from what is another's. Without a host, for whoever has the kubeconfig.
+    pub fn of(self, host: Option<&str>) -> Result<Vec<Value>, String> {
+        let objects = self.objects()?;
+        Ok(match host {
+            Some(host) => objects.into_iter().map(|object| own(object, host)).collect(),
+            None => objects,
+        })
+    }
+
+    fn objects(self) -> Result<Vec<Value>, String> {
         let mut objects = parse(MEMBER)?;
         for (wanted, text) in [(self.pods, PODS), (self.attach, ATTACH)] {
             if wanted {
@@ -40,6 +51,47 @@ impl Uses {
         }
         Ok(objects)
     }
+}
+
+/// The name of a host's own account, or of what is for one alone.
+pub fn own_name(name: &str, host: &str) -> String {
+    match name.strip_suffix(TOKEN) {
+        Some(account) => format!("{account}-host-{host}{TOKEN}"),
+        None => format!("{name}-host-{host}"),
+    }
+}
+
+/// Whether an object of a member is for one host and nobody else.
+pub fn is_own(object: &Value) -> bool {
+    match word(object, "/kind") {
+        "ServiceAccount" | "ClusterRoleBinding" | "RoleBinding" | "Secret" => true,
+        "Role" => word(object, "/metadata/name").contains(TOKEN),
+        _ => false,
+    }
+}
+
+/// The object as one host has it: accounts, and what gives rights to them.
+fn own(mut object: Value, host: &str) -> Value {
+    let rename = |name: &mut Value| {
+        if let Some(old) = name.as_str() {
+            *name = json!(own_name(old, host));
+        }
+    };
+    if is_own(&object) {
+        rename(&mut object["metadata"]["name"]);
+        object["metadata"]["labels"] = json!({"kosmos.csi.io/host": host});
+    }
+    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+        rename(&mut subject["name"]);
+    }
+    if word(&object, "/roleRef/name").ends_with(TOKEN) {
+        rename(&mut object["roleRef"]["name"]);
+    }
+    // Of the rules, only that of the account's own tokens says a name.
+    for rule in object.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
+        rule.get_mut("resourceNames").and_then(Value::as_array_mut).into_iter().flatten().for_each(rename);
+    }
+    object
 }
 
 /// The Secret with which all tokens end that were given to one host, or into files.
@@ -142,6 +194,25 @@ mod tests {
             assert!(more.iter().any(|object| title(object) == role));
         }
         assert!(more.iter().all(|object| !word(object, "/apiVersion").is_empty() && !word(object, "/kind").is_empty()));
+    }
+
+    #[test]
+    fn each_host_has_accounts_of_its_own_with_the_same_rights_and_nothing_else_of_its_own() {
+        let (plain, own) = (Uses::ALL.objects().unwrap(), Uses::ALL.of(Some("h")).unwrap());
+        for account in [ACCOUNT, PODS_ACCOUNT] {
+            let (name, before) = (own_name(account, "h"), crate::operator::rights::of(&plain, account));
+            let mut after = crate::operator::rights::of(&own, &name);
+            assert_eq!(crate::operator::rights::of(&own, account), []);
+            for right in &mut after {
+                right.name = right.name.replace("-host-h", "");
+            }
+            assert_eq!(after, before);
+            assert!(own.iter().any(|object| title(object) == format!("ServiceAccount kosmos-csi/{name}")));
+        }
+        for (plain, own) in plain.iter().zip(&own) {
+            assert_eq!(title(plain) != title(own), is_own(plain), "{}", title(own));
+            assert_eq!(plain == own, !is_own(plain), "{}", title(own));
+        }
     }
 
     #[test]

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn who_runs_pods_is_not_given_secrets_everywhere() {
-        let rights = of(&Uses::ALL.objects().unwrap(), PODS_ACCOUNT);
+        let rights = of(&Uses::ALL.of(None).unwrap(), PODS_ACCOUNT);
         assert!(
             rights.iter().any(|right| right.resource == "pods")
                 && rights.iter().all(|right| right.resource != "secrets")
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_by_subject() {
-        let rights = of(&Uses::ALL.objects().unwrap(), ACCOUNT);
+        let rights = of(&Uses::ALL.of(None).unwrap(), ACCOUNT);
         let all: Vec<_> = rights.iter().cloned().map(|right| (right, true)).collect();
         assert_eq!(missing(&all), None);
         let without: Vec<_> = rights

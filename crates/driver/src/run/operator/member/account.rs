@@ -16,7 +16,7 @@ use crate::{
     cluster::{Dial, with_causes},
     operator::{
         kubeconfig::{self, Reach},
-        objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, title, word},
+        objects::{NAMESPACE, PODS_ACCOUNT, title, word},
         rights::{Right, of},
     },
     run::operator::{
@@ -32,7 +32,8 @@ const A_YEAR: Duration = Duration::from_hours(365 * 24);
 
 /// An account as the host will use it.
 pub(super) struct Account {
-    pub(super) name: &'static str,
+    pub(super) name: String,
+    pub(super) for_pods: bool,
     pub(super) kubeconfig: String,
     /// When its token ends, in seconds.
     pub(super) ends: i64,
@@ -47,16 +48,17 @@ pub(super) async fn all(
     objects: &[Value],
     dial: &Dial,
 ) -> anyhow::Result<Vec<Account>> {
-    let pods = (!flags.volumes_only).then_some(PODS_ACCOUNT);
     let bound = bound(&admin.client, objects).await?;
     let mut accounts = Vec::new();
-    for name in [ACCOUNT].into_iter().chain(pods) {
-        let (token, ends) = token(flags, name, &bound, &admin.client).await?;
+    for account in objects.iter().filter(|object| word(object, "/kind") == "ServiceAccount") {
+        let name = word(account, "/metadata/name").to_owned();
+        let (token, ends) = token(flags, &name, &bound, &admin.client).await?;
         let client = as_account(flags, admin, &token, dial)?;
-        let rights = of(objects, name);
+        let rights = of(objects, &name);
         let asking = rights::ask_until_granted(&client, &rights);
         let rights = patiently("checking every right of the account", asking).await?;
-        accounts.push(Account { name, kubeconfig: kubeconfig::text(&flags.name, reach, &token), ends, rights });
+        let kubeconfig = kubeconfig::text(&flags.name, reach, &token);
+        accounts.push(Account { for_pods: name.starts_with(PODS_ACCOUNT), name, kubeconfig, ends, rights });
     }
     Ok(accounts)
 }

@@ -30,7 +30,7 @@ use crate::{
     },
     operator::{
         kubeconfig::{self, Reach, until},
-        objects::{NAMESPACE, PODS_ACCOUNT, Step, Uses, title, tokens},
+        objects::{NAMESPACE, Step, Uses, title, tokens},
         rights::{Right, by_subject, missing},
         table::Table,
     },
@@ -54,7 +54,7 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     let reach = reach(flags, &admin).await?;
     let target = target(flags, &admin, dial).await?;
     let uses = Uses { pods: !flags.volumes_only, attach: flags.attach };
-    let mut objects = uses.objects().map_err(anyhow::Error::msg)?;
+    let mut objects = uses.of(target.host()).map_err(anyhow::Error::msg)?;
     objects.push(tokens(target.host()));
     let (objects, unserved) = without_unserved(&admin.client, objects).await?;
     let steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
@@ -241,7 +241,7 @@ async fn hand_over(
         Target::Files => {
             let path = flags.kubeconfig_only.as_deref().context("no file")?;
             for account in accounts {
-                let path = if account.name == PODS_ACCOUNT { &beside(path) } else { path };
+                let path = if account.for_pods { &beside(path) } else { path };
                 write_file(path, &account.kubeconfig).with_context(|| format!("write {}", path.display()))?;
                 table.row([format!("file {}", path.display()).as_str(), "", "made"]);
             }

@@ -13,10 +13,11 @@ use crate::{
     member::{
         self, kubeconfig as rules,
         source::{Account, Definition},
+        token::Token,
     },
     operator::{
         kubeconfig::{self, until},
-        objects::{ACCOUNT, PODS_ACCOUNT, Uses},
+        objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, own_name},
         rights::{Right, missing, of},
         table::Table,
     },
@@ -99,7 +100,7 @@ async fn examine(
         }
     };
     if identity(host, &flags.name, &client, sheet).await? {
-        account(flags, &client, sheet).await?;
+        account(flags, host, definition, &client, sheet).await?;
         pods(flags, host, definition, dial, sheet).await?;
         classes(&client, sheet).await;
         snapshots(&client, sheet).await;
@@ -148,11 +149,31 @@ async fn identity(host: &Host, name: &str, client: &Client, sheet: &mut Sheet) -
     Ok(true)
 }
 
-async fn account(flags: &Check, client: &Client, sheet: &mut Sheet) -> anyhow::Result<()> {
+async fn account(
+    flags: &Check,
+    host: &Host,
+    definition: &Definition,
+    client: &Client,
+    sheet: &mut Sheet,
+) -> anyhow::Result<()> {
     let uses = Uses { pods: false, attach: flags.attach };
-    let rights = of(&uses.objects().map_err(anyhow::Error::msg)?, ACCOUNT);
+    let rights = needed(uses, ACCOUNT, definition, host)?;
+    let of_any = Token::of(&definition.kubeconfig).is_some_and(|token| token.account() == Some((NAMESPACE, ACCOUNT)));
+    if of_any {
+        let add = format!("`member add {}` gives this host one of its own", flags.name);
+        sheet.note("account", format!("it may write what is any host's there: {add}"));
+    }
     granted("rights", "deploy/member.yaml", client, &rights, sheet).await;
     Ok(())
+}
+
+/// What the account of a kubeconfig needs: this host's own, or the one of hosts that have none.
+fn needed(uses: Uses, account: &str, definition: &Definition, host: &Host) -> anyhow::Result<Vec<Right>> {
+    let own = own_name(account, &host.id.0);
+    let token = Token::of(&definition.kubeconfig);
+    let is_own = token.is_some_and(|token| token.account() == Some((NAMESPACE, &own)));
+    let objects = uses.of(is_own.then_some(&host.id.0)).map_err(anyhow::Error::msg)?;
+    Ok(of(&objects, if is_own { &own } else { account }))
 }
 
 /// The account that runs pods there, where it is not the driver's own.
@@ -176,7 +197,7 @@ async fn pods(flags: &Check, host: &Host, driver: &Definition, dial: &Dial, shee
                 sheet.failed("pods", reason);
                 return Ok(());
             }
-            let rights = of(&Uses::ALL.objects().map_err(anyhow::Error::msg)?, PODS_ACCOUNT);
+            let rights = needed(Uses::ALL, PODS_ACCOUNT, own, host)?;
             granted("pods", "deploy/member-virtual-node.yaml", &client, &rights, sheet).await;
         }
     }

@@ -2,17 +2,18 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
+use anyhow::{anyhow, bail};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{counted, secret, volumes_by_member};
 use crate::{
     args::operator::{MemberAccess, Remove},
-    cluster::Dial,
+    cluster::{Dial, with_causes},
     host::Host,
+    leaf::ownership::HOST,
     operator::{
-        objects::{Uses, title, tokens, word},
+        objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, is_own, title, tokens, word},
         table::Table,
     },
     run::operator::{
@@ -131,13 +132,29 @@ async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> a
 
 /// What gives rights goes first. The namespace stays: leaves may be in it.
 async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
-    let mut objects = Uses::ALL.objects().map_err(anyhow::Error::msg)?;
+    let mut objects = Uses::ALL.of(Some(&host.id.0)).map_err(anyhow::Error::msg)?;
     objects.push(tokens(Some(&host.id.0)));
+    let shared = has_others(host, admin).await?;
     for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {
+        if shared && !is_own(object) {
+            table.row([title(object).as_str(), &flags.name, "left: other hosts use it"]);
+            continue;
+        }
         let Done { title, result } = remove_object(&admin.client, object).await?;
         table.row([title.as_str(), &flags.name, result]);
     }
     Ok(())
+}
+
+/// Whether accounts of other hosts are there, or those of hosts that have none of their own.
+async fn has_others(host: &Host, admin: &Admin) -> anyhow::Result<bool> {
+    let accounts =
+        Api::<ServiceAccount>::namespaced(admin.client.clone(), NAMESPACE).list(&ListParams::default()).await;
+    let accounts = accounts.map_err(|error| anyhow!("list ServiceAccounts in {NAMESPACE}: {}", with_causes(&error)))?;
+    Ok(accounts.items.iter().any(|account| {
+        let of = account.labels().get(HOST);
+        of.is_some_and(|of| *of != host.id.0) || [ACCOUNT, PODS_ACCOUNT].contains(&&*account.name_any())
+    }))
 }
 
 fn closing(flags: &Remove, host: &Host, table: &Table, left: usize) -> String {

@@ -1,0 +1,131 @@
+//! Hosts that share a member have accounts of their own there, and each is held to what carries its own label.
+
+use anyhow::Result;
+use kosmos_csi::operator::objects::{ACCOUNT, PODS_ACCOUNT, Uses, own_name};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::{
+    clusters::wait_for,
+    objects::Place,
+    policies::{Account, but, consumer, copy, labels, ours, path},
+    pool::on_fleet,
+    rig::{DRIVER_NAMESPACE, NOW, PATIENCE},
+};
+
+const MEMBER: &str = "cluster39";
+/// Whose accounts are tried; `labels` is of this host.
+const HOST: &str = "of-a-host";
+const NAMESPACE: &str = "apart";
+/// Made for hosts.
+const OWN: &str = "apart-own";
+const ANOTHERS: &str = "apart-anothers";
+
+fn of_another() -> Value {
+    let mut labels = labels();
+    labels["kosmos.csi.io/host"] = json!("another");
+    labels
+}
+
+fn anothers(object: Value) -> Value {
+    but(object, &[("metadata.labels", of_another())])
+}
+
+/// The member with both accounts of the host, and with a leaf, its volume and a pod of another.
+async fn shared(member: &Place<'_>) -> Result<String> {
+    let uses = Uses { pods: true, attach: false };
+    for object in uses.of(Some(HOST)).map_err(anyhow::Error::msg)? {
+        member.cluster.apply(&object.to_string()).await?;
+    }
+    for (name, labels) in [(OWN, labels()), (ANOTHERS, of_another())] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+        member.cluster.apply(&namespace.to_string()).await?;
+    }
+    member.claim("leaf", NOW).await?;
+    let volume = member.bound("leaf").await?.name_any();
+    let pod = anothers(copy(&json!({"metadata": {"name": "theirs", "namespace": NAMESPACE}})));
+    member.cluster.apply(&pod.to_string()).await?;
+    for object in ["pvc/leaf", &format!("pv/{volume}")] {
+        for label in ["app.kubernetes.io/managed-by=kosmos.csi.io", "kosmos.csi.io/host=another"] {
+            member.cluster.kubectl(&["label", "-n", NAMESPACE, object, label]).await?;
+        }
+    }
+    Ok(volume)
+}
+
+async fn leave(member: &Place<'_>) -> Result<()> {
+    let cluster = member.cluster;
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, "--wait=false"]).await?;
+    for account in [ACCOUNT, PODS_ACCOUNT] {
+        cluster.kubectl(&["delete", "clusterrolebinding", &own_name(account, HOST)]).await?;
+        cluster.kubectl(&["delete", "serviceaccount", "-n", DRIVER_NAMESPACE, &own_name(account, HOST)]).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn account_of_one_host_in_a_member_writes_nothing_of_another_host() {
+    on_fleet("own_accounts", async |rig| {
+        let member = Place::open(rig.fleet.member(MEMBER), NAMESPACE).await?;
+        let volume = shared(&member).await?;
+        let tried = async {
+            driver(&member, &volume).await?;
+            agent(&member).await
+        };
+        let tried = tried.await;
+        leave(&member).await?;
+        tried
+    });
+}
+
+async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
+    let account = Account::of(member, DRIVER_NAMESPACE, &own_name(ACCOUNT, HOST)).await?;
+    let (pods, claims) = (path(NAMESPACE, "pods"), path(NAMESPACE, "persistentvolumeclaims"));
+    let leaf_path = format!("{claims}/leaf");
+    let volume = format!("/api/v1/persistentvolumes/{volume}");
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let leaf = but(ours("PersistentVolumeClaim", "new"), &[("spec", spec)]);
+    let label = json!({"metadata": {"labels": labels()}});
+    let off = json!({"metadata": {"labels": {"kosmos.csi.io/host": null}}});
+    wait_for("the policy is in force", PATIENCE, || async {
+        account.is_refused(ACCOUNT, &[("DELETE", &leaf_path, Value::Null)]).await.map(Some)
+    })
+    .await?;
+    let attempts = [
+        ("POST", claims.clone(), anothers(leaf.clone())),
+        ("PATCH", leaf_path.clone(), label.clone()),
+        ("PATCH", leaf_path.clone(), off.clone()),
+        ("PATCH", leaf_path.clone(), json!({"metadata": {"finalizers": null}})),
+        ("PATCH", leaf_path.clone(), json!({"metadata": {"annotations": {"kosmos.csi.io/published": "n"}}})),
+        ("PATCH", leaf_path.clone(), json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}})),
+        ("PATCH", volume.clone(), label),
+        ("PATCH", volume.clone(), off),
+        ("PATCH", volume.clone(), json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}})),
+        ("POST", pods.clone(), anothers(consumer())),
+        ("POST", "/api/v1/namespaces".to_owned(), anothers(ours("Namespace", "apart-new"))),
+    ];
+    account.is_refused(ACCOUNT, &attempts).await?;
+    account.is_allowed("POST", &claims, &leaf).await?;
+    account.is_allowed("POST", &pods, &consumer()).await?;
+    account.is_allowed("POST", "/api/v1/namespaces", &ours("Namespace", "apart-new")).await
+}
+
+async fn agent(member: &Place<'_>) -> Result<()> {
+    let account = Account::of(member, DRIVER_NAMESPACE, &own_name(PODS_ACCOUNT, HOST)).await?;
+    let (pods, maps) = (path(NAMESPACE, "pods"), path(NAMESPACE, "configmaps"));
+    wait_for("the policy is in force", PATIENCE, || async {
+        account.is_refused(PODS_ACCOUNT, &[("DELETE", format!("{pods}/theirs"), Value::Null)]).await.map(Some)
+    })
+    .await?;
+    let attempts = [
+        ("POST", pods.clone(), anothers(copy(&json!({})))),
+        ("POST", maps.clone(), anothers(ours("ConfigMap", "new"))),
+        ("POST", path(ANOTHERS, "pods"), copy(&json!({}))),
+        ("POST", path(ANOTHERS, "pods"), anothers(copy(&json!({})))),
+        ("CONNECT", path(ANOTHERS, "pods/any/exec?command=id&stdout=true"), Value::Null),
+        ("CONNECT", path(ANOTHERS, "pods/any/portforward"), Value::Null),
+    ];
+    account.is_refused(PODS_ACCOUNT, &attempts).await?;
+    account.is_allowed("POST", &pods, &copy(&json!({}))).await?;
+    account.is_allowed("POST", &path(OWN, "pods"), &copy(&json!({}))).await
+}

@@ -10,7 +10,7 @@ use crate::{
     objects::Place,
     policies::{Account, but, consumer, copy, labels, ours, path},
     pool::on_fleet,
-    rig::{DRIVER_NAMESPACE, NOW, PATIENCE},
+    rig::{DRIVER_NAMESPACE, LATER, NOW, PATIENCE},
 };
 
 const MEMBER: &str = "cluster39";
@@ -43,6 +43,11 @@ async fn shared(member: &Place<'_>) -> Result<String> {
     }
     member.claim("leaf", NOW).await?;
     let volume = member.bound("leaf").await?.name_any();
+    for (name, to) in [("given", HOST), ("given-to-another", "another")] {
+        member.claim(name, LATER).await?;
+        let consent = format!("kosmos.csi.io/consent={to}");
+        member.cluster.kubectl(&["annotate", "-n", NAMESPACE, "pvc", name, &consent]).await?;
+    }
     let pod = anothers(copy(&json!({"metadata": {"name": "theirs", "namespace": NAMESPACE}})));
     member.cluster.apply(&pod.to_string()).await?;
     for object in ["pvc/leaf", &format!("pv/{volume}")] {
@@ -98,6 +103,12 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
         ("PATCH", leaf_path.clone(), json!({"metadata": {"finalizers": null}})),
         ("PATCH", leaf_path.clone(), json!({"metadata": {"annotations": {"kosmos.csi.io/published": "n"}}})),
         ("PATCH", leaf_path.clone(), json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}})),
+        (
+            "PATCH",
+            format!("{claims}/given-to-another"),
+            json!({"metadata": {"annotations": {"kosmos.csi.io/request": "r"}}}),
+        ),
+        ("DELETE", format!("{claims}/given-to-another"), Value::Null),
         ("PATCH", volume.clone(), label),
         ("PATCH", volume.clone(), off),
         ("PATCH", volume.clone(), json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}})),
@@ -106,6 +117,8 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
     ];
     account.is_refused(ACCOUNT, &attempts).await?;
     account.is_allowed("POST", &claims, &leaf).await?;
+    let note = json!({"metadata": {"annotations": {"kosmos.csi.io/request": "r"}}});
+    account.is_allowed("PATCH", &format!("{claims}/given"), &note).await?;
     account.is_allowed("POST", &pods, &consumer()).await?;
     account.is_allowed("POST", "/api/v1/namespaces", &ours("Namespace", "apart-new")).await
 }

@@ -53,18 +53,18 @@ impl PodNetworks {
         }
     }
 
-    /// Why the host does not believe an address.
+    /// Why the host does not believe an address. What a member calls one may be anything, and is repeated only where it is one.
     pub fn refusal(&self, address: &str) -> Option<String> {
-        match self {
-            Self::Any => None,
-            Self::Within(networks) => {
-                let address: Option<IpAddr> = address.parse().ok();
-                let is_within =
-                    address.is_some_and(|address| networks.iter().any(|network| network.contains(&address)));
-                (!is_within).then(|| format!("it is in no network of {POD_NETWORKS}"))
-            }
-            Self::Unreadable(word) => {
-                Some(format!("{POD_NETWORKS} says {word:?}, which is no network such as 10.244.0.0/16"))
+        match (self, address.parse::<IpAddr>()) {
+            (Self::Any, _) => None,
+            (Self::Unreadable(word), _) => Some(format!(
+                "its address is not told: {POD_NETWORKS} says {word:?}, which is no network such as 10.244.0.0/16"
+            )),
+            (Self::Within(_), Err(_)) => Some("its address is not told: it is none".to_owned()),
+            (Self::Within(networks), Ok(address)) => {
+                let is_within = networks.iter().any(|network| network.contains(&address));
+                (!is_within)
+                    .then(|| format!("its address {address} is not told: it is in no network of {POD_NETWORKS}"))
             }
         }
     }
@@ -96,7 +96,7 @@ mod tests {
             ("10.245.3.7", Some("in no network")),
             ("169.254.169.254", Some("in no network")),
             ("::ffff:10.96.0.1", Some("in no network")),
-            ("", Some("in no network")),
+            ("", Some("it is none")),
         ] {
             assert_eq!(PodNetworks::Any.refusal(address), None);
             let refusal = both.refusal(address);

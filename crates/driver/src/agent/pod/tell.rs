@@ -45,7 +45,7 @@ impl Teller<'_> {
     fn disbelief(&self, copy: &Value) -> Option<String> {
         let others = items(copy, "/status/podIPs").map(|one| text(one, "/ip"));
         let mut said = copy["status"]["podIP"].as_str().into_iter().chain(others);
-        said.find_map(|address| Some(format!("address {address} is not told: {}", self.networks.refusal(address)?)))
+        said.find_map(|address| self.networks.refusal(address))
     }
 }
 

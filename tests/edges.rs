@@ -373,24 +373,23 @@ async fn json_log_has_one_object_per_line() {
     assert!(code == MISUSE && last["level"] == "ERROR", "{printed}");
 }
 
-/// The first words in backticks of the README's table rows below a heading.
-fn listed_in_readme(heading: &str) -> BTreeSet<String> {
-    let readme = include_str!("../README.md");
-    let section = readme.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
+/// The first words in backticks of a page's table rows below a heading.
+fn listed(page: &str, heading: &str) -> BTreeSet<String> {
+    let section = page.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
     let rows = section.take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| row.split(['`', ' ']).next()).map(str::to_owned).collect()
 }
 
 #[tokio::test]
-async fn readme_lists_every_flag_and_every_parameter() {
+async fn docs_list_every_flag_and_every_parameter() {
     let (_, help) = run(&["controller", "--help"], &[]).await;
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with("--"));
     let flags: BTreeSet<String> = lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
-    assert_eq!(listed_in_readme("## Flags"), flags);
+    assert_eq!(listed(include_str!("../docs/flags.md"), "## Flags"), flags);
 
     let unknown = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
     let refusal = Parameters::parse(&unknown).unwrap_err().to_string();
     let known = refusal.split_once("known are ").unwrap().1.split(" (").next().unwrap();
     let parameters: BTreeSet<String> = known.split(", ").map(str::to_owned).collect();
-    assert_eq!(listed_in_readme("## StorageClass"), parameters);
+    assert_eq!(listed(include_str!("../docs/storageclass.md"), "## StorageClass"), parameters);
 }

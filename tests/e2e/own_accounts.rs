@@ -17,6 +17,10 @@ const MEMBER: &str = "cluster39";
 /// Whose accounts are tried; `labels` is of this host.
 const HOST: &str = "of-a-host";
 const NAMESPACE: &str = "apart";
+/// Of the member's, and as each test says.
+const CLASS: &str = "of-some-hosts";
+/// Open to another host.
+const CLOSED: &str = "apart-closed";
 /// Made for hosts.
 const OWN: &str = "apart-own";
 const ANOTHERS: &str = "apart-anothers";
@@ -41,6 +45,9 @@ async fn shared(member: &Place<'_>) -> Result<String> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
         member.cluster.apply(&namespace.to_string()).await?;
     }
+    let closed = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOSED,
+        "labels": {"kosmos.csi.io/pods": "privileged"}, "annotations": {"kosmos.csi.io/hosts": "another"}}});
+    member.cluster.apply(&closed.to_string()).await?;
     member.claim("leaf", NOW).await?;
     let volume = member.bound("leaf").await?.name_any();
     for (name, to) in [("given", HOST), ("given-to-another", "another")] {
@@ -58,9 +65,16 @@ async fn shared(member: &Place<'_>) -> Result<String> {
     Ok(volume)
 }
 
+async fn open_class_to(member: &Place<'_>, hosts: &str) -> Result<()> {
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "nobody.example",
+        "metadata": {"name": CLASS, "annotations": {"kosmos.csi.io/hosts": hosts}}});
+    member.cluster.apply(&class.to_string()).await
+}
+
 async fn leave(member: &Place<'_>) -> Result<()> {
     let cluster = member.cluster;
-    cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, "--wait=false"]).await?;
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, "--wait=false"]).await?;
+    cluster.kubectl(&["delete", "storageclass", CLASS, "--ignore-not-found"]).await?;
     for account in [ACCOUNT, PODS_ACCOUNT] {
         cluster.kubectl(&["delete", "clusterrolebinding", &own_name(account, HOST)]).await?;
         cluster.kubectl(&["delete", "serviceaccount", "-n", DRIVER_NAMESPACE, &own_name(account, HOST)]).await?;
@@ -117,6 +131,21 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
     ];
     account.is_refused(ACCOUNT, &attempts).await?;
     account.is_allowed("POST", &claims, &leaf).await?;
+    for hosts in ["another", ""] {
+        open_class_to(member, hosts).await?;
+        let of_it = but(leaf.clone(), &[("spec.storageClassName", json!(CLASS))]);
+        wait_for("the class is closed", PATIENCE, || async {
+            account.is_refused("kosmos-csi-classes", &[("POST", &claims, of_it.clone())]).await.map(Some)
+        })
+        .await?;
+        account.is_allowed("POST", &claims, &leaf).await?;
+    }
+    open_class_to(member, "another, of-a-host").await?;
+    let of_it = but(leaf.clone(), &[("spec.storageClassName", json!(CLASS))]);
+    wait_for("the class is open", PATIENCE, || async { account.is_allowed("POST", &claims, &of_it).await.map(Some) })
+        .await?;
+    let closed = path(CLOSED, "persistentvolumeclaims");
+    account.is_refused(ACCOUNT, &[("POST", &closed, leaf.clone())]).await?;
     let note = json!({"metadata": {"annotations": {"kosmos.csi.io/request": "r"}}});
     account.is_allowed("PATCH", &format!("{claims}/given"), &note).await?;
     account.is_allowed("POST", &pods, &consumer()).await?;
@@ -137,6 +166,8 @@ async fn agent(member: &Place<'_>) -> Result<()> {
         ("POST", path(ANOTHERS, "pods"), anothers(copy(&json!({})))),
         ("CONNECT", path(ANOTHERS, "pods/any/exec?command=id&stdout=true"), Value::Null),
         ("CONNECT", path(ANOTHERS, "pods/any/portforward"), Value::Null),
+        ("POST", path(CLOSED, "pods"), copy(&json!({}))),
+        ("CONNECT", path(CLOSED, "pods/any/attach?stdout=true"), Value::Null),
     ];
     account.is_refused(PODS_ACCOUNT, &attempts).await?;
     account.is_allowed("POST", &pods, &copy(&json!({}))).await?;

@@ -37,6 +37,7 @@ mod leader;
 mod leaves;
 mod lives;
 mod minds;
+mod open_classes;
 mod people;
 mod process;
 mod prompt;

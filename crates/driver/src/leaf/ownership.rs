@@ -26,6 +26,8 @@ pub const CLAIM_UID: &str = "kosmos.csi.io/claim-uid";
 pub const REQUEST: &str = "kosmos.csi.io/request";
 /// On a claim that was there before this driver: the host that may use it as a volume.
 pub const CONSENT: &str = "kosmos.csi.io/consent";
+/// On a StorageClass or a namespace of a member: the hosts that may use it, by their ids, separated by commas. Without it all may.
+pub const HOSTS: &str = "kosmos.csi.io/hosts";
 pub const HAD_VOLUME: &str = "kosmos.csi.io/had-pv";
 /// On a leaf claim that CreateVolume has begun to take back: its volume carries our labels, and the host was never told of it.
 pub const WITHDRAWN: &str = "kosmos.csi.io/withdrawn";
@@ -158,11 +160,29 @@ fn first_writer(metadata: &ObjectMeta) -> Option<&str> {
     first.and_then(|entry| entry.manager.as_deref())
 }
 
+/// Whether who administers the member lets a host use what is annotated so.
+pub fn is_open_to(host: &str, annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(HOSTS).is_none_or(|hosts| names(hosts, host))
+}
+
+pub fn names(hosts: &str, host: &str) -> bool {
+    hosts.split(',').any(|named| named.trim() == host)
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
     use super::*;
+
+    #[test]
+    fn what_names_hosts_is_open_to_them_alone_and_what_names_none_to_nobody() {
+        let named = |hosts: &str| BTreeMap::from([(HOSTS.to_owned(), hosts.to_owned())]);
+        assert!(is_open_to("h", &BTreeMap::new()));
+        for (hosts, open) in [("h", true), ("a, h", true), ("a,hh", false), ("", false), ("*", false)] {
+            assert_eq!(is_open_to("h", &named(hosts)), open, "{hosts:?}");
+        }
+    }
 
     fn host() -> HostId {
         HostId("h".to_owned())

@@ -21,7 +21,7 @@ use super::{
     snapshot::chosen::groups_of,
 };
 use crate::volume::{
-    AccessMode, ClaimDigest, Request, VolumeHash, VolumeId, VolumeMode,
+    AccessMode, ClaimDigest, HostId, Request, VolumeHash, VolumeId, VolumeMode,
     growth::Size,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
@@ -136,6 +136,8 @@ pub struct ClassRow {
     pub provisioner: Box<str>,
     /// Claims of it may ask for more later.
     pub grows: bool,
+    /// Who administers the member lets this host use it.
+    pub open: bool,
     pub(super) default_since: Option<String>,
 }
 
@@ -367,7 +369,7 @@ impl VolumeRow {
 }
 
 impl ClassRow {
-    pub(super) fn new(class: &StorageClass) -> Self {
+    pub(super) fn new(class: &StorageClass, host: &HostId) -> Self {
         let is_default =
             ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
                 .iter()
@@ -377,6 +379,7 @@ impl ClassRow {
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
             provisioner: class.provisioner.as_str().into(),
             grows: class.allow_volume_expansion == Some(true),
+            open: super::ownership::is_open_to(&host.0, class.annotations()),
             default_since: is_default.then_some(made),
         }
     }

@@ -154,8 +154,10 @@ impl Rows {
         self.lock().classes.get(name).cloned()
     }
 
+    /// Those that this host may use.
     pub fn class_names(&self) -> Vec<String> {
-        self.lock().classes.keys().cloned().collect()
+        let table = self.lock();
+        table.classes.iter().filter(|(_, class)| class.open).map(|(name, _)| name.clone()).collect()
     }
 
     /// The member's default class: the newest of those that say they are, as Kubernetes itself decides.
@@ -234,7 +236,7 @@ impl Rows {
     pub fn put_class(&self, class: &StorageClass, listing: bool) {
         self.write_all(|table| {
             let classes = if listing { &mut table.listing } else { &mut table.classes };
-            classes.insert(class.name_any(), ClassRow::new(class));
+            classes.insert(class.name_any(), ClassRow::new(class, &self.host));
         });
     }
 

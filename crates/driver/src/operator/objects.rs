@@ -184,6 +184,8 @@ mod tests {
             [
                 "ValidatingAdmissionPolicy kosmos-csi",
                 "ValidatingAdmissionPolicyBinding kosmos-csi",
+                "ValidatingAdmissionPolicy kosmos-csi-classes",
+                "ValidatingAdmissionPolicyBinding kosmos-csi-classes",
                 "ClusterRoleBinding kosmos-csi",
                 "Role kosmos-csi/kosmos-csi-token",
                 "RoleBinding kosmos-csi/kosmos-csi-token",

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    leaf::{Rows, row::ClaimRow},
+    leaf::{Rows, ownership, row::ClaimRow},
     volume::{
         LeafBinding,
         plan::{self, Binder, Creation},
@@ -29,6 +29,9 @@ impl Job<'_> {
         if class.is_none() && row.is_none() {
             return Err(self.no_class(&format!("StorageClass {name:?}")));
         }
+        if row.is_none() && class.as_ref().is_some_and(|class| !class.open) {
+            return Err(self.closed_class(&name));
+        }
         let waits = class.is_some_and(|class| class.waits_for_pod);
         Ok(match self.spec.parameters.leaf_binding.at(&self.leaf.member).copied().unwrap_or_default() {
             LeafBinding::Deferred => Binder::Anybody,
@@ -48,6 +51,18 @@ impl Job<'_> {
             "member {} lacks {what}; {there}. Make it there, or name another with the parameter leafStorageClass.{}",
             self.leaf.member, self.leaf.member
         );
+        self.unmade(reason)
+    }
+
+    fn closed_class(&self, class: &str) -> Error {
+        self.unmade(format!(
+            "StorageClass {class:?} of member {} is not open to this host. Who administers the member opens it by the id {} in \
+             its annotation {}",
+            self.leaf.member, self.leaf.host.0, ownership::HOSTS
+        ))
+    }
+
+    fn unmade(&self, reason: String) -> Error {
         if self.node_selected() { Error::NoPlace(reason) } else { Error::InProgress(reason) }
     }
 

@@ -107,8 +107,8 @@ pub(super) fn offer(member: &Member, spec: &VolumeSpec) -> Offer {
     if room.fits() < spec.request.required.max(1) { Offer::Full } else { Offer::Room(room.free) }
 }
 
-/// The member's class for the volumes of a host class, where it has it.
+/// The member's class for the volumes of a host class, where it has it, open to this host.
 fn leaf_class(leaf: &Cluster, parameters: &Parameters) -> Option<String> {
     let named = parameters.leaf_class.at(&leaf.member).cloned();
-    named.or_else(|| leaf.rows.default_class()).filter(|class| leaf.rows.class(class).is_some())
+    named.or_else(|| leaf.rows.default_class()).filter(|class| leaf.rows.class(class).is_some_and(|class| class.open))
 }

@@ -13,6 +13,7 @@ use super::{
     step::{Here, Refusal},
 };
 use crate::{
+    leaf::ownership::{HOSTS, names},
     member::policy::{BASELINE, PODS, PRIVILEGED},
     volume::DRIVER,
 };
@@ -81,6 +82,14 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
              the member lets them in: {}",
             here.member,
             label(BASELINE)
+        );
+        return Some(Refusal::new("NamespaceNotOpen", message));
+    }
+    if there["metadata"]["annotations"][HOSTS].as_str().is_some_and(|hosts| !names(hosts, here.host)) {
+        let message = format!(
+            "namespace {name} of member {} is open to other hosts. Who administers the member lets this one in by the id {} in its \
+             annotation {HOSTS}",
+            here.member, here.host
         );
         return Some(Refusal::new("NamespaceNotOpen", message));
     }
@@ -231,6 +240,12 @@ mod tests {
         ] {
             let refused = refused_namespace(&pod, &there, HERE);
             assert_eq!(refused.is_none(), taken, "{there}");
+            let mut closed = there.clone();
+            closed["metadata"]["annotations"] = json!({HOSTS: "other"});
+            let told = refused_namespace(&pod, &closed, HERE).unwrap();
+            assert_eq!((told.reason, told.message.contains("by the id h")), ("NamespaceNotOpen", taken));
+            closed["metadata"]["annotations"] = json!({HOSTS: "other, h"});
+            assert_eq!(refused_namespace(&pod, &closed, HERE).is_none(), taken);
             if let Some(refused) = refused {
                 assert!(refused.message.contains("kubectl label namespace shop kosmos.csi.io/pods=baseline"));
             }

@@ -102,7 +102,7 @@ async fn examine(
     if identity(host, &flags.name, &client, sheet).await? {
         account(flags, host, definition, &client, sheet).await?;
         pods(flags, host, definition, dial, sheet).await?;
-        classes(&client, sheet).await;
+        classes(host, &client, sheet).await;
         snapshots(&client, sheet).await;
     }
     Ok(())
@@ -229,15 +229,17 @@ async fn granted(line: &str, remedy: &str, client: &Client, rights: &[Right], sh
     }
 }
 
-async fn classes(client: &Client, sheet: &mut Sheet) {
+async fn classes(host: &Host, client: &Client, sheet: &mut Sheet) {
     let classes = match Api::<StorageClass>::all(client.clone()).list(&ListParams::default()).await {
         Ok(classes) => classes,
         Err(error) => return sheet.failed("storage classes", with_causes(&error)),
     };
-    let rows = Rows::new(crate::volume::HostId(String::new()));
+    let rows = Rows::new(host.id.clone());
     classes.iter().for_each(|class| rows.put_class(class, false));
     match rows.class_names() {
-        none if none.is_empty() => sheet.failed("storage classes", "there are none: nothing can be made here"),
+        none if none.is_empty() => {
+            sheet.failed("storage classes", "there are none that this host may use: nothing can be made here");
+        }
         names => sheet.ok("storage classes", names.join(", ")),
     }
     match rows.default_class() {

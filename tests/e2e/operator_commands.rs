@@ -66,6 +66,12 @@ async fn secret_of(rig: &Rig) -> Result<Option<Secret>> {
     Ok(secrets.get_opt(MEMBER).await?)
 }
 
+/// What in the member is for the fleet's host alone.
+async fn of_this_host(rig: &Rig) -> Result<String> {
+    let id = rig.fleet.host().kubectl(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"]).await?;
+    Ok(format!("kosmos.csi.io/host={id}"))
+}
+
 /// The member's account and rights, as if they had never been made.
 async fn without_account(rig: &Rig) -> Result<()> {
     let member = rig.fleet.member(MEMBER);
@@ -82,8 +88,9 @@ async fn without_account(rig: &Rig) -> Result<()> {
     let delete = ["delete", kinds, "-n", "kosmos-csi", "--ignore-not-found"];
     member.kubectl(&[&delete[..], &names[..]].concat()).await?;
     let own = "clusterrolebinding,rolebinding,role,serviceaccount";
-    member.kubectl(&["delete", own, "-n", "kosmos-csi", "-l", "kosmos.csi.io/host"]).await?;
-    member.kubectl(&["delete", "secret", "-n", "kosmos-csi", "-l", "kosmos.csi.io/host"]).await.map(drop)
+    let of_host = of_this_host(rig).await?;
+    member.kubectl(&["delete", own, "-n", "kosmos-csi", "-l", &of_host]).await?;
+    member.kubectl(&["delete", "secret", "-n", "kosmos-csi", "-l", &of_host]).await.map(drop)
 }
 
 /// A volume is made there, and removed again.
@@ -132,7 +139,7 @@ async fn added_and_removed(rig: &Rig) -> Result<()> {
     ensure!(removed.contains("removed") && secret_of(rig).await?.is_none(), "{removed}");
     let member = rig.fleet.member(MEMBER);
     let own = "clusterrolebinding,rolebinding,role,serviceaccount,secret";
-    let left = member.kubectl(&["get", own, "-n", "kosmos-csi", "-l", "kosmos.csi.io/host", "-o", "name"]).await?;
+    let left = member.kubectl(&["get", own, "-n", "kosmos-csi", "-l", &of_this_host(rig).await?, "-o", "name"]).await?;
     ensure!(left.is_empty(), "{left}");
     does(rig, &add).await.map(drop)
 }

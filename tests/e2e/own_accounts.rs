@@ -75,11 +75,9 @@ async fn leave(member: &Place<'_>) -> Result<()> {
     let cluster = member.cluster;
     cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, "--wait=false"]).await?;
     cluster.kubectl(&["delete", "storageclass", CLASS, "--ignore-not-found"]).await?;
-    for account in [ACCOUNT, PODS_ACCOUNT] {
-        cluster.kubectl(&["delete", "clusterrolebinding", &own_name(account, HOST)]).await?;
-        cluster.kubectl(&["delete", "serviceaccount", "-n", DRIVER_NAMESPACE, &own_name(account, HOST)]).await?;
-    }
-    Ok(())
+    let own = "clusterrolebinding,rolebinding,role,serviceaccount";
+    let of_host = format!("kosmos.csi.io/host={HOST}");
+    cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_host]).await.map(drop)
 }
 
 #[test]

@@ -13,7 +13,7 @@ const LONGEST_README: usize = 150;
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
-    pages.extend(["README.md", "SECURITY.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    pages.extend(["README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     pages
 }
 
@@ -68,6 +68,29 @@ fn every_link_of_the_pages_leads_to_a_file_and_a_heading() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// The last parts of what begins with the driver's own name, in quotes or in backticks.
+fn keys(text: &str, quote: char) -> BTreeSet<String> {
+    let own = |word: &str| {
+        word.split_once("kosmos.csi.io/").is_some_and(|(before, _)| before.is_empty() || before.ends_with('.'))
+    };
+    let words = text.split(quote).filter(|word| own(word) && !word.contains(['\n', ' ', ':', '{', '=']));
+    words.map(|word| word.trim_end_matches("<hash>").to_owned()).filter(|word| word != "kosmos.csi.io/").collect()
+}
+
+#[test]
+fn page_of_keys_has_those_that_the_code_has_and_no_others() {
+    let mut written = BTreeSet::new();
+    let folder = "crates/driver/src";
+    for file in super::files(folder) {
+        let text = fs::read_to_string(root().join(folder).join(file)).unwrap();
+        let rules = text.split("#[cfg(test)]").next().unwrap_or_default();
+        written.extend(keys(rules, '"'));
+    }
+    written.remove("topology.kosmos.csi.io/");
+    let told = keys(&fs::read_to_string(root().join("docs/keys.md")).unwrap(), '`');
+    assert_eq!(told, written);
+}
+
 #[test]
 fn summary_names_every_page_and_the_readme_is_read_in_one_go() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
@@ -75,7 +98,10 @@ fn summary_names_every_page_and_the_readme_is_read_in_one_go() {
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();
         let is_named = named.iter().any(|target| Path::new(target).file_name().is_some_and(|file| file == name));
-        assert!(is_named || ["SUMMARY.md", "CHANGELOG.md"].contains(&name), "docs/SUMMARY.md leaves out {name}");
+        assert!(
+            is_named || ["SUMMARY.md", "CHANGELOG.md", "CONTRIBUTING.md"].contains(&name),
+            "docs/SUMMARY.md leaves out {name}"
+        );
     }
     let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
     assert!(lines <= LONGEST_README, "README.md has {lines} lines: at most {LONGEST_README}");

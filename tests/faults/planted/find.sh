@@ -29,7 +29,7 @@ drawn() {
                 "$(sed -n "/^seed $first:/,/^seed /p" "$log" | grep -m1 -o -E 'I[0-9]+: .{0,140}')"
             return 0
         fi
-        seed=$((seed + count)) done=$((done + count * each)) count=$((count * 4))
+        seed=$((seed + count)) done=$((done + count * each)) count=$((count * 2))
     done
     return 1
 }

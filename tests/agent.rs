@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use authority::AUTHORITY;
 use http_body_util::BodyExt;
 use kosmos_csi::{
     agent::{NodeMode, Settings},
@@ -28,6 +29,8 @@ use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, ServiceExt};
 
+#[path = "authority.rs"]
+mod authority;
 #[path = "agent/level.rs"]
 mod level;
 #[path = "agent/planted.rs"]
@@ -46,10 +49,14 @@ const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
 
 const DEFINITION: &str = include_str!("kosmos/clusters.json");
-const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-    clusters: [{name: m, cluster: {server: 'https://m', certificate-authority-data: \
-    LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=}}]\nusers: [{name: u, user: {token: t}}]\n\
-    contexts: [{name: c, context: {cluster: m, user: u}}]\n";
+
+fn kubeconfig() -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: m, cluster: {{server: 'https://m', certificate-authority-data: {AUTHORITY}}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: m, user: u}}}}]\n"
+    )
+}
 
 /// A request that writes, counted from the beginning, and whether it still does when the agent dies with it.
 type Point = (u64, bool);
@@ -122,7 +129,7 @@ impl World {
 
     fn join(&self) {
         let secret = k8s_openapi::api::core::v1::Secret {
-            data: Some([("kubeconfig".to_owned(), k8s_openapi::ByteString(KUBECONFIG.into()))].into()),
+            data: Some([("kubeconfig".to_owned(), k8s_openapi::ByteString(kubeconfig().into()))].into()),
             ..Default::default()
         };
         let mut secret = json!(secret);
@@ -134,7 +141,7 @@ impl World {
     fn join_kosmos(&self, name: &str) {
         let definitions = "customresourcedefinitions.apiextensions.k8s.io";
         self.host.create(definitions, serde_json::from_str(DEFINITION).unwrap()).unwrap();
-        let kubeconfig = k8s_openapi::ByteString(KUBECONFIG.into());
+        let kubeconfig = k8s_openapi::ByteString(kubeconfig().into());
         let cluster = json!({"metadata": {"name": name}, "spec": {"kubeconfig": kubeconfig}});
         self.host.create("clusters.kosmos.io", cluster).unwrap();
     }

@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
+#[path = "authority.rs"]
+mod authority;
 #[path = "edges/driver.rs"]
 mod driver;
 #[path = "edges/host.rs"]
@@ -16,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use authority::AUTHORITY;
 use driver::{Driver, comes_to, get, run};
 use host::{Host, kubeconfig};
 use kosmos_csi::{csi::v1, volume::Parameters};
@@ -159,11 +162,10 @@ async fn kubelet_endpoint_that_nobody_could_reach_or_trust_is_misuse() {
 
 #[tokio::test]
 async fn kubeconfig_with_credentials_that_cannot_be_used_is_misuse() {
-    const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
     let folder = folder();
     let path = folder.path().join("host.kubeconfig");
     let flag = format!("--kubeconfig={}", path.display());
-    let broken = format!("certificate-authority-data: {CERTIFICATE}");
+    let broken = format!("certificate-authority-data: {AUTHORITY}");
     for (cluster, user) in [
         ("certificate-authority-data: '%%%'", "token: t"),
         ("certificate-authority: /missing", "token: t"),

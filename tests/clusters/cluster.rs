@@ -61,6 +61,11 @@ impl Cluster {
         &self.name
     }
 
+    /// Who it is, to whoever knows it as a host or as a member.
+    pub async fn identity(&self) -> Result<String> {
+        self.kubectl(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"]).await
+    }
+
     /// Where everything of this cluster is: certificates, logs, data, the node's folders.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -68,8 +68,7 @@ async fn secret_of(rig: &Rig) -> Result<Option<Secret>> {
 
 /// What in the member is for the fleet's host alone.
 async fn of_this_host(rig: &Rig) -> Result<String> {
-    let id = rig.fleet.host().kubectl(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"]).await?;
-    Ok(format!("kosmos.csi.io/host={id}"))
+    Ok(format!("kosmos.csi.io/host={}", rig.fleet.host().identity().await?))
 }
 
 /// The member's account and rights, as if they had never been made.

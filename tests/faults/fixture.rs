@@ -11,6 +11,7 @@ use simulate::{
 };
 
 use crate::{
+    authority::AUTHORITY,
     bench::{Bench, DRIVER_NAMESPACE, SHOP, lock},
     snapshotter::{CLASSES, CONTENTS, SNAPSHOTS},
 };
@@ -75,9 +76,6 @@ pub fn moody() -> Settings {
     let work = |most: u64| Work { takes: Duration::ZERO..=Duration::from_millis(most), fails_per_mille: 50 };
     Settings { provisioning: work(20_000), deleting: work(8_000), resizing: work(8_000), ..tight(Duration::ZERO) }
 }
-
-/// Nobody looks into it: no connection here is TLS.
-const AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
 
 pub fn kubeconfig_text(server: &str) -> String {
     let authority = if server.starts_with("https") { AUTHORITY } else { "" };

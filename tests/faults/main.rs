@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
 
+#[path = "../authority.rs"]
+mod authority;
 #[path = "../reclaim/table.rs"]
 mod reclaim_table;
 

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use crate::authority::AUTHORITY;
 use clap::Parser;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
@@ -142,9 +143,6 @@ pub fn identity(cluster: &Cluster) -> String {
     let namespace = cluster.get("namespaces", "", "kube-system").unwrap();
     namespace["metadata"]["uid"].as_str().unwrap().to_owned()
 }
-
-/// Nobody looks into it: no connection here is TLS.
-const AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
 
 pub fn kubeconfig(server: &str) -> String {
     format!(

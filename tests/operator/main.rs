@@ -2,6 +2,8 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
+#[path = "../authority.rs"]
+mod authority;
 mod clusters;
 mod members;
 mod orphans;

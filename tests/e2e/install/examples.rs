@@ -75,7 +75,7 @@ pub async fn claim_of_a_member_is_imported_and_stays(fleet: &Fleet) -> Result<()
     // A class that binds at once: nobody uses the claim in the member here.
     member.apply(&example("imported-member.yaml")?.replace("openebs-hostpath", GROWING)).await?;
     until(member, "shop", "pvc/archive", "--for=jsonpath={.status.phase}=Bound").await?;
-    let id = host.kubectl(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"]).await?;
+    let id = host.identity().await?;
     member.kubectl(&["annotate", "-n", "shop", "pvc/archive", &format!("kosmos.csi.io/consent={id}")]).await?;
     host.apply(&example("imported.yaml")?).await?;
     until(host, "shop", "pvc/archive", "--for=jsonpath={.status.phase}=Bound").await?;

@@ -84,7 +84,7 @@ pub async fn secrets_cross_where_the_namespace_says_so(fleet: &Fleet) -> Result<
     let role = "kosmos-csi-virtual-node-secrets";
     let metadata = json!({"name": GROWTH, "labels": {"kosmos.csi.io/pods": "baseline"}});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
-    let id = host.kubectl(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"]).await?;
+    let id = host.identity().await?;
     for cluster in fleet.clusters() {
         cluster.apply(&namespace.to_string()).await?;
         let of = if cluster.name() == host.name() { "kosmos-csi-pods" } else { "kosmos-csi" };

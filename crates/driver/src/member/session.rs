@@ -28,13 +28,14 @@ pub(super) async fn run(member: &Member, host: &Host) {
                 if before_listing > BEFORE_LISTING {
                     link.leaf.rows.unsync();
                 }
+                let held = connected.elapsed();
                 sleep(before_listing).await;
+                before_listing = next_pause(before_listing, held);
             }
             () = watch_over(link, &identity) => {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
             }
         }
-        before_listing = next_pause(before_listing, connected.elapsed());
         link.set(Trust::Connecting("it is being connected to anew"));
     }
 }

@@ -222,7 +222,7 @@ async fn granted(line: &str, remedy: &str, client: &Client, rights: &[Right], sh
         Ok(answers) => match missing(&answers) {
             None => sheet.ok(line, format!("all {} rights", answers.len())),
             Some(missing) => {
-                sheet.failed(line, format!("missing: {missing}; apply {remedy} there"));
+                sheet.failed(line, format!("missing: {missing}; type `member add` again, or apply {remedy} there"));
                 sheet.more = format!("{}\n{}", sheet.more, rights_table(&answers));
             }
         },

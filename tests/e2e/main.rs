@@ -33,6 +33,7 @@ mod many;
 mod members;
 mod metrics;
 mod minds;
+mod narrow;
 mod nodes;
 mod objects;
 mod operator;

@@ -43,7 +43,7 @@ async fn typed(rig: &Rig, words: &[&str]) -> Result<Said> {
     Ok(Said { code: ended.code, text: process.log()? })
 }
 
-async fn does(rig: &Rig, words: &[&str]) -> Result<String> {
+pub async fn does(rig: &Rig, words: &[&str]) -> Result<String> {
     let said = typed(rig, words).await?;
     ensure!(said.code == Some(0), "{words:?}: {:?}: {}", said.code, said.text);
     Ok(said.text)
@@ -57,7 +57,7 @@ async fn refuses(rig: &Rig, words: &[&str], expected: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn member_kubeconfig(rig: &Rig) -> String {
+pub fn member_kubeconfig(rig: &Rig) -> String {
     format!("--member-kubeconfig={}", rig.fleet.member(MEMBER).kubeconfig_inside().display())
 }
 

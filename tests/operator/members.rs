@@ -65,6 +65,77 @@ async fn namespace_of_the_member_is_opened_to_pods_where_its_administrator_says_
     }
 }
 
+const BINDINGS: [&str; 2] = ["clusterrolebindings.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"];
+
+/// Where the driver's account has rights, but for its own tokens: the whole member is the empty namespace.
+fn bound(clusters: &Clusters) -> Vec<String> {
+    let all = BINDINGS.iter().flat_map(|kind| clusters.members[0].list(kind));
+    let of_role =
+        |binding: &Value| format!("{} {}", text(binding, "/roleRef/name"), text(binding, "/metadata/namespace"));
+    let mut all: Vec<String> = all.map(|binding| of_role(&binding)).filter(|one| !one.contains("-token")).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn account_of_a_host_has_rights_in_the_namespaces_that_are_named_and_loses_those_of_before() {
+    let clusters = Clusters::new(1);
+    for name in ["shop", "bank"] {
+        clusters.members[0].create("namespaces", json!({"metadata": {"name": name}})).unwrap();
+    }
+    let add = format!("{ADD} --volumes-only");
+    clusters.does(&add).await;
+    assert_eq!(bound(&clusters), ["kosmos-csi "]);
+    clusters.refuses(&format!("{add} --namespace=nowhere"), &["--namespace nowhere", "no such namespace"]).await;
+    let plan = clusters.does(&format!("{add} --namespace=shop --dry-run")).await;
+    assert!(plan.contains("would be removed") && bound(&clusters) == ["kosmos-csi "], "{plan}");
+    for (named, namespaces) in
+        [("shop", json!(["shop"])), ("bank --namespace=shop", json!(["bank", "shop"])), ("bank", json!(["bank"]))]
+    {
+        clusters.does(&format!("{add} --namespace={named}")).await;
+        let mut expected = vec!["kosmos-csi-cluster-scoped ".to_owned()];
+        let names = namespaces.as_array().unwrap().iter();
+        expected.extend(names.map(|name| format!("kosmos-csi-namespaced {}", name.as_str().unwrap())));
+        assert_eq!(bound(&clusters), expected);
+        assert_eq!(kubeconfig_of(&clusters)["contexts"][0]["context"]["extensions"][0]["extension"], namespaces);
+    }
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "nobody.example"});
+    clusters.members[0].create("storageclasses.storage.k8s.io", class).unwrap();
+    let checked = clusters.does("member check m0").await;
+    assert!(checked.contains("made in bank alone"), "{checked}");
+    clusters.does(&add).await;
+    assert_eq!(bound(&clusters), ["kosmos-csi "]);
+    assert!(kubeconfig_of(&clusters)["contexts"][0]["context"].get("extensions").is_none());
+    clusters.does(&format!("{add} --namespace=bank")).await;
+    clusters.does("member remove m0 --member-kubeconfig=$m0").await;
+    assert_eq!((bound(&clusters), clusters.members[0].list(ROLES)), (vec![], vec![]));
+}
+
+fn kubeconfig_of(clusters: &Clusters) -> Value {
+    let secret = clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap();
+    let bytes: k8s_openapi::ByteString = serde_json::from_value(secret["data"]["kubeconfig"].clone()).unwrap();
+    serde_json::from_slice(&bytes.0).unwrap()
+}
+
+#[tokio::test]
+async fn rights_are_not_taken_from_what_the_host_has_already() {
+    let clusters = Clusters::new(1);
+    for name in ["shop", "bank"] {
+        clusters.members[0].create("namespaces", json!({"metadata": {"name": name}})).unwrap();
+    }
+    clusters.join().await;
+    let narrow = format!("{ADD} --volumes-only --namespace=bank");
+    clusters.refuses(&narrow, &["ClusterRoleBinding kosmos-csi-virtual-node-host-", "Nothing was written"]).await;
+    let pods = format!("kosmos-csi-virtual-node-host-{}", identity(&clusters.host));
+    clusters.members[0].delete(BINDINGS[0], "", &pods).unwrap();
+    crate::orphans::leaf(&clusters, "db", "pvc-1");
+    let before = bound(&clusters);
+    clusters.refuses(&narrow, &["1 PersistentVolumeClaims", "such as shop/db", "Nothing was written"]).await;
+    assert_eq!(bound(&clusters), before);
+    clusters.does(&format!("{narrow} --namespace=shop")).await;
+    assert_eq!(bound(&clusters).len(), 3);
+}
+
 #[tokio::test]
 async fn member_without_admission_policies_joins_and_it_is_told_what_nothing_holds() {
     let clusters = Clusters::new(1);

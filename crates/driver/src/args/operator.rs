@@ -135,6 +135,11 @@ pub struct Add {
     #[arg(long)]
     pub attach: bool,
 
+    /// Give the account rights in this namespace of the member, which must be there, and in no others: volumes are made in it
+    /// alone; once for each. The agent of virtual nodes has to see all pods of a member, so there can be none of it
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, requires = "volumes_only")]
+    pub namespace: Vec<String>,
+
     /// Let the host's pods be run in this namespace, which the member has already, up to the Pod Security level baseline;
     /// once for each. Those that are made for the host take them without that
     #[arg(long, value_name = "NAMESPACE", conflicts_with = "volumes_only")]
@@ -345,6 +350,8 @@ mod tests {
             ("kosmos-csi member add Big --member-kubeconfig=f", "DNS label"),
             ("kosmos-csi member add a", "--member-kubeconfig"),
             ("kosmos-csi member add a --member-kubeconfig=f --token-lifetime=1m", "ten minutes"),
+            ("kosmos-csi member add a --member-kubeconfig=f --namespace=shop", "--volumes-only"),
+            ("kosmos-csi member add a --member-kubeconfig=f --volumes-only --namespace=Shop", "not a namespace"),
             ("kosmos-csi member remove a --member-context=x", "--member-kubeconfig"),
             ("kosmos-csi import db --member=a --member-kubeconfig=f", "such as shop/db"),
             ("kosmos-csi import shop/db --member-kubeconfig=f", "--member"),

@@ -3,17 +3,17 @@
 use futures::{Stream, TryStreamExt};
 use k8s_openapi::api::core::v1::Event;
 use kube::{
-    Api, Client,
+    Api,
     api::{WatchEvent, WatchParams},
 };
 
 /// Events with these fields, until the cluster ends it. What it has said before comes first.
 pub async fn listen(
-    client: Client,
+    events: &Api<Event>,
     fields: &str,
-) -> Result<impl Stream<Item = Result<Event, kube::Error>> + Send, kube::Error> {
+) -> Result<impl Stream<Item = Result<Event, kube::Error>> + Send + use<>, kube::Error> {
     let about = WatchParams::default().fields(fields);
-    let events = Api::<Event>::all(client).watch(&about, "0").await?;
+    let events = events.watch(&about, "0").await?;
     Ok(events.try_filter_map(async |event| match event {
         WatchEvent::Added(event) | WatchEvent::Modified(event) => Ok(Some(event)),
         WatchEvent::Error(status) => Err(kube::Error::Api(status)),

@@ -60,7 +60,7 @@ impl Host {
     pub async fn stranded_pods(&self) -> Result<impl Stream<Item = Result<StrandedPod>> + Send> {
         let unheard = |error: kube::Error| unread("watch events of pods", &error);
         let fields = "involvedObject.kind=Pod,reason=FailedScheduling";
-        let events = events::listen(self.client.clone(), fields).await.map_err(unheard)?;
+        let events = events::listen(&Api::all(self.client.clone()), fields).await.map_err(unheard)?;
         Ok(events.map_err(unheard).try_filter_map(async |event| Ok(StrandedPod::new(&event))))
     }
 

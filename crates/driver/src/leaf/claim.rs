@@ -167,9 +167,11 @@ impl Cluster {
     pub async fn list_leaf(&self, hash: VolumeHash) -> Result<()> {
         let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::VOLUME);
         let ours = ListParams::default().labels(&selector);
-        let claims = Api::<Lean<PersistentVolumeClaim>>::all(self.client.clone()).list(&ours).await;
+        let claims = self.listed(|namespace| self.within::<Lean<PersistentVolumeClaim>>(namespace), &ours).await;
         let claims = claims.map_err(|error| self.outcome(&format!("list claims of volume {hash}"), &error))?;
-        claims.iter().for_each(|claim| self.rows.put_claim(claim));
+        for claim in claims {
+            self.rows.put_claim(&claim);
+        }
         let volumes = Api::<Lean<PersistentVolume>>::all(self.client.clone()).list(&ours).await;
         let volumes = volumes.map_err(|error| self.outcome(&format!("list volumes of volume {hash}"), &error))?;
         volumes.iter().for_each(|volume| self.rows.put_volume(volume));

@@ -35,14 +35,22 @@ pub mod volume;
 pub mod watch;
 pub mod words;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt::Debug,
+    sync::{Arc, OnceLock},
+};
 
-use kube::{Client, api::Patch, core::Status};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, Patch},
+    core::{NamespaceResourceScope, Status},
+};
+use serde::de::DeserializeOwned;
 
 use crate::{
     cluster::{self, with_causes},
     error::{Error, Result},
-    volume::HostId,
+    volume::{HostId, namespaces::Namespaces},
 };
 use capacity::Stock;
 pub use rows::Rows;
@@ -55,6 +63,7 @@ pub struct Cluster {
     /// Whose leaves are ours there.
     pub host: HostId,
     pub client: Client,
+    pub namespaces: Namespaces,
     pub rows: Arc<Rows>,
     pub stock: Arc<Stock>,
     pub snapshots: Arc<Snapshots>,
@@ -79,7 +88,39 @@ impl Cluster {
             flavour: Arc::default(),
             host,
             client,
+            namespaces: Namespaces::All,
         }
+    }
+
+    /// With rights in these namespaces alone.
+    #[must_use]
+    pub fn with_rights_in(self, namespaces: Namespaces) -> Self {
+        Self { namespaces, ..self }
+    }
+
+    /// What lies in a namespace, or in any.
+    pub fn within<K>(&self, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        let everywhere = || Api::all(self.client.clone());
+        namespace.map_or_else(everywhere, |namespace| Api::namespaced(self.client.clone(), namespace))
+    }
+
+    /// What is listed in every namespace that may hold something of the host.
+    pub async fn listed<K>(
+        &self,
+        of: impl Fn(Option<&str>) -> Api<K>,
+        wanted: &ListParams,
+    ) -> Result<Vec<K>, kube::Error>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let mut all = Vec::new();
+        for namespace in self.namespaces.each() {
+            all.append(&mut of(namespace).list(wanted).await?.items);
+        }
+        Ok(all)
     }
 
     /// What a member's answer means for us. `doing` says what was asked: "create claim shop/db".

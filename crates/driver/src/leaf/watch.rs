@@ -4,13 +4,13 @@
 use std::{fmt::Debug, time::Duration};
 
 use backon::BackoffBuilder;
-use futures::{AsyncBufReadExt, TryStreamExt};
+use futures::{AsyncBufReadExt, TryStreamExt, future::select_all};
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 use kube::{
-    Api, Resource, ResourceExt,
+    Resource, ResourceExt,
     api::{ListParams, ObjectList, WatchEvent, WatchParams},
     core::{PartialObjectMeta, Request},
 };
@@ -66,14 +66,25 @@ enum Change<K> {
     Drop(K),
 }
 
-async fn follow<K>(cluster: &Cluster, kind: Kind, selector: &str, mut take: impl FnMut(Change<K>))
+/// What is watched at once: a kind, in one namespace or in all.
+#[derive(Clone, Copy)]
+struct Watched<'a> {
+    cluster: &'a Cluster,
+    kind: Kind,
+    namespace: Option<&'a str>,
+    selector: &'a str,
+}
+
+async fn follow<K>(cluster: &Cluster, kind: Kind, selector: &str, take: impl Fn(Change<K>))
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let (mut pauses, mut is_cut) = (pauses().build(), false);
-    let mut version = loop {
-        match list(cluster, kind, selector, &mut take).await {
-            Ok(version) => break version,
+    let namespaces = if kind == Kind::Claims { cluster.namespaces.each() } else { vec![None] };
+    let all: Vec<_> = namespaces.iter().map(|&namespace| Watched { cluster, kind, namespace, selector }).collect();
+    let mut pauses = pauses().build();
+    let versions = loop {
+        match list_all(cluster, kind, &all, &take).await {
+            Ok(versions) => break versions,
             Err(Stopped::TooMuch(reason)) => return too_much(cluster, kind, reason).await,
             Err(Stopped::Broken(error)) => cluster.rows.set_obstacle(kind, interrupted(cluster, kind, &error)),
         }
@@ -81,24 +92,10 @@ where
     };
     cluster.rows.set_obstacle(kind, None);
     cluster.rows.complete(kind);
-    loop {
-        let (before, began) = (version.clone(), Instant::now());
-        let ended = resume(cluster, kind, selector, &mut version, is_cut, &mut take).await;
-        let is_early = began.elapsed().as_secs() < u64::from(WATCH_SECONDS);
-        is_cut = is_early || is_cut && version == before;
-        match ended {
-            Ok(Ended::Lost) => return,
-            Ok(Ended::TooMuch(reason)) => return too_much(cluster, kind, reason).await,
-            Ok(Ended::Over) => pauses = self::pauses().build(),
-            // A right that is missing now: a list will say whether it still is.
-            Err(error) if interrupted(cluster, kind, &error).is_some() => return,
-            Err(_) => {
-                if version != before {
-                    pauses = self::pauses().build();
-                }
-                tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
-            }
-        }
+    // Where one has lost its thread, all are listed anew.
+    let watches = all.iter().zip(versions).map(|(watched, version)| Box::pin(watched.hold(version, &take)));
+    if let Some(reason) = select_all(watches).await.0 {
+        too_much(cluster, kind, reason).await;
     }
 }
 
@@ -121,54 +118,23 @@ async fn too_much(cluster: &Cluster, kind: Kind, reason: String) {
     tokio::time::sleep(AFTER_TOO_MUCH).await;
 }
 
-/// Reads everything there is: one list, consistent, taken object by object as it comes. A member that has not brought
-/// that to an end before is asked for pages.
-async fn list<K>(
+/// Reads everything there is of a kind; the version of each list. A member that has not brought that to an end before is asked for
+/// pages.
+async fn list_all<K>(
     cluster: &Cluster,
     kind: Kind,
-    selector: &str,
-    take: &mut impl FnMut(Change<K>),
-) -> Result<String, Stopped>
+    all: &[Watched<'_>],
+    take: &impl Fn(Change<K>),
+) -> Result<Vec<String>, Stopped>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let (mut count, mut pages) = (0, 0);
-    let mut wanted = ListParams::default().labels(selector);
-    if cluster.rows.begin(kind) {
-        wanted.limit = Some(PAGE);
+    let in_pages = cluster.rows.begin(kind);
+    let (mut count, mut versions) = (0, Vec::new());
+    for watched in all {
+        versions.push(watched.list(in_pages, &mut count, take).await?);
     }
-    loop {
-        let mut request = Request::new(K::url_path(&(), None)).list(&wanted).map_err(kube::Error::BuildRequest)?;
-        request.extensions_mut().insert(Reading::InPieces);
-        let mut text = std::pin::pin!(cluster.client.request_stream(request).await?);
-        let mut items = Items::default();
-        loop {
-            let piece = timeout(LIST_PAUSE, text.fill_buf()).await.map_err(std::io::Error::from).flatten();
-            let piece = piece.map_err(kube::Error::ReadEvents)?;
-            if piece.is_empty() {
-                break;
-            }
-            let read = piece.len();
-            let decoded = items.feed(piece, &mut |item| {
-                count += 1;
-                serde_json::from_slice(item).map(|object| take(Change::Put { object, listing: true }))
-            });
-            decoded.map_err(kube::Error::SerdeError)?;
-            text.consume_unpin(read);
-            let reason = cluster.rows.too_much().or_else(|| limits::overlong(count, items.unfinished()));
-            if let Some(reason) = reason {
-                return Err(Stopped::TooMuch(reason));
-            }
-        }
-        let head = items.head().map_err(kube::Error::SerdeError)?;
-        if head.next.is_empty() {
-            return Ok(head.resource_version);
-        }
-        // A page that others follow is full, or the member leads in circles.
-        pages += 1;
-        count = count.max(pages * PAGE as usize);
-        wanted.continue_token = Some(head.next);
-    }
+    Ok(versions)
 }
 
 /// How a watch came to an end without an error.
@@ -180,95 +146,164 @@ enum Ended {
     TooMuch(String),
 }
 
-/// A member that was restored from a backup begins with lower versions again, and a watch from one that lies in its future hears
-/// nothing until it has come there. It has ended all watches before their time, and the first that was begun after that may have
-/// been begun too soon.
-async fn resume<K>(
-    cluster: &Cluster,
-    kind: Kind,
-    selector: &str,
-    version: &mut String,
-    is_cut: bool,
-    take: &mut impl FnMut(Change<K>),
-) -> Result<Ended, kube::Error>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    if is_cut && is_before(&newest::<K>(cluster, kind).await?, version) {
-        tracing::warn!(
-            member = %cluster.member, kind = ?kind, known = version.as_str(),
-            "has older versions than it had: it was restored from a backup"
-        );
-        return Ok(Ended::Lost);
+impl Watched<'_> {
+    /// One list, consistent, taken object by object as it comes.
+    async fn list<K>(self, in_pages: bool, count: &mut usize, take: &impl Fn(Change<K>)) -> Result<String, Stopped>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let rows = &self.cluster.rows;
+        let mut pages = 0;
+        let mut wanted = ListParams::default().labels(self.selector);
+        wanted.limit = in_pages.then_some(PAGE);
+        loop {
+            let mut request = self.request::<K>().list(&wanted).map_err(kube::Error::BuildRequest)?;
+            request.extensions_mut().insert(Reading::InPieces);
+            let mut text = std::pin::pin!(self.cluster.client.request_stream(request).await?);
+            let mut items = Items::default();
+            loop {
+                let piece = timeout(LIST_PAUSE, text.fill_buf()).await.map_err(std::io::Error::from).flatten();
+                let piece = piece.map_err(kube::Error::ReadEvents)?;
+                if piece.is_empty() {
+                    break;
+                }
+                let read = piece.len();
+                let decoded = items.feed(piece, &mut |item| {
+                    *count += 1;
+                    serde_json::from_slice(item).map(|object| take(Change::Put { object, listing: true }))
+                });
+                decoded.map_err(kube::Error::SerdeError)?;
+                text.consume_unpin(read);
+                let reason = rows.too_much().or_else(|| limits::overlong(*count, items.unfinished()));
+                if let Some(reason) = reason {
+                    return Err(Stopped::TooMuch(reason));
+                }
+            }
+            let head = items.head().map_err(kube::Error::SerdeError)?;
+            if head.next.is_empty() {
+                return Ok(head.resource_version);
+            }
+            // A page that others follow is full, or the member leads in circles.
+            pages += 1;
+            *count = (*count).max(pages * PAGE as usize);
+            wanted.continue_token = Some(head.next);
+        }
     }
-    watch(cluster, selector, version, take).await
-}
 
-/// The version that a list has now. Of one name in one place, which the member looks up without going by any others.
-async fn newest<K>(cluster: &Cluster, kind: Kind) -> Result<String, kube::Error>
-where
-    K: Resource<DynamicType = ()> + Clone,
-{
-    let path = K::url_path(&(), (kind == Kind::Claims).then_some("default"));
-    let wanted = ListParams::default().fields(&format!("metadata.name={ANY_NAME}"));
-    let request = Request::new(path).list(&wanted).map_err(kube::Error::BuildRequest)?;
-    let list = cluster.client.request::<ObjectList<PartialObjectMeta<K>>>(request).await?;
-    Ok(list.metadata.resource_version.unwrap_or_default())
+    /// Watches from a version on, until it has lost its thread; with a reason, where the member says too much.
+    async fn hold<K>(self, mut version: String, take: &impl Fn(Change<K>)) -> Option<String>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let (mut pauses, mut is_cut) = (pauses().build(), false);
+        loop {
+            let (before, began) = (version.clone(), Instant::now());
+            let ended = self.resume(&mut version, is_cut, take).await;
+            let is_early = began.elapsed().as_secs() < u64::from(WATCH_SECONDS);
+            is_cut = is_early || is_cut && version == before;
+            match ended {
+                Ok(Ended::Lost) => return None,
+                Ok(Ended::TooMuch(reason)) => return Some(reason),
+                Ok(Ended::Over) => pauses = self::pauses().build(),
+                // A right that is missing now: a list will say whether it still is.
+                Err(error) if interrupted(self.cluster, self.kind, &error).is_some() => return None,
+                Err(_) => {
+                    if version != before {
+                        pauses = self::pauses().build();
+                    }
+                    tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+                }
+            }
+        }
+    }
+
+    /// A member that was restored from a backup begins with lower versions again, and a watch from one that lies in its future hears
+    /// nothing until it has come there. It has ended all watches before their time, and the first that was begun after that may have
+    /// been begun too soon.
+    async fn resume<K>(
+        self,
+        version: &mut String,
+        is_cut: bool,
+        take: &impl Fn(Change<K>),
+    ) -> Result<Ended, kube::Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        if is_cut && is_before(&self.newest::<K>().await?, version) {
+            tracing::warn!(
+                member = %self.cluster.member, kind = ?self.kind, known = version.as_str(),
+                "has older versions than it had: it was restored from a backup"
+            );
+            return Ok(Ended::Lost);
+        }
+        self.watch(version, take).await
+    }
+
+    /// The version that a list has now. Of one name in one place, which the member looks up without going by any others.
+    async fn newest<K>(self) -> Result<String, kube::Error>
+    where
+        K: Resource<DynamicType = ()> + Clone,
+    {
+        let place = self.namespace.or_else(|| (self.kind == Kind::Claims).then_some("default"));
+        let wanted = ListParams::default().fields(&format!("metadata.name={ANY_NAME}"));
+        let request = Request::new(K::url_path(&(), place)).list(&wanted).map_err(kube::Error::BuildRequest)?;
+        let list = self.cluster.client.request::<ObjectList<PartialObjectMeta<K>>>(request).await?;
+        Ok(list.metadata.resource_version.unwrap_or_default())
+    }
+
+    async fn watch<K>(self, version: &mut String, take: &impl Fn(Change<K>)) -> Result<Ended, kube::Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let wanted = WatchParams::default().labels(self.selector).timeout(WATCH_SECONDS);
+        let request = self.request::<K>().watch(&wanted, version).map_err(kube::Error::BuildRequest)?;
+        let events = match self.cluster.client.request_events::<K>(request).await {
+            Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Lost),
+            begun => begun?,
+        };
+        let mut events = std::pin::pin!(events);
+        loop {
+            let event = match timeout(WATCH_SILENCE, events.try_next()).await {
+                Err(_) | Ok(Ok(None)) => return Ok(Ended::Over),
+                // One object that nobody understands does not hide the others.
+                Ok(Err(kube::Error::SerdeError(error))) => {
+                    tracing::warn!(member = %self.cluster.member, %error, "an object cannot be read");
+                    continue;
+                }
+                Ok(Err(error)) => return Err(error),
+                Ok(Ok(Some(event))) => event,
+            };
+            let (change, seen) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    let seen = object.resource_version();
+                    (Some(Change::Put { object, listing: false }), seen)
+                }
+                WatchEvent::Deleted(object) => {
+                    let seen = object.resource_version();
+                    (Some(Change::Drop(object)), seen)
+                }
+                WatchEvent::Bookmark(bookmark) => (None, Some(bookmark.metadata.resource_version)),
+                WatchEvent::Error(status) if status.code == 410 => return Ok(Ended::Lost),
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+            };
+            let Some(seen) = seen.filter(|seen| !seen.is_empty()) else { return Ok(Ended::Lost) };
+            *version = seen;
+            change.into_iter().for_each(take);
+            if let Some(reason) = self.cluster.rows.too_much() {
+                return Ok(Ended::TooMuch(reason));
+            }
+        }
+    }
+
+    fn request<K: Resource<DynamicType = ()>>(self) -> Request {
+        Request::new(K::url_path(&(), self.namespace))
+    }
 }
 
 /// Both are versions of one kind of one cluster, which are numbers that rise.
 fn is_before(version: &str, other: &str) -> bool {
     let numbers = (version.parse::<u64>(), other.parse::<u64>());
     matches!(numbers, (Ok(version), Ok(other)) if version < other)
-}
-
-async fn watch<K>(
-    cluster: &Cluster,
-    selector: &str,
-    version: &mut String,
-    take: &mut impl FnMut(Change<K>),
-) -> Result<Ended, kube::Error>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let wanted = WatchParams::default().labels(selector).timeout(WATCH_SECONDS);
-    let objects = Api::<K>::all(cluster.client.clone());
-    let events = match objects.watch(&wanted, version).await {
-        Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Lost),
-        begun => begun?,
-    };
-    let mut events = std::pin::pin!(events);
-    loop {
-        let event = match timeout(WATCH_SILENCE, events.try_next()).await {
-            Err(_) | Ok(Ok(None)) => return Ok(Ended::Over),
-            // One object that nobody understands does not hide the others.
-            Ok(Err(kube::Error::SerdeError(error))) => {
-                tracing::warn!(member = %cluster.member, %error, "an object cannot be read");
-                continue;
-            }
-            Ok(Err(error)) => return Err(error),
-            Ok(Ok(Some(event))) => event,
-        };
-        let (change, seen) = match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                let seen = object.resource_version();
-                (Some(Change::Put { object, listing: false }), seen)
-            }
-            WatchEvent::Deleted(object) => {
-                let seen = object.resource_version();
-                (Some(Change::Drop(object)), seen)
-            }
-            WatchEvent::Bookmark(bookmark) => (None, Some(bookmark.metadata.resource_version)),
-            WatchEvent::Error(status) if status.code == 410 => return Ok(Ended::Lost),
-            WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
-        };
-        let Some(seen) = seen.filter(|seen| !seen.is_empty()) else { return Ok(Ended::Lost) };
-        *version = seen;
-        change.into_iter().for_each(&mut *take);
-        if let Some(reason) = cluster.rows.too_much() {
-            return Ok(Ended::TooMuch(reason));
-        }
-    }
 }
 
 /// A right that is missing, in the member's words; other interruptions pass.

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use futures::TryStreamExt;
+use futures::{TryStreamExt, future::select_all};
 use k8s_openapi::api::core::v1::Event;
 use tokio::sync::mpsc::Sender;
 
@@ -41,8 +41,13 @@ impl Word {
 impl Cluster {
     /// Listens until the member ends it. What it has said before comes first.
     pub async fn listen(&self, fields: &str, say: &Sender<Word>) -> Result<()> {
+        let namespaces = self.namespaces.each();
+        select_all(namespaces.iter().map(|namespace| Box::pin(self.listen_within(*namespace, fields, say)))).await.0
+    }
+
+    async fn listen_within(&self, namespace: Option<&str>, fields: &str, say: &Sender<Word>) -> Result<()> {
         let unheard = |error: kube::Error| self.outcome("watch events", &error);
-        let mut events = pin!(events::listen(self.client.clone(), fields).await.map_err(unheard)?);
+        let mut events = pin!(events::listen(&self.within(namespace), fields).await.map_err(unheard)?);
         while let Some(event) = events.try_next().await.map_err(unheard)? {
             if let Some(word) = Word::new(event) {
                 // Where nobody hears it any more, this ends as well.

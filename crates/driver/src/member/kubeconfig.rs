@@ -1,6 +1,9 @@
 //! A kubeconfig is data, never code: what could run a program, read a file or weaken TLS is refused by name.
 
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::{Config, Context, KubeConfigOptions, Kubeconfig};
+use serde::Deserialize;
+
+use crate::volume::namespaces::{EXTENSION, Namespaces};
 
 /// Who wrote the kubeconfig, and so what it may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +33,32 @@ pub async fn parse(text: &str, trust: Trust) -> Result<Config, String> {
 /// The token by which a kubeconfig's user is known, if that is how.
 pub fn token(text: &str) -> Option<String> {
     let kubeconfig = Kubeconfig::from_yaml(text).ok()?;
-    let context =
-        kubeconfig.contexts.iter().find(|context| Some(&context.name) == kubeconfig.current_context.as_ref())?;
-    let user = context.context.as_ref()?.user.as_ref()?;
+    let user = current(&kubeconfig)?.user.as_ref()?;
     let user = kubeconfig.auth_infos.iter().find(|named| named.name == *user)?.auth_info.as_ref()?;
     // Its type keeps it from being read in any other way.
     let token = serde_json::to_value(user).ok()?["token"].as_str()?.to_owned();
     (!token.is_empty()).then_some(token)
+}
+
+/// Where in the member the account has rights.
+pub fn namespaces(text: &str) -> Result<Namespaces, String> {
+    let kubeconfig = Kubeconfig::from_yaml(text).unwrap_or_default();
+    let extensions = current(&kubeconfig).and_then(|context| context.extensions.as_ref());
+    let Some(found) = extensions.into_iter().flatten().find(|extension| extension.name == EXTENSION) else {
+        return Ok(Namespaces::All);
+    };
+    let field = format!("the extension {EXTENSION} of the kubeconfig's context");
+    match Vec::<String>::deserialize(&found.extension) {
+        Ok(names) if !names.is_empty() => {
+            Namespaces::named(names.iter().map(String::as_str)).map_err(|reason| format!("{field}: {reason}"))
+        }
+        _ => Err(format!("{field} is no list of namespaces")),
+    }
+}
+
+fn current(kubeconfig: &Kubeconfig) -> Option<&Context> {
+    let name = kubeconfig.current_context.as_ref()?;
+    kubeconfig.contexts.iter().find(|context| context.name == *name)?.context.as_ref()
 }
 
 /// The new token, where two kubeconfigs differ in nothing else: it leads to the same cluster, in the same way.
@@ -159,6 +181,21 @@ mod tests {
             assert!(error.contains(".certificate-authority-data is missing"), "{error}");
             assert!(parse(&kubeconfig("server: 'https://a'", "token: secret"), Trust::Folder).await.is_ok());
         }
+    }
+
+    #[test]
+    fn kubeconfig_may_name_the_namespaces_in_which_its_account_has_rights() {
+        let with = |list: &str| {
+            let extension = format!("extensions: [{{name: kosmos.csi.io/namespaces, extension: {list}}}]");
+            kubeconfig(SERVER, "token: secret").replace("user: u}", &format!("user: u, {extension}}}"))
+        };
+        assert_eq!(namespaces(&kubeconfig(SERVER, "token: secret")), Ok(Namespaces::All));
+        assert_eq!(namespaces(&with("[shop, bank]")), Namespaces::named(["bank", "shop"]));
+        for (list, words) in [("[]", "no list"), ("shop", "no list"), ("[5]", "no list"), ("[Shop]", "\"Shop\"")] {
+            let reason = namespaces(&with(list)).unwrap_err();
+            assert!(reason.contains(EXTENSION) && reason.contains(words), "{list}: {reason}");
+        }
+        assert_eq!(new_token(&with("[shop]"), &with("[bank]")), None, "that is more than another token");
     }
 
     #[test]

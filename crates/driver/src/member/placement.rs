@@ -10,6 +10,11 @@ pub enum Standing {
     Open,
     /// Closed to new volumes by its administrator.
     Cordoned,
+    /// The host's account there has no rights in the namespace of the leaf, and where it has some.
+    NoRights {
+        namespace: String,
+        only: String,
+    },
     /// Another name of this member, under which its new volumes are made.
     Alias(String),
     /// Cannot be asked or trusted now, and why.
@@ -91,9 +96,10 @@ pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
             wish.node_selected && !wish.held && possible.first().is_some_and(|first| first != earlier);
         let fits = possible.iter().any(|name| name == earlier) && !refused_by_scheduler && !wish.on_wrong_node;
         // A record is an annotation on the claim, which its user may write.
-        let is_cordoned = members.iter().any(|one| one.name == earlier && one.standing == Standing::Cordoned);
+        let takes_no_new = |one: &Candidate| matches!(one.standing, Standing::Cordoned | Standing::NoRights { .. });
+        let is_shut = members.iter().any(|one| one.name == earlier && takes_no_new(one));
         let has_better = || !wish.node_selected && has_better(earlier, &possible, members);
-        let fits = fits && (wish.held || !is_cordoned && !has_better());
+        let fits = fits && (wish.held || !is_shut && !has_better());
         return Ok(if fits { Choice::Stay(earlier.to_owned()) } else { Choice::Leave(earlier.to_owned()) });
     }
     if possible.is_empty() {
@@ -149,6 +155,10 @@ fn none_open<'a>(tried: &[String], standing: impl Fn(&String) -> Option<&'a Stan
     let reason = |name: &String| match standing(name) {
         Some(Standing::Closed(reason)) => reason.clone(),
         Some(Standing::Cordoned) => "cordoned by its administrator".to_owned(),
+        Some(Standing::NoRights { namespace, only }) => format!(
+            "closed to namespace {namespace}: this host's account has rights in {only} alone. Who administers it types \
+             `member add` with --namespace {namespace} as well"
+        ),
         Some(Standing::Alias(serving)) => format!("another name of member {serving}"),
         Some(Standing::Open) => "open".to_owned(),
         None => "has not joined".to_owned(),
@@ -156,13 +166,20 @@ fn none_open<'a>(tried: &[String], standing: impl Fn(&String) -> Option<&'a Stan
     if tried.iter().all(|name| standing(name) == Some(&Standing::Cordoned)) {
         return Error::NoPlace(format!("cordoned for new volumes: {}", tried.join(", ")));
     }
-    let takes_none = |name: &String| matches!(standing(name), Some(Standing::Cordoned | Standing::Alias(_)));
+    let is_alias = |name: &String| matches!(standing(name), Some(Standing::Alias(_)));
+    let takes_none = |name: &String| {
+        matches!(standing(name), Some(Standing::Cordoned | Standing::NoRights { .. })) || is_alias(name)
+    };
     if tried.iter().all(takes_none) {
         let named = tried.iter().map(|name| format!("member {name} is {}", reason(name))).collect::<Vec<_>>();
-        return Error::NoPlace(format!(
-            "{}: new volumes are made under the name that serves it, so the class or the nodes' label must say that one",
-            named.join(", ")
-        ));
+        let named = named.join(", ");
+        return Error::NoPlace(if tried.iter().any(is_alias) {
+            format!(
+                "{named}: new volumes are made under the name that serves it, so the class or the nodes' label must say that one"
+            )
+        } else {
+            named
+        });
     }
     Error::Unreachable { member: tried.join(", "), reason: tried.iter().map(reason).collect::<Vec<_>>().join("; ") }
 }
@@ -318,6 +335,22 @@ mod tests {
         assert_eq!(choose(&wish, &cordoned), Ok(Choice::Stay("a".to_owned())));
         let wish = Wish { held: false, ..wish };
         assert_eq!(choose(&wish, &cordoned), Ok(Choice::Leave("a".to_owned())), "a record alone holds nothing");
+    }
+
+    #[test]
+    fn member_without_rights_in_the_namespace_gets_no_new_volume_and_its_administrator_is_told_of() {
+        let shut = Standing::NoRights { namespace: "shop".to_owned(), only: "bank".to_owned() };
+        let mut members = members(&[]);
+        members[0].standing = shut.clone();
+        let preferred = names(&["a", "b"]);
+        let wish = Wish { preferred: &preferred, ..Wish::default() };
+        assert_eq!(choose(&wish, &members), Ok(new("b")));
+        members[1].standing = shut;
+        for wish in [Wish { node_selected: true, ..wish.clone() }, wish] {
+            let Err(Error::NoPlace(reason)) = choose(&wish, &members) else { panic!() };
+            assert!(reason.contains("member a is closed to namespace shop"), "{reason}");
+            assert!(reason.contains("rights in bank alone") && reason.contains("--namespace shop"), "{reason}");
+        }
     }
 
     #[test]

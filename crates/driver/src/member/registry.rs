@@ -211,11 +211,12 @@ impl Keeper {
 
     async fn link(&self, name: &str, definition: &Definition) -> Result<Link, String> {
         let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
+        let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
         let line = cluster::connect(name, config, Answers::Bounded, &self.dial, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         Ok(Link {
             tracked: self.tracked,
-            leaf: Cluster::new(name, self.host.id.clone(), line.client.clone()),
+            leaf: Cluster::new(name, self.host.id.clone(), line.client.clone()).with_rights_in(namespaces),
             line,
             trust: Mutex::new(Trust::Connecting("it is being connected to")),
         })

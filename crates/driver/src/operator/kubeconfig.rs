@@ -3,12 +3,15 @@
 use serde_json::{Value, json};
 
 use super::objects::word;
-use crate::member::token::Token;
+use crate::{
+    member::token::Token,
+    volume::namespaces::{EXTENSION, Namespaces},
+};
 
 const DAY: i64 = 24 * HOUR;
 const HOUR: i64 = 60 * 60;
 
-/// How a cluster is reached.
+/// How a cluster is reached, and what is known of it besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     pub server: String,
@@ -16,6 +19,8 @@ pub struct Reach {
     pub authority: Option<String>,
     pub server_name: Option<String>,
     pub insecure: bool,
+    /// Where the account has rights.
+    pub namespaces: Namespaces,
 }
 
 /// A kubeconfig with a token, as JSON, which is YAML too.
@@ -30,11 +35,15 @@ pub fn text(member: &str, reach: &Reach, token: &str) -> String {
     if reach.insecure {
         cluster["insecure-skip-tls-verify"] = json!(true);
     }
+    let mut context = json!({"cluster": member, "user": member});
+    if let Namespaces::Only(names) = &reach.namespaces {
+        context["extensions"] = json!([{"name": EXTENSION, "extension": names}]);
+    }
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": member,
         "clusters": [{"name": member, "cluster": cluster}],
         "users": [{"name": member, "user": {"token": token}}],
-        "contexts": [{"name": member, "context": {"cluster": member, "user": member}}],
+        "contexts": [{"name": member, "context": context}],
     })
     .to_string()
 }

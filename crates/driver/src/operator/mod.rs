@@ -4,6 +4,7 @@ pub mod compare;
 pub mod doctor;
 pub mod import;
 pub mod kubeconfig;
+pub mod narrow;
 pub mod objects;
 pub mod rights;
 pub mod table;

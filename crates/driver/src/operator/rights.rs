@@ -20,9 +20,12 @@ pub struct Right {
 /// All rights that bindings among these objects give to an account, in the order of the roles.
 pub fn of(objects: &[Value], account: &str) -> Vec<Right> {
     let mut rights = Vec::new();
-    for role in objects.iter().filter(|role| objects.iter().any(|binding| binds(binding, role, account))) {
-        for rule in role["rules"].as_array().into_iter().flatten() {
-            of_rule(rule, word(role, "/metadata/namespace"), &mut rights);
+    for role in objects {
+        for binding in objects.iter().filter(|binding| binds(binding, role, account)) {
+            for rule in role["rules"].as_array().into_iter().flatten() {
+                // What a Role in it or a binding in it says counts there alone.
+                of_rule(rule, word(binding, "/metadata/namespace"), &mut rights);
+            }
         }
     }
     rights
@@ -138,8 +141,7 @@ mod tests {
             {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]},
             {"apiGroups": ["x.io"], "resources": ["things"], "resourceNames": ["one"], "verbs": ["get"]},
         ]});
-        let binding =
-            json!({"kind": "RoleBinding", "roleRef": {"kind": "Role", "name": "a"}, "subjects": [{"name": "us"}]});
+        let binding = json!({"kind": "RoleBinding", "metadata": {"namespace": "n"}, "roleRef": {"kind": "Role", "name": "a"}, "subjects": [{"name": "us"}]});
         assert_eq!(of(&[role.clone(), binding.clone()], "them"), [], "nothing is bound to them");
         let rights = of(&[role, binding], "us");
         let told: Vec<String> = rights.iter().map(|right| format!("{} {}", right.verb, right.subject())).collect();

@@ -9,8 +9,11 @@ use super::Provisioner;
 use crate::{
     error::{Error, Result},
     leaf::{Cluster, capacity::Room},
-    member::{Closed, Member, placement::Offer},
-    volume::{Parameters, VolumeSpec},
+    member::{
+        Closed, Member,
+        placement::{Candidate, Offer, Standing},
+    },
+    volume::{Parameters, VolumeSpec, spec::LeafPlace},
 };
 
 /// A new volume does not wait longer for what is only good to know.
@@ -70,9 +73,13 @@ impl Provisioner {
         }
         let Some(leaf) = member.last_known().filter(|_| named && open) else { return Ok(Capacity::NONE) };
         let Some(class) = leaf_class(leaf, parameters) else { return Ok(Capacity::NONE) };
+        let namespace = self.fixed_namespace(leaf, parameters);
+        if namespace.as_ref().is_some_and(|namespace| !leaf.namespaces.has(namespace)) {
+            return Ok(Capacity::NONE);
+        }
         leaf.hear_capacity().await?;
         let room = leaf.stock.room(&class, node);
-        let quota = match self.fixed_namespace(leaf, parameters) {
+        let quota = match namespace {
             Some(namespace) => leaf.quota(&namespace, &class).await?,
             None => None,
         };
@@ -96,10 +103,23 @@ impl Provisioner {
         let asked = open.map(|leaf| tokio::time::timeout(QUICK, leaf.hear_capacity()));
         futures::future::join_all(asked).await;
     }
+
+    /// How a member stands towards one volume, by what is known of it.
+    pub(super) fn candidate(&self, member: &Member, spec: &VolumeSpec) -> Candidate {
+        let mut candidate = member.candidate(offer(member, spec));
+        let leaf = member.last_known().filter(|_| candidate.standing == Standing::Open);
+        if let Some(leaf) = leaf
+            && let Ok(LeafPlace { namespace, .. }) = spec.place(&leaf.member, &leaf.host, &self.leaf_namespace)
+            && !leaf.namespaces.has(&namespace)
+        {
+            candidate.standing = Standing::NoRights { namespace, only: leaf.namespaces.to_string() };
+        }
+        candidate
+    }
 }
 
 /// What a member has for one volume, by what is known of it.
-pub(super) fn offer(member: &Member, spec: &VolumeSpec) -> Offer {
+fn offer(member: &Member, spec: &VolumeSpec) -> Offer {
     let Some(leaf) = member.last_known() else { return Offer::Full };
     let Some(class) = leaf_class(leaf, &spec.parameters) else { return Offer::NoClass };
     let node = spec.nodes_of(&member.name).first().copied();

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Deadline, Provisioner, Volume,
-    capacity::offer,
     delete::Order,
     job::Job,
     refusal::{Course, Lack},
@@ -108,7 +107,7 @@ impl Provisioner {
         if anywhere && earlier.is_none() && members.len() > 1 {
             self.hear_capacities().await;
         }
-        let candidates: Vec<_> = members.values().map(|member| member.candidate(offer(member, spec))).collect();
+        let candidates: Vec<_> = members.values().map(|member| self.candidate(member, spec)).collect();
         // What is there already is reached under any name of its member; what is new is made under the one that serves.
         let name = |name: &String| {
             let meant = earlier.as_ref().filter(|earlier| serving(&members, name) == **earlier);

@@ -6,6 +6,7 @@ pub mod backing;
 pub mod growth;
 pub mod healing;
 pub mod id;
+pub mod namespaces;
 pub mod node;
 pub mod parameters;
 pub mod plan;

@@ -202,6 +202,11 @@ impl Groups<'_> {
         Api::namespaced_with(self.cluster.client.clone(), namespace, &self.resource("VolumeGroupSnapshot"))
     }
 
+    fn within(&self, namespace: Option<&str>) -> Api<DynamicObject> {
+        let everywhere = || Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshot"));
+        namespace.map_or_else(everywhere, |namespace| self.api(namespace))
+    }
+
     fn contents(&self) -> Api<DynamicObject> {
         Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshotContent"))
     }
@@ -249,17 +254,17 @@ impl Groups<'_> {
     /// Where a handle does not say the place.
     pub async fn find(&self, hash: VolumeHash) -> Result<Option<LeafGroup>> {
         let selector = format!("{},{}={hash}", ownership::selector(&self.cluster.host), ownership::GROUP);
-        let all = Api::<DynamicObject>::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshot"));
-        let found = all.list(&ListParams::default().labels(&selector)).await;
+        let wanted = ListParams::default().labels(&selector);
+        let found = self.cluster.listed(|namespace| self.within(namespace), &wanted).await;
         let found = found.map_err(|error| self.cluster.outcome("list groups", &error))?;
         Ok(found.iter().map(LeafGroup::new).find(|group| group.place.claim == leaf_group_name(hash)))
     }
 
     /// All that were made for this host. What people copied is under another name.
     pub async fn ours(&self) -> Result<Vec<(VolumeHash, LeafGroup)>> {
-        let all = Api::<DynamicObject>::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshot"));
         let ours = ListParams::default().labels(&ownership::selector(&self.cluster.host));
-        let found = all.list(&ours).await.map_err(|error| self.cluster.outcome("list groups", &error))?;
+        let found = self.cluster.listed(|namespace| self.within(namespace), &ours).await;
+        let found = found.map_err(|error| self.cluster.outcome("list groups", &error))?;
         let own = found.iter().filter_map(|group| {
             let hash = ownership::hash_of(&group.metadata, &self.cluster.host, ownership::GROUP)?;
             (group.name_any() == leaf_group_name(hash)).then(|| (hash, LeafGroup::new(group)))

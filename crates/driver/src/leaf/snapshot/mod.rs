@@ -180,29 +180,28 @@ impl Cluster {
 
     /// Whether there is any leaf snapshot of ours; asked only where no watch stands.
     pub async fn has_snapshots(&self) -> Result<bool> {
-        self.any_snapshot(&ownership::selector(&self.host)).await
-    }
-
-    async fn any_snapshot(&self, selector: &str) -> Result<bool> {
-        let one = ListParams::default().labels(selector).limit(1);
-        match Api::<VolumeSnapshot>::all(self.client.clone()).list_metadata(&one).await {
-            Ok(list) => Ok(!list.items.is_empty()),
-            Err(error) => {
-                let outcome = self.outcome("list snapshots", &error);
-                match self.unless_unserved(&error, outcome).await {
-                    Error::Refused(_) => Ok(false),
-                    other => Err(other),
+        let one = ListParams::default().labels(&ownership::selector(&self.host)).limit(1);
+        for namespace in self.namespaces.each() {
+            match self.within::<VolumeSnapshot>(namespace).list_metadata(&one).await {
+                Ok(list) if list.items.is_empty() => {}
+                Ok(_) => return Ok(true),
+                Err(error) => {
+                    let outcome = self.outcome("list snapshots", &error);
+                    return match self.unless_unserved(&error, outcome).await {
+                        Error::Refused(_) => Ok(false),
+                        other => Err(other),
+                    };
                 }
             }
         }
+        Ok(false)
     }
 
     /// Takes in whatever carries a snapshot's label, where a handle does not say its place.
     pub async fn list_snapshot(&self, hash: VolumeHash) -> Result<()> {
         let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::SNAPSHOT);
-        let found =
-            Api::<VolumeSnapshot>::all(self.client.clone()).list(&ListParams::default().labels(&selector)).await;
-        match found {
+        let wanted = ListParams::default().labels(&selector);
+        match self.listed(|namespace| self.within::<VolumeSnapshot>(namespace), &wanted).await {
             Ok(found) => found.iter().for_each(|snapshot| drop(self.snapshots.put(snapshot))),
             Err(error) => {
                 let outcome = self.outcome("list snapshots", &error);

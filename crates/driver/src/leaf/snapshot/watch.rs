@@ -3,13 +3,10 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::{
-    Api,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, ExponentialBackoff, watcher},
-    },
+use futures::{StreamExt, stream::select_all};
+use kube::runtime::{
+    WatchStreamExt,
+    watcher::{self, Event, ExponentialBackoff, watcher},
 };
 
 use super::kinds::VolumeSnapshot;
@@ -31,17 +28,25 @@ pub async fn keep(cluster: &Cluster) {
     }
 }
 
-/// Returns when the watch has lost its thread, or the member does not serve the kind.
+/// Returns when a watch has lost its thread, or the member does not serve the kind.
 async fn follow(cluster: &Cluster) {
     let known = &cluster.snapshots;
     let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
-    let events = watcher(Api::<VolumeSnapshot>::all(cluster.client.clone()), ours);
-    let mut events = std::pin::pin!(events.backoff(ExponentialBackoff::from(pauses())));
-    let mut listed = false;
+    let namespaces = cluster.namespaces.each();
+    let watches = namespaces.iter().map(|&namespace| {
+        let events = watcher(cluster.within::<VolumeSnapshot>(namespace), ours.clone());
+        events.backoff(ExponentialBackoff::from(pauses())).boxed()
+    });
+    let mut events = select_all(watches);
+    let (mut begun, mut unlisted) = (0, namespaces.len());
+    known.begin();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) if listed => return,
-            Ok(Event::Init) => known.begin(),
+            Ok(Event::Init) if begun < namespaces.len() => begun += 1,
+            // Its first list has failed.
+            Ok(Event::Init) if namespaces.len() == 1 && unlisted == 1 => known.begin(),
+            // One list that begins once more may leave out what it has told before, and which that was is not known.
+            Ok(Event::Init) => return,
             Ok(Event::InitApply(snapshot) | Event::Apply(snapshot)) => {
                 drop(known.put(&snapshot));
                 if let Some(reason) = known.too_much() {
@@ -51,8 +56,10 @@ async fn follow(cluster: &Cluster) {
                 }
             }
             Ok(Event::InitDone) => {
-                known.complete();
-                listed = true;
+                unlisted -= 1;
+                if unlisted == 0 {
+                    known.complete();
+                }
             }
             Ok(Event::Delete(snapshot)) => known.lose(&snapshot),
             Err(error) => {

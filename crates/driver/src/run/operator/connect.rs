@@ -144,10 +144,13 @@ pub(super) async fn known(
     dial: &Dial,
 ) -> Result<Known, String> {
     let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
+    let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
     let client = open(name, config, dial)?;
     let identity = host::identity(&client).await.map_err(|error| member::refusal(&error))?;
     match pins::compare(pins, name, &identity) {
-        Some(pins::Pin::Held) => Ok(Known { leaf: Cluster::new(name, host.id.clone(), client), identity }),
+        Some(pins::Pin::Held) => {
+            Ok(Known { leaf: Cluster::new(name, host.id.clone(), client).with_rights_in(namespaces), identity })
+        }
         Some(pin) => Err(member::quarantined(&pin, &identity)),
         None => Err(format!("no controller has met it yet, so it is not known which cluster {name} is")),
     }

@@ -63,7 +63,11 @@ where
 /// The leaf claims of this host in a member.
 pub(super) async fn leaf_claims(leaf: &Cluster) -> Result<Vec<PersistentVolumeClaim>, String> {
     let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
-    whole(Api::all(leaf.client.clone()), &ours).await
+    let mut all = Vec::new();
+    for namespace in leaf.namespaces.each() {
+        all.append(&mut whole(leaf.within(namespace), &ours).await?);
+    }
+    Ok(all)
 }
 
 /// All claims of the host.

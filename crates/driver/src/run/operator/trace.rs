@@ -284,9 +284,10 @@ async fn at_place(leaf: &Cluster, place: &LeafPlace) -> Result<Option<Persistent
 
 async fn with_hash(leaf: &Cluster, hash: VolumeHash) -> Result<Option<PersistentVolumeClaim>, String> {
     let ours = format!("{},{}={hash}", ownership::selector(&leaf.host), ownership::VOLUME);
-    let found = Api::<PersistentVolumeClaim>::all(leaf.client.clone()).list(&ListParams::default().labels(&ours)).await;
+    let wanted = ListParams::default().labels(&ours);
+    let found = leaf.listed(|namespace| leaf.within::<PersistentVolumeClaim>(namespace), &wanted).await;
     let found = found.map_err(|error| format!("cannot be listed: {}", with_causes(&error)))?;
-    Ok(found.items.into_iter().min_by_key(|claim| claim.metadata.creation_timestamp.clone()))
+    Ok(found.into_iter().min_by_key(|claim| claim.metadata.creation_timestamp.clone()))
 }
 
 async fn leaf_claim(leaf: &Cluster, claim: &PersistentVolumeClaim, chain: &mut Chain) {

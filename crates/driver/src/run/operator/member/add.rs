@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     account::{self, Account},
-    open, secret,
+    bindings, open, secret,
 };
 use crate::{
     args::operator::Add,
@@ -30,6 +30,7 @@ use crate::{
     },
     operator::{
         kubeconfig::{self, Reach, until},
+        narrow::narrowed,
         objects::{NAMESPACE, Step, Uses, title, tokens},
         rights::{Right, by_subject, missing},
         table::Table,
@@ -39,10 +40,11 @@ use crate::{
         operator::{
             Report,
             connect::{self, Admin, now},
-            objects::{Done, apply, steps, without_unserved},
+            objects::{Done, apply, remove, steps, without_unserved},
             print::patiently,
         },
     },
+    volume::namespaces::Namespaces,
 };
 
 /// What is told where the member has no admission policies.
@@ -53,23 +55,34 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     let admin = connect::admin(&flags.member, dial).await?;
     let reach = reach(flags, &admin).await?;
     let target = target(flags, &admin, dial).await?;
+    open::named(&admin.client, "--namespace", &flags.namespace).await?;
+    bindings::nothing_is_outside(&admin.client, target.host(), &reach.namespaces).await?;
     let uses = Uses { pods: !flags.volumes_only, attach: flags.attach };
-    let mut objects = uses.of(target.host()).map_err(anyhow::Error::msg)?;
+    let objects = uses.of(target.host()).map_err(anyhow::Error::msg)?;
+    let mut objects = narrowed(objects, &reach.namespaces);
     objects.push(tokens(target.host()));
     let (objects, unserved) = without_unserved(&admin.client, objects).await?;
     let steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
-    let opened = open::named(&admin.client, &flags.pods_in).await?;
+    let former = bindings::others(&admin.client, target.host(), &objects).await?;
+    let opened = open::named(&admin.client, "--pods-in", &flags.pods_in).await?;
     let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
     for object in &unserved {
         table.row([title(object).as_str(), &flags.name, "left out: the cluster has no such kind"]);
     }
     if flags.dry_run {
         plan(flags, &objects, &steps, &target, &mut table);
+        for binding in &former {
+            table.row([title(binding).as_str(), &flags.name, "would be removed"]);
+        }
         open::open(&admin.client, &opened, &flags.name, true, &mut table).await?;
         return Ok(Report::well(format!("{table}\nNothing was written: this is a dry run.\n")));
     }
     for (object, step) in objects.iter().zip(steps) {
         let Done { title, result } = apply(&admin.client, object, step).await?;
+        table.row([title.as_str(), &flags.name, result]);
+    }
+    for binding in &former {
+        let Done { title, result } = remove(&admin.client, binding).await?;
         table.row([title.as_str(), &flags.name, result]);
     }
     open::open(&admin.client, &opened, &flags.name, false, &mut table).await?;
@@ -182,7 +195,9 @@ async fn reach(flags: &Add, admin: &Admin) -> anyhow::Result<Reach> {
         (None, None) => None,
     };
     let insecure = entry.insecure_skip_tls_verify == Some(true);
-    let reach = Reach { server, authority, server_name: entry.tls_server_name.clone(), insecure };
+    let namespaces = Namespaces::named(flags.namespace.iter().map(String::as_str));
+    let namespaces = namespaces.map_err(|reason| Misuse(format!("--namespace: {reason}")))?;
+    let reach = Reach { server, authority, server_name: entry.tls_server_name.clone(), insecure, namespaces };
     let judged = rules::parse(&kubeconfig::text(&flags.name, &reach, "none"), Trust::Object).await;
     judged.map_err(|reason| {
         let file = flags.member.member_kubeconfig.display();

@@ -17,6 +17,7 @@ use crate::{
     },
     operator::{
         kubeconfig::{self, until},
+        narrow::narrowed,
         objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, own_name},
         rights::{Right, missing, of},
         table::Table,
@@ -26,6 +27,7 @@ use crate::{
         connect::{self, now},
         print::patiently,
     },
+    volume::namespaces::Namespaces,
 };
 
 /// The lines so far.
@@ -91,6 +93,14 @@ async fn examine(
         }
     };
     sheet.ok("kubeconfig", kubeconfig::read(&definition.kubeconfig).server);
+    match rules::namespaces(&definition.kubeconfig) {
+        Ok(Namespaces::All) => {}
+        Ok(only) => sheet.note("namespaces", format!("volumes of this host are made in {only} alone")),
+        Err(reason) => {
+            sheet.failed("namespaces", reason);
+            return Ok(());
+        }
+    }
     token("token", definition, &flags.name, sheet);
     let client = match connect::open(&flags.name, config, dial) {
         Ok(client) => client,
@@ -173,6 +183,8 @@ fn needed(uses: Uses, account: &str, definition: &Definition, host: &Host) -> an
     let token = Token::of(&definition.kubeconfig);
     let is_own = token.is_some_and(|token| token.account() == Some((NAMESPACE, &own)));
     let objects = uses.of(is_own.then_some(&host.id.0)).map_err(anyhow::Error::msg)?;
+    let namespaces = rules::namespaces(&definition.kubeconfig).map_err(anyhow::Error::msg)?;
+    let objects = narrowed(objects, &namespaces);
     Ok(of(&objects, if is_own { &own } else { account }))
 }
 

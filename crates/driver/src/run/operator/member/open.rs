@@ -1,4 +1,4 @@
-//! Namespaces that a member has, and in which its administrator lets pods of hosts be run.
+//! Namespaces that a member has, and that its administrator names.
 
 use anyhow::anyhow;
 use k8s_openapi::api::core::v1::Namespace;
@@ -15,22 +15,22 @@ use crate::{
     run::Misuse,
 };
 
-/// Those that are to be opened, as they are now.
-pub(super) async fn named(client: &Client, names: &[String]) -> anyhow::Result<Vec<Namespace>> {
+/// Those that a flag names, as they are now.
+pub(super) async fn named(client: &Client, flag: &str, names: &[String]) -> anyhow::Result<Vec<Namespace>> {
     let mut found = Vec::new();
     for name in names {
         let read = cluster::read(Api::<Namespace>::all(client.clone()).get(name).await, name);
         let read = read.map_err(|error| anyhow!("get namespace {name}: {}", with_causes(&error)))?;
         found.push(read.ok_or_else(|| {
-            Misuse(format!(
-                "--pods-in {name}: the member has no such namespace; one that is made for the host takes its pods without that"
-            ))
+            let own =
+                if flag == "--pods-in" { "; one that is made for the host takes its pods without that" } else { "" };
+            Misuse(format!("{flag} {name}: the member has no such namespace{own}"))
         })?);
     }
     Ok(found)
 }
 
-/// One that says already up to which level it takes pods stays as it is.
+/// They take pods of hosts from now on. One that says already up to which level it takes pods stays as it is.
 pub(super) async fn open(
     client: &Client,
     namespaces: &[Namespace],

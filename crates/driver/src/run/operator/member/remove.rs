@@ -6,13 +6,14 @@ use anyhow::{anyhow, bail};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{counted, secret, volumes_by_member};
+use super::{bindings, counted, secret, volumes_by_member};
 use crate::{
     args::operator::{MemberAccess, Remove},
     cluster::{Dial, with_causes},
     host::Host,
     leaf::ownership::HOST,
     operator::{
+        narrow::shared_roles,
         objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, is_own, title, tokens, word},
         table::Table,
     },
@@ -134,6 +135,11 @@ async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> a
 async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
     let mut objects = Uses::ALL.of(Some(&host.id.0)).map_err(anyhow::Error::msg)?;
     objects.push(tokens(Some(&host.id.0)));
+    let narrow = bindings::others(&admin.client, Some(&host.id.0), &objects).await?;
+    if !narrow.is_empty() {
+        objects.extend(shared_roles());
+    }
+    objects.extend(narrow);
     let shared = has_others(host, admin).await?;
     for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {
         if shared && !is_own(object) {

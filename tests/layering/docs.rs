@@ -9,9 +9,11 @@ use std::{
 use super::root;
 
 const LONGEST_README: usize = 150;
+const LONGEST_WAY: usize = 15;
 
 fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let folders = ["docs", "docs/design"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let docs = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
     pages.extend(["README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     pages
@@ -94,15 +96,88 @@ fn page_of_keys_has_those_that_the_code_has_and_no_others() {
 #[test]
 fn summary_names_every_page_and_the_readme_is_read_in_one_go() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
-    let named: BTreeSet<&str> = targets(&summary).into_iter().collect();
+    let named: BTreeSet<PathBuf> =
+        targets(&summary).iter().map(|target| root().join("docs").join(target).canonicalize().unwrap()).collect();
     for page in pages() {
-        let name = page.file_name().unwrap().to_str().unwrap();
-        let is_named = named.iter().any(|target| Path::new(target).file_name().is_some_and(|file| file == name));
-        assert!(
-            is_named || ["SUMMARY.md", "CHANGELOG.md", "CONTRIBUTING.md"].contains(&name),
-            "docs/SUMMARY.md leaves out {name}"
-        );
+        let is_named = named.contains(&page.canonicalize().unwrap());
+        let stands_alone = ["SUMMARY.md", "CHANGELOG.md", "CONTRIBUTING.md"].iter().any(|name| page.ends_with(name));
+        assert!(is_named || stands_alone, "docs/SUMMARY.md leaves out {}", page.display());
     }
     let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
     assert!(lines <= LONGEST_README, "README.md has {lines} lines: at most {LONGEST_README}");
+}
+
+/// A way of the design pages: its title, and each file and the functions in it that it passes.
+fn ways(page: &str) -> Vec<(String, Vec<(String, Vec<String>)>)> {
+    let sections = page.split("\n## ").filter(|section| section.starts_with("The way of "));
+    sections
+        .map(|section| {
+            let title = section.lines().next().unwrap_or_default().to_owned();
+            let stations = section.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+            let quoted = |line: &str| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+            let station = |line: &str| {
+                let mut words = quoted(line).into_iter();
+                (words.next().unwrap_or_default(), words.collect())
+            };
+            (title, stations.map(station).collect())
+        })
+        .collect()
+}
+
+#[test]
+fn way_of_a_request_is_short_passes_no_file_twice_and_names_functions_that_are_there() {
+    let ways: Vec<_> = pages().iter().flat_map(|page| ways(&fs::read_to_string(page).unwrap())).collect();
+    let titles: BTreeSet<&str> = ways.iter().map(|(title, _)| title.trim_start_matches("The way of ")).collect();
+    assert_eq!(titles, BTreeSet::from(["CreateVolume", "DeleteVolume", "NodePublishVolume", "a pod"]));
+    for (title, stations) in &ways {
+        let files: BTreeSet<&String> = stations.iter().map(|(file, _)| file).collect();
+        assert!(files.len() == stations.len() && stations.len() <= LONGEST_WAY, "{title}: {files:?}");
+        for (file, functions) in stations {
+            let text = fs::read_to_string(root().join("crates/driver/src").join(file)).unwrap_or_default();
+            assert!(!functions.is_empty(), "{title}: {file} without a function");
+            for function in functions {
+                let is_there = text.lines().any(|line| {
+                    line.split("fn ").nth(1).is_some_and(|rest| {
+                        rest.strip_prefix(function.as_str()).is_some_and(|rest| rest.starts_with(['(', '<']))
+                    })
+                });
+                assert!(is_there, "{title}: {file} has no function {function}");
+            }
+        }
+    }
+}
+
+/// The version that a wrapper of the tests' tools pins.
+fn pinned(module: &str) -> String {
+    let tools = fs::read_dir(root().join("tests/clusters/tools")).unwrap();
+    let files = tools.filter_map(|tool| fs::read_to_string(tool.unwrap().path().join("go.mod")).ok());
+    let all: String = files.collect();
+    let line =
+        all.lines().find(|line| line.contains(module) && !line.contains("indirect") && !line.contains("/client/"));
+    line.and_then(|line| line.split_whitespace().last()).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn page_of_versions_has_those_that_are_tested_and_those_of_the_chart() {
+    let page = fs::read_to_string(root().join("docs/compatibility.md")).unwrap();
+    let row = |what: &str| page.lines().find(|line| line.starts_with(&format!("| {what}"))).unwrap_or_default();
+    let kubernetes = pinned("k8s.io/kubernetes v");
+    for of in ["Kubernetes of the host", "Kubernetes of a member"] {
+        assert!(row(of).contains(kubernetes.trim_start_matches('v')), "{of}: {kubernetes}");
+    }
+    let chart = fs::read_to_string(root().join("deploy/chart/kosmos-csi/values.yaml")).unwrap();
+    for (sidecar, image) in [
+        ("external-provisioner", "csi-provisioner"),
+        ("external-attacher", "csi-attacher"),
+        ("external-resizer", "csi-resizer"),
+        ("external-snapshotter", "csi-snapshotter"),
+    ] {
+        let version = pinned(&format!("kubernetes-csi/{sidecar}/v"));
+        assert!(!version.is_empty() && row(sidecar).contains(&version), "{sidecar}: {version}");
+        assert!(chart.contains(&format!("{image}, tag: {version}")), "the chart has another {image} than {version}");
+    }
+    for (what, module) in [("local-path-provisioner", "local-path-provisioner v"), ("Helm", "helm.sh/helm/")] {
+        assert!(row(what).contains(&pinned(module)), "{what}: {}", pinned(module));
+    }
+    assert!(page.contains(&pinned("kubernetes-csi/csi-test/v")));
 }

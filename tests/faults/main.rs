@@ -19,6 +19,7 @@ mod codes;
 mod copies;
 mod costs;
 mod crash;
+mod decisions;
 mod detached;
 mod drift;
 mod extent;

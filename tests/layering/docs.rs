@@ -107,8 +107,11 @@ fn summary_names_every_page_and_the_readme_is_read_in_one_go() {
     assert!(lines <= LONGEST_README, "README.md has {lines} lines: at most {LONGEST_README}");
 }
 
-/// A way of the design pages: its title, and each file and the functions in it that it passes.
-fn ways(page: &str) -> Vec<(String, Vec<(String, Vec<String>)>)> {
+/// A file that a way passes, and the functions in it.
+type Station = (String, Vec<String>);
+
+/// The ways of a design page: title and stations.
+fn ways(page: &str) -> Vec<(String, Vec<Station>)> {
     let sections = page.split("\n## ").filter(|section| section.starts_with("The way of "));
     sections
         .map(|section| {

@@ -1,5 +1,7 @@
 //! Which member a volume goes to. Pure: from the members as they stand, what was chosen before, and what is asked for.
 
+pub mod told;
+
 use std::{cmp::Reverse, collections::BTreeSet};
 
 use crate::error::{Error, Result};

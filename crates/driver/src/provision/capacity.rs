@@ -9,11 +9,8 @@ use super::Provisioner;
 use crate::{
     error::{Error, Result},
     leaf::{Cluster, capacity::Room},
-    member::{
-        Closed, Member,
-        placement::{Candidate, Offer, Standing},
-    },
-    volume::{Parameters, VolumeSpec, spec::LeafPlace},
+    member::{Closed, Member, placement::Offer},
+    volume::{Parameters, VolumeSpec},
 };
 
 /// A new volume does not wait longer for what is only good to know.
@@ -103,23 +100,10 @@ impl Provisioner {
         let asked = open.map(|leaf| tokio::time::timeout(QUICK, leaf.hear_capacity()));
         futures::future::join_all(asked).await;
     }
-
-    /// How a member stands towards one volume, by what is known of it.
-    pub(super) fn candidate(&self, member: &Member, spec: &VolumeSpec) -> Candidate {
-        let mut candidate = member.candidate(offer(member, spec));
-        let leaf = member.last_known().filter(|_| candidate.standing == Standing::Open);
-        if let Some(leaf) = leaf
-            && let Ok(LeafPlace { namespace, .. }) = spec.place(&leaf.member, &leaf.host, &self.leaf_namespace)
-            && !leaf.namespaces.has(&namespace)
-        {
-            candidate.standing = Standing::NoRights { namespace, only: leaf.namespaces.to_string() };
-        }
-        candidate
-    }
 }
 
 /// What a member has for one volume, by what is known of it.
-fn offer(member: &Member, spec: &VolumeSpec) -> Offer {
+pub(super) fn offer(member: &Member, spec: &VolumeSpec) -> Offer {
     let Some(leaf) = member.last_known() else { return Offer::Full };
     let Some(class) = leaf_class(leaf, &spec.parameters) else { return Offer::NoClass };
     let node = spec.nodes_of(&member.name).first().copied();

@@ -8,22 +8,16 @@ use super::{
     job::Job,
     refusal::{Course, Lack},
     source::beside_source,
-    withdraw::{allows, holds, in_use, leaf_volume_is_left, may_hold, misplaced},
+    withdraw::{holds, in_use, leaf_volume_is_left},
 };
 use crate::{
     error::{Error, Result},
-    host::claim::{Chosen, HostClaim},
-    leaf::{Cluster, identity::is_leaf_of, row::ClaimRow},
-    member::{
-        Member,
-        placement::{Choice, Wish, choose},
-        registry::{self, is_beside_clustertree, serving},
-    },
+    leaf::row::ClaimRow,
+    member::Member,
     volume::{
         Claim, VolumeHash, VolumeSpec,
         plan::{Binder, Creation},
         quantity,
-        spec::LeafPlace,
     },
 };
 
@@ -91,144 +85,6 @@ impl Provisioner {
         Ok(seen_in(&members, hash))
     }
 
-    /// The member of before, or a new choice, written down before anything is made.
-    async fn place(
-        &self,
-        spec: &VolumeSpec,
-        owner: Option<&HostClaim>,
-        hash: VolumeHash,
-        deadline: &Deadline,
-    ) -> Result<Arc<Member>> {
-        let members = self.members.all()?;
-        let recorded = self.recorded(owner).await?;
-        let holder = self.holder(spec, recorded.as_deref(), hash, deadline).await?;
-        let earlier = holder.clone().or(recorded);
-        let anywhere = spec.parameters.member.is_none() && spec.preferred.is_empty() && spec.requisite.is_empty();
-        if anywhere && earlier.is_none() && members.len() > 1 {
-            self.hear_capacities().await;
-        }
-        let candidates: Vec<_> = members.values().map(|member| self.candidate(member, spec)).collect();
-        // What is there already is reached under any name of its member; what is new is made under the one that serves.
-        let name = |name: &String| {
-            let meant = earlier.as_ref().filter(|earlier| serving(&members, name) == **earlier);
-            meant.unwrap_or(name).clone()
-        };
-        let parameter = spec.parameters.member.as_ref().map(name);
-        let (preferred, requisite) = (names(&spec.preferred, name), names(&spec.requisite, name));
-        let mut wish = Wish {
-            earlier: earlier.as_deref(),
-            held: holder.is_some(),
-            on_wrong_node: on_wrong_node(&members, holder.as_deref(), spec, hash),
-            parameter: parameter.as_ref(),
-            preferred: &preferred,
-            requisite: &requisite,
-            node_selected: owner.is_some_and(|owner| owner.node_selected),
-            seed: hash.seed(),
-        };
-        let mut choice = choose(&wish, &candidates)?;
-        if let Choice::Leave(earlier) = &choice {
-            let earlier = self.members.get(earlier).await?;
-            if !self.clear(&earlier, spec, hash, deadline).await? {
-                return Err(in_use(spec, &earlier.name));
-            }
-            if !deadline.caller_waits() {
-                return Err(Error::InProgress(format!("volume {} has left member {}", spec.name, earlier.name)));
-            }
-            (wish.earlier, wish.held, wish.on_wrong_node) = (None, false, false);
-            choice = choose(&wish, &candidates)?;
-        }
-        let name = match choice {
-            Choice::Stay(name) | Choice::Leave(name) => name,
-            Choice::New(name) => {
-                if let (Some(claim), Some(owner)) = (&spec.claim, owner) {
-                    let choice = Chosen { member: &name, clustertree: is_beside_clustertree(&members, &name) };
-                    self.host.record_member(claim, owner, &spec.name, choice).await?;
-                } else {
-                    self.none_holds(spec, hash).await?;
-                }
-                name
-            }
-        };
-        self.members.get(&name).await
-    }
-
-    /// The member in which a leaf is seen. Of several the one that the host was given has the volume, else the one on record,
-    /// else one whose leaf volume carries our labels: in the others a write came late, which is taken back. A copy is not: it
-    /// lacks our finalizer.
-    async fn holder(
-        &self,
-        spec: &VolumeSpec,
-        recorded: Option<&str>,
-        hash: VolumeHash,
-        deadline: &Deadline,
-    ) -> Result<Option<String>> {
-        let members = self.members.all()?;
-        let holders: Vec<&Arc<Member>> = members.values().filter(|member| holds(member, hash)).collect();
-        let [first, _, ..] = holders[..] else { return Ok(holders.first().map(|member| member.name.clone())) };
-        if let Some(handle) = self.host.handle_of(&spec.name).await? {
-            let given_out = self.member_of(&handle).await?;
-            return Ok(Some(given_out.map_or_else(|| first.name.clone(), |(_, member)| member.name.clone())));
-        }
-        let is_recorded = |member: &&&Arc<Member>| Some(member.name.as_str()) == recorded;
-        let is_labelled = |member: &&&Arc<Member>| leaf_volume_is_left(member, hash);
-        let chosen = holders.iter().find(is_recorded).or_else(|| holders.iter().find(is_labelled)).unwrap_or(&first);
-        for late in holders.iter().filter(|member| member.name != chosen.name && is_made_by_us(member, hash)) {
-            if !self.clear(late, spec, hash, deadline).await? {
-                return Err(in_use(spec, &late.name));
-            }
-        }
-        Ok(Some(chosen.name.clone()))
-    }
-
-    /// Without a host claim there is no place to write a choice down, so it may only be made by who has seen every member
-    /// that may have been chosen before.
-    async fn none_holds(&self, spec: &VolumeSpec, hash: VolumeHash) -> Result<()> {
-        let known = self.host.known_members().await?.unwrap_or_default();
-        let members = self.members.all()?;
-        if let Some(departed) = known.iter().find(|name| !members.contains_key(*name) && allows(spec, name)) {
-            return Err(registry::departed(departed));
-        }
-        let possible = members.values().filter(|member| may_hold(member, spec, hash));
-        all_listed(possible.filter(|member| known.contains(&member.name)))?;
-        // Listed while the record was read: the choice was made without it.
-        match members.values().find(|member| holds(member, hash)) {
-            Some(member) => Err(Error::InProgress(format!("member {}: a leaf of it is seen there now", member.name))),
-            None => Ok(()),
-        }
-    }
-
-    /// The member on record. A name that no member ever had came with a copied claim: nothing can be there.
-    async fn recorded(&self, owner: Option<&HostClaim>) -> Result<Option<String>> {
-        let Some(name) = owner.and_then(|owner| owner.member.as_deref()) else { return Ok(None) };
-        match self.members.get(name).await {
-            Ok(member) => Ok(Some(member.name.clone())),
-            Err(Error::NotFound(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Where the leaf is or will be. One that is seen elsewhere than the class says now is for a person to judge.
-    async fn leaf_place(
-        &self,
-        leaf: &Cluster,
-        spec: &VolumeSpec,
-        owner: Option<&HostClaim>,
-        hash: VolumeHash,
-    ) -> Result<LeafPlace> {
-        let tried = owner.is_some_and(|owner| owner.member.is_some());
-        let unless_tried = |error: Error| if tried { error.while_a_leaf_may_exist() } else { error };
-        let place = spec.place(&leaf.member, &leaf.host, &self.leaf_namespace).map_err(unless_tried)?;
-        let Some(seen) = leaf.rows.row(hash).and_then(|row| row.claim) else { return Ok(place) };
-        if leaf.rows.row_at(hash, &place).claim.is_some() {
-            return Ok(place);
-        }
-        let there = leaf.read_claim(&place).await.map_err(Error::while_a_leaf_may_exist)?;
-        if there.is_some_and(|claim| is_leaf_of(&claim.metadata, &leaf.host, hash)) {
-            return Ok(place);
-        }
-        Err(misplaced(leaf, &seen.place, &place))
-    }
-
     async fn settle(&self, job: &Job<'_>) -> Result<Volume> {
         let (mut before, mut course) = (None, Course::default());
         loop {
@@ -241,6 +97,7 @@ impl Provisioner {
                 binder => binder?,
             };
             let step = job.next_step(&job.leaf.rows, binder);
+            tracing::debug!(member = job.leaf.member, claim = %job.place, step = ?step, "next step of CreateVolume");
             // Acted, and nothing has changed: looking on would be asking in circles.
             let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
             // Whoever asked may have had it removed since.
@@ -351,35 +208,12 @@ impl Provisioner {
     }
 }
 
-fn names(list: &[String], name: impl FnMut(&String) -> String) -> Vec<String> {
-    list.iter().map(name).collect()
-}
-
 fn seen_in(members: &BTreeMap<String, Arc<Member>>, hash: VolumeHash) -> Option<String> {
     let holder = members.values().find(|member| holds(member, hash) || leaf_volume_is_left(member, hash))?;
     Some(holder.name.clone())
 }
 
-fn is_made_by_us(member: &Member, hash: VolumeHash) -> bool {
-    let claim = member.last_known().and_then(|leaf| leaf.rows.row(hash)?.claim);
-    claim.is_some_and(|claim| claim.finalizer.is_some())
-}
-
-/// Whether the leaf is bound to a node of its member which the requirement leaves out.
-fn on_wrong_node(
-    members: &BTreeMap<String, Arc<Member>>,
-    holder: Option<&str>,
-    spec: &VolumeSpec,
-    hash: VolumeHash,
-) -> bool {
-    let leaf = holder.and_then(|holder| members.get(holder)?.last_known());
-    let volume = leaf.and_then(|leaf| leaf.rows.row(hash)?.volume);
-    let wanted = holder.map(|holder| spec.nodes_of(holder)).unwrap_or_default();
-    let bound_to = volume.map(|volume| volume.node).unwrap_or_default();
-    !wanted.is_empty() && !bound_to.is_empty() && !wanted.contains(&&*bound_to)
-}
-
-fn all_listed<'a>(mut members: impl Iterator<Item = &'a std::sync::Arc<Member>>) -> Result<()> {
+pub(super) fn all_listed<'a>(mut members: impl Iterator<Item = &'a Arc<Member>>) -> Result<()> {
     let unseen = members.find(|member| !member.last_known().is_some_and(|leaf| leaf.rows.synced()));
     unseen.map_or(Ok(()), |member| {
         Err(Error::Unreachable {

@@ -206,6 +206,7 @@ impl Provisioner {
         loop {
             let row = seen.only_mine(leaf.rows.row_at(hash, place));
             let step = decide(&row, seen.no_volume);
+            tracing::debug!(member = leaf.member, claim = %place, step = ?step, "next step of DeleteVolume");
             seen.note(&row);
             // Acted, and nothing has changed: the news is still on its way.
             if before.as_ref() == Some(&step) {

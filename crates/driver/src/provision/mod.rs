@@ -16,6 +16,7 @@ mod job;
 mod last_seen;
 mod list;
 mod modify;
+mod place;
 mod publish;
 mod refusal;
 pub mod snapshot;

@@ -181,7 +181,9 @@ impl Pods<'_> {
         }
         let pod = read(&object::pods(&self.host.client, &place.namespace), &place.name).await?;
         let there = read(&object::pods(self.client, &place.namespace), &place.name).await?;
-        match (self.decide(pod.as_ref(), there.as_ref()), &pod, &there) {
+        let step = self.decide(pod.as_ref(), there.as_ref());
+        tracing::debug!(member = self.member.name, pod = %place, ?step, "next step of a pod");
+        match (step, &pod, &there) {
             (Step::Nothing, ..) => Ok(Next::Settled),
             (Step::Tell, Some(pod), Some(there)) => self.tell(pod, there).await,
             (Step::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,

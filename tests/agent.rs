@@ -150,7 +150,7 @@ impl World {
         self.start_at(name, None);
     }
 
-    fn start_at(&self, name: &str, door: Option<SocketAddr>) {
+    fn start_at(&self, name: &str, kubelet_api: Option<SocketAddr>) {
         let dies_at = lock(&self.life).dies_at;
         *lock(&self.life) = Life { name: name.to_owned(), writes: 0, dies_at, dead: false };
         let clusters = [self.host.clone(), self.member.clone()];
@@ -169,7 +169,7 @@ impl World {
             kosmos_clusters: KosmosClusters::Auto,
             metrics: Metrics::new(),
         };
-        let settings = Settings { node_mode: NodeMode::Member, door, host_address: None };
+        let settings = Settings { node_mode: NodeMode::Member, kubelet_api, host_address: None };
         let mut work = JoinSet::new();
         work.spawn(async move {
             let (mut tasks, never) = (JoinSet::new(), CancellationToken::new());

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Result;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kosmos_csi::leaf::lean::Lean;
+use kosmos_csi::leaf::trimmed::Trimmed;
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams},
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use super::{CLASS, again::answered};
 
-type Claim = Lean<PersistentVolumeClaim>;
+type Claim = Trimmed<PersistentVolumeClaim>;
 
 /// What is known of claims, by name.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +88,7 @@ async fn try_bind(client: &Client, bound: &Bound, claim: &Claim) -> Result<()> {
     let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
     let uid = claim.uid().unwrap_or_default();
     let claims = Api::<Claim>::namespaced(client.clone(), &namespace);
-    let volumes = Api::<Lean<PersistentVolume>>::all(client.clone());
+    let volumes = Api::<Trimmed<PersistentVolume>>::all(client.clone());
     let volume_name = format!("pvc-{uid}");
     let volume: PersistentVolume = serde_json::from_value(json!({
         "metadata": {"name": volume_name},
@@ -100,7 +100,7 @@ async fn try_bind(client: &Client, bound: &Bound, claim: &Claim) -> Result<()> {
                 "uid": uid},
         },
     }))?;
-    let (volume, create) = (Lean(volume), PostParams::default());
+    let (volume, create) = (Trimmed(volume), PostParams::default());
     match answered(|| volumes.create(&create, &volume)).await {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         made => drop(made?),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kosmos_csi::leaf::lean::Lean;
+use kosmos_csi::leaf::trimmed::Trimmed;
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams, PostParams},
@@ -29,9 +29,9 @@ pub async fn create(client: &Client, bound: &Bound, name: &str, marked: bool) ->
             "resources": {"requests": {"storage": "1Gi"}}},
     }))?;
     let is_bound = bound.wait_for(name);
-    let claims = Api::<Lean<PersistentVolumeClaim>>::namespaced(client.clone(), NAMESPACE);
+    let claims = Api::<Trimmed<PersistentVolumeClaim>>::namespaced(client.clone(), NAMESPACE);
     let mut begun = Instant::now();
-    let (claim, create) = (Lean(claim), PostParams::default());
+    let (claim, create) = (Trimmed(claim), PostParams::default());
     let made = match answered(|| claims.create(&create, &claim)).await {
         Err(kube::Error::Api(status)) if status.code == 409 => answered(|| claims.get(name)).await?,
         made => made?,
@@ -41,7 +41,7 @@ pub async fn create(client: &Client, bound: &Bound, name: &str, marked: bool) ->
     if marked {
         let labels = json!({"metadata": {"labels": made.labels()}});
         let volume = format!("pvc-{}", made.uid().unwrap_or_default());
-        let volumes = Api::<Lean<PersistentVolume>>::all(client.clone());
+        let volumes = Api::<Trimmed<PersistentVolume>>::all(client.clone());
         begun = Instant::now();
         let (labels, patch) = (Patch::Merge(labels), PatchParams::default());
         answered(|| volumes.patch(&volume, &patch, &labels)).await?;

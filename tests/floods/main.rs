@@ -21,8 +21,8 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
 use k8s_openapi::serde_json::{Value, from_value, json};
 use kosmos_csi::{
-    cluster::{Answers, Dial, Line, Transport, connect},
-    leaf::{self, Cluster},
+    cluster::{Answers, Connection, Dial, Transport, connect},
+    leaf::{self, MemberClient},
     metrics::Metrics,
     volume::HostId,
 };
@@ -58,7 +58,7 @@ type Texts = Box<dyn Iterator<Item = String> + Send>;
 type Answer = Arc<dyn Fn(&Uri) -> (u16, Texts) + Send + Sync>;
 
 /// A way to a member that says what it likes.
-fn member(answer: Answer) -> Line {
+fn member(answer: Answer) -> Connection {
     let dial = move |_: &Uri| -> Transport {
         let answer = Arc::clone(&answer);
         let serve = move |request: Request<Body>| {
@@ -109,7 +109,7 @@ fn claims(of: impl Fn(u32) -> String + Send + Sync + 'static) -> Answer {
 async fn is_closed(answer: Answer, words: &str) {
     let before = resident();
     let line = member(answer);
-    let cluster = Cluster::new("m", host(), line.client.clone());
+    let cluster = MemberClient::new("m", host(), line.client.clone());
     let closed = async {
         let begun = Instant::now();
         loop {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kosmos_csi::{
     error::Error,
-    mount::{Permitted, Way},
+    mount::{Permitted, VolumeUse},
     volume::{
         VolumeMode,
         backing::{Attached, Backing},
@@ -144,7 +144,7 @@ fn disks_are_named_within_their_folder_and_lie_below_dev() {
         let backing = Backing::Device { names: vec![name.to_owned()], filesystem: String::new() };
         refuses(&fake, name, || machine(&fake).stage(&attached(backing), Path::new(STAGING), &way()));
     }
-    let raw = Way { mode: VolumeMode::Block, ..way() };
+    let raw = VolumeUse { mode: VolumeMode::Block, ..way() };
     for path in ["/canary/sdz", "/etc/shadow", "/canary"] {
         let attached = attached(Backing::Local { path: path.to_owned() });
         refuses(&fake, path, || machine(&fake).stage(&attached, Path::new(STAGING), &raw));
@@ -195,7 +195,7 @@ fn servers_and_options_that_reach_out_are_refused_by_name() {
     ] {
         for (leaf, request) in [(vec![option.to_owned()], vec![]), (vec![], vec![option.to_owned()])] {
             let attached = Attached { options: leaf, ..attached(device("")) };
-            let way = Way { flags: request, ..way() };
+            let way = VolumeUse { flags: request, ..way() };
             let error = refuses(&fake, option, || machine.stage(&attached, Path::new(STAGING), &way));
             let name = option.rsplit(',').next().unwrap();
             assert!(matches!(&error, Error::Invalid(message) if message.contains(name)), "{error}");

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use kosmos_csi::{
     error::Result,
-    mount::{Access, Expanded, Machine, Permitted, Step, Way},
+    mount::{Access, Expanded, Machine, Permitted, Step, VolumeUse},
     volume::{
         VolumeMode,
         backing::{AttachMode, Attached, Backing, CsiLeaf, GroupPolicy},
@@ -25,7 +25,7 @@ pub const GROUP: u32 = 2000;
 pub struct Kind {
     pub name: &'static str,
     pub attached: Attached,
-    pub way: Way,
+    pub way: VolumeUse,
     pub readonly: bool,
     pub has_mount_nfs: bool,
     pub disk: Option<Content>,
@@ -35,8 +35,8 @@ pub fn attached(backing: Backing) -> Attached {
     Attached { volume: VOLUME.to_owned(), mode: AttachMode::None, backing, options: vec![], readonly: false }
 }
 
-pub fn way() -> Way {
-    Way {
+pub fn way() -> VolumeUse {
+    VolumeUse {
         access: Access::SingleNodeMultiWriter,
         mode: VolumeMode::Filesystem,
         filesystem: String::new(),
@@ -71,7 +71,8 @@ pub fn all() -> Vec<Kind> {
     };
     let nfs = || Backing::Nfs { server: "filer.example".to_owned(), path: "/export".to_owned() };
     let local = |path: &str| Backing::Local { path: path.to_owned() };
-    let block = |kind: Kind| Kind { way: Way { mode: VolumeMode::Block, flags: vec![], group: None, ..way() }, ..kind };
+    let block =
+        |kind: Kind| Kind { way: VolumeUse { mode: VolumeMode::Block, flags: vec![], group: None, ..way() }, ..kind };
     let there = |name: &str| Some(Content::Filesystem { name: name.to_owned(), size: 1 << 29 });
     vec![
         kind("nfs by the kernel", nfs(), None),

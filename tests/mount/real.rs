@@ -9,7 +9,7 @@ use std::{fs, io::Write, os::unix::fs::MetadataExt, path::Path};
 
 use kosmos_csi::{
     error::Error,
-    mount::{Access, Expanded, Step, Way},
+    mount::{Access, Expanded, Step, VolumeUse},
     volume::{
         VolumeMode,
         backing::{Attached, Backing},
@@ -102,7 +102,7 @@ fn raw_disk_is_shown_as_it_is() {
         let device = Loop::new(ground, "disk-1", DISK);
         let machine = ground.machine();
         let (staging, target) = (ground.staging(), ground.target(1));
-        let block = Way { mode: VolumeMode::Block, flags: vec![], group: None, ..way() };
+        let block = VolumeUse { mode: VolumeMode::Block, flags: vec![], group: None, ..way() };
         for _ in 0..2 {
             machine.stage(&disk(""), &staging, &block).unwrap();
             machine.publish(&disk(""), &staging, &target, &block, false).unwrap();
@@ -119,7 +119,7 @@ fn raw_disk_is_shown_as_it_is() {
         // It holds data that is no filesystem.
         let error = machine.stage(&disk("ext4"), &staging, &way()).unwrap_err();
         assert!(matches!(error, Error::Refused(_)) && device.begins_with(b"raw data"), "{error}");
-        let reading = Way { access: Access::MultiNodeReaderOnly, ..block };
+        let reading = VolumeUse { access: Access::MultiNodeReaderOnly, ..block };
         machine.stage(&disk(""), &staging, &reading).unwrap();
         machine.publish(&disk(""), &staging, &target, &reading, true).unwrap();
         let written = fs::OpenOptions::new().write(true).open(&target).and_then(|mut file| file.write_all(b"x"));
@@ -134,7 +134,7 @@ fn raw_disk_that_the_kernel_keeps_for_somebody_is_refused() {
     inside("real::raw_disk_that_the_kernel_keeps_for_somebody_is_refused", |ground| {
         let device = Loop::new(ground, "disk-1", DISK);
         let machine = ground.machine();
-        let block = Way { mode: VolumeMode::Block, flags: vec![], group: None, ..way() };
+        let block = VolumeUse { mode: VolumeMode::Block, flags: vec![], group: None, ..way() };
         // As a RAID, a volume group, or a mount in whatever namespace does.
         let kept = device.keep();
         let error = machine.stage(&disk(""), &ground.staging(), &block).unwrap_err();
@@ -153,7 +153,7 @@ fn folder_of_this_machine_is_shown_with_its_flags() {
         let local = attached(Backing::Local { path: folder.display().to_string() });
         let machine = ground.machine();
         let (staging, target) = (ground.staging(), ground.target(1));
-        let reading = Way { flags: vec!["noexec".to_owned()], ..way() };
+        let reading = VolumeUse { flags: vec!["noexec".to_owned()], ..way() };
         machine.stage(&local, &staging, &reading).unwrap();
         machine.publish(&local, &staging, &target, &reading, true).unwrap();
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kosmos_csi::{
     error::Error,
-    mount::{Access, Amounts, Expanded, Step, Trouble, Way},
+    mount::{Access, Amounts, Expanded, Step, Trouble, VolumeUse},
     volume::{
         VolumeMode,
         backing::{Attached, Backing, CsiLeaf, GroupPolicy},
@@ -50,7 +50,7 @@ fn same_call_again_changes_nothing() {
 fn another_way_at_the_same_path_exists_already() {
     for kind in all() {
         let fake = with(&kind, 1);
-        let other = |change: fn(&mut Way)| {
+        let other = |change: fn(&mut VolumeUse)| {
             let mut way = kind.way.clone();
             change(&mut way);
             way
@@ -107,7 +107,7 @@ fn nothing_is_published_that_is_not_staged_there() {
 #[test]
 fn second_target_is_for_access_modes_that_share() {
     for access in Access::ALL {
-        let kind = Kind { way: Way { access, ..way() }, ..kind("local") };
+        let kind = Kind { way: VolumeUse { access, ..way() }, ..kind("local") };
         let fake = with(&kind, 1);
         let second = kind.act(&fake, Act::Publish(1));
         let shared = [
@@ -134,7 +134,7 @@ fn second_target_is_for_access_modes_that_share() {
 fn single_writer_joins_nobody() {
     let kind = kind("local");
     let fake = with(&kind, 1);
-    let alone = Way { access: Access::SingleNodeSingleWriter, ..kind.way.clone() };
+    let alone = VolumeUse { access: Access::SingleNodeSingleWriter, ..kind.way.clone() };
     let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[1]));
     let error = machine(&fake).publish(&kind.attached, staging, target, &alone, false).unwrap_err();
     assert!(matches!(&error, Error::Refused(message) if message.contains(TARGETS[0])), "{error}");
@@ -152,7 +152,7 @@ fn what_is_only_read_is_mounted_so() {
         let kind = kind(name);
         let kind = Kind {
             attached: Attached { readonly: leaf, ..kind.attached },
-            way: Way { access, ..kind.way },
+            way: VolumeUse { access, ..kind.way },
             readonly,
             ..kind
         };
@@ -182,7 +182,7 @@ fn raw_volume_is_read_only_by_its_access_mode() {
     let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[0]));
     let error = machine(&fake).publish(&kind.attached, staging, target, &kind.way, true).unwrap_err();
     assert!(matches!(error, Error::Invalid(_)), "{error}");
-    let kind = Kind { way: Way { access: Access::MultiNodeReaderOnly, ..kind.way }, readonly: true, ..kind };
+    let kind = Kind { way: VolumeUse { access: Access::MultiNodeReaderOnly, ..kind.way }, readonly: true, ..kind };
     let fake = with(&kind, 1);
     assert!(fake.change().disk("sdb").is_locked);
     kind.act(&fake, Act::Unpublish(0)).unwrap();
@@ -235,7 +235,7 @@ fn filesystem_is_checked_before_it_is_mounted() {
 fn unknown_filesystem_is_named() {
     for (backing, request) in [(device("btrfs"), ""), (device(""), "btrfs")] {
         let fake = kind("blank disk").machine();
-        let way = Way { filesystem: request.to_owned(), ..way() };
+        let way = VolumeUse { filesystem: request.to_owned(), ..way() };
         let error = machine(&fake).stage(&attached(backing), Path::new(STAGING), &way).unwrap_err();
         assert!(matches!(&error, Error::Invalid(message) if message.contains("btrfs")), "{error}");
     }
@@ -423,8 +423,12 @@ fn leaf_drivers_policy_says_who_gives_files_to_the_group() {
         (GroupPolicy::Never, "ext4", one, false, false),
     ] {
         let leaf = CsiLeaf { group_policy, filesystem: filesystem.to_owned(), ..leaf() };
-        let kind =
-            Kind { attached: attached(Backing::Csi(leaf)), way: Way { access, ..way() }, readonly, ..kind("csi") };
+        let kind = Kind {
+            attached: attached(Backing::Csi(leaf)),
+            way: VolumeUse { access, ..way() },
+            readonly,
+            ..kind("csi")
+        };
         let fake = with(&kind, 1);
         let group = fake.see().node(Path::new(TARGETS[0])).unwrap().group;
         assert_eq!(group == GROUP, expected, "{group_policy:?} {filesystem} {access:?} {readonly}");

@@ -15,7 +15,7 @@ use kosmos_csi::{
     agent::{Agent, NodeMode, Settings},
     args::KosmosClusters,
     cluster::Dial,
-    member::{Tracked, source::Account},
+    member::{Scope, source::Account},
     metrics::Metrics,
     run::{
         clusters::{Clusters, host_config},
@@ -40,8 +40,8 @@ pub(super) async fn run(folder: &Folder, stop: CancellationToken) -> anyhow::Res
     };
     let Some(host) = clusters.connect(&stop).await? else { return Ok(()) };
     let mut tasks = JoinSet::new();
-    let (members, _) = clusters.follow(&host, Account::VirtualNode, Tracked::Nothing, &mut tasks);
-    let settings = Settings { node_mode: NodeMode::Member, door: None, host_address: None };
+    let (members, _) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, &mut tasks);
+    let settings = Settings { node_mode: NodeMode::Member, kubelet_api: None, host_address: None };
     tokio::select! {
         () = Agent::new(host, members, settings).run() => Ok(()),
         failed = first_failure(&mut tasks) => failed,

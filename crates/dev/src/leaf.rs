@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 
 use kosmos_csi::{
     csi::{
-        node::{blocking, way},
+        node::{blocking, volume_use},
         v1::{self, node_server, node_service_capability::rpc::Type},
     },
     error::{Error, Result},
@@ -47,7 +47,7 @@ impl node_server::Node for Leaf {
     ) -> Answer<v1::NodeStageVolumeResponse> {
         let request = request.into_inner();
         let attached = attached(&request.volume_id, &request.volume_context)?;
-        let way = way(request.volume_capability.as_ref())?;
+        let way = volume_use(request.volume_capability.as_ref())?;
         blocking(&self.machine, move |machine| machine.stage(&attached, request.staging_target_path.as_ref(), &way))
             .await?;
         Ok(Response::new(v1::NodeStageVolumeResponse {}))
@@ -70,7 +70,7 @@ impl node_server::Node for Leaf {
     ) -> Answer<v1::NodePublishVolumeResponse> {
         let request = request.into_inner();
         let attached = attached(&request.volume_id, &request.volume_context)?;
-        let way = way(request.volume_capability.as_ref())?;
+        let way = volume_use(request.volume_capability.as_ref())?;
         let publish = move |machine: &Machine<Linux>| {
             let (staging, target) = (request.staging_target_path.as_ref(), request.target_path.as_ref());
             machine.publish(&attached, staging, target, &way, request.readonly)

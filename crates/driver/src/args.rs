@@ -125,7 +125,7 @@ pub struct VirtualNode {
     pub node_mode: NodeMode,
 
     #[command(flatten)]
-    pub door: KubeletDoor,
+    pub kubelet_api: KubeletApi,
 
     /// Where pods in members reach the host's API server; without it, those that use it must know
     #[arg(long, env = "KOSMOS_CSI_HOST_ADDRESS", value_parser = https_address, value_name = "https://HOST:PORT")]
@@ -197,7 +197,7 @@ pub enum Registration {
 
 /// The endpoint at which the host's API server finds a kubelet behind virtual nodes.
 #[derive(Debug, clap::Args)]
-pub struct KubeletDoor {
+pub struct KubeletApi {
     /// Where to serve logs, exec, attach and port-forward of the pods on virtual nodes, as the host's API server reaches it;
     /// without it they are not served
     #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_name = "ADDRESS:PORT")]
@@ -305,12 +305,12 @@ mod tests {
         #[derive(Debug, Parser)]
         struct Alone {
             #[command(flatten)]
-            door: KubeletDoor,
+            kubelet_api: KubeletApi,
         }
         let address = "--kubelet-address=0.0.0.0:10250";
         let all = ["--kubelet-client-ca=ca", "--kubelet-certificate=crt", "--kubelet-key=key"];
         let whole = Alone::try_parse_from(["x", address].into_iter().chain(all)).unwrap();
-        assert!(whole.door.kubelet_address.is_some());
+        assert!(whole.kubelet_api.kubelet_address.is_some());
         for missing in &all[1..] {
             let others = all.iter().filter(|flag| *flag != missing);
             let refused = Alone::try_parse_from(["x", address].iter().chain(others)).unwrap_err().to_string();
@@ -320,8 +320,8 @@ mod tests {
             let refused = Alone::try_parse_from(["x", alone]).unwrap_err().to_string();
             assert!(refused.contains("--kubelet-address"), "{alone}: {refused}");
         }
-        assert!(Alone::try_parse_from(["x", address]).unwrap().door.kubelet_certificate.is_none());
-        assert!(Alone::try_parse_from(["x"]).unwrap().door.kubelet_address.is_none());
+        assert!(Alone::try_parse_from(["x", address]).unwrap().kubelet_api.kubelet_certificate.is_none());
+        assert!(Alone::try_parse_from(["x"]).unwrap().kubelet_api.kubelet_address.is_none());
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn pauses() -> ExponentialBuilder {
 
 /// The ways to one cluster.
 #[derive(Clone)]
-pub struct Line {
+pub struct Connection {
     /// Fails at once while the cluster is known not to answer.
     pub client: Client,
     /// Asks in any case: for who finds out whether it answers again, and who it is.
@@ -64,7 +64,7 @@ pub struct Line {
     credential: Credential,
 }
 
-impl Line {
+impl Connection {
     /// A way of its own for one long conversation, in which nobody may say anything for hours. What bounds the others would
     /// end it, and take its silence for the cluster's.
     pub fn unbounded(&self) -> Result<Client, kube::Error> {
@@ -90,7 +90,7 @@ impl Line {
     }
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for Connection {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Line").field("breaker", &self.breaker).finish_non_exhaustive()
     }
@@ -136,7 +136,7 @@ pub fn connect(
     answers: Answers,
     dial: &Dial,
     metrics: &Metrics,
-) -> Result<Line, kube::Error> {
+) -> Result<Connection, kube::Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
@@ -150,7 +150,7 @@ pub fn connect(
     let probe = dial.client(config.clone(), &bounds, &credential)?;
     let bounds = Bounds::new(cluster, answers, Some(breaker.clone()), Arc::clone(&places), metrics);
     let client = dial.client(config.clone(), &bounds, &credential)?;
-    Ok(Line { client, probe, breaker, places, dial: dial.clone(), config, credential })
+    Ok(Connection { client, probe, breaker, places, dial: dial.clone(), config, credential })
 }
 
 /// How long a cluster that has said too much is not asked again: it would say it again.

@@ -27,7 +27,7 @@ pub const LONG: &[(&str, u32)] = &[
     ("reclaim_again", 50),
     ("two_hosts", 50),
     ("real-node-attached", 45),
-    ("door", 40),
+    ("kubelet-api", 40),
 ];
 
 /// Of the order in which tests begin; printed, so that an order that fails can be had again.

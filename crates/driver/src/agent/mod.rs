@@ -4,12 +4,12 @@
 //! All state is in objects. Whoever is killed and started again sees what there is and goes on; every write tests what it
 //! was decided on. A member that does not answer is told of, and nothing of it is deleted or made anew because of that.
 
-pub mod door;
-mod duty;
+mod cache;
+pub mod kubelet_api;
+mod member_agent;
 mod node;
 mod object;
 mod pod;
-mod shelf;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use tokio::time::sleep;
 use crate::{
     host::Host,
     leaf::ownership::{HOST, MANAGED_BY},
-    member::{Member, Registry, Works, renewal},
+    member::{Member, MemberTasks, Registry, renewal},
 };
-use duty::Duty;
+use cache::{HostCache, watch_host};
+use member_agent::MemberAgent;
 pub use node::NodeMode;
 use node::Nodes;
-use shelf::{HostView, keep_host};
 
 /// Between two looks at which members there are.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Settings {
     pub node_mode: NodeMode,
     /// Where the host's API server finds this process, for what kubectl asks of a kubelet.
-    pub door: Option<SocketAddr>,
+    pub kubelet_api: Option<SocketAddr>,
     /// Where pods in members find the host's API server: host and port.
     pub host_address: Option<(String, u16)>,
 }
@@ -53,26 +53,26 @@ impl Agent {
 
     /// Works until it is dropped, and knows nothing of the time before.
     pub async fn run(self) {
-        let view = Arc::new(HostView::default());
+        let view = Arc::new(HostCache::default());
         tokio::select! {
-            () = keep_host(&self.host.client, &view) => {}
+            () = watch_host(&self.host.client, &view) => {}
             () = self.follow_members(&view) => {}
             () = renewal::run(self.host.clone(), self.members.clone()) => {}
         }
     }
 
-    async fn follow_members(&self, view: &Arc<HostView>) {
-        let mut works = Works::default();
+    async fn follow_members(&self, view: &Arc<HostCache>) {
+        let mut works = MemberTasks::default();
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(view));
         let begin = |member: Arc<Member>| {
-            let duty = Duty {
+            let agent = MemberAgent {
                 host: self.host.clone(),
                 view: Arc::clone(view),
                 members: self.members.clone(),
                 settings: self.settings.clone(),
                 member: member.name.clone(),
             };
-            async move { Box::pin(duty.serve(&member)).await }
+            async move { Box::pin(agent.serve(&member)).await }
         };
         loop {
             view.synced().await;

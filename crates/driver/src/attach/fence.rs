@@ -4,7 +4,7 @@
 use crate::{
     error::{Error, Result},
     leaf::{
-        Cluster,
+        MemberClient,
         healing::Unpublished,
         identity::{Identity, Meant, judge},
         ownership,
@@ -22,7 +22,7 @@ use crate::{
 const TRIES: usize = 5;
 
 pub async fn publish(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     hash: VolumeHash,
     seen: &ClaimRow,
     node: &str,
@@ -59,7 +59,7 @@ pub fn is_usable(member: &str, claim: &ClaimRow) -> Result<()> {
     }
 }
 
-fn answer(verdict: Verdict, leaf: &Cluster, claim: &ClaimRow, node: &str) -> Result<()> {
+fn answer(verdict: Verdict, leaf: &MemberClient, claim: &ClaimRow, node: &str) -> Result<()> {
     let place = format!("member {}: leaf claim {}", leaf.member, claim.place);
     match verdict {
         Verdict::Yes(_) | Verdict::Already => Ok(()),
@@ -73,7 +73,7 @@ fn answer(verdict: Verdict, leaf: &Cluster, claim: &ClaimRow, node: &str) -> Res
 
 /// None as the node: all of them. What is attached is detached first, and only then forgotten.
 pub async fn unpublish<D: Future<Output = Result<()>>>(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     hash: VolumeHash,
     seen: &ClaimRow,
     node: Option<&str>,
@@ -82,15 +82,15 @@ pub async fn unpublish<D: Future<Output = Result<()>>>(
     let (mut claim, mut read) = (seen.clone(), false);
     for _ in 0..TRIES {
         match claim.life.published.without(node) {
-            _ if claim.life.published.is_spoilt() && read => return Err(unreadable(leaf, &claim)),
+            _ if claim.life.published.is_corrupt() && read => return Err(unreadable(leaf, &claim)),
             // A publication may be on its way still, and nobody would take it off the record again. What is written over a version
             // needs no read of it.
-            None if !claim.life.published.is_spoilt() => match leaf.outdate(&claim, hash).await {
+            None if !claim.life.published.is_corrupt() => match leaf.outdate(&claim, hash).await {
                 Err(Error::Refused(_) | Error::InProgress(_)) => {}
                 Ok(()) => return unpublish_kept(leaf, &claim, node).await,
                 failed => return failed,
             },
-            Some(rest) if !claim.life.published.is_spoilt() => {
+            Some(rest) if !claim.life.published.is_corrupt() => {
                 for attached in claim.life.published.attached(node) {
                     detach(attached.clone()).await?;
                 }
@@ -114,7 +114,7 @@ pub async fn unpublish<D: Future<Output = Result<()>>>(
 }
 
 /// A claim that goes, or comes back, is described on its volume, nodes and all.
-async fn unpublish_kept(leaf: &Cluster, claim: &ClaimRow, node: Option<&str>) -> Result<()> {
+async fn unpublish_kept(leaf: &MemberClient, claim: &ClaimRow, node: Option<&str>) -> Result<()> {
     if claim.unusable().is_none() {
         return Ok(());
     }
@@ -124,7 +124,7 @@ async fn unpublish_kept(leaf: &Cluster, claim: &ClaimRow, node: Option<&str>) ->
 
 /// The claim has gone, and comes back as it is described on its volume. Some: it is back already, as nothing is kept of it now.
 pub async fn unpublish_gone(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     hash: VolumeHash,
     volume: Option<&str>,
     node: Option<&str>,
@@ -144,7 +144,7 @@ pub async fn unpublish_gone(
 }
 
 /// False: the volume keeps nothing of the claim.
-async fn unpublish_on_volume(leaf: &Cluster, volume: &str, node: Option<&str>, place: &LeafPlace) -> Result<bool> {
+async fn unpublish_on_volume(leaf: &MemberClient, volume: &str, node: Option<&str>, place: &LeafPlace) -> Result<bool> {
     for _ in 0..TRIES {
         match leaf.unpublish_saved(volume, node).await? {
             Unpublished::Yes => return Ok(true),
@@ -156,8 +156,8 @@ async fn unpublish_on_volume(leaf: &Cluster, volume: &str, node: Option<&str>, p
 }
 
 /// A volume that some node may be writing to is not to be removed.
-pub async fn is_nowhere(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
-    if seen.life.published.is_nowhere() {
+pub async fn is_unpublished(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+    if seen.life.published.is_unpublished() {
         return Ok(());
     }
     let claim = match read_ours(leaf, hash, &seen.place).await {
@@ -165,10 +165,10 @@ pub async fn is_nowhere(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow) -> Re
         claim => claim?,
     };
     let published = &claim.life.published;
-    if published.is_spoilt() {
+    if published.is_corrupt() {
         return Err(unreadable(leaf, &claim));
     }
-    if published.is_nowhere() {
+    if published.is_unpublished() {
         return Ok(());
     }
     Err(Error::Refused(format!(
@@ -181,7 +181,7 @@ pub async fn is_nowhere(leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow) -> Re
     )))
 }
 
-async fn read_ours(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Result<ClaimRow> {
+async fn read_ours(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<ClaimRow> {
     let found = leaf.read_claim(place).await?;
     let gone = || Error::NotFound(format!("member {}: there is no leaf claim {place} of this volume", leaf.member));
     let claim = found.as_ref().ok_or_else(gone)?;
@@ -193,7 +193,7 @@ async fn read_ours(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Resul
 }
 
 /// Where it is published stands on it, so nothing may be concluded from its not being found among ours.
-pub fn stripped(leaf: &Cluster, place: &LeafPlace) -> Error {
+pub fn stripped(leaf: &MemberClient, place: &LeafPlace) -> Error {
     Error::Refused(format!(
         "member {}: claim {place} is the leaf of a volume and its labels were removed: put back {}",
         leaf.member,
@@ -201,7 +201,7 @@ pub fn stripped(leaf: &Cluster, place: &LeafPlace) -> Error {
     ))
 }
 
-fn unreadable(leaf: &Cluster, claim: &ClaimRow) -> Error {
+fn unreadable(leaf: &MemberClient, claim: &ClaimRow) -> Error {
     Error::Refused(format!(
         "member {}: annotation {} of leaf claim {} is not what this driver wrote: correct it, or remove it once no node \
          has the volume",
@@ -211,6 +211,6 @@ fn unreadable(leaf: &Cluster, claim: &ClaimRow) -> Error {
     ))
 }
 
-fn keeps_changing(leaf: &Cluster, place: &LeafPlace) -> Error {
+fn keeps_changing(leaf: &MemberClient, place: &LeafPlace) -> Error {
     Error::InProgress(format!("member {}: leaf claim {place} keeps being changed by others", leaf.member))
 }

@@ -7,7 +7,7 @@ use crate::{
         Host,
         node::{MEMBER_NODE, Machine, VIRTUAL_MACHINE},
     },
-    leaf::{Cluster, backing::MemberNode, machine::Flavour},
+    leaf::{MemberClient, backing::MemberNode, machine::Flavour},
 };
 
 /// The node of the host, as its kubelet tells of the machine.
@@ -17,7 +17,7 @@ async fn machine(host: &Host, node: &str) -> Result<Machine> {
 }
 
 /// The member's node that a node of the host is.
-pub async fn member_node(host: &Host, leaf: &Cluster, node: &str) -> Result<MemberNode> {
+pub async fn member_node(host: &Host, leaf: &MemberClient, node: &str) -> Result<MemberNode> {
     let machine = machine(host, node).await?;
     let wanted = claimed(host, MEMBER_NODE, machine.member_node.as_deref(), node).await?;
     let Some(found) = leaf.member_node(&wanted).await? else {

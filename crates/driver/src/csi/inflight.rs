@@ -21,11 +21,11 @@ use crate::{
 /// For the work itself to say by its deadline why it takes so long.
 const GRACE: Duration = Duration::from_millis(600);
 
-type Works = Mutex<HashMap<String, Work>>;
+type RunningCalls = Mutex<HashMap<String, Work>>;
 
 /// All work ends with the last clone.
 #[derive(Clone, Debug, Default)]
-pub struct InFlight(Arc<Works>);
+pub struct InFlight(Arc<RunningCalls>);
 
 #[derive(Debug)]
 struct Work {
@@ -119,7 +119,7 @@ impl InFlight {
     }
 }
 
-fn remove(works: &Weak<Works>, key: &str, caller: &Weak<()>) {
+fn remove(works: &Weak<RunningCalls>, key: &str, caller: &Weak<()>) {
     let Some(works) = works.upgrade() else { return };
     let mut works = lock(&works);
     if works.get(key).is_some_and(|work| work.caller.ptr_eq(caller)) {
@@ -127,7 +127,7 @@ fn remove(works: &Weak<Works>, key: &str, caller: &Weak<()>) {
     }
 }
 
-fn lock(works: &Works) -> std::sync::MutexGuard<'_, HashMap<String, Work>> {
+fn lock(works: &RunningCalls) -> std::sync::MutexGuard<'_, HashMap<String, Work>> {
     works.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -15,9 +15,9 @@ use super::v1;
 use crate::metrics::Metrics;
 
 #[derive(Clone, Debug)]
-pub struct Watched(pub Metrics);
+pub struct RpcObserver(pub Metrics);
 
-impl<S> Layer<S> for Watched {
+impl<S> Layer<S> for RpcObserver {
     type Service = WatchedService<S>;
 
     fn layer(&self, inner: S) -> WatchedService<S> {
@@ -139,9 +139,9 @@ mod tests {
     async fn every_call_is_counted_by_method_and_code() {
         let metrics = Metrics::new();
         let path = "/csi.v1.Controller/CreateVolume";
-        let answered = Watched(metrics.clone()).layer(service_fn(refused)).oneshot(request(path)).await;
+        let answered = RpcObserver(metrics.clone()).layer(service_fn(refused)).oneshot(request(path)).await;
         assert!(answered.is_ok());
-        let mut dropping = Watched(metrics.clone()).layer(service_fn(never));
+        let mut dropping = RpcObserver(metrics.clone()).layer(service_fn(never));
         drop(dropping.call(request(path)));
         for forged in ["/csi.v1.Controller/Forged", "/x/CreateVolume", "/"] {
             drop(dropping.call(request(forged)));

@@ -17,7 +17,7 @@ use tonic::{
 use super::{
     controller::Controller,
     identity::Identity,
-    layer::Watched,
+    layer::RpcObserver,
     v1::{
         controller_server::ControllerServer,
         group_controller_server::GroupControllerServer,
@@ -114,7 +114,7 @@ async fn serve(mut socket: Socket, routes: Routes, metrics: Metrics, stop: Cance
     Server::builder()
         // A call that waits for its member must not keep others from being heard.
         .max_concurrent_streams(CALLS_AT_ONCE)
-        .layer(Watched(metrics))
+        .layer(RpcObserver(metrics))
         .add_routes(routes)
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
         .await

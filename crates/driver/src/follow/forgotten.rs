@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::Follower;
 use crate::{
     error::Result,
-    leaf::{Cluster, forgotten::NeverGivenOut, row::ClaimRow},
+    leaf::{MemberClient, forgotten::NeverGivenOut, row::ClaimRow},
     volume::{VolumeHash, VolumeId},
 };
 
@@ -94,9 +94,9 @@ impl Ages {
 
 /// All that wait, or are bound to a volume that nobody has labelled, also those that somebody in the member has deleted: our
 /// finalizer holds them.
-fn unknown_to_the_host(leaf: &Cluster) -> BTreeMap<VolumeHash, ClaimRow> {
+fn unknown_to_the_host(leaf: &MemberClient) -> BTreeMap<VolumeHash, ClaimRow> {
     let pending = leaf.rows.pending().into_iter().map(|(hash, row, _)| (hash, row));
-    let leaving = leaf.rows.unwell().into_iter().filter_map(|hash| {
+    let leaving = leaf.rows.needs_repair().into_iter().filter_map(|hash| {
         let row = leaf.rows.row(hash).filter(|row| row.volume.is_none())?;
         Some((hash, row.claim?))
     });
@@ -105,13 +105,14 @@ fn unknown_to_the_host(leaf: &Cluster) -> BTreeMap<VolumeHash, ClaimRow> {
 }
 
 /// Those on their way out that nothing of ours holds, but perhaps a consumer pod that came late.
-fn let_go(leaf: &Cluster) -> Vec<(VolumeHash, ClaimRow)> {
-    let unwell = leaf.rows.unwell().into_iter().filter_map(|hash| Some((hash, leaf.rows.row(hash)?.claim?)));
-    unwell.filter(|(_, row)| row.observed().terminating && row.finalizer.is_none()).collect()
+fn let_go(leaf: &MemberClient) -> Vec<(VolumeHash, ClaimRow)> {
+    let needs_repair =
+        leaf.rows.needs_repair().into_iter().filter_map(|hash| Some((hash, leaf.rows.row(hash)?.claim?)));
+    needs_repair.filter(|(_, row)| row.observed().terminating && row.finalizer.is_none()).collect()
 }
 
 impl Follower {
-    pub(super) async fn withdraw_forgotten(&self, leaf: &Cluster, waiting: &mut Waiting) {
+    pub(super) async fn withdraw_forgotten(&self, leaf: &MemberClient, waiting: &mut Waiting) {
         if !is_due(&mut waiting.look, LOOK) {
             return;
         }
@@ -136,9 +137,9 @@ impl Follower {
     }
 
     /// The host and the member are asked themselves, and each step tests what it was decided on.
-    async fn withdraw(&self, leaf: &Cluster, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
-        let patient = leaf.examine(hash, &seen.place, None).await?;
-        let Some(forgotten) = patient.never_given_out(leaf, hash).filter(|found| found.claim.uid == seen.uid) else {
+    async fn withdraw(&self, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+        let pair = leaf.examine(hash, &seen.place, None).await?;
+        let Some(forgotten) = pair.never_given_out(leaf, hash).filter(|found| found.claim.uid == seen.uid) else {
             return Ok(());
         };
         if self.is_anybodys(leaf, hash, &forgotten).await? {
@@ -154,7 +155,7 @@ impl Follower {
     }
 
     /// Whether the host's claim waits for it still, or a volume of the host's is made of it.
-    async fn is_anybodys(&self, leaf: &Cluster, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<bool> {
+    async fn is_anybodys(&self, leaf: &MemberClient, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<bool> {
         let claim = &forgotten.claim;
         let id = VolumeId::new(&leaf.member, &claim.place.namespace, &claim.place.claim, hash).to_string();
         if let Some(handle) = self.host.handle_of(&forgotten.volume).await?
@@ -172,7 +173,7 @@ impl Follower {
     }
 
     /// Whether a handle leads to another member, and its leaf volume is seen there.
-    async fn leads_elsewhere(&self, leaf: &Cluster, handle: &str) -> bool {
+    async fn leads_elsewhere(&self, leaf: &MemberClient, handle: &str) -> bool {
         let Some(id) = VolumeId::parse(handle) else { return false };
         let Ok(member) = self.members.get(&id.member).await else { return false };
         let Some(other) = member.last_known().filter(|other| other.member != leaf.member) else { return false };

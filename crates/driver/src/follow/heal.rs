@@ -19,9 +19,9 @@ use crate::{
         volume::{GivenOut, HostVolume, LiveVolume},
     },
     leaf::{
-        Cluster,
+        MemberClient,
         claim::Made,
-        healing::Patient,
+        healing::LeafPair,
         row::{ClaimRow, Row, VolumeRow},
         saved::Saved,
     },
@@ -46,8 +46,8 @@ enum Taken {
 }
 
 /// One volume whose leaf may not be as it should be.
-pub(super) struct Case<'a> {
-    leaf: &'a Cluster,
+pub(super) struct Repair<'a> {
+    leaf: &'a MemberClient,
     id: VolumeId,
     hash: VolumeHash,
     handle: String,
@@ -66,18 +66,18 @@ impl Wanted {
     }
 }
 
-impl<'a> Case<'a> {
+impl<'a> Repair<'a> {
     /// By the place that the handle names.
-    pub(super) fn new(leaf: &'a Cluster, hash: VolumeHash, named: &LeafPlace) -> Self {
+    pub(super) fn new(leaf: &'a MemberClient, hash: VolumeHash, named: &LeafPlace) -> Self {
         Self::of(leaf, VolumeId::new(&leaf.member, &named.namespace, &named.claim, hash), hash)
     }
 
     /// Of a handle that leads to this volume.
-    pub(super) fn of(leaf: &'a Cluster, id: VolumeId, hash: VolumeHash) -> Self {
+    pub(super) fn of(leaf: &'a MemberClient, id: VolumeId, hash: VolumeHash) -> Self {
         Self { leaf, hash, handle: id.to_string(), id }
     }
 
-    pub(super) fn leaf(&self) -> &'a Cluster {
+    pub(super) fn leaf(&self) -> &'a MemberClient {
         self.leaf
     }
 
@@ -150,49 +150,49 @@ fn suits(wish: Wish, row: &Row) -> bool {
 
 impl Follower {
     /// Whether there may be something to do, by what is in memory alone.
-    pub(super) fn is_due(&self, case: &Case<'_>, row: &Row) -> bool {
+    pub(super) fn is_due(&self, repair: &Repair<'_>, row: &Row) -> bool {
         let is_begun = || row.claim.is_some() && has_begun(row);
-        match self.volumes.with(&case.handle).as_slice() {
+        match self.volumes.with(&repair.handle).as_slice() {
             [known] if known.wish() == Wish::Nothing => is_begun(),
             [known] => {
                 let is_late = row.claim.as_ref().is_some_and(|claim| may_have_come_late(known, claim));
                 is_late || !suits(known.wish(), row) || is_elsewhere(known, row)
             }
-            [] => (outlives_host(row) || is_begun()) && case.is_the_leaf(row),
+            [] => (outlives_host(row) || is_begun()) && repair.is_the_leaf(row),
             _ => false,
         }
     }
 
     /// Goes as far as it can be gone now, at the so many'th look.
-    pub(super) async fn heal(&self, case: &Case<'_>, looks: u32) -> Result<()> {
+    pub(super) async fn heal(&self, repair: &Repair<'_>, looks: u32) -> Result<()> {
         for _ in 0..STEPS {
-            let (row, wanted) = (case.row(), self.wanted(case).await?);
+            let (row, wanted) = (repair.row(), self.wanted(repair).await?);
             let Some(place) = place_of(&row) else { return Ok(()) };
             if wanted.wish == Wish::Nothing && !has_begun(&row) {
                 return Ok(());
             }
-            if wanted.user.is_none() && !case.is_the_leaf(&row) {
+            if wanted.user.is_none() && !repair.is_the_leaf(&row) {
                 return Ok(());
             }
-            let mut patient = Box::pin(examine(case, &place, &row, &wanted)).await?;
-            if self.is_of_another_handle(case, &patient).await? {
+            let mut pair = Box::pin(examine(repair, &place, &row, &wanted)).await?;
+            if self.is_of_another_handle(repair, &pair).await? {
                 return Ok(());
             }
-            if let Some(late) = came_late(case, &patient, &wanted) {
-                return self.make_way(case, &patient, &wanted, &late).await;
+            if let Some(late) = came_late(repair, &pair, &wanted) {
+                return self.make_way(repair, &pair, &wanted, &late).await;
             }
             if let Some(user) = &wanted.user {
-                patient.volume.take_if(|volume| !was_given_out(user, volume.metadata.name.as_deref()));
+                pair.volume.take_if(|volume| !was_given_out(user, volume.metadata.name.as_deref()));
             }
-            let (claim, volume) = (patient.claim_seen(case.leaf, case.hash), patient.volume_seen());
-            let wish = wish_of_this(case, &patient, &wanted)?;
+            let (claim, volume) = (pair.claim_seen(repair.leaf, repair.hash), pair.volume_seen());
+            let wish = wish_of_this(repair, &pair, &wanted)?;
             let step = decide(wish, claim.as_ref(), volume.as_ref());
-            tracing::debug!(member = %case.leaf.member, leaf = %patient.place, ?wish, ?step, "heals");
-            match self.take(case, &step, &patient, &wanted).await {
+            tracing::debug!(member = %repair.leaf.member, leaf = %pair.place, ?wish, ?step, "heals");
+            match self.take(repair, &step, &pair, &wanted).await {
                 Ok(Taken::Done) => {}
                 Ok(Taken::Rests) => return Ok(()),
                 Ok(Taken::Blocked) => {
-                    if let Some(news) = obstacle(case, &step, &patient, looks) {
+                    if let Some(news) = obstacle(repair, &step, &pair, looks) {
                         self.tell(&wanted, &news).await;
                     }
                     return Ok(());
@@ -201,7 +201,7 @@ impl Follower {
                     if is_refusal(&step, &error) {
                         let what =
                             format!("is not as the host wants it, and the member refuses to change that: {error}");
-                        self.tell(&wanted, &case.told("LeafStuck", &patient.place, &what, true)).await;
+                        self.tell(&wanted, &repair.told("LeafStuck", &pair.place, &what, true)).await;
                     }
                     return Err(error);
                 }
@@ -211,39 +211,39 @@ impl Follower {
     }
 
     /// No volume of the host has this handle, and that of the name on the claim is there: the claim is a copy of a leaf.
-    async fn is_of_another_handle(&self, case: &Case<'_>, patient: &Patient) -> Result<bool> {
-        match patient.volume_name().filter(|_| self.volumes.with(&case.handle).is_empty()) {
+    async fn is_of_another_handle(&self, repair: &Repair<'_>, pair: &LeafPair) -> Result<bool> {
+        match pair.volume_name().filter(|_| self.volumes.with(&repair.handle).is_empty()) {
             Some(name) => self.host.has_volume(name).await,
             None => Ok(false),
         }
     }
 
     /// What the one host volume with this handle wants. Of several, nobody can say whose the leaf is.
-    async fn wanted(&self, case: &Case<'_>) -> Result<Wanted> {
+    async fn wanted(&self, repair: &Repair<'_>) -> Result<Wanted> {
         let nothing = Wanted { wish: Wish::Nothing, user: None };
-        let known = self.volumes.with(&case.handle);
+        let known = self.volumes.with(&repair.handle);
         let known = match known.as_slice() {
             [known] if known.wish() != Wish::Nothing => known,
-            [] if outlives_host(&case.row()) && !self.host.uses("", &case.handle).await? => {
+            [] if outlives_host(&repair.row()) && !self.host.uses("", &repair.handle).await? => {
                 return Ok(Wanted { wish: Wish::Keep, user: None });
             }
             _ => return Ok(nothing),
         };
         let live = self.host.read_volume(&known.name).await?;
-        let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *case.handle);
+        let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *repair.handle);
         Ok(live.map_or(nothing, |live| Wanted { wish: live.volume.wish(), user: Some(live) }))
     }
 
-    async fn take(&self, case: &Case<'_>, step: &Healing, patient: &Patient, wanted: &Wanted) -> Result<Taken> {
-        let (leaf, place) = (case.leaf, &patient.place);
-        let row = patient.claim.as_ref().map(ClaimRow::new);
-        match (step, &patient.volume, patient.saved(), row) {
-            (Healing::Follow | Healing::Keep, Some(volume), _, Some(row)) if case.row().volume.is_none() => {
+    async fn take(&self, repair: &Repair<'_>, step: &Healing, pair: &LeafPair, wanted: &Wanted) -> Result<Taken> {
+        let (leaf, place) = (repair.leaf, &pair.place);
+        let row = pair.claim.as_ref().map(ClaimRow::new);
+        match (step, &pair.volume, pair.saved(), row) {
+            (Healing::Follow | Healing::Keep, Some(volume), _, Some(row)) if repair.row().volume.is_none() => {
                 // Or it would be out of sight once its claim has gone.
                 let volume = volume.metadata.name.as_deref().unwrap_or_default();
-                leaf.label_volume(volume, case.hash, &row.uid).await?.ours(&leaf.member)?;
+                leaf.label_volume(volume, repair.hash, &row.uid).await?.ours(&leaf.member)?;
             }
-            (Healing::CallOff, Some(volume), ..) => leaf.call_off_removal(volume, case.hash).await?,
+            (Healing::CallOff, Some(volume), ..) => leaf.call_off_removal(volume, repair.hash).await?,
             (Healing::Follow, Some(volume), ..) => {
                 leaf.follow_host(volume).await?;
                 return Ok(Taken::Rests);
@@ -253,44 +253,44 @@ impl Follower {
                 return Ok(Taken::Rests);
             }
             (Healing::Keep, Some(volume), ..) => {
-                let saved = saved_of(&self.host.id, case, patient, wanted).await?;
+                let saved = saved_of(&self.host.id, repair, pair, wanted).await?;
                 let Some(saved) = saved else { return Ok(Taken::Rests) };
                 leaf.keep_volume(volume, &saved).await?;
-                self.tell_of_deletion(case, patient, wanted, &saved).await;
+                self.tell_of_deletion(repair, pair, wanted, &saved).await;
             }
             (Healing::LetGo, Some(volume), _, Some(row)) => {
-                leaf.delete_claim(&row, case.hash).await?;
+                leaf.delete_claim(&row, repair.hash).await?;
                 let volume = volume.metadata.name.as_deref().unwrap_or_default();
                 let what = format!(
                     "is let go, as no claim of the host has it; its data is kept in leaf volume {volume}. While this volume \
                      is bound to a claim, a leaf claim is made for that"
                 );
-                self.tell(wanted, &case.told("LeafReleased", place, &what, false)).await;
+                self.tell(wanted, &repair.told("LeafReleased", place, &what, false)).await;
             }
-            (Healing::Release, _, _, Some(row)) => leaf.release_claim(&row, case.hash).await?,
-            (Healing::MakeAnew, _, Some(saved), _) => self.make_anew(case, place, saved, wanted).await?,
+            (Healing::Release, _, _, Some(row)) => leaf.release_claim(&row, repair.hash).await?,
+            (Healing::MakeAnew, _, Some(saved), _) => self.make_anew(repair, place, saved, wanted).await?,
             (Healing::TakeRecord, _, Some(saved), Some(row)) => {
-                leaf.record_published(&row, case.hash, &saved.record()).await?;
+                leaf.record_published(&row, repair.hash, &saved.record()).await?;
             }
             (Healing::GiveVolume, Some(volume), Some(saved), Some(row)) => {
-                leaf.give_volume(volume, case.hash, &saved, &row).await?;
+                leaf.give_volume(volume, repair.hash, &saved, &row).await?;
             }
             (Healing::PutPolicyBack, Some(volume), Some(saved), Some(row)) => {
                 leaf.put_policy_back(volume, &saved, &row).await?;
                 if saved.uid != *row.uid {
                     let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
-                    self.tell(wanted, &case.told("LeafHealed", place, &what, false)).await;
+                    self.tell(wanted, &repair.told("LeafHealed", place, &what, false)).await;
                 }
             }
             (Healing::TakeBack, _, _, Some(row)) => {
-                if self.host.uses("", &case.handle).await? {
+                if self.host.uses("", &repair.handle).await? {
                     return Ok(Taken::Rests);
                 }
-                leaf.delete_claim(&row, case.hash).await?;
+                leaf.delete_claim(&row, repair.hash).await?;
             }
             (Healing::AwaitClaim, ..) => {
                 // One of ours that was made late would hold it, and nobody else knows that it may go.
-                if let Err(error) = leaf.end_consumer(&place.namespace, case.hash).await {
+                if let Err(error) = leaf.end_consumer(&place.namespace, repair.hash).await {
                     tracing::debug!(member = leaf.member, claim = %place, %error, "whether a consumer pod holds a leaf claim is not known");
                 }
                 return Ok(Taken::Blocked);
@@ -301,24 +301,24 @@ impl Follower {
     }
 
     /// The claim comes back, where the host's claim of now wants it.
-    async fn make_anew(&self, case: &Case<'_>, place: &LeafPlace, saved: Saved, wanted: &Wanted) -> Result<()> {
+    async fn make_anew(&self, repair: &Repair<'_>, place: &LeafPlace, saved: Saved, wanted: &Wanted) -> Result<()> {
         let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
         let saved = match claim {
             Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid, &volume.handle, place),
             None => saved,
         };
-        if let Made::Taken = case.leaf.make_anew(place, &saved).await? {
+        if let Made::Taken = repair.leaf.make_anew(place, &saved).await? {
             // Somebody else has that name: what is there is told by the next look.
-            case.leaf.read_claim(place).await?;
+            repair.leaf.read_claim(place).await?;
         }
         Ok(())
     }
 
-    async fn tell_of_deletion(&self, case: &Case<'_>, patient: &Patient, wanted: &Wanted, saved: &Saved) {
-        let leaves = patient.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
+    async fn tell_of_deletion(&self, repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted, saved: &Saved) {
+        let leaves = pair.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
         if leaves && matches!(wanted.wish, Wish::Use { .. }) {
             let what = format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
-            self.tell(wanted, &case.told("LeafDeleted", &patient.place, &what, true)).await;
+            self.tell(wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
         }
     }
 
@@ -331,28 +331,28 @@ impl Follower {
 
 /// Claim and volume as they are now, at the place where the claim is or belongs: of one that is to be made anew, the host's
 /// claim says where.
-async fn examine(case: &Case<'_>, place: &LeafPlace, row: &Row, wanted: &Wanted) -> Result<Patient> {
+async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &Wanted) -> Result<LeafPair> {
     let volume = row.volume.as_ref().map(|volume| &*volume.name);
-    let patient = case.leaf.examine(case.hash, place, volume).await?;
-    let ours = patient.claim_seen(case.leaf, case.hash).is_some_and(|claim| claim.ours);
+    let pair = repair.leaf.examine(repair.hash, place, volume).await?;
+    let ours = pair.claim_seen(repair.leaf, repair.hash).is_some_and(|claim| claim.ours);
     let claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
-    let (Some(claim), Some(saved), Wish::Use { .. }, false) = (claim, patient.saved(), wanted.wish, ours) else {
-        return Ok(patient);
+    let (Some(claim), Some(saved), Wish::Use { .. }, false) = (claim, pair.saved(), wanted.wish, ours) else {
+        return Ok(pair);
     };
-    match saved.place(case.leaf, claim, place)? {
-        same if same == *place => Ok(patient),
-        other => case.leaf.examine(case.hash, &other, volume).await,
+    match saved.place(repair.leaf, claim, place)? {
+        same if same == *place => Ok(pair),
+        other => repair.leaf.examine(repair.hash, &other, volume).await,
     }
 }
 
 /// A claim that was made for another one of the host's is let go, and made anew where it belongs.
-fn wish_of_this(case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Result<Wish> {
+fn wish_of_this(repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted) -> Result<Wish> {
     let host_claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
-    let (Some(host_claim), Some(claim), Some(volume)) = (host_claim, &patient.claim, &patient.volume) else {
+    let (Some(host_claim), Some(claim), Some(volume)) = (host_claim, &pair.claim, &pair.volume) else {
         return Ok(wanted.wish);
     };
-    let belongs = Saved::of_claim(claim, volume).place(case.leaf, host_claim, &patient.place)?;
-    let stays = belongs == patient.place || wanted.wish == Wish::Nothing;
+    let belongs = Saved::of_claim(claim, volume).place(repair.leaf, host_claim, &pair.place)?;
+    let stays = belongs == pair.place || wanted.wish == Wish::Nothing;
     Ok(if stays { wanted.wish } else { Wish::Keep })
 }
 
@@ -373,15 +373,15 @@ fn was_given_out(user: &LiveVolume, volume: Option<&str>) -> bool {
     told.is_none_or(|told| told.is_empty() || Some(told) == volume)
 }
 
-async fn saved_of(host: &HostId, case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Result<Option<Saved>> {
-    let Some(volume) = &patient.volume else { return Ok(None) };
-    if let Some(claim) = &patient.claim {
+async fn saved_of(host: &HostId, repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted) -> Result<Option<Saved>> {
+    let Some(volume) = &pair.volume else { return Ok(None) };
+    if let Some(claim) = &pair.claim {
         return Ok(Some(Saved::of_claim(claim, volume)));
     }
     let user = wanted.user.as_ref().filter(|user| user.given_out.is_some());
     // A name that is not the one of the leaf's hash says nothing.
-    match user.filter(|user| VolumeHash::new(host, &user.volume.name) == case.hash) {
-        Some(user) => case.leaf.recall(volume, &user.volume.name).await,
+    match user.filter(|user| VolumeHash::new(host, &user.volume.name) == repair.hash) {
+        Some(user) => repair.leaf.recall(volume, &user.volume.name).await,
         None => Ok(None),
     }
 }

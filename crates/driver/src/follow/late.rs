@@ -3,12 +3,12 @@
 
 use super::{
     Follower,
-    heal::{Case, Wanted},
+    heal::{Repair, Wanted},
 };
 use crate::{
     error::Result,
     host::volume::HostVolume,
-    leaf::{healing::Patient, row::ClaimRow},
+    leaf::{healing::LeafPair, row::ClaimRow},
 };
 
 /// By what is in memory alone.
@@ -17,8 +17,8 @@ pub(super) fn may_have_come_late(known: &HostVolume, claim: &ClaimRow) -> bool {
 }
 
 /// By what was read just now, in the host and in the member: the claim, and what the host was given in its place.
-pub(super) fn came_late(case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> Option<String> {
-    let claim = ClaimRow::new(patient.ours(case.leaf(), case.hash())?);
+pub(super) fn came_late(repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted) -> Option<String> {
+    let claim = ClaimRow::new(pair.ours(repair.leaf(), repair.hash())?);
     let told = wanted.given_out().filter(|told| claim.came_late(&told.claim_uid, &told.volume))?;
     Some(format!(
         "(UID {}) came when the volume had been given out with another one (UID {}), whose data was in leaf volume {}",
@@ -27,14 +27,20 @@ pub(super) fn came_late(case: &Case<'_>, patient: &Patient, wanted: &Wanted) -> 
 }
 
 impl Follower {
-    pub(super) async fn make_way(&self, case: &Case<'_>, patient: &Patient, wanted: &Wanted, late: &str) -> Result<()> {
-        let (leaf, place) = (case.leaf(), &patient.place);
-        if let Some(forgotten) = patient.never_given_out(leaf, case.hash()) {
+    pub(super) async fn make_way(
+        &self,
+        repair: &Repair<'_>,
+        pair: &LeafPair,
+        wanted: &Wanted,
+        late: &str,
+    ) -> Result<()> {
+        let (leaf, place) = (repair.leaf(), &pair.place);
+        if let Some(forgotten) = pair.never_given_out(leaf, repair.hash()) {
             tracing::info!(member = leaf.member, claim = %place, "withdraws it: leaf claim {place} {late}");
-            return leaf.withdraw(case.hash(), &forgotten).await;
+            return leaf.withdraw(repair.hash(), &forgotten).await;
         }
         let what = format!("{late}. Nobody can tell whether it is used: if it is not, delete it in the member");
-        self.tell(wanted, &case.told("LeafStuck", place, &what, true)).await;
+        self.tell(wanted, &repair.told("LeafStuck", place, &what, true)).await;
         Ok(())
     }
 }

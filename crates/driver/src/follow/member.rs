@@ -11,17 +11,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Follower,
-    drift::Strays,
     forgotten::Waiting,
-    heal::{Case, pause},
+    heal::{Repair, pause},
     late::may_have_come_late,
     obstacle::LOST,
+    strays::Strays,
     turn,
 };
 use crate::{
     error::Result,
     host::{events::News, volume::GivenOut},
-    leaf::{Cluster, row::ClaimRow},
+    leaf::{MemberClient, row::ClaimRow},
     member::Member,
     volume::{VolumeHash, VolumeId, healing::Wish},
 };
@@ -42,7 +42,7 @@ const AGAIN: Duration = Duration::from_mins(10);
 
 /// What is remembered from one tick to the next; losing it costs time and nothing else.
 #[derive(Default)]
-struct Agenda {
+struct MemberBacklog {
     /// Handles to mark, and when.
     marks: BTreeMap<Box<str>, Instant>,
     /// Handles without a leaf, and when to look for it.
@@ -62,7 +62,7 @@ struct Agenda {
 impl Follower {
     /// Works until it is dropped.
     pub(super) async fn follow(&self, member: &Member) {
-        let (mut agenda, mut strays, mut told) = (Agenda::default(), Strays::new(member), self.volumes.told());
+        let (mut backlog, mut strays, mut told) = (MemberBacklog::default(), Strays::new(member), self.volumes.told());
         let mut waiting = Waiting::new();
         let turn = turn(&member.name);
         let mut next_tick = Instant::now() + TICK + turn;
@@ -82,101 +82,106 @@ impl Follower {
                 next_tick = Instant::now() + TICK;
                 continue;
             };
-            self.take_news(leaf, &mut agenda);
+            self.take_news(leaf, &mut backlog);
             self.tell_of_sizes(leaf).await;
             if !ticks {
-                self.heal_all(member, &mut agenda).await;
+                self.heal_all(member, &mut backlog).await;
                 continue;
             }
             next_tick = Instant::now() + TICK;
-            self.look(leaf, &mut agenda);
-            self.sweep(leaf, &mut agenda);
-            self.mark(member, &mut agenda).await;
-            self.heal_all(member, &mut agenda).await;
-            self.tell_of_missed(member, &mut agenda).await;
+            self.look(leaf, &mut backlog);
+            self.sweep(leaf, &mut backlog);
+            self.mark(member, &mut backlog).await;
+            self.heal_all(member, &mut backlog).await;
+            self.tell_of_missed(member, &mut backlog).await;
             self.withdraw_forgotten(leaf, &mut waiting).await;
             self.count_strays(leaf, &mut strays).await;
         }
     }
 
     /// Goes by those of which there was news in the host or in the member, in memory.
-    fn take_news(&self, leaf: &Cluster, agenda: &mut Agenda) {
+    fn take_news(&self, leaf: &MemberClient, backlog: &mut MemberBacklog) {
         for handle in self.volumes.take_news(&leaf.member) {
-            agenda.missed.remove(&handle);
-            if let Some(hash) = self.look_at(leaf, handle, agenda) {
-                agenda.ill.remove(&hash);
+            backlog.missed.remove(&handle);
+            if let Some(hash) = self.look_at(leaf, handle, backlog) {
+                backlog.ill.remove(&hash);
             }
         }
-        self.look_whether_due(leaf, leaf.rows.take_remarkable(), agenda);
+        self.look_whether_due(leaf, leaf.rows.take_remarkable(), backlog);
     }
 
     /// Goes by the next few in turn.
-    fn look(&self, leaf: &Cluster, agenda: &mut Agenda) {
+    fn look(&self, leaf: &MemberClient, backlog: &mut MemberBacklog) {
         let now = Instant::now();
-        if agenda.at.is_none() {
-            if agenda.round.is_some_and(|round| now < round) {
+        if backlog.at.is_none() {
+            if backlog.round.is_some_and(|round| now < round) {
                 return;
             }
-            agenda.round = Some(now + ROUND);
+            backlog.round = Some(now + ROUND);
         }
-        let next = self.volumes.next_in(&leaf.member, agenda.at.as_deref(), LOOKS);
-        agenda.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
+        let next = self.volumes.next_in(&leaf.member, backlog.at.as_deref(), LOOKS);
+        backlog.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
         for handle in next {
-            self.look_at(leaf, handle, agenda);
+            self.look_at(leaf, handle, backlog);
         }
     }
 
     /// The volume that the handle leads to.
-    fn look_at(&self, leaf: &Cluster, handle: Box<str>, agenda: &mut Agenda) -> Option<VolumeHash> {
+    fn look_at(&self, leaf: &MemberClient, handle: Box<str>, backlog: &mut MemberBacklog) -> Option<VolumeHash> {
         let id = VolumeId::parse(&handle)?;
         let (hash, row) = leaf.rows.find(&id).unzip();
         let (row, now) = (row.unwrap_or_default(), Instant::now());
         let is_out_of_sight = row.is_empty() && !leaf.rows.volumes_of(&id).is_empty();
         if let Some(hash) = hash
-            && self.is_due(&Case::of(leaf, id, hash), &row)
+            && self.is_due(&Repair::of(leaf, id, hash), &row)
         {
-            agenda.odd.insert(hash);
+            backlog.odd.insert(hash);
         }
         match (row.claim, row.volume) {
             (Some(claim), _) if !claim.had_volume() && !claim.is_lost() => {
-                agenda.marks.entry(handle).or_insert(now + LAZY);
+                backlog.marks.entry(handle).or_insert(now + LAZY);
             }
-            (Some(_), _) | (None, Some(_)) => drop(agenda.missed.remove(&handle)),
+            (Some(_), _) | (None, Some(_)) => drop(backlog.missed.remove(&handle)),
             (None, None) => {
                 let pause = if is_out_of_sight { SOON } else { MISSED };
-                agenda.missed.entry(handle).or_insert(now + pause);
+                backlog.missed.entry(handle).or_insert(now + pause);
             }
         }
         hash
     }
 
     /// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
-    fn sweep(&self, leaf: &Cluster, agenda: &mut Agenda) {
+    fn sweep(&self, leaf: &MemberClient, backlog: &mut MemberBacklog) {
         let now = Instant::now();
-        if agenda.sweep.is_some_and(|due| now < due) {
+        if backlog.sweep.is_some_and(|due| now < due) {
             return;
         }
-        agenda.sweep = Some(now + MISSED);
-        self.look_whether_due(leaf, leaf.rows.following(), agenda);
+        backlog.sweep = Some(now + MISSED);
+        self.look_whether_due(leaf, leaf.rows.following(), backlog);
     }
 
-    fn look_whether_due(&self, leaf: &Cluster, some: impl IntoIterator<Item = VolumeHash>, agenda: &mut Agenda) {
+    fn look_whether_due(
+        &self,
+        leaf: &MemberClient,
+        some: impl IntoIterator<Item = VolumeHash>,
+        backlog: &mut MemberBacklog,
+    ) {
         for hash in some {
-            let is_due = cases(leaf, hash).iter().any(|case| self.is_due(case, &case.row()));
-            if is_due && agenda.odd.insert(hash) {
-                agenda.ill.remove(&hash);
+            let is_due = repairs(leaf, hash).iter().any(|repair| self.is_due(repair, &repair.row()));
+            if is_due && backlog.odd.insert(hash) {
+                backlog.ill.remove(&hash);
             }
         }
     }
 
-    async fn mark(&self, member: &Member, agenda: &mut Agenda) {
+    async fn mark(&self, member: &Member, backlog: &mut MemberBacklog) {
         let now = Instant::now();
-        let due = agenda.marks.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone());
+        let due = backlog.marks.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone());
         for handle in due.take(MARKS).collect::<Vec<_>>() {
-            agenda.marks.remove(&handle);
+            backlog.marks.remove(&handle);
             if let Err(error) = self.mark_one(member, &handle).await {
                 tracing::debug!(%handle, %error, "a leaf is not marked yet");
-                agenda.marks.insert(handle, now + MISSED);
+                backlog.marks.insert(handle, now + MISSED);
             }
         }
     }
@@ -195,36 +200,36 @@ impl Follower {
         }
     }
 
-    async fn heal_all(&self, member: &Member, agenda: &mut Agenda) {
+    async fn heal_all(&self, member: &Member, backlog: &mut MemberBacklog) {
         let Ok(leaf) = member.leaf() else { return };
-        let mut ill: BTreeSet<VolumeHash> = leaf.rows.unwell().into_iter().collect();
-        ill.extend(&agenda.odd);
-        agenda.ill.retain(|hash, _| ill.contains(hash));
+        let mut ill: BTreeSet<VolumeHash> = leaf.rows.needs_repair().into_iter().collect();
+        ill.extend(&backlog.odd);
+        backlog.ill.retain(|hash, _| ill.contains(hash));
         for hash in ill {
-            let (looks, due) = *agenda.ill.entry(hash).or_insert_with(|| (0, Instant::now()));
+            let (looks, due) = *backlog.ill.entry(hash).or_insert_with(|| (0, Instant::now()));
             if due > Instant::now() {
                 continue;
             }
-            for case in cases(leaf, hash).iter().filter(|case| self.is_due(case, &case.row())) {
-                if let Err(error) = self.heal(case, looks).await {
+            for repair in repairs(leaf, hash).iter().filter(|repair| self.is_due(repair, &repair.row())) {
+                if let Err(error) = self.heal(repair, looks).await {
                     tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
                 }
             }
-            if !cases(leaf, hash).iter().any(|case| self.is_due(case, &case.row())) {
-                agenda.odd.remove(&hash);
+            if !repairs(leaf, hash).iter().any(|repair| self.is_due(repair, &repair.row())) {
+                backlog.odd.remove(&hash);
             }
-            agenda.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
+            backlog.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
         }
     }
 
-    async fn tell_of_missed(&self, member: &Member, agenda: &mut Agenda) {
+    async fn tell_of_missed(&self, member: &Member, backlog: &mut MemberBacklog) {
         let now = Instant::now();
         let due: Vec<_> =
-            agenda.missed.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone()).collect();
+            backlog.missed.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone()).collect();
         for handle in due {
             match self.look_for(member, &handle).await {
-                Ok(false) => drop(agenda.missed.remove(&handle)),
-                Ok(true) | Err(_) => drop(agenda.missed.insert(handle, Instant::now() + AGAIN)),
+                Ok(false) => drop(backlog.missed.remove(&handle)),
+                Ok(true) | Err(_) => drop(backlog.missed.insert(handle, Instant::now() + AGAIN)),
             }
         }
     }
@@ -249,7 +254,7 @@ impl Follower {
 
 /// What is to be said of a leaf whose claim is not there. Its volume may be well elsewhere, and then it is nothing.
 async fn missing(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     id: &VolumeId,
     given_out: Option<&GivenOut>,
 ) -> Result<Option<(&'static str, String)>> {
@@ -269,8 +274,8 @@ async fn missing(
 }
 
 /// A volume of each handle that its hash may have: one, but for copies.
-pub(super) fn cases(leaf: &Cluster, hash: VolumeHash) -> Vec<Case<'_>> {
-    leaf.rows.handle_places(hash).iter().map(|named| Case::new(leaf, hash, named)).collect()
+pub(super) fn repairs(leaf: &MemberClient, hash: VolumeHash) -> Vec<Repair<'_>> {
+    leaf.rows.handle_places(hash).iter().map(|named| Repair::new(leaf, hash, named)).collect()
 }
 
 /// Until the member shows something that one has to look at.

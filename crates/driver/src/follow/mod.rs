@@ -1,14 +1,14 @@
 //! What nobody asked for and has to be done: it follows what happens in the host and in the members. Only the replica that
 //! holds the lease does it. A member's work waits for nobody else's.
 
-mod drift;
-mod elsewhere;
+mod clustertree;
 mod forgotten;
 mod heal;
 mod late;
 mod member;
 mod obstacle;
-mod shield;
+mod stranded_pods;
+mod strays;
 mod waiting;
 
 use std::{
@@ -23,7 +23,7 @@ use crate::{
         Host,
         volumes::{self, HostVolumes},
     },
-    member::{Member, Registry, Works, renewal},
+    member::{Member, MemberTasks, Registry, renewal},
 };
 use waiting::Budget;
 
@@ -59,7 +59,7 @@ impl Follower {
     }
 
     async fn follow_members(&self) {
-        let mut works = Works::default();
+        let mut works = MemberTasks::default();
         let begin = |member: Arc<Member>| {
             let follower = self.clone();
             async move {

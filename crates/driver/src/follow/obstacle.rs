@@ -1,10 +1,10 @@
 //! What keeps a leaf from being made what the host wants it to be, in words for the volume of the host.
 
-use super::heal::Case;
+use super::heal::Repair;
 use crate::{
     error::Error,
     host::events::News,
-    leaf::{healing::Patient, ownership, row::ClaimRow},
+    leaf::{healing::LeafPair, ownership, row::ClaimRow},
     volume::healing::Healing,
 };
 
@@ -24,8 +24,8 @@ pub(super) fn is_refusal(step: &Healing, error: &Error) -> bool {
 }
 
 /// What keeps the next step from being taken, for the user.
-pub(super) fn obstacle(case: &Case<'_>, step: &Healing, patient: &Patient, looks: u32) -> Option<News> {
-    let (place, row) = (&patient.place, patient.claim.as_ref().map(ClaimRow::new));
+pub(super) fn obstacle(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, looks: u32) -> Option<News> {
+    let (place, row) = (&pair.place, pair.claim.as_ref().map(ClaimRow::new));
     match (step, row) {
         (Healing::AwaitClaim, Some(row)) => {
             let what = format!(
@@ -33,7 +33,7 @@ pub(super) fn obstacle(case: &Case<'_>, step: &Healing, patient: &Patient, looks
                 holds it; its data is kept, and it is made anew once it has gone and is wanted",
                 row.uid
             );
-            Some(case.told("LeafWaits", place, &what, true))
+            Some(repair.told("LeafWaits", place, &what, true))
         }
         // It is detached a moment after its pod has gone; a record of a node that is no more stays.
         (Healing::AwaitDetach, Some(row)) if looks >= LOOKS_TO_DETACH => {
@@ -43,17 +43,17 @@ pub(super) fn obstacle(case: &Case<'_>, step: &Healing, patient: &Patient, looks
                  remove annotation {} from the leaf claim",
                 ownership::PUBLISHED
             );
-            Some(case.told("LeafWaits", place, &what, true))
+            Some(repair.told("LeafWaits", place, &what, true))
         }
         (Healing::Endangered, _) => {
             let what = "holds its volume, which somebody has deleted in the member: both go with the claim. Keep a copy of \
                         the data";
-            Some(case.told("LeafEndangered", place, what, true))
+            Some(repair.told("LeafEndangered", place, what, true))
         }
         (Healing::Stuck(why), _) => {
-            Some(case.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
+            Some(repair.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
         }
-        (Healing::Lost, _) => Some(case.told("LeafLost", place, LOST, true)),
+        (Healing::Lost, _) => Some(repair.told("LeafLost", place, LOST, true)),
         _ => None,
     }
 }

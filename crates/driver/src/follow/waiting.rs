@@ -20,11 +20,11 @@ use crate::{
     error::Result,
     host::events::News,
     leaf::{
-        Cluster,
+        MemberClient,
         identity::is_leaf_of,
+        member_events::{MemberEvent, OF_CLAIMS, OF_PODS},
         ownership::MadeFor,
         row::ClaimRow,
-        words::{OF_CLAIMS, OF_PODS, Word},
     },
     member::{Member, registry::serving},
     volume::{VolumeHash, VolumeId, spec::LeafPlace},
@@ -146,7 +146,7 @@ fn without_numbers(text: &str) -> String {
 #[derive(Debug)]
 struct Queue {
     waiting: BTreeMap<VolumeHash, Waiting>,
-    recent: VecDeque<Word>,
+    recent: VecDeque<MemberEvent>,
     budget: Budget,
 }
 
@@ -155,7 +155,7 @@ impl Queue {
         Self { waiting: BTreeMap::new(), recent: VecDeque::new(), budget: Budget::of_member() }
     }
 
-    fn look(&mut self, leaf: &Cluster, now: Instant) {
+    fn look(&mut self, leaf: &MemberClient, now: Instant) {
         let rows = leaf.rows.pending();
         let there: BTreeSet<VolumeHash> = rows.iter().map(|(hash, ..)| *hash).collect();
         self.waiting.retain(|hash, _| there.contains(hash));
@@ -188,7 +188,7 @@ impl Queue {
         self.waiting.values().any(|waiting| waiting.looks > PASSES_BY)
     }
 
-    fn hear(&mut self, word: Word) {
+    fn hear(&mut self, word: MemberEvent) {
         self.waiting.values_mut().for_each(|waiting| hear(waiting, &word));
         self.recent.push_back(word);
         if self.recent.len() > RECENT {
@@ -197,7 +197,7 @@ impl Queue {
     }
 
     /// A class that is bound without a pod, and nobody has said anything: nobody may be there.
-    fn hear_silence(&mut self, leaf: &Cluster, now: Instant) {
+    fn hear_silence(&mut self, leaf: &MemberClient, now: Instant) {
         let class_of = |waiting: &Waiting| leaf.rows.class(&waiting.row.class);
         let answered = self.waiting.values().filter(|waiting| waiting.answered);
         let alive: BTreeSet<_> = answered.filter_map(class_of).map(|class| class.provisioner).collect();
@@ -231,7 +231,7 @@ fn silence(lasts: Duration, alive: bool) -> Option<(&'static str, bool)> {
     (lasts >= QUIET && !alive).then_some(("yet", false))
 }
 
-fn hear(waiting: &mut Waiting, word: &Word) {
+fn hear(waiting: &mut Waiting, word: &MemberEvent) {
     let of_claim = *word.about == *waiting.row.uid;
     if !of_claim && waiting.consumer.as_ref() != Some(&word.about) {
         return;
@@ -270,7 +270,7 @@ impl Follower {
     }
 
     /// Until nobody waits any more.
-    async fn pass_on(&self, leaf: &Cluster, queue: &mut Queue, mut words: Receiver<Word>) {
+    async fn pass_on(&self, leaf: &MemberClient, queue: &mut Queue, mut words: Receiver<MemberEvent>) {
         let mut needed = Instant::now();
         while needed.elapsed() < LINGER {
             if let Ok(Some(word)) = timeout(LOOK, words.recv()).await {
@@ -301,7 +301,7 @@ impl Follower {
     }
 
     /// Which claim of the host it is, stands on the leaf claim.
-    async fn pass_on_one(&self, leaf: &Cluster, hash: VolumeHash, row: &ClaimRow, word: &Telling) -> Result<()> {
+    async fn pass_on_one(&self, leaf: &MemberClient, hash: VolumeHash, row: &ClaimRow, word: &Telling) -> Result<()> {
         let Some(claim) = leaf.read_claim(&row.place).await? else { return Ok(()) };
         let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
         let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
@@ -319,7 +319,7 @@ impl Follower {
 
     /// Whoever makes claims in a member can write any claim of the host on them. So the host has to say it as well: it has chosen
     /// this member for that claim, or the leaf's volume is that claim's.
-    async fn is_for(&self, leaf: &Cluster, hash: VolumeHash, row: &ClaimRow, of: &MadeFor) -> Result<bool> {
+    async fn is_for(&self, leaf: &MemberClient, hash: VolumeHash, row: &ClaimRow, of: &MadeFor) -> Result<bool> {
         let LeafPlace { namespace, claim } = row.handle_place();
         let id = VolumeId::new(&leaf.member, namespace, claim, hash);
         if self.volumes.with(&id.to_string()).iter().any(|volume| *volume.claim_uid == *of.uid) {
@@ -332,7 +332,7 @@ impl Follower {
     }
 }
 
-async fn listen(leaf: &Cluster, fields: &str, say: &Sender<Word>) {
+async fn listen(leaf: &MemberClient, fields: &str, say: &Sender<MemberEvent>) {
     loop {
         if let Err(error) = leaf.listen(fields, say).await {
             tracing::debug!(member = leaf.member, %error, "events cannot be watched");

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    Cluster,
+    MemberClient,
     forgotten::withdrawn_mark,
     json_patch, ownership,
     single::{self, Watched},
@@ -69,7 +69,7 @@ impl WantedAttachment<'_> {
         published::attachment_name(self.hash, self.member_node)
     }
 
-    fn manifest(&self, cluster: &Cluster) -> VolumeAttachment {
+    fn manifest(&self, cluster: &MemberClient) -> VolumeAttachment {
         let notes = [(ownership::NODE, self.node), (ownership::HANDLE, self.handle)];
         VolumeAttachment {
             metadata: ObjectMeta {
@@ -96,7 +96,7 @@ fn trouble(attachment: &VolumeAttachment) -> Option<String> {
     status.detach_error.as_ref().or(status.attach_error.as_ref())?.message.clone()
 }
 
-impl Cluster {
+impl MemberClient {
     fn attachments(&self) -> Api<VolumeAttachment> {
         Api::all(self.client.clone())
     }

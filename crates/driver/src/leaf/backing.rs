@@ -12,7 +12,7 @@ use k8s_openapi::api::{
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::{Cluster, affinity, row::VolumeRow};
+use super::{MemberClient, affinity, row::VolumeRow};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -165,7 +165,7 @@ impl LeafDriver {
     }
 }
 
-impl Cluster {
+impl MemberClient {
     /// The volume of a leaf claim, which may have been made anew since the volume was bound.
     pub async fn describe_volume(&self, name: &str, claim: &super::row::ClaimRow) -> Result<LeafVolume> {
         let doing = format!("get volume {name}");

@@ -18,7 +18,7 @@ use k8s_openapi::{
 use kube::{Api, api::ListParams};
 use tokio::time::Instant;
 
-use super::{Cluster, refusals::Refusals};
+use super::{MemberClient, rejected_sizes::Refusals};
 use crate::{
     error::{Error, Result},
     volume::{VolumeHash, quantity},
@@ -51,7 +51,7 @@ pub struct Room {
 
 /// What is known of one member's room.
 #[derive(Debug, Default)]
-pub struct Stock {
+pub struct CapacityCache {
     state: Mutex<State>,
     /// One asks, and the others wait for what it hears.
     turn: tokio::sync::Mutex<()>,
@@ -101,7 +101,7 @@ impl Room {
     }
 }
 
-impl Stock {
+impl CapacityCache {
     /// What is known without asking.
     pub fn room(&self, class: &str, node: Option<&str>) -> Room {
         let state = self.lock();
@@ -173,32 +173,32 @@ impl Stock {
     }
 }
 
-impl Cluster {
+impl MemberClient {
     /// Asks the member for its capacity, unless it has told it lately.
     pub async fn hear_capacity(&self) -> Result<()> {
-        let _turn = self.stock.turn.lock().await;
-        if is_recent(self.stock.lock().heard) {
+        let _turn = self.capacity.turn.lock().await;
+        if is_recent(self.capacity.lock().heard) {
             return Ok(());
         }
-        self.stock.lock().asked = Some(Instant::now());
+        self.capacity.lock().asked = Some(Instant::now());
         let all = Api::<CSIStorageCapacity>::all(self.client.clone()).list(&ListParams::default()).await;
         let said = self.or_silent("list storage capacities", all)?;
-        self.stock.hear(by_class(said.unwrap_or_default()));
+        self.capacity.hear(by_class(said.unwrap_or_default()));
         Ok(())
     }
 
     /// What the quotas of a namespace leave for claims of a class; none where they say nothing.
     pub async fn quota(&self, namespace: &str, class: &str) -> Result<Option<u64>> {
-        let _turn = self.stock.turn.lock().await;
-        let heard = self.stock.lock().quotas.get(namespace).map(|(heard, _)| *heard);
+        let _turn = self.capacity.turn.lock().await;
+        let heard = self.capacity.lock().quotas.get(namespace).map(|(heard, _)| *heard);
         if !is_recent(heard) {
             let quotas = Api::<ResourceQuota>::namespaced(self.client.clone(), namespace);
             let all = quotas.list(&ListParams::default()).await;
             let said = self.or_silent(&format!("list quotas in {namespace}"), all)?;
             let left = said.unwrap_or_default().iter().flat_map(left).collect();
-            self.stock.lock().quotas.insert(namespace.to_owned(), (Instant::now(), left));
+            self.capacity.lock().quotas.insert(namespace.to_owned(), (Instant::now(), left));
         }
-        let state = self.stock.lock();
+        let state = self.capacity.lock();
         Ok(state.quotas.get(namespace).and_then(|(_, left)| for_claims(left, class)))
     }
 

@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Cluster, json_patch, life, ownership, row::ClaimRow};
+use super::{MemberClient, json_patch, ownership, progress, row::ClaimRow};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -18,7 +18,7 @@ use crate::{
 /// The member's words where a class does not let its claims grow.
 const NOT_RESIZABLE: &str = "must support resize";
 
-impl Cluster {
+impl MemberClient {
     /// Asks for another size; a smaller one is refused by the member unless the claim has not come to have more.
     pub async fn ask_for_size(&self, row: &ClaimRow, hash: VolumeHash, size: u64) -> Result<()> {
         let path = "/spec/resources/requests/storage";
@@ -38,7 +38,7 @@ impl Cluster {
     pub async fn record_published(&self, row: &ClaimRow, hash: VolumeHash, published: &Published) -> Result<()> {
         let path = format!("/metadata/annotations/{}", escaped(ownership::PUBLISHED));
         let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": row.version_text()});
-        let change = match life::record(published) {
+        let change = match progress::record(published) {
             Some(text) => json!({"op": "add", "path": path, "value": text}),
             None => json!({"op": "remove", "path": path}),
         };

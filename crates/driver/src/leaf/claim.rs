@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Cluster, json_patch, lean::Lean, ownership, row::ClaimRow};
+use super::{MemberClient, json_patch, ownership, row::ClaimRow, trimmed::Trimmed};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -118,15 +118,15 @@ impl Wanted<'_> {
     }
 }
 
-impl Cluster {
-    fn claims(&self, namespace: &str) -> Api<Lean<PersistentVolumeClaim>> {
+impl MemberClient {
+    fn claims(&self, namespace: &str) -> Api<Trimmed<PersistentVolumeClaim>> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
     /// POST first: a name that is free costs one request.
     pub async fn create_claim(&self, wanted: &Wanted<'_>) -> Result<Made> {
         let doing = format!("create claim {}", wanted.place);
-        let manifest = Lean(wanted.manifest(&self.host));
+        let manifest = Trimmed(wanted.manifest(&self.host));
         let made = self.claims(&wanted.place.namespace).create(&PostParams::default(), &manifest).await;
         match made.map_err(|error| self.outcome(&doing, &error)) {
             Ok(claim) => {
@@ -167,12 +167,12 @@ impl Cluster {
     pub async fn list_leaf(&self, hash: VolumeHash) -> Result<()> {
         let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::VOLUME);
         let ours = ListParams::default().labels(&selector);
-        let claims = self.listed(|namespace| self.within::<Lean<PersistentVolumeClaim>>(namespace), &ours).await;
+        let claims = self.listed(|namespace| self.within::<Trimmed<PersistentVolumeClaim>>(namespace), &ours).await;
         let claims = claims.map_err(|error| self.outcome(&format!("list claims of volume {hash}"), &error))?;
         for claim in claims {
             self.rows.put_claim(&claim);
         }
-        let volumes = Api::<Lean<PersistentVolume>>::all(self.client.clone()).list(&ours).await;
+        let volumes = Api::<Trimmed<PersistentVolume>>::all(self.client.clone()).list(&ours).await;
         let volumes = volumes.map_err(|error| self.outcome(&format!("list volumes of volume {hash}"), &error))?;
         volumes.iter().for_each(|volume| self.rows.put_volume(volume));
         Ok(())

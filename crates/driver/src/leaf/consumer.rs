@@ -17,7 +17,7 @@ use kube::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{Cluster, ownership, row::Consumer};
+use super::{MemberClient, ownership, row::Consumer};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -245,7 +245,7 @@ fn volume(name: String, claim: &Consumed) -> Volume {
     Volume { name, persistent_volume_claim: Some(source), ..Volume::default() }
 }
 
-impl Cluster {
+impl MemberClient {
     fn pods(&self, namespace: &str) -> Api<Pod> {
         Api::namespaced(self.client.clone(), namespace)
     }

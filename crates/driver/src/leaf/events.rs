@@ -5,11 +5,11 @@ use std::time::Duration;
 use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, api::ListParams};
 
-use super::Cluster;
+use super::MemberClient;
 
 const QUICK: Duration = Duration::from_millis(400);
 
-impl Cluster {
+impl MemberClient {
     /// The newest warning about an object, if there is one and the member can be asked.
     pub async fn newest_warning(&self, namespace: &str, uid: &str) -> Option<String> {
         newest(self.warnings(namespace, uid).await?)

@@ -5,8 +5,8 @@ use kube::{Api, ResourceExt, api::PatchParams};
 use serde_json::{Value, json};
 
 use super::{
-    Cluster,
-    healing::{Patient, path_of},
+    MemberClient,
+    healing::{LeafPair, path_of},
     identity::{self, is_leaf_of},
     json_patch,
     ownership::{self, HAD_VOLUME, MadeFor, WITHDRAWN},
@@ -35,15 +35,15 @@ pub struct NeverGivenOut {
 impl ClaimRow {
     /// No note on it tells of a volume of the host's. Without our finalizer it is what a tool has made of a leaf.
     pub fn was_never_given_out(&self) -> bool {
-        let unused = !self.had_volume() && self.former.is_empty() && self.life.published.is_nowhere();
+        let unused = !self.had_volume() && self.former.is_empty() && self.life.published.is_unpublished();
         unused && self.finalizer.is_some() && !self.is_lost()
     }
 }
 
-impl Patient {
+impl LeafPair {
     /// CreateVolume says that there is a volume only once that carries our labels. A leaf that need not be bound for it is
     /// bound by its first pod: of such a one nobody can tell any more.
-    pub fn never_given_out(&self, leaf: &Cluster, hash: VolumeHash) -> Option<NeverGivenOut> {
+    pub fn never_given_out(&self, leaf: &MemberClient, hash: VolumeHash) -> Option<NeverGivenOut> {
         let claim = self.claim.as_ref()?;
         let (now, made_for) = (ClaimRow::new(claim), MadeFor::read(&claim.metadata));
         let volume = claim.annotations().get(ownership::NAME)?.clone();
@@ -68,7 +68,7 @@ impl Patient {
     }
 }
 
-impl Cluster {
+impl MemberClient {
     /// Each step tests what it was decided on. Its consumer may have come late, and nobody has seen it then.
     pub async fn withdraw(&self, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<()> {
         let now = &forgotten.claim;

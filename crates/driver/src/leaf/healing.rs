@@ -8,13 +8,13 @@ use kube::{Api, ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
 use super::{
-    Cluster,
+    MemberClient,
     claim::Made,
     identity::{Identity, Meant, is_leaf_of, judge},
-    lean::Lean,
     ownership,
     row::{ClaimRow, VolumeRow},
     saved::Saved,
+    trimmed::Trimmed,
 };
 use crate::{
     cluster,
@@ -30,7 +30,7 @@ use crate::{
 
 /// A leaf claim and its volume, read just now.
 #[derive(Clone, Debug)]
-pub struct Patient {
+pub struct LeafPair {
     pub place: LeafPlace,
     pub claim: Option<PersistentVolumeClaim>,
     pub volume: Option<PersistentVolume>,
@@ -40,13 +40,13 @@ pub struct Patient {
     pub taken: bool,
 }
 
-impl Patient {
+impl LeafPair {
     /// The claim, where it carries the labels of this volume.
-    pub fn ours(&self, leaf: &Cluster, hash: VolumeHash) -> Option<&PersistentVolumeClaim> {
+    pub fn ours(&self, leaf: &MemberClient, hash: VolumeHash) -> Option<&PersistentVolumeClaim> {
         self.claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &leaf.host, hash))
     }
 
-    pub fn claim_seen(&self, leaf: &Cluster, hash: VolumeHash) -> Option<SeenClaim> {
+    pub fn claim_seen(&self, leaf: &MemberClient, hash: VolumeHash) -> Option<SeenClaim> {
         let claim = self.claim.as_ref()?;
         let row = ClaimRow::new(claim);
         let seen = row.observed();
@@ -89,8 +89,8 @@ impl Patient {
 
     /// Whether the record names what is attached, on the claim or in what the volume keeps of it. Yes also where it cannot be
     /// read, or the claim is not as this driver has written it; nothing where there is no record at all.
-    pub fn records(&self, leaf: &Cluster, hash: VolumeHash, attached: &Attachment) -> Option<bool> {
-        let named = |published: &Published| published.is_spoilt() || published.is_attached(attached);
+    pub fn records(&self, leaf: &MemberClient, hash: VolumeHash, attached: &Attachment) -> Option<bool> {
+        let named = |published: &Published| published.is_corrupt() || published.is_attached(attached);
         let on_claim = self.claim.as_ref().and_then(|claim| {
             let row = ClaimRow::new(claim);
             match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {
@@ -128,9 +128,9 @@ pub(super) fn path_of(annotation: &str) -> String {
     format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
 }
 
-impl Cluster {
+impl MemberClient {
     /// Claim and volume as they are now. Which volume, a row says: the claim may be gone, or be somebody else's.
-    pub async fn examine(&self, hash: VolumeHash, place: &LeafPlace, volume: Option<&str>) -> Result<Patient> {
+    pub async fn examine(&self, hash: VolumeHash, place: &LeafPlace, volume: Option<&str>) -> Result<LeafPair> {
         let claim = self.read_claim(place).await?;
         let ours = claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &self.host, hash));
         let named = ours.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
@@ -151,7 +151,7 @@ impl Cluster {
             }
             _ => false,
         };
-        Ok(Patient { place: place.clone(), claim, volume, left, taken })
+        Ok(LeafPair { place: place.clone(), claim, volume, left, taken })
     }
 
     /// Whether a volume that is being given to a claim is bound to one that has gone, and is not the one that it keeps.
@@ -281,7 +281,7 @@ impl Cluster {
         claim_uid: &str,
         changes: &[Value],
         what: &str,
-    ) -> Result<Lean<PersistentVolume>> {
+    ) -> Result<Trimmed<PersistentVolume>> {
         let mut operations = vec![
             json!({"op": "test", "path": "/metadata/uid", "value": volume.uid()}),
             json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid}),

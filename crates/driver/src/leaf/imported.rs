@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, ResourceExt};
 
-use super::Cluster;
+use super::MemberClient;
 use crate::{cluster, error::Result};
 
 /// The volume behind an imported claim.
@@ -35,7 +35,7 @@ impl ImportedVolume {
     }
 }
 
-impl Cluster {
+impl MemberClient {
     pub async fn read_imported(&self, volume: &str) -> Result<Option<ImportedVolume>> {
         let answer = Api::<PersistentVolume>::all(self.client.clone()).get(volume).await;
         let doing = format!("get volume {volume}");

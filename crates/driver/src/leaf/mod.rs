@@ -7,22 +7,21 @@ pub mod backing;
 pub mod capacity;
 pub mod change;
 pub mod claim;
+mod compact;
+mod compact_text;
 pub mod consumer;
-pub mod entry;
 pub mod events;
 pub mod forgotten;
 pub mod healing;
 pub mod identity;
 pub mod imported;
 mod items;
-mod kept;
-pub mod lean;
-pub mod life;
 mod limits;
 pub mod machine;
+pub mod member_events;
 pub mod ownership;
-mod packed;
-mod refusals;
+pub mod progress;
+mod rejected_sizes;
 pub mod release;
 pub mod retention;
 pub mod row;
@@ -31,9 +30,10 @@ pub mod saved;
 mod secret;
 pub mod single;
 pub mod snapshot;
+pub mod trimmed;
 pub mod volume;
+pub mod volume_objects;
 pub mod watch;
-pub mod words;
 
 use std::{
     fmt::Debug,
@@ -52,39 +52,39 @@ use crate::{
     error::{Error, Result},
     volume::{HostId, namespaces::Namespaces},
 };
-use capacity::Stock;
+use capacity::CapacityCache;
 pub use rows::Rows;
 pub use snapshot::Snapshots;
 
 /// One member as this folder sees it.
 #[derive(Clone)]
-pub struct Cluster {
+pub struct MemberClient {
     pub member: String,
     /// Whose leaves are ours there.
     pub host: HostId,
     pub client: Client,
     pub namespaces: Namespaces,
     pub rows: Arc<Rows>,
-    pub stock: Arc<Stock>,
+    pub capacity: Arc<CapacityCache>,
     pub snapshots: Arc<Snapshots>,
     /// Which virtual machines it has, once somebody has asked and there are some.
     pub flavour: Arc<OnceLock<machine::Flavour>>,
 }
 
-impl std::fmt::Debug for Cluster {
+impl std::fmt::Debug for MemberClient {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Cluster").field("member", &self.member).finish_non_exhaustive()
     }
 }
 
-impl Cluster {
+impl MemberClient {
     /// Nothing is known of it yet.
     pub fn new(member: &str, host: HostId, client: Client) -> Self {
         Self {
             member: member.to_owned(),
             rows: Arc::new(Rows::new(host.clone())),
             snapshots: Arc::new(Snapshots::new(host.clone())),
-            stock: Arc::default(),
+            capacity: Arc::default(),
             flavour: Arc::default(),
             host,
             client,

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{
-    Cluster,
+    MemberClient,
     healing::{annotate, bound_to, path_of, policy_of, unchanged},
     ownership,
     row::ClaimRow,
@@ -18,7 +18,7 @@ use crate::{
 
 const POLICY: &str = "/spec/persistentVolumeReclaimPolicy";
 
-impl Cluster {
+impl MemberClient {
     /// The host's volume is `Retain`: so is this one, and says what it was before. What the answer does not show was not
     /// done.
     pub async fn follow_host(&self, volume: &PersistentVolume) -> Result<()> {

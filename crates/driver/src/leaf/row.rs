@@ -1,5 +1,5 @@
 //! One row: what is known of a leaf claim, its volume and its consumer, as it is handed out. Pure.
-//! `kept.rs` says how little of memory it takes meanwhile.
+//! `compact.rs` says how little of memory it takes meanwhile.
 
 use k8s_openapi::{
     api::{
@@ -13,11 +13,11 @@ use kube::ResourceExt;
 use super::{
     capacity::node_of_volume,
     claim::SELECTED_NODE,
-    life::Life,
     ownership::{
         self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REMOVAL, REQUEST,
         WITHDRAWN,
     },
+    progress::ClaimProgress,
     snapshot::chosen::groups_of,
 };
 use crate::volume::{
@@ -69,7 +69,7 @@ pub struct ClaimRow {
     pub(super) node_selected: bool,
     /// Of the request it was made for; absent where somebody removed or garbled it.
     pub(super) request: Option<Fingerprint>,
-    pub life: Box<Life>,
+    pub life: Box<ClaimProgress>,
     pub(super) version: u64,
     /// The list that named it, or after which it was seen.
     pub(super) round: u32,
@@ -196,7 +196,7 @@ impl ClaimRow {
                 .unwrap_or_default(),
             node_selected: annotation(SELECTED_NODE).is_some(),
             request: request_of(claim).map(|request| request.fingerprint()),
-            life: Box::new(Life::new(claim)),
+            life: Box::new(ClaimProgress::new(claim)),
             version: version(claim),
             round: 0,
         }

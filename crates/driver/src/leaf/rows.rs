@@ -14,11 +14,11 @@ use kube::ResourceExt;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    entry::Entry,
+    compact_text::Interner,
     limits::Extent,
     ownership,
-    packed::Names,
     row::{ClaimRow, ClassRow, Consumer, Row, VolumeRow},
+    volume_objects::VolumeObjects,
 };
 use crate::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};
 
@@ -42,8 +42,8 @@ pub enum Kind {
 
 #[derive(Debug, Default)]
 struct Table {
-    rows: BTreeMap<VolumeHash, Box<Entry>>,
-    names: Names,
+    rows: BTreeMap<VolumeHash, Box<VolumeObjects>>,
+    names: Interner,
     extent: Extent,
     classes: BTreeMap<String, ClassRow>,
     listing: BTreeMap<String, ClassRow>,

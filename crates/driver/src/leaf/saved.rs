@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    Cluster,
+    MemberClient,
     attachment::LeafAttachment,
     healing::{bound_to, policy_of},
-    life, ownership,
+    ownership, progress,
     row::read_request,
     snapshot::chosen::MEMBER_OF,
 };
@@ -110,7 +110,7 @@ impl Saved {
     }
 
     /// Where it belongs for a claim of the host's: its class says so. One whose class is not known stays where it was.
-    pub fn place(&self, leaf: &Cluster, claim: &Claim, before: &LeafPlace) -> Result<LeafPlace> {
+    pub fn place(&self, leaf: &MemberClient, claim: &Claim, before: &LeafPlace) -> Result<LeafPlace> {
         let annotation = |key| self.annotations.get(key);
         let told = annotation(ownership::CLAIM).is_some_and(|was| *was != claim.to_string());
         let request = annotation(ownership::REQUEST).and_then(|text| read_request(text));
@@ -147,13 +147,13 @@ impl Saved {
 
     /// On which nodes it is. While the claim goes and comes back, this is what counts.
     pub fn record(&self) -> Published {
-        life::published(self.annotations.get(ownership::PUBLISHED).map(String::as_str))
+        progress::published(self.annotations.get(ownership::PUBLISHED).map(String::as_str))
     }
 
     /// The same with another record.
     #[must_use]
     pub(super) fn published(mut self, published: &Published) -> Self {
-        match life::record(published) {
+        match progress::record(published) {
             Some(text) => drop(self.annotations.insert(ownership::PUBLISHED.to_owned(), text)),
             None => drop(self.annotations.remove(ownership::PUBLISHED)),
         }
@@ -191,7 +191,7 @@ impl Saved {
     }
 }
 
-impl Cluster {
+impl MemberClient {
     /// What a leaf volume and the host know of its claim that is gone. The record went with the claim; of that, what is
     /// attached still is known.
     pub async fn recall(&self, volume: &PersistentVolume, name: &str) -> Result<Option<Saved>> {

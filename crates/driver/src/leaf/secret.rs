@@ -3,14 +3,14 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use super::Cluster;
+use super::MemberClient;
 use crate::{
     cluster,
     error::{Error, Result},
     volume::secrets::{SecretData, SecretPlace},
 };
 
-impl Cluster {
+impl MemberClient {
     pub async fn read_secret(&self, place: &SecretPlace) -> Result<SecretData> {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &place.namespace);
         let found = cluster::read(secrets.get(&place.name).await, &place.name);

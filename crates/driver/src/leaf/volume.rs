@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, ResourceExt, api::PatchParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, identity, json_patch, lean::Lean, ownership, row::VolumeRow};
+use super::{MemberClient, identity, json_patch, ownership, row::VolumeRow, trimmed::Trimmed};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -44,8 +44,8 @@ impl Labelled {
     }
 }
 
-impl Cluster {
-    fn volumes(&self) -> Api<Lean<PersistentVolume>> {
+impl MemberClient {
+    fn volumes(&self) -> Api<Trimmed<PersistentVolume>> {
         Api::all(self.client.clone())
     }
 
@@ -153,7 +153,7 @@ impl Cluster {
         Ok(self.read_lean(name).await?.map(|volume| VolumeRow::new(&volume)))
     }
 
-    async fn read_lean(&self, name: &str) -> Result<Option<Lean<PersistentVolume>>> {
+    async fn read_lean(&self, name: &str) -> Result<Option<Trimmed<PersistentVolume>>> {
         let answer = self.volumes().get(name).await;
         let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
         Ok(found.inspect(|volume| self.rows.put_volume(volume)))
@@ -185,7 +185,7 @@ impl Cluster {
         name: &str,
         operations: Value,
         what: &str,
-    ) -> Result<Lean<PersistentVolume>> {
+    ) -> Result<Trimmed<PersistentVolume>> {
         let patch = json_patch(operations)?;
         let patched = self.volumes().patch(name, &PatchParams::default(), &patch).await;
         let volume = patched.map_err(|error| self.outcome(&format!("{what} volume {name}"), &error))?;

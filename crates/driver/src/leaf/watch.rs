@@ -17,7 +17,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
-use super::{Cluster, items::Items, lean::Lean, limits, ownership, row, rows::Kind};
+use super::{MemberClient, items::Items, limits, ownership, row, rows::Kind, trimmed::Trimmed};
 use crate::{
     cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, pauses, with_causes},
     volume::VolumeHash,
@@ -34,18 +34,18 @@ const ANY_NAME: &str = "kosmos.csi.io";
 
 /// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
 /// believed, somebody has to ask again which cluster this is.
-pub async fn keep(cluster: &Cluster) {
+pub async fn keep(cluster: &MemberClient) {
     cluster.rows.unsync();
     let ours = ownership::selector(&cluster.host);
     let known = &cluster.rows;
-    let claims = follow(cluster, Kind::Claims, &ours, |change: Change<Lean<PersistentVolumeClaim>>| match change {
+    let claims = follow(cluster, Kind::Claims, &ours, |change: Change<Trimmed<PersistentVolumeClaim>>| match change {
         Change::Put { object, listing: true } => known.put_listed_claim(&object),
         Change::Put { object, listing: false } => known.put_claim(&object),
         Change::Drop(object) => {
             drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, row::version(&object)));
         }
     });
-    let volumes = follow(cluster, Kind::Volumes, &ours, |change: Change<Lean<PersistentVolume>>| match change {
+    let volumes = follow(cluster, Kind::Volumes, &ours, |change: Change<Trimmed<PersistentVolume>>| match change {
         Change::Put { object, .. } => known.put_volume(&object),
         Change::Drop(object) => drop_row(cluster, &object, |hash, uid| known.drop_volume(hash, uid)),
     });
@@ -69,13 +69,13 @@ enum Change<K> {
 /// What is watched at once: a kind, in one namespace or in all.
 #[derive(Clone, Copy)]
 struct Watched<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a MemberClient,
     kind: Kind,
     namespace: Option<&'a str>,
     selector: &'a str,
 }
 
-async fn follow<K>(cluster: &Cluster, kind: Kind, selector: &str, take: impl Fn(Change<K>))
+async fn follow<K>(cluster: &MemberClient, kind: Kind, selector: &str, take: impl Fn(Change<K>))
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
@@ -112,7 +112,7 @@ impl From<kube::Error> for Stopped {
 }
 
 /// Until it may say less.
-async fn too_much(cluster: &Cluster, kind: Kind, reason: String) {
+async fn too_much(cluster: &MemberClient, kind: Kind, reason: String) {
     tracing::error!(member = %cluster.member, kind = ?kind, reason, "says too much and is closed");
     cluster.rows.set_obstacle(kind, Some(reason));
     tokio::time::sleep(AFTER_TOO_MUCH).await;
@@ -121,7 +121,7 @@ async fn too_much(cluster: &Cluster, kind: Kind, reason: String) {
 /// Reads everything there is of a kind; the version of each list. A member that has not brought that to an end before is asked for
 /// pages.
 async fn list_all<K>(
-    cluster: &Cluster,
+    cluster: &MemberClient,
     kind: Kind,
     all: &[Watched<'_>],
     take: &impl Fn(Change<K>),
@@ -307,14 +307,14 @@ fn is_before(version: &str, other: &str) -> bool {
 }
 
 /// A right that is missing, in the member's words; other interruptions pass.
-fn interrupted(cluster: &Cluster, kind: Kind, error: &kube::Error) -> Option<String> {
+fn interrupted(cluster: &MemberClient, kind: Kind, error: &kube::Error) -> Option<String> {
     tracing::debug!(member = %cluster.member, kind = ?kind, error = with_causes(error), "watch interrupted");
     let kube::Error::Api(status) = error else { return None };
     matches!(status.code, 401 | 403).then(|| status.message.clone())
 }
 
 /// The last state of an object that left the watch still carries the labels by which it was ours.
-fn drop_row<K: ResourceExt>(cluster: &Cluster, object: &K, remove: impl FnOnce(VolumeHash, &str)) {
+fn drop_row<K: ResourceExt>(cluster: &MemberClient, object: &K, remove: impl FnOnce(VolumeHash, &str)) {
     if let (Some(hash), Some(uid)) = (ownership::volume_of(object.meta(), &cluster.host), object.uid()) {
         remove(hash, &uid);
     }

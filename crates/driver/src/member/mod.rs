@@ -7,8 +7,8 @@ pub mod registry;
 pub mod renewal;
 mod session;
 pub mod source;
+mod tasks;
 pub mod token;
-mod works;
 
 use std::{
     sync::{
@@ -22,9 +22,9 @@ use kube::Client;
 use tokio::sync::watch;
 
 use crate::{
-    cluster::{Line, with_causes},
+    cluster::{Connection, with_causes},
     error::{Error, Result},
-    leaf::Cluster,
+    leaf::MemberClient,
     metrics::MemberNow,
 };
 use placement::{Candidate, Offer, Standing};
@@ -32,15 +32,15 @@ use policy::Policy;
 pub use registry::Registry;
 pub use session::{quarantined, refusal};
 use source::Definition;
+pub use tasks::MemberTasks;
 use token::Token;
-pub use works::Works;
 
 /// One member cluster.
 #[derive(Debug)]
 pub struct Member {
     pub name: String,
     policy: watch::Sender<Policy>,
-    /// Whether a Kosmos `Cluster` object names it.
+    /// Whether a Kosmos `MemberClient` object names it.
     clustertree: AtomicBool,
     /// Leaves that no volume of the host has, as they were last counted.
     strays: AtomicU64,
@@ -63,7 +63,7 @@ impl TokenSource {
 
 /// What is kept track of in a member, besides whether it is there and who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tracked {
+pub enum Scope {
     Leaves,
     Nothing,
 }
@@ -71,9 +71,9 @@ pub enum Tracked {
 /// The way to a member whose kubeconfig could be used.
 #[derive(Debug)]
 struct Link {
-    tracked: Tracked,
-    leaf: Cluster,
-    line: Line,
+    tracked: Scope,
+    leaf: MemberClient,
+    line: Connection,
     trust: Mutex<Trust>,
 }
 
@@ -111,7 +111,7 @@ impl Closed {
 
 impl Member {
     /// The member's leaves; an error at once where it cannot be asked now.
-    pub fn leaf(&self) -> Result<&Cluster> {
+    pub fn leaf(&self) -> Result<&MemberClient> {
         let unreachable = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
         match &self.link {
             Ok(link) => link.closed().map_or(Ok(&link.leaf), |closed| Err(unreachable(closed.reason))),
@@ -136,7 +136,7 @@ impl Member {
     }
 
     /// What was last known of its leaves, also while it cannot be asked.
-    pub fn last_known(&self) -> Option<&Cluster> {
+    pub fn last_known(&self) -> Option<&MemberClient> {
         self.link.as_ref().ok().map(|link| &link.leaf)
     }
 
@@ -185,21 +185,21 @@ impl Member {
         let Ok(link) = &self.link else {
             return MemberNow { member: self.name.clone(), token_ends, ..MemberNow::default() };
         };
-        let census = link.leaf.rows.census();
+        let counts = link.leaf.rows.counts();
         MemberNow {
             member: self.name.clone(),
             up: link.proven(),
             requests_under_way: link.line.under_way(),
             breaker_open: link.line.breaker.open().is_some(),
-            oldest_creation: age(census.oldest_creation),
-            oldest_deletion: age(census.oldest_deletion),
+            oldest_creation: age(counts.oldest_creation),
+            oldest_deletion: age(counts.oldest_deletion),
             token_ends,
             volumes: vec![
-                ("pending", census.pending),
-                ("bound", census.bound),
-                ("lost", census.lost),
-                ("terminating", census.terminating),
-                ("released", census.released),
+                ("pending", counts.pending),
+                ("bound", counts.bound),
+                ("lost", counts.lost),
+                ("terminating", counts.terminating),
+                ("released", counts.released),
                 ("stray", self.strays.load(Ordering::Relaxed)),
             ],
         }
@@ -245,7 +245,7 @@ impl Link {
         if let Some(reason) = self.line.breaker.open() {
             return Some(Closed::by(reason));
         }
-        if self.tracked == Tracked::Nothing {
+        if self.tracked == Scope::Nothing {
             return None;
         }
         if let Some(reason) = self.leaf.rows.obstacle() {
@@ -272,16 +272,16 @@ mod tests {
         volume::HostId,
     };
 
-    fn link(tracked: Tracked) -> Link {
+    fn link(tracked: Scope) -> Link {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let line = cluster::connect("m", config, Answers::Bounded, &Dial::default(), &Metrics::new()).unwrap();
-        let leaf = Cluster::new("m", HostId("host".to_owned()), line.client.clone());
+        let leaf = MemberClient::new("m", HostId("host".to_owned()), line.client.clone());
         Link { tracked, leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
     }
 
     #[tokio::test]
     async fn what_keeps_a_member_closed_is_told_from_what_only_takes_a_moment() {
-        let link = link(Tracked::Leaves);
+        let link = link(Scope::Leaves);
         let starting = || link.closed().map(|closed| closed.starting);
         assert_eq!(starting(), Some(true), "connecting");
         link.set(Trust::Proven);
@@ -297,7 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn member_whose_leaves_are_not_followed_is_open_once_it_is_proven() {
-        let link = link(Tracked::Nothing);
+        let link = link(Scope::Nothing);
         assert!(link.closed().is_some());
         link.set(Trust::Proven);
         assert_eq!(link.closed(), None);

@@ -14,14 +14,14 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Link, Member, TokenSource, Tracked, Trust, kubeconfig, session,
-    source::{Definition, Definitions, News},
+    Link, Member, Scope, TokenSource, Trust, kubeconfig, session,
+    source::{Definition, Definitions, MemberUpdates},
 };
 use crate::{
     cluster::{self, Answers, Dial},
     error::{Error, Result},
     host::Host,
-    leaf::Cluster,
+    leaf::MemberClient,
     metrics::Metrics,
 };
 
@@ -91,10 +91,10 @@ pub fn departed(name: &str) -> Error {
 
 /// The work behind the registry; ends when it is dropped.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct RegistryLoop {
     host: Host,
     dial: Dial,
-    tracked: Tracked,
+    tracked: Scope,
     metrics: Metrics,
     members: watch::Sender<Option<Snapshot>>,
     known: Definitions,
@@ -103,15 +103,15 @@ pub struct Keeper {
     sessions: JoinSet<()>,
 }
 
-impl Keeper {
-    pub fn new(host: Host, dial: Dial, tracked: Tracked, metrics: Metrics) -> (Self, Registry) {
+impl RegistryLoop {
+    pub fn new(host: Host, dial: Dial, tracked: Scope, metrics: Metrics) -> (Self, Registry) {
         let (sender, receiver) = watch::channel(None);
         let registry = Registry { members: receiver.clone(), host: host.clone() };
         metrics.read_from(move || {
             let members = receiver.borrow().clone().unwrap_or_default();
             members.values().filter(|member| member.alias_of().is_none()).map(|member| member.now()).collect()
         });
-        let keeper = Self {
+        let registry_loop = Self {
             host,
             dial,
             tracked,
@@ -122,11 +122,11 @@ impl Keeper {
             stops: BTreeMap::new(),
             sessions: JoinSet::new(),
         };
-        (keeper, registry)
+        (registry_loop, registry)
     }
 
     /// Follows the sources; tells `ready` once each has been read.
-    pub async fn run(mut self, mut sources: Vec<News>, ready: watch::Sender<bool>) {
+    pub async fn run(mut self, mut sources: Vec<MemberUpdates>, ready: watch::Sender<bool>) {
         loop {
             let told: Vec<Option<Definitions>> =
                 sources.iter_mut().map(|news| news.borrow_and_update().clone()).collect();
@@ -216,7 +216,7 @@ impl Keeper {
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
         Ok(Link {
             tracked: self.tracked,
-            leaf: Cluster::new(name, self.host.id.clone(), line.client.clone()).with_rights_in(namespaces),
+            leaf: MemberClient::new(name, self.host.id.clone(), line.client.clone()).with_rights_in(namespaces),
             line,
             trust: Mutex::new(Trust::Connecting("it is being connected to")),
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::{Instant, sleep};
 
-use super::{Link, Member, Tracked, Trust};
+use super::{Link, Member, Scope, Trust};
 use crate::{
     cluster::with_causes,
     host::{self, Host, pins::Pin},
@@ -22,8 +22,8 @@ pub(super) async fn run(member: &Member, host: &Host) {
         let connected = Instant::now();
         tokio::select! {
             biased;
-            never = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Tracked::Leaves => never,
-            () = leaf::watch::keep(&link.leaf), if link.tracked == Tracked::Leaves => {
+            never = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => never,
+            () = leaf::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => {
                 tracing::info!(member = member.name, seconds = before_listing.as_secs(), "is listed anew after a pause");
                 if before_listing > BEFORE_LISTING {
                     link.leaf.rows.unsync();

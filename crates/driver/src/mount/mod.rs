@@ -19,7 +19,7 @@ pub mod source;
 mod stage;
 pub mod table;
 mod undo;
-mod way;
+mod volume_use;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -29,7 +29,7 @@ pub use self::{
     linux::Linux,
     permitted::Permitted,
     records::{Record, Target},
-    way::{Access, Way},
+    volume_use::{Access, VolumeUse},
 };
 use crate::{
     error::Result,

@@ -11,7 +11,7 @@ use super::{
     records::{Record, Target},
     stage::read_only,
     table::{Origin, Table},
-    way::Way,
+    volume_use::VolumeUse,
 };
 use crate::{
     error::{Error, Result},
@@ -28,7 +28,7 @@ impl<K: Kernel> Machine<K> {
         attached: &Attached,
         staging: &Path,
         target: &Path,
-        way: &Way,
+        way: &VolumeUse,
         readonly: bool,
     ) -> Result<Step> {
         let wanted = Target { way: way.clone(), readonly };
@@ -63,7 +63,7 @@ impl<K: Kernel> Machine<K> {
     }
 
     /// The record of a volume, if it is staged as the request says.
-    fn staged_record(&self, attached: &Attached, staging: &Path, target: &Path, way: &Way) -> Result<Record> {
+    fn staged_record(&self, attached: &Attached, staging: &Path, target: &Path, way: &VolumeUse) -> Result<Record> {
         paths::check("target_path", target)?;
         if staging.as_os_str().is_empty() {
             return Err(Error::Refused(format!(

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{
     kernel::{Failure, Kernel},
     paths::failed,
-    way::Way,
+    volume_use::VolumeUse,
 };
 use crate::{
     error::{Error, Result},
@@ -26,7 +26,7 @@ pub struct Record {
     pub attached: Attached,
     /// Where and how it is staged, or is about to be.
     pub staging: PathBuf,
-    pub way: Way,
+    pub way: VolumeUse,
     /// A format of its disk was begun, and its end is not known: until then nothing was ever on it.
     pub formatting: bool,
     pub targets: BTreeMap<PathBuf, Target>,
@@ -35,13 +35,13 @@ pub struct Record {
 /// How a volume is published at one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    pub way: Way,
+    pub way: VolumeUse,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub readonly: bool,
 }
 
 impl Record {
-    pub fn new(attached: &Attached, staging: &Path, way: &Way) -> Self {
+    pub fn new(attached: &Attached, staging: &Path, way: &VolumeUse) -> Self {
         Self {
             attached: attached.clone(),
             staging: staging.to_owned(),
@@ -67,7 +67,7 @@ struct Wire {
     volume: String,
     attached: BTreeMap<String, String>,
     staging: PathBuf,
-    way: Way,
+    way: VolumeUse,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     formatting: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -161,7 +161,7 @@ fn read(kernel: &impl Kernel, file: &Path) -> Result<Option<Record>> {
 mod tests {
     use super::*;
     use crate::{
-        mount::way::Access,
+        mount::volume_use::Access,
         volume::{
             VolumeMode,
             backing::{AttachMode, Backing},
@@ -178,7 +178,7 @@ mod tests {
             options: vec!["noatime".to_owned()],
             readonly: true,
         };
-        let way = Way {
+        let way = VolumeUse {
             access: Access::SingleNodeMultiWriter,
             mode: VolumeMode::Filesystem,
             filesystem: "xfs".to_owned(),

@@ -14,7 +14,7 @@ use super::{
     records::Record,
     source::{self, Checked},
     table::{Origin, Table},
-    way::Way,
+    volume_use::VolumeUse,
 };
 use crate::{
     error::{Error, Result},
@@ -23,7 +23,7 @@ use crate::{
 
 impl<K: Kernel> Machine<K> {
     /// Makes a volume ready on this node. `Ask`: the leaf driver stages it at the same path.
-    pub fn stage(&self, attached: &Attached, staging: &Path, way: &Way) -> Result<Step> {
+    pub fn stage(&self, attached: &Attached, staging: &Path, way: &VolumeUse) -> Result<Step> {
         paths::check("staging_target_path", staging)?;
         let mut wanted = Record::new(attached, staging, way);
         let checked = source::check(&wanted)?;

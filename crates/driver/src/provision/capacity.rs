@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Provisioner;
 use crate::{
     error::{Error, Result},
-    leaf::{Cluster, capacity::Room},
+    leaf::{MemberClient, capacity::Room},
     member::{Closed, Member, placement::Offer},
     volume::{Parameters, VolumeSpec},
 };
@@ -75,7 +75,7 @@ impl Provisioner {
             return Ok(Capacity::NONE);
         }
         leaf.hear_capacity().await?;
-        let room = leaf.stock.room(&class, node);
+        let room = leaf.capacity.room(&class, node);
         let quota = match namespace {
             Some(namespace) => leaf.quota(&namespace, &class).await?,
             None => None,
@@ -84,7 +84,7 @@ impl Provisioner {
     }
 
     /// The one namespace of all leaf claims of a class, where it has one: only then is a quota everybody's.
-    fn fixed_namespace(&self, leaf: &Cluster, parameters: &Parameters) -> Option<String> {
+    fn fixed_namespace(&self, leaf: &MemberClient, parameters: &Parameters) -> Option<String> {
         let template = parameters.leaf_namespace.at(&leaf.member)?;
         let filled = template.replace("${host}", &self.host.id.0);
         (!filled.contains("${")).then_some(filled)
@@ -96,7 +96,7 @@ impl Provisioner {
         let Ok(members) = self.members.all() else { return };
         let open = members.values().filter_map(|member| member.leaf().ok());
         // One that is slow to answer shall not slow every volume.
-        let open = open.filter(|leaf| !leaf.stock.was_asked());
+        let open = open.filter(|leaf| !leaf.capacity.was_asked());
         let asked = open.map(|leaf| tokio::time::timeout(QUICK, leaf.hear_capacity()));
         futures::future::join_all(asked).await;
     }
@@ -107,12 +107,12 @@ pub(super) fn offer(member: &Member, spec: &VolumeSpec) -> Offer {
     let Some(leaf) = member.last_known() else { return Offer::Full };
     let Some(class) = leaf_class(leaf, &spec.parameters) else { return Offer::NoClass };
     let node = spec.nodes_of(&member.name).first().copied();
-    let room = leaf.stock.room(&class, node);
+    let room = leaf.capacity.room(&class, node);
     if room.fits() < spec.request.required.max(1) { Offer::Full } else { Offer::Room(room.free) }
 }
 
 /// The member's class for the volumes of a host class, where it has it, open to this host.
-fn leaf_class(leaf: &Cluster, parameters: &Parameters) -> Option<String> {
+fn leaf_class(leaf: &MemberClient, parameters: &Parameters) -> Option<String> {
     let named = parameters.leaf_class.at(&leaf.member).cloned();
     named.or_else(|| leaf.rows.default_class()).filter(|class| leaf.rows.class(class).is_some_and(|class| class.open))
 }

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Deadline, Provisioner, Volume,
+    abandon::{holds, in_use, leaf_volume_is_left},
+    content_source::beside_source,
     delete::Order,
-    job::Job,
-    refusal::{Course, Lack},
-    source::beside_source,
-    withdraw::{holds, in_use, leaf_volume_is_left},
+    refusal::{Attempt, NoCapacity},
+    volume_creation::VolumeCreation,
 };
 use crate::{
     error::{Error, Result},
@@ -44,7 +44,7 @@ impl Provisioner {
             }
             let leaf = member.leaf()?;
             let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
-            let job = Job { provisioner: self, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
+            let job = VolumeCreation { provisioner: self, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
             match self.settle(&job).await {
                 Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
                     refusals.insert(member.name.clone(), refusal);
@@ -85,8 +85,8 @@ impl Provisioner {
         Ok(seen_in(&members, hash))
     }
 
-    async fn settle(&self, job: &Job<'_>) -> Result<Volume> {
-        let (mut before, mut course) = (None, Course::default());
+    async fn settle(&self, job: &VolumeCreation<'_>) -> Result<Volume> {
+        let (mut before, mut attempt) = (None, Attempt::default());
         loop {
             let row = job.row();
             let binder = match job.binder(row.as_ref()) {
@@ -111,11 +111,11 @@ impl Provisioner {
             match (&step, row) {
                 (Creation::Create, _) => {
                     self.never_had(job).await?;
-                    job.make(binder, &mut course).await?;
+                    job.make(binder, &mut attempt).await?;
                 }
                 (Creation::Ready { volume }, Some(row)) => {
                     if before.is_some() {
-                        job.leaf.stock.disprove_refusal(&row.class, job.spec.request.required);
+                        job.leaf.capacity.disprove_refusal(&row.class, job.spec.request.required);
                     }
                     return job.finish(&row, volume, binder).await.map_err(Error::while_a_leaf_may_exist);
                 }
@@ -127,9 +127,9 @@ impl Provisioner {
                 (Creation::Differs, _) => return Err(job.differs().await),
                 (Creation::Lost, _) => return Err(job.lost()),
                 (_, row) => {
-                    let gone_on = self.go_on(job, &step, row, binder, &mut course).await;
-                    if let Some(lack) = gone_on.map_err(Error::while_a_leaf_may_exist)? {
-                        return Err(self.give_up(job, lack).await);
+                    let gone_on = self.go_on(job, &step, row, binder, &mut attempt).await;
+                    if let Some(no_capacity) = gone_on.map_err(Error::while_a_leaf_may_exist)? {
+                        return Err(self.give_up(job, no_capacity).await);
                     }
                 }
             }
@@ -139,7 +139,7 @@ impl Provisioner {
 
     /// A volume that the host has had a leaf, whatever is seen of that now: no empty one is made in its place. Where nothing
     /// was tried before there is no volume either.
-    async fn never_had(&self, job: &Job<'_>) -> Result<()> {
+    async fn never_had(&self, job: &VolumeCreation<'_>) -> Result<()> {
         let kept = job.leaf.rows.row_at(job.hash, &job.place).observed_volume().is_some_and(|volume| volume.retained);
         let first = job.owner.is_some_and(|owner| owner.member.is_none());
         if kept || !first && self.host.has_volume(&job.spec.name).await? {
@@ -154,12 +154,12 @@ impl Provisioner {
     /// The steps between making a leaf and having it: all of them may be met again.
     async fn go_on(
         &self,
-        job: &Job<'_>,
+        job: &VolumeCreation<'_>,
         step: &Creation,
         row: Option<ClaimRow>,
         binder: Binder,
-        course: &mut Course,
-    ) -> Result<Option<Lack>> {
+        attempt: &mut Attempt,
+    ) -> Result<Option<NoCapacity>> {
         match (step, row) {
             (Creation::Release, Some(row)) => job.leaf.release_claim(&row, job.hash).await.map(|()| None),
             // What the host has comes back by itself.
@@ -167,10 +167,10 @@ impl Provisioner {
                 let gone = "was removed while it was given a volume, and is made anew";
                 Err(Error::InProgress(format!("member {}: leaf claim {} {gone}", job.leaf.member, row.place)))
             }
-            (Creation::Select, Some(row)) => job.select(&row, course).await,
+            (Creation::Select, Some(row)) => job.select(&row, attempt).await,
             (Creation::Consume, Some(row)) => {
                 self.consume(job, &row).await?;
-                job.wait(step, binder, course).await
+                job.wait(step, binder, attempt).await
             }
             (Creation::Label { volume }, Some(row)) => {
                 // Whether it can be labelled is asked again once it is bound.
@@ -179,14 +179,14 @@ impl Provisioner {
                 {
                     tracing::debug!(member = %job.leaf.member, %volume, %error, "is not labelled yet");
                 }
-                job.wait(step, binder, course).await
+                job.wait(step, binder, attempt).await
             }
-            _ => job.wait(step, binder, course).await,
+            _ => job.wait(step, binder, attempt).await,
         }
     }
 
     /// Removes the leaf with its volume. False: the host uses it, and nothing is done.
-    async fn remove_unused(&self, job: &Job<'_>, row: &ClaimRow) -> Result<bool> {
+    async fn remove_unused(&self, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<bool> {
         let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
         if self.host.uses(&job.spec.name, &id.to_string()).await? {
             return Ok(false);
@@ -195,7 +195,7 @@ impl Provisioner {
         Ok(true)
     }
 
-    async fn too_large(&self, job: &Job<'_>, row: &ClaimRow) -> Error {
+    async fn too_large(&self, job: &VolumeCreation<'_>, row: &ClaimRow) -> Error {
         let (size, limit) = (quantity::print(row.observed().capacity), quantity::print(job.spec.request.limit));
         match self.remove_unused(job, row).await {
             Ok(true) => Error::OutOfRange(format!(

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
     host::{events::News, volume::GivenOut},
     leaf::{
-        Cluster, Rows,
+        MemberClient, Rows,
         identity::{Identity, Meant, judge},
         ownership,
         row::{ClaimRow, Row, VolumeRow},
@@ -53,7 +53,13 @@ impl Order {
 
     /// Once its volume is labelled, nobody can tell a leaf that was never given out from one that was. Should this removal be
     /// cut short and never be asked for again, its mark says so.
-    async fn mark(&self, leaf: &Cluster, hash: VolumeHash, step: &Removal, claim: Option<&ClaimRow>) -> Result<()> {
+    async fn mark(
+        &self,
+        leaf: &MemberClient,
+        hash: VolumeHash,
+        step: &Removal,
+        claim: Option<&ClaimRow>,
+    ) -> Result<()> {
         let takes_it = matches!(step, Removal::Label { .. } | Removal::MakeDeletable(_) | Removal::DeleteClaim);
         match claim.filter(|claim| claim.volume().is_some() && !claim.is_withdrawn() && claim.made_for.is_some()) {
             Some(claim) if takes_it && !self.given_out => leaf.mark_withdrawn(claim, hash, true).await,
@@ -75,12 +81,12 @@ impl Provisioner {
         match leaf.rows.find(&id) {
             Some((hash, Row { claim: Some(claim), .. })) => {
                 self.check_against_copies(leaf, &id, hash, &claim).await?;
-                attach::is_nowhere(leaf, hash, &claim).await?;
+                attach::is_unpublished(leaf, hash, &claim).await?;
                 self.remove(leaf, hash, &claim.place, &order, deadline).await?;
             }
             found => self.delete_unseen(leaf, &id, found, &order, deadline).await?,
         }
-        leaf.stock.forget_refusals();
+        leaf.capacity.forget_refusals();
         Ok(())
     }
 
@@ -88,7 +94,7 @@ impl Provisioner {
     /// say so. A handle that names a copy may be forged.
     async fn check_against_copies(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         id: &VolumeId,
         hash: VolumeHash,
         claim: &ClaimRow,
@@ -104,7 +110,7 @@ impl Provisioner {
 
     pub(super) async fn is_copy(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         id: &VolumeId,
         hash: VolumeHash,
         claim: &ClaimRow,
@@ -120,7 +126,7 @@ impl Provisioner {
     /// The watches show no such claim; a read decides.
     async fn delete_unseen(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         id: &VolumeId,
         found: Option<(VolumeHash, Row)>,
         order: &Order,
@@ -138,7 +144,7 @@ impl Provisioner {
             let is_given_out = |given: &GivenOut| ownership::is_or_was(&claim.metadata, &given.claim_uid);
             match judge(&claim.metadata, &leaf.host, Meant::Handle(id)) {
                 Identity::Leaf(hash) => {
-                    attach::is_nowhere(leaf, hash, &ClaimRow::new(claim)).await?;
+                    attach::is_unpublished(leaf, hash, &ClaimRow::new(claim)).await?;
                     return self.remove(leaf, hash, place, order, deadline).await;
                 }
                 // What has taken the name of a leaf that was let go is not meant.
@@ -195,7 +201,7 @@ impl Provisioner {
     /// Removes the leaf step by step until a read proves it gone.
     pub(super) async fn remove(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         hash: VolumeHash,
         place: &LeafPlace,
         order: &Order,
@@ -228,7 +234,7 @@ impl Provisioner {
                         leaf.remove_consumer(&claim.place.namespace, hash).await?;
                     }
                     // A replica whose watch is behind may know of no node: what it knows is tested by the member.
-                    attach::is_nowhere(leaf, hash, claim).await?;
+                    attach::is_unpublished(leaf, hash, claim).await?;
                     match leaf.delete_claim(claim, hash).await {
                         Err(Error::InProgress(_)) => drop(leaf.read_claim(place).await?),
                         deleted => deleted?,
@@ -265,7 +271,7 @@ impl Provisioner {
     /// The volume that was given out to the host may be out of sight: its labels, its claim or its claimRef were edited.
     async fn nothing_outlives(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         id: &VolumeId,
         order: &Order,
         given_out: Option<&GivenOut>,
@@ -287,7 +293,7 @@ impl Provisioner {
     }
 
     /// The host removes a volume whose data people of the member have brought there.
-    async fn tell_of_kept(&self, leaf: &Cluster, handle: &str, place: &LeafPlace, volume: &ObservedVolume) {
+    async fn tell_of_kept(&self, leaf: &MemberClient, handle: &str, place: &LeafPlace, volume: &ObservedVolume) {
         let message = format!(
             "member {}: leaf claim {place} is gone. Its volume {} was made there by hand, not by a provisioner: it stays as \
              it is, with its data",
@@ -309,7 +315,12 @@ impl Provisioner {
 /// The claim has gone before its volume, which is touched only while no other claim has it. One that is to be retained, only
 /// where the host's own record proves that it is this one: people copy such volumes, labels and all. `holder`: the UID of the
 /// claim that has the name which the volume's claimRef tells.
-fn check_volume_alone(leaf: &Cluster, given_out: Option<&GivenOut>, row: &Row, holder: Option<&str>) -> Result<()> {
+fn check_volume_alone(
+    leaf: &MemberClient,
+    given_out: Option<&GivenOut>,
+    row: &Row,
+    holder: Option<&str>,
+) -> Result<()> {
     let Some(volume) = &row.volume else { return Ok(()) };
     let is_astray = volume.claim_uid.is_empty() || holder == Some(&*volume.claim_uid);
     if is_astray && !volume.observed().by_hand && !volume.is_terminating() {
@@ -323,7 +334,7 @@ fn check_volume_alone(leaf: &Cluster, given_out: Option<&GivenOut>, row: &Row, h
 }
 
 /// The member goes by the claimRef: what names no claim it never removes, and what names another claim is that one's.
-fn astray(leaf: &Cluster, volume: &VolumeRow, given_out: Option<&GivenOut>) -> Error {
+fn astray(leaf: &MemberClient, volume: &VolumeRow, given_out: Option<&GivenOut>) -> Error {
     let uid = given_out.map(|given_out| format!(" (UID {})", given_out.claim_uid)).unwrap_or_default();
     let named = volume.named_claim();
     let why = format!(
@@ -333,7 +344,7 @@ fn astray(leaf: &Cluster, volume: &VolumeRow, given_out: Option<&GivenOut>) -> E
 }
 
 /// Only a person can say what is to become of it.
-fn left_untouched(leaf: &Cluster, volume: &VolumeRow, why: &str) -> Error {
+fn left_untouched(leaf: &MemberClient, volume: &VolumeRow, why: &str) -> Error {
     Error::Refused(format!(
         "member {}: leaf volume {} {why}; if it is to stay, give the host's volume the policy Retain and delete that by hand",
         leaf.member, volume.name
@@ -341,7 +352,7 @@ fn left_untouched(leaf: &Cluster, volume: &VolumeRow, why: &str) -> Error {
 }
 
 /// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.
-async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
+async fn look_again(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
     if let Some(claim) = &row.claim {
         leaf.end_consumer(&place.namespace, hash).await?;
         if leaf.read_claim(place).await?.is_none() {
@@ -357,7 +368,7 @@ async fn look_again(leaf: &Cluster, hash: VolumeHash, place: &LeafPlace, row: &R
 }
 
 /// Somebody has written the handle of another host's leaf, with all that stands beside it, into a volume of this one.
-fn of_another_host(leaf: &Cluster, place: &LeafPlace, whose: &str) -> Error {
+fn of_another_host(leaf: &MemberClient, place: &LeafPlace, whose: &str) -> Error {
     Error::Refused(format!(
         "member {}: the handle leads to claim {place}, and {whose}: nothing is removed. Give this volume the policy Retain, and then \
          delete it here by hand",
@@ -365,7 +376,7 @@ fn of_another_host(leaf: &Cluster, place: &LeafPlace, whose: &str) -> Error {
     ))
 }
 
-fn late(leaf: &Cluster, place: &LeafPlace, step: &Removal) -> Error {
+fn late(leaf: &MemberClient, place: &LeafPlace, step: &Removal) -> Error {
     let what = match step {
         Removal::AwaitVolume | Removal::Gone => "is gone and its leaf volume is still being deleted",
         Removal::AwaitClaim => "is still in use by a pod, or held by a finalizer that is not ours",

@@ -46,7 +46,9 @@ impl Provisioner {
                     self.ask_for_size(&found, &claim, required).await?;
                 }
                 // Nobody is there to mount it: a pod will be there sooner or later, and the sidecar asks again.
-                Expansion::AwaitMount if claim.life.published.is_nowhere() => return Err(late(&found, required).await),
+                Expansion::AwaitMount if claim.life.published.is_unpublished() => {
+                    return Err(late(&found, required).await);
+                }
                 Expansion::Ask => return Err(late(&found, required).await),
                 Expansion::Await | Expansion::AwaitMount => {
                     let differs = |rows: &Rows| {

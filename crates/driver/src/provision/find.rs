@@ -8,7 +8,7 @@ use crate::{
     attach,
     error::{Error, Result},
     leaf::{
-        Cluster,
+        MemberClient,
         identity::{Identity, Meant, judge},
         row::{ClaimRow, VolumeRow},
     },
@@ -39,7 +39,7 @@ pub(super) enum Sought {
 }
 
 impl Found {
-    pub(super) fn leaf(&self) -> Result<&Cluster> {
+    pub(super) fn leaf(&self) -> Result<&MemberClient> {
         self.member.leaf()
     }
 
@@ -148,7 +148,7 @@ impl Provisioner {
 }
 
 /// Who uses an imported claim is told by the handles of the host's volumes, so all of them must be alike.
-fn check_name(id: &VolumeId, leaf: &Cluster) -> Result<()> {
+fn check_name(id: &VolumeId, leaf: &MemberClient) -> Result<()> {
     if id.member == leaf.member {
         return Ok(());
     }
@@ -158,7 +158,7 @@ fn check_name(id: &VolumeId, leaf: &Cluster) -> Result<()> {
     )))
 }
 
-fn seen(leaf: &Cluster, id: &VolumeId) -> Option<(VolumeHash, ClaimRow)> {
+fn seen(leaf: &MemberClient, id: &VolumeId) -> Option<(VolumeHash, ClaimRow)> {
     let (hash, row) = leaf.rows.find(id)?;
     Some((hash, row.claim?))
 }

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Deadline, Provisioner,
+    delete_group::{check, remove_group},
     find::Sought,
     snapshot::Snapshot,
-    ungroup::{check, remove_group},
     wait_for,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
     host::snapshot::ContentKind,
     leaf::{
-        Cluster,
+        MemberClient,
         row::ClaimRow,
         snapshot::{
             group::{Groups, LeafGroup, PartMark, WantedGroup},
@@ -51,16 +51,16 @@ struct Volume {
 }
 
 /// One CreateVolumeGroupSnapshot under way.
-struct Job<'a> {
+struct GroupCreation<'a> {
     spec: &'a SnapshotSpec,
     hash: VolumeHash,
-    leaf: &'a Cluster,
+    leaf: &'a MemberClient,
     groups: Groups<'a>,
     deadline: &'a Deadline,
 }
 
 /// The handle of a group in a namespace of a member.
-pub(super) fn id(leaf: &Cluster, namespace: &str, hash: VolumeHash) -> VolumeId {
+pub(super) fn id(leaf: &MemberClient, namespace: &str, hash: VolumeHash) -> VolumeId {
     VolumeId::new(&leaf.member, namespace, &leaf_group_name(hash), hash)
 }
 
@@ -77,7 +77,7 @@ impl Provisioner {
         // An earlier call may have made it.
         let groups = leaf.groups().await.map_err(Error::while_a_leaf_may_exist)?;
         let Some(groups) = groups else { return Err(no_groups(&member.name)) };
-        let job = Job { spec, hash, leaf, groups, deadline };
+        let job = GroupCreation { spec, hash, leaf, groups, deadline };
         let unwanted = content.as_ref().is_none_or(|content| content.terminating && !content.given_out);
         if spec.content.is_some() && unwanted {
             let gone =
@@ -88,7 +88,7 @@ impl Provisioner {
         self.settle_group(&job, content.is_some_and(|content| content.given_out)).await
     }
 
-    async fn settle_group(&self, job: &Job<'_>, given_out: bool) -> Result<Group> {
+    async fn settle_group(&self, job: &GroupCreation<'_>, given_out: bool) -> Result<Group> {
         let mut created = false;
         loop {
             let found = job.found().await.map_err(Error::while_a_leaf_may_exist)?;
@@ -121,7 +121,7 @@ impl Provisioner {
     }
 
     /// What stands in the way is final once nothing is left of an earlier attempt.
-    async fn make_group(&self, job: &Job<'_>) -> Result<()> {
+    async fn make_group(&self, job: &GroupCreation<'_>) -> Result<()> {
         match self.post_group(job).await {
             Err(error) if error.is_final() => {
                 if job.found().await?.is_some() {
@@ -135,7 +135,7 @@ impl Provisioner {
     }
 
     /// The claims are labelled first: a group without any is an error to the member.
-    async fn post_group(&self, job: &Job<'_>) -> Result<()> {
+    async fn post_group(&self, job: &GroupCreation<'_>) -> Result<()> {
         let volumes = self.volumes_of(job).await?;
         let namespace = one_namespace(job.leaf, &volumes)?;
         for volume in &volumes {
@@ -154,7 +154,7 @@ impl Provisioner {
     }
 
     /// The claims of a group, each found and fit for it.
-    async fn volumes_of(&self, job: &Job<'_>) -> Result<Vec<Volume>> {
+    async fn volumes_of(&self, job: &GroupCreation<'_>) -> Result<Vec<Volume>> {
         let mut volumes = Vec::new();
         for handle in &job.spec.sources {
             let found = self.find(handle).await?;
@@ -173,7 +173,7 @@ impl Provisioner {
     }
 
     /// Also where some of the volumes are gone: the others may carry the label.
-    async fn unlabel(&self, job: &Job<'_>) -> Result<()> {
+    async fn unlabel(&self, job: &GroupCreation<'_>) -> Result<()> {
         for handle in &job.spec.sources {
             match self.seek(handle).await? {
                 Sought::Found(found) if found.imported => {}
@@ -187,7 +187,7 @@ impl Provisioner {
     }
 
     /// Waits for the snapshots in it, and marks each as ours.
-    async fn finish_group(&self, job: &Job<'_>, group: LeafGroup) -> Result<Group> {
+    async fn finish_group(&self, job: &GroupCreation<'_>, group: LeafGroup) -> Result<Group> {
         let volumes = self.volumes_of(job).await?;
         let parts = loop {
             let parts = job.leaf.parts(&group).await?;
@@ -239,7 +239,7 @@ impl Provisioner {
         })
     }
 
-    async fn withdraw_group(&self, job: &Job<'_>) -> Result<()> {
+    async fn withdraw_group(&self, job: &GroupCreation<'_>) -> Result<()> {
         if let Some(group) = job.found().await? {
             let parts = job.leaf.parts(&group).await?;
             remove_group(job.leaf, &job.groups, &group, &parts, job.hash, job.deadline).await?;
@@ -261,7 +261,7 @@ impl Provisioner {
     }
 }
 
-impl Job<'_> {
+impl GroupCreation<'_> {
     /// Where the group is or would be: beside the first of its volumes.
     fn place(&self, fallback: &str) -> LeafPlace {
         let first = self.spec.sources.first().and_then(|handle| VolumeId::parse(handle)?.place());
@@ -325,7 +325,7 @@ fn one_member(spec: &SnapshotSpec) -> Result<String> {
     }
 }
 
-fn one_namespace<'a>(leaf: &Cluster, volumes: &'a [Volume]) -> Result<&'a str> {
+fn one_namespace<'a>(leaf: &MemberClient, volumes: &'a [Volume]) -> Result<&'a str> {
     let namespaces: BTreeSet<&str> = volumes.iter().map(|volume| volume.claim.place.namespace.as_str()).collect();
     let drivers: BTreeSet<&str> = volumes.iter().map(|volume| volume.driver.as_str()).collect();
     let list = |set: &BTreeSet<&str>| set.iter().copied().collect::<Vec<_>>().join(", ");
@@ -373,7 +373,7 @@ pub(super) async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(V
 }
 
 /// The snapshots of a group that were marked, and so may have been given out.
-pub(super) fn marked(leaf: &Cluster, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<Snapshot> {
+pub(super) fn marked(leaf: &MemberClient, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<Snapshot> {
     let rows = parts.iter().filter_map(|part| leaf.snapshots.put(part)).filter(|row| row.group == Some(hash));
     let mut found: Vec<Snapshot> = rows.map(|row| Snapshot::new(leaf, &row)).collect();
     found.sort_by_key(|snapshot| snapshot.id.to_string());

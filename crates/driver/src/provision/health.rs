@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::Result,
     leaf::{
-        Cluster,
+        MemberClient,
         row::{ClaimRow, Row, VolumeRow},
     },
     volume::{VolumeHash, VolumeId, plan::Phase},
@@ -46,7 +46,7 @@ pub struct Health {
 impl Provisioner {
     /// Those alone with which something is wrong.
     pub fn list_ailing(&self, most: usize, token: &str) -> Result<Page<Health>> {
-        let pick = |leaf: &Cluster, place: &Place<'_>, after, most| {
+        let pick = |leaf: &MemberClient, place: &Place<'_>, after, most| {
             let ails = |row: &Row| !ailments(row, place).is_empty();
             // Where a member does not answer, all that it holds is concerned.
             if place.trouble.is_some() {
@@ -147,7 +147,7 @@ fn orphaned(row: &Row, member: &str) -> Option<Ailment> {
 }
 
 /// The member's own word on a volume that looks well.
-async fn look_closer(leaf: &Cluster, hash: VolumeHash, claim: &ClaimRow) -> Result<Option<Ailment>> {
+async fn look_closer(leaf: &MemberClient, hash: VolumeHash, claim: &ClaimRow) -> Result<Option<Ailment>> {
     let about = format!("member {}: leaf claim {}", leaf.member, claim.place);
     let unseen = leaf.rows.row_at(hash, &claim.place).volume.is_none();
     if let (true, Some(volume)) = (unseen, claim.volume())

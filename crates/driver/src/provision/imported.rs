@@ -8,7 +8,7 @@ use super::{Deadline, Provisioner};
 use crate::{
     error::{Error, Result},
     host::{events::News, volume::HostVolume},
-    leaf::{Cluster, imported::ImportedVolume, row::ClaimRow},
+    leaf::{MemberClient, imported::ImportedVolume, row::ClaimRow},
     volume::{VolumeHash, VolumeId},
 };
 
@@ -39,7 +39,7 @@ fn decide(users: &[HostVolume], claim: &ClaimRow, volume: Option<&ImportedVolume
 impl Provisioner {
     pub(super) async fn delete_imported(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         id: &VolumeId,
         claim: &ClaimRow,
         deadline: &Deadline,
@@ -70,7 +70,7 @@ impl Provisioner {
     /// Waits until claim and volume are gone. False: the volume is to stay after all.
     async fn is_removed(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         claim: &ClaimRow,
         volume: &ImportedVolume,
         deadline: &Deadline,
@@ -91,7 +91,7 @@ impl Provisioner {
         }
     }
 
-    async fn keep(&self, leaf: &Cluster, id: &VolumeId, claim: &ClaimRow, users: &[HostVolume], why: &str) {
+    async fn keep(&self, leaf: &MemberClient, id: &VolumeId, claim: &ClaimRow, users: &[HostVolume], why: &str) {
         let message = format!("claim {} in member {} was imported and stays there: {why}", claim.place, leaf.member);
         let news = News { reason: "LeafKept", message, warning: false };
         let handle = id.to_string();

@@ -3,7 +3,7 @@
 use crate::{
     error::{Error, Result},
     leaf::{
-        Cluster,
+        MemberClient,
         identity::{Identity, Meant, judge},
         ownership,
         row::{ClaimRow, Row, VolumeRow},
@@ -60,7 +60,7 @@ impl LastSeen {
     /// Makes the volume ours by sight, so that its end is seen.
     pub(super) async fn label(
         &mut self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         volume: &str,
         hash: VolumeHash,
         claim_uid: &str,
@@ -84,7 +84,7 @@ impl LastSeen {
     }
 
     /// One read: of the volume where there was one, which outlives its claim, else of the claim.
-    pub(super) async fn is_gone(&self, leaf: &Cluster, hash: VolumeHash, place: &LeafPlace) -> Result<bool> {
+    pub(super) async fn is_gone(&self, leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<bool> {
         if let Some((name, uid)) = self.volume.as_ref().filter(|_| !self.handed_back) {
             return leaf.volume_is_gone(name, uid.as_deref()).await;
         }
@@ -109,7 +109,7 @@ pub(super) fn decide(row: &Row, no_volume: bool) -> Removal {
 }
 
 /// The member removes what goes with its claim, whosever it is.
-fn would_take_along(leaf: &Cluster, volume: &VolumeRow, owner: &str) -> Error {
+fn would_take_along(leaf: &MemberClient, volume: &VolumeRow, owner: &str) -> Error {
     Error::InProgress(format!(
         "member {}: leaf claim {} is bound to volume {}, which belongs to {owner} and would go with the claim: give that volume the \
          policy Retain there first",
@@ -117,7 +117,7 @@ fn would_take_along(leaf: &Cluster, volume: &VolumeRow, owner: &str) -> Error {
     ))
 }
 
-pub(super) fn stripped(leaf: &Cluster, place: &LeafPlace) -> Error {
+pub(super) fn stripped(leaf: &MemberClient, place: &LeafPlace) -> Error {
     Error::Refused(format!(
         "member {}: claim {}/{} is the leaf of a volume and its labels were removed: put back {}, or delete it there",
         leaf.member,

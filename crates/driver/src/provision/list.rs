@@ -10,7 +10,7 @@ use super::{Provisioner, find::unknown};
 use crate::{
     error::{Error, Result},
     leaf::{
-        Cluster,
+        MemberClient,
         row::{ClaimRow, Row},
     },
     volume::{VolumeHash, VolumeId, id::is_member_name, plan::Phase},
@@ -73,7 +73,7 @@ impl Provisioner {
     /// Zero entries at most: as many as fit.
     pub fn list(&self, most: usize, token: &str) -> Result<Page<Listed>> {
         let is_there = |row: &Row| row.claim.as_ref().is_some_and(is_listed);
-        let pick = |leaf: &Cluster, _: &Place<'_>, after, most| leaf.rows.page(after, most, is_there);
+        let pick = |leaf: &MemberClient, _: &Place<'_>, after, most| leaf.rows.page(after, most, is_there);
         self.page(most, token, pick, |place, hash, row| row.claim.map(|claim| listed(place.member, hash, &claim)))
     }
 
@@ -91,7 +91,7 @@ impl Provisioner {
         &self,
         most: usize,
         token: &str,
-        pick: impl Fn(&Cluster, &Place<'_>, Option<VolumeHash>, usize) -> Vec<(VolumeHash, Row)>,
+        pick: impl Fn(&MemberClient, &Place<'_>, Option<VolumeHash>, usize) -> Vec<(VolumeHash, Row)>,
         entry: impl Fn(&Place<'_>, VolumeHash, Row) -> Option<T>,
     ) -> Result<Page<T>> {
         let most = if most == 0 { LONGEST_PAGE } else { most.min(LONGEST_PAGE) };
@@ -125,7 +125,7 @@ fn is_listed(claim: &ClaimRow) -> bool {
 }
 
 fn is_given_out(claim: &ClaimRow) -> bool {
-    claim.size().phase != Phase::Pending || !claim.life.published.is_nowhere()
+    claim.size().phase != Phase::Pending || !claim.life.published.is_unpublished()
 }
 
 fn listed(member: &str, hash: VolumeHash, claim: &ClaimRow) -> Listed {

@@ -1,31 +1,31 @@
 //! What is done with a volume from beginning to end: each file one use-case, which looks, lets the pure plan decide, and
 //! acts. Any step may be entered again at any time, by this process or another.
 
-mod binding;
+mod abandon;
+mod binder;
 mod capacity;
-mod companions;
+mod content_source;
 mod create;
 mod deadline;
 mod delete;
+mod delete_group;
+mod delete_snapshot;
 mod expand;
 mod find;
 pub mod group;
 mod health;
 mod imported;
-mod job;
 mod last_seen;
 mod list;
 mod modify;
 mod place;
 mod publish;
 mod refusal;
+mod sibling_claims;
 pub mod snapshot;
 pub mod snapshots;
-mod source;
-mod ungroup;
-mod unsnapshot;
 mod validate;
-mod withdraw;
+mod volume_creation;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -40,7 +40,7 @@ pub use publish::Publishing;
 use crate::{
     error::Result,
     host::Host,
-    leaf::{Cluster, Rows},
+    leaf::{MemberClient, Rows},
     member::Registry,
     volume::{Source, VolumeHash, VolumeId},
 };
@@ -75,7 +75,7 @@ const SHORTEST: Duration = Duration::from_secs(3);
 /// Waits for what is known of a volume to change as wanted. True: it did. False: nothing came for a while, look for
 /// yourself. At the deadline, `late` says what to tell the caller.
 async fn wait<F>(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     hash: VolumeHash,
     deadline: &Deadline,
     changed: F,

@@ -6,7 +6,7 @@
 use super::{Deadline, Provisioner, find::Found, wait};
 use crate::{
     error::{Error, Result},
-    leaf::{Cluster, Rows, row::ClaimRow},
+    leaf::{MemberClient, Rows, row::ClaimRow},
     volume::{
         Attributes,
         attributes::{Change, change},
@@ -56,7 +56,7 @@ impl Provisioner {
     }
 }
 
-async fn ask(leaf: &Cluster, found: &Found, claim: &ClaimRow, target: &str) -> Result<()> {
+async fn ask(leaf: &MemberClient, found: &Found, claim: &ClaimRow, target: &str) -> Result<()> {
     if claim.size().terminating {
         return Err(Error::InProgress(format!("member {}: leaf claim {} is being removed", leaf.member, claim.place)));
     }
@@ -76,7 +76,7 @@ async fn ask(leaf: &Cluster, found: &Found, claim: &ClaimRow, target: &str) -> R
 }
 
 /// Members accept the name of a class that they do not have, and then wait for it in silence.
-pub(super) async fn check_class(leaf: &Cluster, class: &str, volume_driver: Option<&str>) -> Result<()> {
+pub(super) async fn check_class(leaf: &MemberClient, class: &str, volume_driver: Option<&str>) -> Result<()> {
     let Some(driver) = leaf.attributes_class_driver(class).await? else {
         return Err(Error::Refused(format!(
             "member {} has no VolumeAttributesClass {class:?}: make it there, or name another with the parameter \

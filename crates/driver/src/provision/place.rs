@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Deadline, Provisioner,
+    abandon::{allows, holds, in_use, leaf_volume_is_left, may_hold, misplaced},
     capacity::offer,
     create::all_listed,
-    withdraw::{allows, holds, in_use, leaf_volume_is_left, may_hold, misplaced},
 };
 use crate::{
     error::{Error, Result},
@@ -14,7 +14,7 @@ use crate::{
         claim::{Chosen, HostClaim},
         events::News,
     },
-    leaf::{Cluster, identity::is_leaf_of},
+    leaf::{MemberClient, identity::is_leaf_of},
     member::{
         Member,
         placement::{Candidate, Choice, Standing, Wish, choose, told},
@@ -231,7 +231,7 @@ impl Provisioner {
     /// Where the leaf is or will be. One that is seen elsewhere than the class says now is for a person to judge.
     pub(super) async fn leaf_place(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         spec: &VolumeSpec,
         owner: Option<&HostClaim>,
         hash: VolumeHash,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Provisioner, delete::Order, job::Job, withdraw::in_use};
+use super::{Provisioner, abandon::in_use, delete::Order, volume_creation::VolumeCreation};
 use crate::{
     error::{Error, Result},
     leaf::row::ClaimRow,
@@ -22,7 +22,7 @@ const LAST_LOOK: Duration = Duration::from_secs(15);
 
 /// What a call has learned on its way.
 #[derive(Debug, Default)]
-pub(super) struct Course {
+pub(super) struct Attempt {
     looks: u32,
     /// The member's provisioner found no room on a node; its scheduler may know another one.
     suspected: bool,
@@ -32,7 +32,7 @@ pub(super) struct Course {
 
 /// The member lacks room for the volume.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Lack {
+pub(super) struct NoCapacity {
     /// In the member's own words.
     pub(super) reason: String,
     /// The node it is about, where it is about one.
@@ -41,17 +41,22 @@ pub(super) struct Lack {
     pub(super) lasting: bool,
 }
 
-impl Course {
+impl Attempt {
     fn next_look(&mut self) -> Duration {
         self.looks += 1;
         (FIRST_LOOK * (1 << self.looks.saturating_sub(2).min(3))).min(LAST_LOOK)
     }
 }
 
-impl Job<'_> {
+impl VolumeCreation<'_> {
     /// Waits until the next step is another one, and looks closer when nothing is heard for a while.
-    pub(super) async fn wait(&self, step: &Creation, binder: Binder, course: &mut Course) -> Result<Option<Lack>> {
-        let pause = self.deadline.next().min(Instant::now() + course.next_look());
+    pub(super) async fn wait(
+        &self,
+        step: &Creation,
+        binder: Binder,
+        attempt: &mut Attempt,
+    ) -> Result<Option<NoCapacity>> {
+        let pause = self.deadline.next().min(Instant::now() + attempt.next_look());
         if self.leaf.rows.until(self.hash, pause, |rows| self.next_step(rows, binder) != *step).await {
             return Ok(None);
         }
@@ -60,48 +65,48 @@ impl Job<'_> {
         }
         self.look_again().await?;
         match self.row() {
-            Some(row) if is_unbound(&row) => self.look_for_lack(&row, binder, course).await,
+            Some(row) if is_unbound(&row) => self.look_for_lack(&row, binder, attempt).await,
             _ => Ok(None),
         }
     }
 
     /// Why it waits, if that is for want of room.
-    async fn look_for_lack(&self, row: &ClaimRow, binder: Binder, course: &mut Course) -> Result<Option<Lack>> {
+    async fn look_for_lack(&self, row: &ClaimRow, binder: Binder, attempt: &mut Attempt) -> Result<Option<NoCapacity>> {
         let node = self.only_node();
         if binder == Binder::Consumer {
             let pod = self.leaf.look_at_consumer(&row.place.namespace, self.hash).await?;
             let reason = pod.and_then(|pod| pod.obstacle).unwrap_or_default();
             if reason.contains("did not have enough free storage") {
-                return Ok(Some(Lack { reason, node, lasting: true }));
+                return Ok(Some(NoCapacity { reason, node, lasting: true }));
             }
             if names_a_claim_that_is_gone(&reason) {
                 self.leaf.remove_consumer(&row.place.namespace, self.hash).await?;
-                let lack = Lack { reason, node: None, lasting: false };
-                return Ok(self.node_selected().then_some(lack));
+                let no_capacity = NoCapacity { reason, node: None, lasting: false };
+                return Ok(self.node_selected().then_some(no_capacity));
             }
         }
         let Some(reason) = self.leaf.lack_of_room(&row.place.namespace, &row.uid).await else { return Ok(None) };
-        let sure = binder == Binder::Member || std::mem::replace(&mut course.suspected, true);
-        Ok(sure.then_some(Lack { reason, node, lasting: true }))
+        let sure = binder == Binder::Member || std::mem::replace(&mut attempt.suspected, true);
+        Ok(sure.then_some(NoCapacity { reason, node, lasting: true }))
     }
 
     /// What is remembered for the capacity of this member.
     pub(super) fn remember(&self, class: &str, node: Option<&str>) {
-        self.leaf.stock.refuse(class, node, self.spec.request.required.max(1));
+        self.leaf.capacity.refuse(class, node, self.spec.request.required.max(1));
     }
 }
 
 impl Provisioner {
     /// Takes the leaf back, remembers, and says so.
-    pub(super) async fn give_up(&self, job: &Job<'_>, lack: Lack) -> Error {
+    pub(super) async fn give_up(&self, job: &VolumeCreation<'_>, no_capacity: NoCapacity) -> Error {
         match self.take_back(job).await {
             Ok(class) => {
-                if lack.lasting {
-                    job.remember(&class, lack.node.as_deref());
+                if no_capacity.lasting {
+                    job.remember(&class, no_capacity.node.as_deref());
                 }
-                let refusal = format!("member {} has no room for it: {}", job.leaf.member, lack.reason);
+                let refusal = format!("member {} has no room for it: {}", job.leaf.member, no_capacity.reason);
                 if !job.deadline.caller_waits() {
-                    job.leaf.stock.keep_verdict(job.hash, &refusal);
+                    job.leaf.capacity.keep_verdict(job.hash, &refusal);
                 }
                 Error::NoPlace(refusal)
             }
@@ -110,7 +115,7 @@ impl Provisioner {
     }
 
     /// Removes a leaf that was never bound, and tells its class.
-    async fn take_back(&self, job: &Job<'_>) -> Result<String> {
+    async fn take_back(&self, job: &VolumeCreation<'_>) -> Result<String> {
         let id = job.spec.id(&job.leaf.member, &job.leaf.host, &job.place);
         let order = Order::of_creation(&id);
         if self.host.uses(&job.spec.name, &id.to_string()).await? {
@@ -159,8 +164,8 @@ mod tests {
 
     #[test]
     fn looks_are_further_and_further_apart() {
-        let mut course = Course::default();
-        let seconds: Vec<u64> = (0..5).map(|_| course.next_look().as_secs()).collect();
+        let mut attempt = Attempt::default();
+        let seconds: Vec<u64> = (0..5).map(|_| attempt.next_look().as_secs()).collect();
         assert_eq!(seconds, [4, 4, 8, 15, 15]);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     host::snapshot::{ContentKind, HostContent},
     leaf::{
-        Cluster,
+        MemberClient,
         claim::Made,
         ownership,
         snapshot::{WantedSnapshot, row::SnapshotRow},
@@ -39,7 +39,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn new(leaf: &Cluster, row: &SnapshotRow) -> Self {
+    pub(super) fn new(leaf: &MemberClient, row: &SnapshotRow) -> Self {
         Self {
             id: row.id(&leaf.member),
             source: row.source.to_string(),
@@ -53,11 +53,11 @@ impl Snapshot {
 }
 
 /// One CreateSnapshot under way.
-struct Job<'a> {
+struct SnapshotCreation<'a> {
     spec: &'a SnapshotSpec,
     source: &'a str,
     hash: VolumeHash,
-    leaf: &'a Cluster,
+    leaf: &'a MemberClient,
     host_content: Option<HostContent>,
     deadline: &'a Deadline,
 }
@@ -76,7 +76,7 @@ impl Provisioner {
             Some(name) => Some(self.host.read_content(ContentKind::Snapshot, name).await?).flatten(),
             None => None,
         };
-        let job = Job { spec, source, hash, leaf, host_content, deadline };
+        let job = SnapshotCreation { spec, source, hash, leaf, host_content, deadline };
         if spec.content.is_some() && job.is_unwanted() {
             return Err(self.withdraw_snapshot(&job).await);
         }
@@ -91,7 +91,7 @@ impl Provisioner {
         found.next().map_or(Ok(()), |row| Err(exists(spec, &format!("it is a snapshot of {}", row.source))))
     }
 
-    async fn settle_snapshot(&self, job: &Job<'_>) -> Result<Snapshot> {
+    async fn settle_snapshot(&self, job: &SnapshotCreation<'_>) -> Result<Snapshot> {
         let mut before = None;
         let mut troubled: Option<Instant> = None;
         loop {
@@ -126,7 +126,7 @@ impl Provisioner {
     }
 
     /// Nothing is there. What stands in the way is final only once a read has shown that it still is so.
-    async fn make_snapshot(&self, job: &Job<'_>) -> Result<()> {
+    async fn make_snapshot(&self, job: &SnapshotCreation<'_>) -> Result<()> {
         if job.host_content.as_ref().is_some_and(|content| content.given_out) {
             return job.nothing_is_there(job.lost()).await;
         }
@@ -147,7 +147,7 @@ impl Provisioner {
     }
 
     /// Nobody waits for it any more: what was made goes, and the sidecar may forget it.
-    async fn withdraw_snapshot(&self, job: &Job<'_>) -> Error {
+    async fn withdraw_snapshot(&self, job: &SnapshotCreation<'_>) -> Error {
         let removed = async {
             if job.place().is_none() {
                 job.leaf.list_snapshot(job.hash).await?;
@@ -162,7 +162,7 @@ impl Provisioner {
     }
 }
 
-impl Job<'_> {
+impl SnapshotCreation<'_> {
     fn step(&self, row: Option<&SnapshotRow>) -> Cutting {
         cutting(&self.spec.sources, row.map(SnapshotRow::observed).as_ref())
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use super::{Provisioner, snapshot::Snapshot, unsnapshot::find_snapshot};
+use super::{Provisioner, delete_snapshot::find_snapshot, snapshot::Snapshot};
 use crate::{
     error::{Error, Result},
-    leaf::{Cluster, snapshot::row::SnapshotRow},
+    leaf::{MemberClient, snapshot::row::SnapshotRow},
     member::Member,
     volume::VolumeId,
 };
@@ -73,7 +73,7 @@ impl Provisioner {
     }
 
     /// The leaf snapshot a volume is to be filled with.
-    pub(super) async fn source_snapshot(&self, leaf: &Cluster, id: &VolumeId) -> Result<Option<SnapshotRow>> {
+    pub(super) async fn source_snapshot(&self, leaf: &MemberClient, id: &VolumeId) -> Result<Option<SnapshotRow>> {
         Ok(find_snapshot(leaf, id).await?.filter(|row| !row.terminating))
     }
 }

@@ -16,9 +16,9 @@ use crate::{
     cluster::{self, Answers, Dial, with_causes},
     host::Host,
     member::{
-        Registry, Tracked,
-        registry::Keeper,
-        source::{Account, Definitions, News, clusters, directory, secrets},
+        Registry, Scope,
+        registry::RegistryLoop,
+        source::{Account, Definitions, MemberUpdates, clusters, directory, secrets},
     },
     metrics::Metrics,
 };
@@ -62,14 +62,14 @@ impl Clusters {
         self,
         host: &Host,
         account: Account,
-        tracked: Tracked,
+        tracked: Scope,
         tasks: &mut JoinSet<anyhow::Result<()>>,
     ) -> (Registry, watch::Receiver<bool>) {
-        let (keeper, members) = Keeper::new(host.clone(), self.dial, tracked, self.metrics);
+        let (registry_loop, members) = RegistryLoop::new(host.clone(), self.dial, tracked, self.metrics);
         let sources = start_sources(self.members_dir, self.kosmos_clusters, account, host, tasks);
         let (listed, all_listed) = watch::channel(false);
         tasks.spawn(async move {
-            keeper.run(sources, listed).await;
+            registry_loop.run(sources, listed).await;
             Ok(())
         });
         (members, all_listed)
@@ -82,7 +82,7 @@ fn start_sources(
     account: Account,
     host: &Host,
     tasks: &mut JoinSet<anyhow::Result<()>>,
-) -> Vec<News> {
+) -> Vec<MemberUpdates> {
     let mut news = Vec::new();
     if let Some(folder) = folder {
         news.push(start_source(tasks, |sender| directory::follow(folder, account, sender)));
@@ -99,7 +99,7 @@ fn start_sources(
 fn start_source<F>(
     tasks: &mut JoinSet<anyhow::Result<()>>,
     follow: impl FnOnce(watch::Sender<Option<Definitions>>) -> F,
-) -> News
+) -> MemberUpdates
 where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -14,7 +14,7 @@ use crate::{
     csi::{controller::Controller, inflight::InFlight},
     follow::Follower,
     lease::{self, Lease},
-    member::{Tracked, source::Account},
+    member::{Scope, source::Account},
     metrics::Metrics,
     provision::Provisioner,
 };
@@ -58,7 +58,7 @@ impl Driver {
         let Some(host) = clusters.connect(stop).await? else {
             return Ok(None);
         };
-        let (members, all_listed) = clusters.follow(&host, Account::Driver, Tracked::Leaves, tasks);
+        let (members, all_listed) = clusters.follow(&host, Account::Driver, Scope::Leaves, tasks);
         let lease = Lease::new(host.client.clone(), &host.namespace, lease::CONTROLLER);
         let follower = Follower::new(host.clone(), members.clone());
         tasks.spawn(async move {

@@ -14,13 +14,13 @@ use super::{
 use crate::{
     agent::{
         Agent, NodeMode, Settings,
-        door::{Authority, Credentials, Door, Shown},
+        kubelet_api::{Authority, Credentials, Server, Shown},
     },
-    args::{self, KubeletDoor, VirtualNode},
+    args::{self, KubeletApi, VirtualNode},
     cluster::Dial,
     host::Host,
     lease::{self, Lease},
-    member::{Registry, Tracked, source::Account},
+    member::{Registry, Scope, source::Account},
     metrics::Metrics,
 };
 
@@ -39,13 +39,13 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
     let (metrics, last, ready) = (Metrics::new(), CancellationToken::new(), watch::Sender::new(false));
     let mut tasks = JoinSet::new();
     serve_admin(arguments.process.admin_address, &ready, &metrics, &last, &mut tasks).await?;
-    let door = Bound::new(arguments.door).await?;
+    let kubelet_api = Bound::new(arguments.kubelet_api).await?;
     let settings = Settings {
         node_mode: match arguments.node_mode {
             args::NodeMode::Member => NodeMode::Member,
             args::NodeMode::Node => NodeMode::Node,
         },
-        door: door.as_ref().map(|door| door.told),
+        kubelet_api: kubelet_api.as_ref().map(|kubelet_api| kubelet_api.told),
         host_address: arguments.host_address,
     };
     let clusters = Clusters {
@@ -56,7 +56,7 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
         kosmos_clusters: arguments.members.kosmos_clusters,
         metrics,
     };
-    let Some(listed) = start(clusters, settings, door, &mut tasks, &stop).await? else { return Ok(()) };
+    let Some(listed) = start(clusters, settings, kubelet_api, &mut tasks, &stop).await? else { return Ok(()) };
     tokio::select! {
         () = stop.cancelled() => {}
         failed = first_failure(&mut tasks) => failed?,
@@ -79,7 +79,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    async fn new(flags: KubeletDoor) -> Result<Option<Self>, Misuse> {
+    async fn new(flags: KubeletApi) -> Result<Option<Self>, Misuse> {
         let Some(address) = flags.kubelet_address else { return Ok(None) };
         if address.ip().is_unspecified() {
             return Err(Misuse(format!(
@@ -110,10 +110,10 @@ impl Bound {
 
     /// On every replica: nodes tell the address of the one that leads, and conversations outlast that.
     fn serve(self, host: &Host, members: &Registry, tasks: &mut JoinSet<anyhow::Result<()>>, stop: &CancellationToken) {
-        let door = Door { host: host.clone(), members: members.clone(), credentials: self.credentials };
+        let kubelet_api = Server { host: host.clone(), members: members.clone(), credentials: self.credentials };
         let (listener, stop) = (self.listener, stop.clone());
         tasks.spawn(async move {
-            door.serve(listener, stop).await;
+            kubelet_api.serve(listener, stop).await;
             // It ends when all is to end, which is no failure.
             std::future::pending().await
         });
@@ -124,15 +124,15 @@ impl Bound {
 pub async fn start(
     clusters: Clusters,
     settings: Settings,
-    door: Option<Bound>,
+    kubelet_api: Option<Bound>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<watch::Receiver<bool>>> {
     let Some(host) = clusters.connect(stop).await? else { return Ok(None) };
-    let (members, listed) = clusters.follow(&host, Account::VirtualNode, Tracked::Nothing, tasks);
-    if let Some(door) = door {
-        tracing::info!(address = %door.address, told = %door.told, "serves the kubelet endpoint");
-        door.serve(&host, &members, tasks, stop);
+    let (members, listed) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, tasks);
+    if let Some(kubelet_api) = kubelet_api {
+        tracing::info!(address = %kubelet_api.address, told = %kubelet_api.told, "serves the kubelet endpoint");
+        kubelet_api.serve(&host, &members, tasks, stop);
     }
     let lease = Lease::new(host.client.clone(), &host.namespace, lease::VIRTUAL_NODE);
     let agent = Agent::new(host, members, settings);

@@ -169,14 +169,14 @@ fn at_peace(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
         Wish::Use { retain: true } if !volume.retained || !volume.follows => Healing::Follow,
         Wish::Use { retain: false } if volume.follows => Healing::Unfollow,
         Wish::Use { .. } | Wish::Keep if volume.terminating => Healing::Endangered,
-        Wish::Keep if !claim.published.is_nowhere() => Healing::AwaitDetach,
+        Wish::Keep if !claim.published.is_unpublished() => Healing::AwaitDetach,
         Wish::Keep => Healing::Keep,
         Wish::Use { .. } | Wish::Nothing => Healing::Rest,
     }
 }
 
 fn let_go(claim: &SeenClaim) -> Healing {
-    if claim.published.is_nowhere() { Healing::LetGo } else { Healing::AwaitDetach }
+    if claim.published.is_unpublished() { Healing::LetGo } else { Healing::AwaitDetach }
 }
 
 /// The claim is gone, or somebody else's has its name.

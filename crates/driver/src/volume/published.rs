@@ -90,11 +90,11 @@ impl Published {
     }
 
     /// Nobody has it, and nothing else stands in the record.
-    pub fn is_nowhere(&self) -> bool {
+    pub fn is_unpublished(&self) -> bool {
         self.nodes.is_empty() && !self.spoilt
     }
 
-    pub fn is_spoilt(&self) -> bool {
+    pub fn is_corrupt(&self) -> bool {
         self.spoilt
     }
 
@@ -213,7 +213,7 @@ mod tests {
     fn nothing_is_decided_on_a_record_that_cannot_be_read() {
         let spoilt = Published::spoilt();
         assert_eq!(spoilt.publish("virtual/a", &WRITER), Verdict::Unreadable);
-        assert!(spoilt.is_spoilt() && !spoilt.is_nowhere());
-        assert!(Published::default().is_nowhere());
+        assert!(spoilt.is_corrupt() && !spoilt.is_unpublished());
+        assert!(Published::default().is_unpublished());
     }
 }

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
+    cache::HostCache,
     object::{self, Objects, Place, items, parsed, read, text, whole},
-    shelf::HostView,
 };
 use crate::{
     cluster::with_causes,
@@ -32,7 +32,7 @@ use crate::{
     },
     member::Member,
 };
-pub(super) use plan::{LABEL, LABEL_VALUE, PREFIX, Stand, is_of_clustertree, patch_of, stand_of};
+pub(super) use plan::{LABEL, LABEL_VALUE, PREFIX, VirtualNodeId, is_of_clustertree, patch_of, virtual_node_of};
 use plan::{Leave, Step};
 pub(super) use room::{is_open, reduce};
 use status::Found;
@@ -71,7 +71,7 @@ pub(super) struct MemberState {
 #[derive(Debug)]
 pub(super) struct Nodes {
     host: Host,
-    view: Arc<HostView>,
+    view: Arc<HostCache>,
     beats: HashMap<String, Instant>,
     found: HashMap<String, (Instant, Found)>,
     /// Nodes that are not to be looked at before.
@@ -80,38 +80,46 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    pub(super) fn new(host: Host, view: Arc<HostView>) -> Self {
+    pub(super) fn new(host: Host, view: Arc<HostCache>) -> Self {
         let (beats, found, later) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self { host, view, beats, found, later, told: HashSet::new() }
     }
 
     /// One look at all virtual nodes of a member that answers.
-    pub(super) async fn tend(&mut self, member: &str, mode: NodeMode, state: &MemberState, door: Option<SocketAddr>) {
+    pub(super) async fn tend(
+        &mut self,
+        member: &str,
+        mode: NodeMode,
+        state: &MemberState,
+        kubelet_api: Option<SocketAddr>,
+    ) {
         let names = || std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
         let is_guest = |node: &Arc<Value>| names().any(|name| is_of_clustertree(node, name));
         let guests: Vec<_> = self.view.nodes.all().into_iter().filter(is_guest).collect();
         let ours = guests.is_empty() && !state.clustertree;
-        let mut stands = if ours { stands(member, mode, state) } else { Vec::new() };
-        if let Some(message) = plan::limit(member, &mut stands) {
-            self.tell_of_too_many(message, stands[0].name()).await;
+        let mut virtual_nodes = if ours { virtual_nodes(member, mode, state) } else { Vec::new() };
+        if let Some(message) = plan::limit(member, &mut virtual_nodes) {
+            self.tell_of_too_many(message, virtual_nodes[0].name()).await;
         }
         for guest in guests {
             let name = text(&guest, "/metadata/name").to_owned();
             let node = (mode == NodeMode::Node).then(|| name.clone());
-            let stand = Stand { member: member.to_owned(), node };
-            let ended = self.converge(&stand, &name, "", true).await;
+            let virtual_node = VirtualNodeId { member: member.to_owned(), node };
+            let ended = self.converge(&virtual_node, &name, "", true).await;
             told(&name, ended.map(drop));
         }
-        for stand in &stands {
-            let name = stand.name();
-            let ended = self.keep(stand, &name, state, door).await;
+        for virtual_node in &virtual_nodes {
+            let name = virtual_node.name();
+            let ended = self.keep(virtual_node, &name, state, kubelet_api).await;
             told(&name, ended);
         }
         for node in self.view.nodes.all() {
-            let Some(stand) = stand_of(&node).filter(|stand| stand.member == member && !stands.contains(stand)) else {
+            let Some(virtual_node) = virtual_node_of(&node)
+                .filter(|virtual_node| virtual_node.member == member && !virtual_nodes.contains(virtual_node))
+            else {
                 continue;
             };
-            let message = match &stand.node {
+            let message = match &virtual_node.node {
                 Some(gone) => format!("member {member} has no node {gone} any more"),
                 None => format!("member {member} is not represented by this node any more"),
             };
@@ -131,7 +139,7 @@ impl Nodes {
     /// Says of all virtual nodes of a member that it does not answer, and nothing more.
     pub(super) async fn tell_down(&mut self, member: &str, reason: Option<&str>) {
         for node in self.view.nodes.all() {
-            if stand_of(&node).is_none_or(|stand| stand.member != member) {
+            if virtual_node_of(&node).is_none_or(|virtual_node| virtual_node.member != member) {
                 continue;
             }
             let name = text(&node, "/metadata/name").to_owned();
@@ -146,34 +154,40 @@ impl Nodes {
 
     async fn keep(
         &mut self,
-        stand: &Stand,
+        virtual_node: &VirtualNodeId,
         name: &str,
         state: &MemberState,
-        door: Option<SocketAddr>,
+        kubelet_api: Option<SocketAddr>,
     ) -> kube::Result<()> {
         if self.later.get(name).is_some_and(|later| *later > Instant::now()) {
             return Ok(());
         }
-        let (health, found) = (health(stand, state), self.found(stand, name, state, door));
-        let Some(node) = self.converge(stand, name, &found.architecture, false).await? else { return Ok(()) };
+        let (health, found) = (health(virtual_node, state), self.found(virtual_node, name, state, kubelet_api));
+        let Some(node) = self.converge(virtual_node, name, &found.architecture, false).await? else { return Ok(()) };
         self.say(&node, &health, Some(&found)).await?;
         self.beat(&node).await
     }
 
-    fn found(&mut self, stand: &Stand, name: &str, state: &MemberState, door: Option<SocketAddr>) -> Found {
+    fn found(
+        &mut self,
+        virtual_node: &VirtualNodeId,
+        name: &str,
+        state: &MemberState,
+        kubelet_api: Option<SocketAddr>,
+    ) -> Found {
         if let Some((since, found)) = self.found.get(name)
             && since.elapsed() < BELIEVED
         {
             return found.clone();
         }
-        let nodes = nodes_of(stand, state);
+        let nodes = nodes_of(virtual_node, state);
         let open: Vec<&Value> = nodes.iter().copied().filter(|node| is_open(node)).collect();
         let architecture = nodes.iter().map(|node| text(node, "/status/nodeInfo/architecture"));
         let found = Found {
             room: room::left(&open, state.foreign_pods.iter().map(|pod| &**pod)),
             version: state.version.clone(),
             architecture: architecture.min().filter(|known| !known.is_empty()).unwrap_or("amd64").to_owned(),
-            door,
+            kubelet_api,
         };
         self.found.insert(name.to_owned(), (Instant::now(), found.clone()));
         found
@@ -182,15 +196,15 @@ impl Nodes {
     /// Takes steps until the Node is as it should be. The Node then; none where it is not ours, or goes away.
     async fn converge(
         &mut self,
-        stand: &Stand,
+        virtual_node: &VirtualNodeId,
         name: &str,
         architecture: &str,
         guest: bool,
     ) -> kube::Result<Option<Value>> {
         let decide = |node: Option<&Value>, csi_node: Option<&Value>| match node {
-            Some(node) if guest => plan::guest_step(stand, node, csi_node),
+            Some(node) if guest => plan::guest_step(virtual_node, node, csi_node),
             None if guest => Step::Wait,
-            node => plan::step(stand, architecture, node, csi_node),
+            node => plan::step(virtual_node, architecture, node, csi_node),
         };
         let place = Place { namespace: String::new(), name: name.to_owned() };
         let (node, csi_node) = (self.view.nodes.get(&place), self.view.csi_nodes.get(&place));
@@ -234,7 +248,7 @@ impl Nodes {
             tracing::info!(node = name, ready = health.ready, reason = health.reason, "{}", health.message);
         }
         let nodes = object::nodes(&self.host.client);
-        overtaken(nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
+        ignore_conflict(nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
     }
 
     /// Renews the node's Lease, where it is time.
@@ -292,8 +306,12 @@ impl Nodes {
 /// Nodes whose member has left, as the complete list of members says, go as well.
 pub(super) async fn retire_departed(nodes: &mut Nodes, members: &BTreeMap<String, Arc<Member>>) {
     for node in nodes.view.nodes.all() {
-        let Some(stand) = stand_of(&node).filter(|stand| !members.contains_key(&stand.member)) else { continue };
-        let message = format!("member {} has left: its kubeconfig is not there any more", stand.member);
+        let Some(virtual_node) =
+            virtual_node_of(&node).filter(|virtual_node| !members.contains_key(&virtual_node.member))
+        else {
+            continue;
+        };
+        let message = format!("member {} has left: its kubeconfig is not there any more", virtual_node.member);
         nodes.retire(&node, Health { ready: false, reason: "MemberLeft", message }).await;
     }
 }
@@ -303,28 +321,28 @@ pub(super) fn is_of_daemon_set(pod: &Value) -> bool {
 }
 
 /// The nodes that should be.
-fn stands(member: &str, mode: NodeMode, state: &MemberState) -> Vec<Stand> {
-    let stand = |node| Stand { member: member.to_owned(), node };
+fn virtual_nodes(member: &str, mode: NodeMode, state: &MemberState) -> Vec<VirtualNodeId> {
+    let virtual_node = |node| VirtualNodeId { member: member.to_owned(), node };
     match mode {
-        NodeMode::Member => vec![stand(None)],
+        NodeMode::Member => vec![virtual_node(None)],
         NodeMode::Node => {
             let names: BTreeSet<&str> = state.nodes.iter().map(|node| text(node, "/metadata/name")).collect();
-            names.into_iter().map(|name| stand(Some(name.to_owned()))).collect()
+            names.into_iter().map(|name| virtual_node(Some(name.to_owned()))).collect()
         }
     }
 }
 
-fn nodes_of<'a>(stand: &Stand, state: &'a MemberState) -> Vec<&'a Value> {
+fn nodes_of<'a>(virtual_node: &VirtualNodeId, state: &'a MemberState) -> Vec<&'a Value> {
     let all = state.nodes.iter().map(|node| &**node);
-    all.filter(|node| stand.node.as_deref().is_none_or(|name| name == text(node, "/metadata/name"))).collect()
+    all.filter(|node| virtual_node.node.as_deref().is_none_or(|name| name == text(node, "/metadata/name"))).collect()
 }
 
-fn health(stand: &Stand, state: &MemberState) -> Health {
-    let ready = nodes_of(stand, state)
+fn health(virtual_node: &VirtualNodeId, state: &MemberState) -> Health {
+    let ready = nodes_of(virtual_node, state)
         .into_iter()
         .any(|node| items(node, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True"));
-    let member = &stand.member;
-    let (reason, message) = match (ready, &stand.node) {
+    let member = &virtual_node.member;
+    let (reason, message) = match (ready, &virtual_node.node) {
         (true, _) => ("MemberReady", format!("member {member} answers")),
         (false, None) => ("NoReadyNode", format!("member {member} answers and has no node that is ready")),
         (false, Some(node)) => ("NodeNotReady", format!("node {node} of member {member} is not ready")),
@@ -344,11 +362,11 @@ pub(super) fn now() -> String {
 }
 
 async fn create(objects: &Objects, object: Value) -> kube::Result<()> {
-    overtaken(objects.create(&PostParams::default(), &parsed(object)?).await.map(drop))
+    ignore_conflict(objects.create(&PostParams::default(), &parsed(object)?).await.map(drop))
 }
 
 async fn patch(objects: &Objects, name: &str, change: &Value) -> kube::Result<()> {
-    overtaken(objects.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
+    ignore_conflict(objects.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
 }
 
 /// As long as it is as it was seen.
@@ -356,14 +374,14 @@ async fn remove(nodes: &Objects, node: &Value) -> kube::Result<()> {
     let field = |pointer| Some(text(node, pointer).to_owned());
     let seen = Preconditions { uid: field("/metadata/uid"), resource_version: field("/metadata/resourceVersion") };
     let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
-    overtaken(nodes.delete(text(node, "/metadata/name"), &parameters).await.map(drop))
+    ignore_conflict(nodes.delete(text(node, "/metadata/name"), &parameters).await.map(drop))
 }
 
 /// What was decided on has changed since: the next look decides anew.
-pub(super) fn overtaken(written: kube::Result<()>) -> kube::Result<()> {
+pub(super) fn ignore_conflict(written: kube::Result<()>) -> kube::Result<()> {
     match written {
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
-            tracing::debug!(message = status.message, "overtaken");
+            tracing::debug!(message = status.message, "somebody else was quicker");
             Ok(())
         }
         other => other,
@@ -390,7 +408,7 @@ async fn renew(client: &Client, name: &str, uid: &str) -> kube::Result<()> {
     match leases.patch(name, &PatchParams::default(), &Patch::Merge(&lease)).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {
             let made = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
-            overtaken(leases.create(&PostParams::default(), &made).await.map(drop))
+            ignore_conflict(leases.create(&PostParams::default(), &made).await.map(drop))
         }
         other => other.map(drop),
     }

@@ -31,12 +31,12 @@ const LONGEST: usize = 63;
 
 /// What a virtual node stands for: a member, or one node of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::agent) struct Stand {
+pub(in crate::agent) struct VirtualNodeId {
     pub(in crate::agent) member: String,
     pub(in crate::agent) node: Option<String>,
 }
 
-impl Stand {
+impl VirtualNodeId {
     pub(in crate::agent) fn name(&self) -> String {
         let name = match &self.node {
             None => format!("{PREFIX}{}", self.member),
@@ -62,16 +62,16 @@ impl Stand {
 }
 
 /// What a Node of ours stands for.
-pub(in crate::agent) fn stand_of(node: &Value) -> Option<Stand> {
+pub(in crate::agent) fn virtual_node_of(node: &Value) -> Option<VirtualNodeId> {
     match NodeId::parse(mark(node, "annotations", ID))? {
-        NodeId::Virtual { member, node } => Some(Stand { member, node }),
+        NodeId::Virtual { member, node } => Some(VirtualNodeId { member, node }),
         NodeId::Real(_) => None,
     }
 }
 
 /// Whether Kosmos clustertree keeps this node for the member.
 pub(in crate::agent) fn is_of_clustertree(node: &Value, member: &str) -> bool {
-    stand_of(node).is_none()
+    virtual_node_of(node).is_none()
         && mark(node, "labels", LABEL) == LABEL_VALUE
         && mark(node, "annotations", OWNED_BY_CLUSTER) == member
 }
@@ -90,31 +90,36 @@ pub(super) enum Step {
     Done,
 }
 
-pub(super) fn step(stand: &Stand, architecture: &str, node: Option<&Value>, csi_node: Option<&Value>) -> Step {
-    let Some(node) = node else { return Step::CreateNode(manifest(stand, architecture)) };
-    if stand_of(node).as_ref() != Some(stand) {
+pub(super) fn step(
+    virtual_node: &VirtualNodeId,
+    architecture: &str,
+    node: Option<&Value>,
+    csi_node: Option<&Value>,
+) -> Step {
+    let Some(node) = node else { return Step::CreateNode(manifest(virtual_node, architecture)) };
+    if virtual_node_of(node).as_ref() != Some(virtual_node) {
         return Step::Foreign(format!(
             "Node {} is there and was not made for member {} by {DRIVER} (it lacks the annotation {ID}: {}): it is left \
              alone and runs no pods of this agent. Delete it, and a new one is made",
-            stand.name(),
-            stand.member,
-            stand.id()
+            virtual_node.name(),
+            virtual_node.member,
+            virtual_node.id()
         ));
     }
     if is_leaving(node) {
         return Step::Wait;
     }
-    if let Some(patch) = mended(stand, architecture, node) {
+    if let Some(patch) = mended(virtual_node, architecture, node) {
         return Step::PatchNode(patch);
     }
-    if let Some(step) = csi_step(stand, node, csi_node) {
+    if let Some(step) = csi_step(virtual_node, node, csi_node) {
         return step;
     }
-    labelled(stand, node).or_else(|| opened(node)).map_or(Step::Done, Step::PatchNode)
+    labelled(virtual_node, node).or_else(|| opened(node)).map_or(Step::Done, Step::PatchNode)
 }
 
 /// The same for a node that clustertree keeps: only what it lacks is added.
-pub(super) fn guest_step(stand: &Stand, node: &Value, csi_node: Option<&Value>) -> Step {
+pub(super) fn guest_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> Step {
     if is_leaving(node) {
         return Step::Wait;
     }
@@ -122,14 +127,15 @@ pub(super) fn guest_step(stand: &Stand, node: &Value, csi_node: Option<&Value>) 
         let annotations = json!({ATTACHED_BY_CONTROLLER: "true"});
         return Step::PatchNode(patch_of(node, json!({"metadata": {"annotations": annotations}})));
     }
-    csi_step(stand, node, csi_node).unwrap_or_else(|| labelled(stand, node).map_or(Step::Done, Step::PatchNode))
+    csi_step(virtual_node, node, csi_node)
+        .unwrap_or_else(|| labelled(virtual_node, node).map_or(Step::Done, Step::PatchNode))
 }
 
 /// For each node that a member says it has, a Node, its Lease and its status are written in the host: it is not to say how many there
 /// are. What is told where it says more than that.
-pub(super) fn limit(member: &str, stands: &mut Vec<Stand>) -> Option<String> {
-    let count = stands.len();
-    stands.truncate(MOST_OF_A_MEMBER);
+pub(super) fn limit(member: &str, virtual_nodes: &mut Vec<VirtualNodeId>) -> Option<String> {
+    let count = virtual_nodes.len();
+    virtual_nodes.truncate(MOST_OF_A_MEMBER);
     (count > MOST_OF_A_MEMBER).then(|| {
         format!(
             "member {member} says it has more than {MOST_OF_A_MEMBER} nodes: only the first by name are virtual nodes"
@@ -162,10 +168,10 @@ pub(in crate::agent) fn patch_of(seen: &Value, mut change: Value) -> Value {
     change
 }
 
-fn labels(stand: &Stand, architecture: &str) -> Value {
+fn labels(virtual_node: &VirtualNodeId, architecture: &str) -> Value {
     json!({
         LABEL: LABEL_VALUE,
-        "kubernetes.io/hostname": stand.name(),
+        "kubernetes.io/hostname": virtual_node.name(),
         "kubernetes.io/role": "agent",
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": architecture,
@@ -177,21 +183,21 @@ fn taint() -> Value {
     json!({"key": LABEL, "value": LABEL_VALUE, "effect": "NoSchedule"})
 }
 
-fn manifest(stand: &Stand, architecture: &str) -> Value {
+fn manifest(virtual_node: &VirtualNodeId, architecture: &str) -> Value {
     json!({
         "metadata": {
-            "name": stand.name(),
-            "labels": labels(stand, architecture),
-            "annotations": {ID: stand.id(), ATTACHED_BY_CONTROLLER: "true"},
+            "name": virtual_node.name(),
+            "labels": labels(virtual_node, architecture),
+            "annotations": {ID: virtual_node.id(), ATTACHED_BY_CONTROLLER: "true"},
         },
         "spec": {"taints": [taint()]},
     })
 }
 
 /// What somebody has damaged is put right; what somebody has added stays.
-fn mended(stand: &Stand, architecture: &str, node: &Value) -> Option<Value> {
+fn mended(virtual_node: &VirtualNodeId, architecture: &str, node: &Value) -> Option<Value> {
     let mut change = json!({});
-    let missing = differing(&labels(stand, architecture), &node["metadata"]["labels"]);
+    let missing = differing(&labels(virtual_node, architecture), &node["metadata"]["labels"]);
     if !missing.is_empty() {
         change["metadata"]["labels"] = json!(missing);
     }
@@ -215,9 +221,9 @@ fn differing(wanted: &Value, there: &Value) -> Map<String, Value> {
         .collect()
 }
 
-fn csi_step(stand: &Stand, node: &Value, csi_node: Option<&Value>) -> Option<Step> {
-    let keys: Vec<&str> = stand.topology().into_iter().map(|(key, _)| key).collect();
-    let entry = json!({"name": DRIVER, "nodeID": stand.id(), "topologyKeys": keys});
+fn csi_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> Option<Step> {
+    let keys: Vec<&str> = virtual_node.topology().into_iter().map(|(key, _)| key).collect();
+    let entry = json!({"name": DRIVER, "nodeID": virtual_node.id(), "topologyKeys": keys});
     let name = text(node, "/metadata/name");
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]});
     let Some(there) = csi_node else {
@@ -248,9 +254,9 @@ fn csi_step(stand: &Stand, node: &Value, csi_node: Option<&Value>) -> Option<Ste
     (change != json!({})).then(|| Step::PatchCsiNode(patch_of(there, change)))
 }
 
-fn labelled(stand: &Stand, node: &Value) -> Option<Value> {
+fn labelled(virtual_node: &VirtualNodeId, node: &Value) -> Option<Value> {
     let wanted: Map<String, Value> =
-        stand.topology().into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
+        virtual_node.topology().into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
     let missing = differing(&Value::Object(wanted), &node["metadata"]["labels"]);
     (!missing.is_empty()).then(|| patch_of(node, json!({"metadata": {"labels": missing}})))
 }
@@ -266,8 +272,8 @@ fn opened(node: &Value) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn stand() -> Stand {
-        Stand { member: "m".to_owned(), node: None }
+    fn virtual_node() -> VirtualNodeId {
+        VirtualNodeId { member: "m".to_owned(), node: None }
     }
 
     /// As an API server does with a JSON merge patch.
@@ -289,10 +295,14 @@ mod tests {
     }
 
     /// Takes every step until there is none, and tells them.
-    fn converge(stand: &Stand, node: &mut Option<Value>, csi_node: &mut Option<Value>) -> Vec<&'static str> {
+    fn converge(
+        virtual_node: &VirtualNodeId,
+        node: &mut Option<Value>,
+        csi_node: &mut Option<Value>,
+    ) -> Vec<&'static str> {
         let mut told = Vec::new();
         loop {
-            told.push(match step(stand, "amd64", node.as_ref(), csi_node.as_ref()) {
+            told.push(match step(virtual_node, "amd64", node.as_ref(), csi_node.as_ref()) {
                 Step::CreateNode(mut made) => {
                     made["metadata"]["uid"] = json!("n1");
                     *node = Some(made);
@@ -320,14 +330,14 @@ mod tests {
 
     fn standing() -> (Option<Value>, Option<Value>) {
         let (mut node, mut csi_node) = (None, None);
-        converge(&stand(), &mut node, &mut csi_node);
+        converge(&virtual_node(), &mut node, &mut csi_node);
         (node, csi_node)
     }
 
     #[test]
     fn label_that_brings_pods_comes_last() {
         let (mut node, mut csi_node) = (None, None);
-        assert_eq!(converge(&stand(), &mut node, &mut csi_node), ["node", "csi", "patch"]);
+        assert_eq!(converge(&virtual_node(), &mut node, &mut csi_node), ["node", "csi", "patch"]);
         let (node, csi_node) = (node.unwrap(), csi_node.unwrap());
         assert_eq!(node["metadata"]["labels"][MEMBER_KEY], "m");
         assert_eq!(node["metadata"]["annotations"][ATTACHED_BY_CONTROLLER], "true");
@@ -348,13 +358,13 @@ mod tests {
             let (mut node, mut csi_node) = standing();
             let sound = node.clone();
             *node.as_mut().unwrap().pointer_mut(path).unwrap() = damage;
-            converge(&stand(), &mut node, &mut csi_node);
+            converge(&virtual_node(), &mut node, &mut csi_node);
             assert_eq!(node, sound, "{path}");
         }
         let (mut node, mut csi_node) = standing();
         node.as_mut().unwrap()["metadata"]["labels"]["mine"] = json!("1");
         node.as_mut().unwrap()["spec"]["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]);
-        assert_eq!(converge(&stand(), &mut node, &mut csi_node), ["patch"]);
+        assert_eq!(converge(&virtual_node(), &mut node, &mut csi_node), ["patch"]);
         assert_eq!(node.as_ref().unwrap()["metadata"]["labels"]["mine"], "1");
         assert_eq!(node.unwrap()["spec"]["taints"].as_array().unwrap().len(), 2);
     }
@@ -366,7 +376,7 @@ mod tests {
             let (mut node, mut csi_node) = standing();
             csi_node.as_mut().unwrap()["spec"]["drivers"] = drivers;
             csi_node.as_mut().unwrap()["metadata"]["ownerReferences"][0]["uid"] = json!("a node before");
-            converge(&stand(), &mut node, &mut csi_node);
+            converge(&virtual_node(), &mut node, &mut csi_node);
             let csi_node = csi_node.unwrap();
             assert_eq!(csi_node["spec"]["drivers"].as_array().unwrap().len(), 2);
             assert!(items(&csi_node, "/spec/drivers").any(|driver| driver["nodeID"] == "virtual/m"));
@@ -376,10 +386,12 @@ mod tests {
 
     #[test]
     fn member_that_says_it_has_nodes_without_number_has_a_thousand_in_the_host() {
-        let stands = |count: usize| -> Vec<Stand> {
-            (0..count).map(|number| Stand { member: "m".to_owned(), node: Some(format!("n{number:05}")) }).collect()
+        let virtual_nodes = |count: usize| -> Vec<VirtualNodeId> {
+            (0..count)
+                .map(|number| VirtualNodeId { member: "m".to_owned(), node: Some(format!("n{number:05}")) })
+                .collect()
         };
-        let (mut enough, mut many) = (stands(1000), stands(50_000));
+        let (mut enough, mut many) = (virtual_nodes(1000), virtual_nodes(50_000));
         assert_eq!(limit("m", &mut enough), None);
         assert!(limit("m", &mut many).unwrap().contains("member m says it has more than 1000 nodes"));
         assert!(many == enough, "the first by name");
@@ -388,7 +400,7 @@ mod tests {
     #[test]
     fn node_that_is_not_ours_is_left_alone() {
         let foreign = json!({"metadata": {"name": "kosmos-m", "labels": {LABEL: "true"}}});
-        let Step::Foreign(said) = step(&stand(), "amd64", Some(&foreign), None) else { panic!("it is touched") };
+        let Step::Foreign(said) = step(&virtual_node(), "amd64", Some(&foreign), None) else { panic!("it is touched") };
         assert!(said.contains("Node kosmos-m") && said.len() < 900);
     }
 
@@ -401,7 +413,7 @@ mod tests {
         let mut csi_node = None;
         let mut told = Vec::new();
         while told.len() < 5 {
-            match guest_step(&stand(), &node, csi_node.as_ref()) {
+            match guest_step(&virtual_node(), &node, csi_node.as_ref()) {
                 Step::PatchNode(patch) => {
                     told.push(patch["metadata"].as_object().unwrap().keys().next().unwrap().clone());
                     merge(&mut node, &patch);
@@ -422,15 +434,15 @@ mod tests {
         let Leave::Cordon(patch) = leave(node.as_ref().unwrap()) else { panic!("it is not closed first") };
         merge(node.as_mut().unwrap(), &patch);
         assert_eq!(leave(node.as_ref().unwrap()), Leave::Remove);
-        assert_eq!(converge(&stand(), &mut node, &mut csi_node), ["patch"]);
+        assert_eq!(converge(&virtual_node(), &mut node, &mut csi_node), ["patch"]);
         assert!(node.as_ref().unwrap()["spec"].get("unschedulable").is_none());
         node.as_mut().unwrap()["spec"]["unschedulable"] = json!(true);
-        assert!(converge(&stand(), &mut node, &mut csi_node).is_empty(), "a person's cordon stays");
+        assert!(converge(&virtual_node(), &mut node, &mut csi_node).is_empty(), "a person's cordon stays");
     }
 
     #[test]
     fn name_is_a_label_and_no_two_are_the_same() {
-        let of = |node: &str| Stand { member: "m".to_owned(), node: Some(node.to_owned()) }.name();
+        let of = |node: &str| VirtualNodeId { member: "m".to_owned(), node: Some(node.to_owned()) }.name();
         assert_eq!(of("n1"), "kosmos-m-n1");
         let (first, second) = (of(&format!("{}1", "n".repeat(80))), of(&format!("{}2", "n".repeat(80))));
         assert!(first.len() <= 63 && first != second, "{first}");

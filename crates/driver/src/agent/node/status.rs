@@ -28,7 +28,7 @@ pub(super) struct Found {
     pub(super) room: Amounts,
     pub(super) version: String,
     pub(super) architecture: String,
-    pub(super) door: Option<SocketAddr>,
+    pub(super) kubelet_api: Option<SocketAddr>,
 }
 
 /// The change from what a Node says to what is so; none where it says it. What is not known just now stays as it was.
@@ -48,7 +48,7 @@ pub(super) fn change(node: &Value, health: &Health, found: Option<&Found>, now: 
                 status[field] = Value::Object(changes);
             }
         }
-        let (addresses, endpoints) = ways(found.door);
+        let (addresses, endpoints) = ways(found.kubelet_api);
         for (field, wanted) in [("addresses", addresses), ("daemonEndpoints", endpoints)] {
             if node["status"][field] != wanted {
                 status[field] = wanted;
@@ -98,11 +98,11 @@ fn info(found: &Found) -> Map<String, Value> {
 }
 
 /// Addresses and endpoint of who answers for the kubelet.
-fn ways(door: Option<SocketAddr>) -> (Value, Value) {
-    let Some(door) = door else { return (Value::Null, json!({"kubeletEndpoint": {"Port": 0}})) };
+fn ways(kubelet_api: Option<SocketAddr>) -> (Value, Value) {
+    let Some(kubelet_api) = kubelet_api else { return (Value::Null, json!({"kubeletEndpoint": {"Port": 0}})) };
     // No host name: an API server asks for that before any address, unless it is told otherwise, and nobody resolves it.
-    let addresses = json!([{"type": "InternalIP", "address": door.ip().to_string()}]);
-    (addresses, json!({"kubeletEndpoint": {"Port": door.port()}}))
+    let addresses = json!([{"type": "InternalIP", "address": kubelet_api.ip().to_string()}]);
+    (addresses, json!({"kubeletEndpoint": {"Port": kubelet_api.port()}}))
 }
 
 /// Those of others stay; one that says the same keeps its times.
@@ -138,7 +138,7 @@ mod tests {
 
     fn found(cpu: u128) -> Found {
         let room = Amounts::from([("cpu".to_owned(), cpu)]);
-        Found { room, version: "v1.36.3".to_owned(), architecture: "amd64".to_owned(), door: None }
+        Found { room, version: "v1.36.3".to_owned(), architecture: "amd64".to_owned(), kubelet_api: None }
     }
 
     fn applied(node: &mut Value, change: &Value) {
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn door_is_told_where_there_is_one() {
         let node = json!({"metadata": {"name": "kosmos-m"}});
-        let found = Found { door: Some("10.0.0.7:10250".parse().unwrap()), ..found(1) };
+        let found = Found { kubelet_api: Some("10.0.0.7:10250".parse().unwrap()), ..found(1) };
         let change = change(&node, &health(true, ""), Some(&found), "1").unwrap();
         assert_eq!(change["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10250);
         assert_eq!(

@@ -1,15 +1,15 @@
 //! Runs the host's pods in a member: what is to be done about each is decided beside this, on what watches have told and,
 //! before anything is made or removed, once more on what was read just now.
 
-mod agenda;
 mod claims;
+mod config_sync;
 mod copy;
-mod kept;
 mod level;
 mod names;
 mod refresh;
+mod status;
 mod step;
-mod tell;
+mod work_queue;
 
 use std::time::Duration;
 
@@ -26,9 +26,9 @@ use tokio::{
 
 use super::{
     Settings,
-    node::{about, now, overtaken, stand_of},
+    cache::{HostCache, ObjectCache},
+    node::{about, ignore_conflict, now, virtual_node_of},
     object::{self, Place, is_leaving, parsed, read, text},
-    shelf::{HostView, Shelf},
 };
 use crate::{
     cluster::with_causes,
@@ -36,13 +36,13 @@ use crate::{
     leaf::ownership,
     member::{Member, policy::BASELINE},
 };
-use agenda::Agenda;
+use config_sync::Synced;
 use copy::{Made, copy};
-use kept::Kept;
 use level::{ENFORCED, refused_namespace};
+use status::Source;
 pub(super) use step::COPY_OF;
 use step::{Here, Refusal, Step, copy_of, step};
-use tell::Teller;
+use work_queue::WorkQueue;
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
 const COPIED: &str = "kosmos.csi.io/Copied";
@@ -58,11 +58,11 @@ const PATIENCE: u32 = 3;
 #[derive(Clone, Copy)]
 pub(super) struct Pods<'a> {
     pub(super) host: &'a Host,
-    pub(super) view: &'a HostView,
+    pub(super) view: &'a HostCache,
     pub(super) member: &'a Member,
     pub(super) client: &'a Client,
     /// The member's pods.
-    pub(super) there: &'a Shelf,
+    pub(super) there: &'a ObjectCache,
     pub(super) settings: &'a Settings,
 }
 
@@ -82,83 +82,83 @@ impl Pods<'_> {
         let mut policy = self.member.policy();
         self.there.synced().await;
         tokio::join!(self.keep_named(), async {
-            let mut agenda = Agenda::default();
-            self.note_all(&mut agenda);
+            let mut queue = WorkQueue::default();
+            self.note_all(&mut queue);
             let mut under_way = FuturesUnordered::new();
             loop {
                 while under_way.len() < AT_ONCE
-                    && let Some((place, looks)) = agenda.take(Instant::now())
+                    && let Some((place, looks)) = queue.take(Instant::now())
                 {
                     under_way.push(async move { (self.look(&place, looks).await, place) });
                 }
-                let due = agenda.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
+                let due = queue.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
                 tokio::select! {
-                    news = of_pods.recv() => self.note(&mut agenda, news),
-                    news = of_copies.recv() => self.note(&mut agenda, news),
-                    news = of_attachments.recv() => self.note_attached(&mut agenda, &news),
-                    news = of_nodes.recv() => self.note_node(&mut agenda, &news, &mut of_nodes),
-                    Ok(()) = policy.changed() => self.note_all(&mut agenda),
-                    Some((ended, place)) = under_way.next() => self.ended(&mut agenda, place, ended),
+                    news = of_pods.recv() => self.note(&mut queue, news),
+                    news = of_copies.recv() => self.note(&mut queue, news),
+                    news = of_attachments.recv() => self.note_attached(&mut queue, &news),
+                    news = of_nodes.recv() => self.note_node(&mut queue, &news, &mut of_nodes),
+                    Ok(()) = policy.changed() => self.note_all(&mut queue),
+                    Some((ended, place)) = under_way.next() => self.ended(&mut queue, place, ended),
                     () = sleep_until(due), if under_way.len() < AT_ONCE => {}
                 }
             }
         });
     }
 
-    fn note(&self, agenda: &mut Agenda, news: Result<Place, RecvError>) {
+    fn note(&self, queue: &mut WorkQueue, news: Result<Place, RecvError>) {
         match news {
-            Ok(place) => agenda.note(place),
-            Err(_) => self.note_all(agenda),
+            Ok(place) => queue.note(place),
+            Err(_) => self.note_all(queue),
         }
     }
 
-    fn note_all(&self, agenda: &mut Agenda) {
+    fn note_all(&self, queue: &mut WorkQueue) {
         let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
         for object in self.view.pods.all().into_iter().chain(copies) {
-            agenda.note(Place::of(&object));
+            queue.note(Place::of(&object));
         }
     }
 
     /// Pods that wait for a volume on that node.
-    fn note_attached(&self, agenda: &mut Agenda, news: &Result<Place, RecvError>) {
+    fn note_attached(&self, queue: &mut WorkQueue, news: &Result<Place, RecvError>) {
         let attachment = news.as_ref().ok().and_then(|place| self.view.attachments.get(place));
         let Some(attachment) = attachment else { return };
         let waits = |place: &Place| self.there.get(place).is_none();
-        self.note_on(agenda, text(&attachment, "/spec/nodeName"), waits);
+        self.note_on(queue, text(&attachment, "/spec/nodeName"), waits);
     }
 
-    fn note_node(&self, agenda: &mut Agenda, news: &Result<Place, RecvError>, more: &mut Receiver<Place>) {
+    fn note_node(&self, queue: &mut WorkQueue, news: &Result<Place, RecvError>, more: &mut Receiver<Place>) {
         let first = news.as_ref().ok().cloned();
         let rest = std::iter::from_fn(|| more.try_recv().ok());
         for place in first.into_iter().chain(rest) {
             // Of those that have a copy nothing was told while the node was not there.
-            self.note_on(agenda, &place.name, |_| true);
+            self.note_on(queue, &place.name, |_| true);
         }
     }
 
-    fn note_on(&self, agenda: &mut Agenda, node: &str, is_meant: impl Fn(&Place) -> bool) {
+    fn note_on(&self, queue: &mut WorkQueue, node: &str, is_meant: impl Fn(&Place) -> bool) {
         let on_it = |pod: &Value| text(pod, "/spec/nodeName") == node;
         let places = self.view.pods.all().into_iter().filter(|pod| on_it(pod)).map(|pod| Place::of(&pod));
         for place in places.filter(is_meant) {
-            agenda.note(place);
+            queue.note(place);
         }
     }
 
-    fn ended(&self, agenda: &mut Agenda, place: Place, ended: kube::Result<Next>) {
+    fn ended(&self, queue: &mut WorkQueue, place: Place, ended: kube::Result<Next>) {
         let next = ended.unwrap_or_else(|error| {
             tracing::warn!(member = self.member.name, pod = %place, error = with_causes(&error), "a pod cannot be looked after");
             Next::After(AGAIN)
         });
         match next {
-            Next::Settled => agenda.settled(&place),
-            Next::After(pause) => agenda.again(place, pause),
+            Next::Settled => queue.settled(&place),
+            Next::After(pause) => queue.again(place, pause),
         }
     }
 
     /// Whether a pod is bound to a virtual node of ours for this member.
     fn serves(&self, pod: &Value) -> bool {
         let node = self.view.node(text(pod, "/spec/nodeName"));
-        node.and_then(|node| stand_of(&node)).is_some_and(|stand| stand.member == self.member.name)
+        node.and_then(|node| virtual_node_of(&node)).is_some_and(|virtual_node| virtual_node.member == self.member.name)
     }
 
     fn here(&self) -> Here<'_> {
@@ -208,7 +208,7 @@ impl Pods<'_> {
         if let Some(why) = self.enter(pod).await? {
             return self.wait(pod, &why, MUCH_LATER).await;
         }
-        let kept = match self.keep_for(pod).await? {
+        let kept = match self.sync_for(pod).await? {
             Ok(kept) => kept,
             Err(why) => return self.wait(pod, &why, MUCH_LATER).await,
         };
@@ -232,7 +232,7 @@ impl Pods<'_> {
         &self,
         pod: &Value,
         claims: &std::collections::BTreeMap<String, String>,
-        kept: &Kept,
+        kept: &Synced,
         looks: u32,
     ) -> kube::Result<Next> {
         let address = self.settings.host_address.as_ref().map(|(host, port)| (host.as_str(), *port));
@@ -263,13 +263,13 @@ impl Pods<'_> {
         let mut namespace = ownership::namespace(&self.host.id, name);
         namespace.metadata.labels.get_or_insert_default().insert(ENFORCED.to_owned(), BASELINE.to_owned());
         let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
-        overtaken(made.map(drop))
+        ignore_conflict(made.map(drop))
     }
 
     async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {
         let networks = self.member.policy().borrow().pod_networks.clone();
-        let who = Teller { member: &self.member.name, networks: &networks };
-        let Some(change) = tell::told(pod, there, who, &now()) else { return Ok(Next::Settled) };
+        let who = Source { member: &self.member.name, networks: &networks };
+        let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(Next::Settled) };
         self.write(pod, change).await
     }
 
@@ -282,7 +282,7 @@ impl Pods<'_> {
     }
 
     async fn wait(&self, pod: &Value, why: &Refusal, pause: Duration) -> kube::Result<Next> {
-        if let Some(change) = tell::waiting(pod, why, &now()) {
+        if let Some(change) = status::pending(pod, why, &now()) {
             self.write(pod, change).await?;
             let news = News { reason: why.reason, message: why.message.clone(), warning: true };
             self.host.tell_of(&about(pod), &news).await;
@@ -293,7 +293,9 @@ impl Pods<'_> {
     async fn write(&self, pod: &Value, change: Value) -> kube::Result<Next> {
         let place = Place::of(pod);
         let pods = object::pods(&self.host.client, &place.namespace);
-        overtaken(pods.patch_status(&place.name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))?;
+        ignore_conflict(
+            pods.patch_status(&place.name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop),
+        )?;
         Ok(Next::Settled)
     }
 
@@ -302,10 +304,10 @@ impl Pods<'_> {
         tracing::info!(member = self.member.name, pod = %place, "the copy is deleted");
         let parameters = DeleteParams {
             grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()),
-            ..exactly(there)
+            ..with_uid(there)
         };
         let pods = object::pods(self.client, &place.namespace);
-        overtaken(pods.delete(&place.name, &parameters).await.map(drop))?;
+        ignore_conflict(pods.delete(&place.name, &parameters).await.map(drop))?;
         Ok(Next::After(MUCH_LATER))
     }
 
@@ -315,11 +317,11 @@ impl Pods<'_> {
         tracing::info!(member = self.member.name, pod = %place, "has ended");
         if object::items(pod, "/metadata/finalizers").next().is_some() && !step::is_over(pod) {
             // Whoever holds it wants to know that before he lets it go.
-            return self.write(pod, tell::stopped(pod, &now())).await;
+            return self.write(pod, status::terminated(pod, &now())).await;
         }
-        let parameters = DeleteParams { grace_period_seconds: Some(0), ..exactly(pod) };
+        let parameters = DeleteParams { grace_period_seconds: Some(0), ..with_uid(pod) };
         let pods = object::pods(&self.host.client, &place.namespace);
-        overtaken(pods.delete(&place.name, &parameters).await.map(drop))?;
+        ignore_conflict(pods.delete(&place.name, &parameters).await.map(drop))?;
         Ok(Next::After(MUCH_LATER))
     }
 
@@ -329,7 +331,7 @@ impl Pods<'_> {
             self.member.name
         );
         let why = Refusal::new("DeletedInMember", message);
-        self.write(pod, tell::failed(pod, &why, &now())).await?;
+        self.write(pod, status::failed(pod, &why, &now())).await?;
         let news = News { reason: why.reason, message: why.message, warning: true };
         self.host.tell_of(&about(pod), &news).await;
         Ok(Next::Settled)
@@ -337,7 +339,7 @@ impl Pods<'_> {
 }
 
 /// This object and no other one of its name.
-fn exactly(seen: &Value) -> DeleteParams {
+fn with_uid(seen: &Value) -> DeleteParams {
     let uid = Some(text(seen, "/metadata/uid").to_owned());
     DeleteParams { preconditions: Some(Preconditions { uid, resource_version: None }), ..DeleteParams::default() }
 }

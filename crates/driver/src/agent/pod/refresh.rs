@@ -13,13 +13,14 @@ use tokio::time::{Instant, sleep};
 use super::{
     super::{
         HOST, MANAGED_BY,
-        node::overtaken,
+        node::ignore_conflict,
         object::{self, Place, mark, text},
     },
-    Pods, exactly,
-    kept::{MARKER, OPEN, RENEW_AT, is_due, rewritten},
+    Pods,
+    config_sync::{MARKER, OPEN, RENEW_AT, is_due, rewritten},
     names::{Kind, named, token_secret, tokens},
     step::{copy_of, refusal},
+    with_uid,
 };
 use crate::{cluster::with_causes, volume::DRIVER};
 
@@ -29,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(30);
 const UNUSED: Duration = Duration::from_mins(2);
 
 /// Where a thing is, by its kind.
-type Thing = (Kind, Place);
+type SyncedObject = (Kind, Place);
 
 impl Pods<'_> {
     /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, or what the host no
@@ -48,7 +49,7 @@ impl Pods<'_> {
         }
     }
 
-    async fn look_at_named(&self, unused: &mut HashMap<Thing, Instant>) -> kube::Result<()> {
+    async fn look_at_named(&self, unused: &mut HashMap<SyncedObject, Instant>) -> kube::Result<()> {
         let (wanted, named_by_copies) = (self.wanted(), self.named_by_copies());
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
         let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
@@ -67,12 +68,12 @@ impl Pods<'_> {
         }
         there.retain(|((_, place), _)| place.name != MARKER || !holding.contains(&place.namespace));
         unused.retain(|thing, _| there.iter().any(|(known, _)| known == thing) && !named_by_copies.contains(thing));
-        let mut is_idle = |thing: &Thing| {
+        let mut is_idle = |thing: &SyncedObject| {
             let since = unused.entry(thing.clone()).or_insert_with(Instant::now);
             thing.1.name == MARKER || since.elapsed() > UNUSED
         };
-        let is_given = |thing: &Thing| thing.0 == Kind::ConfigMap || open.contains(&thing.1.namespace);
-        let is_there: BTreeSet<Thing> = there.iter().map(|(thing, _)| thing.clone()).collect();
+        let is_given = |thing: &SyncedObject| thing.0 == Kind::ConfigMap || open.contains(&thing.1.namespace);
+        let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
         for (thing, object) in there {
             match wanted.get(&thing) {
                 // It may have been opened since.
@@ -87,28 +88,28 @@ impl Pods<'_> {
             }
         }
         let is_lacking =
-            |thing: &Thing| named_by_copies.contains(thing) && !is_there.contains(thing) && is_given(thing);
+            |thing: &SyncedObject| named_by_copies.contains(thing) && !is_there.contains(thing) && is_given(thing);
         for (thing, pod) in wanted.iter().filter(|(thing, _)| is_lacking(thing)) {
             self.refresh(thing, None, pod).await?;
         }
         Ok(())
     }
 
-    async fn remove(&self, (kind, place): &Thing, object: &Value, why: &str) -> kube::Result<()> {
+    async fn remove(&self, (kind, place): &SyncedObject, object: &Value, why: &str) -> kube::Result<()> {
         tracing::info!(member = self.member.name, %kind, object = %place, "is removed: {why}");
         let objects = self.of_kind(*kind, &place.namespace, false);
-        overtaken(objects.delete(&place.name, &exactly(object)).await.map(drop))
+        ignore_conflict(objects.delete(&place.name, &with_uid(object)).await.map(drop))
     }
 
     /// What the copies name, which is not removed. More does not follow from it: in the member anybody may write our labels on a
     /// pod of his own, and would be given what the host has under the names that he writes there.
-    fn named_by_copies(&self) -> BTreeSet<Thing> {
+    fn named_by_copies(&self) -> BTreeSet<SyncedObject> {
         let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
         copies.flat_map(|copy| things(&copy, &copy["spec"])).collect()
     }
 
     /// What the host's pods name that run there, each with one of them.
-    fn wanted(&self) -> BTreeMap<Thing, Arc<Value>> {
+    fn wanted(&self) -> BTreeMap<SyncedObject, Arc<Value>> {
         let pods = self.view.pods.all().into_iter().filter(|pod| self.runs(pod));
         pods.flat_map(|pod| {
             things(&pod, &rewritten(&pod, true)).into_iter().map(move |thing| (thing, Arc::clone(&pod)))
@@ -130,7 +131,7 @@ impl Pods<'_> {
     }
 
     /// Without what is in them.
-    async fn ours_in(&self, kind: Kind, namespace: &str) -> kube::Result<Vec<(Thing, Value)>> {
+    async fn ours_in(&self, kind: Kind, namespace: &str) -> kube::Result<Vec<(SyncedObject, Value)>> {
         let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{HOST}={}", self.host.id));
         let listed = self.of_kind(kind, namespace, false).list_metadata(&ours).await;
         let listed = match listed {
@@ -145,16 +146,16 @@ impl Pods<'_> {
     }
 
     /// `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.
-    async fn refresh(&self, (kind, place): &Thing, there: Option<&Value>, pod: &Value) -> kube::Result<()> {
+    async fn refresh(&self, (kind, place): &SyncedObject, there: Option<&Value>, pod: &Value) -> kube::Result<()> {
         let of_tokens = *kind == Kind::Secret && token_secret(text(pod, "/metadata/uid")) == place.name;
         let is_another = |there: &Value| mark(there, "annotations", RENEW_AT).is_empty() == of_tokens;
         if there.is_some_and(|there| is_another(there) || of_tokens && !is_due(there)) {
             return Ok(());
         }
         let kept = if of_tokens {
-            self.keep_tokens(pod, &tokens(&pod["spec"])).await?
+            self.sync_tokens(pod, &tokens(&pod["spec"])).await?
         } else {
-            self.keep_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
+            self.sync_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
         };
         if let Err(why) = kept {
             tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "is not kept up to date");
@@ -164,12 +165,16 @@ impl Pods<'_> {
 }
 
 /// Where there may be Secrets of ours.
-fn with_secrets(open: &BTreeSet<String>, marked: &BTreeSet<String>, named: &BTreeSet<Thing>) -> BTreeSet<String> {
+fn with_secrets(
+    open: &BTreeSet<String>,
+    marked: &BTreeSet<String>,
+    named: &BTreeSet<SyncedObject>,
+) -> BTreeSet<String> {
     let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| &place.namespace);
     open.iter().chain(marked).chain(named).cloned().collect()
 }
 
-fn things(pod: &Value, spec: &Value) -> Vec<Thing> {
+fn things(pod: &Value, spec: &Value) -> Vec<SyncedObject> {
     let place = |name| Place { namespace: text(pod, "/metadata/namespace").to_owned(), name };
     named(spec).into_keys().map(|(kind, name)| (kind, place(name))).collect()
 }

@@ -23,7 +23,7 @@ impl Controller {
         required("volume_id", &request.volume_id)?;
         required("node_id", &request.node_id)?;
         Span::current().record("volume.id", &request.volume_id);
-        let (access, mode) = convert::changes::way(request.volume_capability.as_ref())?;
+        let (access, mode) = convert::changes::volume_use(request.volume_capability.as_ref())?;
         let wanted = Publishing {
             volume: request.volume_id,
             node: request.node_id,

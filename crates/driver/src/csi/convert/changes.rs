@@ -21,6 +21,6 @@ pub fn new_size(range: Option<&CapacityRange>) -> Result<(u64, u64)> {
 }
 
 /// The one way in which a volume is to be published.
-pub fn way(capability: Option<&VolumeCapability>) -> Result<(AccessMode, VolumeMode)> {
+pub fn volume_use(capability: Option<&VolumeCapability>) -> Result<(AccessMode, VolumeMode)> {
     one_use(capability.ok_or_else(|| missing("volume_capability"))?)
 }

@@ -13,16 +13,17 @@ use crate::{
         },
     },
     error::{Error, Result},
-    mount::{Access, Amounts, Trouble, Usage, Way},
+    mount::{Access, Amounts, Trouble, Usage, VolumeUse},
 };
 
 pub(super) fn path(field: &str, text: &str) -> Result<PathBuf> {
     if text.is_empty() { Err(missing(field)) } else { Ok(Path::new(text).to_owned()) }
 }
 
-pub fn way(capability: Option<&VolumeCapability>) -> Result<Way> {
-    let (_, mode) = changes::way(capability)?;
-    let mut way = Way { access: access(capability)?, mode, filesystem: String::new(), flags: Vec::new(), group: None };
+pub fn volume_use(capability: Option<&VolumeCapability>) -> Result<VolumeUse> {
+    let (_, mode) = changes::volume_use(capability)?;
+    let mut way =
+        VolumeUse { access: access(capability)?, mode, filesystem: String::new(), flags: Vec::new(), group: None };
     if let Some(AccessType::Mount(mount)) = capability.and_then(|capability| capability.access_type.as_ref()) {
         way.filesystem.clone_from(&mount.fs_type);
         way.flags.clone_from(&mount.mount_flags);

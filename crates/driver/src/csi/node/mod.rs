@@ -1,18 +1,18 @@
 //! The node service: each call is parsed, done by the machine (`mount`) or by the leaf driver on this node, and answered.
 
-mod alone;
 mod convert;
 mod leaf;
+mod one_per_volume;
 mod volumes;
 
-pub use self::{convert::way, volumes::blocking};
+pub use self::{convert::volume_use, volumes::blocking};
 
 use std::{path::PathBuf, sync::Arc};
 
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use self::{alone::Alone, leaf::Leaves};
+use self::{leaf::Leaves, one_per_volume::OnePerVolume};
 use super::v1::{self, node_server, node_service_capability::rpc::Type};
 use crate::{
     csi::convert::patience,
@@ -52,8 +52,8 @@ pub struct Node {
     machine: Arc<Machine<Linux>>,
     leaves: Leaves,
     info: Info,
-    works: Alone,
-    looks: Alone,
+    works: OnePerVolume,
+    looks: OnePerVolume,
 }
 
 impl Node {
@@ -62,8 +62,8 @@ impl Node {
             machine: machine.into(),
             leaves: Leaves { kubelet_dir },
             info,
-            works: Alone::new(WORKS),
-            looks: Alone::new(LOOKS),
+            works: OnePerVolume::new(WORKS),
+            looks: OnePerVolume::new(LOOKS),
         }
     }
 }

@@ -8,7 +8,7 @@ use tracing::Span;
 
 use super::{
     Node,
-    convert::{self, path, way},
+    convert::{self, path, volume_use},
 };
 use crate::{
     csi::{
@@ -31,7 +31,7 @@ impl Node {
     ) -> Result<v1::NodeStageVolumeResponse, Status> {
         let volume = named(&request.volume_id)?;
         let staging = path("staging_target_path", &request.staging_target_path)?;
-        let way = way(request.volume_capability.as_ref())?;
+        let way = volume_use(request.volume_capability.as_ref())?;
         let attached = self.attached(&request.publish_context, &volume)?;
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
@@ -78,7 +78,7 @@ impl Node {
     ) -> Result<v1::NodePublishVolumeResponse, Status> {
         let volume = named(&request.volume_id)?;
         let target = path("target_path", &request.target_path)?;
-        let way = way(request.volume_capability.as_ref())?;
+        let way = volume_use(request.volume_capability.as_ref())?;
         let attached = self.attached(&request.publish_context, &volume)?;
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {

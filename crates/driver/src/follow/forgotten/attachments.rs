@@ -7,12 +7,12 @@
 use super::{Follower, Waiting};
 use crate::{
     error::Result,
-    leaf::{Cluster, attachment::LeafAttachment},
+    leaf::{MemberClient, attachment::LeafAttachment},
     volume::{VolumeHash, VolumeId, healing::Wish, published::Attachment},
 };
 
 impl Follower {
-    pub(super) async fn withdraw_forgotten_attachments(&self, leaf: &Cluster, waiting: &mut Waiting) {
+    pub(super) async fn withdraw_forgotten_attachments(&self, leaf: &MemberClient, waiting: &mut Waiting) {
         let all = match leaf.our_attachments().await {
             Ok(all) => all,
             Err(error) => return tracing::debug!(member = leaf.member, %error, "attachments are not looked through"),
@@ -26,7 +26,7 @@ impl Follower {
         }
     }
 
-    async fn withdraw_attachment(&self, leaf: &Cluster, seen: &LeafAttachment) -> Result<()> {
+    async fn withdraw_attachment(&self, leaf: &MemberClient, seen: &LeafAttachment) -> Result<()> {
         let Some(hash) = own_leaf(leaf, seen) else { return Ok(()) };
         if self.is_wanted(leaf, hash, seen).await? {
             return if seen.withdrawn { leaf.mark_attachment(seen, false).await.map(drop) } else { Ok(()) };
@@ -47,11 +47,11 @@ impl Follower {
 
     /// Read just now: the volume, the claim that it is bound to, and what is described on it. Where no record is left of what
     /// somebody has removed by force, the host says whether it may be in use.
-    async fn is_wanted(&self, leaf: &Cluster, hash: VolumeHash, one: &LeafAttachment) -> Result<bool> {
+    async fn is_wanted(&self, leaf: &MemberClient, hash: VolumeHash, one: &LeafAttachment) -> Result<bool> {
         let record = match leaf.read_volume(&one.volume).await? {
             Some(volume) => {
-                let patient = leaf.examine(hash, &volume.claim_place, Some(&one.volume)).await?;
-                patient.records(leaf, hash, &as_recorded(one))
+                let pair = leaf.examine(hash, &volume.claim_place, Some(&one.volume)).await?;
+                pair.records(leaf, hash, &as_recorded(one))
             }
             None => None,
         };
@@ -63,7 +63,7 @@ impl Follower {
 }
 
 /// In memory alone: whether the record of its volume names it.
-fn is_known(leaf: &Cluster, one: &LeafAttachment) -> bool {
+fn is_known(leaf: &MemberClient, one: &LeafAttachment) -> bool {
     let claim = VolumeId::parse(&one.handle).and_then(|id| leaf.rows.find(&id)?.1.claim);
     !one.withdrawn && claim.is_some_and(|claim| claim.life.published.is_attached(&as_recorded(one)))
 }
@@ -73,7 +73,7 @@ fn as_recorded(one: &LeafAttachment) -> Attachment {
 }
 
 /// The leaf it was made for. Of an imported claim there is no record that could tell.
-fn own_leaf(leaf: &Cluster, one: &LeafAttachment) -> Option<VolumeHash> {
+fn own_leaf(leaf: &MemberClient, one: &LeafAttachment) -> Option<VolumeHash> {
     let (hash, id) = (one.hash?, VolumeId::parse(&one.handle)?);
     (id.names(hash) && hash != VolumeHash::imported(&leaf.host, &id)).then_some(hash)
 }

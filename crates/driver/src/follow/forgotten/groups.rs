@@ -5,7 +5,7 @@ use crate::{
     error::Result,
     host::snapshot::ContentKind,
     leaf::{
-        Cluster,
+        MemberClient,
         row::ClaimRow,
         snapshot::{
             chosen::groups_of,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Follower {
-    pub(super) async fn withdraw_forgotten_groups(&self, leaf: &Cluster, waiting: &mut Waiting) {
+    pub(super) async fn withdraw_forgotten_groups(&self, leaf: &MemberClient, waiting: &mut Waiting) {
         let (groups, all) = match listed(leaf).await {
             Ok(listed) => listed,
             Err(error) => {
@@ -42,7 +42,7 @@ impl Follower {
     /// so do snapshots of which nobody can tell whether they are asked for still.
     async fn withdraw_group(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         groups: &Groups<'_>,
         hash: VolumeHash,
         seen: &LeafGroup,
@@ -70,7 +70,7 @@ impl Follower {
 }
 
 /// No watch shows them. A member without the kind has none.
-async fn listed(leaf: &Cluster) -> Result<(Option<Groups<'_>>, Vec<(VolumeHash, LeafGroup)>)> {
+async fn listed(leaf: &MemberClient) -> Result<(Option<Groups<'_>>, Vec<(VolumeHash, LeafGroup)>)> {
     let groups = leaf.groups().await?;
     let all = match &groups {
         Some(groups) => groups.ours().await?,
@@ -80,9 +80,14 @@ async fn listed(leaf: &Cluster) -> Result<(Option<Groups<'_>>, Vec<(VolumeHash, 
 }
 
 /// Takes off the label of a group that is cut, or not there; those of others at later looks, as the claim has changed then.
-async fn leave_groups(leaf: &Cluster, groups: Option<&Groups<'_>>, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
-    let patient = leaf.examine(hash, &seen.place, None).await?;
-    let Some(claim) = patient.ours(leaf, hash) else { return Ok(()) };
+async fn leave_groups(
+    leaf: &MemberClient,
+    groups: Option<&Groups<'_>>,
+    hash: VolumeHash,
+    seen: &ClaimRow,
+) -> Result<()> {
+    let pair = leaf.examine(hash, &seen.place, None).await?;
+    let Some(claim) = pair.ours(leaf, hash) else { return Ok(()) };
     for group in groups_of(&claim.metadata) {
         let found = match groups {
             Some(groups) => groups.find(group).await?,

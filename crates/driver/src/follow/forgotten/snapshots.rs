@@ -6,13 +6,13 @@ use crate::{
     error::Result,
     host::snapshot::ContentKind,
     leaf::{
-        Cluster,
+        MemberClient,
         snapshot::{Content, row::SnapshotRow},
     },
 };
 
 /// One that came late may be the only one, and nobody may ever ask for another.
-pub(super) async fn watch_if_there_are_any(leaf: &Cluster) {
+pub(super) async fn watch_if_there_are_any(leaf: &MemberClient) {
     if leaf.snapshots.synced() {
         return;
     }
@@ -24,7 +24,7 @@ pub(super) async fn watch_if_there_are_any(leaf: &Cluster) {
 }
 
 impl Follower {
-    pub(super) async fn withdraw_forgotten_snapshots(&self, leaf: &Cluster, waiting: &mut Waiting) {
+    pub(super) async fn withdraw_forgotten_snapshots(&self, leaf: &MemberClient, waiting: &mut Waiting) {
         let unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());
         for row in waiting.snapshots.old(unmarked, |row| &row.uid) {
             if let Err(error) = self.withdraw_snapshot(leaf, &row).await {
@@ -35,7 +35,7 @@ impl Follower {
 
     /// The member and the host are asked themselves. What was restored from a backup under our name is bound to a content that
     /// was there before it, and stays.
-    async fn withdraw_snapshot(&self, leaf: &Cluster, seen: &SnapshotRow) -> Result<()> {
+    async fn withdraw_snapshot(&self, leaf: &MemberClient, seen: &SnapshotRow) -> Result<()> {
         let Some((snapshot, Some(now))) = leaf.read_snapshot(&seen.place).await? else { return Ok(()) };
         let own = Content::name_of(None, &now.uid);
         let is_cut = snapshot.spec.source.persistent_volume_claim_name.is_some();

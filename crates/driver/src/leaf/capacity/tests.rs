@@ -14,8 +14,8 @@ fn on(node: &str) -> Value {
     json!({"matchLabels": {"topology.example.org/node": node}})
 }
 
-fn stock(objects: Vec<CSIStorageCapacity>) -> Stock {
-    let stock = Stock::default();
+fn stock(objects: Vec<CSIStorageCapacity>) -> CapacityCache {
+    let stock = CapacityCache::default();
     stock.hear(by_class(objects));
     stock
 }
@@ -27,7 +27,7 @@ fn room(free: u64, largest: u64) -> Room {
 #[tokio::test]
 async fn member_that_says_nothing_of_a_class_has_no_limit() {
     let silent = Room { free: UNLIMITED, largest: None };
-    assert_eq!(Stock::default().room("fast", None), silent);
+    assert_eq!(CapacityCache::default().room("fast", None), silent);
     assert_eq!(stock(vec![object("slow", &on("n1"), "1Gi", None)]).room("fast", Some("n1")), silent);
 }
 

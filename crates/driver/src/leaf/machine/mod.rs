@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Cluster,
+    MemberClient,
     single::{self, Watched},
 };
 use crate::{
@@ -45,7 +45,7 @@ impl Flavour {
 /// The machines of one member's namespace.
 #[derive(Clone, Debug)]
 pub struct Machines<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a MemberClient,
     pub flavour: Flavour,
     namespace: String,
 }
@@ -90,7 +90,7 @@ fn word<'a>(item: &'a Value, pointer: &str) -> &'a str {
     item.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-impl Cluster {
+impl MemberClient {
     /// None where it has no machines that this driver knows. Once known, it is not asked again.
     pub async fn machines(&self, namespace: &str) -> Result<Option<Machines<'_>>> {
         let flavour = match self.flavour.get() {

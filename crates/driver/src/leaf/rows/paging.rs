@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use super::Rows;
 use crate::{
-    leaf::{entry::Entry, row::Row},
+    leaf::{row::Row, volume_objects::VolumeObjects},
     volume::VolumeHash,
 };
 
@@ -46,7 +46,7 @@ impl Rows {
         &self,
         after: Option<VolumeHash>,
         most: usize,
-        candidate: impl Fn(&Entry) -> bool,
+        candidate: impl Fn(&VolumeObjects) -> bool,
         wanted: impl Fn(&Row) -> bool,
     ) -> Vec<(VolumeHash, Row)> {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);

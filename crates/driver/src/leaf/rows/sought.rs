@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, ops::Bound};
 use super::Rows;
 use crate::{
     leaf::{
-        entry::Census,
         row::{ClaimRow, Consumer},
+        volume_objects::VolumeCounts,
     },
     volume::{VolumeHash, plan::Phase},
 };
@@ -36,7 +36,7 @@ impl Rows {
     }
 
     /// Volumes whose leaf is on its way out, gone before its volume, without it, or being made anew.
-    pub fn unwell(&self) -> Vec<VolumeHash> {
+    pub fn needs_repair(&self) -> Vec<VolumeHash> {
         let table = self.lock();
         table.rows.iter().filter(|(_, entry)| entry.is_unwell()).map(|(hash, _)| *hash).collect()
     }
@@ -76,18 +76,18 @@ impl Rows {
     }
 
     /// Counts the volumes, some at a time: others wait for the rows as well.
-    pub fn census(&self) -> Census {
-        let (mut census, mut from) = (Census::default(), Bound::Unbounded);
+    pub fn counts(&self) -> VolumeCounts {
+        let (mut counts, mut from) = (VolumeCounts::default(), Bound::Unbounded);
         loop {
             let table = self.lock();
             let mut last = None;
             for (hash, entry) in table.rows.range((from, Bound::Unbounded)).take(COUNTED_AT_ONCE) {
-                entry.count(&mut census);
+                entry.count(&mut counts);
                 last = Some(*hash);
             }
             match last {
                 Some(last) => from = Bound::Excluded(last),
-                None => return census,
+                None => return counts,
             }
         }
     }

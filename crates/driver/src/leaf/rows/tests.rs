@@ -1,7 +1,7 @@
 use k8s_openapi::serde_json::{Value, from_value, json};
 
 use super::*;
-use crate::{leaf::entry::Census, volume::plan::Phase};
+use crate::{leaf::volume_objects::VolumeCounts, volume::plan::Phase};
 
 const CLAIM_UID: &str = "c-1";
 
@@ -260,7 +260,7 @@ fn volumes_are_counted_by_state() {
     leaving.metadata.deletion_timestamp = from_value(json!("1970-01-01T00:00:07Z")).unwrap();
     rows.put_claim(&leaving);
     rows.put_volume(&volume());
-    let expected = Census {
+    let expected = VolumeCounts {
         pending: 2,
         bound: 2500,
         lost: 1,
@@ -269,7 +269,7 @@ fn volumes_are_counted_by_state() {
         oldest_creation: Some(8),
         oldest_deletion: Some(7),
     };
-    assert_eq!(rows.census(), expected);
+    assert_eq!(rows.counts(), expected);
 }
 
 /// The leaf of a volume that was released and is used by another claim.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{Error, Result},
-    leaf::{Cluster, json_patch, row::ClaimRow},
+    leaf::{MemberClient, json_patch, row::ClaimRow},
     volume::VolumeHash,
 };
 
@@ -25,7 +25,7 @@ fn path_of(group: VolumeHash) -> String {
     format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"))
 }
 
-impl Cluster {
+impl MemberClient {
     /// Puts a group's label on a claim of ours, or takes it off.
     pub async fn label_for_group(&self, claim: &ClaimRow, group: VolumeHash, on: bool) -> Result<()> {
         let path = path_of(group);

@@ -17,7 +17,7 @@ use super::{super::json_patch, chosen::MEMBER_OF, kinds::VolumeSnapshot, row::Sn
 use crate::{
     cluster,
     error::{Error, Result},
-    leaf::{Cluster, claim::Made, ownership},
+    leaf::{MemberClient, claim::Made, ownership},
     volume::{
         VolumeHash,
         snapshot::{ObservedSnapshot, leaf_group_name},
@@ -73,7 +73,7 @@ pub struct PartMark<'a> {
 /// The groups of one member, in the version that it serves.
 #[derive(Clone, Debug)]
 pub struct Groups<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a MemberClient,
     version: String,
 }
 
@@ -143,7 +143,7 @@ pub fn content_of(part: &VolumeSnapshot) -> Option<&str> {
     part.status.as_ref()?.bound_volume_snapshot_content_name.as_deref()
 }
 
-impl Cluster {
+impl MemberClient {
     /// None where the member has no group snapshots.
     pub async fn groups(&self) -> Result<Option<Groups<'_>>> {
         let served = self.client.list_api_groups().await;

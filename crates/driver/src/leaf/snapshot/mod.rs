@@ -20,7 +20,7 @@ use self::{
     kinds::{SnapshotSource, Source, VolumeSnapshot, VolumeSnapshotContent},
     row::SnapshotRow,
 };
-use super::{Cluster, claim::Made, json_patch, ownership};
+use super::{MemberClient, claim::Made, json_patch, ownership};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -82,14 +82,14 @@ impl Content {
 }
 
 /// The labels of a leaf snapshot, and of its content.
-fn labels(cluster: &Cluster, hash: VolumeHash, volume: Option<VolumeHash>) -> BTreeMap<String, String> {
+fn labels(cluster: &MemberClient, hash: VolumeHash, volume: Option<VolumeHash>) -> BTreeMap<String, String> {
     let mut labels = ownership::host_labels(&cluster.host);
     labels.insert(ownership::SNAPSHOT.to_owned(), hash.to_string());
     labels.extend(volume.map(|volume| (ownership::VOLUME.to_owned(), volume.to_string())));
     labels
 }
 
-impl Cluster {
+impl MemberClient {
     fn snapshots_in(&self, namespace: &str) -> Api<VolumeSnapshot> {
         Api::namespaced(self.client.clone(), namespace)
     }

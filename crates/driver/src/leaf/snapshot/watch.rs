@@ -12,14 +12,14 @@ use kube::runtime::{
 use super::kinds::VolumeSnapshot;
 use crate::{
     cluster::{AFTER_TOO_MUCH, pauses, with_causes},
-    leaf::{Cluster, ownership},
+    leaf::{MemberClient, ownership},
 };
 
 /// Before what was lost is listed anew, or a kind that is not served is looked for again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps the rows true. Runs until it is dropped.
-pub async fn keep(cluster: &Cluster) {
+pub async fn keep(cluster: &MemberClient) {
     loop {
         cluster.snapshots.unsync();
         cluster.snapshots.are_wanted().await;
@@ -29,7 +29,7 @@ pub async fn keep(cluster: &Cluster) {
 }
 
 /// Returns when a watch has lost its thread, or the member does not serve the kind.
-async fn follow(cluster: &Cluster) {
+async fn follow(cluster: &MemberClient) {
     let known = &cluster.snapshots;
     let ours = watcher::Config::default().labels(&ownership::selector(&cluster.host));
     let namespaces = cluster.namespaces.each();

@@ -40,4 +40,4 @@ pub enum Account {
 pub type Definitions = BTreeMap<String, Definition>;
 
 /// Nothing yet: the source has not been read once.
-pub type News = tokio::sync::watch::Receiver<Option<Definitions>>;
+pub type MemberUpdates = tokio::sync::watch::Receiver<Option<Definitions>>;

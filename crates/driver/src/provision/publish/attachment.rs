@@ -5,7 +5,7 @@ use super::{Deadline, watch};
 use crate::{
     error::{Error, Result},
     leaf::{
-        Cluster,
+        MemberClient,
         attachment::{LeafAttachment, WantedAttachment},
         backing::LeafVolume,
         single::Watched,
@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-pub(super) struct Job<'a> {
-    pub(super) leaf: &'a Cluster,
+pub(super) struct AttachCall<'a> {
+    pub(super) leaf: &'a MemberClient,
     pub(super) hash: VolumeHash,
     pub(super) handle: &'a str,
     pub(super) volume: &'a LeafVolume,
@@ -27,7 +27,7 @@ pub(super) struct Job<'a> {
     pub(super) deadline: &'a Deadline,
 }
 
-impl Job<'_> {
+impl AttachCall<'_> {
     /// The member's own attach controller does not count ours, so it is for us to see that nobody else there has a volume
     /// for one node. What there is of our own already.
     pub(super) async fn alone(&self) -> Result<Option<LeafAttachment>> {
@@ -97,7 +97,12 @@ impl Job<'_> {
 }
 
 /// Detached is what the member has no VolumeAttachment of any more.
-pub(super) async fn detach(leaf: &Cluster, hash: VolumeHash, member_node: &str, deadline: &Deadline) -> Result<()> {
+pub(super) async fn detach(
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    member_node: &str,
+    deadline: &Deadline,
+) -> Result<()> {
     let seen = leaf.read_attachment(&attachment_name(hash, member_node)).await?;
     if let Some(attachment) = &seen {
         is_ours(leaf, attachment, hash)?;
@@ -106,7 +111,7 @@ pub(super) async fn detach(leaf: &Cluster, hash: VolumeHash, member_node: &str, 
 }
 
 /// What was made for a volume and a node, or for all nodes, found by its labels.
-pub(super) async fn detach_all(leaf: &Cluster, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
+pub(super) async fn detach_all(leaf: &MemberClient, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
     let ours = match leaf.our_attachments().await {
         Err(Error::Denied(reason)) => {
             tracing::info!(member = %leaf.member, volume = %id, reason, "taken for detached: who may not see attachments made none");
@@ -124,7 +129,7 @@ pub(super) async fn detach_all(leaf: &Cluster, id: &VolumeId, node: &str, deadli
     Ok(())
 }
 
-async fn end(leaf: &Cluster, mut seen: Option<LeafAttachment>, deadline: &Deadline) -> Result<()> {
+async fn end(leaf: &MemberClient, mut seen: Option<LeafAttachment>, deadline: &Deadline) -> Result<()> {
     while let Some(attachment) = seen {
         seen = if attachment.terminating {
             next(leaf, &attachment, deadline, || detaching(leaf, &attachment)).await?
@@ -135,7 +140,7 @@ async fn end(leaf: &Cluster, mut seen: Option<LeafAttachment>, deadline: &Deadli
     Ok(())
 }
 
-fn detaching(leaf: &Cluster, attachment: &LeafAttachment) -> Error {
+fn detaching(leaf: &MemberClient, attachment: &LeafAttachment) -> Error {
     let why = attachment.trouble.as_ref().map(|trouble| format!(": {trouble}")).unwrap_or_default();
     Error::InProgress(format!(
         "member {}: leaf volume {} is being detached from node {}{why}",
@@ -145,7 +150,7 @@ fn detaching(leaf: &Cluster, attachment: &LeafAttachment) -> Error {
 
 /// The attachment once it has changed; none once it is gone.
 async fn next(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     attachment: &LeafAttachment,
     deadline: &Deadline,
     late: impl Fn() -> Error,
@@ -158,7 +163,7 @@ async fn next(
     }
 }
 
-fn is_ours(leaf: &Cluster, attachment: &LeafAttachment, hash: VolumeHash) -> Result<()> {
+fn is_ours(leaf: &MemberClient, attachment: &LeafAttachment, hash: VolumeHash) -> Result<()> {
     if attachment.hash == Some(hash) {
         return Ok(());
     }

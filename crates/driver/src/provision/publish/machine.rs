@@ -3,14 +3,14 @@
 use super::{
     super::{Provisioner, find::Found},
     Deadline,
-    source::Way,
+    attach_path::AttachPath,
     watch,
 };
 use crate::{
     attach,
     error::{Error, Result},
     leaf::{
-        Cluster,
+        MemberClient,
         backing::LeafVolume,
         machine::{
             Machine, Machines,
@@ -30,7 +30,7 @@ pub(super) struct Plan {
 
 impl Provisioner {
     /// Nothing is decided on a machine that is not proved to be the node.
-    pub(super) async fn way_by_machine(&self, found: &Found, volume: &LeafVolume, node: &str) -> Result<Way> {
+    pub(super) async fn way_by_machine(&self, found: &Found, volume: &LeafVolume, node: &str) -> Result<AttachPath> {
         let leaf = found.leaf()?;
         if found.imported {
             return Err(Error::Refused(format!(
@@ -53,13 +53,13 @@ impl Provisioner {
         let place = format!("{namespace}/{name} of member {}", leaf.member);
         attach::check_machine(&host_node, &machines.flavour, &place, &name, machine.uuid())?;
         let disk = DiskName { claim: found.claim.place.claim.clone(), ..DiskName::new(found.hash) };
-        Ok(Way::Machine(Box::new(Plan { machine, disk })))
+        Ok(AttachPath::Machine(Box::new(Plan { machine, disk })))
     }
 
     /// Without a record, the machines themselves tell which has the disk. Leaf claims of this mode have a name of ours.
     pub(super) async fn unplug_unrecorded(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         id: &VolumeId,
         node: &str,
         deadline: &Deadline,
@@ -89,11 +89,11 @@ impl Provisioner {
 }
 
 /// Whether a leaf claim that is to become a disk must be a bare device.
-pub(in super::super) async fn wants_block(leaf: &Cluster, namespace: &str) -> Result<bool> {
+pub(in super::super) async fn wants_block(leaf: &MemberClient, namespace: &str) -> Result<bool> {
     Ok(machines(leaf, namespace).await?.flavour.wants_block())
 }
 
-async fn machines<'a>(leaf: &'a Cluster, namespace: &str) -> Result<Machines<'a>> {
+async fn machines<'a>(leaf: &'a MemberClient, namespace: &str) -> Result<Machines<'a>> {
     leaf.machines(namespace).await?.ok_or_else(|| {
         Error::Refused(format!(
             "member {} has no virtual machines that this driver knows: attachMode virtual-machine needs vmoperator.vmware.com or \
@@ -110,7 +110,7 @@ impl Plan {
 
     pub(super) async fn attach(
         self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         namespace: &str,
         filesystem: &str,
         deadline: &Deadline,
@@ -154,7 +154,7 @@ impl Plan {
 /// The record says that no other machine has the disk. One may have it all the same, plugged by a request that came late, and
 /// two machines must never write to it. Nobody can tell whether one that no record names is in use.
 async fn only_there(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     namespace: &str,
     machines: &Machines<'_>,
     machine: &Machine,
@@ -172,7 +172,7 @@ async fn only_there(
 
 /// Detached is what neither the machine asks for nor its status names in any way.
 pub(super) async fn detach(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     hash: VolumeHash,
     namespace: &str,
     name: &str,
@@ -219,6 +219,6 @@ async fn next(
     }
 }
 
-fn about(leaf: &Cluster, namespace: &str, machine: &Machine, what: &str) -> String {
+fn about(leaf: &MemberClient, namespace: &str, machine: &Machine, what: &str) -> String {
     format!("member {}: virtual machine {namespace}/{} {what}", leaf.member, machine.name)
 }

@@ -4,10 +4,10 @@
 //! First comes what may be refused, then the record on the leaf claim, then what is attached; back again, the record goes
 //! last. So nothing is attached of which nobody knows.
 
+mod attach_path;
 mod attachment;
 mod machine;
 mod secrets;
-mod source;
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ use super::{
 use crate::{
     attach,
     error::{Error, Result},
-    leaf::{Cluster, single::Watched},
+    leaf::{MemberClient, single::Watched},
     volume::{
         AccessMode, NodeId, VolumeId, VolumeMode,
         backing::{self, AttachMode, Attached},
         published::{Attachment, Publication},
     },
 };
+use attach_path::AttachPath;
 pub(super) use machine::wants_block;
-use source::Way;
 
 /// A volume that is wanted on a node.
 #[derive(Clone, Debug)]
@@ -71,23 +71,25 @@ impl Provisioner {
         let volume = leaf.describe_volume(bound(found)?, &found.claim).await?;
         let way = self.way(found, &volume, mode, node).await?;
         let secrets = match &way {
-            Way::Direct(_) | Way::Attachment { .. } => self.secrets(found, &volume, &wanted.volume).await?,
+            AttachPath::Direct(_) | AttachPath::Attachment { .. } => {
+                self.secrets(found, &volume, &wanted.volume).await?
+            }
             // The node sees a disk, and nothing of the driver.
-            Way::Machine(_) => None,
+            AttachPath::Machine(_) => None,
         };
         let backing = match way {
-            Way::Direct(backing) => {
+            AttachPath::Direct(backing) => {
                 fence(found, wanted, None).await?;
                 backing
             }
-            Way::Attachment { csi, member_node } => {
+            AttachPath::Attachment { csi, member_node } => {
                 let (hash, handle) = (found.hash, wanted.volume.as_str());
-                let job = attachment::Job { leaf, hash, handle, volume: &volume, csi, member_node, deadline };
+                let job = attachment::AttachCall { leaf, hash, handle, volume: &volume, csi, member_node, deadline };
                 let own = job.alone().await?;
                 fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone()))).await?;
                 job.attach(own, &wanted.node).await?
             }
-            Way::Machine(plan) => {
+            AttachPath::Machine(plan) => {
                 only_for_one_node(wanted.access)?;
                 fence(found, wanted, Some(Attachment::VirtualMachine(plan.name().to_owned()))).await?;
                 plan.attach(leaf, &found.claim.place.namespace, volume.filesystem(), deadline).await?
@@ -167,7 +169,7 @@ fn only_for_one_node(access: AccessMode) -> Result<()> {
 
 /// Nothing is written on an imported claim, and a claim that has gone tells nothing: what was attached is looked for in the
 /// member. No real node, nothing to look for.
-async fn detach_unrecorded(leaf: &Cluster, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
+async fn detach_unrecorded(leaf: &MemberClient, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
     if !node.is_empty() && !NodeId::parse(node).is_some_and(|node| node.is_real()) {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use crate::{
     args::operator::{HostAccess, MemberAccess, MembersAccess},
     cluster::{self, Answers, Dial, with_causes},
     host::{self, Host, pins},
-    leaf::Cluster,
+    leaf::MemberClient,
     member::{
         self, kubeconfig, registry,
         source::{Account, Definition, Definitions, clusters, directory, secrets},
@@ -103,7 +103,7 @@ pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client,
     line.map(|line| line.probe).map_err(|error| format!("the kubeconfig cannot be used: {}", with_causes(&error)))
 }
 
-/// All members that are named, in the folder, in Secrets and by Kosmos `Cluster` objects; of two, the one that the
+/// All members that are named, in the folder, in Secrets and by Kosmos `MemberClient` objects; of two, the one that the
 /// controller takes.
 pub(super) async fn members(host: &Host, access: &MembersAccess) -> anyhow::Result<Definitions> {
     members_as(host, access, Account::Driver).await
@@ -131,7 +131,7 @@ pub(super) async fn members_as(host: &Host, access: &MembersAccess, account: Acc
 
 /// A member that has said who it is, and is who it always was.
 pub(super) struct Known {
-    pub(super) leaf: Cluster,
+    pub(super) leaf: MemberClient,
     pub(super) identity: String,
 }
 
@@ -149,7 +149,7 @@ pub(super) async fn known(
     let identity = host::identity(&client).await.map_err(|error| member::refusal(&error))?;
     match pins::compare(pins, name, &identity) {
         Some(pins::Pin::Held) => {
-            Ok(Known { leaf: Cluster::new(name, host.id.clone(), client).with_rights_in(namespaces), identity })
+            Ok(Known { leaf: MemberClient::new(name, host.id.clone(), client).with_rights_in(namespaces), identity })
         }
         Some(pin) => Err(member::quarantined(&pin, &identity)),
         None => Err(format!("no controller has met it yet, so it is not known which cluster {name} is")),

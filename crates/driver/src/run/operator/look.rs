@@ -21,7 +21,7 @@ use crate::{
     cluster::{Dial, with_causes},
     host::{Host, volume::HostVolume as Summary},
     leaf::{
-        Cluster,
+        MemberClient,
         identity::{Identity, Meant, judge},
         ownership,
     },
@@ -61,7 +61,7 @@ where
 }
 
 /// The leaf claims of this host in a member.
-pub(super) async fn leaf_claims(leaf: &Cluster) -> Result<Vec<PersistentVolumeClaim>, String> {
+pub(super) async fn leaf_claims(leaf: &MemberClient) -> Result<Vec<PersistentVolumeClaim>, String> {
     let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
     let mut all = Vec::new();
     for namespace in leaf.namespaces.each() {
@@ -158,7 +158,7 @@ fn members([named, for_pods]: [&Definitions; 2], pins: &BTreeMap<String, String>
 }
 
 impl Seen {
-    async fn judge(&mut self, leaf: &Cluster, (claims, volumes): Listed) -> Result<(), String> {
+    async fn judge(&mut self, leaf: &MemberClient, (claims, volumes): Listed) -> Result<(), String> {
         let now = now();
         let leaves: Vec<Leaf> = claims.iter().filter_map(|claim| leaf_of(claim, &leaf.host, now)).collect();
         let volumes = volumes.iter().filter_map(|volume| leaf_volume_of(volume, &leaf.host, now)).collect();
@@ -168,7 +168,7 @@ impl Seen {
     }
 
     /// Of the host's volumes that lead to no leaf: the claims that may be used by consent.
-    async fn imported(&self, leaf: &Cluster, leaves: &[Leaf]) -> Result<BTreeSet<(String, String)>, String> {
+    async fn imported(&self, leaf: &MemberClient, leaves: &[Leaf]) -> Result<BTreeSet<(String, String)>, String> {
         let known: BTreeSet<(&str, &str)> =
             leaves.iter().map(|leaf| (leaf.place.namespace.as_str(), leaf.place.claim.as_str())).collect();
         let ids = self.host.volumes.iter().filter_map(|volume| VolumeId::parse(&volume.handle));

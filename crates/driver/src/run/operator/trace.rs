@@ -17,7 +17,7 @@ use crate::{
     cluster::{self, Dial, with_causes},
     host::{Host, claim::chosen_member},
     leaf::{
-        Cluster,
+        MemberClient,
         identity::{Identity, Meant, judge},
         ownership::{self, FINALIZER, HAD_VOLUME, PUBLISHED},
     },
@@ -261,7 +261,7 @@ async fn member(
     Ok(())
 }
 
-async fn leaf(leaf: &Cluster, wanted: Wanted<'_>, chain: &mut Chain) {
+async fn leaf(leaf: &MemberClient, wanted: Wanted<'_>, chain: &mut Chain) {
     let found = match &wanted {
         Wanted::Handle(id) => match id.place() {
             Some(place) => at_place(leaf, &place).await,
@@ -278,11 +278,11 @@ async fn leaf(leaf: &Cluster, wanted: Wanted<'_>, chain: &mut Chain) {
     leaf_claim(leaf, &claim, chain).await;
 }
 
-async fn at_place(leaf: &Cluster, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>, String> {
+async fn at_place(leaf: &MemberClient, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>, String> {
     leaf.read_claim(place).await.map_err(|error| error.to_string())
 }
 
-async fn with_hash(leaf: &Cluster, hash: VolumeHash) -> Result<Option<PersistentVolumeClaim>, String> {
+async fn with_hash(leaf: &MemberClient, hash: VolumeHash) -> Result<Option<PersistentVolumeClaim>, String> {
     let ours = format!("{},{}={hash}", ownership::selector(&leaf.host), ownership::VOLUME);
     let wanted = ListParams::default().labels(&ours);
     let found = leaf.listed(|namespace| leaf.within::<PersistentVolumeClaim>(namespace), &wanted).await;
@@ -290,7 +290,7 @@ async fn with_hash(leaf: &Cluster, hash: VolumeHash) -> Result<Option<Persistent
     Ok(found.into_iter().min_by_key(|claim| claim.metadata.creation_timestamp.clone()))
 }
 
-async fn leaf_claim(leaf: &Cluster, claim: &PersistentVolumeClaim, chain: &mut Chain) {
+async fn leaf_claim(leaf: &MemberClient, claim: &PersistentVolumeClaim, chain: &mut Chain) {
     let namespace = claim.namespace().unwrap_or_default();
     let shown = format!("{namespace}/{}", claim.name_any());
     let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default();

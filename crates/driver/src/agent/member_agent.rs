@@ -12,10 +12,10 @@ use tokio::{
 
 use super::{
     MANAGED_BY, Settings,
+    cache::{HostCache, ObjectCache, keep},
     node::{self, MemberState, Nodes},
     object::{self, Place},
     pod::Pods,
-    shelf::{HostView, Shelf, keep},
 };
 use crate::{
     cluster::with_causes,
@@ -35,9 +35,9 @@ const TOO_MUCH: Duration = Duration::from_mins(1);
 /// How often it is asked, where nothing else is.
 const PROBE: Duration = Duration::from_secs(5);
 
-pub(super) struct Duty {
+pub(super) struct MemberAgent {
     pub(super) host: Host,
-    pub(super) view: Arc<HostView>,
+    pub(super) view: Arc<HostCache>,
     pub(super) members: Registry,
     pub(super) settings: Settings,
     pub(super) member: String,
@@ -45,12 +45,12 @@ pub(super) struct Duty {
 
 /// What watches tell of a member.
 #[derive(Default)]
-struct MemberView {
-    nodes: Shelf,
-    pods: Shelf,
+struct MemberCache {
+    nodes: ObjectCache,
+    pods: ObjectCache,
 }
 
-impl Duty {
+impl MemberAgent {
     /// Works until it is dropped.
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
@@ -82,7 +82,7 @@ impl Duty {
 
     /// Returns where the member tells more than there is room for.
     async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes) -> String {
-        let there = MemberView::default();
+        let there = MemberCache::default();
         let everything = watcher::Config::default;
         let pods =
             Pods { host: &self.host, view: &self.view, member, client, there: &there.pods, settings: &self.settings };
@@ -101,9 +101,9 @@ impl Duty {
         }
     }
 
-    async fn tend(&self, client: &Client, nodes: &mut Nodes, there: &MemberView) {
+    async fn tend(&self, client: &Client, nodes: &mut Nodes, there: &MemberCache) {
         let version = self.listed(client, nodes, there).await;
-        let door = self.settings.door;
+        let kubelet_api = self.settings.kubelet_api;
         let (mut of_nodes, mut of_csi_nodes) = (self.view.nodes.news(), self.view.csi_nodes.news());
         loop {
             let members = self.members.all();
@@ -114,7 +114,7 @@ impl Duty {
                 aliases: members.as_deref().map(|members| aliases(members, &self.member)).unwrap_or_default(),
                 clustertree: members.is_ok_and(|members| is_beside_clustertree(&members, &self.member)),
             };
-            nodes.tend(&self.member, self.settings.node_mode, &state, door).await;
+            nodes.tend(&self.member, self.settings.node_mode, &state, kubelet_api).await;
             tokio::select! {
                 () = something(&mut of_nodes) => {}
                 () = something(&mut of_csi_nodes) => {}
@@ -124,7 +124,7 @@ impl Duty {
     }
 
     /// Returns the member's version once its nodes and pods are known; says meanwhile what is in the way.
-    async fn listed(&self, client: &Client, nodes: &mut Nodes, there: &MemberView) -> String {
+    async fn listed(&self, client: &Client, nodes: &mut Nodes, there: &MemberCache) -> String {
         loop {
             let listing = async {
                 there.nodes.synced().await;
@@ -148,7 +148,7 @@ impl Duty {
     }
 }
 
-impl MemberView {
+impl MemberCache {
     fn obstacle(&self) -> String {
         let obstacle = self.nodes.obstacle().or_else(|| self.pods.obstacle());
         obstacle.unwrap_or_else(|| "its nodes and pods are still being listed".to_owned())

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     leaf::{
-        Cluster,
+        MemberClient,
         snapshot::{
             Content,
             group::{Groups, LeafGroup, content_of},
@@ -62,7 +62,7 @@ pub(super) fn check(parts: &[Snapshot], named: &[String]) -> Result<()> {
 
 /// Contents without their group: a hand in the member has removed that, and its class retained them.
 async fn remove_outlived(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     groups: &Groups<'_>,
     id: &VolumeId,
     hash: VolumeHash,
@@ -93,7 +93,7 @@ async fn remove_outlived(
 
 /// Removes a group and its snapshots, and proves both gone.
 pub(super) async fn remove_group(
-    leaf: &Cluster,
+    leaf: &MemberClient,
     groups: &Groups<'_>,
     group: &LeafGroup,
     parts: &[VolumeSnapshot],

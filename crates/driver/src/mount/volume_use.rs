@@ -42,7 +42,7 @@ impl Access {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
+pub struct VolumeUse {
     pub access: Access,
     pub mode: VolumeMode,
     /// Empty where the request leaves it open.

@@ -22,7 +22,7 @@ use crate::host::Host;
 /// How long an authority that the host names is believed. Whoever knocks has not shown who he is, and is to cause no requests.
 const BELIEVED: Duration = Duration::from_mins(1);
 
-/// What is shown at the door. Files are read for each connection, so that new ones count without a restart.
+/// What is shown to who connects. Files are read for each connection, so that new ones count without a restart.
 #[derive(Clone, Debug)]
 pub enum Shown {
     Files {

@@ -6,12 +6,12 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kosmos_csi::{
-    agent::door::{Authority, Credentials, Door, Shown},
+    agent::kubelet_api::{Authority, Credentials, Server, Shown},
     cluster::Dial,
     host::Host,
     member::{
-        Registry, Tracked,
-        registry::Keeper,
+        Registry, Scope,
+        registry::RegistryLoop,
         source::{Account, directory},
     },
     metrics::Metrics,
@@ -73,7 +73,7 @@ impl Work {
         let host = Host::connect(way.host.client().await?, DRIVER_NAMESPACE.to_owned()).await?;
         let mut tasks = JoinSet::new();
         let members = members(way.rig, host.clone(), folder.path(), &mut tasks).await?;
-        let door = Door { host, members, credentials: Credentials { authority: Authority::of_host(), shown } };
+        let door = Server { host, members, credentials: Credentials { authority: Authority::of_host(), shown } };
         door.credentials.check().map_err(anyhow::Error::msg)?;
         let stop = CancellationToken::new();
         let inside = way.rig.fleet.listen(&format!("{BRIDGE_ADDRESS}:{}", way.port))?;
@@ -92,10 +92,10 @@ async fn members(rig: &Rig, host: Host, folder: &Path, tasks: &mut JoinSet<()>) 
     let files = folder.join("members");
     fs::create_dir(&files)?;
     fs::copy(rig.fleet.member(MEMBER).kubeconfig(), files.join(format!("{MEMBER}.kubeconfig")))?;
-    let (keeper, members) = Keeper::new(host, Dial::Network, Tracked::Nothing, Metrics::new());
+    let (registry_loop, members) = RegistryLoop::new(host, Dial::Network, Scope::Nothing, Metrics::new());
     let (sender, news) = watch::channel(None);
     tasks.spawn(directory::follow(files, Account::VirtualNode, sender));
-    tasks.spawn(keeper.run(vec![news], watch::Sender::new(false)));
+    tasks.spawn(registry_loop.run(vec![news], watch::Sender::new(false)));
     wait_for("the member answers", PATIENCE, || async {
         let known = members.all().ok().and_then(|members| members.get(MEMBER).cloned());
         Ok(known.filter(|member| member.closed().is_none()).map(drop))
@@ -204,8 +204,8 @@ async fn line(child: &mut Child, wanted: &str) -> Result<()> {
 
 #[test]
 fn kubectl_reaches_a_pod_of_a_virtual_node_and_no_pod_that_is_not_the_hosts() {
-    on_fleet("door", async |rig| {
-        let way = Way { rig, host: rig.fleet.host(), namespace: "door", port: 11250 };
+    on_fleet("kubelet-api", async |rig| {
+        let way = Way { rig, host: rig.fleet.host(), namespace: "kubelet-api", port: 11250 };
         let work = Work::start(way, own()?).await?;
         let node = node(way).await?;
         let tested = async {

@@ -1,8 +1,8 @@
 //! How a leaf claim comes to be bound: by the member itself, by a pod, by a node written on it, or by whoever comes.
 
 use super::{
-    job::Job,
-    refusal::{Course, Lack},
+    refusal::{Attempt, NoCapacity},
+    volume_creation::VolumeCreation,
 };
 use crate::{
     error::{Error, Result},
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-impl Job<'_> {
+impl VolumeCreation<'_> {
     pub(super) fn class(&self) -> Result<String> {
         let named = self.spec.parameters.leaf_class.at(&self.leaf.member);
         named.cloned().or_else(|| self.leaf.rows.default_class()).ok_or_else(|| self.no_class("a default StorageClass"))
@@ -94,16 +94,16 @@ impl Job<'_> {
 
     /// The node to be written on the claim; none where all were tried in vain. Nodes of a member cannot be read, so where
     /// the requirement names none, it is one that the member names itself where it tells its capacity.
-    pub(super) async fn pick(&self, course: &Course) -> Result<Option<String>> {
+    pub(super) async fn pick(&self, attempt: &Attempt) -> Result<Option<String>> {
         let wanted = self.wanted_nodes();
         let nodes: Vec<String> = if wanted.is_empty() {
             self.leaf.hear_capacity().await?;
             let (class, size) = (self.class()?, self.spec.request.required.max(1));
-            self.leaf.stock.nodes(&class, size).ok_or_else(|| self.no_node(&class))?
+            self.leaf.capacity.nodes(&class, size).ok_or_else(|| self.no_node(&class))?
         } else {
             wanted.into_iter().map(str::to_owned).collect()
         };
-        Ok(nodes.into_iter().find(|node| !course.tried.contains(node)))
+        Ok(nodes.into_iter().find(|node| !attempt.tried.contains(node)))
     }
 
     fn no_node(&self, class: &str) -> Error {
@@ -115,18 +115,18 @@ impl Job<'_> {
     }
 
     /// The claim names no node any more: the member's provisioner has taken back the one that was written on it.
-    pub(super) async fn select(&self, row: &ClaimRow, course: &mut Course) -> Result<Option<Lack>> {
+    pub(super) async fn select(&self, row: &ClaimRow, attempt: &mut Attempt) -> Result<Option<NoCapacity>> {
         let reason = self.leaf.lack_of_room(&row.place.namespace, &row.uid).await;
-        if let (Some(_), Some(node)) = (&reason, course.tried.last()) {
+        if let (Some(_), Some(node)) = (&reason, attempt.tried.last()) {
             self.remember(&row.class, Some(node));
         }
-        match (self.pick(course).await?, reason) {
+        match (self.pick(attempt).await?, reason) {
             (Some(node), _) => {
                 self.leaf.select_node(row, &node).await?;
-                course.tried.push(node);
+                attempt.tried.push(node);
                 Ok(None)
             }
-            (None, Some(reason)) => Ok(Some(Lack { reason, node: self.only_node(), lasting: true })),
+            (None, Some(reason)) => Ok(Some(NoCapacity { reason, node: self.only_node(), lasting: true })),
             (None, None) => Err(self.late().await),
         }
     }

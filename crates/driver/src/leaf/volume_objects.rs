@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::{
-    kept::{KeptClaim, KeptVolume},
+    compact::{CompactClaim, CompactVolume},
+    compact_text::{CompactText, Interner},
     limits::Extent,
-    packed::{Names, Packed},
     row::{ClaimRow, Consumer, Mark, Row, VolumeRow},
 };
 use crate::volume::{plan::Phase, spec::LeafPlace};
@@ -13,15 +13,15 @@ use crate::volume::{plan::Phase, spec::LeafPlace};
 /// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without
 /// one, the oldest is the leaf. One of each is the rule, so one of each has its place here.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
-    claims: SmallVec<[KeptClaim; 1]>,
-    volumes: SmallVec<[KeptVolume; 1]>,
+pub(super) struct VolumeObjects {
+    claims: SmallVec<[CompactClaim; 1]>,
+    volumes: SmallVec<[CompactVolume; 1]>,
     pub(super) consumer: Consumer,
 }
 
 /// The volumes of one member, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct VolumeCounts {
     pub pending: u64,
     pub bound: u64,
     pub lost: u64,
@@ -33,7 +33,7 @@ pub struct Census {
     pub oldest_deletion: Option<i64>,
 }
 
-impl Entry {
+impl VolumeObjects {
     pub(super) fn row(&self) -> Row {
         self.row_of(None)
     }
@@ -44,7 +44,7 @@ impl Entry {
 
     /// A look that costs less than a row: the claim is there, and nothing is to be told of it.
     pub(super) fn is_well(&self) -> bool {
-        !self.claims.is_empty() && self.claims.iter().all(KeptClaim::is_well)
+        !self.claims.is_empty() && self.claims.iter().all(CompactClaim::is_well)
     }
 
     pub(super) fn is_on(&self, node: &str) -> bool {
@@ -56,27 +56,31 @@ impl Entry {
         // One that is elsewhere than its handle says is proved by its volume. At its former place there may be a copy.
         let moved = self.claims.iter().any(|claim| claim.alias().is_some());
         let claim = claims.min_by_key(|claim| (moved && !self.has_volume(claim), claim.created, &claim.uid));
-        let belongs = |volume: &&KeptVolume| match claim {
+        let belongs = |volume: &&CompactVolume| match claim {
             Some(claim) => claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name),
             None => wanted.is_none_or(|place| volume.is_known_at(place)),
         };
         let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
-        Row { claim: claim.map(KeptClaim::row), volume: volume.map(KeptVolume::row), consumer: self.consumer.clone() }
+        Row {
+            claim: claim.map(CompactClaim::row),
+            volume: volume.map(CompactVolume::row),
+            consumer: self.consumer.clone(),
+        }
     }
 
     pub(super) fn extent(&self) -> Extent {
         let leaves = self.claims.len().max(self.volumes.len());
-        let claims: usize = self.claims.iter().map(KeptClaim::length).sum();
-        let volumes: usize = self.volumes.iter().map(KeptVolume::length).sum();
+        let claims: usize = self.claims.iter().map(CompactClaim::length).sum();
+        let volumes: usize = self.volumes.iter().map(CompactVolume::length).sum();
         Extent { leaves, texts: claims + volumes, copies: leaves }
     }
 
-    fn has_volume(&self, claim: &KeptClaim) -> bool {
+    fn has_volume(&self, claim: &CompactClaim) -> bool {
         self.volumes.iter().any(|volume| claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name))
     }
 
     pub(super) fn volumes(&self) -> Vec<VolumeRow> {
-        self.volumes.iter().map(KeptVolume::row).collect()
+        self.volumes.iter().map(CompactVolume::row).collect()
     }
 
     /// Of its largest claim, in bytes; 0 before it is bound.
@@ -87,16 +91,16 @@ impl Entry {
     /// Bound, or waiting without a word for whom, or made anew in the place of another: of such a one nobody can tell whether it
     /// was forgotten.
     pub(super) fn is_lasting(&self) -> bool {
-        let is_left = |claim: &KeptClaim| claim.made_for.is_none() || !claim.row().former.is_empty();
-        let is_lasting = |claim: &KeptClaim| claim.phase == Phase::Bound || is_left(claim);
+        let is_left = |claim: &CompactClaim| claim.made_for.is_none() || !claim.row().former.is_empty();
+        let is_lasting = |claim: &CompactClaim| claim.phase == Phase::Bound || is_left(claim);
         // On its way out, and held by us, it goes nowhere by itself.
-        let goes = |claim: &KeptClaim| claim.terminating && claim.row().finalizer.is_none();
+        let goes = |claim: &CompactClaim| claim.terminating && claim.row().finalizer.is_none();
         self.claims.iter().any(|claim| is_lasting(claim) && !goes(claim))
     }
 
     /// The host was never told of it, though it has a volume: that is not labelled, or was labelled to be removed.
     pub(super) fn is_untold(&self) -> bool {
-        let is_bound = |claim: &KeptClaim| claim.phase == Phase::Bound && !claim.terminating;
+        let is_bound = |claim: &CompactClaim| claim.phase == Phase::Bound && !claim.terminating;
         self.claims.iter().any(|claim| is_bound(claim) && !self.has_volume(claim))
             || self.claims.iter().any(|claim| claim.mark == Mark::Withdrawn)
     }
@@ -120,32 +124,32 @@ impl Entry {
 
     /// Its volume is retained because the host's is.
     pub(super) fn follows(&self) -> bool {
-        self.volumes.iter().any(KeptVolume::follows)
+        self.volumes.iter().any(CompactVolume::follows)
     }
 
     /// Every claim counts, copies too: a person has to see them.
-    pub(super) fn count(&self, census: &mut Census) {
+    pub(super) fn count(&self, counts: &mut VolumeCounts) {
         for claim in &self.claims {
             let begun = |oldest: &mut Option<i64>, at: i64| *oldest = Some(oldest.map_or(at, |oldest| oldest.min(at)));
             if claim.terminating {
-                census.terminating += 1;
-                begun(&mut census.oldest_deletion, claim.deleted);
+                counts.terminating += 1;
+                begun(&mut counts.oldest_deletion, claim.deleted);
                 continue;
             }
             match claim.phase {
-                Phase::Bound => census.bound += 1,
-                Phase::Lost => census.lost += 1,
+                Phase::Bound => counts.bound += 1,
+                Phase::Lost => counts.lost += 1,
                 Phase::Pending => {
-                    census.pending += 1;
-                    begun(&mut census.oldest_creation, claim.created);
+                    counts.pending += 1;
+                    begun(&mut counts.oldest_creation, claim.created);
                 }
             }
         }
-        census.released += u64::from(self.claims.is_empty() && !self.volumes.is_empty());
+        counts.released += u64::from(self.claims.is_empty() && !self.volumes.is_empty());
     }
 
-    pub(super) fn put_claim(&mut self, new: &ClaimRow, names: &mut Names) {
-        let kept = KeptClaim::keep(new, names);
+    pub(super) fn put_claim(&mut self, new: &ClaimRow, names: &mut Interner) {
+        let kept = CompactClaim::keep(new, names);
         match self.claims.iter_mut().find(|known| known.place.is(&new.place)) {
             Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = kept,
             // News from before what is known; that it was listed counts all the same.
@@ -161,8 +165,8 @@ impl Entry {
         }
     }
 
-    pub(super) fn put_volume(&mut self, new: &VolumeRow, names: &mut Names) {
-        let kept = KeptVolume::keep(new, names);
+    pub(super) fn put_volume(&mut self, new: &VolumeRow, names: &mut Interner) {
+        let kept = CompactVolume::keep(new, names);
         match self.volumes.iter_mut().find(|known| known.name == kept.name) {
             Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = kept,
             Some(known) if known.uid == kept.uid => known.round = new.round,
@@ -172,12 +176,12 @@ impl Entry {
     }
 
     pub(super) fn drop_claim(&mut self, uid: &str) {
-        let uid = Packed::from(uid);
+        let uid = CompactText::from(uid);
         self.claims.retain(|claim| claim.uid != uid);
     }
 
     pub(super) fn drop_volume(&mut self, uid: &str) {
-        let uid = Packed::from(uid);
+        let uid = CompactText::from(uid);
         self.volumes.retain(|volume| volume.uid != uid);
     }
 
@@ -192,8 +196,10 @@ impl Entry {
 
     /// Somebody deletes the leaf, or has, or it is being made anew.
     pub(super) fn is_unwell(&self) -> bool {
-        let left_alone = self.claims.is_empty() && self.volumes.iter().any(KeptVolume::is_kept);
-        left_alone || self.claims.iter().any(KeptClaim::is_unwell) || self.volumes.iter().any(KeptVolume::is_unwell)
+        let left_alone = self.claims.is_empty() && self.volumes.iter().any(CompactVolume::is_kept);
+        left_alone
+            || self.claims.iter().any(CompactClaim::is_unwell)
+            || self.volumes.iter().any(CompactVolume::is_unwell)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Provisioner, job::Job};
+use super::{Provisioner, volume_creation::VolumeCreation};
 use crate::{
     error::Result,
     host::pod::HostPod,
@@ -35,7 +35,7 @@ enum Companion {
 
 impl Provisioner {
     /// Makes the consumer pod once.
-    pub(super) async fn consume(&self, job: &Job<'_>, row: &ClaimRow) -> Result<()> {
+    pub(super) async fn consume(&self, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<()> {
         if job.leaf.rows.row(job.hash).is_some_and(|row| matches!(row.consumer, Consumer::Made(_))) {
             return Ok(());
         }
@@ -53,7 +53,13 @@ impl Provisioner {
         job.leaf.ensure_consumer(&row.place.namespace, job.hash, &claims, &wishes, until).await
     }
 
-    async fn companions(&self, job: &Job<'_>, claim: &Claim, pod: &HostPod, row: &ClaimRow) -> Result<Vec<Consumed>> {
+    async fn companions(
+        &self,
+        job: &VolumeCreation<'_>,
+        claim: &Claim,
+        pod: &HostPod,
+        row: &ClaimRow,
+    ) -> Result<Vec<Consumed>> {
         let now = Instant::now();
         let until = now + (job.deadline.next().saturating_duration_since(now) / 2).min(LONGEST);
         let mut open: Vec<&String> = pod.claims.iter().filter(|name| **name != claim.name).collect();
@@ -82,7 +88,7 @@ impl Provisioner {
         }
     }
 
-    async fn companion(&self, job: &Job<'_>, claim: &Claim, namespace: &str) -> Result<Companion> {
+    async fn companion(&self, job: &VolumeCreation<'_>, claim: &Claim, namespace: &str) -> Result<Companion> {
         let Some(found) = self.host.read_claim(claim, "").await? else { return Ok(Companion::Apart) };
         let hash = VolumeHash::new(&self.host.id, &format!("pvc-{}", found.uid));
         let mut leaf = job.leaf.rows.row(hash).and_then(|row| row.claim);

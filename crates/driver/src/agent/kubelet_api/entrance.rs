@@ -1,4 +1,4 @@
-//! Who is at the door and has not shown who he is. Everybody can connect, so they have places apart from those of conversations, and
+//! Who has connected and not shown who he is. Everybody can connect, so they have places apart from those of conversations, and
 //! nobody can take all of them.
 
 use std::{

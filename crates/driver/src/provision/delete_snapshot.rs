@@ -6,7 +6,7 @@ use super::{Deadline, Provisioner, wait_for};
 use crate::{
     error::{Error, Result},
     leaf::{
-        Cluster, ownership,
+        MemberClient, ownership,
         snapshot::{Content, row::SnapshotRow},
     },
     volume::{LeafName, VolumeHash, VolumeId, spec::LeafPlace},
@@ -44,7 +44,7 @@ impl Provisioner {
     /// have made one of this name anew meanwhile: it goes as well.
     pub(super) async fn remove_snapshot(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         hash: VolumeHash,
         place: &LeafPlace,
         deadline: &Deadline,
@@ -63,7 +63,7 @@ impl Provisioner {
     /// No snapshot was seen; a read decides. What was marked may have outlived it.
     async fn remove_unseen(
         &self,
-        leaf: &Cluster,
+        leaf: &MemberClient,
         hash: VolumeHash,
         place: &LeafPlace,
         deadline: &Deadline,
@@ -88,7 +88,7 @@ impl Provisioner {
 }
 
 /// Removes the snapshot of this UID step by step.
-async fn remove_one(leaf: &Cluster, mut row: SnapshotRow, deadline: &Deadline) -> Result<()> {
+async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadline) -> Result<()> {
     let (hash, place, uid) = (row.hash, row.place.clone(), row.uid.clone());
     let is_it = |row: &SnapshotRow| row.place == place && row.uid == uid;
     let mut content = None;
@@ -118,7 +118,7 @@ async fn remove_one(leaf: &Cluster, mut row: SnapshotRow, deadline: &Deadline) -
 }
 
 /// The leaf snapshot behind a handle, from memory where it is known.
-pub(super) async fn find_snapshot(leaf: &Cluster, id: &VolumeId) -> Result<Option<SnapshotRow>> {
+pub(super) async fn find_snapshot(leaf: &MemberClient, id: &VolumeId) -> Result<Option<SnapshotRow>> {
     if let Some(row) = leaf.snapshots.find(id) {
         return Ok(Some(row));
     }
@@ -136,7 +136,7 @@ fn hash_in(place: &LeafPlace) -> Option<VolumeHash> {
 }
 
 /// Deleting in the host deletes the data: a content that its class would retain is made to go as well.
-async fn follow_host(leaf: &Cluster, name: &str, row: &SnapshotRow) -> Result<()> {
+async fn follow_host(leaf: &MemberClient, name: &str, row: &SnapshotRow) -> Result<()> {
     match leaf.read_content(name).await? {
         Some(content) if content.snapshot_uid == *row.uid && content.retained => {
             leaf.make_content_deletable(&content).await
@@ -146,7 +146,7 @@ async fn follow_host(leaf: &Cluster, name: &str, row: &SnapshotRow) -> Result<()
 }
 
 /// Its snapshot has gone. It goes before that, unless somebody has taken the finalizers away.
-async fn content_is_gone(leaf: &Cluster, name: &str, snapshot_uid: &str, deadline: &Deadline) -> Result<()> {
+async fn content_is_gone(leaf: &MemberClient, name: &str, snapshot_uid: &str, deadline: &Deadline) -> Result<()> {
     loop {
         match leaf.read_content(name).await? {
             Some(content) if content.snapshot_uid == snapshot_uid => end_content(leaf, &content, deadline).await?,
@@ -156,14 +156,19 @@ async fn content_is_gone(leaf: &Cluster, name: &str, snapshot_uid: &str, deadlin
 }
 
 /// Contents without their snapshot: a hand in the member has removed that, and the class retained them.
-async fn remove_contents(leaf: &Cluster, hash: VolumeHash, namespace: Option<&str>, deadline: &Deadline) -> Result<()> {
+async fn remove_contents(
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    namespace: Option<&str>,
+    deadline: &Deadline,
+) -> Result<()> {
     while let Some(content) = leaf.list_contents(hash, namespace).await?.first() {
         end_content(leaf, content, deadline).await?;
     }
     Ok(())
 }
 
-async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> Result<()> {
+async fn end_content(leaf: &MemberClient, content: &Content, deadline: &Deadline) -> Result<()> {
     if content.retained {
         leaf.make_content_deletable(content).await?;
     }
@@ -175,7 +180,7 @@ async fn end_content(leaf: &Cluster, content: &Content, deadline: &Deadline) -> 
 }
 
 /// The watch said nothing for a while: it may be dead.
-async fn look_again(leaf: &Cluster, row: &SnapshotRow) -> Result<()> {
+async fn look_again(leaf: &MemberClient, row: &SnapshotRow) -> Result<()> {
     let there = leaf.read_snapshot(&row.place).await?;
     if there.is_none_or(|(snapshot, _)| snapshot.metadata.uid.as_deref() != Some(&row.uid)) {
         leaf.snapshots.drop_row(row.hash, &row.uid);
@@ -183,7 +188,7 @@ async fn look_again(leaf: &Cluster, row: &SnapshotRow) -> Result<()> {
     Ok(())
 }
 
-fn late(leaf: &Cluster, place: &LeafPlace) -> Error {
+fn late(leaf: &MemberClient, place: &LeafPlace) -> Error {
     Error::InProgress(format!(
         "member {}: leaf snapshot {place} is being deleted: its storage is at work, or a volume is being made of it",
         leaf.member

@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Guest, refusal::Refusal};
+use super::{AuthenticatedCaller, refusal::Refusal};
 use crate::cluster::with_causes;
 
 /// What a change of protocols needs. Whoever asks brings no credentials of his own.
@@ -50,7 +50,7 @@ pub(super) async fn pass(
     client: &Client,
     mut request: Request<Incoming>,
     target: &str,
-    guest: &Guest,
+    guest: &AuthenticatedCaller,
 ) -> Result<Response<Body>, Refusal> {
     let upgrades = request.headers().contains_key(UPGRADE);
     let here = upgrades.then(|| hyper::upgrade::on(&mut request));

@@ -5,10 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{task::yield_now, time::Instant};
 
-use super::{Follower, heal::Case, member::cases};
+use super::{Follower, heal::Repair, member::repairs};
 use crate::{
     error::Result,
-    leaf::Cluster,
+    leaf::MemberClient,
     member::Member,
     volume::{VolumeHash, quantity},
 };
@@ -42,10 +42,10 @@ impl Drop for Strays<'_> {
 }
 
 impl Follower {
-    pub(super) async fn tell_of_sizes(&self, leaf: &Cluster) {
+    pub(super) async fn tell_of_sizes(&self, leaf: &MemberClient) {
         for hash in leaf.rows.take_resized() {
-            for case in cases(leaf, hash) {
-                if let Err(error) = self.tell_of_size(&case).await {
+            for repair in repairs(leaf, hash) {
+                if let Err(error) = self.tell_of_size(&repair).await {
                     tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared");
                 }
             }
@@ -53,9 +53,9 @@ impl Follower {
     }
 
     /// The host learns a size that it asked for by its own call: only what it did not ask for is told.
-    async fn tell_of_size(&self, case: &Case<'_>) -> Result<()> {
-        let Some(claim) = case.row().claim else { return Ok(()) };
-        for known in self.volumes.with(case.handle()) {
+    async fn tell_of_size(&self, repair: &Repair<'_>) -> Result<()> {
+        let Some(claim) = repair.row().claim else { return Ok(()) };
+        for known in self.volumes.with(repair.handle()) {
             let Some(live) = self.host.read_volume(&known.name).await? else { continue };
             let Some(of) = live.claim.as_ref().filter(|_| live.capacity != claim.capacity()) else { continue };
             let asked = self.host.read_claim(of, &known.name).await?.and_then(|claim| claim.size);
@@ -64,14 +64,14 @@ impl Follower {
                 let (there, here) = (quantity::print(claim.capacity()), quantity::print(live.capacity));
                 let remedy = remedy(claim.capacity(), live.capacity);
                 let what = format!("has {there} there, and this volume says {here}: {remedy}");
-                self.host.tell(&live.volume, &case.told("LeafResized", &claim.place, &what, true)).await;
+                self.host.tell(&live.volume, &repair.told("LeafResized", &claim.place, &what, true)).await;
             }
         }
         Ok(())
     }
 
     /// Counts the leaves that no volume of the host has.
-    pub(super) async fn count_strays(&self, leaf: &Cluster, strays: &mut Strays<'_>) {
+    pub(super) async fn count_strays(&self, leaf: &MemberClient, strays: &mut Strays<'_>) {
         let now = Instant::now();
         if strays.due.is_some_and(|due| now < due) {
             return;
@@ -81,8 +81,9 @@ impl Follower {
         loop {
             let some = leaf.rows.lasting_after(after, AT_ONCE);
             after = some.last().copied();
-            let used =
-                |hash: &VolumeHash| cases(leaf, *hash).iter().any(|case| !self.volumes.with(case.handle()).is_empty());
+            let used = |hash: &VolumeHash| {
+                repairs(leaf, *hash).iter().any(|repair| !self.volumes.with(repair.handle()).is_empty())
+            };
             found.extend(some.into_iter().filter(|hash| !used(hash)));
             if after.is_none() {
                 break;

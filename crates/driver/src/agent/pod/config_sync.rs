@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         HOST, MANAGED_BY,
-        node::overtaken,
+        node::ignore_conflict,
         object::{self, Objects, items, mark, parsed, read, text, way_out},
     },
     Pods,
@@ -44,12 +44,12 @@ pub(super) const MARKER: &str = "kosmos-csi.secrets";
 
 /// What a pod is given of what it names.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Synced {
     secrets: bool,
     left_out: Vec<Name>,
 }
 
-impl Kept {
+impl Synced {
     pub(super) fn given<'a>(&'a self, pod_uid: &'a str) -> Given<'a> {
         Given { secrets: self.secrets, left_out: &self.left_out, pod_uid }
     }
@@ -57,7 +57,7 @@ impl Kept {
 
 impl Pods<'_> {
     /// Puts what a pod names into the member, or says what is in the way.
-    pub(super) async fn keep_for(&self, pod: &Value) -> kube::Result<Result<Kept, Refusal>> {
+    pub(super) async fn sync_for(&self, pod: &Value) -> kube::Result<Result<Synced, Refusal>> {
         let namespace = text(pod, "/metadata/namespace");
         let (wanted, tokens) = (named(&pod["spec"]), tokens(&pod["spec"]));
         let wants_secret = wanted.keys().find(|(kind, _)| *kind == Kind::Secret);
@@ -71,13 +71,13 @@ impl Pods<'_> {
             );
             return Ok(Err(Refusal::new("SecretsNotGiven", message)));
         }
-        let mut kept = Kept { secrets: open, left_out: Vec::new() };
+        let mut kept = Synced { secrets: open, left_out: Vec::new() };
         for (name, needed) in in_copy(pod, open) {
             if name.0 == Kind::Secret && !open {
                 kept.left_out.push(name);
                 continue;
             }
-            match self.keep_one(&name, namespace).await? {
+            match self.sync_one(&name, namespace).await? {
                 Ok(true) => {}
                 Ok(false) if !needed => kept.left_out.push(name),
                 Ok(false) => {
@@ -89,7 +89,7 @@ impl Pods<'_> {
         }
         if open
             && !tokens.is_empty()
-            && let Err(why) = self.keep_tokens(pod, &tokens).await?
+            && let Err(why) = self.sync_tokens(pod, &tokens).await?
         {
             return Ok(Err(why));
         }
@@ -102,7 +102,7 @@ impl Pods<'_> {
     }
 
     /// Whether the host has it; then the member has it as well.
-    pub(super) async fn keep_one(&self, (kind, name): &Name, namespace: &str) -> kube::Result<Result<bool, Refusal>> {
+    pub(super) async fn sync_one(&self, (kind, name): &Name, namespace: &str) -> kube::Result<Result<bool, Refusal>> {
         let host = read(&self.of_kind(*kind, namespace, true), in_host(name)).await;
         let Some(original) = (match host {
             Err(error) => return denied(error, *kind, namespace, "host"),
@@ -120,7 +120,7 @@ impl Pods<'_> {
         self.put(*kind, namespace, name, wanted, is_current).await.map(|put| put.map(|()| true))
     }
 
-    pub(super) async fn keep_tokens(&self, pod: &Value, wanted: &[Token]) -> kube::Result<Result<(), Refusal>> {
+    pub(super) async fn sync_tokens(&self, pod: &Value, wanted: &[Token]) -> kube::Result<Result<(), Refusal>> {
         let uid = text(pod, "/metadata/uid");
         let (namespace, name) = (text(pod, "/metadata/namespace"), token_secret(uid));
         let there = read(&self.of_kind(Kind::Secret, namespace, false), &name).await;
@@ -220,7 +220,7 @@ impl Pods<'_> {
     /// Before the first Secret is there. Where somebody else has something of that name, it is as it was.
     pub(super) async fn mark_namespace(&self, namespace: &str) -> kube::Result<()> {
         let marker = self.marked(MARKER, namespace, &json!({VERSION: "1"}));
-        overtaken(self.create_kept(Kind::ConfigMap, namespace, marker).await)
+        ignore_conflict(self.create_kept(Kind::ConfigMap, namespace, marker).await)
     }
 
     async fn create_kept(&self, kind: Kind, namespace: &str, wanted: Value) -> kube::Result<()> {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The way, as far as it is decided before anything is done.
-pub(super) enum Way {
+pub(super) enum AttachPath {
     /// The node can use it as it is.
     Direct(Backing),
     /// The member has to attach it to a node of its own first.
@@ -22,7 +22,13 @@ pub(super) enum Way {
 }
 
 impl Provisioner {
-    pub(super) async fn way(&self, found: &Found, volume: &LeafVolume, mode: AttachMode, node: &str) -> Result<Way> {
+    pub(super) async fn way(
+        &self,
+        found: &Found,
+        volume: &LeafVolume,
+        mode: AttachMode,
+        node: &str,
+    ) -> Result<AttachPath> {
         let leaf = found.leaf()?;
         let about = format!("member {}: leaf volume {}", leaf.member, volume.name);
         if mode == AttachMode::VirtualMachine {
@@ -30,12 +36,12 @@ impl Provisioner {
         }
         match &volume.source {
             Source::Nfs { server, path } => {
-                Ok(Way::Direct(Backing::Nfs { server: server.clone(), path: path.clone() }))
+                Ok(AttachPath::Direct(Backing::Nfs { server: server.clone(), path: path.clone() }))
             }
             Source::Local { path } => {
                 let member_node = attach::member_node(&self.host, leaf, node).await?;
                 is_there(volume, volume.is_on(&member_node), &about, &member_node.name)?;
-                Ok(Way::Direct(Backing::Local { path: path.clone() }))
+                Ok(AttachPath::Direct(Backing::Local { path: path.clone() }))
             }
             Source::Csi(csi) => {
                 let driver = leaf.leaf_driver(&csi.driver).await?;
@@ -44,7 +50,7 @@ impl Provisioner {
                 match mode {
                     AttachMode::VolumeAttachment if attach_required => {
                         let member_node = attach::member_node(&self.host, leaf, node).await?.name;
-                        Ok(Way::Attachment { csi, member_node })
+                        Ok(AttachPath::Attachment { csi, member_node })
                     }
                     // One that says nothing of itself may well need nothing.
                     AttachMode::None if driver.is_some_and(|driver| driver.attach_required) => {
@@ -54,7 +60,7 @@ impl Provisioner {
                             csi.driver
                         )))
                     }
-                    _ => Ok(Way::Direct(Backing::Csi(csi))),
+                    _ => Ok(AttachPath::Direct(Backing::Csi(csi))),
                 }
             }
             Source::Other(kind) => Err(Error::Refused(format!(

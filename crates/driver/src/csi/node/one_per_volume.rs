@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 
 /// The keys at work.
 #[derive(Clone, Debug)]
-pub(super) struct Alone {
+pub(super) struct OnePerVolume {
     keys: Arc<Mutex<HashSet<String>>>,
     most: usize,
 }
@@ -30,7 +30,7 @@ impl Drop for Held {
     }
 }
 
-impl Alone {
+impl OnePerVolume {
     /// At most so many at once: work that hangs keeps a thread.
     pub(super) fn new(most: usize) -> Self {
         Self { keys: Arc::default(), most }
@@ -85,7 +85,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_that_takes_long_is_told_and_keeps_its_volume() {
-        let alone = Alone::new(8);
+        let alone = OnePerVolume::new(8);
         let (go, wait) = oneshot::channel::<()>();
         let (ended, end) = oneshot::channel::<()>();
         let slow = async move {
@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_fails_in_itself_gives_its_volume_free() {
-        let alone = Alone::new(8);
+        let alone = OnePerVolume::new(8);
         let failed = alone.run("a", soon(), async { panic!("on purpose") as Result<()> }).await;
         assert!(matches!(failed, Err(Error::InProgress(_))));
         assert_eq!(alone.run("a", soon(), async { Ok(1) }).await, Ok(1));
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_so_many_hang_at_once() {
-        let alone = Alone::new(1);
+        let alone = OnePerVolume::new(1);
         drop(alone.run("a", soon(), pending::<Result<()>>()).await);
         assert!(matches!(alone.run("b", soon(), async { Ok(()) }).await, Err(Error::InProgress(_))));
     }

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 /// Names that many volumes share: namespaces, classes, drivers.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct Interner {
     known: HashSet<Arc<str>>,
     /// When to look for names that nobody holds any more.
     sweep_at: usize,
@@ -12,7 +12,7 @@ pub(super) struct Names {
 
 const FEW: usize = 64;
 
-impl Names {
+impl Interner {
     pub(super) fn share(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.get(name) {
             return Arc::clone(known);
@@ -29,7 +29,7 @@ impl Names {
 
 /// A string that usually is a UUID, or `pvc-` and a UUID: a UID, the name of a volume, often a storage's own handle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Packed {
+pub(super) enum CompactText {
     Uuid([u8; 16]),
     PvcUuid([u8; 16]),
     Text(Box<str>),
@@ -40,7 +40,7 @@ const DASHES: [usize; 4] = [8, 13, 18, 23];
 /// The last of a UUID's five parts.
 const LAST: u128 = (1 << 48) - 1;
 
-impl From<&str> for Packed {
+impl From<&str> for CompactText {
     fn from(text: &str) -> Self {
         if let Some(bytes) = uuid(text) {
             return Self::Uuid(bytes);
@@ -52,7 +52,7 @@ impl From<&str> for Packed {
     }
 }
 
-impl fmt::Display for Packed {
+impl fmt::Display for CompactText {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = match self {
             Self::Text(text) => return out.write_str(text),
@@ -68,7 +68,7 @@ impl fmt::Display for Packed {
     }
 }
 
-impl Packed {
+impl CompactText {
     /// What it takes on the heap.
     pub(super) fn length(&self) -> usize {
         if let Self::Text(text) = self { text.len() } else { 0 }
@@ -101,14 +101,14 @@ mod tests {
 
     #[test]
     fn uuids_take_no_room_on_the_heap() {
-        assert!(matches!(Packed::from(UUID), Packed::Uuid(_)));
-        assert!(matches!(Packed::from(format!("pvc-{UUID}").as_str()), Packed::PvcUuid(_)));
-        assert_eq!(size_of::<Packed>(), 24);
+        assert!(matches!(CompactText::from(UUID), CompactText::Uuid(_)));
+        assert!(matches!(CompactText::from(format!("pvc-{UUID}").as_str()), CompactText::PvcUuid(_)));
+        assert_eq!(size_of::<CompactText>(), 24);
     }
 
     #[test]
     fn name_that_nobody_holds_is_forgotten() {
-        let mut names = Names::default();
+        let mut names = Interner::default();
         let held = names.share("held");
         (0..1000).for_each(|number| drop(names.share(&number.to_string())));
         assert!(names.known.len() <= FEW + 1, "{}", names.known.len());
@@ -124,7 +124,7 @@ mod tests {
                 "(pvc-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
             ],
         ) {
-            prop_assert_eq!(Packed::from(text.as_str()).to_string(), text);
+            prop_assert_eq!(CompactText::from(text.as_str()).to_string(), text);
         }
     }
 }

@@ -35,12 +35,12 @@ const SCHEDULED: &str = "PodScheduled";
 
 /// Who tells of a pod, and which addresses of it are believed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Teller<'a> {
+pub(super) struct Source<'a> {
     pub(super) member: &'a str,
     pub(super) networks: &'a PodNetworks,
 }
 
-impl Teller<'_> {
+impl Source<'_> {
     /// Why the host is told no address of a copy.
     fn disbelief(&self, copy: &Value) -> Option<String> {
         let others = items(copy, "/status/podIPs").map(|one| text(one, "/ip"));
@@ -50,7 +50,7 @@ impl Teller<'_> {
 }
 
 /// The change by which the host says of a pod what the member says of its copy; none where it says so.
-pub(super) fn told(pod: &Value, copy: &Value, who: Teller<'_>, now: &str) -> Option<Value> {
+pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) -> Option<Value> {
     let mut status = Map::new();
     let disbelief = who.disbelief(copy);
     for field in TOLD {
@@ -71,7 +71,7 @@ pub(super) fn told(pod: &Value, copy: &Value, who: Teller<'_>, now: &str) -> Opt
 }
 
 /// Why it waits; none where it says so already.
-pub(super) fn waiting(pod: &Value, why: &Refusal, now: &str) -> Option<Value> {
+pub(super) fn pending(pod: &Value, why: &Refusal, now: &str) -> Option<Value> {
     let copied = condition(pod, COPIED, false, why.reason, &why.message, now);
     let conditions = with(pod, vec![copied]);
     (pod["status"].get("conditions") != Some(&conditions))
@@ -79,7 +79,7 @@ pub(super) fn waiting(pod: &Value, why: &Refusal, now: &str) -> Option<Value> {
 }
 
 /// The end of a pod that was to end, and whose copy has not told of it.
-pub(super) fn stopped(pod: &Value, now: &str) -> Value {
+pub(super) fn terminated(pod: &Value, now: &str) -> Value {
     failed(pod, &Refusal::new("Deleted", "it was deleted before it had ended"), now)
 }
 
@@ -179,7 +179,7 @@ fn condition(pod: &Value, kind: &str, holds: bool, reason: &str, message: &str, 
 mod tests {
     use super::*;
 
-    const WHO: Teller<'static> = Teller { member: "m", networks: &PodNetworks::Any };
+    const WHO: Source<'static> = Source { member: "m", networks: &PodNetworks::Any };
 
     fn pod() -> Value {
         let scheduled = json!({"type": SCHEDULED, "status": "True", "lastTransitionTime": "0"});
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn status_is_the_members_but_for_the_schedulers_word_and_is_told_once() {
         let mut pod = pod();
-        let change = told(&pod, &copy(), WHO, "2").unwrap();
+        let change = mirrored(&pod, &copy(), WHO, "2").unwrap();
         assert_eq!(change["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
         apply(&mut pod, &change);
         assert_eq!((text(&pod, "/status/phase"), text(&pod, "/status/qosClass")), ("Running", "Burstable"));
@@ -218,29 +218,29 @@ mod tests {
         assert_eq!(conditions[0]["lastTransitionTime"], "0");
         assert_eq!(conditions[1], json!({"type": "Ready", "status": "True", "lastTransitionTime": "1"}));
         assert_eq!(text(&conditions[2], "/message"), "member m, pod c");
-        assert_eq!(told(&pod, &copy(), WHO, "3"), None);
+        assert_eq!(mirrored(&pod, &copy(), WHO, "3"), None);
     }
 
     #[test]
     fn address_that_the_hosts_administrator_does_not_expect_is_not_told_and_goes_where_it_was() {
         let (mut pod, mut copy) = (pod(), copy());
-        let change = told(&pod, &copy, WHO, "1").unwrap();
+        let change = mirrored(&pod, &copy, WHO, "1").unwrap();
         apply(&mut pod, &change);
         let networks = PodNetworks::Within(vec!["10.0.0.0/24".parse().unwrap()]);
-        let who = Teller { networks: &networks, ..WHO };
-        assert_eq!(told(&pod, &copy, who, "2"), None);
+        let who = Source { networks: &networks, ..WHO };
+        assert_eq!(mirrored(&pod, &copy, who, "2"), None);
         for (field, said) in [("podIP", json!("10.0.1.1")), ("podIPs", json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]))]
         {
             let mut pod = pod.clone();
             copy["status"][field] = said;
-            let change = told(&pod, &copy, who, "2").unwrap();
+            let change = mirrored(&pod, &copy, who, "2").unwrap();
             assert!(change["status"]["podIP"].is_null() && change["status"].get("podIPs").is_none_or(Value::is_null));
             apply(&mut pod, &change);
             assert!(pod["status"].get("podIP").is_none() && text(&pod, "/status/phase") == "Running");
             let copied = items(&pod, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
             assert_eq!((text(copied, "/reason"), text(copied, "/status")), ("AddressNotTold", "True"));
             assert!(text(copied, "/message").contains("is in no network of kosmos.csi.io/pod-networks"), "{copied}");
-            assert_eq!(told(&pod, &copy, who, "3"), None);
+            assert_eq!(mirrored(&pod, &copy, who, "3"), None);
             copy["status"]["podIP"] = json!("10.0.0.1");
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         let mut copy = copy();
         copy["status"] =
             json!({"phase": "Pending", "conditions": [{"type": SCHEDULED, "status": "False", "message": "0/1 nodes"}]});
-        let change = told(&pod(), &copy, WHO, "1").unwrap();
+        let change = mirrored(&pod(), &copy, WHO, "1").unwrap();
         let copied = items(&change, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
         assert_eq!((text(copied, "/reason"), text(copied, "/message")), ("Unschedulable", "member m: 0/1 nodes"));
     }
@@ -259,10 +259,10 @@ mod tests {
     fn what_the_member_says_no_more_goes() {
         let (mut pod, mut copy) = (pod(), copy());
         copy["status"]["message"] = json!("low on memory");
-        let change = told(&pod, &copy, WHO, "1").unwrap();
+        let change = mirrored(&pod, &copy, WHO, "1").unwrap();
         apply(&mut pod, &change);
         copy["status"].as_object_mut().unwrap().remove("message");
-        assert_eq!(told(&pod, &copy, WHO, "2").unwrap()["status"], json!({"message": null}));
+        assert_eq!(mirrored(&pod, &copy, WHO, "2").unwrap()["status"], json!({"message": null}));
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         let mut pod = pod();
         pod["spec"]["readinessGates"] = json!([{"conditionType": "example.org/in-service"}]);
         let ready = |pod: &Value| {
-            let change = told(pod, &copy(), WHO, "1").unwrap();
+            let change = mirrored(pod, &copy(), WHO, "1").unwrap();
             let ready = items(&change, "/status/conditions").find(|one| one["type"] == "Ready").cloned();
             text(&ready.unwrap(), "/status").to_owned()
         };
@@ -286,7 +286,7 @@ mod tests {
         pod["spec"]["readinessGates"] = json!([{"conditionType": "example.org/in-service"}]);
         let open = json!({"type": "example.org/in-service", "status": "True"});
         copy["status"]["conditions"].as_array_mut().unwrap().push(open);
-        let change = told(&pod, &copy, WHO, "1").unwrap();
+        let change = mirrored(&pod, &copy, WHO, "1").unwrap();
         let types: Vec<&str> = items(&change, "/status/conditions").map(|one| text(one, "/type")).collect();
         assert_eq!(types, [SCHEDULED, "Ready", COPIED]);
         assert_eq!(text(&change, "/status/conditions/1/status"), "False");
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn pod_whose_copy_was_deleted_has_failed_with_all_its_containers() {
         let mut pod = pod();
-        let change = told(&pod, &copy(), WHO, "1").unwrap();
+        let change = mirrored(&pod, &copy(), WHO, "1").unwrap();
         apply(&mut pod, &change);
         let change = failed(&pod, &Refusal::new("DeletedInMember", "somebody deleted it"), "2");
         apply(&mut pod, &change);
@@ -309,10 +309,10 @@ mod tests {
     fn reason_for_waiting_is_told_once_and_since_when_stays() {
         let mut pod = pod();
         let why = |message: &str| Refusal::new("NameTaken", message);
-        let change = waiting(&pod, &why("a"), "1").unwrap();
+        let change = pending(&pod, &why("a"), "1").unwrap();
         apply(&mut pod, &change);
-        assert_eq!(waiting(&pod, &why("a"), "2"), None);
-        let other = waiting(&pod, &why("b"), "2").unwrap();
+        assert_eq!(pending(&pod, &why("a"), "2"), None);
+        let other = pending(&pod, &why("b"), "2").unwrap();
         let copied = items(&other, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
         assert_eq!((text(copied, "/lastTransitionTime"), text(copied, "/status")), ("1", "False"));
     }

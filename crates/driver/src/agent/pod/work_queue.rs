@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::super::object::Place;
 
 #[derive(Debug, Default)]
-pub(super) struct Agenda {
+pub(super) struct WorkQueue {
     due: BTreeSet<(Instant, Place)>,
     entries: HashMap<Place, Entry>,
 }
@@ -25,7 +25,7 @@ struct Entry {
     looks: u32,
 }
 
-impl Agenda {
+impl WorkQueue {
     /// Something of it has changed.
     pub(super) fn note(&mut self, place: Place) {
         let now = Instant::now();
@@ -86,35 +86,35 @@ mod tests {
         Place { namespace: "shop".to_owned(), name: name.to_owned() }
     }
 
-    fn take(agenda: &mut Agenda) -> Option<String> {
-        agenda.take(Instant::now()).map(|(place, looks)| format!("{} {looks}", place.name))
+    fn take(queue: &mut WorkQueue) -> Option<String> {
+        queue.take(Instant::now()).map(|(place, looks)| format!("{} {looks}", place.name))
     }
 
     #[tokio::test(start_paused = true)]
     async fn pod_is_looked_at_once_at_a_time_and_again_when_it_was_heard_of_meanwhile() {
-        let mut agenda = Agenda::default();
-        agenda.note(place("a"));
-        agenda.note(place("a"));
-        assert_eq!(take(&mut agenda).as_deref(), Some("a 0"));
-        agenda.note(place("a"));
-        assert_eq!(take(&mut agenda), None);
-        agenda.settled(&place("a"));
-        assert_eq!(take(&mut agenda).as_deref(), Some("a 0"));
-        agenda.settled(&place("a"));
-        assert_eq!(agenda.due(), None);
+        let mut queue = WorkQueue::default();
+        queue.note(place("a"));
+        queue.note(place("a"));
+        assert_eq!(take(&mut queue).as_deref(), Some("a 0"));
+        queue.note(place("a"));
+        assert_eq!(take(&mut queue), None);
+        queue.settled(&place("a"));
+        assert_eq!(take(&mut queue).as_deref(), Some("a 0"));
+        queue.settled(&place("a"));
+        assert_eq!(queue.due(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn pod_that_waits_is_looked_at_later_or_when_it_is_heard_of() {
-        let mut agenda = Agenda::default();
-        agenda.note(place("a"));
-        take(&mut agenda);
-        agenda.again(place("a"), Duration::from_secs(5));
-        assert_eq!(take(&mut agenda), None);
+        let mut queue = WorkQueue::default();
+        queue.note(place("a"));
+        take(&mut queue);
+        queue.again(place("a"), Duration::from_secs(5));
+        assert_eq!(take(&mut queue), None);
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert_eq!(take(&mut agenda).as_deref(), Some("a 1"));
-        agenda.again(place("a"), Duration::from_secs(5));
-        agenda.note(place("a"));
-        assert_eq!(take(&mut agenda).as_deref(), Some("a 2"));
+        assert_eq!(take(&mut queue).as_deref(), Some("a 1"));
+        queue.again(place("a"), Duration::from_secs(5));
+        queue.note(place("a"));
+        assert_eq!(take(&mut queue).as_deref(), Some("a 2"));
     }
 }

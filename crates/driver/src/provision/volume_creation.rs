@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Deadline, Provisioner, Volume, modify::check_class, publish::wants_block, refusal::Course, source::Filling,
+    Deadline, Provisioner, Volume, content_source::ContentSource, modify::check_class, publish::wants_block,
+    refusal::Attempt,
 };
 use crate::{
     error::{Error, Result},
@@ -12,7 +13,7 @@ use crate::{
         volume::{LEAF_UID, LEAF_VOLUME},
     },
     leaf::{
-        Cluster,
+        MemberClient,
         claim::{Made, Wanted},
         identity::{Identity, Meant, is_leaf_of, judge},
         ownership,
@@ -28,29 +29,29 @@ use crate::{
 };
 
 /// One CreateVolume under way in the member it was decided for.
-pub(super) struct Job<'a> {
+pub(super) struct VolumeCreation<'a> {
     pub(super) provisioner: &'a Provisioner,
     pub(super) spec: &'a VolumeSpec,
     pub(super) owner: Option<&'a HostClaim>,
     pub(super) hash: VolumeHash,
-    pub(super) leaf: &'a Cluster,
+    pub(super) leaf: &'a MemberClient,
     pub(super) place: LeafPlace,
     pub(super) deadline: &'a Deadline,
 }
 
-impl Job<'_> {
+impl VolumeCreation<'_> {
     pub(super) fn row(&self) -> Option<ClaimRow> {
         self.leaf.rows.row_at(self.hash, &self.place).claim
     }
 
     /// Makes the leaf claim, where nothing is.
-    pub(super) async fn make(&self, binder: Binder, course: &mut Course) -> Result<()> {
-        if let Some(verdict) = self.leaf.stock.take_verdict(self.hash) {
+    pub(super) async fn make(&self, binder: Binder, attempt: &mut Attempt) -> Result<()> {
+        if let Some(verdict) = self.leaf.capacity.take_verdict(self.hash) {
             return self.refuse(Error::NoPlace(verdict)).await;
         }
         let class = self.class()?;
         let node = match binder {
-            Binder::Node => match self.pick(course).await {
+            Binder::Node => match self.pick(attempt).await {
                 Ok(Some(node)) => Some(node),
                 Ok(None) => return self.refuse(self.no_room_on_a_node(&class)).await,
                 Err(error) if error.is_final() => return self.refuse(error).await,
@@ -59,13 +60,13 @@ impl Job<'_> {
             _ => None,
         };
         let made = self.post(&class, node.as_deref()).await;
-        course.tried.extend(node);
+        attempt.tried.extend(node);
         match made {
             Ok(Made::Now) => Ok(()),
             Ok(Made::Taken) => self.adopt().await,
             Err(Error::NoPlace(quota)) => self.refuse(Error::NoPlace(quota)).await.inspect_err(|refused| {
                 if matches!(refused, Error::NoPlace(_)) {
-                    self.leaf.stock.refuse_by_quota(&class, self.spec.request.required.max(1));
+                    self.leaf.capacity.refuse_by_quota(&class, self.spec.request.required.max(1));
                 }
             }),
             Err(error) if error.is_final() => self.refuse(error).await,
@@ -270,7 +271,7 @@ impl Job<'_> {
         filled.map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    async fn filling(&self) -> Result<Option<Filling>> {
+    async fn filling(&self) -> Result<Option<ContentSource>> {
         match &self.spec.request.source {
             Some(source) => self.provisioner.filling(self, source).await.map(Some),
             None => Ok(None),

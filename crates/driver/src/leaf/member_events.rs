@@ -6,7 +6,7 @@ use futures::{TryStreamExt, future::select_all};
 use k8s_openapi::api::core::v1::Event;
 use tokio::sync::mpsc::Sender;
 
-use super::Cluster;
+use super::MemberClient;
 use crate::{cluster::events, error::Result};
 
 /// Of claims, and of pods that find no node.
@@ -15,7 +15,7 @@ pub const OF_PODS: &str = "involvedObject.kind=Pod,reason=FailedScheduling";
 
 /// An event, as far as it is passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct MemberEvent {
     /// UID of the object it is about.
     pub about: String,
     pub warning: bool,
@@ -25,7 +25,7 @@ pub struct Word {
     pub by: String,
 }
 
-impl Word {
+impl MemberEvent {
     fn new(event: Event) -> Option<Self> {
         let by = event.reporting_component.filter(|name| !name.is_empty()).or(event.source?.component);
         Some(Self {
@@ -38,18 +38,18 @@ impl Word {
     }
 }
 
-impl Cluster {
+impl MemberClient {
     /// Listens until the member ends it. What it has said before comes first.
-    pub async fn listen(&self, fields: &str, say: &Sender<Word>) -> Result<()> {
+    pub async fn listen(&self, fields: &str, say: &Sender<MemberEvent>) -> Result<()> {
         let namespaces = self.namespaces.each();
         select_all(namespaces.iter().map(|namespace| Box::pin(self.listen_within(*namespace, fields, say)))).await.0
     }
 
-    async fn listen_within(&self, namespace: Option<&str>, fields: &str, say: &Sender<Word>) -> Result<()> {
+    async fn listen_within(&self, namespace: Option<&str>, fields: &str, say: &Sender<MemberEvent>) -> Result<()> {
         let unheard = |error: kube::Error| self.outcome("watch events", &error);
         let mut events = pin!(events::listen(&self.within(namespace), fields).await.map_err(unheard)?);
         while let Some(event) = events.try_next().await.map_err(unheard)? {
-            if let Some(word) = Word::new(event) {
+            if let Some(word) = MemberEvent::new(event) {
                 // Where nobody hears it any more, this ends as well.
                 drop(say.send(word).await);
             }

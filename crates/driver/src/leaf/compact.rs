@@ -2,27 +2,27 @@
 //! a [`ClaimRow`] or a [`VolumeRow`], made when it is asked for.
 //!
 //! A new field goes into the row, into what is kept of it here, and into the two functions between them; the compiler
-//! asks for all of them. What many volumes share goes through [`Names`], what usually is a UID into [`Packed`].
+//! asks for all of them. What many volumes share goes through [`Interner`], what usually is a UID into [`CompactText`].
 
 use std::sync::Arc;
 
 use super::{
-    life::KeptLife,
+    compact_text::{CompactText, Interner},
     ownership,
-    packed::{Names, Packed},
+    progress::CompactProgress,
     row::{ClaimRow, Mark, VolumeRow},
 };
 use crate::volume::{AccessMode, ClaimDigest, VolumeMode, plan::Phase, spec::Fingerprint, spec::LeafPlace};
 
 /// Where a claim is.
 #[derive(Clone, Debug)]
-pub(super) struct KeptPlace {
+pub(super) struct CompactPlace {
     namespace: Arc<str>,
     claim: Box<str>,
 }
 
-impl KeptPlace {
-    fn keep(place: &LeafPlace, names: &mut Names) -> Self {
+impl CompactPlace {
+    fn keep(place: &LeafPlace, names: &mut Interner) -> Self {
         Self { namespace: names.share(&place.namespace), claim: place.claim.as_str().into() }
     }
 
@@ -40,10 +40,10 @@ impl KeptPlace {
 }
 
 #[derive(Debug)]
-pub(super) struct KeptClaim {
-    pub(super) place: KeptPlace,
-    pub(super) uid: Packed,
-    pub(super) volume: Option<Packed>,
+pub(super) struct CompactClaim {
+    pub(super) place: CompactPlace,
+    pub(super) uid: CompactText,
+    pub(super) volume: Option<CompactText>,
     class: Arc<str>,
     request: Option<Fingerprint>,
     access: AccessModes,
@@ -58,18 +58,18 @@ pub(super) struct KeptClaim {
     finalizer: Option<u32>,
     pub(super) chosen: bool,
     pub(super) capacity: u64,
-    life: KeptLife,
+    life: CompactProgress,
     pub(super) created: i64,
     pub(super) version: u64,
     pub(super) round: u32,
 }
 
-impl KeptClaim {
-    pub(super) fn keep(row: &ClaimRow, names: &mut Names) -> Self {
+impl CompactClaim {
+    pub(super) fn keep(row: &ClaimRow, names: &mut Interner) -> Self {
         Self {
-            place: KeptPlace::keep(&row.place, names),
-            uid: Packed::from(&*row.uid),
-            volume: row.volume.as_deref().map(Packed::from),
+            place: CompactPlace::keep(&row.place, names),
+            uid: CompactText::from(&*row.uid),
+            volume: row.volume.as_deref().map(CompactText::from),
             class: names.share(&row.class),
             request: row.request,
             access: AccessModes::keep(&row.access),
@@ -84,7 +84,7 @@ impl KeptClaim {
             chosen: row.chosen,
             finalizer: row.finalizer.and_then(|at| u32::try_from(at).ok()),
             capacity: row.capacity,
-            life: KeptLife::keep(&row.life, names),
+            life: CompactProgress::keep(&row.life, names),
             created: row.created,
             version: row.version,
             round: row.round,
@@ -94,7 +94,7 @@ impl KeptClaim {
     /// What its texts take.
     pub(super) fn length(&self) -> usize {
         let own = self.place.length() + self.uid.length() + self.class.len() + self.life.length();
-        own + self.volume.as_ref().map_or(0, Packed::length) + Past::length(self.past.as_deref())
+        own + self.volume.as_ref().map_or(0, CompactText::length) + Past::length(self.past.as_deref())
     }
 
     /// Nothing is to be told of it but that it is there.
@@ -124,7 +124,7 @@ impl KeptClaim {
             chosen: self.chosen,
             finalizer: self.finalizer.map(|at| at as usize),
             created: self.created,
-            volume: self.volume.as_ref().map(Packed::text),
+            volume: self.volume.as_ref().map(CompactText::text),
             capacity: self.capacity,
             request: self.request,
             life: Box::new(self.life.life()),
@@ -136,13 +136,13 @@ impl KeptClaim {
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
-pub(super) struct KeptVolume {
-    pub(super) name: Packed,
-    pub(super) claim_place: KeptPlace,
-    pub(super) claim_uid: Packed,
-    pub(super) uid: Packed,
+pub(super) struct CompactVolume {
+    pub(super) name: CompactText,
+    pub(super) claim_place: CompactPlace,
+    pub(super) claim_uid: CompactText,
+    pub(super) uid: CompactText,
     driver: Arc<str>,
-    handle: Packed,
+    handle: CompactText,
     past: Option<Box<Past>>,
     healing: bool,
     follows: bool,
@@ -156,22 +156,23 @@ pub(super) struct KeptVolume {
     pub(super) round: u32,
 }
 
-impl KeptVolume {
+impl CompactVolume {
     /// What its texts take.
     pub(super) fn length(&self) -> usize {
-        let ids = [&self.name, &self.claim_uid, &self.uid, &self.handle].into_iter().map(Packed::length).sum::<usize>();
+        let ids =
+            [&self.name, &self.claim_uid, &self.uid, &self.handle].into_iter().map(CompactText::length).sum::<usize>();
         let names = self.claim_place.length() + self.driver.len() + self.node.len();
         ids + names + Past::length(self.past.as_deref())
     }
 
-    pub(super) fn keep(row: &VolumeRow, names: &mut Names) -> Self {
+    pub(super) fn keep(row: &VolumeRow, names: &mut Interner) -> Self {
         Self {
-            name: Packed::from(&*row.name),
-            claim_place: KeptPlace::keep(&row.claim_place, names),
-            claim_uid: Packed::from(&*row.claim_uid),
-            uid: Packed::from(&*row.uid),
+            name: CompactText::from(&*row.name),
+            claim_place: CompactPlace::keep(&row.claim_place, names),
+            claim_uid: CompactText::from(&*row.claim_uid),
+            uid: CompactText::from(&*row.uid),
             driver: names.share(&row.driver),
-            handle: Packed::from(&*row.handle),
+            handle: CompactText::from(&*row.handle),
             past: Past::keep(&row.former, row.alias.as_deref()),
             healing: row.healing,
             follows: row.follows,
@@ -210,9 +211,9 @@ impl KeptVolume {
     }
 }
 
-impl KeptClaim {
+impl CompactClaim {
     /// Whether a volume that is bound to this UID is its own. One that it was made anew for is given to it later.
-    pub(super) fn has(&self, bound_to: &Packed) -> bool {
+    pub(super) fn has(&self, bound_to: &CompactText) -> bool {
         let was = |past: &Past| ownership::is_former(&past.former, &bound_to.text());
         self.uid == *bound_to || self.past.as_deref().is_some_and(was)
     }
@@ -232,7 +233,7 @@ impl KeptClaim {
     }
 }
 
-impl KeptVolume {
+impl CompactVolume {
     pub(super) fn is_kept(&self) -> bool {
         self.retained
     }

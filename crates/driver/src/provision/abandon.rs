@@ -3,7 +3,7 @@
 use super::{Deadline, Provisioner, delete::Order};
 use crate::{
     error::{Error, Result},
-    leaf::{Cluster, row::ClaimRow},
+    leaf::{MemberClient, row::ClaimRow},
     member::{Member, registry},
     volume::{Claim, VolumeHash, VolumeSpec, spec::LeafPlace},
 };
@@ -114,7 +114,7 @@ pub(super) fn allows(spec: &VolumeSpec, member: &str) -> bool {
 }
 
 /// A claim with a volume's labels at another place than the class says is for a person to judge: it may be a copy.
-pub(super) fn misplaced(leaf: &Cluster, seen: &LeafPlace, place: &LeafPlace) -> Error {
+pub(super) fn misplaced(leaf: &MemberClient, seen: &LeafPlace, place: &LeafPlace) -> Error {
     Error::InProgress(format!(
         "member {}: claim {seen} carries the labels of this volume, whose place is {place}: remove it, or give the class its \
          former parameters back",

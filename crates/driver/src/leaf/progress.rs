@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use kube::ResourceExt;
 
-use super::{ownership::PUBLISHED, packed::Names, row::request_of};
+use super::{compact_text::Interner, ownership::PUBLISHED, row::request_of};
 use crate::volume::{
     AccessMode, VolumeMode, attributes::AttributesSeen, growth::Growth, published::Published, quantity,
 };
@@ -16,7 +16,7 @@ const AT_WORK: [&str; 3] = ["Resizing", "FileSystemResizePending", "ModifyingVol
 const INFEASIBLE: [&str; 2] = ["ControllerResizeInfeasible", "NodeResizeInfeasible"];
 
 #[derive(Clone, Debug, Default)]
-pub struct Life {
+pub struct ClaimProgress {
     /// The size in its spec.
     pub requested: u64,
     pub growth: Growth,
@@ -29,17 +29,17 @@ pub struct Life {
 
 /// The same in memory: volumes that only live take hardly anything, and those of one node share its name.
 #[derive(Debug)]
-pub(super) struct KeptLife {
+pub(super) struct CompactProgress {
     requested: u64,
     published: Option<Arc<str>>,
-    rest: Option<Box<Life>>,
+    rest: Option<Box<ClaimProgress>>,
 }
 
-impl KeptLife {
-    pub(super) fn keep(life: &Life, names: &mut Names) -> Self {
+impl CompactProgress {
+    pub(super) fn keep(life: &ClaimProgress, names: &mut Interner) -> Self {
         // What cannot be read is kept as something that cannot be read.
-        let record = if life.published.is_spoilt() { Some(String::new()) } else { record(&life.published) };
-        let rest = Life { requested: 0, published: Published::default(), ..life.clone() };
+        let record = if life.published.is_corrupt() { Some(String::new()) } else { record(&life.published) };
+        let rest = ClaimProgress { requested: 0, published: Published::default(), ..life.clone() };
         Self {
             requested: life.requested,
             published: record.map(|record| names.share(&record)),
@@ -47,9 +47,9 @@ impl KeptLife {
         }
     }
 
-    pub(super) fn life(&self) -> Life {
+    pub(super) fn life(&self) -> ClaimProgress {
         let rest = self.rest.as_deref().cloned().unwrap_or_default();
-        Life { requested: self.requested, published: published(self.published.as_deref()), ..rest }
+        ClaimProgress { requested: self.requested, published: published(self.published.as_deref()), ..rest }
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -62,7 +62,7 @@ impl KeptLife {
             [&seen.asked, &seen.current, &seen.infeasible].into_iter().flatten().map(|class| class.len()).sum::<usize>()
         };
         let complaints =
-            |life: &Life| life.complaints.iter().map(|one| one.kind.len() + one.message.len()).sum::<usize>();
+            |life: &ClaimProgress| life.complaints.iter().map(|one| one.kind.len() + one.message.len()).sum::<usize>();
         let rest = self.rest.as_deref().map_or(0, |life| classes(&life.attributes) + complaints(life));
         self.published.as_deref().map_or(0, str::len) + rest
     }
@@ -80,7 +80,7 @@ struct Complaint {
     message: Box<str>,
 }
 
-impl Life {
+impl ClaimProgress {
     pub(super) fn new(claim: &PersistentVolumeClaim) -> Self {
         let spec = claim.spec.as_ref();
         let requests = spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
@@ -176,10 +176,10 @@ mod tests {
 
     use super::*;
 
-    fn life(status: Value) -> Life {
+    fn life(status: Value) -> ClaimProgress {
         let mut claim = json!({"metadata": {}, "spec": {"resources": {"requests": {"storage": "2Gi"}}}});
         claim["status"] = status;
-        Life::new(&from_value::<PersistentVolumeClaim>(claim).unwrap())
+        ClaimProgress::new(&from_value::<PersistentVolumeClaim>(claim).unwrap())
     }
 
     #[test]
@@ -207,20 +207,20 @@ mod tests {
         assert_eq!(published(None), Published::default());
         assert_eq!(record(&Published::default()), None);
         for spoilt in ["", "yes", "[]", r#"{"real/b":{"access":"Sometimes"}}"#] {
-            assert!(published(Some(spoilt)).is_spoilt(), "{spoilt}");
+            assert!(published(Some(spoilt)).is_corrupt(), "{spoilt}");
         }
     }
 
     #[test]
     fn what_is_kept_is_what_was_there() {
-        let mut names = Names::default();
-        let mut kept = |life: &Life| KeptLife::keep(life, &mut names);
+        let mut names = Interner::default();
+        let mut kept = |life: &ClaimProgress| CompactProgress::keep(life, &mut names);
         let quiet = life(json!({"phase": "Bound", "capacity": {"storage": "2Gi"}}));
-        let node = |record: &str| Life { published: published(Some(record)), ..quiet.clone() };
+        let node = |record: &str| ClaimProgress { published: published(Some(record)), ..quiet.clone() };
         assert!(kept(&quiet).is_quiet() && !kept(&quiet).is_on("virtual/a"));
         let there = kept(&node(r#"{"virtual/a":{"access":"ReadWriteOnce"}}"#));
         assert!(there.is_quiet() && there.is_on("virtual/a") && !there.is_on("virtual/aa") && !there.is_on("virtual/"));
-        assert!(kept(&node("nonsense")).life().published.is_spoilt());
+        assert!(kept(&node("nonsense")).life().published.is_corrupt());
         let growing = life(json!({"allocatedResourceStatuses": {"storage": "NodeResizePending"},
             "currentVolumeAttributesClassName": "gold"}));
         let again = kept(&growing).life();

@@ -28,9 +28,9 @@ const OURS: &str = "kosmos.csi.io/";
 /// An object without what nobody here reads of its metadata.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-pub struct Lean<K>(pub K);
+pub struct Trimmed<K>(pub K);
 
-impl<K> Deref for Lean<K> {
+impl<K> Deref for Trimmed<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
@@ -38,7 +38,7 @@ impl<K> Deref for Lean<K> {
     }
 }
 
-impl<K: Resource> Resource for Lean<K> {
+impl<K: Resource> Resource for Trimmed<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -77,14 +77,14 @@ struct Parts<Spec, Status> {
     status: Option<Status>,
 }
 
-impl<'de> Deserialize<'de> for Lean<PersistentVolumeClaim> {
+impl<'de> Deserialize<'de> for Trimmed<PersistentVolumeClaim> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let Parts { metadata, spec, status } = Parts::deserialize(from)?;
         Ok(Self(PersistentVolumeClaim { metadata: metadata.into(), spec, status }))
     }
 }
 
-impl<'de> Deserialize<'de> for Lean<PersistentVolume> {
+impl<'de> Deserialize<'de> for Trimmed<PersistentVolume> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let Parts { metadata, spec, status } = Parts::deserialize(from)?;
         Ok(Self(PersistentVolume { metadata: metadata.into(), spec, status }))
@@ -184,7 +184,7 @@ mod tests {
             "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
         });
         let whole: PersistentVolumeClaim = from_value(claim.clone()).unwrap();
-        let lean: Lean<PersistentVolumeClaim> = from_str(&claim.to_string()).unwrap();
+        let lean: Trimmed<PersistentVolumeClaim> = from_str(&claim.to_string()).unwrap();
         let mut expected = whole.clone();
         expected.metadata.managed_fields = None;
         expected.metadata.owner_references = None;
@@ -195,11 +195,11 @@ mod tests {
 
     #[test]
     fn object_with_little_or_nothing_is_read() {
-        let empty: Lean<PersistentVolume> = from_str("{}").unwrap();
+        let empty: Trimmed<PersistentVolume> = from_str("{}").unwrap();
         assert_eq!(empty.0, PersistentVolume::default());
         let nulls = r#"{"metadata": {"name": null, "labels": null, "annotations": {}}, "spec": null}"#;
-        let nulls: Lean<PersistentVolume> = from_str(nulls).unwrap();
+        let nulls: Trimmed<PersistentVolume> = from_str(nulls).unwrap();
         assert_eq!(nulls.metadata.labels, None);
-        assert!(from_str::<Lean<PersistentVolume>>(r#"{"metadata": {"labels": 1}}"#).is_err());
+        assert!(from_str::<Trimmed<PersistentVolume>>(r#"{"metadata": {"labels": 1}}"#).is_err());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{Deadline, Provisioner, job::Job};
+use super::{Deadline, Provisioner, volume_creation::VolumeCreation};
 use crate::{
     error::{Error, Result},
     leaf::claim::LeafSource,
@@ -12,7 +12,7 @@ use crate::{
 
 /// What a leaf claim is to be filled with, and how large that is.
 #[derive(Clone, Debug)]
-pub(super) struct Filling {
+pub(super) struct ContentSource {
     pub(super) source: LeafSource,
     pub(super) size: u64,
 }
@@ -77,7 +77,7 @@ impl Provisioner {
     }
 
     /// Looks the source up and holds it against the request. Nothing is made yet.
-    pub(super) async fn filling(&self, job: &Job<'_>, source: &Source) -> Result<Filling> {
+    pub(super) async fn filling(&self, job: &VolumeCreation<'_>, source: &Source) -> Result<ContentSource> {
         let found = match source {
             Source::Snapshot(_) => self.found_snapshot(job, source).await?,
             Source::Volume(_) => self.found_volume(source).await?,
@@ -107,10 +107,10 @@ impl Provisioner {
                 quantity::print(found.size)
             )));
         }
-        Ok(Filling { source: found.source, size: found.size })
+        Ok(ContentSource { source: found.source, size: found.size })
     }
 
-    async fn found_snapshot(&self, job: &Job<'_>, source: &Source) -> Result<Found> {
+    async fn found_snapshot(&self, job: &VolumeCreation<'_>, source: &Source) -> Result<Found> {
         let row = self.source_snapshot(job.leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
         if !row.ready {
             return Err(Error::InProgress(format!("{source} cannot be used yet")));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, core::PartialObjectMeta};
 
-use super::{super::pod::COPY_OF, Door, path::Asked};
+use super::{super::pod::COPY_OF, Server, path::Asked};
 use crate::{
     cluster,
     error::{Error, Result},
@@ -15,7 +15,7 @@ use crate::{
     volume::{HostId, MEMBER_KEY},
 };
 
-impl Door {
+impl Server {
     /// The member whose pod of the same name was made for the host's pod.
     pub(super) async fn member_of(&self, asked: &Asked) -> Result<Arc<Member>> {
         let (namespace, name) = (asked.namespace.as_str(), asked.pod.as_str());

@@ -51,7 +51,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the endpoint needs.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct Server {
     pub host: Host,
     pub members: Registry,
     pub credentials: Credentials,
@@ -59,16 +59,16 @@ pub struct Door {
 
 /// A connection's place among all, kept until it and what it has become are over, and the sign to end.
 #[derive(Clone, Debug)]
-struct Guest {
+struct AuthenticatedCaller {
     caller: Arc<Caller>,
     place: Arc<OwnedSemaphorePermit>,
     stop: CancellationToken,
 }
 
-impl Door {
+impl Server {
     /// Serves until a stop is asked for; conversations under way are ended then.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
-        let (door, entrance) = (Arc::new(self), Arc::new(Entrance::default()));
+        let (kubelet_api, entrance) = (Arc::new(self), Arc::new(Entrance::default()));
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
@@ -81,8 +81,8 @@ impl Door {
                             tracing::info!(%from, "a connection was closed: too many of them say nothing");
                             continue;
                         };
-                        let door = Arc::clone(&door);
-                        connections.spawn(door.connection(stream, entering, from, Arc::clone(&places), stop.clone()));
+                        let kubelet_api = Arc::clone(&kubelet_api);
+                        connections.spawn(kubelet_api.connection(stream, entering, from, Arc::clone(&places), stop.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection was not accepted");
@@ -113,7 +113,7 @@ impl Door {
             return tracing::warn!(%from, user = caller.user, "a connection was closed: {CONNECTIONS} are open");
         };
         drop(entering);
-        let guest = Guest { caller: Arc::new(caller), place: Arc::new(place), stop };
+        let guest = AuthenticatedCaller { caller: Arc::new(caller), place: Arc::new(place), stop };
         let service = service_fn(|request| self.answer(&guest, request));
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -137,7 +137,7 @@ impl Door {
 
     async fn answer(
         &self,
-        guest: &Guest,
+        guest: &AuthenticatedCaller,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, std::convert::Infallible> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -147,7 +147,11 @@ impl Door {
         Ok(answer.unwrap_or_else(Refusal::into_response))
     }
 
-    async fn try_answer(&self, guest: &Guest, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+    async fn try_answer(
+        &self,
+        guest: &AuthenticatedCaller,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Refusal> {
         let asked = Asked::parse(request.uri().path()).ok_or_else(|| {
             Refusal::new(StatusCode::NOT_FOUND, "a virtual node serves logs, exec, attach and portForward")
         })?;

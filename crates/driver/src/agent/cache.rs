@@ -34,7 +34,7 @@ const MOST: usize = 128 << 20;
 
 /// Objects of one kind.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct ObjectCache {
     table: Mutex<Table>,
     news: broadcast::Sender<Place>,
     synced: watch::Sender<bool>,
@@ -78,7 +78,7 @@ fn weight(value: &Value) -> usize {
     size_of::<Value>() + inside
 }
 
-impl Default for Shelf {
+impl Default for ObjectCache {
     fn default() -> Self {
         Self {
             table: Mutex::default(),
@@ -90,7 +90,7 @@ impl Default for Shelf {
     }
 }
 
-impl Shelf {
+impl ObjectCache {
     pub(super) fn get(&self, place: &Place) -> Option<Arc<Value>> {
         self.lock().objects.get(place).cloned()
     }
@@ -190,34 +190,39 @@ impl Shelf {
     }
 }
 
-/// Keeps a shelf true, until it is dropped. `keeps` decides what is kept, and may leave out of it what nobody reads.
-pub(super) async fn keep(objects: Objects, config: watcher::Config, shelf: &Shelf, keeps: fn(&mut Value) -> bool) {
+/// Keeps a cache true, until it is dropped. `keeps` decides what is kept, and may leave out of it what nobody reads.
+pub(super) async fn keep(
+    objects: Objects,
+    config: watcher::Config,
+    cache: &ObjectCache,
+    keeps: fn(&mut Value) -> bool,
+) {
     let kind = objects.resource_url().to_owned();
     let events = watcher(objects, config).backoff(ExponentialBackoff::from(pauses()));
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => shelf.take(event, keeps),
-            Err(error) => shelf.obstructed(&kind, with_causes(&error)),
+            Ok(event) => cache.take(event, keeps),
+            Err(error) => cache.obstructed(&kind, with_causes(&error)),
         }
     }
 }
 
 /// What is known of the host.
 #[derive(Debug, Default)]
-pub(super) struct HostView {
+pub(super) struct HostCache {
     /// Virtual nodes, ours and others.
-    pub(super) nodes: Shelf,
-    pub(super) csi_nodes: Shelf,
+    pub(super) nodes: ObjectCache,
+    pub(super) csi_nodes: ObjectCache,
     /// Pods that may be on nodes of ours.
-    pub(super) pods: Shelf,
-    pub(super) attachments: Shelf,
+    pub(super) pods: ObjectCache,
+    pub(super) attachments: ObjectCache,
 }
 
-impl HostView {
+impl HostCache {
     pub(super) async fn synced(&self) {
-        for shelf in [&self.nodes, &self.csi_nodes, &self.pods, &self.attachments] {
-            shelf.synced().await;
+        for cache in [&self.nodes, &self.csi_nodes, &self.pods, &self.attachments] {
+            cache.synced().await;
         }
     }
 
@@ -226,7 +231,7 @@ impl HostView {
     }
 }
 
-pub(super) async fn keep_host(client: &Client, view: &HostView) {
+pub(super) async fn watch_host(client: &Client, view: &HostCache) {
     let virtual_nodes = watcher::Config::default().labels(&format!("{}={}", node::LABEL, node::LABEL_VALUE));
     let bound = watcher::Config::default().fields("spec.nodeName!=");
     tokio::join!(
@@ -269,24 +274,24 @@ mod tests {
 
     #[test]
     fn what_a_new_list_does_not_tell_has_gone_and_is_news() {
-        let shelf = Shelf::default();
-        shelf.take(Event::Apply(object("a", true)), keeps);
-        shelf.take(Event::Apply(object("b", true)), keeps);
-        let mut news = shelf.news();
-        shelf.take(Event::Init, keeps);
-        shelf.take(Event::InitApply(object("b", true)), keeps);
-        shelf.take(Event::InitApply(object("c", false)), keeps);
-        shelf.take(Event::InitDone, keeps);
+        let cache = ObjectCache::default();
+        cache.take(Event::Apply(object("a", true)), keeps);
+        cache.take(Event::Apply(object("b", true)), keeps);
+        let mut news = cache.news();
+        cache.take(Event::Init, keeps);
+        cache.take(Event::InitApply(object("b", true)), keeps);
+        cache.take(Event::InitApply(object("c", false)), keeps);
+        cache.take(Event::InitDone, keeps);
         let told: Vec<String> = std::iter::from_fn(|| news.try_recv().ok()).map(|place| place.to_string()).collect();
         assert_eq!(told, ["shop/b", "shop/a"]);
-        assert_eq!(shelf.all().len(), 1);
+        assert_eq!(cache.all().len(), 1);
     }
 
     #[test]
     fn what_is_not_kept_any_more_is_removed() {
-        let shelf = Shelf::default();
-        shelf.take(Event::Apply(object("a", true)), keeps);
-        shelf.take(Event::Apply(object("a", false)), keeps);
-        assert!(shelf.all().is_empty());
+        let cache = ObjectCache::default();
+        cache.take(Event::Apply(object("a", true)), keeps);
+        cache.take(Event::Apply(object("a", false)), keeps);
+        assert!(cache.all().is_empty());
     }
 }

@@ -8,12 +8,12 @@ use super::Member;
 
 /// One task for each member; all of them end when this is dropped.
 #[derive(Debug, Default)]
-pub struct Works {
+pub struct MemberTasks {
     tasks: JoinSet<()>,
     under_way: BTreeMap<String, (Arc<Member>, AbortHandle)>,
 }
 
-impl Works {
+impl MemberTasks {
     /// Ends the work on members that have gone or are others now, and begins what is not under way. Work that has failed is
     /// begun anew.
     pub fn follow<F>(&mut self, members: &BTreeMap<String, Arc<Member>>, begin: impl Fn(Arc<Member>) -> F)
@@ -77,7 +77,7 @@ mod tests {
                 pending::<()>().await;
             }
         };
-        let mut works = Works::default();
+        let mut works = MemberTasks::default();
         let (two, other) = (members(&["a", "fails"]), members(&["a"]));
         for (members, so_far) in [(&two, 2), (&two, 3), (&two, 4), (&other, 5), (&other, 5)] {
             works.follow(members, begin);

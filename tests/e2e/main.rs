@@ -21,6 +21,7 @@ mod chain;
 mod differential;
 mod driver;
 mod edges;
+mod first_minutes;
 mod fleet;
 mod freed;
 mod healing;

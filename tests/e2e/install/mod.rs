@@ -3,9 +3,9 @@
 mod chart;
 mod demo;
 mod examples;
-mod helm;
+pub mod helm;
 mod program;
-mod readme;
+pub mod readme;
 pub mod release;
 mod rights;
 mod story;

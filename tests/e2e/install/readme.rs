@@ -7,12 +7,17 @@ use anyhow::{Context, Result, ensure};
 use super::{helm::checkout, release, volumes::until};
 use crate::clusters::{Fleet, tools};
 
-/// The commands of the blocks with this mark, one each.
-fn commands(readme: &str, mark: &str) -> Vec<String> {
+/// The blocks of a page that are marked so.
+pub fn blocks(page: &str, mark: &str) -> Vec<String> {
     let mark = format!("<!-- {mark} -->\n```sh\n");
-    let blocks = readme.split(&mark).skip(1);
-    let texts = blocks.filter_map(|block| block.split_once("```")).map(|(text, _)| text.replace("\\\n", " "));
-    texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).filter(|line| !line.is_empty()).collect()
+    let blocks = page.split(&mark).skip(1);
+    blocks.filter_map(|block| block.split_once("```")).map(|(text, _)| text.replace("\\\n", " ")).collect()
+}
+
+/// The commands in them, one each.
+fn commands(readme: &str, mark: &str) -> Vec<String> {
+    let texts = blocks(readme, mark);
+    texts.iter().flat_map(|text| text.lines()).filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
 #[test]

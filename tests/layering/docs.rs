@@ -184,3 +184,38 @@ fn page_of_versions_has_those_that_are_tested_and_those_of_the_chart() {
     }
     assert!(page.contains(&pinned("kubernetes-csi/csi-test/v")));
 }
+
+/// A constant as people say it: `Duration::from_secs(4)` is "4 s".
+fn said(text: &str, constant: &str) -> Option<String> {
+    let (_, rest) = text.split_once(&format!("const {constant}: Duration = Duration::from_"))?;
+    let (unit, rest) = rest.split_once('(')?;
+    let unit = match unit {
+        "millis" => "ms",
+        "secs" => "s",
+        "mins" => "min",
+        "hours" => "h",
+        _ => return None,
+    };
+    Some(format!("{} {unit}", rest.split_once(')')?.0))
+}
+
+#[test]
+fn page_of_timers_says_what_the_code_waits() {
+    let page = fs::read_to_string(root().join("docs/timers.md")).unwrap();
+    let rows: Vec<Vec<&str>> =
+        page.lines().filter(|line| line.contains(".rs`")).map(|line| line.split(" | ").collect()).collect();
+    assert!(rows.len() > 20);
+    for row in rows {
+        let (long, by) = (row[1], row[2]);
+        for decided in by.split("; ") {
+            let mut words = decided.split('`').skip(1).step_by(2);
+            let file = words.next().unwrap();
+            let text = fs::read_to_string(root().join("crates/driver/src").join(file)).unwrap();
+            for constant in words {
+                let said = said(&text, constant).unwrap_or_else(|| panic!("{file} has no {constant}"));
+                let is_said = format!(" {long}").match_indices(&format!(" {said}")).count() == 1;
+                assert!(is_said, "{file}: {constant} is {said}, and the page says {long:?}");
+            }
+        }
+    }
+}

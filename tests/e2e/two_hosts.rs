@@ -219,8 +219,7 @@ fn two_hosts_on_one_member_keep_each_its_own_under_the_same_names_and_each_other
         filled(&first, "again", NAMESPACE, from_snapshot("photo")).await?;
         first.bound("again").await?;
 
-        second.pods().delete("web", &DeleteParams::default()).await?;
-        gone(&second, "web").await?;
+        end_pod(&second).await?;
         for claim in ["data", "other"] {
             second.delete_claim(claim).await?;
             second.claim_is_gone(claim).await?;
@@ -228,8 +227,7 @@ fn two_hosts_on_one_member_keep_each_its_own_under_the_same_names_and_each_other
         second.volume_is_gone(&other.name_any()).await?;
         nothing_of_ours(own.cluster, OWN).await?;
         host.end().await?;
-        first.pods().delete("web", &DeleteParams::default()).await?;
-        gone(&first, "web").await?;
+        end_pod(&first).await?;
         agent.end().await?;
         snapshots(&first).delete("photo", &DeleteParams::default()).await?;
         for claim in ["data", "again"] {
@@ -238,6 +236,11 @@ fn two_hosts_on_one_member_keep_each_its_own_under_the_same_names_and_each_other
         first.volume_is_gone(&volume.name_any()).await?;
         nothing_of_ours(leaf.cluster, NAMESPACE).await
     });
+}
+
+async fn end_pod(place: &Place<'_>) -> Result<()> {
+    place.pods().delete("web", &DeleteParams::default()).await?;
+    gone(place, "web").await
 }
 
 fn is_same(now: &Pod, before: &Pod) -> bool {

@@ -65,6 +65,7 @@ const ATTACHED: &str = "attached";
 const ATTACH_MODE: &[(&str, &str)] = &[("attachMode", "volume-attachment")];
 
 /// One schedule from beginning to end: what was wrong, and the trace if it is wanted.
+#[expect(clippy::too_many_lines, reason = "the course of one schedule, from its beginning to its end")]
 fn play(seed: u64, traced: bool) -> (Vec<String>, Vec<String>) {
     virtual_time::run(seed, async {
         let mut chance = Rng::with_seed(seed);
@@ -85,16 +86,7 @@ fn play(seed: u64, traced: bool) -> (Vec<String>, Vec<String>) {
         let scripts: Vec<(Duration, Script, Option<Photo>)> =
             (0..CLAIMS).map(|number| draw(&mut chance, number, freed)).collect();
         for (_, script, _) in &scripts {
-            for place in &script.places {
-                match script.claim.split('-').next() {
-                    Some(SQUATTED) if place % 2 == 0 => {
-                        lock(&planted).leaf_of_another_host(&bench, *place, &script.claim);
-                    }
-                    Some(SQUATTED) => lock(&planted).squatter(&bench, *place, &script.claim),
-                    Some(BY_HAND) => lock(&planted).volume_by_hand(&bench, *place, &script.claim),
-                    _ => {}
-                }
-            }
+            lock(&planted).in_the_way_of(&bench, script);
         }
         begin_storm(&bench, seed);
         let lives = scripts
@@ -146,6 +138,20 @@ fn play(seed: u64, traced: bool) -> (Vec<String>, Vec<String>) {
         }
         (wrong, bench.guard.trace())
     })
+}
+
+impl Planted {
+    /// Where a claim's name says that somebody was there before.
+    fn in_the_way_of(&mut self, bench: &Bench, script: &Script) {
+        for place in &script.places {
+            match script.claim.split('-').next() {
+                Some(SQUATTED) if place % 2 == 0 => self.leaf_of_another_host(bench, *place, &script.claim),
+                Some(SQUATTED) => self.squatter(bench, *place, &script.claim),
+                Some(BY_HAND) => self.volume_by_hand(bench, *place, &script.claim),
+                _ => {}
+            }
+        }
+    }
 }
 
 /// What is wrong once everybody has had time. What a provisioner has forgotten, and what came late, is left for longer.

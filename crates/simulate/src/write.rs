@@ -1,13 +1,15 @@
 //! POST, PUT and PATCH: from what is there and what is asked for to what is put down.
 
+mod fixed;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use self::fixed::{keep_system_fields, no_new_finalizers};
 use super::{
     Cluster,
     call::Call,
-    faults::Verb,
     kinds, patch, quota,
     read::check_version,
     refusal::Refusal,
@@ -334,67 +336,6 @@ pub(super) fn is_held(resource: &str, object: &Value) -> bool {
 fn living_namespace(store: &Store, resource: &str, namespace: &str, name: &str) -> Result<(), Refusal> {
     let found = store.get("namespaces", "", namespace).ok_or_else(|| Refusal::not_found("namespaces", namespace))?;
     if is_terminating(&found) { Err(Refusal::namespace_terminating(resource, name, namespace)) } else { Ok(()) }
-}
-
-/// What belongs to the server is as it was, whatever a client sends.
-fn keep_system_fields(call: &Call, live: &Value, object: &mut Value) -> Result<(), Refusal> {
-    let uid = text(object, "/metadata/uid");
-    let other = !uid.is_empty() && uid != text(live, "/metadata/uid");
-    if other && call.verb == Verb::Patch {
-        let mut causes = kinds::Causes::default();
-        causes.invalid("metadata.uid", &json!(uid), "field is immutable");
-        return causes.into_result(&call.kind.qualified(), &call.name);
-    }
-    if other {
-        let place: Vec<&str> = [&call.kind.plural, &call.namespace, &call.name]
-            .into_iter()
-            .map(String::as_str)
-            .filter(|part| !part.is_empty())
-            .collect();
-        let problem = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: \
-            Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            place.join("/"),
-            text(live, "/metadata/uid")
-        );
-        return Err(Refusal::conflict(&call.resource, &call.name, &problem));
-    }
-    if !object["metadata"].is_object() {
-        object["metadata"] = json!({});
-    }
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "resourceVersion",
-        "generateName",
-    ] {
-        match live["metadata"].get(field) {
-            Some(value) => object["metadata"][field] = value.clone(),
-            None => drop(object["metadata"].as_object_mut().map(|metadata| metadata.remove(field))),
-        }
-    }
-    for field in ["kind", "apiVersion"] {
-        object[field] = live[field].clone();
-    }
-    Ok(())
-}
-
-fn no_new_finalizers(call: &Call, live: &Value, object: &Value) -> Result<(), Refusal> {
-    if !is_terminating(live) {
-        return Ok(());
-    }
-    let list = |object: &Value| -> Vec<String> {
-        let listed = object.pointer("/metadata/finalizers").and_then(Value::as_array);
-        listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let before = list(live);
-    let added: Vec<String> = list(object).into_iter().filter(|one| !before.contains(one)).collect();
-    if added.is_empty() { Ok(()) } else { Err(Refusal::finalizers_added(call, &added)) }
 }
 
 impl Call {

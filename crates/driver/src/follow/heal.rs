@@ -261,11 +261,7 @@ impl Follower {
             (Healing::LetGo, Some(volume), _, Some(row)) => {
                 leaf.delete_claim(&row, repair.hash).await?;
                 let volume = volume.metadata.name.as_deref().unwrap_or_default();
-                let what = format!(
-                    "is let go, as no claim of the host has it; its data is kept in leaf volume {volume}. While this volume \
-                     is bound to a claim, a leaf claim is made for that"
-                );
-                self.tell(wanted, &repair.told("LeafReleased", place, &what, false)).await;
+                self.tell(wanted, &let_go(repair, place, volume)).await;
             }
             (Healing::Release, _, _, Some(row)) => leaf.release_claim(&row, repair.hash).await?,
             (Healing::MakeAnew, _, Some(saved), _) => self.make_anew(repair, place, saved, wanted).await?,
@@ -384,4 +380,12 @@ async fn saved_of(host: &HostId, repair: &Repair<'_>, pair: &LeafPair, wanted: &
         Some(user) => repair.leaf.recall(volume, &user.volume.name).await,
         None => Ok(None),
     }
+}
+
+fn let_go(repair: &Repair<'_>, place: &LeafPlace, volume: &str) -> News {
+    let what = format!(
+        "was deleted, as no claim of the host has this volume; its data is kept in leaf volume {volume}. Bind this volume to a \
+         claim, and a leaf claim is made for that"
+    );
+    repair.told("LeafReleased", place, &what, false)
 }

@@ -7,6 +7,7 @@ pub mod backing;
 pub mod capacity;
 pub mod change;
 pub mod claim;
+pub mod class_row;
 mod compact;
 mod compact_text;
 pub mod consumer;

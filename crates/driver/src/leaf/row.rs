@@ -2,10 +2,7 @@
 //! `compact.rs` says how little of memory it takes meanwhile.
 
 use k8s_openapi::{
-    api::{
-        core::v1::{PersistentVolume, PersistentVolumeClaim},
-        storage::v1::StorageClass,
-    },
+    api::core::v1::{PersistentVolume, PersistentVolumeClaim},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::ResourceExt;
@@ -21,7 +18,7 @@ use super::{
     snapshot::chosen::groups_of,
 };
 use crate::volume::{
-    AccessMode, ClaimDigest, HostId, Request, VolumeHash, VolumeId, VolumeMode,
+    AccessMode, ClaimDigest, Request, VolumeHash, VolumeId, VolumeMode,
     growth::Size,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
@@ -126,19 +123,6 @@ pub struct Row {
     /// Where a claim is there, the one bound to it.
     pub volume: Option<VolumeRow>,
     pub consumer: Consumer,
-}
-
-/// A StorageClass of the member.
-#[derive(Clone, Debug)]
-pub struct ClassRow {
-    pub waits_for_pod: bool,
-    /// The driver that makes its volumes.
-    pub provisioner: Box<str>,
-    /// Claims of it may ask for more later.
-    pub grows: bool,
-    /// Who administers the member lets this host use it.
-    pub open: bool,
-    pub(super) default_since: Option<String>,
 }
 
 impl Row {
@@ -365,23 +349,6 @@ impl VolumeRow {
     /// The place that its handle names.
     pub fn handle_place(&self) -> &LeafPlace {
         self.alias.as_deref().unwrap_or(&self.claim_place)
-    }
-}
-
-impl ClassRow {
-    pub(super) fn new(class: &StorageClass, host: &HostId) -> Self {
-        let is_default =
-            ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
-                .iter()
-                .any(|key| class.annotations().get(*key).is_some_and(|value| value == "true"));
-        let made = class.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
-        Self {
-            waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
-            provisioner: class.provisioner.as_str().into(),
-            grows: class.allow_volume_expansion == Some(true),
-            open: super::ownership::is_open_to(&host.0, class.annotations()),
-            default_since: is_default.then_some(made),
-        }
     }
 }
 

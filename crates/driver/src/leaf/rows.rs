@@ -14,10 +14,11 @@ use kube::ResourceExt;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
+    class_row::ClassRow,
     compact_text::Interner,
     limits::Extent,
     ownership,
-    row::{ClaimRow, ClassRow, Consumer, Row, VolumeRow},
+    row::{ClaimRow, Consumer, Row, VolumeRow},
     volume_objects::VolumeObjects,
 };
 use crate::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};

@@ -49,6 +49,7 @@ fn classes(script: &mut Script) {
     script.delete(&format!("{CLASSES}/full-2"));
 }
 
+#[expect(clippy::too_many_lines, reason = "a script: a request in each line")]
 fn claims(script: &mut Script) {
     let claims = core("persistentvolumeclaims", "storage");
     let unclassed = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "unclassed"},

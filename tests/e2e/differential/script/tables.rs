@@ -5,6 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::differential::step::{MERGE, Script, TABLE};
 
+#[expect(clippy::too_many_lines, reason = "a script: a request in each line")]
 pub(crate) fn steps(script: &mut Script) {
     script.post(NAMESPACES, namespace("tables"));
     script.post(&core("serviceaccounts", "tables"), account("default"));

@@ -4,6 +4,7 @@
 mod plan;
 mod room;
 mod status;
+mod writes;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -13,16 +14,13 @@ use std::{
 };
 
 use k8s_openapi::jiff::Timestamp;
-use kube::{
-    Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
-};
-use serde_json::{Value, json};
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
     cache::HostCache,
-    object::{self, Objects, Place, items, parsed, read, text, whole},
+    object::{self, Place, items, read, text, whole},
 };
 use crate::{
     cluster::with_causes,
@@ -37,13 +35,13 @@ use plan::{Leave, Step};
 pub(super) use room::{is_open, reduce};
 use status::Found;
 pub(super) use status::Health;
+pub(super) use writes::ignore_conflict;
+use writes::{create, patch, remove, renew};
 
 /// More than there are steps.
 const STEPS: usize = 8;
 /// As often as a kubelet, and believed as long.
 const BEAT: Duration = Duration::from_secs(10);
-const LEASE_SECONDS: u32 = 40;
-const LEASES: &str = "kube-node-lease";
 /// How long what a member has is believed, and until what stands in the way of a Node is looked at again.
 const BELIEVED: Duration = Duration::from_secs(5);
 
@@ -361,55 +359,8 @@ pub(super) fn now() -> String {
     format!("{:.0}", Timestamp::now())
 }
 
-async fn create(objects: &Objects, object: Value) -> kube::Result<()> {
-    ignore_conflict(objects.create(&PostParams::default(), &parsed(object)?).await.map(drop))
-}
-
-async fn patch(objects: &Objects, name: &str, change: &Value) -> kube::Result<()> {
-    ignore_conflict(objects.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
-}
-
-/// As long as it is as it was seen.
-async fn remove(nodes: &Objects, node: &Value) -> kube::Result<()> {
-    let field = |pointer| Some(text(node, pointer).to_owned());
-    let seen = Preconditions { uid: field("/metadata/uid"), resource_version: field("/metadata/resourceVersion") };
-    let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
-    ignore_conflict(nodes.delete(text(node, "/metadata/name"), &parameters).await.map(drop))
-}
-
-/// What was decided on has changed since: the next look decides anew.
-pub(super) fn ignore_conflict(written: kube::Result<()>) -> kube::Result<()> {
-    match written {
-        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
-            tracing::debug!(message = status.message, "somebody else was quicker");
-            Ok(())
-        }
-        other => other,
-    }
-}
-
 fn told(node: &str, ended: kube::Result<()>) {
     if let Err(error) = ended {
         tracing::warn!(node, error = with_causes(&error), "a virtual node cannot be kept up to date");
-    }
-}
-
-async fn renew(client: &Client, name: &str, uid: &str) -> kube::Result<()> {
-    let leases = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(client.clone(), LEASES);
-    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid});
-    let lease = json!({
-        "metadata": {"name": name, "ownerReferences": [owner]},
-        "spec": {
-            "holderIdentity": name,
-            "leaseDurationSeconds": LEASE_SECONDS,
-            "renewTime": format!("{:.6}", Timestamp::now()),
-        },
-    });
-    match leases.patch(name, &PatchParams::default(), &Patch::Merge(&lease)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {
-            let made = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
-            ignore_conflict(leases.create(&PostParams::default(), &made).await.map(drop))
-        }
-        other => other.map(drop),
     }
 }

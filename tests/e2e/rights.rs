@@ -1,12 +1,17 @@
-//! Rights that a release of the chart does not use in its short life: the tests here, all together, use them.
+//! Rights that a release of the chart does not use in its short life, and those of the driver's account in members: the tests
+//! here, all together, use them.
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 use futures::future::try_join_all;
+use kosmos_csi::operator::{
+    objects::{ACCOUNT, Uses},
+    rights::{Right, of},
+};
 
 use crate::{
-    clusters::AuditEntry,
+    clusters::{AuditEntry, Cluster},
     pool::after_all,
-    rare::{RARE, Rare},
+    rare::{RARE, RARE_IN_MEMBERS, Rare},
     rig::Rig,
 };
 
@@ -50,4 +55,45 @@ fn rights_that_one_release_leaves_are_used_by_all_these_tests() {
         return;
     }
     after_all("rights", all_are_used);
+}
+
+/// Of members that no test here has.
+const MACHINES: [&str; 3] = ["vmoperator.vmware.com", "kubevirt.io", "subresources.kubevirt.io"];
+
+/// Whether an entry is by the account, or by one like it that is a host's own.
+fn is_of(account: &str, entry: &AuditEntry) -> bool {
+    let name = entry.user.strip_prefix("system:serviceaccount:kosmos-csi:").unwrap_or_default();
+    name == account || name.starts_with(&format!("{account}-host-"))
+}
+
+fn uses(right: &Right, entry: &AuditEntry) -> bool {
+    let named = right.name.is_empty() || right.name == entry.name || right.subresource == "token";
+    entry.verb == right.verb
+        && (&entry.group, &entry.resource, &entry.subresource) == (&right.group, &right.resource, &right.subresource)
+        && named
+        && !entry.forbidden
+}
+
+async fn all_of_members_are_used(rigs: Vec<&Rig>) -> Result<()> {
+    let objects = Uses { pods: false, attach: true }.of(None).map_err(Error::msg)?;
+    let members = rigs.iter().flat_map(|rig| rig.fleet.members());
+    let entries = try_join_all(members.map(Cluster::audit)).await?.concat();
+    let asked: Vec<&AuditEntry> = entries.iter().filter(|entry| is_of(ACCOUNT, entry)).collect();
+    let rights = of(&objects, ACCOUNT).into_iter().filter(|right| !MACHINES.contains(&right.group.as_str()));
+    let told = |right: &Right| format!("{} {}", right.verb, right.subject());
+    let unused = rights.filter(|right| !asked.iter().any(|entry| uses(right, entry))).map(|right| told(&right));
+    let unused = unused.filter(|right| !RARE_IN_MEMBERS.iter().any(|rare| rare.kind == right));
+    let idle: Vec<String> =
+        unused.map(|right| format!("{ACCOUNT} may {right} and never does, in {} requests", asked.len())).collect();
+    ensure!(idle.is_empty(), "\n{}", idle.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn rights_of_the_drivers_account_in_members_are_used_by_all_these_tests() {
+    if std::env::var_os("KOSMOS_CSI_ALL_TESTS").is_none() {
+        println!("left out: only all tests together use all rights");
+        return;
+    }
+    after_all("member-rights", all_of_members_are_used);
 }

@@ -1,5 +1,6 @@
-//! Rights of the chart that the life of one release need not use, and what they are for. The tests on the shared fleet use
-//! them: they are looked for in its audit log (tests/e2e/rights.rs).
+//! Rights that tests need not use, and what they are for. Of the chart: those that the life of one release need not use; the tests on
+//! the shared fleet use them, and they are looked for in its audit log (tests/e2e/rights.rs). Of the driver's account
+//! in members: those that only simulated clusters see used.
 
 /// A right of a role.
 pub struct Rare {
@@ -54,4 +55,13 @@ pub const RARE: &[Rare] = &[
     rare("kosmos-csi-sidecars", "list volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io", "the same"),
     rare("kosmos-csi/kosmos-csi-sidecars", "list csistoragecapacities.storage.k8s.io", "the same"),
     rare("kosmos-csi-sidecars", "patch volumegroupsnapshotcontents/status.groupsnapshot.storage.k8s.io", "a group that a member refuses"),
+];
+
+#[rustfmt::skip] // one right, one line
+pub const RARE_IN_MEMBERS: &[Rare] = &[
+    rare("kosmos-csi", "delete volumesnapshotcontents.snapshot.storage.k8s.io", "what outlives its snapshot"),
+    rare("kosmos-csi", "list volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io", "what outlives its group"),
+    rare("kosmos-csi", "patch volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io", "a class that retains"),
+    rare("kosmos-csi", "delete volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io", "what outlives its group"),
+    rare("kosmos-csi", "patch volumeattachments.storage.k8s.io", "an attachment that is withdrawn"),
 ];

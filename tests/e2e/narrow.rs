@@ -1,7 +1,7 @@
 //! A member whose administrator gives the host rights in one namespace alone.
 
 use anyhow::{Result, ensure};
-use kosmos_csi::operator::objects::{ACCOUNT, own_name};
+use kosmos_csi::operator::objects::{ACCOUNT, PODS_ACCOUNT, own_name};
 use kube::{ResourceExt, api::DeleteParams};
 use serde_json::json;
 
@@ -26,13 +26,17 @@ fn account_with_rights_in_one_namespace_serves_volumes_and_snapshots_there_and_a
         let member = rig.fleet.member(MEMBER);
         Place::new(member, NAMESPACE).await?;
         Place::new(member, CLOSED).await?;
+        let host = rig.fleet.host().identity().await?;
+        // Another test may have added it whole, with an agent.
+        let agents = ["delete", "clusterrolebinding", &own_name(PODS_ACCOUNT, &host), "--ignore-not-found"];
+        member.kubectl(&agents).await?;
         let since = member.audit_mark().await?;
         let admin = member_kubeconfig(rig);
         does(rig, &["member", "add", MEMBER, &admin, "--volumes-only", "--namespace", NAMESPACE]).await?;
         let served = serves(rig).await;
         does(rig, &["member", "remove", MEMBER, &admin, "--force"]).await?;
         served?;
-        let account = own_name(ACCOUNT, &rig.fleet.host().identity().await?);
+        let account = own_name(ACCOUNT, &host);
         let user = format!("system:serviceaccount:{DRIVER_NAMESPACE}:{account}");
         let asked = member.audit_since(since).await?;
         let asked: Vec<_> = asked.iter().filter(|entry| entry.user == user).collect();

@@ -1,7 +1,7 @@
 //! What can be typed: the driver's roles and commands, and `dev` where it is compiled in.
 
 use clap::{Parser, Subcommand};
-use kosmos_csi::args::Role;
+use commands::args::Role;
 
 /// Gives the pods of a host cluster volumes that live in member clusters.
 #[derive(Debug, Parser)]

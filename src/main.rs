@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
-use kosmos_csi::{
+use commands::{
     args::{Role, operator},
-    printable::printable,
     run::{self, Misuse},
     telemetry,
 };
+use domain::printable::printable;
 use tokio::runtime::Runtime;
 
 /// Bad configuration, by the convention of `sysexits`.

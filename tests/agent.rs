@@ -8,15 +8,14 @@ use std::{
     time::Duration,
 };
 
+use agent::{NodeMode, Settings};
 use authority::AUTHORITY;
-use http_body_util::BodyExt;
-use kosmos_csi::{
-    agent::{NodeMode, Settings},
+use cluster::{Dial, Transport, metrics::Metrics};
+use commands::{
     args::KosmosClusters,
-    cluster::{Dial, Transport},
-    metrics::Metrics,
     run::{clusters::Clusters, virtual_node},
 };
+use http_body_util::BodyExt;
 use kube::{Config, client::DynBody};
 use serde_json::{Value, json};
 use simulate::{

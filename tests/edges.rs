@@ -19,9 +19,10 @@ use std::{
 };
 
 use authority::AUTHORITY;
+use csi::v1;
+use domain::volume::Parameters;
 use driver::{Driver, comes_to, get, run};
 use host::{Host, kubeconfig};
-use kosmos_csi::{csi::v1, volume::Parameters};
 use nix::sys::{
     signal::Signal,
     socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket},

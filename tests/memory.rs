@@ -8,14 +8,12 @@ mod leaves;
 #[path = "memory/resident.rs"]
 mod resident;
 
+use domain::volume::{HostId, VolumeHash};
 use k8s_openapi::{
     api::core::v1::{PersistentVolume, PersistentVolumeClaim},
     serde_json::from_value,
 };
-use kosmos_csi::{
-    leaf::Rows,
-    volume::{HostId, VolumeHash},
-};
+use leaf::Rows;
 use resident::resident;
 
 const VOLUMES: u32 = 30_000;

@@ -10,11 +10,11 @@ use std::{
 use anyhow::Result;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kosmos_csi::leaf::trimmed::Trimmed;
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams},
 };
+use leaf::trimmed::Trimmed;
 use serde_json::json;
 use tokio::sync::oneshot;
 

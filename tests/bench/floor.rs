@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kosmos_csi::leaf::trimmed::Trimmed;
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
+use leaf::trimmed::Trimmed;
 use serde_json::json;
 
 use super::{CLASS, NAMESPACE, again::answered, binder::Bound};

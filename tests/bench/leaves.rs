@@ -1,7 +1,7 @@
 //! Leaves as a member of some size has them: many namespaces, StatefulSets' names, a storage with handles of its own kind.
 
+use domain::volume::{HostId, VolumeHash};
 use k8s_openapi::serde_json::{Value, json};
-use kosmos_csi::volume::{HostId, VolumeHash};
 
 fn uid(kind: u32, number: u32) -> String {
     format!("{kind:08x}-23c1-407e-a8e7-{:012x}", u64::from(number) * 7919)

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use kosmos_csi::volume::HostId;
+use domain::volume::HostId;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use simulate::Cluster;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use kosmos_csi::csi::{
+use csi::{
     client::{Client, Code},
     v1::{
         CapacityRange, CreateVolumeRequest, ListVolumesRequest, VolumeCapability,

@@ -3,23 +3,20 @@
 
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
+use agent::kubelet_api::{Authority, Credentials, Server, Shown};
 use anyhow::{Context, Result, ensure};
+use cluster::{Dial, metrics::Metrics};
+use host::Host;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kosmos_csi::{
-    agent::kubelet_api::{Authority, Credentials, Server, Shown},
-    cluster::Dial,
-    host::Host,
-    member::{
-        Registry, Scope,
-        registry::RegistryLoop,
-        source::{Account, directory},
-    },
-    metrics::Metrics,
-};
 use kube::{
     Api, Client, Config,
     api::{DeleteParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
+};
+use member::{
+    Registry, Scope,
+    registry::RegistryLoop,
+    source::{Account, directory},
 };
 use serde_json::{Value, json};
 use tokio::{

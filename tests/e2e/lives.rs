@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
-use kosmos_csi::csi::{
+use csi::{
     client::{Client, Code},
     v1::{
         ControllerPublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
     },
 };
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},

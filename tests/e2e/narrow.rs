@@ -1,8 +1,8 @@
 //! A member whose administrator gives the host rights in one namespace alone.
 
 use anyhow::{Result, ensure};
-use kosmos_csi::operator::objects::{ACCOUNT, PODS_ACCOUNT, own_name};
 use kube::{ResourceExt, api::DeleteParams};
+use operator::objects::{ACCOUNT, PODS_ACCOUNT, own_name};
 use serde_json::json;
 
 use crate::{

@@ -1,8 +1,8 @@
 //! Hosts that share a member have accounts of their own there, and each is held to what carries its own label.
 
 use anyhow::Result;
-use kosmos_csi::operator::objects::{ACCOUNT, PODS_ACCOUNT, Uses, own_name};
 use kube::ResourceExt;
+use operator::objects::{ACCOUNT, PODS_ACCOUNT, Uses, own_name};
 use serde_json::{Value, json};
 
 use crate::{

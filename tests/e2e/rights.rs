@@ -3,7 +3,7 @@
 
 use anyhow::{Error, Result, ensure};
 use futures::future::try_join_all;
-use kosmos_csi::operator::{
+use operator::{
     objects::{ACCOUNT, Uses},
     rights::{Right, of},
 };

@@ -7,11 +7,11 @@ use k8s_openapi::{
     ByteString,
     api::core::v1::{Namespace, Secret},
 };
-use kosmos_csi::member::token::Token;
 use kube::{
     Api, Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use member::token::Token;
 use rcgen::{KeyPair, SigningKey};
 use serde_json::{Value, json};
 

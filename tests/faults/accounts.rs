@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kosmos_csi::csi::v1::{CapacityRange, CreateVolumeRequest};
+use csi::v1::{CapacityRange, CreateVolumeRequest};
 use simulate::faults::Verb;
 use tokio::time::Instant;
 use tonic::Code;

@@ -1,6 +1,6 @@
 //! One call of each RPC, as a table needs it: the same for every method, and only its code is told.
 
-use kosmos_csi::csi::{
+use csi::{
     controller::Controller,
     v1::{
         self, CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement, VolumeCapability,

@@ -12,16 +12,12 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::{
-    args::KosmosClusters,
-    cluster::{Dial, Transport},
-    csi::{
-        client::{Client, Refusal},
-        controller::Controller,
-        v1::{self, controller_server::Controller as _},
-    },
-    metrics::Metrics,
-    run::driver::Driver,
+use cluster::{Dial, Transport, metrics::Metrics};
+use commands::{args::KosmosClusters, run::driver::Driver};
+use csi::{
+    client::{Client, Refusal},
+    controller::Controller,
+    v1::{self, controller_server::Controller as _},
 };
 use kube::Config;
 use serde_json::json;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::csi::v1::{
+use csi::v1::{
     CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
     controller_server::Controller as _,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},

@@ -10,7 +10,7 @@ mod script;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use kosmos_csi::csi::v1::{
+use csi::v1::{
     self, CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, VolumeCapability,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::csi::v1::{
+use csi::v1::{
     self, controller_server::Controller as _, group_controller_server::GroupController as _, volume_content_source,
 };
 use serde_json::{Value, json};

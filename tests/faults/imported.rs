@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::csi::v1::{
+use csi::v1::{
     self, ControllerGetVolumeHealthRequest, ControllerGetVolumeRequest, ControllerGetVolumeResponse,
     DeleteVolumeRequest, ListVolumesRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability, VolumeContentSource,
     VolumeHealthErrorType,
@@ -99,7 +99,7 @@ async fn validate(bench: &Bench) -> Result<String, Status> {
         volume_capabilities: vec![capability],
         ..ValidateVolumeCapabilitiesRequest::default()
     };
-    let ask = |driver: kosmos_csi::csi::controller::Controller| async move {
+    let ask = |driver: csi::controller::Controller| async move {
         driver.validate_volume_capabilities(Request::new(request)).await
     };
     bench.call(ask).await.map(|answer| answer.message)
@@ -113,7 +113,7 @@ async fn get(bench: &Bench) -> Result<ControllerGetVolumeResponse, Status> {
 /// What is wrong with it: how bad, and why.
 async fn health(bench: &Bench) -> Result<Vec<(VolumeHealthErrorType, String)>, Status> {
     let request = ControllerGetVolumeHealthRequest { volume_id: HANDLE.to_owned(), ..Default::default() };
-    let ask = |driver: kosmos_csi::csi::controller::Controller| async move {
+    let ask = |driver: csi::controller::Controller| async move {
         driver.controller_get_volume_health(Request::new(request)).await
     };
     let told = bench.call(ask).await?.volume_health.expect("an answer holds a health");

@@ -3,15 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::ByteString;
-use kosmos_csi::{
-    args::KosmosClusters,
-    csi::v1::{
-        self, ControllerPublishVolumeRequest, GetCapacityRequest, Topology, VolumeCapability,
-        controller_server::Controller as _,
-        volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
-    },
+use commands::args::KosmosClusters;
+use csi::v1::{
+    self, ControllerPublishVolumeRequest, GetCapacityRequest, Topology, VolumeCapability,
+    controller_server::Controller as _,
+    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
 };
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::{sleep, timeout};
@@ -183,7 +181,7 @@ async fn publish(bench: &Bench, volume: &str, node: &str) -> Result<(), Status> 
         volume_capability: Some(capability),
         ..ControllerPublishVolumeRequest::default()
     };
-    let ask = |driver: kosmos_csi::csi::controller::Controller| async move {
+    let ask = |driver: csi::controller::Controller| async move {
         driver.controller_publish_volume(with_deadline(request)).await
     };
     bench.call(ask).await.map(drop)
@@ -224,7 +222,7 @@ fn volume_is_reached_by_handle_and_node_under_both_names_of_its_cluster() {
         let fenced = publish(&bench, caller.handle().unwrap(), "virtual/m0").await.unwrap_err();
         assert!(fenced.message().contains("published on node virtual/twin"), "{fenced:?}");
         let unpublish = v1::ControllerUnpublishVolumeRequest { volume_id: other.clone(), ..Default::default() };
-        let ask = |driver: kosmos_csi::csi::controller::Controller| async move {
+        let ask = |driver: csi::controller::Controller| async move {
             driver.controller_unpublish_volume(with_deadline(unpublish)).await
         };
         bench.call(ask).await.unwrap();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kosmos_csi::volume::{HostId, VolumeHash};
+use domain::volume::{HostId, VolumeHash};
 use serde_json::Value;
 use simulate::{Cluster, text};
 

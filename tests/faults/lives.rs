@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use kosmos_csi::csi::v1::{
+use csi::v1::{
     self, CapacityRange, VolumeCapability, VolumeHealthErrorType,
     controller_server::Controller as _,
     volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},

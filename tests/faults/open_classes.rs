@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kosmos_csi::csi::v1::{GetCapacityRequest, Topology, controller_server::Controller as _};
+use csi::v1::{GetCapacityRequest, Topology, controller_server::Controller as _};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tonic::Code;

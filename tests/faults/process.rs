@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kosmos_csi::csi::client::Client;
+use csi::client::Client;
 use simulate::Cluster;
 use tokio::{
     net::{TcpListener, UnixStream},

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kosmos_csi::csi::v1::{self, controller_server::Controller as _};
+use csi::v1::{self, controller_server::Controller as _};
 use serde_json::{Value, json};
 use simulate::{faults::Action, text};
 use tokio::time::{sleep, timeout};

@@ -5,10 +5,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use kosmos_csi::{
-    csi::v1::{self, controller_server::Controller as _, group_controller_server::GroupController as _},
-    volume::{HostId, VolumeHash, snapshot::leaf_name},
-};
+use csi::v1::{self, controller_server::Controller as _, group_controller_server::GroupController as _};
+use domain::volume::{HostId, VolumeHash, snapshot::leaf_name};
 use serde_json::{Value, json};
 use simulate::{Cluster, storage::definitions, text};
 use tokio::time::sleep;

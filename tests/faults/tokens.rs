@@ -10,13 +10,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use cluster::Transport;
+use csi::v1::{GetCapacityRequest, controller_server::Controller as _};
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
 use http_body_util::BodyExt;
 use k8s_openapi::ByteString;
-use kosmos_csi::{
-    cluster::Transport,
-    csi::v1::{GetCapacityRequest, controller_server::Controller as _},
-};
 use kube::client::{Body, DynBody};
 use serde_json::{Value, json};
 use simulate::{service::Service, text};

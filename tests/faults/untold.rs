@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use kosmos_csi::csi::v1::DeleteVolumeRequest;
+use csi::v1::DeleteVolumeRequest;
 use serde_json::{Value, json};
 use simulate::faults::{Action, Verb};
 use tokio::time::{Instant, sleep, sleep_until, timeout};

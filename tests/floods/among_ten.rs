@@ -19,14 +19,14 @@ use axum::{
     extract::{Request as Asked, State},
     response::Response as Answering,
 };
-use futures::{StreamExt, stream};
-use http::Uri;
-use k8s_openapi::serde_json::json;
-use kosmos_csi::csi::{
+use csi::{
     client::{Client, Refusal},
     v1::{CapacityRange, CreateVolumeRequest, VolumeCapability, volume_capability as capability},
 };
-use kosmos_csi::volume::HostId;
+use domain::volume::HostId;
+use futures::{StreamExt, stream};
+use http::Uri;
+use k8s_openapi::serde_json::json;
 use simulate::{
     Cluster as Simulated,
     storage::{Binding, Class, Settings, Storage, Work},

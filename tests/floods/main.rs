@@ -15,21 +15,18 @@ use std::{
     time::Duration,
 };
 
+use cluster::{Answers, Connection, Dial, Transport, connect, metrics::Metrics};
+use domain::volume::HostId;
 use futures::stream;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
 use k8s_openapi::serde_json::{Value, from_value, json};
-use kosmos_csi::{
-    cluster::{Answers, Connection, Dial, Transport, connect},
-    leaf::{self, MemberClient},
-    metrics::Metrics,
-    volume::HostId,
-};
 use kube::{
     Config,
     client::{Body, DynBody},
 };
+use leaf::MemberClient;
 use resident::resident;
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, ServiceExt, service_fn};
@@ -215,7 +212,7 @@ fn answer_that_never_ends_is_not_read_to_its_end() {
     alone(async {
         let before = resident();
         let line = member(Arc::new(|_| said(std::iter::once(r#"{"a":""#.to_owned()).chain(endless("x")))));
-        let asked = (0..8).map(|_| kosmos_csi::host::identity(&line.client));
+        let asked = (0..8).map(|_| host::identity(&line.client));
         for answer in futures::future::join_all(asked).await {
             assert!(answer.is_err());
         }

@@ -82,8 +82,10 @@ fn keys(text: &str, quote: char) -> BTreeSet<String> {
 #[test]
 fn page_of_keys_has_those_that_the_code_has_and_no_others() {
     let mut written = BTreeSet::new();
-    let folder = "crates/driver/src";
-    for file in super::files(folder) {
+    let folders = super::CRATES.map(|name| format!("crates/{name}/src"));
+    for (folder, file) in
+        folders.iter().flat_map(|folder| super::files(folder).into_iter().map(move |file| (folder, file)))
+    {
         let text = fs::read_to_string(root().join(folder).join(file)).unwrap();
         let rules = text.split("#[cfg(test)]").next().unwrap_or_default();
         written.extend(keys(rules, '"'));
@@ -105,6 +107,12 @@ fn summary_names_every_page_and_the_readme_is_read_in_one_go() {
     }
     let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
     assert!(lines <= LONGEST_README, "README.md has {lines} lines: at most {LONGEST_README}");
+}
+
+/// A file of the driver, as the pages name it: `leaf/claim.rs` is `crates/leaf/src/claim.rs`. Empty where there is none.
+fn source(file: &str) -> String {
+    let (name, below) = file.split_once('/').unwrap_or_default();
+    fs::read_to_string(root().join("crates").join(name).join("src").join(below)).unwrap_or_default()
 }
 
 /// A file that a way passes, and the functions in it.
@@ -136,7 +144,7 @@ fn way_of_a_request_is_short_passes_no_file_twice_and_names_functions_that_are_t
         let files: BTreeSet<&String> = stations.iter().map(|(file, _)| file).collect();
         assert!(files.len() == stations.len() && stations.len() <= LONGEST_WAY, "{title}: {files:?}");
         for (file, functions) in stations {
-            let text = fs::read_to_string(root().join("crates/driver/src").join(file)).unwrap_or_default();
+            let text = source(file);
             assert!(!functions.is_empty(), "{title}: {file} without a function");
             for function in functions {
                 let is_there = text.lines().any(|line| {
@@ -202,15 +210,18 @@ fn said(text: &str, constant: &str) -> Option<String> {
 #[test]
 fn page_of_timers_says_what_the_code_waits() {
     let page = fs::read_to_string(root().join("docs/timers.md")).unwrap();
-    let rows: Vec<Vec<&str>> =
-        page.lines().filter(|line| line.contains(".rs`")).map(|line| line.split(" | ").collect()).collect();
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains(".rs`"))
+        .map(|line| line.split(" | ").collect())
+        .collect();
     assert!(rows.len() > 20);
     for row in rows {
         let (long, by) = (row[1], row[2]);
         for decided in by.split("; ") {
             let mut words = decided.split('`').skip(1).step_by(2);
             let file = words.next().unwrap();
-            let text = fs::read_to_string(root().join("crates/driver/src").join(file)).unwrap();
+            let text = source(file);
             for constant in words {
                 let said = said(&text, constant).unwrap_or_else(|| panic!("{file} has no {constant}"));
                 let is_said = format!(" {long}").match_indices(&format!(" {said}")).count() == 1;

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use kosmos_csi::{
+use domain::{
     error::Error,
-    mount::{Permitted, VolumeUse},
     volume::{
         VolumeMode,
         backing::{Attached, Backing},
     },
 };
+use mount::{Permitted, VolumeUse};
 
 use crate::{
     fake::{Content, Fake, Moment},

@@ -96,12 +96,7 @@ fn check_done(kind: &Kind, fake: &Fake, act: Act, story: &str) {
     }
 }
 
-fn check_end(
-    kind: &Kind,
-    fake: &Fake,
-    before: &[(kosmos_csi::mount::kernel::Number, std::path::PathBuf, u64)],
-    story: &str,
-) {
+fn check_end(kind: &Kind, fake: &Fake, before: &[(mount::kernel::Number, std::path::PathBuf, u64)], story: &str) {
     let model = fake.see();
     assert_eq!(model.mounts.len(), 2, "{story}: still mounted: {:?}", model.mounts);
     assert!(model.files.is_empty(), "{story}: a record is left");

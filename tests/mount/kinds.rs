@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use kosmos_csi::{
+use domain::{
     error::Result,
-    mount::{Access, Expanded, Machine, Permitted, Step, VolumeUse},
     volume::{
         VolumeMode,
         backing::{AttachMode, Attached, Backing, CsiLeaf, GroupPolicy},
     },
 };
+use mount::{Access, Expanded, Machine, Permitted, Step, VolumeUse};
 
 use crate::fake::{Content, Fake, LEAF};
 

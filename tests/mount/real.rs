@@ -7,14 +7,14 @@ mod links;
 
 use std::{fs, io::Write, os::unix::fs::MetadataExt, path::Path};
 
-use kosmos_csi::{
+use domain::{
     error::Error,
-    mount::{Access, Expanded, Step, VolumeUse},
     volume::{
         VolumeMode,
         backing::{Attached, Backing},
     },
 };
+use mount::{Access, Expanded, Step, VolumeUse};
 
 use crate::kinds::{GROUP, VOLUME, attached, way};
 use ground::{Ground, Loop, inside};

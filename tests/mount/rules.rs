@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use kosmos_csi::{
+use domain::{
     error::Error,
-    mount::{Access, Amounts, Expanded, Step, Trouble, VolumeUse},
     volume::{
         VolumeMode,
         backing::{Attached, Backing, CsiLeaf, GroupPolicy},
     },
 };
+use mount::{Access, Amounts, Expanded, Step, Trouble, VolumeUse};
 
 use crate::{
     fake::{Content, Fake, NFS},

@@ -9,13 +9,13 @@ use std::{
 
 use crate::authority::AUTHORITY;
 use clap::Parser;
-use http::{Request, Response, Uri};
-use http_body_util::BodyExt;
-use kosmos_csi::{
+use cluster::{Dial, Transport};
+use commands::{
     args::operator::Command,
-    cluster::{Dial, Transport},
     run::operator::{self, Report},
 };
+use http::{Request, Response, Uri};
+use http_body_util::BodyExt;
 use kube::client::{Body, DynBody};
 use serde_json::{Value, json};
 use simulate::Cluster;

@@ -1,6 +1,6 @@
 //! What has lost its other half, and the removal of one orphan at a time.
 
-use kosmos_csi::volume::{HostId, VolumeHash, VolumeId};
+use domain::volume::{HostId, VolumeHash, VolumeId};
 use serde_json::{Value, json};
 use simulate::{Cluster, text};
 

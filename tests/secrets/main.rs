@@ -10,7 +10,7 @@ mod process;
 
 use std::time::Duration;
 
-use kosmos_csi::csi::v1;
+use csi::v1;
 use serde_json::json;
 use simulate::{
     Cluster,

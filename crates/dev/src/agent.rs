@@ -11,18 +11,17 @@ use super::{
     host::capacity::{CAPACITIES, CLASSES},
     objects::PODS_NAMESPACE,
 };
-use kosmos_csi::{
-    agent::{Agent, NodeMode, Settings},
+use agent::{Agent, NodeMode, Settings};
+use cluster::{Dial, metrics::Metrics};
+use commands::{
     args::KosmosClusters,
-    cluster::Dial,
-    member::{Scope, source::Account},
-    metrics::Metrics,
     run::{
         clusters::{Clusters, host_config},
         first_failure,
     },
-    volume::{DRIVER, MEMBER_KEY},
 };
+use domain::volume::{DRIVER, MEMBER_KEY};
+use member::{Scope, source::Account};
 use simulate::Cluster;
 
 /// Every new node has it, until somebody sees that it is ready.

@@ -14,7 +14,7 @@ use kube::config::Kubeconfig;
 use tokio::net::TcpListener;
 
 use super::node::Places;
-use kosmos_csi::{args::socket_path, run::Misuse};
+use commands::{args::socket_path, run::Misuse};
 
 const LONGEST_SOCKET: &str = "kubelet/plugins/storage.simulated/csi.sock";
 

@@ -3,24 +3,23 @@
 
 use std::sync::Arc;
 
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response};
 
-use kosmos_csi::{
-    csi::{
-        node::{blocking, volume_use},
-        v1::{self, node_server, node_service_capability::rpc::Type},
-    },
+use csi::{
+    node::{blocking, volume_use},
+    status::{Answer, answer},
+    v1::{self, node_server, node_service_capability::rpc::Type},
+};
+use domain::{
     error::{Error, Result},
-    mount::{Linux, Machine},
     volume::backing::{AttachMode, Attached, Backing},
 };
+use mount::{Linux, Machine};
 use simulate::storage::DIRECTORY;
 
 pub(super) struct Leaf {
     pub(super) machine: Arc<Machine<Linux>>,
 }
-
-type Answer<T> = Result<Response<T>, Status>;
 
 /// The same on both calls: what is staged must be what is published.
 fn attached(volume: &str, context: &std::collections::HashMap<String, String>) -> Result<Attached> {
@@ -45,30 +44,48 @@ impl node_server::Node for Leaf {
         &self,
         request: Request<v1::NodeStageVolumeRequest>,
     ) -> Answer<v1::NodeStageVolumeResponse> {
-        let request = request.into_inner();
-        let attached = attached(&request.volume_id, &request.volume_context)?;
-        let way = volume_use(request.volume_capability.as_ref())?;
-        blocking(&self.machine, move |machine| machine.stage(&attached, request.staging_target_path.as_ref(), &way))
-            .await?;
-        Ok(Response::new(v1::NodeStageVolumeResponse {}))
+        answer(self.stage(request.into_inner()).await)
     }
 
     async fn node_unstage_volume(
         &self,
         request: Request<v1::NodeUnstageVolumeRequest>,
     ) -> Answer<v1::NodeUnstageVolumeResponse> {
-        let request = request.into_inner();
-        let unstage =
-            move |machine: &Machine<Linux>| machine.unstage(&request.volume_id, request.staging_target_path.as_ref());
-        blocking(&self.machine, unstage).await?;
-        Ok(Response::new(v1::NodeUnstageVolumeResponse {}))
+        answer(self.unstage(request.into_inner()).await)
     }
 
     async fn node_publish_volume(
         &self,
         request: Request<v1::NodePublishVolumeRequest>,
     ) -> Answer<v1::NodePublishVolumeResponse> {
-        let request = request.into_inner();
+        answer(self.publish(request.into_inner()).await)
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<v1::NodeUnpublishVolumeRequest>,
+    ) -> Answer<v1::NodeUnpublishVolumeResponse> {
+        answer(self.unpublish(request.into_inner()).await)
+    }
+}
+
+impl Leaf {
+    async fn stage(&self, request: v1::NodeStageVolumeRequest) -> Result<v1::NodeStageVolumeResponse> {
+        let attached = attached(&request.volume_id, &request.volume_context)?;
+        let way = volume_use(request.volume_capability.as_ref())?;
+        blocking(&self.machine, move |machine| machine.stage(&attached, request.staging_target_path.as_ref(), &way))
+            .await?;
+        Ok(v1::NodeStageVolumeResponse {})
+    }
+
+    async fn unstage(&self, request: v1::NodeUnstageVolumeRequest) -> Result<v1::NodeUnstageVolumeResponse> {
+        let unstage =
+            move |machine: &Machine<Linux>| machine.unstage(&request.volume_id, request.staging_target_path.as_ref());
+        blocking(&self.machine, unstage).await?;
+        Ok(v1::NodeUnstageVolumeResponse {})
+    }
+
+    async fn publish(&self, request: v1::NodePublishVolumeRequest) -> Result<v1::NodePublishVolumeResponse> {
         let attached = attached(&request.volume_id, &request.volume_context)?;
         let way = volume_use(request.volume_capability.as_ref())?;
         let publish = move |machine: &Machine<Linux>| {
@@ -76,17 +93,13 @@ impl node_server::Node for Leaf {
             machine.publish(&attached, staging, target, &way, request.readonly)
         };
         blocking(&self.machine, publish).await?;
-        Ok(Response::new(v1::NodePublishVolumeResponse {}))
+        Ok(v1::NodePublishVolumeResponse {})
     }
 
-    async fn node_unpublish_volume(
-        &self,
-        request: Request<v1::NodeUnpublishVolumeRequest>,
-    ) -> Answer<v1::NodeUnpublishVolumeResponse> {
-        let request = request.into_inner();
+    async fn unpublish(&self, request: v1::NodeUnpublishVolumeRequest) -> Result<v1::NodeUnpublishVolumeResponse> {
         let unpublish =
             move |machine: &Machine<Linux>| machine.unpublish(&request.volume_id, request.target_path.as_ref());
         blocking(&self.machine, unpublish).await?;
-        Ok(Response::new(v1::NodeUnpublishVolumeResponse {}))
+        Ok(v1::NodeUnpublishVolumeResponse {})
     }
 }

@@ -23,11 +23,11 @@ use anyhow::Context;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use kosmos_csi::{
+use commands::{
     args::{Common, Controller, KosmosClusters, Members, Process},
-    csi::{client::Client, server::Socket},
     run::{Misuse, Signals, bounded, controller},
 };
+use csi::{client::Client, server::Socket};
 use simulate::{Cluster, storage::Settings};
 
 use self::folder::Folder;

@@ -8,17 +8,15 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::leaf::Leaf;
-use kosmos_csi::{
-    csi::{
-        identity::Identity,
-        node::Info,
-        server::{self, Socket},
-    },
-    metrics::Metrics,
-    mount::{Linux, Machine, Permitted},
-    run::{Misuse, node},
-    volume::{DRIVER, MEMBER_KEY, NodeId},
+use cluster::metrics::Metrics;
+use commands::run::{Misuse, node};
+use csi::{
+    identity::Identity,
+    node::Info,
+    server::{self, Socket},
 };
+use domain::volume::{DRIVER, MEMBER_KEY, NodeId};
+use mount::{Linux, Machine, Permitted};
 
 /// The node's name in the host.
 pub(super) const NAME: &str = "this-machine";

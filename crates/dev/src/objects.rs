@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use kosmos_csi::volume::{DRIVER, MEMBER_KEY};
+use domain::volume::{DRIVER, MEMBER_KEY};
 use simulate::{Cluster, Refusal, storage::definitions};
 
 /// The class of the example, in the host and in the members.

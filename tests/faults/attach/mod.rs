@@ -10,7 +10,7 @@ mod told;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use kosmos_csi::csi::v1::{self, controller_server::Controller as _};
+use csi::v1::{self, controller_server::Controller as _};
 use serde_json::{Value, json};
 use simulate::{Cluster, storage::Settings, text};
 use tokio::time::sleep;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kosmos_csi::volume::{HostId, VolumeHash};
+use domain::volume::{HostId, VolumeHash};
 use serde_json::json;
 use simulate::text;
 use tokio::time::sleep;

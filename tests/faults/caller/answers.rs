@@ -1,6 +1,6 @@
 //! What the provisioner makes of an answer, and what the answer must be worth at that moment.
 
-use kosmos_csi::csi::v1;
+use csi::v1;
 use serde_json::json;
 use simulate::text;
 use tonic::Status;

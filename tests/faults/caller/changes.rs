@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use kosmos_csi::csi::v1::{self, CapacityRange, controller_server::Controller as _};
+use csi::v1::{self, CapacityRange, controller_server::Controller as _};
 use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::sleep;

@@ -2,7 +2,7 @@
 //! another node, and that anything else makes it forget the volume for good. So does its end: what it is at, it knows in its
 //! memory alone.
 
-use kosmos_csi::csi::v1;
+use csi::v1;
 use tokio::time::sleep;
 use tonic::{Code, Status};
 

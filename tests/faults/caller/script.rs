@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kosmos_csi::csi::v1;
+use csi::v1;
 
 use super::Change;
 use crate::fixture;

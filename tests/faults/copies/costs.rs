@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use kosmos_csi::csi::v1::{self, controller_server::Controller as _};
+use csi::v1::{self, controller_server::Controller as _};
 use simulate::faults::{Action, Verb};
 
 use super::{STEP, Stage};

@@ -3,8 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use csi::v1::{self, controller_server::Controller as _, volume_content_source as content};
 use fastrand::Rng;
-use kosmos_csi::csi::v1::{self, controller_server::Controller as _, volume_content_source as content};
 use tokio::time::{sleep, timeout};
 
 use super::Story;

@@ -4,10 +4,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use kosmos_csi::{
-    csi::v1::DeleteVolumeRequest,
-    volume::{VolumeHash, VolumeId},
-};
+use csi::v1::DeleteVolumeRequest;
+use domain::volume::{VolumeHash, VolumeId};
 use serde_json::Value;
 use simulate::text;
 use tokio::time::sleep;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use kosmos_csi::mount::table::{Mount, Table};
+use mount::table::{Mount, Table};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::{Statvfs, statvfs};
 use tokio::task::spawn_blocking;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kosmos_csi::mount::table::Table;
+use mount::table::Table;
 
 use crate::device;
 use crate::driver::Driver;

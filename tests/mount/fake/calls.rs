@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kosmos_csi::mount::{
+use mount::{
     Kernel,
     kernel::{Called, Ended, Failure, Filled, Left, NewMount, Point, Seen},
     options::{Flags, name_of},
@@ -79,8 +79,7 @@ impl Kernel for Fake {
             }
             model.mounts_asked.push(format!("{program} {source} -o {options}"));
             let options = format!("{options},addr=10.0.0.1");
-            let flags =
-                kosmos_csi::mount::options::flags_of(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
+            let flags = mount::options::flags_of(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
             model.mount(source, "nfs4", &flags, &options, target)?;
             Ok(Ended { code: Some(0), ..Ended::default() })
         })

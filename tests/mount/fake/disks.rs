@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kosmos_csi::mount::kernel::{Ended, Number};
+use mount::kernel::{Ended, Number};
 
 use super::{DEV, Model, What};
 

@@ -13,7 +13,7 @@ use std::{
     rc::Rc,
 };
 
-use kosmos_csi::mount::kernel::{Called, Failure, Number};
+use mount::kernel::{Called, Failure, Number};
 
 pub use self::disks::{Content, Disk};
 pub use self::tree::{Mounted, Node, What};

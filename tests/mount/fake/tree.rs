@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kosmos_csi::mount::kernel::{Called, Failure, Kind, Number, Seen};
+use mount::kernel::{Called, Failure, Kind, Number, Seen};
 
 use super::Model;
 

@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use kosmos_csi::mount::{Linux, Machine, Permitted};
+use mount::{Linux, Machine, Permitted};
 use nix::{
     mount::{MsFlags, mount},
     unistd::geteuid,

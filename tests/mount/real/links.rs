@@ -7,12 +7,10 @@ use std::{
     thread,
 };
 
-use kosmos_csi::{
-    mount::{
-        Kernel, Linux, Machine,
-        kernel::{Failure, Point},
-    },
-    volume::backing::Backing,
+use domain::volume::backing::Backing;
+use mount::{
+    Kernel, Linux, Machine,
+    kernel::{Failure, Point},
 };
 
 use super::ground::{Ground, inside};

@@ -14,13 +14,11 @@ use super::{
     provisioner::{Attempts, PATIENCE, capabilities},
     workloads::ephemeral::claim_name,
 };
-use kosmos_csi::{
-    csi::{
-        client::{Client, Refusal},
-        v1::{ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest},
-    },
-    volume::{DRIVER, HostId, VolumeHash},
+use csi::{
+    client::{Client, Refusal},
+    v1::{ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest},
 };
+use domain::volume::{DRIVER, HostId, VolumeHash};
 use simulate::{Cluster, text};
 
 pub(super) const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";

@@ -19,13 +19,11 @@ use super::{
     provisioner::topology::{Nodes, Place},
 };
 use crate::objects::DRIVER_NAMESPACE;
-use kosmos_csi::{
-    csi::{
-        client::{Client, Refusal},
-        v1::{GetCapacityRequest, GetCapacityResponse, Topology},
-    },
-    volume::{DRIVER, quantity},
+use csi::{
+    client::{Client, Refusal},
+    v1::{GetCapacityRequest, GetCapacityResponse, Topology},
 };
+use domain::volume::{DRIVER, quantity};
 use simulate::{Cluster, text};
 
 pub(crate) const CAPACITIES: &str = "csistoragecapacities.storage.k8s.io";

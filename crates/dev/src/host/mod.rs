@@ -22,7 +22,7 @@ use k8s_openapi::serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use kosmos_csi::csi::client::Client;
+use csi::client::Client;
 use simulate::{
     Cluster, Refusal,
     events::{About, tell},

@@ -17,13 +17,11 @@ use super::{
     overtaken,
     provisioner::{Attempts, PATIENCE, capabilities},
 };
-use kosmos_csi::{
-    csi::{
-        client::{Client, Refusal},
-        v1::{CapacityRange, ControllerExpandVolumeRequest, ControllerExpandVolumeResponse},
-    },
-    volume::{DRIVER, quantity},
+use csi::{
+    client::{Client, Refusal},
+    v1::{CapacityRange, ControllerExpandVolumeRequest, ControllerExpandVolumeResponse},
 };
+use domain::volume::{DRIVER, quantity};
 use simulate::{Cluster, text};
 
 const SPEAKER: Speaker = Speaker("dev-resizer");

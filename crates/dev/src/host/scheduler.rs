@@ -20,7 +20,7 @@ use super::{
     fit, overtaken, whenever_changed,
     workloads::ephemeral::claim_name,
 };
-use kosmos_csi::volume::quantity;
+use domain::volume::quantity;
 use simulate::Cluster;
 
 const SPEAKER: Speaker = Speaker("dev-scheduler");

@@ -14,13 +14,11 @@ use tokio::{
 };
 
 use super::{create, overtaken};
-use kosmos_csi::{
-    csi::{
-        client::{Client, Code, Refusal},
-        v1,
-    },
-    volume::DRIVER,
+use csi::{
+    client::{Client, Code, Refusal},
+    v1,
 };
+use domain::volume::DRIVER;
 use simulate::{
     Cluster,
     events::{self, About},

@@ -1,21 +1,21 @@
 //! The record of published nodes, read, judged and written over the version that was read. A "no" and an "it is so already"
 //! are given only on what was just read: the watch may be behind.
 
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{
-        MemberClient,
-        healing::Unpublished,
-        identity::{Identity, Meant, judge},
-        ownership,
-        row::ClaimRow,
-    },
     volume::{
         VolumeHash,
         plan::Phase,
         published::{Attachment, Publication, Verdict},
         spec::LeafPlace,
     },
+};
+use leaf::{
+    MemberClient,
+    healing::Unpublished,
+    identity::{Identity, Meant, judge},
+    ownership,
+    row::ClaimRow,
 };
 
 /// Others write on the same claim, but not for ever.

@@ -1,14 +1,12 @@
 //! Which machine of a member a node of the host is. The administrator says it with a label, or the names are the same; the
 //! machine's own ids must agree, since a node that is taken for another one would get that one's volumes.
 
-use crate::{
-    error::{Error, Result},
-    host::{
-        Host,
-        node::{MEMBER_NODE, Machine, VIRTUAL_MACHINE},
-    },
-    leaf::{MemberClient, backing::MemberNode, machine::Flavour},
+use domain::error::{Error, Result};
+use host::{
+    Host,
+    node::{MEMBER_NODE, Machine, VIRTUAL_MACHINE},
 };
+use leaf::{MemberClient, backing::MemberNode, machine::Flavour};
 
 /// The node of the host, as its kubelet tells of the machine.
 async fn machine(host: &Host, node: &str) -> Result<Machine> {

@@ -1,11 +1,11 @@
 //! Whether a node may have a volume at all: is there such a node, is it of the volume's member, has it room.
 
-use crate::{
+use domain::{
     error::{Error, Result},
-    host::Host,
-    member::Registry,
     volume::NodeId,
 };
+use host::Host;
+use member::Registry;
 
 /// A virtual node stands for a member, so it can have that member's volumes alone, and as many as the member's own
 /// scheduler allows. A real one is as its kubelet has registered it.

@@ -7,11 +7,9 @@ use futures::StreamExt;
 use tokio::time::sleep;
 
 use super::{Follower, PAUSE};
-use crate::{
-    host::owners::OwnedClaim,
-    member::registry::{is_beside_clustertree, serving},
-    volume::VolumeId,
-};
+use domain::volume::VolumeId;
+use host::owners::OwnedClaim;
+use member::registry::{is_beside_clustertree, serving};
 
 impl Follower {
     /// Works until it is dropped. Hosts without Kosmos are asked nothing.

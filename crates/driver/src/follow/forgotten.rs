@@ -15,11 +15,11 @@ use std::{
 use tokio::time::Instant;
 
 use super::Follower;
-use crate::{
+use domain::{
     error::Result,
-    leaf::{MemberClient, forgotten::NeverGivenOut, row::ClaimRow},
     volume::{VolumeHash, VolumeId},
 };
+use leaf::{MemberClient, forgotten::NeverGivenOut, row::ClaimRow};
 
 /// A provisioner calls again after five minutes at most.
 const FORGOTTEN: Duration = Duration::from_mins(15);

@@ -12,24 +12,24 @@ use super::{
     late::{came_late, may_have_come_late},
     obstacle::{is_refusal, obstacle},
 };
-use crate::{
+use domain::{
     error::Result,
-    host::{
-        events::News,
-        volume::{GivenOut, HostVolume, LiveVolume},
-    },
-    leaf::{
-        MemberClient,
-        claim::Made,
-        healing::LeafPair,
-        row::{ClaimRow, Row, VolumeRow},
-        saved::Saved,
-    },
     volume::{
         HostId, VolumeHash, VolumeId,
         healing::{Healing, Wish, decide},
         spec::LeafPlace,
     },
+};
+use host::{
+    events::News,
+    volume::{GivenOut, HostVolume, LiveVolume},
+};
+use leaf::{
+    MemberClient,
+    claim::Made,
+    healing::LeafPair,
+    row::{ClaimRow, Row, VolumeRow},
+    saved::Saved,
 };
 
 /// More than there are steps.

@@ -5,11 +5,9 @@ use super::{
     Follower,
     heal::{Repair, Wanted},
 };
-use crate::{
-    error::Result,
-    host::volume::HostVolume,
-    leaf::{healing::LeafPair, row::ClaimRow},
-};
+use domain::error::Result;
+use host::volume::HostVolume;
+use leaf::{healing::LeafPair, row::ClaimRow};
 
 /// By what is in memory alone.
 pub(super) fn may_have_come_late(known: &HostVolume, claim: &ClaimRow) -> bool {

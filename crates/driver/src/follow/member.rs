@@ -18,13 +18,13 @@ use super::{
     strays::Strays,
     turn,
 };
-use crate::{
+use domain::{
     error::Result,
-    host::{events::News, volume::GivenOut},
-    leaf::{MemberClient, row::ClaimRow},
-    member::Member,
     volume::{VolumeHash, VolumeId, healing::Wish},
 };
+use host::{events::News, volume::GivenOut};
+use leaf::{MemberClient, row::ClaimRow};
+use member::Member;
 
 const TICK: Duration = Duration::from_secs(1);
 /// From news to a look at it: more may come, and the host's own removals pass quickly.

@@ -18,12 +18,10 @@ use std::{
 
 use tokio::time::sleep;
 
-use crate::{
-    host::{
-        Host,
-        volumes::{self, HostVolumes},
-    },
-    member::{Member, MemberTasks, Registry, renewal},
+use ::member::{Member, MemberTasks, Registry, renewal};
+use host::{
+    Host,
+    volumes::{self, HostVolumes},
 };
 use waiting::Budget;
 

@@ -1,12 +1,9 @@
 //! What keeps a leaf from being made what the host wants it to be, in words for the volume of the host.
 
 use super::heal::Repair;
-use crate::{
-    error::Error,
-    host::events::News,
-    leaf::{healing::LeafPair, ownership, row::ClaimRow},
-    volume::healing::Healing,
-};
+use domain::{error::Error, volume::healing::Healing};
+use host::events::News;
+use leaf::{healing::LeafPair, ownership, row::ClaimRow};
 
 /// Half a minute.
 const LOOKS_TO_DETACH: u32 = 5;

@@ -7,11 +7,11 @@ use futures::TryStreamExt;
 use tokio::time::{Instant, sleep};
 
 use super::Follower;
-use crate::{
+use domain::{
     error::Result,
-    host::{events::News, pod::StrandedPod},
     volume::{Claim, VolumeId},
 };
+use host::{events::News, pod::StrandedPod};
 
 /// Before it is listened again.
 const PAUSE: Duration = Duration::from_secs(1);

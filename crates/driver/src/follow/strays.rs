@@ -6,12 +6,12 @@ use std::{collections::BTreeSet, time::Duration};
 use tokio::{task::yield_now, time::Instant};
 
 use super::{Follower, heal::Repair, member::repairs};
-use crate::{
+use domain::{
     error::Result,
-    leaf::MemberClient,
-    member::Member,
     volume::{VolumeHash, quantity},
 };
+use leaf::MemberClient;
+use member::Member;
 
 /// Between two counts. What has no volume in both of them is a stray; a volume that is being made has one by then.
 const ROUND: Duration = Duration::from_mins(10);

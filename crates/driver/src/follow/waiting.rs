@@ -16,19 +16,19 @@ use tokio::{
 };
 
 use super::{Follower, turn};
-use crate::{
+use domain::{
     error::Result,
-    host::events::News,
-    leaf::{
-        MemberClient,
-        identity::is_leaf_of,
-        member_events::{MemberEvent, OF_CLAIMS, OF_PODS},
-        ownership::MadeFor,
-        row::ClaimRow,
-    },
-    member::{Member, registry::serving},
     volume::{VolumeHash, VolumeId, spec::LeafPlace},
 };
+use host::events::News;
+use leaf::{
+    MemberClient,
+    identity::is_leaf_of,
+    member_events::{MemberEvent, OF_CLAIMS, OF_PODS},
+    ownership::MadeFor,
+    row::ClaimRow,
+};
+use member::{Member, registry::serving};
 
 /// Between two looks at who waits. Whoever is seen so often passes by.
 const LOOK: Duration = Duration::from_millis(250);

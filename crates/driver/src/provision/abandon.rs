@@ -1,12 +1,12 @@
 //! What was made for a claim that is gone, or that goes elsewhere, is taken back; what the host uses stays.
 
 use super::{Deadline, Provisioner, delete::Order};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{MemberClient, row::ClaimRow},
-    member::{Member, registry},
     volume::{Claim, VolumeHash, VolumeSpec, spec::LeafPlace},
 };
+use leaf::{MemberClient, row::ClaimRow};
+use member::{Member, registry};
 
 impl Provisioner {
     /// The host claim is gone: what was made for it goes as well, unless it has become a volume of the host.

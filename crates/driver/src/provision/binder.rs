@@ -4,14 +4,14 @@ use super::{
     refusal::{Attempt, NoCapacity},
     volume_creation::VolumeCreation,
 };
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{Rows, ownership, row::ClaimRow},
     volume::{
         LeafBinding,
         plan::{self, Binder, Creation},
     },
 };
+use leaf::{Rows, ownership, row::ClaimRow};
 
 impl VolumeCreation<'_> {
     pub(super) fn class(&self) -> Result<String> {

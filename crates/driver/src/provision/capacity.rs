@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use super::Provisioner;
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{MemberClient, capacity::Room},
-    member::{Closed, Member, placement::Offer},
     volume::{Parameters, VolumeSpec},
 };
+use leaf::{MemberClient, capacity::Room};
+use member::{Closed, Member, placement::Offer};
 
 /// A new volume does not wait longer for what is only good to know.
 const QUICK: Duration = Duration::from_millis(500);

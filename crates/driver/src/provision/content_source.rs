@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 
 use super::{Deadline, Provisioner, volume_creation::VolumeCreation};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::claim::LeafSource,
     volume::{MEMBER_KEY, Source, VolumeHash, VolumeId, VolumeSpec, quantity},
 };
+use leaf::claim::LeafSource;
 
 /// What a leaf claim is to be filled with, and how large that is.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::volume::{AccessMode, Attributes, Parameters, Request, VolumeMode};
+    use domain::volume::{AccessMode, Attributes, Parameters, Request, VolumeMode};
 
     fn spec(source: &str, preferred: &[&str], class_member: Option<&str>) -> VolumeSpec {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();

@@ -10,16 +10,16 @@ use super::{
     refusal::{Attempt, NoCapacity},
     volume_creation::VolumeCreation,
 };
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::row::ClaimRow,
-    member::Member,
     volume::{
         Claim, VolumeHash, VolumeSpec,
         plan::{Binder, Creation},
         quantity,
     },
 };
+use leaf::row::ClaimRow;
+use member::Member;
 
 impl Provisioner {
     /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-use crate::error::{Error, Result};
+use domain::error::{Error, Result};
 
 /// Long enough for slow storage; then the next call begins where this one stopped.
 const GOES_ON: Duration = Duration::from_mins(10);

@@ -9,22 +9,22 @@ use super::{
     last_seen::{LastSeen, decide, stripped},
     wait,
 };
-use crate::{
-    attach,
+use crate::attach;
+use domain::{
     error::{Error, Result},
-    host::{events::News, volume::GivenOut},
-    leaf::{
-        MemberClient, Rows,
-        identity::{Identity, Meant, judge},
-        ownership,
-        row::{ClaimRow, Row, VolumeRow},
-    },
     volume::{
         LeafName, VolumeHash, VolumeId,
         healing::Wish,
         plan::{ObservedVolume, Removal},
         spec::LeafPlace,
     },
+};
+use host::{events::News, volume::GivenOut};
+use leaf::{
+    MemberClient, Rows,
+    identity::{Identity, Meant, judge},
+    ownership,
+    row::{ClaimRow, Row, VolumeRow},
 };
 
 /// Between two looks at something of which no news comes.

@@ -9,17 +9,17 @@ use super::{
     snapshot::Snapshot,
     wait_for,
 };
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{
-        MemberClient,
-        snapshot::{
-            Content,
-            group::{Groups, LeafGroup, content_of},
-            kinds::VolumeSnapshot,
-        },
-    },
     volume::{VolumeHash, VolumeId, snapshot::leaf_group_name, spec::LeafPlace},
+};
+use leaf::{
+    MemberClient,
+    snapshot::{
+        Content,
+        group::{Groups, LeafGroup, content_of},
+        kinds::VolumeSnapshot,
+    },
 };
 
 /// Between two looks at what the member removes one after another.

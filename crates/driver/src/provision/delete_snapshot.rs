@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::{Deadline, Provisioner, wait_for};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{
-        MemberClient, ownership,
-        snapshot::{Content, row::SnapshotRow},
-    },
     volume::{LeafName, VolumeHash, VolumeId, spec::LeafPlace},
+};
+use leaf::{
+    MemberClient, ownership,
+    snapshot::{Content, row::SnapshotRow},
 };
 
 /// Between two looks at something of which no news comes.

@@ -5,14 +5,14 @@
 //! and it would wait for that pod to go. RESOURCE_EXHAUSTED and ABORTED keep it asking.
 
 use super::{Deadline, Provisioner, find::Found, wait};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{Rows, row::ClaimRow},
     volume::{
         growth::{Expansion, expansion},
         quantity,
     },
 };
+use leaf::{Rows, row::ClaimRow};
 
 const RESIZE_ERRORS: [&str; 2] = ["ControllerResizeError", "NodeResizeError"];
 /// The member may have been asked by somebody else between two looks, but not again and again.

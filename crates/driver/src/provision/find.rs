@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use super::Provisioner;
-use crate::{
-    attach,
+use crate::attach;
+use domain::{
     error::{Error, Result},
-    leaf::{
-        MemberClient,
-        identity::{Identity, Meant, judge},
-        row::{ClaimRow, VolumeRow},
-    },
-    member::Member,
     volume::{VolumeHash, VolumeId, published::Published, spec::LeafPlace},
 };
+use leaf::{
+    MemberClient,
+    identity::{Identity, Meant, judge},
+    row::{ClaimRow, VolumeRow},
+};
+use member::Member;
 
 /// A leaf claim, where it is, and whose.
 #[derive(Debug)]

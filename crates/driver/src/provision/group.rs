@@ -9,23 +9,23 @@ use super::{
     snapshot::Snapshot,
     wait_for,
 };
-use crate::{
-    attach,
+use crate::attach;
+use domain::{
     error::{Error, Result},
-    host::snapshot::ContentKind,
-    leaf::{
-        MemberClient,
-        row::ClaimRow,
-        snapshot::{
-            group::{Groups, LeafGroup, PartMark, WantedGroup},
-            kinds::VolumeSnapshot,
-            row::SnapshotRow,
-        },
-    },
     volume::{
         LeafName, SnapshotSpec, VolumeHash, VolumeId,
         snapshot::{Cutting, cutting, leaf_group_name},
         spec::LeafPlace,
+    },
+};
+use host::snapshot::ContentKind;
+use leaf::{
+    MemberClient,
+    row::ClaimRow,
+    snapshot::{
+        group::{Groups, LeafGroup, PartMark, WantedGroup},
+        kinds::VolumeSnapshot,
+        row::SnapshotRow,
     },
 };
 

@@ -8,13 +8,13 @@ use super::{
     find::{Sought, unknown},
     list::Place,
 };
-use crate::{
+use domain::{
     error::Result,
-    leaf::{
-        MemberClient,
-        row::{ClaimRow, Row, VolumeRow},
-    },
     volume::{VolumeHash, VolumeId, plan::Phase},
+};
+use leaf::{
+    MemberClient,
+    row::{ClaimRow, Row, VolumeRow},
 };
 
 /// What external-health-monitor calls a volume that is not well, in events, and what others may write as a condition.

@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use super::{Deadline, Provisioner};
-use crate::{
+use domain::{
     error::{Error, Result},
-    host::{events::News, volume::HostVolume},
-    leaf::{MemberClient, imported::ImportedVolume, row::ClaimRow},
     volume::{VolumeHash, VolumeId},
 };
+use host::{events::News, volume::HostVolume};
+use leaf::{MemberClient, imported::ImportedVolume, row::ClaimRow};
 
 /// Between two looks: no watch tells of claims without our labels.
 const PAUSE: Duration = Duration::from_millis(500);

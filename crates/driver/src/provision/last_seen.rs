@@ -1,19 +1,19 @@
 //! What a removal has seen of its leaf: that and nothing else is removed, and is to be proved gone.
 
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{
-        MemberClient,
-        identity::{Identity, Meant, judge},
-        ownership,
-        row::{ClaimRow, Row, VolumeRow},
-        volume::Labelled,
-    },
     volume::{
         VolumeHash,
         plan::{self, Removal},
         spec::LeafPlace,
     },
+};
+use leaf::{
+    MemberClient,
+    identity::{Identity, Meant, judge},
+    ownership,
+    row::{ClaimRow, Row, VolumeRow},
+    volume::Labelled,
 };
 
 /// What was last seen of a leaf, for the read that proves it gone.

@@ -7,13 +7,13 @@
 //! in no memory: they are not listed, and looked up live.
 
 use super::{Provisioner, find::unknown};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{
-        MemberClient,
-        row::{ClaimRow, Row},
-    },
     volume::{VolumeHash, VolumeId, id::is_member_name, plan::Phase},
+};
+use leaf::{
+    MemberClient,
+    row::{ClaimRow, Row},
 };
 
 /// A page is never longer, so that an answer fits into what gRPC clients take.

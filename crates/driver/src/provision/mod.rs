@@ -37,14 +37,14 @@ pub use health::{Ailment, Health, Severity};
 pub use list::{Listed, Page};
 pub use publish::Publishing;
 
-use crate::{
+pub use deadline::Deadline;
+use domain::{
     error::Result,
-    host::Host,
-    leaf::{MemberClient, Rows},
-    member::Registry,
     volume::{Source, VolumeHash, VolumeId},
 };
-pub use deadline::Deadline;
+use host::Host;
+use leaf::{MemberClient, Rows};
+use member::Registry;
 
 /// Everything a use-case needs.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ async fn wait<F>(
     hash: VolumeHash,
     deadline: &Deadline,
     changed: F,
-    late: impl AsyncFnOnce() -> crate::error::Error,
+    late: impl AsyncFnOnce() -> domain::error::Error,
 ) -> Result<bool>
 where
     F: FnMut(&Rows) -> bool,
@@ -91,7 +91,7 @@ where
 async fn wait_for<W: Future<Output = bool>>(
     deadline: &Deadline,
     come: impl FnOnce(Instant) -> W,
-    late: impl AsyncFnOnce() -> crate::error::Error,
+    late: impl AsyncFnOnce() -> domain::error::Error,
 ) -> Result<bool> {
     let now = Instant::now();
     let end = deadline.next();

@@ -4,15 +4,15 @@
 //! has begun.
 
 use super::{Deadline, Provisioner, find::Found, wait};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{MemberClient, Rows, row::ClaimRow},
     volume::{
         Attributes,
         attributes::{Change, change},
         plan::Phase,
     },
 };
+use leaf::{MemberClient, Rows, row::ClaimRow};
 
 const MODIFY_ERRORS: [&str; 1] = ["ModifyVolumeError"];
 

@@ -8,19 +8,19 @@ use super::{
     capacity::offer,
     create::all_listed,
 };
-use crate::{
+use domain::{
     error::{Error, Result},
-    host::{
-        claim::{Chosen, HostClaim},
-        events::News,
-    },
-    leaf::{MemberClient, identity::is_leaf_of},
-    member::{
-        Member,
-        placement::{Candidate, Choice, Standing, Wish, choose, told},
-        registry::{self, is_beside_clustertree, serving},
-    },
     volume::{VolumeHash, VolumeSpec, spec::LeafPlace},
+};
+use host::{
+    claim::{Chosen, HostClaim},
+    events::News,
+};
+use leaf::{MemberClient, identity::is_leaf_of};
+use member::{
+    Member,
+    placement::{Candidate, Choice, Standing, Wish, choose, told},
+    registry::{self, is_beside_clustertree, serving},
 };
 
 /// What bears on the choice. What is there already is reached under any name of its member; what is new is made under the one that

@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Provisioner, abandon::in_use, delete::Order, volume_creation::VolumeCreation};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::row::ClaimRow,
     volume::plan::{Binder, Creation, Phase},
 };
+use leaf::row::ClaimRow;
 
 /// The first look at what the member says of a claim that waits. The second comes before most callers go, and each further
 /// one after twice the time.

@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Provisioner, volume_creation::VolumeCreation};
-use crate::{
+use domain::{
     error::Result,
-    host::pod::HostPod,
-    leaf::{
-        consumer::{Constraints, Consumed},
-        row::{ClaimRow, Consumer},
-    },
     volume::{Claim, DRIVER, VolumeHash, VolumeId},
+};
+use host::pod::HostPod;
+use leaf::{
+    consumer::{Constraints, Consumed},
+    row::{ClaimRow, Consumer},
 };
 
 /// For claims that are on their way, and no longer than half of what is left of the call.
@@ -113,7 +113,7 @@ impl Provisioner {
     }
 }
 
-fn is_there(rows: &crate::leaf::Rows, hash: VolumeHash) -> bool {
+fn is_there(rows: &leaf::Rows, hash: VolumeHash) -> bool {
     rows.row(hash).is_some_and(|row| row.claim.is_some())
 }
 

@@ -5,20 +5,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Deadline, Provisioner, find::Found, wait_for};
-use crate::{
+use domain::{
     error::{Error, Result},
-    host::snapshot::{ContentKind, HostContent},
-    leaf::{
-        MemberClient,
-        claim::Made,
-        ownership,
-        snapshot::{WantedSnapshot, row::SnapshotRow},
-    },
     volume::{
         SnapshotSpec, VolumeHash, VolumeId,
         snapshot::{Cutting, cutting, leaf_name},
         spec::LeafPlace,
     },
+};
+use host::snapshot::{ContentKind, HostContent};
+use leaf::{
+    MemberClient,
+    claim::Made,
+    ownership,
+    snapshot::{WantedSnapshot, row::SnapshotRow},
 };
 
 /// How long a complaint of the member may stand before the caller hears it. The sidecar has few workers.

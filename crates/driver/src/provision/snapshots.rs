@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 use super::{Provisioner, delete_snapshot::find_snapshot, snapshot::Snapshot};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{MemberClient, snapshot::row::SnapshotRow},
-    member::Member,
     volume::VolumeId,
 };
+use leaf::{MemberClient, snapshot::row::SnapshotRow};
+use member::Member;
 
 /// What a token begins with, so that anything else is told from it.
 const TOKEN: &str = "after:";
@@ -87,7 +87,7 @@ async fn ensure_listed(member: &Member, deadline: Instant) -> Result<()> {
         return Ok(());
     }
     known.snapshots.want();
-    if known.snapshots.until(deadline, super::super::leaf::Snapshots::synced).await {
+    if known.snapshots.until(deadline, leaf::Snapshots::synced).await {
         return Ok(());
     }
     Err(Error::Unreachable { member: member.name.clone(), reason: "its snapshots are still being listed".to_owned() })
@@ -121,7 +121,7 @@ fn page(found: Vec<Snapshot>, after: &str, most: usize) -> (Vec<Snapshot>, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::{HostId, VolumeHash};
+    use domain::volume::{HostId, VolumeHash};
 
     fn snapshot(name: &str) -> Snapshot {
         let hash = VolumeHash::of_snapshot(&HostId("h".to_owned()), name);

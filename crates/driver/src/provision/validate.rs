@@ -1,11 +1,11 @@
 //! ValidateVolumeCapabilities: can this volume be used in these ways?
 
 use super::Provisioner;
-use crate::{
+use domain::{
     error::Result,
-    leaf::row::ClaimRow,
     volume::{AccessMode, VolumeMode},
 };
+use leaf::row::ClaimRow;
 
 impl Provisioner {
     /// None where all ways are open; else why one is not.

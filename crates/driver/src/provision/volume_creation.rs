@@ -6,19 +6,8 @@ use super::{
     Deadline, Provisioner, Volume, content_source::ContentSource, modify::check_class, publish::wants_block,
     refusal::Attempt,
 };
-use crate::{
+use domain::{
     error::{Error, Result},
-    host::{
-        claim::HostClaim,
-        volume::{LEAF_UID, LEAF_VOLUME},
-    },
-    leaf::{
-        MemberClient,
-        claim::{Made, Wanted},
-        identity::{Identity, Meant, is_leaf_of, judge},
-        ownership,
-        row::{self, ClaimRow, Consumer},
-    },
     volume::{
         VolumeHash, VolumeMode, VolumeSpec,
         backing::{self, AttachMode},
@@ -26,6 +15,17 @@ use crate::{
         quantity,
         spec::LeafPlace,
     },
+};
+use host::{
+    claim::HostClaim,
+    volume::{LEAF_UID, LEAF_VOLUME},
+};
+use leaf::{
+    MemberClient,
+    claim::{Made, Wanted},
+    identity::{Identity, Meant, is_leaf_of, judge},
+    ownership,
+    row::{self, ClaimRow, Consumer},
 };
 
 /// One CreateVolume under way in the member it was decided for.

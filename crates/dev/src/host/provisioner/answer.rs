@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kosmos_csi::csi::client::Code;
+use csi::client::Code;
 
 const SHORTEST: Duration = Duration::from_secs(1);
 /// As the driver's documentation recommends for `--retry-interval-max`.

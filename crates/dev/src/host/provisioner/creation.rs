@@ -18,13 +18,11 @@ use super::{
     volume,
 };
 use crate::host::{all, create, events::Kind, overtaken, scheduler::SELECTED_NODE};
-use kosmos_csi::{
-    csi::{
-        client::{Client, Refusal},
-        v1::{self, CreateVolumeRequest},
-    },
-    volume::DRIVER,
+use csi::{
+    client::{Client, Refusal},
+    v1::{self, CreateVolumeRequest},
 };
+use domain::volume::DRIVER;
 use simulate::Cluster;
 
 /// What a claim wants of the provisioner.

@@ -21,7 +21,7 @@ use tokio::{
 pub(super) use self::volume::capabilities;
 use self::{answer::Next, creation::Creations, removal::Removals};
 use super::{attacher::ATTACHMENTS, events::Speaker};
-use kosmos_csi::csi::{
+use csi::{
     client::{Client, Refusal},
     v1,
 };

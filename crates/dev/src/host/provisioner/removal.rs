@@ -13,10 +13,8 @@ use super::{
     volume::{FINALIZER, PROVISIONED_BY},
 };
 use crate::host::{all, attacher::ATTACHMENTS, events::Kind, overtaken};
-use kosmos_csi::{
-    csi::client::{Client, Refusal},
-    volume::DRIVER,
-};
+use csi::client::{Client, Refusal};
+use domain::volume::DRIVER;
 use simulate::{Cluster, text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use kosmos_csi::csi::v1::{
+use csi::v1::{
     VolumeContentSource,
     volume_content_source::{SnapshotSource, Type, VolumeSource},
 };

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass},
 };
 
-use kosmos_csi::volume::DRIVER;
+use domain::volume::DRIVER;
 
 /// One place: topology keys and their values.
 pub(in crate::host) type Place = BTreeMap<String, String>;
@@ -141,7 +141,7 @@ mod tests {
     use serde_json::{Value, from_value, json};
 
     use super::*;
-    use kosmos_csi::volume::MEMBER_KEY;
+    use domain::volume::MEMBER_KEY;
 
     fn node(name: &str, member: &str) -> Node {
         from_value(json!({"metadata": {"name": name, "labels": {MEMBER_KEY: member}}})).unwrap()

@@ -7,13 +7,11 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::topology::Places;
-use kosmos_csi::{
-    csi::v1::{
-        self, CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement, VolumeCapability, VolumeContentSource,
-        volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
-    },
-    volume::{DRIVER, quantity},
+use csi::v1::{
+    self, CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement, VolumeCapability, VolumeContentSource,
+    volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
 };
+use domain::volume::{DRIVER, quantity};
 
 /// Keeps the volume until the driver has deleted what is behind it.
 pub(super) const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
@@ -149,7 +147,7 @@ mod tests {
     use serde_json::from_value;
 
     use super::*;
-    use kosmos_csi::volume::MEMBER_KEY;
+    use domain::volume::MEMBER_KEY;
 
     fn claim(spec: &Value) -> PersistentVolumeClaim {
         let metadata = json!({"namespace": "test-new", "name": "nginx-pvc", "uid": "u-1", "resourceVersion": "7"});

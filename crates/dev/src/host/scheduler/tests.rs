@@ -1,7 +1,7 @@
 use serde_json::{Value, from_value, json};
 
 use super::*;
-use kosmos_csi::volume::{DRIVER, MEMBER_KEY};
+use domain::volume::{DRIVER, MEMBER_KEY};
 
 fn node(name: &str, member: &str) -> Node {
     from_value(json!({"metadata": {"name": name, "labels": {MEMBER_KEY: member}}})).unwrap()

@@ -5,11 +5,11 @@
 //! the record first, and then looks at the mark. One of the two sees the other.
 
 use super::{Follower, Waiting};
-use crate::{
+use domain::{
     error::Result,
-    leaf::{MemberClient, attachment::LeafAttachment},
     volume::{VolumeHash, VolumeId, healing::Wish, published::Attachment},
 };
+use leaf::{MemberClient, attachment::LeafAttachment};
 
 impl Follower {
     pub(super) async fn withdraw_forgotten_attachments(&self, leaf: &MemberClient, waiting: &mut Waiting) {

@@ -1,19 +1,16 @@
 //! Leaf groups that came when nobody asked for them any more, and labels that did, by which a group chooses its claims.
 
 use super::{Follower, Waiting};
-use crate::{
-    error::Result,
-    host::snapshot::ContentKind,
-    leaf::{
-        MemberClient,
-        row::ClaimRow,
-        snapshot::{
-            chosen::groups_of,
-            group::{Groups, LeafGroup},
-            kinds::VolumeSnapshot,
-        },
+use domain::{error::Result, volume::VolumeHash};
+use host::snapshot::ContentKind;
+use leaf::{
+    MemberClient,
+    row::ClaimRow,
+    snapshot::{
+        chosen::groups_of,
+        group::{Groups, LeafGroup},
+        kinds::VolumeSnapshot,
     },
-    volume::VolumeHash,
 };
 
 impl Follower {

@@ -2,13 +2,11 @@
 //! for, and stays until it has gone, so one without a record was written late.
 
 use super::{Follower, Waiting};
-use crate::{
-    error::Result,
-    host::snapshot::ContentKind,
-    leaf::{
-        MemberClient,
-        snapshot::{Content, row::SnapshotRow},
-    },
+use domain::error::Result;
+use host::snapshot::ContentKind;
+use leaf::{
+    MemberClient,
+    snapshot::{Content, row::SnapshotRow},
 };
 
 /// One that came late may be the only one, and nobody may ever ask for another.

@@ -4,12 +4,12 @@ use super::{
     super::{Provisioner, find::Found},
     machine,
 };
-use crate::{
-    attach,
+use crate::attach;
+use domain::{
     error::{Error, Result},
-    leaf::backing::{LeafDriver, LeafVolume, Source},
     volume::backing::{AttachMode, Backing, CsiLeaf},
 };
+use leaf::backing::{LeafDriver, LeafVolume, Source};
 
 /// The way, as far as it is decided before anything is done.
 pub(super) enum AttachPath {

@@ -2,19 +2,19 @@
 //! the host's node is, and says what that node's service has to know.
 
 use super::{Deadline, watch};
-use crate::{
+use domain::{
     error::{Error, Result},
-    leaf::{
-        MemberClient,
-        attachment::{LeafAttachment, WantedAttachment},
-        backing::LeafVolume,
-        single::Watched,
-    },
     volume::{
         VolumeHash, VolumeId,
         backing::{Backing, CsiLeaf},
         published::attachment_name,
     },
+};
+use leaf::{
+    MemberClient,
+    attachment::{LeafAttachment, WantedAttachment},
+    backing::LeafVolume,
+    single::Watched,
 };
 
 pub(super) struct AttachCall<'a> {
@@ -171,6 +171,6 @@ fn is_ours(leaf: &MemberClient, attachment: &LeafAttachment, hash: VolumeHash) -
         "member {}: VolumeAttachment {} is there and does not carry the labels of this volume: delete it, or put back {}",
         leaf.member,
         attachment.name,
-        crate::leaf::ownership::selector(&leaf.host)
+        leaf::ownership::selector(&leaf.host)
     )))
 }

@@ -6,19 +6,19 @@ use super::{
     attach_path::AttachPath,
     watch,
 };
-use crate::{
-    attach,
+use crate::attach;
+use domain::{
     error::{Error, Result},
-    leaf::{
-        MemberClient,
-        backing::LeafVolume,
-        machine::{
-            Machine, Machines,
-            disk::{Attaching, Detaching, DiskName},
-        },
-        single::Watched,
-    },
     volume::{NodeId, VolumeHash, VolumeId, backing::Backing, id::LeafName},
+};
+use leaf::{
+    MemberClient,
+    backing::LeafVolume,
+    machine::{
+        Machine, Machines,
+        disk::{Attaching, Detaching, DiskName},
+    },
+    single::Watched,
 };
 
 /// Which disk goes to which machine.

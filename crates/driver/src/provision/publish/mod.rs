@@ -18,17 +18,17 @@ use super::{
     find::{Found, Sought},
     validate, wait_for,
 };
-use crate::{
-    attach,
+use crate::attach;
+use attach_path::AttachPath;
+use domain::{
     error::{Error, Result},
-    leaf::{MemberClient, single::Watched},
     volume::{
         AccessMode, NodeId, VolumeId, VolumeMode,
         backing::{self, AttachMode, Attached},
         published::{Attachment, Publication},
     },
 };
-use attach_path::AttachPath;
+use leaf::{MemberClient, single::Watched};
 pub(super) use machine::wants_block;
 
 /// A volume that is wanted on a node.

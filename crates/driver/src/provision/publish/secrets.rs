@@ -2,12 +2,12 @@
 //! host volume names; it is kept equal to the member's at each publish. They are in no context, and in no message.
 
 use super::super::{Provisioner, find::Found};
-use crate::{
+use domain::{
     error::{Error, Result},
-    host::secret::SecretsOf,
-    leaf::{backing::LeafVolume, ownership},
     volume::secrets::{self, Copy, SecretRefs},
 };
+use host::secret::SecretsOf;
+use leaf::{backing::LeafVolume, ownership};
 
 /// What is to be copied, and to whom it will belong.
 pub(super) struct Wanted {

@@ -1,0 +1,45 @@
+//! What the API server is told instead of an answer; it shows the text to the user.
+
+use http::{Response, StatusCode, header::CONTENT_TYPE};
+use kube::client::Body;
+
+use domain::error::Error;
+
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) code: StatusCode,
+    message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(code: StatusCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub(super) fn bad_request(message: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(super) fn unreachable(message: &str) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, message)
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::from(format!("{}\n", self.message).into_bytes()));
+        *response.status_mut() = self.code;
+        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
+        response
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::NotFound(_) => StatusCode::NOT_FOUND,
+            Error::Denied(_) => StatusCode::FORBIDDEN,
+            Error::Unreachable { .. } | Error::HostUnreachable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(code, error.to_string())
+    }
+}

@@ -1,0 +1,172 @@
+//! A request to a member's API server, and what follows it: an answer that is passed on as it comes, or two connections
+//! that are one from then on. What speaks there (SPDY, WebSocket) is not looked into.
+
+use std::{io, time::Duration};
+
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header::UPGRADE};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use kube::{Client, client::Body};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
+    sync::watch,
+    time::timeout,
+};
+
+use super::{AuthenticatedCaller, refusal::Refusal};
+use cluster::with_causes;
+
+/// What a change of protocols needs. Whoever asks brings no credentials of his own.
+const TO_MEMBER: &[&str] = &[
+    "connection",
+    "upgrade",
+    "sec-websocket-extensions",
+    "sec-websocket-key",
+    "sec-websocket-protocol",
+    "sec-websocket-version",
+    STREAM_PROTOCOL,
+];
+/// With the change of protocols.
+const FROM_MEMBER: &[&str] = &[
+    "connection",
+    "upgrade",
+    "sec-websocket-accept",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
+    STREAM_PROTOCOL,
+];
+const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
+/// With an answer that stays one.
+const OF_ANSWER: &[&str] = &["content-type"];
+
+/// A conversation in which nobody says anything for so long is over, as with a kubelet.
+const SILENCE: Duration = Duration::from_hours(4);
+const PIECE: usize = 16 * 1024;
+/// TLS has a word for the end, which nobody may be there to take.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Asks the member and passes on what it answers.
+pub(super) async fn pass(
+    client: &Client,
+    mut request: Request<Incoming>,
+    target: &str,
+    guest: &AuthenticatedCaller,
+) -> Result<Response<Body>, Refusal> {
+    let upgrades = request.headers().contains_key(UPGRADE);
+    let here = upgrades.then(|| hyper::upgrade::on(&mut request));
+    let mut asked = Request::builder().method(request.method()).uri(target);
+    if let (Some(headers), true) = (asked.headers_mut(), upgrades) {
+        pass_headers(TO_MEMBER, request.headers(), headers);
+    }
+    let asked = asked.body(nothing()).map_err(|error| Refusal::bad_request(&error.to_string()))?;
+    let mut answer = client.send(asked).await.map_err(|error| Refusal::unreachable(&with_causes(&error)))?;
+    let mut passed = Response::new(nothing());
+    *passed.status_mut() = answer.status();
+    match here {
+        Some(here) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            pass_headers(FROM_MEMBER, answer.headers(), passed.headers_mut());
+            let joined = join(here, hyper::upgrade::on(&mut answer));
+            let (stop, place) = (guest.stop.clone(), guest.place.clone());
+            tokio::spawn(async move {
+                stop.run_until_cancelled_owned(joined).await;
+                drop(place);
+            });
+        }
+        _ => {
+            pass_headers(OF_ANSWER, answer.headers(), passed.headers_mut());
+            *passed.body_mut() = answer.into_body();
+        }
+    }
+    Ok(passed)
+}
+
+fn nothing() -> Body {
+    Body::from(Vec::new())
+}
+
+fn pass_headers(which: &[&'static str], from: &HeaderMap, to: &mut HeaderMap) {
+    for name in which {
+        for value in from.get_all(*name) {
+            to.append(HeaderName::from_static(name), value.clone());
+        }
+    }
+}
+
+/// Both connections end as soon as one of them does: whoever is left has nobody to talk to.
+async fn join(here: OnUpgrade, there: OnUpgrade) {
+    let (here, there) = match tokio::try_join!(here, there) {
+        Ok((here, there)) => (TokioIo::new(here), TokioIo::new(there)),
+        Err(error) => return tracing::debug!(%error, "a connection was not taken over"),
+    };
+    converse(here, there).await;
+}
+
+async fn converse<S: AsyncRead + AsyncWrite>(here: S, there: S) {
+    let (mut from_host, mut to_host) = split(here);
+    let (mut from_member, mut to_member) = split(there);
+    let heard = watch::Sender::new(());
+    let ended = tokio::select! {
+        ended = carry(&mut from_host, &mut to_member, &heard) => ended,
+        ended = carry(&mut from_member, &mut to_host, &heard) => ended,
+        () = silence(&heard) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a conversation ended");
+    }
+    let ends = async { tokio::join!(to_host.shutdown(), to_member.shutdown()) };
+    let _ = timeout(GOODBYE, ends).await;
+}
+
+async fn carry(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    heard: &watch::Sender<()>,
+) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = from.read(&mut piece).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        heard.send_replace(());
+        to.write_all(&piece[..read]).await?;
+        to.flush().await?;
+    }
+}
+
+/// Returns once nobody has said anything for long.
+async fn silence(heard: &watch::Sender<()>) {
+    let mut news = heard.subscribe();
+    while timeout(SILENCE, news.changed()).await.is_ok() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::duplex, time::Instant};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn conversation_ends_by_hours_of_silence_and_with_whoever_leaves() {
+        let ((mut host, here), (there, mut member)) = (duplex(64), duplex(64));
+        let talk = async {
+            let mut word = [0; 5];
+            for _ in 0..3 {
+                tokio::time::sleep(SILENCE.mul_f64(0.9)).await;
+                host.write_all(b"hello").await.unwrap();
+                member.read_exact(&mut word).await.unwrap();
+            }
+            let silent_since = Instant::now();
+            assert_eq!(member.read(&mut word).await.unwrap(), 0, "the end");
+            silent_since.elapsed()
+        };
+        let ((), silent) = tokio::join!(converse(here, there), talk);
+        assert!(silent >= SILENCE && silent < SILENCE + Duration::from_secs(2), "{silent:?}");
+
+        let ((host, here), (there, mut member)) = (duplex(64), duplex(64));
+        drop(host);
+        let begun = Instant::now();
+        tokio::join!(converse(here, there), async { assert_eq!(member.read(&mut [0]).await.unwrap(), 0) });
+        assert!(begun.elapsed() < SILENCE);
+    }
+}

@@ -1,0 +1,364 @@
+//! Keeps Nodes in the host, with their CSINodes, Leases and what they say. The plans beside this say what is to be done;
+//! here it is done, one step at a time, on objects that were just read.
+
+mod plan;
+mod room;
+mod status;
+mod writes;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    cache::HostCache,
+    object::{self, Place, items, read, text, whole},
+};
+use cluster::with_causes;
+use host::{
+    Host,
+    events::{About, News},
+};
+use member::Member;
+pub(super) use plan::{LABEL, LABEL_VALUE, PREFIX, VirtualNodeId, is_of_clustertree, patch_of, virtual_node_of};
+use plan::{Leave, Step};
+pub(super) use room::{is_open, reduce};
+use status::Found;
+pub(super) use status::Health;
+pub(super) use writes::ignore_conflict;
+use writes::{create, patch, remove, renew};
+
+/// More than there are steps.
+const STEPS: usize = 8;
+/// As often as a kubelet, and believed as long.
+const BEAT: Duration = Duration::from_secs(10);
+/// How long what a member has is believed, and until what stands in the way of a Node is looked at again.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+/// Whether a virtual node stands for a whole member or for one node of it. One choice for the whole host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeMode {
+    Member,
+    Node,
+}
+
+/// What a member has, as its watches tell it.
+#[derive(Debug)]
+pub(super) struct MemberState {
+    pub(super) nodes: Vec<Arc<Value>>,
+    /// Those that are no copies of this host's.
+    pub(super) foreign_pods: Vec<Arc<Value>>,
+    pub(super) version: String,
+    /// Its other names: clustertree may know it by one of them.
+    pub(super) aliases: Vec<String>,
+    /// Kosmos knows it, and clustertree keeps its nodes or will: whoever makes one runs its pods, so both must not.
+    pub(super) clustertree: bool,
+}
+
+/// The work on virtual nodes. What it remembers saves requests and nothing else.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    host: Host,
+    view: Arc<HostCache>,
+    beats: HashMap<String, Instant>,
+    found: HashMap<String, (Instant, Found)>,
+    /// Nodes that are not to be looked at before.
+    later: HashMap<String, Instant>,
+    told: HashSet<String>,
+}
+
+impl Nodes {
+    pub(super) fn new(host: Host, view: Arc<HostCache>) -> Self {
+        let (beats, found, later) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { host, view, beats, found, later, told: HashSet::new() }
+    }
+
+    /// One look at all virtual nodes of a member that answers.
+    pub(super) async fn tend(
+        &mut self,
+        member: &str,
+        mode: NodeMode,
+        state: &MemberState,
+        kubelet_api: Option<SocketAddr>,
+    ) {
+        let names = || std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
+        let is_guest = |node: &Arc<Value>| names().any(|name| is_of_clustertree(node, name));
+        let guests: Vec<_> = self.view.nodes.all().into_iter().filter(is_guest).collect();
+        let ours = guests.is_empty() && !state.clustertree;
+        let mut virtual_nodes = if ours { virtual_nodes(member, mode, state) } else { Vec::new() };
+        if let Some(message) = plan::limit(member, &mut virtual_nodes) {
+            self.tell_of_too_many(message, virtual_nodes[0].name()).await;
+        }
+        for guest in guests {
+            let name = text(&guest, "/metadata/name").to_owned();
+            let node = (mode == NodeMode::Node).then(|| name.clone());
+            let virtual_node = VirtualNodeId { member: member.to_owned(), node };
+            let ended = self.converge(&virtual_node, &name, "", true).await;
+            told(&name, ended.map(drop));
+        }
+        for virtual_node in &virtual_nodes {
+            let name = virtual_node.name();
+            let ended = self.keep(virtual_node, &name, state, kubelet_api).await;
+            told(&name, ended);
+        }
+        for node in self.view.nodes.all() {
+            let Some(virtual_node) = virtual_node_of(&node)
+                .filter(|virtual_node| virtual_node.member == member && !virtual_nodes.contains(virtual_node))
+            else {
+                continue;
+            };
+            let message = match &virtual_node.node {
+                Some(gone) => format!("member {member} has no node {gone} any more"),
+                None => format!("member {member} is not represented by this node any more"),
+            };
+            self.retire(&node, Health { ready: false, reason: "Departed", message }).await;
+        }
+    }
+
+    async fn tell_of_too_many(&mut self, message: String, name: String) {
+        let place = Place { namespace: String::new(), name };
+        if let Some(node) = self.view.nodes.get(&place).filter(|_| self.told.insert(message.clone())) {
+            tracing::error!("{message}");
+            let news = News { reason: "TooManyNodes", message, warning: true };
+            self.host.tell_of(&about(&node), &news).await;
+        }
+    }
+
+    /// Says of all virtual nodes of a member that it does not answer, and nothing more.
+    pub(super) async fn tell_down(&mut self, member: &str, reason: Option<&str>) {
+        for node in self.view.nodes.all() {
+            if virtual_node_of(&node).is_none_or(|virtual_node| virtual_node.member != member) {
+                continue;
+            }
+            let name = text(&node, "/metadata/name").to_owned();
+            if let Some(reason) = reason {
+                let message = format!("member {member}: {reason}");
+                let health = Health { ready: false, reason: "MemberUnreachable", message };
+                told(&name, self.say(&node, &health, None).await);
+            }
+            told(&name, self.beat(&node).await);
+        }
+    }
+
+    async fn keep(
+        &mut self,
+        virtual_node: &VirtualNodeId,
+        name: &str,
+        state: &MemberState,
+        kubelet_api: Option<SocketAddr>,
+    ) -> kube::Result<()> {
+        if self.later.get(name).is_some_and(|later| *later > Instant::now()) {
+            return Ok(());
+        }
+        let (health, found) = (health(virtual_node, state), self.found(virtual_node, name, state, kubelet_api));
+        let Some(node) = self.converge(virtual_node, name, &found.architecture, false).await? else { return Ok(()) };
+        self.say(&node, &health, Some(&found)).await?;
+        self.beat(&node).await
+    }
+
+    fn found(
+        &mut self,
+        virtual_node: &VirtualNodeId,
+        name: &str,
+        state: &MemberState,
+        kubelet_api: Option<SocketAddr>,
+    ) -> Found {
+        if let Some((since, found)) = self.found.get(name)
+            && since.elapsed() < BELIEVED
+        {
+            return found.clone();
+        }
+        let nodes = nodes_of(virtual_node, state);
+        let open: Vec<&Value> = nodes.iter().copied().filter(|node| is_open(node)).collect();
+        let architecture = nodes.iter().map(|node| text(node, "/status/nodeInfo/architecture"));
+        let found = Found {
+            room: room::left(&open, state.foreign_pods.iter().map(|pod| &**pod)),
+            version: state.version.clone(),
+            architecture: architecture.min().filter(|known| !known.is_empty()).unwrap_or("amd64").to_owned(),
+            kubelet_api,
+        };
+        self.found.insert(name.to_owned(), (Instant::now(), found.clone()));
+        found
+    }
+
+    /// Takes steps until the Node is as it should be. The Node then; none where it is not ours, or goes away.
+    async fn converge(
+        &mut self,
+        virtual_node: &VirtualNodeId,
+        name: &str,
+        architecture: &str,
+        guest: bool,
+    ) -> kube::Result<Option<Value>> {
+        let decide = |node: Option<&Value>, csi_node: Option<&Value>| match node {
+            Some(node) if guest => plan::guest_step(virtual_node, node, csi_node),
+            None if guest => Step::Wait,
+            node => plan::step(virtual_node, architecture, node, csi_node),
+        };
+        let place = Place { namespace: String::new(), name: name.to_owned() };
+        let (node, csi_node) = (self.view.nodes.get(&place), self.view.csi_nodes.get(&place));
+        if decide(node.as_deref(), csi_node.as_deref()) == Step::Done {
+            return Ok(node.map(|node| Value::clone(&node)));
+        }
+        let (nodes, csi_nodes) = (object::nodes(&self.host.client), object::csi_nodes(&self.host.client));
+        for _ in 0..STEPS {
+            let (node, csi_node) = (read(&nodes, name).await?, read(&csi_nodes, name).await?);
+            let step = decide(node.as_ref(), csi_node.as_ref());
+            match step {
+                Step::CreateNode(made) => create(&nodes, made).await?,
+                Step::PatchNode(change) => patch(&nodes, name, &change).await?,
+                Step::CreateCsiNode(made) => create(&csi_nodes, made).await?,
+                Step::PatchCsiNode(change) => patch(&csi_nodes, name, &change).await?,
+                Step::Foreign(said) => {
+                    self.later.insert(name.to_owned(), Instant::now() + BELIEVED);
+                    self.refuse(node.as_ref(), said).await;
+                    return Ok(None);
+                }
+                Step::Wait => return Ok(None),
+                Step::Done => return Ok(node),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn refuse(&mut self, node: Option<&Value>, message: String) {
+        if let Some(node) = node.filter(|_| self.told.insert(message.clone())) {
+            tracing::error!("{message}");
+            let news = News { reason: "NotOurs", message, warning: true };
+            self.host.tell_of(&about(node), &news).await;
+        }
+    }
+
+    async fn say(&self, node: &Value, health: &Health, found: Option<&Found>) -> kube::Result<()> {
+        let Some(change) = status::change(node, health, found, &now()) else { return Ok(()) };
+        let name = text(node, "/metadata/name");
+        let turned = items(node, "/status/conditions").find(|one| one["type"] == "Ready");
+        if turned.is_none_or(|before| (before["status"] == "True") != health.ready) {
+            tracing::info!(node = name, ready = health.ready, reason = health.reason, "{}", health.message);
+        }
+        let nodes = object::nodes(&self.host.client);
+        ignore_conflict(nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
+    }
+
+    /// Renews the node's Lease, where it is time.
+    async fn beat(&mut self, node: &Value) -> kube::Result<()> {
+        let name = text(node, "/metadata/name");
+        if self.beats.get(name).is_some_and(|last| last.elapsed() < BEAT) {
+            return Ok(());
+        }
+        let uid = text(node, "/metadata/uid");
+        renew(&self.host.client, name, uid).await?;
+        self.beats.insert(name.to_owned(), Instant::now());
+        Ok(())
+    }
+
+    /// One look at a Node that is to go: closed first, and removed once no pod is bound to it.
+    pub(super) async fn retire(&mut self, node: &Value, health: Health) {
+        let name = text(node, "/metadata/name").to_owned();
+        let ended = self.try_retire(node, &name, &health).await;
+        told(&name, ended);
+    }
+
+    async fn try_retire(&mut self, node: &Value, name: &str, health: &Health) -> kube::Result<()> {
+        let nodes = object::nodes(&self.host.client);
+        if object::is_leaving(node) {
+            return Ok(());
+        }
+        match plan::leave(node) {
+            Leave::Cordon(change) => {
+                tracing::info!(node = name, "takes no new pods: {}", health.message);
+                patch(&nodes, name, &change).await
+            }
+            Leave::Remove if self.has_pods(name).await? => {
+                self.say(node, health, None).await?;
+                self.beat(node).await
+            }
+            Leave::Remove => {
+                tracing::info!(node = name, "is removed: {}", health.message);
+                remove(&nodes, node).await
+            }
+        }
+    }
+
+    /// Those of DaemonSets come and go with the node.
+    async fn has_pods(&self, node: &str) -> kube::Result<bool> {
+        let counts = |pod: &Value| !is_of_daemon_set(pod) && text(pod, "/spec/nodeName") == node;
+        if self.view.pods.all().iter().any(|pod| counts(pod)) {
+            return Ok(true);
+        }
+        let bound = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let pods = object::all_pods(&self.host.client).list(&bound).await?;
+        Ok(pods.items.into_iter().map(whole).any(|pod| counts(&pod)))
+    }
+}
+
+/// Nodes whose member has left, as the complete list of members says, go as well.
+pub(super) async fn retire_departed(nodes: &mut Nodes, members: &BTreeMap<String, Arc<Member>>) {
+    for node in nodes.view.nodes.all() {
+        let Some(virtual_node) =
+            virtual_node_of(&node).filter(|virtual_node| !members.contains_key(&virtual_node.member))
+        else {
+            continue;
+        };
+        let message = format!("member {} has left: its kubeconfig is not there any more", virtual_node.member);
+        nodes.retire(&node, Health { ready: false, reason: "MemberLeft", message }).await;
+    }
+}
+
+pub(super) fn is_of_daemon_set(pod: &Value) -> bool {
+    items(pod, "/metadata/ownerReferences").any(|owner| owner["kind"] == "DaemonSet" && owner["controller"] == true)
+}
+
+/// The nodes that should be.
+fn virtual_nodes(member: &str, mode: NodeMode, state: &MemberState) -> Vec<VirtualNodeId> {
+    let virtual_node = |node| VirtualNodeId { member: member.to_owned(), node };
+    match mode {
+        NodeMode::Member => vec![virtual_node(None)],
+        NodeMode::Node => {
+            let names: BTreeSet<&str> = state.nodes.iter().map(|node| text(node, "/metadata/name")).collect();
+            names.into_iter().map(|name| virtual_node(Some(name.to_owned()))).collect()
+        }
+    }
+}
+
+fn nodes_of<'a>(virtual_node: &VirtualNodeId, state: &'a MemberState) -> Vec<&'a Value> {
+    let all = state.nodes.iter().map(|node| &**node);
+    all.filter(|node| virtual_node.node.as_deref().is_none_or(|name| name == text(node, "/metadata/name"))).collect()
+}
+
+fn health(virtual_node: &VirtualNodeId, state: &MemberState) -> Health {
+    let ready = nodes_of(virtual_node, state)
+        .into_iter()
+        .any(|node| items(node, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True"));
+    let member = &virtual_node.member;
+    let (reason, message) = match (ready, &virtual_node.node) {
+        (true, _) => ("MemberReady", format!("member {member} answers")),
+        (false, None) => ("NoReadyNode", format!("member {member} answers and has no node that is ready")),
+        (false, Some(node)) => ("NodeNotReady", format!("node {node} of member {member} is not ready")),
+    };
+    Health { ready, reason, message }
+}
+
+pub(super) fn about(object: &Value) -> About {
+    let place = Place::of(object);
+    let kind = if place.namespace.is_empty() { "Node" } else { "Pod" };
+    About { kind, namespace: place.namespace, name: place.name, uid: text(object, "/metadata/uid").to_owned() }
+}
+
+/// The time as objects carry it.
+pub(super) fn now() -> String {
+    format!("{:.0}", Timestamp::now())
+}
+
+fn told(node: &str, ended: kube::Result<()>) {
+    if let Err(error) = ended {
+        tracing::warn!(node, error = with_causes(&error), "a virtual node cannot be kept up to date");
+    }
+}

@@ -1,0 +1,272 @@
+//! What a virtual node must be, and the next step from what it is. Pure.
+//!
+//! The order is the point: a pod that lands before CSINode knows the node would wait for ever, and a topology label
+//! without it sends the provisioner round in circles. So: the Node, which Kubernetes holds for not ready; its CSINode; the
+//! label; and only then the status that says ready.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::super::{
+    MANAGED_BY,
+    object::{is_leaving, items, mark, text},
+};
+use domain::volume::{DRIVER, MEMBER_KEY, NODE_KEY, NodeId};
+
+pub(crate) const PREFIX: &str = "kosmos-";
+pub(crate) const LABEL: &str = "kosmos.io/node";
+pub(crate) const LABEL_VALUE: &str = "true";
+/// Of one member's nodes.
+const MOST_OF_A_MEMBER: usize = 1000;
+/// On a Node of ours: what it stands for, in the words of CSI. The Node is ours by this alone.
+const ID: &str = "kosmos.csi.io/node-id";
+/// On a Node of ours that this program, and no person, has closed to new pods.
+const CORDONED: &str = "kosmos.csi.io/cordoned";
+/// On a node of Kosmos clustertree: the member it stands for.
+const OWNED_BY_CLUSTER: &str = "kosmos-io/owned-by-cluster";
+/// Without it no VolumeAttachment is made for the node.
+const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+/// A label's value, and so the name of a node that has one.
+const LONGEST: usize = 63;
+
+/// What a virtual node stands for: a member, or one node of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct VirtualNodeId {
+    pub(crate) member: String,
+    pub(crate) node: Option<String>,
+}
+
+impl VirtualNodeId {
+    pub(crate) fn name(&self) -> String {
+        let name = match &self.node {
+            None => format!("{PREFIX}{}", self.member),
+            Some(node) => format!("{PREFIX}{}-{node}", self.member),
+        };
+        if name.len() <= LONGEST {
+            return name;
+        }
+        let mut first = [0; 4];
+        first.copy_from_slice(&Sha256::digest(&name)[..4]);
+        let kept = name.get(..LONGEST - 9).unwrap_or_default().trim_end_matches(['-', '.']);
+        format!("{kept}-{:08x}", u32::from_be_bytes(first))
+    }
+
+    pub(crate) fn id(&self) -> String {
+        NodeId::Virtual { member: self.member.clone(), node: self.node.clone() }.to_string()
+    }
+
+    fn topology(&self) -> Vec<(&'static str, &str)> {
+        let node = self.node.as_deref().map(|node| (NODE_KEY, node));
+        std::iter::once((MEMBER_KEY, self.member.as_str())).chain(node).collect()
+    }
+}
+
+/// What a Node of ours stands for.
+pub(crate) fn virtual_node_of(node: &Value) -> Option<VirtualNodeId> {
+    match NodeId::parse(mark(node, "annotations", ID))? {
+        NodeId::Virtual { member, node } => Some(VirtualNodeId { member, node }),
+        NodeId::Real(_) => None,
+    }
+}
+
+/// Whether Kosmos clustertree keeps this node for the member.
+pub(crate) fn is_of_clustertree(node: &Value, member: &str) -> bool {
+    virtual_node_of(node).is_none()
+        && mark(node, "labels", LABEL) == LABEL_VALUE
+        && mark(node, "annotations", OWNED_BY_CLUSTER) == member
+}
+
+/// The next thing to do. Patches carry the version of what they were decided on.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    CreateNode(Value),
+    PatchNode(Value),
+    CreateCsiNode(Value),
+    PatchCsiNode(Value),
+    /// Somebody else's: it is left alone, and this is said.
+    Foreign(String),
+    /// It goes away, and is made anew then.
+    Wait,
+    Done,
+}
+
+pub(super) fn step(
+    virtual_node: &VirtualNodeId,
+    architecture: &str,
+    node: Option<&Value>,
+    csi_node: Option<&Value>,
+) -> Step {
+    let Some(node) = node else { return Step::CreateNode(manifest(virtual_node, architecture)) };
+    if virtual_node_of(node).as_ref() != Some(virtual_node) {
+        return Step::Foreign(format!(
+            "Node {} is there and was not made for member {} by {DRIVER} (it lacks the annotation {ID}: {}): it is left \
+             alone and runs no pods of this agent. Delete it, and a new one is made",
+            virtual_node.name(),
+            virtual_node.member,
+            virtual_node.id()
+        ));
+    }
+    if is_leaving(node) {
+        return Step::Wait;
+    }
+    if let Some(patch) = mended(virtual_node, architecture, node) {
+        return Step::PatchNode(patch);
+    }
+    if let Some(step) = csi_step(virtual_node, node, csi_node) {
+        return step;
+    }
+    labelled(virtual_node, node).or_else(|| opened(node)).map_or(Step::Done, Step::PatchNode)
+}
+
+/// The same for a node that clustertree keeps: only what it lacks is added.
+pub(super) fn guest_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> Step {
+    if is_leaving(node) {
+        return Step::Wait;
+    }
+    if node["metadata"]["annotations"].get(ATTACHED_BY_CONTROLLER).is_none() {
+        let annotations = json!({ATTACHED_BY_CONTROLLER: "true"});
+        return Step::PatchNode(patch_of(node, json!({"metadata": {"annotations": annotations}})));
+    }
+    csi_step(virtual_node, node, csi_node)
+        .unwrap_or_else(|| labelled(virtual_node, node).map_or(Step::Done, Step::PatchNode))
+}
+
+/// For each node that a member says it has, a Node, its Lease and its status are written in the host: it is not to say how many there
+/// are. What is told where it says more than that.
+pub(super) fn limit(member: &str, virtual_nodes: &mut Vec<VirtualNodeId>) -> Option<String> {
+    let count = virtual_nodes.len();
+    virtual_nodes.truncate(MOST_OF_A_MEMBER);
+    (count > MOST_OF_A_MEMBER).then(|| {
+        format!(
+            "member {member} says it has more than {MOST_OF_A_MEMBER} nodes: only the first by name are virtual nodes"
+        )
+    })
+}
+
+/// What is to be done with a Node whose member, or member node, is not there any more.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Leave {
+    /// First of all no new pods.
+    Cordon(Value),
+    /// Once no pod is bound to it.
+    Remove,
+}
+
+pub(super) fn leave(node: &Value) -> Leave {
+    if node["spec"]["unschedulable"] == true {
+        return Leave::Remove;
+    }
+    let change = json!({"metadata": {"annotations": {CORDONED: "true"}}, "spec": {"unschedulable": true}});
+    Leave::Cordon(patch_of(node, change))
+}
+
+/// A change that holds only for the object that was seen.
+pub(crate) fn patch_of(seen: &Value, mut change: Value) -> Value {
+    for field in ["uid", "resourceVersion"] {
+        change["metadata"][field] = seen["metadata"][field].clone();
+    }
+    change
+}
+
+fn labels(virtual_node: &VirtualNodeId, architecture: &str) -> Value {
+    json!({
+        LABEL: LABEL_VALUE,
+        "kubernetes.io/hostname": virtual_node.name(),
+        "kubernetes.io/role": "agent",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture,
+        MANAGED_BY: DRIVER,
+    })
+}
+
+fn taint() -> Value {
+    json!({"key": LABEL, "value": LABEL_VALUE, "effect": "NoSchedule"})
+}
+
+fn manifest(virtual_node: &VirtualNodeId, architecture: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": virtual_node.name(),
+            "labels": labels(virtual_node, architecture),
+            "annotations": {ID: virtual_node.id(), ATTACHED_BY_CONTROLLER: "true"},
+        },
+        "spec": {"taints": [taint()]},
+    })
+}
+
+/// What somebody has damaged is put right; what somebody has added stays.
+fn mended(virtual_node: &VirtualNodeId, architecture: &str, node: &Value) -> Option<Value> {
+    let mut change = json!({});
+    let missing = differing(&labels(virtual_node, architecture), &node["metadata"]["labels"]);
+    if !missing.is_empty() {
+        change["metadata"]["labels"] = json!(missing);
+    }
+    if node["metadata"]["annotations"].get(ATTACHED_BY_CONTROLLER).is_none() {
+        change["metadata"]["annotations"] = json!({ATTACHED_BY_CONTROLLER: "true"});
+    }
+    let is_ours = |there: &Value| ["key", "value", "effect"].iter().all(|field| there[field] == taint()[field]);
+    if !items(node, "/spec/taints").any(is_ours) {
+        let others =
+            items(node, "/spec/taints").filter(|there| there["key"] != LABEL || there["effect"] != "NoSchedule");
+        change["spec"]["taints"] = others.cloned().chain([taint()]).collect();
+    }
+    (change != json!({})).then(|| patch_of(node, change))
+}
+
+fn differing(wanted: &Value, there: &Value) -> Map<String, Value> {
+    let wanted = wanted.as_object().into_iter().flatten();
+    wanted
+        .filter(|(key, value)| there.get(key) != Some(value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+fn csi_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> Option<Step> {
+    let keys: Vec<&str> = virtual_node.topology().into_iter().map(|(key, _)| key).collect();
+    let entry = json!({"name": DRIVER, "nodeID": virtual_node.id(), "topologyKeys": keys});
+    let name = text(node, "/metadata/name");
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]});
+    let Some(there) = csi_node else {
+        let metadata = json!({"name": name, "ownerReferences": [owner]});
+        return Some(Step::CreateCsiNode(json!({"metadata": metadata, "spec": {"drivers": [entry]}})));
+    };
+    if is_leaving(there) {
+        return Some(Step::Wait);
+    }
+    let others = || items(there, "/spec/drivers").filter(|driver| driver["name"] != DRIVER).cloned();
+    let ours = items(there, "/spec/drivers").find(|driver| driver["name"] == DRIVER);
+    let mut change = json!({});
+    match ours {
+        None => change["spec"]["drivers"] = others().chain([entry]).collect(),
+        // An entry cannot be changed: it is taken away, and the next look puts it back.
+        Some(ours) if ["nodeID", "topologyKeys"].iter().any(|field| ours[field] != entry[field]) => {
+            change["spec"]["drivers"] = others().collect();
+        }
+        Some(_) => {}
+    }
+    // That of an earlier Node of this name would have it collected as garbage.
+    let is_node = |reference: &&Value| reference["kind"] == "Node";
+    if items(there, "/metadata/ownerReferences").find(is_node).map(|reference| &reference["uid"]) != Some(&owner["uid"])
+    {
+        let rest = items(there, "/metadata/ownerReferences").filter(|reference| !is_node(reference)).cloned();
+        change["metadata"]["ownerReferences"] = rest.chain([owner]).collect();
+    }
+    (change != json!({})).then(|| Step::PatchCsiNode(patch_of(there, change)))
+}
+
+fn labelled(virtual_node: &VirtualNodeId, node: &Value) -> Option<Value> {
+    let wanted: Map<String, Value> =
+        virtual_node.topology().into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
+    let missing = differing(&Value::Object(wanted), &node["metadata"]["labels"]);
+    (!missing.is_empty()).then(|| patch_of(node, json!({"metadata": {"labels": missing}})))
+}
+
+/// A cordon of a person's stays.
+fn opened(node: &Value) -> Option<Value> {
+    let ours = !mark(node, "annotations", CORDONED).is_empty();
+    let change = json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": null}});
+    ours.then(|| patch_of(node, change))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Objects as they come, whole: what this program does not know of a pod must reach the member as well.
+
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret},
+    storage::v1::{CSIDriver, CSINode, VolumeAttachment},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DynamicObject},
+};
+use serde_json::Value;
+
+use super::HOST;
+
+/// Namespace and name; no namespace where the kind has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl Place {
+    pub(super) fn of(object: &Value) -> Self {
+        let word = |pointer| text(object, pointer).to_owned();
+        Self { namespace: word("/metadata/namespace"), name: word("/metadata/name") }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { namespace, name } = self;
+        if namespace.is_empty() { out.write_str(name) } else { write!(out, "{namespace}/{name}") }
+    }
+}
+
+/// A text in an object; empty where there is none.
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a list in an object holds.
+pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// An annotation or label; empty where there is none. Its key holds slashes, so that it is no pointer.
+pub(super) fn mark<'a>(object: &'a Value, kind: &str, key: &str) -> &'a str {
+    object["metadata"][kind].get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a user can do whose object cannot have its name in a member, because of what is there. Nobody is told to remove what is
+/// another host's.
+pub(super) fn way_out(there: &Value, host: &str) -> String {
+    match mark(there, "labels", HOST) {
+        other if !other.is_empty() && other != host => {
+            format!("it belongs to another host cluster ({other}): give this one another name")
+        }
+        _ => "it is left alone. Remove it there, or give this one another name".to_owned(),
+    }
+}
+
+pub(super) fn is_leaving(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+pub(super) type Objects = Api<DynamicObject>;
+
+fn everywhere<K: Resource<DynamicType = ()>>(client: &Client) -> Objects {
+    Api::all_with(client.clone(), &ApiResource::erase::<K>(&()))
+}
+
+fn within<K: Resource<DynamicType = ()>>(client: &Client, namespace: &str) -> Objects {
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<K>(&()))
+}
+
+pub(super) fn nodes(client: &Client) -> Objects {
+    everywhere::<Node>(client)
+}
+
+pub(super) fn csi_nodes(client: &Client) -> Objects {
+    everywhere::<CSINode>(client)
+}
+
+pub(super) fn csi_drivers(client: &Client) -> Objects {
+    everywhere::<CSIDriver>(client)
+}
+
+pub(super) fn attachments(client: &Client) -> Objects {
+    everywhere::<VolumeAttachment>(client)
+}
+
+pub(super) fn volumes(client: &Client) -> Objects {
+    everywhere::<PersistentVolume>(client)
+}
+
+pub(super) fn claims(client: &Client, namespace: &str) -> Objects {
+    within::<PersistentVolumeClaim>(client, namespace)
+}
+
+pub(super) fn namespaces(client: &Client) -> Objects {
+    everywhere::<Namespace>(client)
+}
+
+/// Of all namespaces, where none is given.
+pub(super) fn config_maps(client: &Client, namespace: &str) -> Objects {
+    if namespace.is_empty() { everywhere::<ConfigMap>(client) } else { within::<ConfigMap>(client, namespace) }
+}
+
+pub(super) fn secrets(client: &Client, namespace: &str) -> Objects {
+    within::<Secret>(client, namespace)
+}
+
+pub(super) fn all_pods(client: &Client) -> Objects {
+    everywhere::<Pod>(client)
+}
+
+pub(super) fn pods(client: &Client, namespace: &str) -> Objects {
+    within::<Pod>(client, namespace)
+}
+
+/// A quorum read; none where the cluster itself says that there is none of this name.
+pub(super) async fn read(objects: &Objects, name: &str) -> kube::Result<Option<Value>> {
+    Ok(cluster::read(objects.get(name).await, name)?.map(whole))
+}
+
+/// With its kind left out: it is known.
+pub(super) fn whole(object: DynamicObject) -> Value {
+    let mut whole = object.data;
+    if !whole.is_object() {
+        whole = Value::Object(serde_json::Map::new());
+    }
+    whole["metadata"] = serde_json::to_value(object.metadata).unwrap_or_default();
+    whole
+}
+
+pub(super) fn parsed(object: Value) -> kube::Result<DynamicObject> {
+    serde_json::from_value(object).map_err(kube::Error::SerdeError)
+}

@@ -1,0 +1,344 @@
+//! What stands behind the claims of a pod: leaf claims in the member, by the volumes that mount them, once all are bound
+//! and attached. No kubelet waits for that on a virtual node, so the agent does.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{
+    Api,
+    api::{ListParams, ObjectMeta},
+};
+use serde_json::Value;
+
+use super::{
+    super::{
+        HOST,
+        object::{self, Place, is_leaving, items, read, text},
+    },
+    Pods,
+    step::Refusal,
+};
+use domain::volume::{DRIVER, HostId, LeafName, VolumeHash, VolumeId, spec::LeafPlace};
+use host::volume::{LEAF_UID, LEAF_VOLUME};
+use leaf::{
+    identity::{Identity, Meant, judge},
+    ownership::{HANDLE, VOLUME, is_or_was},
+    row::ClaimRow,
+};
+
+/// The claims a pod mounts, by its volumes, and whether one was made for the pod.
+fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
+    let volumes = items(pod, "/spec/volumes").filter_map(|volume| {
+        let name = text(volume, "/name").to_owned();
+        let claim = text(volume, "/persistentVolumeClaim/claimName");
+        match volume.get("ephemeral") {
+            Some(_) => {
+                let claim = format!("{}-{name}", text(pod, "/metadata/name"));
+                Some((name, claim, true))
+            }
+            None if claim.is_empty() => None,
+            None => Some((name, claim.to_owned(), false)),
+        }
+    });
+    volumes.collect()
+}
+
+/// The host volume of a bound claim, by name.
+fn bound<'a>(pod: &Value, name: &str, claim: Option<&'a Value>, for_pod: bool) -> Result<&'a str, Refusal> {
+    let waits = |what: &str| Refusal::new("WaitsForClaim", format!("claim {name} {what}"));
+    let claim = claim.ok_or_else(|| waits("is not there yet"))?;
+    let owned = || items(claim, "/metadata/ownerReferences").any(|owner| owner["uid"] == pod["metadata"]["uid"]);
+    if for_pod && !owned() {
+        return Err(waits("was not made for this pod: remove it, and one is made that is"));
+    }
+    if text(claim, "/status/phase") != "Bound" {
+        return Err(waits("is not bound yet"));
+    }
+    if is_leaving(claim) {
+        return Err(waits("is being deleted"));
+    }
+    Ok(text(claim, "/spec/volumeName"))
+}
+
+/// The handle of a host volume that is this claim's and this driver's.
+fn handle_of<'a>(name: &str, claim_uid: &str, volume: Option<&'a Value>) -> Result<&'a str, Refusal> {
+    let volume = volume.filter(|volume| text(volume, "/spec/claimRef/uid") == claim_uid);
+    let volume =
+        volume.ok_or_else(|| Refusal::new("WaitsForClaim", format!("claim {name} has no volume of its own yet")))?;
+    if text(volume, "/spec/csi/driver") != DRIVER {
+        let message = format!(
+            "claim {name} is bound to volume {}, which is not one of {DRIVER}: a virtual node has no others",
+            text(volume, "/metadata/name")
+        );
+        return Err(Refusal::new("VolumeNotCopied", message));
+    }
+    Ok(text(volume, "/spec/csi/volumeHandle"))
+}
+
+/// The volume that a handle names, where it is one of this member.
+fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, Refusal> {
+    let refused = |why: String| Refusal::new("VolumeNotCopied", format!("claim {claim}: {why}"));
+    let id = VolumeId::parse(handle).ok_or_else(|| refused(format!("its volume has no handle of ours ({handle})")))?;
+    if id.member != member {
+        let why = format!("its volume is in member {}, and this node runs its pods in member {member}", id.member);
+        return Err(refused(why));
+    }
+    Ok(id)
+}
+
+/// Which of these claims in a namespace of the member is the volume's leaf. Whoever writes a handle may name any claim: only
+/// one that carries the volume's labels, or the consent to be used by this host, is meant. One that is elsewhere than its
+/// handle says, carries the handle; somebody else's volume may be at the place that it names.
+fn leaves_among(id: &VolumeId, host: &HostId, namespace: &str, found: &[ObjectMeta]) -> Vec<ObjectMeta> {
+    let handle = id.to_string();
+    let carried = |claim: &ObjectMeta| claim.annotations.as_ref()?.get(HANDLE).cloned();
+    let is_ours = |claim: &ObjectMeta| matches!(judge(claim, host, Meant::Handle(id)), Identity::Leaf(_));
+    let consents = |claim: &ObjectMeta| judge(claim, host, Meant::Handle(id)) == Identity::Consents;
+    let is_there = |claim: &ObjectMeta| {
+        let there = |place: LeafPlace| place.namespace == namespace && claim.name.as_ref() == Some(&place.claim);
+        id.place().is_none_or(there)
+    };
+    let has_moved = |claim: &ObjectMeta| is_ours(claim) && carried(claim).as_ref() == Some(&handle);
+    let stays = |claim: &ObjectMeta| is_there(claim) && (is_ours(claim) && carried(claim).is_none() || consents(claim));
+    let those = |are: &dyn Fn(&ObjectMeta) -> bool| -> Vec<ObjectMeta> {
+        found.iter().filter(|claim| are(claim)).cloned().collect()
+    };
+    let moved = those(&has_moved);
+    if moved.is_empty() { those(&stays) } else { moved }
+}
+
+/// The one leaf. Somebody who copies a claim copies its labels, and only its owner can say which of them holds the data.
+fn only_leaf(claim: &str, id: &VolumeId, namespace: &str, leaves: Vec<ObjectMeta>) -> Result<ObjectMeta, Refusal> {
+    let member = &id.member;
+    let why = match <[ObjectMeta; 1]>::try_from(leaves) {
+        Ok([leaf]) => return Ok(leaf),
+        Err(several) if !several.is_empty() => format!(
+            "claims {} of namespace {namespace} of member {member} all carry the labels of its volume: take the label {VOLUME} \
+             off the copies",
+            several.iter().filter_map(|leaf| leaf.name.as_deref()).collect::<Vec<_>>().join(", ")
+        ),
+        Err(_) => without_leaf(id, namespace),
+    };
+    Err(Refusal::new("VolumeNotCopied", format!("claim {claim}: {why}")))
+}
+
+fn without_leaf(id: &VolumeId, namespace: &str) -> String {
+    let member = &id.member;
+    match id.place() {
+        Some(place) if place.namespace != namespace => format!(
+            "its volume is in namespace {} of member {member}, and a pod mounts claims of its own namespace: leave \
+             leafNamespace out of the class for volumes of pods on virtual nodes",
+            place.namespace
+        ),
+        _ => format!("member {member} has no leaf claim of its volume in namespace {namespace}"),
+    }
+}
+
+/// Whether an attachment says that the volume may be used on its node.
+fn is_attached(attachment: &Value) -> bool {
+    attachment["status"]["attached"] == true && !is_leaving(attachment)
+}
+
+impl Pods<'_> {
+    /// Leaf claims by the pod's volumes, or what is waited for.
+    pub(super) async fn leaf_claims(&self, pod: &Value) -> kube::Result<Result<BTreeMap<String, String>, Refusal>> {
+        let (namespace, node) = (text(pod, "/metadata/namespace"), text(pod, "/spec/nodeName"));
+        let (claims, volumes) = (object::claims(&self.host.client, namespace), object::volumes(&self.host.client));
+        let mut leaves = BTreeMap::new();
+        for (volume, name, for_pod) in claims_of(pod) {
+            let claim = read(&claims, &name).await?;
+            let host_volume = match bound(pod, &name, claim.as_ref(), for_pod) {
+                Ok(host_volume) => host_volume,
+                Err(why) => return Ok(Err(why)),
+            };
+            let found = read(&volumes, host_volume).await?;
+            let claim_uid = claim.as_ref().map(|claim| text(claim, "/metadata/uid")).unwrap_or_default();
+            let id = handle_of(&name, claim_uid, found.as_ref())
+                .and_then(|handle| volume_in(&name, handle, &self.member.name));
+            let id = match id {
+                Ok(id) => id,
+                Err(why) => return Ok(Err(why)),
+            };
+            if let Err(why) = self.attached(&name, host_volume, node).await? {
+                return Ok(Err(why));
+            }
+            let leaf = match only_leaf(&name, &id, namespace, self.leaves_of(&id, host_volume, namespace).await?) {
+                Ok(leaf) => leaf,
+                Err(why) => return Ok(Err(why)),
+            };
+            if self.came_late(&leaf, namespace, found.as_ref()).await? {
+                let message = format!(
+                    "claim {name}: leaf claim {namespace}/{} of member {} came when its volume had been given out with another one, whose \
+                     data it has not: it makes way for that",
+                    leaf.name.unwrap_or_default(),
+                    self.member.name
+                );
+                return Ok(Err(Refusal::new("WaitsForVolume", message)));
+            }
+            leaves.insert(volume, leaf.name.unwrap_or_default());
+        }
+        Ok(Ok(leaves))
+    }
+
+    /// By the labels that a volume of this name has; by any of ours, where the host's volume was made again by hand; and by its
+    /// name, where the leaf is somebody's who consents.
+    async fn leaves_of(&self, id: &VolumeId, host_volume: &str, namespace: &str) -> kube::Result<Vec<ObjectMeta>> {
+        let host = &self.host.id;
+        let hash = match id.leaf {
+            LeafName::Hashed(hash) => hash,
+            LeafName::Readable { .. } => VolumeHash::new(host, host_volume),
+        };
+        let (all, name) = (ListParams::default(), id.place().map(|place| format!("metadata.name={}", place.claim)));
+        let ways = [
+            Some(all.clone().labels(&format!("{HOST}={host},{VOLUME}={hash}"))),
+            Some(all.clone().labels(&format!("{HOST}={host}"))),
+            name.map(|name| all.fields(&name)),
+        ];
+        for which in ways.into_iter().flatten() {
+            let found = object::claims(self.client, namespace).list_metadata(&which).await?.items;
+            let found: Vec<ObjectMeta> = found.into_iter().map(|claim| claim.metadata).collect();
+            let leaves = leaves_among(id, host, namespace, &found);
+            if !leaves.is_empty() {
+                return Ok(leaves);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Whether a claim is not the one that the host was given, nor has its volume. Mostly its metadata tells.
+    async fn came_late(&self, leaf: &ObjectMeta, namespace: &str, volume: Option<&Value>) -> kube::Result<bool> {
+        let attributes = volume.map(|volume| &volume["spec"]["csi"]["volumeAttributes"]);
+        let told = |key: &str| attributes.and_then(|told| told[key].as_str()).unwrap_or_default();
+        if told(LEAF_UID).is_empty() || is_or_was(leaf, told(LEAF_UID)) {
+            return Ok(false);
+        }
+        let named =
+            ListParams::default().fields(&format!("metadata.name={}", leaf.name.as_deref().unwrap_or_default()));
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace).list(&named).await?;
+        Ok(claims.items.iter().any(|claim| ClaimRow::new(claim).came_late(told(LEAF_UID), told(LEAF_VOLUME))))
+    }
+
+    /// What a watch says is where to look; that it is so is read from the object itself.
+    async fn attached(&self, claim: &str, volume: &str, node: &str) -> kube::Result<Result<(), Refusal>> {
+        let is_it = |attachment: &&std::sync::Arc<Value>| {
+            text(attachment, "/spec/nodeName") == node
+                && text(attachment, "/spec/source/persistentVolumeName") == volume
+        };
+        let known = self.view.attachments.all().into_iter().find(|attachment| is_it(&attachment));
+        let Some(known) = known else {
+            let driver = read(&object::csi_drivers(&self.host.client), DRIVER).await?;
+            // Then nothing is attached anywhere, and nobody is kept from anything.
+            let needless = driver.is_some_and(|driver| driver["spec"]["attachRequired"] == false);
+            let message = format!("claim {claim} is not attached to node {node} yet");
+            return Ok(if needless { Ok(()) } else { Err(Refusal::new("WaitsForVolume", message)) });
+        };
+        let name = Place::of(&known).name;
+        let live = if is_attached(&known) { read(&object::attachments(&self.host.client), &name).await? } else { None };
+        if live.is_some_and(|live| is_attached(&live) && live["metadata"]["uid"] == known["metadata"]["uid"]) {
+            return Ok(Ok(()));
+        }
+        let why = text(&known, "/status/attachError/message");
+        let message =
+            format!("claim {claim} is not attached to node {node} yet{}{why}", if why.is_empty() { "" } else { ": " });
+        Ok(Err(Refusal::new("WaitsForVolume", message)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn claim_is_waited_for_until_it_is_bound_to_a_volume_of_its_own() {
+        let pod = json!({"metadata": {"name": "p", "uid": "u"}});
+        let claim = |phase: &str, owner: &str| {
+            json!({"metadata": {"uid": "c", "ownerReferences": [{"uid": owner}]}, "spec": {"volumeName": "v"},
+                "status": {"phase": phase}})
+        };
+        assert_eq!(bound(&pod, "a", Some(&claim("Bound", "x")), false), Ok("v"));
+        assert_eq!(bound(&pod, "a", Some(&claim("Bound", "u")), true), Ok("v"));
+        for (claim, for_pod, words) in [
+            (None, false, "is not there yet"),
+            (Some(claim("Pending", "u")), false, "is not bound yet"),
+            (Some(claim("Lost", "u")), false, "is not bound yet"),
+            (Some(claim("Bound", "x")), true, "not made for this pod"),
+        ] {
+            let why = bound(&pod, "a", claim.as_ref(), for_pod).unwrap_err();
+            assert!(why.message.contains(words), "{why:?}");
+        }
+        let volume = |driver: &str, uid: &str| json!({"spec": {"claimRef": {"uid": uid}, "csi": {"driver": driver, "volumeHandle": "h"}}});
+        assert_eq!(handle_of("a", "c", Some(&volume(DRIVER, "c"))), Ok("h"));
+        assert_eq!(handle_of("a", "c", Some(&volume(DRIVER, "other"))).unwrap_err().reason, "WaitsForClaim");
+        assert_eq!(handle_of("a", "c", Some(&volume("nfs.csi.k8s.io", "c"))).unwrap_err().reason, "VolumeNotCopied");
+    }
+
+    #[test]
+    fn volume_is_mounted_only_in_its_own_member() {
+        let named = "m/shop/data/0123456789abcdef";
+        assert_eq!(volume_in("a", named, "m").unwrap().to_string(), named);
+        for (handle, member, words) in [(named, "other", "in member m"), ("what is this", "m", "no handle of ours")] {
+            let why = volume_in("a", handle, member).unwrap_err();
+            assert!(why.message.contains(words), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn leaf_is_proved_by_what_it_carries_and_not_by_its_name() {
+        let (host, hash) = (HostId("h".to_owned()), "0123456789abcdef0123456789abcdef");
+        let (handle, other) = ("m/shop/data/0123456789abcdef", "fedcba9876543210fedcba9876543210");
+        let of = |name: &str, hash: &str, notes: Value| -> ObjectMeta {
+            let labels = json!({"app.kubernetes.io/managed-by": DRIVER, HOST: "h", VOLUME: hash});
+            serde_json::from_value(json!({"name": name, "labels": labels, "annotations": notes})).unwrap()
+        };
+        let theirs = |notes: Value| -> ObjectMeta {
+            serde_json::from_value(json!({"name": "data", "annotations": notes})).unwrap()
+        };
+        let moved = || of("again", hash, json!({HANDLE: handle}));
+        let (readable, hashed) = (handle, format!("m///{hash}"));
+        for (case, handle, namespace, found, leaves) in [
+            ("ours", readable, "shop", vec![of("data", hash, json!(null))], &["data"][..]),
+            ("ours, by its hash", &hashed, "shop", vec![of("x", hash, json!(null))], &["x"][..]),
+            ("another volume's", readable, "shop", vec![of("data", other, json!(null))], &[]),
+            ("somebody's", readable, "shop", vec![theirs(json!(null))], &[]),
+            ("consent", readable, "shop", vec![theirs(json!({"kosmos.csi.io/consent": "h"}))], &["data"][..]),
+            ("consent to another", readable, "shop", vec![theirs(json!({"kosmos.csi.io/consent": "x"}))], &[]),
+            ("elsewhere", readable, "other", vec![of("data", hash, json!(null))], &[]),
+            ("used again", readable, "shop", vec![of("data", other, json!(null)), moved()], &["again"][..]),
+            ("used again in another namespace", readable, "other", vec![moved()], &["again"][..]),
+            ("a copy where it was", readable, "shop", vec![of("data", hash, json!(null)), moved()], &["again"][..]),
+            ("under another name", readable, "shop", vec![of("copy", hash, json!(null))], &[]),
+            ("copied", &hashed, "shop", vec![of("x", hash, json!(null)), of("y", hash, json!(null))], &["x", "y"]),
+            ("copied after it was used again", readable, "shop", vec![moved(), moved()], &["again", "again"]),
+        ] {
+            let id = VolumeId::parse(handle).unwrap();
+            let among = leaves_among(&id, &host, namespace, &found);
+            assert!(
+                among.iter().filter_map(|leaf| leaf.name.as_deref()).eq(leaves.iter().copied()),
+                "{case}: {among:?}"
+            );
+            let only = only_leaf("c", &id, namespace, among);
+            match leaves {
+                [leaf] => assert_eq!(only.unwrap().name.as_deref(), Some(*leaf), "{case}"),
+                several => assert_eq!(only.unwrap_err().message.contains("the copies"), !several.is_empty(), "{case}"),
+            }
+        }
+    }
+
+    #[test]
+    fn claim_made_for_a_pod_is_called_after_it() {
+        let volumes = json!([{"name": "a", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "b", "ephemeral": {}}, {"name": "c"}]);
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": volumes}});
+        let told: Vec<String> =
+            claims_of(&pod).into_iter().map(|(volume, claim, own)| format!("{volume} {claim} {own}")).collect();
+        assert_eq!(told, ["a x false", "b p-b true"]);
+    }
+
+    #[test]
+    fn attachment_that_goes_is_none() {
+        assert!(is_attached(&json!({"status": {"attached": true}})));
+        assert!(!is_attached(&json!({"status": {"attached": false}})));
+        assert!(!is_attached(&json!({"metadata": {"deletionTimestamp": "x"}, "status": {"attached": true}})));
+    }
+}

@@ -1,0 +1,372 @@
+//! ConfigMaps, Secrets and tokens of the host, kept in a member for as long as a pod of the host that runs there names them. They
+//! carry our labels; whatever else has such a name is left alone, and no pod is given it.
+//!
+//! Secrets and tokens leave the host only where its namespace says so by a label. No message holds anything of what is in one.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{
+        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+        core::v1::ServiceAccount,
+    },
+    jiff::Timestamp,
+};
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        HOST, MANAGED_BY,
+        node::ignore_conflict,
+        object::{self, Objects, items, mark, parsed, read, text, way_out},
+    },
+    Pods,
+    names::{self, Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, Token, named, token_secret, tokens},
+    step::Refusal,
+};
+use domain::volume::DRIVER;
+
+/// On a namespace of the host: its Secrets, and tokens of its accounts, may be given to members.
+pub(super) const OPEN: &str = "kosmos.csi.io/secrets";
+/// On a copy: the object of the host, and its version, that it is a copy of.
+const VERSION: &str = "kosmos.csi.io/version";
+/// On a Secret with tokens: when they are to be renewed, in seconds.
+pub(super) const RENEW_AT: &str = "kosmos.csi.io/renew-at";
+/// On the same: whose tokens they are.
+const ACCOUNT: &str = "kosmos.csi.io/account";
+/// A ConfigMap in a namespace of the member where there are Secrets of ours: nobody may list those of all namespaces, and the
+/// host's namespace, which gave them, may have gone.
+pub(super) const MARKER: &str = "kosmos-csi.secrets";
+
+/// What a pod is given of what it names.
+#[derive(Debug, Default)]
+pub(super) struct Synced {
+    secrets: bool,
+    left_out: Vec<Name>,
+}
+
+impl Synced {
+    pub(super) fn given<'a>(&'a self, pod_uid: &'a str) -> Given<'a> {
+        Given { secrets: self.secrets, left_out: &self.left_out, pod_uid }
+    }
+}
+
+impl Pods<'_> {
+    /// Puts what a pod names into the member, or says what is in the way.
+    pub(super) async fn sync_for(&self, pod: &Value) -> kube::Result<Result<Synced, Refusal>> {
+        let namespace = text(pod, "/metadata/namespace");
+        let (wanted, tokens) = (named(&pod["spec"]), tokens(&pod["spec"]));
+        let wants_secret = wanted.keys().find(|(kind, _)| *kind == Kind::Secret);
+        let open = (wants_secret.is_some() || !tokens.is_empty()) && self.is_open(namespace).await?;
+        if let Some((_, name)) = wants_secret.filter(|_| !open)
+            && (wanted.iter().any(|((kind, _), needed)| *kind == Kind::Secret && *needed) || pulls(pod))
+        {
+            let message = format!(
+                "it names Secret {name}, and the Secrets of namespace {namespace} are not given to members: label the \
+                 namespace {OPEN}=true, or do without"
+            );
+            return Ok(Err(Refusal::new("SecretsNotGiven", message)));
+        }
+        let mut kept = Synced { secrets: open, left_out: Vec::new() };
+        for (name, needed) in in_copy(pod, open) {
+            if name.0 == Kind::Secret && !open {
+                kept.left_out.push(name);
+                continue;
+            }
+            match self.sync_one(&name, namespace).await? {
+                Ok(true) => {}
+                Ok(false) if !needed => kept.left_out.push(name),
+                Ok(false) => {
+                    let message = format!("{} {} is not there", name.0, in_host(&name.1));
+                    return Ok(Err(Refusal::new("WaitsForObject", message)));
+                }
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        if open
+            && !tokens.is_empty()
+            && let Err(why) = self.sync_tokens(pod, &tokens).await?
+        {
+            return Ok(Err(why));
+        }
+        Ok(Ok(kept))
+    }
+
+    pub(super) async fn is_open(&self, namespace: &str) -> kube::Result<bool> {
+        let found = read(&object::namespaces(&self.host.client), namespace).await?;
+        Ok(found.is_some_and(|namespace| mark(&namespace, "labels", OPEN) == "true"))
+    }
+
+    /// Whether the host has it; then the member has it as well.
+    pub(super) async fn sync_one(&self, (kind, name): &Name, namespace: &str) -> kube::Result<Result<bool, Refusal>> {
+        let host = read(&self.of_kind(*kind, namespace, true), in_host(name)).await;
+        let Some(original) = (match host {
+            Err(error) => return denied(error, *kind, namespace, "host"),
+            Ok(found) => found,
+        }) else {
+            return Ok(Ok(false));
+        };
+        let mut wanted = self.marked(name, namespace, &json!({VERSION: version(&original)}));
+        for field in ["data", "binaryData", "type"] {
+            if let Some(value) = original.get(field) {
+                wanted[field] = value.clone();
+            }
+        }
+        let is_current = |there: &Value| mark(there, "annotations", VERSION) == version(&original);
+        self.put(*kind, namespace, name, wanted, is_current).await.map(|put| put.map(|()| true))
+    }
+
+    pub(super) async fn sync_tokens(&self, pod: &Value, wanted: &[Token]) -> kube::Result<Result<(), Refusal>> {
+        let uid = text(pod, "/metadata/uid");
+        let (namespace, name) = (text(pod, "/metadata/namespace"), token_secret(uid));
+        let there = read(&self.of_kind(Kind::Secret, namespace, false), &name).await;
+        match there {
+            Ok(Some(there)) if self.is_ours(&there) && !is_due(&there) => return Ok(Ok(())),
+            Err(error) => return denied(error, Kind::Secret, namespace, &self.member.name),
+            Ok(_) => {}
+        }
+        let account = match text(pod, "/spec/serviceAccountName") {
+            "" => "default",
+            name => name,
+        };
+        let (mut data, mut renew_at) = (BTreeMap::new(), i64::MAX);
+        for (number, token) in wanted.iter().enumerate() {
+            match self.token(account, pod, token).await {
+                Ok((token, until)) => {
+                    let left = until - Timestamp::now().as_second();
+                    renew_at = renew_at.min(until - left / 5);
+                    data.insert(names::token_key(number), token);
+                }
+                Err(error) => return denied(error, Kind::Secret, namespace, "host"),
+            }
+        }
+        let notes = json!({RENEW_AT: renew_at.to_string(), ACCOUNT: account});
+        let mut secret = self.marked(&name, namespace, &notes);
+        secret["stringData"] = json!(data);
+        self.put(Kind::Secret, namespace, &name, secret, |there| !is_due(there)).await
+    }
+
+    /// A token of the pod's account in the host, for as long as the pod is there, and until when it holds.
+    async fn token(&self, account: &str, pod: &Value, wanted: &Token) -> kube::Result<(String, i64)> {
+        let word = |pointer| Some(text(pod, pointer).to_owned());
+        let bound = BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: word("/metadata/name"),
+            uid: word("/metadata/uid"),
+        };
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                audiences: Some(wanted.audience.clone()).filter(|audience| !audience.is_empty()).into_iter().collect(),
+                bound_object_ref: Some(bound),
+                expiration_seconds: Some(wanted.seconds),
+            },
+            ..TokenRequest::default()
+        };
+        let namespace = text(pod, "/metadata/namespace");
+        let accounts = Api::<ServiceAccount>::namespaced(self.host.client.clone(), namespace);
+        let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+        let status = answer.status.ok_or_else(|| kube::Error::Service("the answer holds no token".into()))?;
+        Ok((status.token, status.expiration_timestamp.0.as_second()))
+    }
+
+    /// Makes an object in the member, or brings it up to date. One that is not ours is left alone.
+    async fn put(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        wanted: Value,
+        is_current: impl Fn(&Value) -> bool,
+    ) -> kube::Result<Result<(), Refusal>> {
+        let objects = self.of_kind(kind, namespace, false);
+        let there = match read(&objects, name).await {
+            Ok(there) => there,
+            Err(error) => return denied(error, kind, namespace, &self.member.name),
+        };
+        let written = match &there {
+            None => {
+                if kind == Kind::Secret {
+                    self.mark_namespace(namespace).await?;
+                }
+                self.create_kept(kind, namespace, wanted).await
+            }
+            Some(there) if !self.is_ours(there) => {
+                let message = format!(
+                    "member {} has a {kind} {namespace}/{name} already that is no copy of this host's: {}",
+                    self.member.name,
+                    way_out(there, &self.host.id.0)
+                );
+                return Ok(Err(Refusal::new("NameTaken", message)));
+            }
+            Some(there) if is_current(there) => return Ok(Ok(())),
+            Some(there) => {
+                let patch = Patch::<()>::Json(
+                    serde_json::from_value(changes(there, &wanted)).map_err(kube::Error::SerdeError)?,
+                );
+                objects.patch(name, &PatchParams::default(), &patch).await.map(drop)
+            }
+        };
+        match written {
+            Ok(()) => Ok(Ok(())),
+            Err(error) => denied(error, kind, namespace, &self.member.name),
+        }
+    }
+
+    /// Before the first Secret is there. Where somebody else has something of that name, it is as it was.
+    pub(super) async fn mark_namespace(&self, namespace: &str) -> kube::Result<()> {
+        let marker = self.marked(MARKER, namespace, &json!({VERSION: "1"}));
+        ignore_conflict(self.create_kept(Kind::ConfigMap, namespace, marker).await)
+    }
+
+    async fn create_kept(&self, kind: Kind, namespace: &str, wanted: Value) -> kube::Result<()> {
+        let wanted: DynamicObject = parsed(wanted)?;
+        self.of_kind(kind, namespace, false).create(&PostParams::default(), &wanted).await.map(drop)
+    }
+
+    fn marked(&self, name: &str, namespace: &str, annotations: &Value) -> Value {
+        let labels = json!({MANAGED_BY: DRIVER, HOST: self.host.id.0});
+        json!({"metadata": {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}})
+    }
+
+    pub(super) fn is_ours(&self, there: &Value) -> bool {
+        let ours = mark(there, "labels", MANAGED_BY) == DRIVER && mark(there, "labels", HOST) == self.host.id.0;
+        ours && [VERSION, RENEW_AT].iter().any(|key| !mark(there, "annotations", key).is_empty())
+    }
+
+    pub(super) fn of_kind(&self, kind: Kind, namespace: &str, of_host: bool) -> Objects {
+        let client = if of_host { &self.host.client } else { self.client };
+        match kind {
+            Kind::ConfigMap => object::config_maps(client, namespace),
+            Kind::Secret => object::secrets(client, namespace),
+        }
+    }
+}
+
+/// What the copy of a pod names, and whether it needs it: with the member's names, and without its tokens.
+fn in_copy(pod: &Value, open: bool) -> BTreeMap<Name, bool> {
+    let mut named = named(&rewritten(pod, open));
+    named.remove(&(Kind::Secret, token_secret(text(pod, "/metadata/uid"))));
+    named
+}
+
+/// The spec of a pod's copy, in what it names.
+pub(super) fn rewritten(pod: &Value, secrets: bool) -> Value {
+    let mut spec = pod["spec"].clone();
+    Given { secrets, left_out: &[], pod_uid: text(pod, "/metadata/uid") }.rewrite(&mut spec);
+    spec
+}
+
+fn pulls(pod: &Value) -> bool {
+    items(pod, "/spec/imagePullSecrets").next().is_some()
+}
+
+fn in_host(name: &str) -> &str {
+    if name == HOST_ROOT_CA { ROOT_CA } else { name }
+}
+
+/// From what is there to what is wanted, as long as it is as it was seen.
+fn changes(there: &Value, wanted: &Value) -> Value {
+    let same = ["uid", "resourceVersion"]
+        .map(|field| json!({"op": "test", "path": format!("/metadata/{field}"), "value": there["metadata"][field]}));
+    let notes = json!({"op": "add", "path": "/metadata/annotations", "value": wanted["metadata"]["annotations"]});
+    let fields = ["data", "binaryData", "stringData"].into_iter().filter_map(|field| {
+        let path = format!("/{field}");
+        match (wanted.get(field), there.get(field)) {
+            (Some(value), _) => Some(json!({"op": "add", "path": path, "value": value})),
+            // Tokens are given as text and kept as data.
+            (None, Some(_)) if wanted.get("stringData").is_none() => Some(json!({"op": "remove", "path": path})),
+            _ => None,
+        }
+    });
+    same.into_iter().chain([notes]).chain(fields).collect()
+}
+
+/// Changes whenever the object does.
+fn version(original: &Value) -> String {
+    format!("{}/{}", text(original, "/metadata/uid"), text(original, "/metadata/resourceVersion"))
+}
+
+pub(super) fn is_due(there: &Value) -> bool {
+    let renew_at = mark(there, "annotations", RENEW_AT).parse::<i64>().unwrap_or_default();
+    renew_at <= Timestamp::now().as_second()
+}
+
+/// A right that is missing is said to the user who waits, and nothing of what the cluster has said.
+fn denied<T>(error: kube::Error, kind: Kind, namespace: &str, cluster: &str) -> kube::Result<Result<T, Refusal>> {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            let message = format!(
+                "{cluster} gives the agent no right to a {kind} of namespace {namespace}: bind its ClusterRole there, as \
+                 deploy/manifests/virtual-node.yaml and deploy/member-virtual-node.yaml show"
+            );
+            Ok(Err(Refusal::new("NoRight", message)))
+        }
+        kube::Error::Api(status) if [400, 409, 422].contains(&status.code) => {
+            let message = format!("{cluster} does not take a {kind} in namespace {namespace}: {}", status.reason);
+            Ok(Err(Refusal::new("WaitsForObject", message)))
+        }
+        other => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_names_the_hosts_authority_under_a_name_of_its_own_and_no_token() {
+        let sources = json!([{"serviceAccountToken": {"path": "t"}}, {"configMap": {"name": ROOT_CA}}]);
+        let volumes = json!([{"name": "kube-api-access-1", "projected": {"sources": sources}}]);
+        let pod = json!({"metadata": {"uid": "u"}, "spec": {"volumes": volumes}});
+        let named =
+            |open| in_copy(&pod, open).into_keys().map(|(kind, name)| format!("{kind} {name}")).collect::<Vec<_>>();
+        assert_eq!(named(true), [format!("ConfigMap {HOST_ROOT_CA}")]);
+        assert!(named(false).is_empty());
+        assert_eq!(in_host(HOST_ROOT_CA), ROOT_CA);
+    }
+
+    #[test]
+    fn change_holds_only_for_what_was_seen_and_takes_away_what_is_gone() {
+        let there =
+            json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "data": {"a": "1"}, "binaryData": {"b": ""}});
+        let wanted = json!({"metadata": {"annotations": {VERSION: "v"}}, "data": {"c": "2"}});
+        assert_eq!(
+            changes(&there, &wanted),
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u"},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+                {"op": "add", "path": "/metadata/annotations", "value": {VERSION: "v"}},
+                {"op": "add", "path": "/data", "value": {"c": "2"}},
+                {"op": "remove", "path": "/binaryData"},
+            ])
+        );
+        let tokens = json!({"metadata": {}, "stringData": {"token-0": "t"}});
+        let paths: Vec<Value> = items(&changes(&there, &tokens), "").map(|one| one["path"].clone()).collect();
+        assert_eq!(paths[3..], [json!("/stringData")]);
+    }
+
+    #[test]
+    fn version_is_another_one_for_another_object_of_the_name() {
+        let object = |uid: &str| json!({"metadata": {"uid": uid, "resourceVersion": "1"}});
+        assert_ne!(version(&object("a")), version(&object("b")));
+    }
+
+    #[test]
+    fn tokens_are_renewed_before_they_end() {
+        let renew_at = |seconds: i64| json!({"metadata": {"annotations": {RENEW_AT: (Timestamp::now().as_second() + seconds).to_string()}}});
+        assert!(!is_due(&renew_at(60)) && is_due(&renew_at(-1)) && is_due(&json!({})));
+    }
+
+    #[test]
+    fn message_of_a_cluster_is_not_passed_on() {
+        let status = json!({"code": 422, "reason": "Invalid", "message": "data canary-4711 is bad"});
+        let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+        let why = denied::<()>(error, Kind::Secret, "shop", "m").unwrap().unwrap_err();
+        assert!(!why.message.contains("canary"), "{}", why.message);
+    }
+}

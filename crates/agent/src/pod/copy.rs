@@ -1,0 +1,249 @@
+//! A pod as the member gets it: whole, but for what only the host means. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        HOST, MANAGED_BY, node,
+        object::{items, text},
+    },
+    names::{Given, list_mut, retain, tokens},
+    step::COPY_OF,
+};
+use domain::volume::DRIVER;
+use leaf::ownership::OURS;
+
+/// Nodes, classes, accounts and gates are the host's. A priority is given by the host's class, and the overhead and the
+/// preemption policy by its admission.
+const HOSTS_OWN: [&str; 12] = [
+    "nodeName",
+    "nodeSelector",
+    "schedulerName",
+    "schedulingGates",
+    "priority",
+    "priorityClassName",
+    "preemptionPolicy",
+    "serviceAccount",
+    "serviceAccountName",
+    "overhead",
+    "readinessGates",
+    "ephemeralContainers",
+];
+/// Decided in the host, and no node of a member has it.
+const TOPOLOGY: &str = "topology.kosmos.csi.io/";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What a copy is made with, besides its pod.
+#[derive(Debug)]
+pub(super) struct Made<'a> {
+    /// The host's id.
+    pub(super) host: &'a str,
+    /// Leaf claims by the volumes that mount them.
+    pub(super) claims: &'a BTreeMap<String, String>,
+    pub(super) given: Given<'a>,
+    /// Where pods find the host's API server: host and port.
+    pub(super) address: Option<(&'a str, u16)>,
+}
+
+pub(super) fn copy(pod: &Value, made: &Made<'_>) -> Value {
+    let metadata = &pod["metadata"];
+    let (mut labels, mut annotations) = (without_ours(&metadata["labels"]), without_ours(&metadata["annotations"]));
+    labels[MANAGED_BY] = json!(DRIVER);
+    labels[HOST] = json!(made.host);
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.remove(LAST_APPLIED);
+    }
+    annotations[COPY_OF] = metadata["uid"].clone();
+    json!({
+        "metadata": {
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "labels": labels,
+            "annotations": annotations,
+        },
+        "spec": spec(pod, made),
+    })
+}
+
+/// By our own keys this host knows what is its own in a member: no pod says that of itself.
+fn without_ours(marks: &Value) -> Value {
+    let theirs = marks.as_object().into_iter().flatten().filter(|(key, _)| !key.starts_with(OURS));
+    theirs.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn spec(pod: &Value, made: &Made<'_>) -> Value {
+    let mut spec = pod["spec"].clone();
+    let wants_token = made.given.secrets && !tokens(&spec).is_empty();
+    if let Some(fields) = spec.as_object_mut() {
+        for field in HOSTS_OWN {
+            fields.remove(field);
+        }
+        fields.insert("automountServiceAccountToken".to_owned(), json!(false));
+    }
+    retain(&mut spec, "tolerations", |toleration| toleration["key"] != node::LABEL);
+    retain(&mut spec, "topologySpreadConstraints", |one| !text(one, "/topologyKey").starts_with(TOPOLOGY));
+    place(&mut spec);
+    for volume in list_mut(&mut spec, "volumes") {
+        mount(volume, made.claims);
+    }
+    made.given.rewrite(&mut spec);
+    for list in ["initContainers", "containers"] {
+        for container in list_mut(&mut spec, list) {
+            list_mut(container, "env").for_each(|variable| say(variable, pod));
+            if let Some(address) = made.address.filter(|_| wants_token) {
+                show_host(container, address);
+            }
+        }
+    }
+    spec
+}
+
+/// Where it may be among the member's nodes stays; the node in the host is chosen already.
+fn place(spec: &mut Value) {
+    let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) else { return };
+    affinity.remove("nodeAffinity");
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(terms) = affinity.get_mut(kind) else { continue };
+        retain(terms, "requiredDuringSchedulingIgnoredDuringExecution", |term| {
+            !text(term, "/topologyKey").starts_with(TOPOLOGY)
+        });
+        retain(terms, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
+            !text(term, "/podAffinityTerm/topologyKey").starts_with(TOPOLOGY)
+        });
+    }
+    if affinity.is_empty() {
+        spec.as_object_mut().map(|spec| spec.remove("affinity"));
+    }
+}
+
+/// A claim is called as its leaf is. One that was made for the pod is an ordinary claim in the member: its own controller
+/// would take the leaf for a stranger's.
+fn mount(volume: &mut Value, claims: &BTreeMap<String, String>) {
+    let Some(leaf) = claims.get(text(volume, "/name")) else { return };
+    let readonly = volume.pointer("/persistentVolumeClaim/readOnly").cloned();
+    let mut source = json!({"claimName": leaf});
+    if let Some(readonly) = readonly {
+        source["readOnly"] = readonly;
+    }
+    *volume = json!({"name": volume["name"], "persistentVolumeClaim": source});
+}
+
+/// What a container is told of its pod is told of the host's.
+fn say(variable: &mut Value, pod: &Value) {
+    let value = match text(variable, "/valueFrom/fieldRef/fieldPath") {
+        "spec.nodeName" => &pod["spec"]["nodeName"],
+        "spec.serviceAccountName" => &pod["spec"]["serviceAccountName"],
+        "metadata.uid" => &pod["metadata"]["uid"],
+        _ => return,
+    };
+    *variable = json!({"name": variable["name"], "value": value});
+}
+
+fn show_host(container: &mut Value, (host, port): (&str, u16)) {
+    let wanted = [("KUBERNETES_SERVICE_HOST", host.to_owned()), ("KUBERNETES_SERVICE_PORT", port.to_string())];
+    let missing = wanted.into_iter().filter(|(name, _)| items(container, "/env").all(|there| there["name"] != *name));
+    let shown = missing.map(|(name, value)| json!({"name": name, "value": value}));
+    let all: Vec<Value> = shown.chain(items(container, "/env").cloned()).collect();
+    container["env"] = json!(all);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(spec: &Value) -> Value {
+        let metadata = json!({"namespace": "shop", "name": "p", "uid": "u", "labels": {"l": "1", "kosmos.csi.io/volume": "x"},
+            "annotations": {"a": "1", LAST_APPLIED: "{}", "kosmos.csi.io/renew-at": "0"}, "ownerReferences": [{"uid": "o"}], "finalizers": ["f"],
+            "generateName": "p-"});
+        json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+    }
+
+    fn copied(spec: &Value, secrets: bool) -> Value {
+        let claims =
+            BTreeMap::from([("data".to_owned(), "leaf".to_owned()), ("scratch".to_owned(), "p-scratch".to_owned())]);
+        let given = Given { secrets, left_out: &[], pod_uid: "u" };
+        copy(&pod(spec), &Made { host: "h", claims: &claims, given, address: Some(("api.example.org", 6443)) })
+    }
+
+    #[test]
+    fn copy_is_without_what_only_the_host_means() {
+        let (ours, other) =
+            (json!({"key": "kosmos.io/node", "operator": "Exists"}), json!({"key": "disk", "operator": "Exists"}));
+        let mut spec = json!({"tolerations": [ours, other], "containers": [{"name": "c", "image": "i"}],
+            "affinity": {"nodeAffinity": {}}, "securityContext": {"runAsUser": 7}, "aFieldOfTomorrow": 1});
+        for field in HOSTS_OWN {
+            spec[field] = json!("x");
+        }
+        let copy = copied(&spec, false);
+        let kept = json!({"tolerations": [other], "containers": [{"name": "c", "image": "i"}],
+            "securityContext": {"runAsUser": 7}, "aFieldOfTomorrow": 1, "automountServiceAccountToken": false});
+        assert_eq!(copy["spec"], kept);
+        let labels = json!({"l": "1", MANAGED_BY: DRIVER, HOST: "h"});
+        let annotations = json!({"a": "1", COPY_OF: "u"});
+        assert_eq!(
+            copy["metadata"],
+            json!({"namespace": "shop", "name": "p", "labels": labels, "annotations": annotations})
+        );
+        assert_eq!(copy.get("status"), None);
+    }
+
+    #[test]
+    fn claims_are_called_as_their_leaves_are() {
+        let volumes = json!([
+            {"name": "data", "persistentVolumeClaim": {"claimName": "mine", "readOnly": true}},
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+            {"name": "tmp", "emptyDir": {}},
+        ]);
+        assert_eq!(
+            copied(&json!({"volumes": volumes}), false)["spec"]["volumes"],
+            json!([
+                {"name": "data", "persistentVolumeClaim": {"claimName": "leaf", "readOnly": true}},
+                {"name": "scratch", "persistentVolumeClaim": {"claimName": "p-scratch"}},
+                {"name": "tmp", "emptyDir": {}},
+            ])
+        );
+    }
+
+    #[test]
+    fn pods_stay_apart_by_what_the_members_nodes_have() {
+        let term = |key: &str| json!({"topologyKey": key});
+        let (host, member) = (term("kubernetes.io/hostname"), term("topology.kosmos.csi.io/member"));
+        let spec = json!({
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}},
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [host, member]},
+            },
+            "topologySpreadConstraints": [host, member],
+        });
+        let copy = copied(&spec, false);
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [host]});
+        assert_eq!(copy["spec"]["affinity"], json!({"podAntiAffinity": required}));
+        assert_eq!(copy["spec"]["topologySpreadConstraints"], json!([host]));
+    }
+
+    #[test]
+    fn container_is_told_of_the_hosts_pod() {
+        let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+        let env = json!([field("NODE", "spec.nodeName"), field("UID", "metadata.uid"), field("IP", "status.podIP")]);
+        let spec = json!({"nodeName": "kosmos-m", "containers": [{"env": env}]});
+        let told = copied(&spec, false);
+        let env =
+            json!([{"name": "NODE", "value": "kosmos-m"}, {"name": "UID", "value": "u"}, field("IP", "status.podIP")]);
+        assert_eq!(told["spec"]["containers"][0]["env"], env);
+    }
+
+    #[test]
+    fn who_has_a_token_is_told_where_the_host_is() {
+        let sources = json!([{"serviceAccountToken": {"path": "token"}}]);
+        let own = json!({"name": "KUBERNETES_SERVICE_PORT", "value": "1"});
+        let volumes = json!([{"name": "t", "projected": {"sources": sources}}]);
+        let spec = json!({"containers": [{"env": [own]}, {}], "volumes": volumes});
+        let env = |secrets: bool| copied(&spec, secrets)["spec"]["containers"].clone();
+        let host = json!({"name": "KUBERNETES_SERVICE_HOST", "value": "api.example.org"});
+        assert_eq!(env(true)[0]["env"], json!([host, own]));
+        assert_eq!(env(true)[1]["env"].as_array().unwrap().len(), 2);
+        assert_eq!(env(false)[1].get("env"), None);
+    }
+}

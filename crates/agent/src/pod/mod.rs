@@ -1,0 +1,343 @@
+//! Runs the host's pods in a member: what is to be done about each is decided beside this, on what watches have told and,
+//! before anything is made or removed, once more on what was read just now.
+
+mod claims;
+mod config_sync;
+mod copy;
+mod level;
+mod names;
+mod refresh;
+mod status;
+mod step;
+mod work_queue;
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::Value;
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Settings,
+    cache::{HostCache, ObjectCache},
+    node::{about, ignore_conflict, now, virtual_node_of},
+    object::{self, Place, is_leaving, parsed, read, text},
+};
+use cluster::with_causes;
+use config_sync::Synced;
+use copy::{Made, copy};
+use host::{Host, events::News};
+use leaf::ownership;
+use level::{ENFORCED, refused_namespace};
+use member::{Member, policy::BASELINE};
+use status::Source;
+pub(super) use step::COPY_OF;
+use step::{Here, Refusal, Step, copy_of, step};
+use work_queue::WorkQueue;
+
+/// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
+const COPIED: &str = "kosmos.csi.io/Copied";
+/// Pods that are worked on at a time.
+const AT_ONCE: usize = 16;
+/// How soon what waits is looked at again; most of it is told of by a watch.
+const AGAIN: Duration = Duration::from_secs(1);
+const MUCH_LATER: Duration = Duration::from_secs(15);
+/// What is waited for longer than this is told: most volumes are attached sooner.
+const PATIENCE: u32 = 3;
+
+/// The work on the pods of one member.
+#[derive(Clone, Copy)]
+pub(super) struct Pods<'a> {
+    pub(super) host: &'a Host,
+    pub(super) view: &'a HostCache,
+    pub(super) member: &'a Member,
+    pub(super) client: &'a Client,
+    /// The member's pods.
+    pub(super) there: &'a ObjectCache,
+    pub(super) settings: &'a Settings,
+}
+
+/// When a pod is to be looked at again, if nothing is heard of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Settled,
+    After(Duration),
+}
+
+impl Pods<'_> {
+    /// Works until it is dropped.
+    pub(super) async fn run(&self) {
+        // Before the first look: what changes during it is news.
+        let (mut of_pods, mut of_copies) = (self.view.pods.news(), self.there.news());
+        let (mut of_attachments, mut of_nodes) = (self.view.attachments.news(), self.view.nodes.news());
+        let mut policy = self.member.policy();
+        self.there.synced().await;
+        tokio::join!(self.keep_named(), async {
+            let mut queue = WorkQueue::default();
+            self.note_all(&mut queue);
+            let mut under_way = FuturesUnordered::new();
+            loop {
+                while under_way.len() < AT_ONCE
+                    && let Some((place, looks)) = queue.take(Instant::now())
+                {
+                    under_way.push(async move { (self.look(&place, looks).await, place) });
+                }
+                let due = queue.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
+                tokio::select! {
+                    news = of_pods.recv() => self.note(&mut queue, news),
+                    news = of_copies.recv() => self.note(&mut queue, news),
+                    news = of_attachments.recv() => self.note_attached(&mut queue, &news),
+                    news = of_nodes.recv() => self.note_node(&mut queue, &news, &mut of_nodes),
+                    Ok(()) = policy.changed() => self.note_all(&mut queue),
+                    Some((ended, place)) = under_way.next() => self.ended(&mut queue, place, ended),
+                    () = sleep_until(due), if under_way.len() < AT_ONCE => {}
+                }
+            }
+        });
+    }
+
+    fn note(&self, queue: &mut WorkQueue, news: Result<Place, RecvError>) {
+        match news {
+            Ok(place) => queue.note(place),
+            Err(_) => self.note_all(queue),
+        }
+    }
+
+    fn note_all(&self, queue: &mut WorkQueue) {
+        let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
+        for object in self.view.pods.all().into_iter().chain(copies) {
+            queue.note(Place::of(&object));
+        }
+    }
+
+    /// Pods that wait for a volume on that node.
+    fn note_attached(&self, queue: &mut WorkQueue, news: &Result<Place, RecvError>) {
+        let attachment = news.as_ref().ok().and_then(|place| self.view.attachments.get(place));
+        let Some(attachment) = attachment else { return };
+        let waits = |place: &Place| self.there.get(place).is_none();
+        self.note_on(queue, text(&attachment, "/spec/nodeName"), waits);
+    }
+
+    fn note_node(&self, queue: &mut WorkQueue, news: &Result<Place, RecvError>, more: &mut Receiver<Place>) {
+        let first = news.as_ref().ok().cloned();
+        let rest = std::iter::from_fn(|| more.try_recv().ok());
+        for place in first.into_iter().chain(rest) {
+            // Of those that have a copy nothing was told while the node was not there.
+            self.note_on(queue, &place.name, |_| true);
+        }
+    }
+
+    fn note_on(&self, queue: &mut WorkQueue, node: &str, is_meant: impl Fn(&Place) -> bool) {
+        let on_it = |pod: &Value| text(pod, "/spec/nodeName") == node;
+        let places = self.view.pods.all().into_iter().filter(|pod| on_it(pod)).map(|pod| Place::of(&pod));
+        for place in places.filter(is_meant) {
+            queue.note(place);
+        }
+    }
+
+    fn ended(&self, queue: &mut WorkQueue, place: Place, ended: kube::Result<Next>) {
+        let next = ended.unwrap_or_else(|error| {
+            tracing::warn!(member = self.member.name, pod = %place, error = with_causes(&error), "a pod cannot be looked after");
+            Next::After(AGAIN)
+        });
+        match next {
+            Next::Settled => queue.settled(&place),
+            Next::After(pause) => queue.again(place, pause),
+        }
+    }
+
+    /// Whether a pod is bound to a virtual node of ours for this member.
+    fn serves(&self, pod: &Value) -> bool {
+        let node = self.view.node(text(pod, "/spec/nodeName"));
+        node.and_then(|node| virtual_node_of(&node)).is_some_and(|virtual_node| virtual_node.member == self.member.name)
+    }
+
+    fn here(&self) -> Here<'_> {
+        let privileged = self.member.policy().borrow().privileged_pods;
+        Here { host: &self.host.id.0, member: &self.member.name, privileged }
+    }
+
+    fn decide(&self, pod: Option<&Value>, there: Option<&Value>) -> Step {
+        step(pod, pod.is_some_and(|pod| self.serves(pod)), there, self.here())
+    }
+
+    /// Goes as far as it can be gone now.
+    async fn look(&self, place: &Place, looks: u32) -> kube::Result<Next> {
+        let (pod, there) = (self.view.pods.get(place), self.there.get(place));
+        match (self.decide(pod.as_deref(), there.as_deref()), &pod, &there) {
+            (Step::Nothing, ..) => return Ok(Next::Settled),
+            (Step::Tell, Some(pod), Some(there)) => return self.tell(pod, there).await,
+            (Step::Refuse(why), Some(pod), _) => return self.refuse(pod, &why).await,
+            _ => {}
+        }
+        let pod = read(&object::pods(&self.host.client, &place.namespace), &place.name).await?;
+        let there = read(&object::pods(self.client, &place.namespace), &place.name).await?;
+        let step = self.decide(pod.as_ref(), there.as_ref());
+        tracing::debug!(member = self.member.name, pod = %place, ?step, "next step of a pod");
+        match (step, &pod, &there) {
+            (Step::Nothing, ..) => Ok(Next::Settled),
+            (Step::Tell, Some(pod), Some(there)) => self.tell(pod, there).await,
+            (Step::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,
+            (Step::Copy, Some(pod), _) => self.begin(pod, looks).await,
+            (Step::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,
+            (Step::EndPod, Some(pod), _) => self.end(pod).await,
+            (Step::FailPod, Some(pod), _) => self.fail(pod).await,
+            _ => Ok(Next::After(AGAIN)),
+        }
+    }
+
+    /// Copies the pod, once it has all it needs.
+    async fn begin(&self, pod: &Value, looks: u32) -> kube::Result<Next> {
+        let claims = match self.leaf_claims(pod).await? {
+            Ok(claims) => claims,
+            Err(why) if looks < PATIENCE => {
+                tracing::debug!(pod = %Place::of(pod), why = why.message, "waits");
+                return Ok(Next::After(AGAIN));
+            }
+            Err(why) => return self.wait(pod, &why, AGAIN).await,
+        };
+        if let Some(why) = self.enter(pod).await? {
+            return self.wait(pod, &why, MUCH_LATER).await;
+        }
+        let kept = match self.sync_for(pod).await? {
+            Ok(kept) => kept,
+            Err(why) => return self.wait(pod, &why, MUCH_LATER).await,
+        };
+        self.create(pod, &claims, &kept, looks).await
+    }
+
+    /// Whether the namespace takes the pod; one that is missing is made.
+    async fn enter(&self, pod: &Value) -> kube::Result<Option<Refusal>> {
+        let name = text(pod, "/metadata/namespace");
+        let namespaces = object::namespaces(self.client);
+        let mut there = read(&namespaces, name).await?;
+        if there.is_none() {
+            self.make_namespace(name).await?;
+            // Somebody else may have been quicker.
+            there = read(&namespaces, name).await?;
+        }
+        Ok(there.and_then(|there| refused_namespace(pod, &there, self.here())))
+    }
+
+    async fn create(
+        &self,
+        pod: &Value,
+        claims: &std::collections::BTreeMap<String, String>,
+        kept: &Synced,
+        looks: u32,
+    ) -> kube::Result<Next> {
+        let address = self.settings.host_address.as_ref().map(|(host, port)| (host.as_str(), *port));
+        let given = kept.given(text(pod, "/metadata/uid"));
+        let made = copy(pod, &Made { host: &self.host.id.0, claims, given, address });
+        let place = Place::of(pod);
+        let pods = object::pods(self.client, &place.namespace);
+        match pods.create(&PostParams::default(), &parsed(made)?).await {
+            Ok(there) => {
+                tracing::info!(member = self.member.name, pod = %place, "is copied");
+                self.tell(pod, &object::whole(there)).await
+            }
+            // Its namespace has gone just then; and one that was just made takes no pods before its account is there.
+            Err(kube::Error::Api(status))
+                if [404, 409].contains(&status.code) || status.code == 403 && looks < PATIENCE =>
+            {
+                Ok(Next::After(AGAIN))
+            }
+            Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
+                let message = format!("member {} does not take it: {}", self.member.name, status.message);
+                self.wait(pod, &Refusal::new("RefusedByMember", message), MUCH_LATER).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn make_namespace(&self, name: &str) -> kube::Result<()> {
+        let mut namespace = ownership::namespace(&self.host.id, name);
+        namespace.metadata.labels.get_or_insert_default().insert(ENFORCED.to_owned(), BASELINE.to_owned());
+        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
+        ignore_conflict(made.map(drop))
+    }
+
+    async fn tell(&self, pod: &Value, there: &Value) -> kube::Result<Next> {
+        let networks = self.member.policy().borrow().pod_networks.clone();
+        let who = Source { member: &self.member.name, networks: &networks };
+        let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(Next::Settled) };
+        self.write(pod, change).await
+    }
+
+    /// Says why a pod has no copy; it is looked at again when something of it changes.
+    async fn refuse(&self, pod: &Value, why: &Refusal) -> kube::Result<Next> {
+        if is_leaving(pod) {
+            return Ok(Next::Settled);
+        }
+        self.wait(pod, why, MUCH_LATER * 4).await
+    }
+
+    async fn wait(&self, pod: &Value, why: &Refusal, pause: Duration) -> kube::Result<Next> {
+        if let Some(change) = status::pending(pod, why, &now()) {
+            self.write(pod, change).await?;
+            let news = News { reason: why.reason, message: why.message.clone(), warning: true };
+            self.host.tell_of(&about(pod), &news).await;
+        }
+        Ok(Next::After(pause))
+    }
+
+    async fn write(&self, pod: &Value, change: Value) -> kube::Result<Next> {
+        let place = Place::of(pod);
+        let pods = object::pods(&self.host.client, &place.namespace);
+        ignore_conflict(
+            pods.patch_status(&place.name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop),
+        )?;
+        Ok(Next::Settled)
+    }
+
+    async fn remove_copy(&self, there: &Value, grace: Option<u64>) -> kube::Result<Next> {
+        let place = Place::of(there);
+        tracing::info!(member = self.member.name, pod = %place, "the copy is deleted");
+        let parameters = DeleteParams {
+            grace_period_seconds: grace.and_then(|seconds| u32::try_from(seconds).ok()),
+            ..with_uid(there)
+        };
+        let pods = object::pods(self.client, &place.namespace);
+        ignore_conflict(pods.delete(&place.name, &parameters).await.map(drop))?;
+        Ok(Next::After(MUCH_LATER))
+    }
+
+    /// As a kubelet does once a pod's containers have ended.
+    async fn end(&self, pod: &Value) -> kube::Result<Next> {
+        let place = Place::of(pod);
+        tracing::info!(member = self.member.name, pod = %place, "has ended");
+        if object::items(pod, "/metadata/finalizers").next().is_some() && !step::is_over(pod) {
+            // Whoever holds it wants to know that before he lets it go.
+            return self.write(pod, status::terminated(pod, &now())).await;
+        }
+        let parameters = DeleteParams { grace_period_seconds: Some(0), ..with_uid(pod) };
+        let pods = object::pods(&self.host.client, &place.namespace);
+        ignore_conflict(pods.delete(&place.name, &parameters).await.map(drop))?;
+        Ok(Next::After(MUCH_LATER))
+    }
+
+    async fn fail(&self, pod: &Value) -> kube::Result<Next> {
+        let message = format!(
+            "its copy in member {} was deleted there, and not by this host; a controller that owns the pod makes another one",
+            self.member.name
+        );
+        let why = Refusal::new("DeletedInMember", message);
+        self.write(pod, status::failed(pod, &why, &now())).await?;
+        let news = News { reason: why.reason, message: why.message, warning: true };
+        self.host.tell_of(&about(pod), &news).await;
+        Ok(Next::Settled)
+    }
+}
+
+/// This object and no other one of its name.
+fn with_uid(seen: &Value) -> DeleteParams {
+    let uid = Some(text(seen, "/metadata/uid").to_owned());
+    DeleteParams { preconditions: Some(Preconditions { uid, resource_version: None }), ..DeleteParams::default() }
+}

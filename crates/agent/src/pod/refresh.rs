@@ -1,0 +1,181 @@
+//! Keeps up to date what pods of the host were given in a member, and removes what none names any more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    super::{
+        HOST, MANAGED_BY,
+        node::ignore_conflict,
+        object::{self, Place, mark, text},
+    },
+    Pods,
+    config_sync::{MARKER, OPEN, RENEW_AT, is_due, rewritten},
+    names::{Kind, named, token_secret, tokens},
+    step::{copy_of, refusal},
+    with_uid,
+};
+use cluster::with_causes;
+use domain::volume::DRIVER;
+
+/// How soon a change in the host is seen in the members, as with a kubelet.
+const LOOK: Duration = Duration::from_secs(30);
+/// How long nothing has to name an object before it is removed: a pod may be about to.
+const UNUSED: Duration = Duration::from_mins(2);
+
+/// Where a thing is, by its kind.
+type SyncedObject = (Kind, Place);
+
+impl Pods<'_> {
+    /// Keeps everything up to date that pods of the host name there, and removes what no copy names any more, or what the host no
+    /// longer gives, until it is dropped.
+    pub(super) async fn keep_named(&self) {
+        let mut unused = HashMap::new();
+        loop {
+            if let Err(error) = self.look_at_named(&mut unused).await {
+                tracing::warn!(
+                    member = self.member.name,
+                    error = with_causes(&error),
+                    "ConfigMaps and Secrets are not kept up to date"
+                );
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn look_at_named(&self, unused: &mut HashMap<SyncedObject, Instant>) -> kube::Result<()> {
+        let (wanted, named_by_copies) = (self.wanted(), self.named_by_copies());
+        let mut there = self.ours_in(Kind::ConfigMap, "").await?;
+        let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
+        let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
+        let open = self.open_namespaces().await?;
+        let mut holding = BTreeSet::new();
+        for namespace in with_secrets(&open, &marked, &named_by_copies) {
+            let secrets = self.ours_in(Kind::Secret, &namespace).await?;
+            if !secrets.is_empty() {
+                if !marked.contains(&namespace) {
+                    self.mark_namespace(&namespace).await?;
+                }
+                holding.insert(namespace);
+            }
+            there.extend(secrets);
+        }
+        there.retain(|((_, place), _)| place.name != MARKER || !holding.contains(&place.namespace));
+        unused.retain(|thing, _| there.iter().any(|(known, _)| known == thing) && !named_by_copies.contains(thing));
+        let mut is_idle = |thing: &SyncedObject| {
+            let since = unused.entry(thing.clone()).or_insert_with(Instant::now);
+            thing.1.name == MARKER || since.elapsed() > UNUSED
+        };
+        let is_given = |thing: &SyncedObject| thing.0 == Kind::ConfigMap || open.contains(&thing.1.namespace);
+        let is_there: BTreeSet<SyncedObject> = there.iter().map(|(thing, _)| thing.clone()).collect();
+        for (thing, object) in there {
+            match wanted.get(&thing) {
+                // It may have been opened since.
+                _ if !is_given(&thing) && !self.is_open(&thing.1.namespace).await? => {
+                    self.remove(&thing, &object, "its namespace in the host gives members no Secrets any more").await?;
+                }
+                Some(pod) => self.refresh(&thing, Some(&object), pod).await?,
+                None if !named_by_copies.contains(&thing) && is_idle(&thing) => {
+                    self.remove(&thing, &object, "no pod names it").await?;
+                }
+                None => {}
+            }
+        }
+        let is_lacking =
+            |thing: &SyncedObject| named_by_copies.contains(thing) && !is_there.contains(thing) && is_given(thing);
+        for (thing, pod) in wanted.iter().filter(|(thing, _)| is_lacking(thing)) {
+            self.refresh(thing, None, pod).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, (kind, place): &SyncedObject, object: &Value, why: &str) -> kube::Result<()> {
+        tracing::info!(member = self.member.name, %kind, object = %place, "is removed: {why}");
+        let objects = self.of_kind(*kind, &place.namespace, false);
+        ignore_conflict(objects.delete(&place.name, &with_uid(object)).await.map(drop))
+    }
+
+    /// What the copies name, which is not removed. More does not follow from it: in the member anybody may write our labels on a
+    /// pod of his own, and would be given what the host has under the names that he writes there.
+    fn named_by_copies(&self) -> BTreeSet<SyncedObject> {
+        let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
+        copies.flat_map(|copy| things(&copy, &copy["spec"])).collect()
+    }
+
+    /// What the host's pods name that run there, each with one of them.
+    fn wanted(&self) -> BTreeMap<SyncedObject, Arc<Value>> {
+        let pods = self.view.pods.all().into_iter().filter(|pod| self.runs(pod));
+        pods.flat_map(|pod| {
+            things(&pod, &rewritten(&pod, true)).into_iter().map(move |thing| (thing, Arc::clone(&pod)))
+        })
+        .collect()
+    }
+
+    /// Whether a pod of the host has its copy in the member.
+    fn runs(&self, pod: &Value) -> bool {
+        let there = self.there.get(&Place::of(pod));
+        let has_copy = there.is_some_and(|there| copy_of(&there, &self.host.id.0) == Some(text(pod, "/metadata/uid")));
+        has_copy && self.serves(pod) && refusal(pod, self.here()).is_none()
+    }
+
+    async fn open_namespaces(&self) -> kube::Result<BTreeSet<String>> {
+        let open = ListParams::default().labels(&format!("{OPEN}=true"));
+        let open = object::namespaces(&self.host.client).list_metadata(&open).await?;
+        Ok(open.items.into_iter().filter_map(|namespace| namespace.metadata.name).collect())
+    }
+
+    /// Without what is in them.
+    async fn ours_in(&self, kind: Kind, namespace: &str) -> kube::Result<Vec<(SyncedObject, Value)>> {
+        let ours = ListParams::default().labels(&format!("{MANAGED_BY}={DRIVER},{HOST}={}", self.host.id));
+        let listed = self.of_kind(kind, namespace, false).list_metadata(&ours).await;
+        let listed = match listed {
+            // Where the member gives no right to Secrets, there are none of ours.
+            Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) && kind == Kind::Secret => {
+                return Ok(Vec::new());
+            }
+            other => other?,
+        };
+        let objects = listed.items.into_iter().map(|object| json!({"metadata": object.metadata}));
+        Ok(objects.filter(|object| self.is_ours(object)).map(|object| ((kind, Place::of(&object)), object)).collect())
+    }
+
+    /// `there`: none where somebody in the member has removed it. `pod`: one of the host's that names it.
+    async fn refresh(&self, (kind, place): &SyncedObject, there: Option<&Value>, pod: &Value) -> kube::Result<()> {
+        let of_tokens = *kind == Kind::Secret && token_secret(text(pod, "/metadata/uid")) == place.name;
+        let is_another = |there: &Value| mark(there, "annotations", RENEW_AT).is_empty() == of_tokens;
+        if there.is_some_and(|there| is_another(there) || of_tokens && !is_due(there)) {
+            return Ok(());
+        }
+        let kept = if of_tokens {
+            self.sync_tokens(pod, &tokens(&pod["spec"])).await?
+        } else {
+            self.sync_one(&(*kind, place.name.clone()), &place.namespace).await?.map(drop)
+        };
+        if let Err(why) = kept {
+            tracing::warn!(member = self.member.name, %kind, object = %place, why.message, "is not kept up to date");
+        }
+        Ok(())
+    }
+}
+
+/// Where there may be Secrets of ours.
+fn with_secrets(
+    open: &BTreeSet<String>,
+    marked: &BTreeSet<String>,
+    named: &BTreeSet<SyncedObject>,
+) -> BTreeSet<String> {
+    let named = named.iter().filter(|(kind, _)| *kind == Kind::Secret).map(|(_, place)| &place.namespace);
+    open.iter().chain(marked).chain(named).cloned().collect()
+}
+
+fn things(pod: &Value, spec: &Value) -> Vec<SyncedObject> {
+    let place = |name| Place { namespace: text(pod, "/metadata/namespace").to_owned(), name };
+    named(spec).into_keys().map(|(kind, name)| (kind, place(name))).collect()
+}

@@ -1,0 +1,319 @@
+//! What the host is told of a pod: what its copy says, why it is not run, or that it has ended. Pure.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{
+        node::patch_of,
+        object::{items, text},
+    },
+    COPIED,
+    step::Refusal,
+};
+use member::policy::PodNetworks;
+
+/// What the member says of a pod; the rest of the status stays the host's own.
+const TOLD: [&str; 11] = [
+    "phase",
+    "reason",
+    "message",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "startTime",
+    "containerStatuses",
+    "initContainerStatuses",
+    "ephemeralContainerStatuses",
+];
+/// Of these, what goes again when the member says nothing of it.
+const MAY_GO: [&str; 2] = ["reason", "message"];
+/// Of these, what has to lie where the host's administrator says that the member's pods are.
+const ADDRESSES: [&str; 2] = ["podIP", "podIPs"];
+/// The word of the host's own scheduler.
+const SCHEDULED: &str = "PodScheduled";
+
+/// Who tells of a pod, and which addresses of it are believed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) member: &'a str,
+    pub(super) networks: &'a PodNetworks,
+}
+
+impl Source<'_> {
+    /// Why the host is told no address of a copy.
+    fn disbelief(&self, copy: &Value) -> Option<String> {
+        let others = items(copy, "/status/podIPs").map(|one| text(one, "/ip"));
+        let mut said = copy["status"]["podIP"].as_str().into_iter().chain(others);
+        said.find_map(|address| self.networks.refusal(address))
+    }
+}
+
+/// The change by which the host says of a pod what the member says of its copy; none where it says so.
+pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) -> Option<Value> {
+    let mut status = Map::new();
+    let disbelief = who.disbelief(copy);
+    for field in TOLD {
+        let is_hidden = disbelief.is_some() && ADDRESSES.contains(&field);
+        match copy["status"].get(field).filter(|_| !is_hidden) {
+            Some(said) if pod["status"].get(field) != Some(said) => drop(status.insert(field.to_owned(), said.clone())),
+            None if (is_hidden || MAY_GO.contains(&field)) && pod["status"].get(field).is_some() => {
+                status.insert(field.to_owned(), Value::Null);
+            }
+            _ => {}
+        }
+    }
+    let conditions = conditions(pod, copy, &copied(copy, who.member, disbelief), now);
+    if pod["status"].get("conditions") != Some(&conditions) {
+        status.insert("conditions".to_owned(), conditions);
+    }
+    (!status.is_empty()).then(|| patch_of(pod, json!({"status": status})))
+}
+
+/// Why it waits; none where it says so already.
+pub(super) fn pending(pod: &Value, why: &Refusal, now: &str) -> Option<Value> {
+    let copied = condition(pod, COPIED, false, why.reason, &why.message, now);
+    let conditions = with(pod, vec![copied]);
+    (pod["status"].get("conditions") != Some(&conditions))
+        .then(|| patch_of(pod, json!({"status": {"conditions": conditions}})))
+}
+
+/// The end of a pod that was to end, and whose copy has not told of it.
+pub(super) fn terminated(pod: &Value, now: &str) -> Value {
+    failed(pod, &Refusal::new("Deleted", "it was deleted before it had ended"), now)
+}
+
+/// The end of a pod whose copy somebody in the member has deleted.
+pub(super) fn failed(pod: &Value, why: &Refusal, now: &str) -> Value {
+    let gone = |kind| condition(pod, kind, false, why.reason, &why.message, now);
+    let conditions = with(pod, vec![gone("Ready"), gone("ContainersReady")]);
+    let mut status = json!({"phase": "Failed", "reason": why.reason, "message": why.message, "conditions": conditions});
+    for list in ["containerStatuses", "initContainerStatuses"] {
+        if pod["status"][list].is_array() {
+            status[list] = items(&pod["status"], &format!("/{list}")).map(|container| ended(container, now)).collect();
+        }
+    }
+    patch_of(pod, json!({"status": status}))
+}
+
+/// As a kubelet says it of a container that it has lost.
+fn ended(container: &Value, now: &str) -> Value {
+    let mut container = container.clone();
+    if container["state"].get("terminated").is_none() {
+        let message = "the pod was deleted in the member";
+        container["state"] = json!({"terminated":
+            {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": message, "finishedAt": now}});
+    }
+    container["ready"] = json!(false);
+    container["started"] = json!(false);
+    container
+}
+
+/// The copy's conditions, but for what the host knows better, and what only the host says.
+fn conditions(pod: &Value, copy: &Value, copied: &Refusal, now: &str) -> Value {
+    let is_told = |one: &&Value| one["type"] != SCHEDULED && !is_gate(pod, &one["type"]);
+    let mut told: Vec<Value> = items(copy, "/status/conditions").filter(is_told).cloned().collect();
+    for one in &mut told {
+        // It counts the copy's changes.
+        one.as_object_mut().map(|fields| fields.remove("observedGeneration"));
+        if one["type"] == "Ready" && one["status"] == "True" && !gates_are_open(pod) {
+            *one = condition(pod, "Ready", false, "ReadinessGatesNotReady", "a readiness gate is closed", now);
+        }
+    }
+    told.push(condition(pod, COPIED, true, copied.reason, &copied.message, now));
+    with(pod, told)
+}
+
+/// Which copy it is, and what is amiss with it.
+fn copied(copy: &Value, member: &str, disbelief: Option<String>) -> Refusal {
+    let unscheduled =
+        items(copy, "/status/conditions").find(|one| one["type"] == SCHEDULED && one["status"] == "False");
+    let uid = text(copy, "/metadata/uid");
+    match (unscheduled, disbelief) {
+        (Some(why), _) => Refusal::new("Unschedulable", format!("member {member}: {}", text(why, "/message"))),
+        (None, Some(why)) => Refusal::new("AddressNotTold", format!("member {member}, pod {uid}: {why}")),
+        (None, None) => Refusal::new("Copied", format!("member {member}, pod {uid}")),
+    }
+}
+
+/// The copy has none: who writes its condition there is somebody in the member.
+fn is_gate(pod: &Value, kind: &Value) -> bool {
+    items(pod, "/spec/readinessGates").any(|gate| gate["conditionType"] == *kind)
+}
+
+/// The host's controllers open them.
+fn gates_are_open(pod: &Value) -> bool {
+    items(pod, "/spec/readinessGates").all(|gate| {
+        items(pod, "/status/conditions").any(|one| one["type"] == gate["conditionType"] && one["status"] == "True")
+    })
+}
+
+/// The pod's conditions with these in place of those of the same types, in the order that they have.
+fn with(pod: &Value, mut new: Vec<Value>) -> Value {
+    let mut list: Vec<Value> = Vec::new();
+    for one in items(pod, "/status/conditions") {
+        match new.iter().position(|newer| newer["type"] == one["type"]) {
+            Some(place) => list.push(new.swap_remove(place)),
+            None => list.push(one.clone()),
+        }
+    }
+    new.sort_by_key(|one| text(one, "/type").to_owned());
+    list.extend(new);
+    Value::Array(list)
+}
+
+fn condition(pod: &Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) -> Value {
+    let status = if holds { "True" } else { "False" };
+    let before = items(pod, "/status/conditions").find(|one| one["type"] == kind && one["status"] == status);
+    let since = before.map_or_else(|| json!(now), |one| one["lastTransitionTime"].clone());
+    let probed = before.map_or(Value::Null, |one| one["lastProbeTime"].clone());
+    let mut written =
+        json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since});
+    if before.is_some_and(|one| one.get("lastProbeTime").is_some()) {
+        written["lastProbeTime"] = probed;
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHO: Source<'static> = Source { member: "m", networks: &PodNetworks::Any };
+
+    fn pod() -> Value {
+        let scheduled = json!({"type": SCHEDULED, "status": "True", "lastTransitionTime": "0"});
+        json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"phase": "Pending", "qosClass": "Burstable", "conditions": [scheduled]}})
+    }
+
+    fn apply(pod: &mut Value, change: &Value) {
+        for (field, value) in change["status"].as_object().unwrap() {
+            pod["status"][field] = value.clone();
+            if value.is_null() {
+                pod["status"].as_object_mut().unwrap().remove(field);
+            }
+        }
+    }
+
+    fn copy() -> Value {
+        let conditions = json!([
+            {"type": SCHEDULED, "status": "True", "observedGeneration": 1},
+            {"type": "Ready", "status": "True", "lastTransitionTime": "1", "observedGeneration": 1},
+        ]);
+        let containers = json!([{"name": "c", "state": {"running": {"startedAt": "1"}}, "ready": true}]);
+        json!({"metadata": {"uid": "c"}, "status": {"phase": "Running", "podIP": "10.0.0.1", "qosClass": "Guaranteed",
+            "conditions": conditions, "containerStatuses": containers}})
+    }
+
+    #[test]
+    fn status_is_the_members_but_for_the_schedulers_word_and_is_told_once() {
+        let mut pod = pod();
+        let change = mirrored(&pod, &copy(), WHO, "2").unwrap();
+        assert_eq!(change["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+        apply(&mut pod, &change);
+        assert_eq!((text(&pod, "/status/phase"), text(&pod, "/status/qosClass")), ("Running", "Burstable"));
+        let conditions = pod["status"]["conditions"].as_array().unwrap();
+        let types: Vec<&str> = conditions.iter().map(|one| text(one, "/type")).collect();
+        assert_eq!(types, [SCHEDULED, "Ready", COPIED]);
+        assert_eq!(conditions[0]["lastTransitionTime"], "0");
+        assert_eq!(conditions[1], json!({"type": "Ready", "status": "True", "lastTransitionTime": "1"}));
+        assert_eq!(text(&conditions[2], "/message"), "member m, pod c");
+        assert_eq!(mirrored(&pod, &copy(), WHO, "3"), None);
+    }
+
+    #[test]
+    fn address_that_the_hosts_administrator_does_not_expect_is_not_told_and_goes_where_it_was() {
+        let (mut pod, mut copy) = (pod(), copy());
+        let change = mirrored(&pod, &copy, WHO, "1").unwrap();
+        apply(&mut pod, &change);
+        let networks = PodNetworks::Within(vec!["10.0.0.0/24".parse().unwrap()]);
+        let who = Source { networks: &networks, ..WHO };
+        assert_eq!(mirrored(&pod, &copy, who, "2"), None);
+        for (field, said) in [("podIP", json!("10.0.1.1")), ("podIPs", json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]))]
+        {
+            let mut pod = pod.clone();
+            copy["status"][field] = said;
+            let change = mirrored(&pod, &copy, who, "2").unwrap();
+            assert!(change["status"]["podIP"].is_null() && change["status"].get("podIPs").is_none_or(Value::is_null));
+            apply(&mut pod, &change);
+            assert!(pod["status"].get("podIP").is_none() && text(&pod, "/status/phase") == "Running");
+            let copied = items(&pod, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
+            assert_eq!((text(copied, "/reason"), text(copied, "/status")), ("AddressNotTold", "True"));
+            assert!(text(copied, "/message").contains("is in no network of kosmos.csi.io/pod-networks"), "{copied}");
+            assert_eq!(mirrored(&pod, &copy, who, "3"), None);
+            copy["status"]["podIP"] = json!("10.0.0.1");
+        }
+    }
+
+    #[test]
+    fn why_a_pod_waits_in_the_member_is_told() {
+        let mut copy = copy();
+        copy["status"] =
+            json!({"phase": "Pending", "conditions": [{"type": SCHEDULED, "status": "False", "message": "0/1 nodes"}]});
+        let change = mirrored(&pod(), &copy, WHO, "1").unwrap();
+        let copied = items(&change, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
+        assert_eq!((text(copied, "/reason"), text(copied, "/message")), ("Unschedulable", "member m: 0/1 nodes"));
+    }
+
+    #[test]
+    fn what_the_member_says_no_more_goes() {
+        let (mut pod, mut copy) = (pod(), copy());
+        copy["status"]["message"] = json!("low on memory");
+        let change = mirrored(&pod, &copy, WHO, "1").unwrap();
+        apply(&mut pod, &change);
+        copy["status"].as_object_mut().unwrap().remove("message");
+        assert_eq!(mirrored(&pod, &copy, WHO, "2").unwrap()["status"], json!({"message": null}));
+    }
+
+    #[test]
+    fn gate_of_the_hosts_keeps_a_pod_from_being_ready() {
+        let mut pod = pod();
+        pod["spec"]["readinessGates"] = json!([{"conditionType": "example.org/in-service"}]);
+        let ready = |pod: &Value| {
+            let change = mirrored(pod, &copy(), WHO, "1").unwrap();
+            let ready = items(&change, "/status/conditions").find(|one| one["type"] == "Ready").cloned();
+            text(&ready.unwrap(), "/status").to_owned()
+        };
+        assert_eq!(ready(&pod), "False");
+        let open = json!({"type": "example.org/in-service", "status": "True"});
+        pod["status"]["conditions"].as_array_mut().unwrap().push(open);
+        assert_eq!(ready(&pod), "True");
+    }
+
+    #[test]
+    fn gate_of_the_hosts_is_not_opened_by_the_member() {
+        let (mut pod, mut copy) = (pod(), copy());
+        pod["spec"]["readinessGates"] = json!([{"conditionType": "example.org/in-service"}]);
+        let open = json!({"type": "example.org/in-service", "status": "True"});
+        copy["status"]["conditions"].as_array_mut().unwrap().push(open);
+        let change = mirrored(&pod, &copy, WHO, "1").unwrap();
+        let types: Vec<&str> = items(&change, "/status/conditions").map(|one| text(one, "/type")).collect();
+        assert_eq!(types, [SCHEDULED, "Ready", COPIED]);
+        assert_eq!(text(&change, "/status/conditions/1/status"), "False");
+    }
+
+    #[test]
+    fn pod_whose_copy_was_deleted_has_failed_with_all_its_containers() {
+        let mut pod = pod();
+        let change = mirrored(&pod, &copy(), WHO, "1").unwrap();
+        apply(&mut pod, &change);
+        let change = failed(&pod, &Refusal::new("DeletedInMember", "somebody deleted it"), "2");
+        apply(&mut pod, &change);
+        assert_eq!((text(&pod, "/status/phase"), text(&pod, "/status/reason")), ("Failed", "DeletedInMember"));
+        assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
+        let ready = items(&pod, "/status/conditions").find(|one| one["type"] == "Ready").unwrap();
+        assert_eq!((text(ready, "/status"), text(ready, "/lastTransitionTime")), ("False", "2"));
+    }
+
+    #[test]
+    fn reason_for_waiting_is_told_once_and_since_when_stays() {
+        let mut pod = pod();
+        let why = |message: &str| Refusal::new("NameTaken", message);
+        let change = pending(&pod, &why("a"), "1").unwrap();
+        apply(&mut pod, &change);
+        assert_eq!(pending(&pod, &why("a"), "2"), None);
+        let other = pending(&pod, &why("b"), "2").unwrap();
+        let copied = items(&other, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
+        assert_eq!((text(copied, "/lastTransitionTime"), text(copied, "/status")), ("1", "False"));
+    }
+}

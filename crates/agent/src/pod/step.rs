@@ -1,0 +1,344 @@
+//! What to do about a pod of the host and the pod of that name in the member. Pure.
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        HOST, MANAGED_BY,
+        node::is_of_daemon_set,
+        object::{Place, is_leaving, items, mark, text, way_out},
+    },
+    COPIED,
+    level::refused_level,
+};
+use domain::volume::DRIVER;
+
+/// On a copy: the UID of the pod it is a copy of. Without it no pod in a member is touched.
+pub(crate) const COPY_OF: &str = "kosmos.csi.io/pod-uid";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    Copy,
+    /// It is not run there, and why.
+    Refuse(Refusal),
+    /// The copy goes, with this grace or its own.
+    RemoveCopy(Option<u64>),
+    /// The copy is gone, so the pod that was to end has ended.
+    EndPod,
+    /// Somebody in the member has deleted the copy.
+    FailPod,
+    Tell,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+/// Whose copies are looked at, and in which member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Here<'a> {
+    pub(super) host: &'a str,
+    pub(super) member: &'a str,
+    /// Whether the host's administrator lets pods ask there for more than the level `baseline`.
+    pub(super) privileged: bool,
+}
+
+/// The UID of the host's pod that a member's pod is a copy of; none where it is not one of ours.
+pub(super) fn copy_of<'a>(there: &'a Value, host: &str) -> Option<&'a str> {
+    let ours = mark(there, "labels", MANAGED_BY) == DRIVER && mark(there, "labels", HOST) == host;
+    Some(mark(there, "annotations", COPY_OF)).filter(|uid| ours && !uid.is_empty())
+}
+
+pub(super) fn is_over(pod: &Value) -> bool {
+    ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))
+}
+
+/// Whether a pod has been told of its copy.
+fn had_copy(pod: &Value) -> bool {
+    items(pod, "/status/conditions").any(|one| one["type"] == COPIED && one["status"] == "True")
+}
+
+/// `served`: whether the pod is bound to a virtual node of ours for this member.
+pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, here: Here<'_>) -> Step {
+    let of = there.and_then(|there| copy_of(there, here.host));
+    match (pod, there, of) {
+        (Some(pod), Some(there), Some(of)) if text(pod, "/metadata/uid") == of => match with_copy(pod, there) {
+            // Whoever makes pods in a member can write any pod's UID on them.
+            Step::Tell if !served => Step::Nothing,
+            step => step,
+        },
+        (_, Some(there), Some(_)) => remove(there, None),
+        (Some(pod), there, _) if served => without_copy(pod, there, here),
+        _ => Step::Nothing,
+    }
+}
+
+fn with_copy(pod: &Value, there: &Value) -> Step {
+    if is_leaving(pod) {
+        let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
+        return remove(there, grace);
+    }
+    // Before it tells of its end: the host would take a pod that was stopped for one that has done its work.
+    if is_leaving(there) && !is_over(pod) {
+        return Step::Nothing;
+    }
+    // What has ended in the host does not begin again.
+    let same = text(pod, "/status/phase") == text(there, "/status/phase");
+    if is_over(pod) && !same { Step::Nothing } else { Step::Tell }
+}
+
+/// A copy that goes already is told of, and hurried where the host is in a hurry.
+fn remove(there: &Value, grace: Option<u64>) -> Step {
+    let now = there.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
+    match (is_leaving(there), grace, now) {
+        (true, Some(grace), Some(now)) if grace < now => Step::RemoveCopy(Some(grace)),
+        (true, Some(_), _) => Step::Tell,
+        (true, None, _) => Step::Nothing,
+        (false, ..) => Step::RemoveCopy(grace),
+    }
+}
+
+fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> Step {
+    if is_leaving(pod) {
+        return Step::EndPod;
+    }
+    if is_over(pod) {
+        return Step::Nothing;
+    }
+    if had_copy(pod) {
+        return Step::FailPod;
+    }
+    if let Some(refusal) = refusal(pod, here) {
+        return Step::Refuse(refusal);
+    }
+    if let Some(there) = there {
+        let message = format!(
+            "member {} has a pod {} already that is no copy of this one: {}",
+            here.member,
+            Place::of(pod),
+            way_out(there, here.host)
+        );
+        return Step::Refuse(Refusal::new("NameTaken", message));
+    }
+    Step::Copy
+}
+
+/// Kinds of volumes that mean the same in a member.
+const VOLUMES: [&str; 11] = [
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "hostPath",
+    "image",
+    "nfs",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+];
+
+/// What a projected volume may hold: of the others a member has its own.
+const SOURCES: [&str; 4] = ["configMap", "downwardAPI", "secret", "serviceAccountToken"];
+
+/// Why a pod is not run in a member, whatever is there.
+pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<Refusal> {
+    refused_kind(pod).or_else(|| refused_volume(pod)).or_else(|| refused_level(pod, here))
+}
+
+/// Why it is run in none.
+fn refused_kind(pod: &Value) -> Option<Refusal> {
+    if is_of_daemon_set(pod) {
+        let message = "pods of DaemonSets look after a machine, and a virtual node is none: it is not run. Keep the \
+                       DaemonSet away by a node affinity (kosmos.io/node DoesNotExist)";
+        return Some(Refusal::new("DaemonSetNotCopied", message));
+    }
+    if text(pod, "/metadata/namespace") == "kube-system" {
+        let message = "pods of kube-system are not run in members, whose own kube-system it would be";
+        return Some(Refusal::new("NamespaceNotCopied", message));
+    }
+    let claims = items(pod, "/spec/resourceClaims").next();
+    if claims.is_some() {
+        let message = "spec.resourceClaims names devices of the host, which members do not have: it is not run";
+        return Some(Refusal::new("FieldNotCopied", message));
+    }
+    None
+}
+
+fn refused_volume(pod: &Value) -> Option<Refusal> {
+    items(pod, "/spec/volumes").find_map(|volume| {
+        let name = text(volume, "/name");
+        let kinds = || volume.as_object().into_iter().flatten().map(|(kind, _)| kind).filter(|kind| *kind != "name");
+        let secret = !volume["csi"]["nodePublishSecretRef"].is_null();
+        let unknown = kinds().find(|kind| !VOLUMES.contains(&kind.as_str())).or_else(|| kinds().find(|_| secret));
+        let fields = items(volume, "/projected/sources").filter_map(Value::as_object).flatten();
+        let source = fields.map(|(source, _)| source).find(|source| !SOURCES.contains(&source.as_str()));
+        let message = match (unknown, source) {
+            (Some(kind), _) => {
+                let with = if secret { " with a Secret" } else { "" };
+                format!("volume {name} is of kind {kind}{with}, which is not run in members: use a claim")
+            }
+            (None, Some(source)) => {
+                format!("volume {name} has a source {source}, which in a member would be the member's: leave it out")
+            }
+            (None, None) => return None,
+        };
+        Some(Refusal::new("VolumeNotCopied", message))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const HERE: Here<'static> = Here { host: "h", member: "m", privileged: false };
+
+    fn pod(uid: &str, grace: Option<u64>, phase: &str) -> Value {
+        let gone = grace.map(|_| "2026-01-01T00:00:00Z");
+        json!({
+            "metadata": {"uid": uid, "namespace": "shop", "name": "p", "deletionTimestamp": gone,
+                "deletionGracePeriodSeconds": grace},
+            "status": {"phase": phase},
+        })
+    }
+
+    fn copied(mut pod: Value) -> Value {
+        pod["status"]["conditions"] = json!([{"type": COPIED, "status": "True"}]);
+        pod
+    }
+
+    fn copy(of: &str, grace: Option<u64>, phase: &str) -> Value {
+        let mut copy = pod("c", grace, phase);
+        copy["metadata"]["annotations"] = json!({COPY_OF: of});
+        copy["metadata"]["labels"] = json!({MANAGED_BY: DRIVER, HOST: "h"});
+        copy
+    }
+
+    #[test]
+    fn pod_and_copy_come_and_go_together() {
+        let (new, living) = (pod("u", None, "Pending"), copied(pod("u", None, "Running")));
+        let (leaving, over) = (copied(pod("u", Some(30), "Running")), copied(pod("u", None, "Failed")));
+        let unseen_leaving = pod("u", Some(30), "Pending");
+        let (ours, going, former) =
+            (copy("u", None, "Running"), copy("u", Some(30), "Running"), copy("old", None, "Running"));
+        let slowly = copy("u", Some(300), "Running");
+        let done = copy("u", None, "Succeeded");
+        let foreign = pod("x", None, "Running");
+        let mut of_other_host = copy("u", None, "Running");
+        of_other_host["metadata"]["labels"][HOST] = json!("other");
+        let mut of_the_driver = copy("u", None, "Running");
+        of_the_driver["metadata"]["annotations"] = Value::Null;
+        for (name, pod, there, expected) in [
+            ("new", Some(&new), None, Step::Copy),
+            ("running", Some(&living), Some(&ours), Step::Tell),
+            ("not yet told", Some(&new), Some(&ours), Step::Tell),
+            ("copy deleted", Some(&living), None, Step::FailPod),
+            ("copy replaced", Some(&living), Some(&foreign), Step::FailPod),
+            ("copy being deleted", Some(&living), Some(&going), Step::Nothing),
+            ("ended", Some(&over), None, Step::Nothing),
+            ("ended otherwise", Some(&over), Some(&done), Step::Nothing),
+            ("former copy", Some(&new), Some(&former), Step::RemoveCopy(None)),
+            ("former copy, told", Some(&living), Some(&former), Step::RemoveCopy(None)),
+            ("pod deleted", Some(&leaving), Some(&ours), Step::RemoveCopy(Some(30))),
+            ("on its way", Some(&leaving), Some(&going), Step::Tell),
+            ("in a hurry", Some(&leaving), Some(&slowly), Step::RemoveCopy(Some(30))),
+            ("gone", Some(&leaving), None, Step::EndPod),
+            ("gone unseen", Some(&unseen_leaving), None, Step::EndPod),
+            ("foreign in its place", Some(&leaving), Some(&foreign), Step::EndPod),
+            ("orphan", None, Some(&ours), Step::RemoveCopy(None)),
+            ("orphan going", None, Some(&going), Step::Nothing),
+            ("stranger", None, Some(&foreign), Step::Nothing),
+            ("another host's", None, Some(&of_other_host), Step::Nothing),
+            ("a consumer of a claim", None, Some(&of_the_driver), Step::Nothing),
+        ] {
+            assert_eq!(step(pod, true, there, HERE), expected, "{name}");
+        }
+        for (there, words) in [
+            (&foreign, "Remove it there, or"),
+            (&of_other_host, "it belongs to another host cluster (other): give this one another name"),
+            (&of_the_driver, "Remove it there, or"),
+        ] {
+            let Step::Refuse(refusal) = step(Some(&new), true, Some(there), HERE) else { panic!("{there}") };
+            assert!(refusal.reason == "NameTaken" && refusal.message.contains(words), "{refusal:?}");
+            assert_eq!(refusal.message.contains("Remove"), words.contains("Remove"), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn pod_on_another_node_has_no_copy_here() {
+        let (new, leaving) = (pod("u", None, "Pending"), pod("u", Some(30), "Running"));
+        for pod in [&new, &leaving] {
+            assert_eq!(step(Some(pod), false, None, HERE), Step::Nothing);
+            let former = copy("old", None, "Running");
+            assert_eq!(step(Some(pod), false, Some(&former), HERE), Step::RemoveCopy(None));
+        }
+    }
+
+    #[test]
+    fn member_tells_nothing_of_a_pod_that_is_on_no_node_for_it() {
+        let (living, leaving) = (copied(pod("u", None, "Running")), copied(pod("u", Some(30), "Running")));
+        let (forged, going) = (copy("u", None, "Failed"), copy("u", Some(30), "Failed"));
+        for (pod, there, expected) in [
+            (&living, &forged, Step::Nothing),
+            (&living, &going, Step::Nothing),
+            (&leaving, &going, Step::Nothing),
+            (&leaving, &forged, Step::RemoveCopy(Some(30))),
+        ] {
+            assert_eq!(step(Some(pod), false, Some(there), HERE), expected, "{pod} {there}");
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_in_a_member_is_refused_with_the_reason() {
+        let owner = json!([{"kind": "DaemonSet", "controller": true}]);
+        for (change, reason, words) in [
+            (json!({"metadata": {"ownerReferences": owner}}), "DaemonSetNotCopied", "affinity"),
+            (json!({"metadata": {"namespace": "kube-system"}}), "NamespaceNotCopied", "kube-system"),
+            (json!({"spec": {"resourceClaims": [{"name": "gpu"}]}}), "FieldNotCopied", "resourceClaims"),
+            (json!({"spec": {"volumes": [{"name": "v", "iscsi": {}}]}}), "VolumeNotCopied", "iscsi"),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "csi": {"nodePublishSecretRef": {"name": "s"}}}]}}),
+                "VolumeNotCopied",
+                "with a Secret",
+            ),
+            (json!({"spec": {"hostNetwork": true}}), "AboveBaseline", "spec.hostNetwork"),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d"}}]}}),
+                "AboveBaseline",
+                "spec.volumes[v].csi",
+            ),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]}}),
+                "VolumeNotCopied",
+                "clusterTrustBundle",
+            ),
+        ] {
+            let mut new = pod("u", None, "Pending");
+            for (part, fields) in change.as_object().unwrap() {
+                for (field, value) in fields.as_object().unwrap() {
+                    new[part][field] = value.clone();
+                }
+            }
+            let Step::Refuse(refusal) = step(Some(&new), true, None, HERE) else { panic!("{change}") };
+            assert_eq!(refusal.reason, reason);
+            assert!(refusal.message.contains(words) && refusal.message.len() < 900, "{}", refusal.message);
+        }
+        let mut usual = pod("u", None, "Pending");
+        let projected = json!({"sources": [{"configMap": {"name": "c"}}, {"serviceAccountToken": {"path": "t"}}]});
+        usual["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}, {"name": "p", "projected": projected}]);
+        assert_eq!(step(Some(&usual), true, None, HERE), Step::Copy);
+        usual["spec"]["volumes"] = json!([{"name": "w", "csi": {"driver": "d"}}]);
+        assert_eq!(step(Some(&usual), true, None, Here { privileged: true, ..HERE }), Step::Copy);
+    }
+}

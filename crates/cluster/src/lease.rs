@@ -1,0 +1,156 @@
+//! Which of several replicas does the work that nobody asked for: the one that holds a Lease in the driver's namespace.
+//!
+//! What that work does is safe when two do it at once, because every write tests what it was decided on. The lease only
+//! keeps them from doing everything twice. It is believed for less time than others wait before they take it, and each
+//! measures that by its own clock; the times that are written are for people.
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    time::Duration,
+};
+
+use backon::{BackoffBuilder, ConstantBuilder};
+use k8s_openapi::{
+    api::coordination::v1::{Lease as Object, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{read, with_causes};
+
+/// For what the controller does in the background.
+pub const CONTROLLER: &str = "kosmos-csi-leader";
+/// For the virtual nodes and the pods on them.
+pub const VIRTUAL_NODE: &str = "kosmos-csi-virtual-node";
+/// Who does not hold it waits so long without news before taking it.
+const DURATION: Duration = Duration::from_secs(15);
+/// Who holds it believes so for this long after a renewal was sent.
+const BELIEVED: Duration = Duration::from_secs(10);
+const RENEWAL: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_secs(1);
+
+/// One process that may hold the lease.
+#[derive(Debug)]
+pub struct Lease {
+    leases: Api<Object>,
+    name: &'static str,
+    holder: String,
+}
+
+/// What a process that does not hold the lease has seen of it.
+struct Seen {
+    version: String,
+    since: Instant,
+}
+
+impl Lease {
+    /// Each kind of work has a lease of its own, by this name.
+    pub fn new(client: Client, namespace: &str, name: &'static str) -> Self {
+        let process = RandomState::new().build_hasher().finish();
+        let machine = std::env::var("HOSTNAME").unwrap_or_default();
+        Self { leases: Api::namespaced(client, namespace), name, holder: format!("{machine}_{process:016x}") }
+    }
+
+    /// Does the work whenever this process holds the lease, and drops it at once when it does not any more.
+    pub async fn lead<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
+        loop {
+            let (version, sent) = self.acquire().await;
+            tracing::info!(lease = self.name, holder = self.holder, "leads: does the work in the background");
+            tokio::select! {
+                biased;
+                () = self.renew(version, sent) => tracing::warn!(lease = self.name, holder = self.holder, "leads no longer"),
+                () = work() => {}
+            }
+        }
+    }
+
+    /// Tries until the lease is held. Its version, and when that was asked for.
+    async fn acquire(&self) -> (String, Instant) {
+        // Replicas that were started together do not ask together for ever.
+        let mut pauses = ConstantBuilder::default().with_delay(RETRY).with_jitter().without_max_times().build();
+        let mut seen = None;
+        loop {
+            let sent = Instant::now();
+            match self.try_acquire(&mut seen).await {
+                Ok(Some(version)) => return (version, sent),
+                Ok(None) => {}
+                Err(error) => tracing::debug!(error = with_causes(&error), "the lease cannot be asked for"),
+            }
+            sleep(pauses.next().unwrap_or(RETRY)).await;
+        }
+    }
+
+    async fn try_acquire(&self, seen: &mut Option<Seen>) -> Result<Option<String>, kube::Error> {
+        let Some(lease) = read(self.leases.get(self.name).await, self.name)? else {
+            let lease = Object {
+                metadata: ObjectMeta { name: Some(self.name.to_owned()), ..ObjectMeta::default() },
+                spec: Some(LeaseSpec { acquire_time: Some(MicroTime(Timestamp::now())), ..self.spec() }),
+            };
+            let made = self.leases.create(&PostParams::default(), &lease).await?;
+            return Ok(made.resource_version());
+        };
+        let version = lease.resource_version().unwrap_or_default();
+        let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+        let since = match seen {
+            Some(seen) if seen.version == version => seen.since,
+            _ => Instant::now(),
+        };
+        *seen = Some(Seen { version: version.clone(), since });
+        if !holder.is_empty() && since.elapsed() < DURATION {
+            return Ok(None);
+        }
+        self.write(&version).await.map(Some)
+    }
+
+    /// Returns when the lease may be somebody else's.
+    async fn renew(&self, mut version: String, mut sent: Instant) {
+        let mut pause = RENEWAL;
+        loop {
+            let until = sent + BELIEVED;
+            if timeout_at(until, sleep(pause)).await.is_err() {
+                return;
+            }
+            let now = Instant::now();
+            match timeout_at(until, self.write(&version)).await {
+                Ok(Ok(renewed)) => (version, sent, pause) = (renewed, now, RENEWAL),
+                Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
+                    match timeout_at(until, self.leases.get(self.name)).await {
+                        // An earlier renewal came through, and its answer did not.
+                        Ok(Ok(lease)) if self.holds(&lease) => version = lease.resource_version().unwrap_or_default(),
+                        Ok(Err(_)) if status.code == 409 => {}
+                        _ => return,
+                    }
+                    pause = RETRY;
+                }
+                Ok(Err(_)) => pause = RETRY,
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn holds(&self, lease: &Object) -> bool {
+        lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.holder)
+    }
+
+    /// Only over the version that was seen: of two who want it at once, one gets it.
+    async fn write(&self, version: &str) -> Result<String, kube::Error> {
+        let change = json!({"metadata": {"resourceVersion": version}, "spec": self.spec()});
+        let written = self.leases.patch(self.name, &PatchParams::default(), &Patch::Merge(change)).await?;
+        Ok(written.resource_version().unwrap_or_default())
+    }
+
+    fn spec(&self) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.holder.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            renew_time: Some(MicroTime(Timestamp::now())),
+            ..LeaseSpec::default()
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! How any cluster is spoken to, host or member: every request has a time limit, a place in a limited number of requests
+//! under way, and fails at once while the cluster is known to be down. Nothing is retried out of sight.
+//!
+//! Its page: `docs/design/clusters.md`.
+
+mod bounds;
+mod credential;
+pub mod events;
+pub mod lease;
+mod measure;
+pub mod metrics;
+mod writes;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use backon::ExponentialBuilder;
+use http::{Request, Response, Uri};
+use kube::{
+    Client, Config,
+    client::{Body, ClientBuilder, DynBody},
+    core::Status,
+};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::{Instant, sleep_until},
+};
+use tower::{BoxError, util::BoxService};
+
+use self::{
+    bounds::{ANSWER, Bounds, UNDER_WAY},
+    credential::Credential,
+};
+pub use self::{
+    measure::{Answers, Reading},
+    writes::Writes,
+};
+use crate::metrics::Metrics;
+
+const CONNECT: Duration = Duration::from_secs(3);
+/// A watch ends by itself before this much silence.
+const SILENCE: Duration = Duration::from_secs(310);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Between tries of what goes on for ever. Not all who ask a cluster that fails ask again at the same time.
+pub fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(250))
+        .with_max_delay(LONGEST_PAUSE)
+        .with_jitter()
+        .without_max_times()
+}
+
+/// The ways to one cluster.
+#[derive(Clone)]
+pub struct Connection {
+    /// Fails at once while the cluster is known not to answer.
+    pub client: Client,
+    /// Asks in any case: for who finds out whether it answers again, and who it is.
+    pub probe: Client,
+    pub breaker: Breaker,
+    places: Arc<Semaphore>,
+    dial: Dial,
+    /// Without the token, which is the credential's.
+    config: Config,
+    credential: Credential,
+}
+
+impl Connection {
+    /// A way of its own for one long conversation, in which nobody may say anything for hours. What bounds the others would
+    /// end it, and take its silence for the cluster's.
+    pub fn unbounded(&self) -> Result<Client, kube::Error> {
+        let mut config = self.config.clone();
+        (config.read_timeout, config.write_timeout) = (None, None);
+        let shown = self.credential.layer();
+        Ok(match &self.dial {
+            Dial::Network => ClientBuilder::try_from(config)?.with_layer(&shown).build(),
+            Dial::Within(open) => {
+                ClientBuilder::new(open(&config.cluster_url), config.default_namespace).with_layer(&shown).build()
+            }
+        })
+    }
+
+    /// Requests that are made from now on show this token. False: none can.
+    pub fn renew(&self, token: &str) -> bool {
+        self.credential.renew(token)
+    }
+
+    /// How many requests wait for an answer now.
+    pub fn under_way(&self) -> usize {
+        UNDER_WAY.saturating_sub(self.places.available_permits())
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Line").field("breaker", &self.breaker).finish_non_exhaustive()
+    }
+}
+
+/// What carries requests to a cluster, below their bounds.
+pub type Transport = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+/// How clusters are reached.
+#[derive(Clone, Default)]
+pub enum Dial {
+    #[default]
+    Network,
+    /// Clusters inside this process, by the address in their kubeconfig.
+    Within(Arc<dyn Fn(&Uri) -> Transport + Send + Sync>),
+}
+
+impl std::fmt::Debug for Dial {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Network => "Network",
+            Self::Within(_) => "Within",
+        })
+    }
+}
+
+impl Dial {
+    fn client(&self, config: Config, bounds: &Bounds, credential: &Credential) -> Result<Client, kube::Error> {
+        let shown = credential.layer();
+        Ok(match self {
+            Self::Network => ClientBuilder::try_from(config)?.with_layer(&shown).with_layer(bounds).build(),
+            Self::Within(open) => {
+                let builder = ClientBuilder::new(open(&config.cluster_url), config.default_namespace);
+                builder.with_layer(&shown).with_layer(bounds).build()
+            }
+        })
+    }
+}
+
+pub fn connect(
+    cluster: &str,
+    mut config: Config,
+    answers: Answers,
+    dial: &Dial,
+    metrics: &Metrics,
+) -> Result<Connection, kube::Error> {
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(SILENCE);
+    config.write_timeout = Some(ANSWER);
+    let breaker = Breaker::default();
+    let places = Arc::new(Semaphore::new(UNDER_WAY));
+    // Who asks whether it answers must not wait behind those who do not get an answer.
+    let own = Arc::new(Semaphore::new(UNDER_WAY));
+    let credential = Credential::take(&mut config);
+    let bounds = Bounds::new(cluster, answers, None, own, metrics);
+    let probe = dial.client(config.clone(), &bounds, &credential)?;
+    let bounds = Bounds::new(cluster, answers, Some(breaker.clone()), Arc::clone(&places), metrics);
+    let client = dial.client(config.clone(), &bounds, &credential)?;
+    Ok(Connection { client, probe, breaker, places, dial: dial.clone(), config, credential })
+}
+
+/// How long a cluster that has said too much is not asked again: it would say it again.
+pub const AFTER_TOO_MUCH: Duration = Duration::from_mins(1);
+
+/// Open from the first request that gets no answer until somebody has asked again, and who answers is who should. One that
+/// answers too much is who it should be, and stays closed for a while all the same.
+#[derive(Clone, Debug, Default)]
+pub struct Breaker {
+    opened: Arc<Mutex<Option<Opened>>>,
+    news: Arc<Notify>,
+}
+
+#[derive(Clone, Debug)]
+struct Opened {
+    reason: String,
+    /// Nobody closes it before.
+    until: Option<Instant>,
+}
+
+impl Opened {
+    fn holds(&self) -> bool {
+        self.until.is_some_and(|until| until > Instant::now())
+    }
+}
+
+impl Breaker {
+    /// Why the cluster is not asked now.
+    pub fn open(&self) -> Option<String> {
+        self.lock().as_ref().map(|opened| opened.reason.clone())
+    }
+
+    pub fn close(&self) {
+        self.lock().take_if(|opened| !opened.holds());
+    }
+
+    pub fn failed(&self, reason: &str) {
+        self.open_until(reason, None);
+    }
+
+    fn said_too_much(&self, reason: &str) {
+        self.open_until(reason, Some(Instant::now() + AFTER_TOO_MUCH));
+    }
+
+    fn open_until(&self, reason: &str, until: Option<Instant>) {
+        let mut opened = self.lock();
+        if !opened.as_ref().is_some_and(Opened::holds) {
+            *opened = Some(Opened { reason: reason.to_owned(), until });
+        }
+        drop(opened);
+        self.news.notify_one();
+    }
+
+    /// Returns when it may be closed.
+    pub async fn may_close(&self) {
+        let until = self.lock().as_ref().and_then(|opened| opened.until);
+        if let Some(until) = until {
+            sleep_until(until).await;
+        }
+    }
+
+    /// Returns when a request has failed.
+    pub async fn failure(&self) {
+        while self.open().is_none() {
+            self.news.notified().await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Opened>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An object as it was read, or none where the cluster itself says that there is none of this name. What a proxy on the
+/// way calls "not found" proves nothing.
+pub fn read<T>(answer: Result<T, kube::Error>, name: &str) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if is_absence(&status, name) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_absence(status: &Status, name: &str) -> bool {
+    says_what_is_missing(status) && status.details.as_ref().is_some_and(|details| details.name == name)
+}
+
+/// A "not found" of the cluster's own names the object. One that does not is about the path, or from a proxy.
+pub fn says_what_is_missing(status: &Status) -> bool {
+    status.code == 404
+        && status.reason == "NotFound"
+        && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
+}
+
+/// An error and what caused it, each said once.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn breaker_stays_open_until_it_is_closed() {
+        let breaker = Breaker::default();
+        assert_eq!(breaker.open(), None);
+        breaker.failed("connection refused");
+        breaker.failure().await;
+        assert_eq!(breaker.open().as_deref(), Some("connection refused"));
+        breaker.close();
+        assert_eq!(breaker.open(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cluster_that_said_too_much_is_not_asked_before_its_time_whoever_finds_it_well() {
+        let breaker = Breaker::default();
+        breaker.said_too_much("64 MiB");
+        breaker.failed("connection refused");
+        breaker.close();
+        assert_eq!(breaker.open().as_deref(), Some("64 MiB"));
+        breaker.may_close().await;
+        breaker.close();
+        assert_eq!(breaker.open(), None);
+        breaker.may_close().await;
+    }
+
+    #[test]
+    fn absence_is_believed_only_from_the_cluster_itself() {
+        let status = |reason: &str, name: &str| -> Status {
+            serde_json::from_value(serde_json::json!({"code": 404, "reason": reason, "details": {"name": name}}))
+                .unwrap()
+        };
+        assert!(is_absence(&status("NotFound", "data"), "data"));
+        assert!(!is_absence(&status("NotFound", "other"), "data"));
+        assert!(!is_absence(&status("Failed to parse error data", "data"), "data"));
+        assert!(!is_absence(&Status { code: 404, reason: "NotFound".to_owned(), ..Status::default() }, "data"));
+    }
+}

@@ -1,0 +1,81 @@
+//! The controller role: Identity and Controller on a private socket beside the sidecars, in the host.
+
+use anyhow::Context;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Misuse, Signals, bounded,
+    clusters::{check_folder, host_config},
+    driver::Driver,
+    endpoint, first_failure, serve_admin,
+};
+use crate::args::Controller;
+use cluster::{Dial, metrics::Metrics};
+use csi::server::{self, Socket};
+
+pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
+    let signals = Signals::new()?;
+    let path = endpoint(arguments.common.endpoint.as_deref())?;
+    let path = path.ok_or_else(|| Misuse("no socket to serve: give --endpoint unix:///path/to/csi.sock".to_owned()))?;
+    check_folder(arguments.members.members_dir.as_deref())?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi controller starts");
+    let socket = Socket::bind(&path).await.map_err(Misuse)?;
+    let stop = CancellationToken::new();
+    let grace = arguments.common.process.shutdown_grace;
+    let ready = watch::Sender::new(false);
+    bounded(signals, stop.clone(), grace, serve(arguments, socket, ready, stop)).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves until the token is cancelled; tells whether it is ready.
+pub async fn serve(
+    arguments: Controller,
+    socket: Socket,
+    ready: watch::Sender<bool>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let metrics = Metrics::new();
+    let last = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    serve_admin(arguments.common.process.admin_address, &ready, &metrics, &last, &mut tasks).await?;
+    let config = host_config(arguments.common.kubeconfig.as_deref()).await?;
+    let driver = Driver {
+        host: config,
+        dial: Dial::Network,
+        members_dir: arguments.members.members_dir,
+        members_namespace: arguments.members_namespace,
+        kosmos_clusters: arguments.members.kosmos_clusters,
+        leaf_namespace: arguments.leaf_namespace,
+        metrics: metrics.clone(),
+    };
+    let Some(started) = Box::pin(driver.start(&mut tasks, &stop)).await? else {
+        return Ok(());
+    };
+    let serving = server::serve_controller(socket, started.controller, metrics, stop.clone());
+    tokio::select! {
+        served = serving => served.context("the CSI socket")?,
+        failed = first_failure(&mut tasks) => failed?,
+        never = follow_readiness(started.listed, &ready, &stop) => match never {},
+    }
+    ready.send_replace(false);
+    last.cancel();
+    tasks.shutdown().await;
+    Ok(())
+}
+
+/// Ready once the sources have been read, until a stop is asked for. Members do not count.
+pub(super) async fn follow_readiness(
+    mut listed: watch::Receiver<bool>,
+    ready: &watch::Sender<bool>,
+    stop: &CancellationToken,
+) -> std::convert::Infallible {
+    if listed.wait_for(|listed| *listed).await.is_ok() && !stop.is_cancelled() {
+        ready.send_replace(true);
+        tracing::info!("ready");
+    }
+    stop.cancelled().await;
+    ready.send_replace(false);
+    std::future::pending().await
+}

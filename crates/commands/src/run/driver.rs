@@ -1,0 +1,71 @@
+//! The driver itself, whatever process, socket and flags are around it: the host, the members, and the service that
+//! answers from them.
+
+use std::path::PathBuf;
+
+use kube::Config;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::clusters::Clusters;
+use crate::args::KosmosClusters;
+use cluster::{
+    Dial,
+    lease::{self, Lease},
+    metrics::Metrics,
+};
+use csi::{controller::Controller, inflight::InFlight};
+use driver::{follow::Follower, provision::Provisioner};
+use member::{Scope, source::Account};
+
+/// What a driver is made from.
+#[derive(Debug)]
+pub struct Driver {
+    /// Where the host is.
+    pub host: Config,
+    pub dial: Dial,
+    pub members_dir: Option<PathBuf>,
+    pub members_namespace: String,
+    pub kosmos_clusters: KosmosClusters,
+    pub leaf_namespace: String,
+    pub metrics: Metrics,
+}
+
+/// What is told of a driver at work.
+#[derive(Debug)]
+pub struct Started {
+    pub controller: Controller,
+    /// True once every source of members has been read.
+    pub listed: watch::Receiver<bool>,
+}
+
+impl Driver {
+    /// Waits for the host, and starts the work behind the service. None: a stop was asked for before.
+    pub async fn start(
+        self,
+        tasks: &mut JoinSet<anyhow::Result<()>>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Option<Started>> {
+        let clusters = Clusters {
+            host: self.host,
+            dial: self.dial,
+            members_dir: self.members_dir,
+            members_namespace: self.members_namespace,
+            kosmos_clusters: self.kosmos_clusters,
+            metrics: self.metrics,
+        };
+        let Some(host) = clusters.connect(stop).await? else {
+            return Ok(None);
+        };
+        let (members, all_listed) = clusters.follow(&host, Account::Driver, Scope::Leaves, tasks);
+        let lease = Lease::new(host.client.clone(), &host.namespace, lease::CONTROLLER);
+        let follower = Follower::new(host.clone(), members.clone());
+        tasks.spawn(async move {
+            lease.lead(|| Box::pin(follower.clone().run())).await;
+            Ok(())
+        });
+        let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();
+        let controller = Controller { provisioner, in_flight: InFlight::default() };
+        Ok(Some(Started { controller, listed: all_listed }))
+    }
+}

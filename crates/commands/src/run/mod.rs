@@ -1,0 +1,119 @@
+//! Puts a role together: clients, registry, services, and the order in which they stop.
+
+pub mod clusters;
+pub mod controller;
+pub mod driver;
+pub mod node;
+pub mod operator;
+pub mod virtual_node;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::admin;
+use cluster::metrics::Metrics;
+pub use controller::controller;
+pub use node::node;
+pub use virtual_node::virtual_node;
+
+/// What only the person who started the process can mend.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Misuse(pub String);
+
+/// The signals that ask for a stop. Made before anything else is begun: until then the default is to die at once.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    /// Cancels the token at the first signal, and returns at the second.
+    async fn stop(mut self, stop: CancellationToken) {
+        let signal = self.next().await;
+        tracing::info!(signal, "stopping: requests under way may finish");
+        stop.cancel();
+        self.next().await;
+    }
+}
+
+/// Runs a role until it ends by itself, the grace after a first signal is over, or a second signal comes.
+pub async fn bounded<F>(signals: Signals, stop: CancellationToken, grace: Duration, work: F) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let too_long = async {
+        stop.cancelled().await;
+        tokio::time::sleep(grace).await;
+    };
+    tokio::select! {
+        ended = work => ended,
+        () = signals.stop(stop.clone()) => anyhow::bail!("a second signal came: stopped at once"),
+        () = too_long => anyhow::bail!("requests under way did not finish within {}", humantime::format_duration(grace)),
+    }
+}
+
+/// By the flag, else by the variable that is every CSI driver's.
+fn endpoint(flag: Option<&Path>) -> Result<Option<PathBuf>, Misuse> {
+    if let Some(path) = flag {
+        return Ok(Some(path.to_owned()));
+    }
+    let standard = std::env::var("CSI_ENDPOINT").unwrap_or_default();
+    if standard.is_empty() {
+        return Ok(None);
+    }
+    let path = crate::args::socket_path(&standard);
+    path.map(Some).map_err(|reason| Misuse(format!("CSI_ENDPOINT: {reason}")))
+}
+
+/// Answers on the admin address, where there is one, until the token is cancelled.
+async fn serve_admin(
+    address: Option<SocketAddr>,
+    ready: &watch::Sender<bool>,
+    metrics: &Metrics,
+    last: &CancellationToken,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let Some(address) = address else { return Ok(()) };
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| Misuse(format!("--admin-address {address} cannot be served: {error}")))?;
+    let (ready, metrics, last) = (ready.subscribe(), metrics.clone(), last.clone());
+    tasks.spawn(async move { admin::serve(listener, ready, metrics, last).await.context("admin endpoint") });
+    Ok(())
+}
+
+/// A task that ends by itself is a fault: none of them has a reason to.
+pub async fn first_failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
+    match tasks.join_next().await {
+        Some(ended) => ended.context("a task failed")?.and_then(|()| anyhow::bail!("a task ended that should not")),
+        None => std::future::pending().await,
+    }
+}

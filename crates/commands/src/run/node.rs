@@ -1,0 +1,120 @@
+//! The node role: Identity and Node on a socket in the kubelet's folder, and the kubelet told of it. It speaks to no
+//! cluster.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{Misuse, Signals, bounded, endpoint, first_failure, serve_admin};
+use crate::args::{Node, Registration};
+use cluster::metrics::Metrics;
+use csi::{
+    identity::Identity,
+    node::Info,
+    registration,
+    server::{self, Socket},
+};
+use domain::volume::DRIVER;
+use mount::{Linux, Machine, Permitted};
+
+pub async fn node(arguments: Node) -> anyhow::Result<()> {
+    let signals = Signals::new()?;
+    let folder = own_folder(&arguments.kubelet_dir)?;
+    let path = endpoint(arguments.endpoint.as_deref())?.unwrap_or_else(|| folder.join("csi.sock"));
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi node starts");
+    let socket = Socket::bind(&path).await.map_err(Misuse)?;
+    let stop = CancellationToken::new();
+    let grace = arguments.process.shutdown_grace;
+    bounded(signals, stop.clone(), grace, run(arguments, &folder, (path, socket), stop)).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Where the socket and the records are.
+fn own_folder(kubelet_dir: &Path) -> Result<PathBuf, Misuse> {
+    if !kubelet_dir.is_dir() {
+        return Err(Misuse(format!(
+            "--kubelet-dir {} is not a folder: give the one that this node's kubelet has as --root-dir",
+            kubelet_dir.display()
+        )));
+    }
+    let folder = kubelet_dir.join("plugins").join(DRIVER);
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Misuse(format!("the folder {} cannot be made: {error}", folder.display())))?;
+    Ok(folder)
+}
+
+async fn run(
+    arguments: Node,
+    folder: &Path,
+    (path, socket): (PathBuf, Socket),
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let (metrics, last, ready) = (Metrics::new(), CancellationToken::new(), watch::Sender::new(false));
+    let mut tasks = JoinSet::new();
+    serve_admin(arguments.process.admin_address, &ready, &metrics, &last, &mut tasks).await?;
+    let info = Info { name: arguments.node_name, member: arguments.member, most: arguments.max_volumes };
+    let permitted = Permitted {
+        leaf_drivers: arguments.leaf_drivers,
+        nfs_servers: arguments.nfs_servers,
+        local_folders: arguments.local_folders,
+    };
+    say_what_is_used(&info.member, &permitted);
+    let service = service(info, arguments.kubelet_dir.clone(), arguments.device_dir, folder, permitted);
+    if arguments.registration == Registration::Kubelet {
+        // The socket of the service listens already: the kubelet calls as soon as it sees this one.
+        let file = arguments.kubelet_dir.join("plugins_registry").join(format!("{DRIVER}-reg.sock"));
+        let socket = Socket::bind(&file).await.map_err(Misuse)?;
+        tasks.spawn(register(socket, path));
+    }
+    ready.send_replace(true);
+    tracing::info!("ready");
+    let serving = server::serve_node(socket, Identity::default(), service, metrics, stop.clone());
+    tokio::select! {
+        served = serving => served.context("the CSI socket")?,
+        failed = first_failure(&mut tasks) => failed?,
+    }
+    ready.send_replace(false);
+    last.cancel();
+    tasks.shutdown().await;
+    Ok(())
+}
+
+fn say_what_is_used(member: &str, permitted: &Permitted) {
+    if permitted.is_empty() {
+        tracing::warn!(
+            member,
+            "of the member's volumes only disks that are given to this machine are used here: name storage drivers, NFS servers \
+             and folders of this node by --leaf-driver, --nfs-server and --local-folder"
+        );
+    } else {
+        let Permitted { leaf_drivers, nfs_servers, local_folders } = permitted;
+        tracing::info!(
+            member,
+            ?leaf_drivers,
+            ?nfs_servers,
+            ?local_folders,
+            "the member's volumes of these are used here"
+        );
+    }
+}
+
+/// `folder` is for the records.
+pub fn service(
+    info: Info,
+    kubelet_dir: PathBuf,
+    device_dir: PathBuf,
+    folder: &Path,
+    permitted: Permitted,
+) -> csi::node::Node {
+    let machine = Machine::new(Linux, folder.join("volumes"), device_dir, kubelet_dir.clone(), permitted);
+    csi::node::Node::new(machine, kubelet_dir, info)
+}
+
+async fn register(mut socket: Socket, endpoint: PathBuf) -> anyhow::Result<()> {
+    let listener = socket.take().context("the registration's socket")?;
+    let registration = registration::Registration { name: DRIVER.to_owned(), endpoint };
+    registration.serve(listener).await.context("the registration with the kubelet")
+}

@@ -1,0 +1,161 @@
+//! The ways to the clusters that a command speaks to.
+
+use std::path::Path;
+
+use anyhow::Context;
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    Client, Config,
+    config::{Cluster as Entry, KubeConfigOptions, Kubeconfig},
+};
+
+use super::print::patiently;
+use crate::{
+    args::operator::{HostAccess, MemberAccess, MembersAccess},
+    run::Misuse,
+};
+use cluster::{Answers, Dial, metrics::Metrics, with_causes};
+use host::{Host, pins};
+use leaf::MemberClient;
+use member::{
+    kubeconfig, registry,
+    source::{Account, Definition, Definitions, clusters, directory, secrets},
+};
+
+/// The host, which has said who it is.
+pub(super) async fn host(access: &HostAccess, dial: &Dial) -> anyhow::Result<Host> {
+    let config = match &access.kubeconfig {
+        Some(path) => file(path, access.context.as_deref(), "--kubeconfig").await?.0,
+        None => own(access.context.as_deref()).await?,
+    };
+    let client = open("(host)", config, dial).map_err(|reason| Misuse(format!("--kubeconfig: {reason}")))?;
+    let connecting = Host::connect(client, access.members_namespace.clone());
+    Ok(patiently("waiting for the host to answer", connecting).await?)
+}
+
+/// The host as the agent of virtual nodes has it: with its own Secrets and its own record.
+pub(super) fn agents(host: &Host, access: &HostAccess) -> Host {
+    Host { namespace: access.pods_namespace.clone(), ..host.clone() }
+}
+
+/// A member by its administrator's kubeconfig.
+pub(super) struct Admin {
+    pub(super) client: Client,
+    /// The cluster as that kubeconfig has it.
+    pub(super) entry: Entry,
+    pub(super) config: Config,
+    /// Who it says it is.
+    pub(super) identity: String,
+}
+
+pub(super) async fn admin(access: &MemberAccess, dial: &Dial) -> anyhow::Result<Admin> {
+    let (config, entry) =
+        file(&access.member_kubeconfig, access.member_context.as_deref(), "--member-kubeconfig").await?;
+    let client =
+        open("(member)", config.clone(), dial).map_err(|reason| Misuse(format!("--member-kubeconfig: {reason}")))?;
+    let identity = patiently("waiting for the member to answer", host::identity(&client)).await;
+    let identity = identity.map_err(|error| {
+        let server = entry.server.as_deref().unwrap_or_default();
+        anyhow::anyhow!(
+            "--member-kubeconfig {}: {server}: {}",
+            access.member_kubeconfig.display(),
+            member::refusal(&error)
+        )
+    })?;
+    Ok(Admin { client, entry, config, identity })
+}
+
+async fn file(path: &Path, context: Option<&str>, flag: &str) -> Result<(Config, Entry), Misuse> {
+    let misuse = |reason: String| Misuse(format!("{flag} {}: {reason}", path.display()));
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| misuse(error.to_string()))?;
+    let entry = entry(&kubeconfig, context).unwrap_or_default();
+    let proxied = entry.proxy_url.is_some();
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let mut config = config.map_err(|error| misuse(error.to_string()))?;
+    if !proxied {
+        config.proxy_url = None; // never one from the environment
+    }
+    Ok((config, entry))
+}
+
+/// The cluster of a context.
+fn entry(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<Entry> {
+    let name = context.or(kubeconfig.current_context.as_deref())?;
+    let context = kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()?;
+    kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster)?.cluster.clone()
+}
+
+/// The kubeconfig that kubectl would use, or a pod's own account.
+async fn own(context: Option<&str>) -> Result<Config, Misuse> {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let found = match Config::from_kubeconfig(&options).await {
+        Ok(config) => Ok(config),
+        Err(error) if context.is_none() => Config::incluster().map_err(|_| error),
+        Err(error) => Err(error),
+    };
+    found.map_err(|error| Misuse(format!("no --kubeconfig is given, and the usual one cannot be used: {error}")))
+}
+
+pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client, String> {
+    let line = cluster::connect(cluster, config, Answers::OfAnySize, dial, &Metrics::new());
+    line.map(|line| line.probe).map_err(|error| format!("the kubeconfig cannot be used: {}", with_causes(&error)))
+}
+
+/// All members that are named, in the folder, in Secrets and by Kosmos `MemberClient` objects; of two, the one that the
+/// controller takes.
+pub(super) async fn members(host: &Host, access: &MembersAccess) -> anyhow::Result<Definitions> {
+    members_as(host, access, Account::Driver).await
+}
+
+/// The same with the credentials of one account.
+pub(super) async fn members_as(host: &Host, access: &MembersAccess, account: Account) -> anyhow::Result<Definitions> {
+    let mut sources = Vec::new();
+    if let Some(folder) = &access.members_dir {
+        let read = directory::read(folder, account);
+        let read = read.map_err(|error| Misuse(format!("--members-dir {}: {error}", folder.display())))?;
+        sources.push(Some(read));
+    }
+    let namespace = match account {
+        Account::Driver => &host.namespace,
+        Account::VirtualNode => &access.host.pods_namespace,
+    };
+    let secrets = secrets::read(host.client.clone(), namespace).await;
+    let secrets = secrets.with_context(|| format!("the members' Secrets in {namespace} cannot be listed"))?;
+    sources.push(Some(secrets));
+    let clusters = clusters::read(host.client.clone()).await;
+    sources.push(Some(clusters.context("the host's Kosmos Cluster objects cannot be listed")?));
+    Ok(registry::merge(&sources))
+}
+
+/// A member that has said who it is, and is who it always was.
+pub(super) struct Known {
+    pub(super) leaf: MemberClient,
+    pub(super) identity: String,
+}
+
+/// Asks a member who it is, by its own kubeconfig, and holds that against the record.
+pub(super) async fn known(
+    host: &Host,
+    name: &str,
+    definition: &Definition,
+    pins: &std::collections::BTreeMap<String, String>,
+    dial: &Dial,
+) -> Result<Known, String> {
+    let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
+    let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
+    let client = open(name, config, dial)?;
+    let identity = host::identity(&client).await.map_err(|error| member::refusal(&error))?;
+    match pins::compare(pins, name, &identity) {
+        Some(pins::Pin::Held) => {
+            Ok(Known { leaf: MemberClient::new(name, host.id.clone(), client).with_rights_in(namespaces), identity })
+        }
+        Some(pin) => Err(member::quarantined(&pin, &identity)),
+        None => Err(format!("no controller has met it yet, so it is not known which cluster {name} is")),
+    }
+}
+
+/// Now, in seconds.
+pub(super) fn now() -> i64 {
+    Timestamp::now().as_second()
+}

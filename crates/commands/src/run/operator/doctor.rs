@@ -1,0 +1,114 @@
+//! `doctor`: two looks some time apart, and what both have found.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    storage::v1::{CSIDriver, StorageClass},
+};
+use kube::{Api, ResourceExt, api::ListParams};
+use serde_json::{Value, json};
+
+use super::{
+    Report,
+    connect::{self, now},
+    look::{Seen, look},
+    print::patiently,
+};
+use crate::args::operator::{Doctor, Look, Output};
+use cluster::{Dial, lease, with_causes};
+use domain::volume::{DRIVER, Parameters};
+use host::Host;
+use operator::{
+    compare::{Compared, Finding, compare, twice},
+    doctor::{SeenClass, SeenHost, judge},
+    table::Table,
+};
+
+/// What both looks came to.
+pub(super) struct Looked {
+    pub(super) findings: Vec<Finding>,
+    young: usize,
+    pub(super) seen: Seen,
+}
+
+pub(super) async fn doctor(flags: &Doctor, dial: &Dial) -> anyhow::Result<Report> {
+    let host = connect::host(&flags.look.members.host, dial).await?;
+    let looked = look_twice(&flags.look, &host, dial).await?;
+    let mut findings = judge(&see(&host).await?, &looked.seen.members, now());
+    findings.extend(looked.findings.iter().cloned());
+    let text = match flags.output {
+        Output::Table => table(&flags.look, &findings, &looked),
+        Output::Json => format!("{:#}\n", as_json(&findings, &looked)),
+    };
+    Ok(Report::new(text, findings.is_empty()))
+}
+
+/// Nothing that is under way is the same in both.
+pub(super) async fn look_twice(flags: &Look, host: &Host, dial: &Dial) -> anyhow::Result<Looked> {
+    let older_than = i64::try_from(flags.older_than.as_secs()).unwrap_or(i64::MAX);
+    let looking = async {
+        let first = look(host, &flags.members, dial).await?;
+        tokio::time::sleep(flags.interval).await;
+        let seen = look(host, &flags.members, dial).await?;
+        let first = compare(&first.host, &first.sides, older_than);
+        let Compared { findings, young } = compare(&seen.host, &seen.sides, older_than);
+        Ok(Looked { findings: twice(&first.findings, findings), young, seen })
+    };
+    patiently("looking at host and members, twice", looking).await
+}
+
+async fn see(host: &Host) -> anyhow::Result<SeenHost> {
+    let told = |error: kube::Error| anyhow::anyhow!("the host cannot be looked at: {}", with_causes(&error));
+    let driver = cluster::read(Api::<CSIDriver>::all(host.client.clone()).get(DRIVER).await, DRIVER).map_err(told)?;
+    let classes = Api::<StorageClass>::all(host.client.clone()).list(&ListParams::default()).await.map_err(told)?;
+    let leases = Api::<Lease>::namespaced(host.client.clone(), &host.namespace);
+    let lease = cluster::read(leases.get(lease::CONTROLLER).await, lease::CONTROLLER).map_err(told)?;
+    let renewed = lease.and_then(|lease| lease.spec?.renew_time);
+    Ok(SeenHost {
+        driver_object: driver.is_some(),
+        classes: classes.items.iter().filter(|class| class.provisioner == DRIVER).map(seen_class).collect(),
+        lease_age: renewed.map(|renewed| now() - renewed.0.as_second()),
+    })
+}
+
+fn seen_class(class: &StorageClass) -> SeenClass {
+    let parameters: BTreeMap<String, String> = class.parameters.clone().unwrap_or_default();
+    let problem = Parameters::parse(&parameters).err().map(|error| error.to_string());
+    SeenClass { name: class.name_any(), problem }
+}
+
+fn table(flags: &Look, findings: &[Finding], looked: &Looked) -> String {
+    let mut table = Table::new(&["FINDING", "WHAT"]);
+    for finding in findings {
+        table.row([&finding.name, &finding.message]);
+    }
+    let found = if findings.is_empty() { "Nothing is wrong.\n".to_owned() } else { format!("{table}\n") };
+    format!("{found}{}\n", summary(flags, looked))
+}
+
+fn summary(flags: &Look, looked: &Looked) -> String {
+    let leaves: usize = looked.seen.sides.iter().map(|side| side.leaves.len()).sum();
+    let (judged, named) = (looked.seen.sides.len(), looked.seen.members.iter().filter(|member| member.named).count());
+    let young = match looked.young {
+        0 => String::new(),
+        some => format!(
+            " {some} without a volume of the host are younger than {} and not judged.",
+            humantime::format_duration(flags.older_than)
+        ),
+    };
+    format!(
+        "Compared twice: {} volumes of the host and {leaves} leaf claims in {judged} of {named} members.{young}",
+        looked.seen.host.volumes.len()
+    )
+}
+
+fn as_json(findings: &[Finding], looked: &Looked) -> Value {
+    let findings: Vec<Value> =
+        findings.iter().map(|finding| json!({"finding": finding.name, "message": finding.message})).collect();
+    let compared: Vec<&str> = looked.seen.sides.iter().map(|side| side.member.as_str()).collect();
+    json!({
+        "findings": findings, "young": looked.young, "comparedMembers": compared,
+        "hostVolumes": looked.seen.host.volumes.len(),
+    })
+}

@@ -1,0 +1,222 @@
+//! One look at everything that is compared: the host's volumes and the leaves of every member, each listed whole. A member
+//! whose lists cannot be read to their end is not judged, and it is said why.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt, future::join_all, stream};
+use k8s_openapi::{
+    api::core::v1::{PersistentVolume, PersistentVolumeClaim},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Api, Resource, ResourceExt, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::connect::{self, Known, now};
+use crate::args::operator::MembersAccess;
+use cluster::{Dial, with_causes};
+use domain::volume::{HostId, VolumeId, quantity, spec::LeafPlace};
+use host::{Host, volume::HostVolume as Summary};
+use leaf::{
+    MemberClient,
+    identity::{Identity, Meant, judge},
+    ownership,
+};
+use member::source::{Account, Definitions};
+use operator::{
+    compare::{HostSide, HostVolume, Leaf, LeafVolume, MemberSide},
+    doctor::SeenMember,
+    kubeconfig,
+};
+
+/// For a long list to arrive whole.
+const WHOLE: Duration = Duration::from_mins(1);
+/// Single claims that are read at once.
+const AT_ONCE: usize = 8;
+
+/// Everything, at about one time.
+pub(super) struct Seen {
+    pub(super) host: HostSide,
+    /// Those that can be judged.
+    pub(super) sides: Vec<MemberSide>,
+    pub(super) members: Vec<SeenMember>,
+}
+
+/// A list that is known to be complete.
+async fn whole<K>(api: Api<K>, wanted: &ListParams) -> Result<Vec<K>, String>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let listed = tokio::time::timeout(WHOLE, api.list(wanted)).await;
+    let listed = listed.map_err(|_| "a list does not end".to_owned())?.map_err(|error| with_causes(&error))?;
+    match listed.metadata.continue_.as_deref().unwrap_or_default() {
+        "" => Ok(listed.items),
+        _ => Err("a list was cut short".to_owned()),
+    }
+}
+
+/// The leaf claims of this host in a member.
+pub(super) async fn leaf_claims(leaf: &MemberClient) -> Result<Vec<PersistentVolumeClaim>, String> {
+    let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
+    let mut all = Vec::new();
+    for namespace in leaf.namespaces.each() {
+        all.append(&mut whole(leaf.within(namespace), &ours).await?);
+    }
+    Ok(all)
+}
+
+/// All claims of the host.
+pub(super) async fn host_claims(host: &Host) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
+    let claims = whole(Api::all(host.client.clone()), &ListParams::default()).await;
+    claims.map_err(|reason| anyhow::anyhow!("the host's claims cannot be listed: {reason}"))
+}
+
+pub(super) async fn look(host: &Host, access: &MembersAccess, dial: &Dial) -> anyhow::Result<Seen> {
+    let named = connect::members(host, access).await?;
+    let for_pods = connect::members_as(host, access, Account::VirtualNode).await?;
+    let pins = host.pins().await?;
+    let opening = named.iter().map(async |(name, definition)| {
+        let known = connect::known(host, name, definition, &pins, dial).await;
+        (name.clone(), listed(known).await)
+    });
+    let listed = join_all(opening).await;
+    // After the leaves: a volume that is made meanwhile is seen.
+    let side = host_side(host).await?;
+    let mut seen = Seen { members: members([&named, &for_pods], &pins, &side), host: side, sides: Vec::new() };
+    for (name, listed) in listed {
+        let judged = match listed {
+            Ok((known, listed)) => seen.judge(&known.leaf, listed).await,
+            Err(reason) => Err(reason),
+        };
+        if let (Err(reason), Some(member)) = (judged, seen.members.iter_mut().find(|member| member.name == name)) {
+            member.problem = Some(reason);
+        }
+    }
+    Ok(seen)
+}
+
+type Listed = (Vec<PersistentVolumeClaim>, Vec<PersistentVolume>);
+
+async fn listed(known: Result<Known, String>) -> Result<(Known, Listed), String> {
+    let known = known?;
+    let ours = ListParams::default().labels(&ownership::selector(&known.leaf.host));
+    let claims = leaf_claims(&known.leaf).await?;
+    let volumes = whole(Api::all(known.leaf.client.clone()), &ours).await?;
+    Ok((known, (claims, volumes)))
+}
+
+async fn host_side(host: &Host) -> anyhow::Result<HostSide> {
+    let all = whole(Api::<PersistentVolume>::all(host.client.clone()), &ListParams::default()).await;
+    let all = all.map_err(|reason| anyhow::anyhow!("the host's volumes cannot be listed: {reason}"))?;
+    let names: BTreeSet<String> = all.iter().map(ResourceExt::name_any).collect();
+    let has_volume = |claim: &PersistentVolumeClaim| {
+        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+        volume.is_some_and(|volume| names.contains(volume))
+    };
+    let claims = host_claims(host).await?.into_iter().filter(|claim| !has_volume(claim));
+    Ok(HostSide {
+        claims: claims.filter_map(|claim| claim.metadata.uid).collect(),
+        volumes: all.iter().filter_map(host_volume).collect(),
+    })
+}
+
+fn host_volume(volume: &PersistentVolume) -> Option<HostVolume> {
+    let summary = Summary::new(volume)?;
+    let capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
+    Some(HostVolume {
+        name: summary.name.to_string(),
+        uid: summary.uid.to_string(),
+        handle: summary.handle.to_string(),
+        capacity: capacity.and_then(|size| quantity::parse(&size.0)).unwrap_or_default(),
+        leaving: summary.is_leaving(),
+    })
+}
+
+/// Those that are named, and those that were.
+fn members([named, for_pods]: [&Definitions; 2], pins: &BTreeMap<String, String>, host: &HostSide) -> Vec<SeenMember> {
+    let mut volumes: BTreeMap<String, usize> = BTreeMap::new();
+    for id in host.volumes.iter().filter_map(|volume| VolumeId::parse(&volume.handle)) {
+        *volumes.entry(id.member).or_default() += 1;
+    }
+    let all: BTreeSet<&String> = named.keys().chain(pins.keys()).chain(volumes.keys()).collect();
+    let seen = all.into_iter().map(|name| SeenMember {
+        name: name.clone(),
+        problem: None,
+        tokens: [named, for_pods]
+            .into_iter()
+            .filter_map(|of| kubeconfig::read(&of.get(name)?.kubeconfig).token)
+            .collect(),
+        volumes: volumes.get(name).copied().unwrap_or_default(),
+        named: named.contains_key(name),
+    });
+    seen.collect()
+}
+
+impl Seen {
+    async fn judge(&mut self, leaf: &MemberClient, (claims, volumes): Listed) -> Result<(), String> {
+        let now = now();
+        let leaves: Vec<Leaf> = claims.iter().filter_map(|claim| leaf_of(claim, &leaf.host, now)).collect();
+        let volumes = volumes.iter().filter_map(|volume| leaf_volume_of(volume, &leaf.host, now)).collect();
+        let imported = self.imported(leaf, &leaves).await?;
+        self.sides.push(MemberSide { member: leaf.member.clone(), leaves, volumes, imported });
+        Ok(())
+    }
+
+    /// Of the host's volumes that lead to no leaf: the claims that may be used by consent.
+    async fn imported(&self, leaf: &MemberClient, leaves: &[Leaf]) -> Result<BTreeSet<(String, String)>, String> {
+        let known: BTreeSet<(&str, &str)> =
+            leaves.iter().map(|leaf| (leaf.place.namespace.as_str(), leaf.place.claim.as_str())).collect();
+        let ids = self.host.volumes.iter().filter_map(|volume| VolumeId::parse(&volume.handle));
+        let places = ids.filter(|id| id.member == leaf.member).filter_map(|id| id.place());
+        let places = places.filter(|place| !known.contains(&(place.namespace.as_str(), place.claim.as_str())));
+        let reading = stream::iter(places).map(async |place: LeafPlace| {
+            let claim = leaf.read_claim(&place).await.map_err(|error| error.to_string())?;
+            let consents =
+                claim.is_some_and(|claim| judge(&claim.metadata, &leaf.host, Meant::Any) == Identity::Consents);
+            Ok::<_, String>(consents.then_some((place.namespace, place.claim)))
+        });
+        let found: Vec<Option<(String, String)>> = reading.buffered(AT_ONCE).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
+fn age(metadata: &ObjectMeta, now: i64) -> i64 {
+    metadata.creation_timestamp.as_ref().map(|made| now - made.0.as_second()).unwrap_or_default()
+}
+
+fn leaf_of(claim: &PersistentVolumeClaim, host: &HostId, now: i64) -> Option<Leaf> {
+    let status = claim.status.as_ref();
+    let capacity = status.and_then(|status| status.capacity.as_ref()?.get("storage"));
+    Some(Leaf {
+        place: LeafPlace { namespace: claim.namespace().unwrap_or_default(), claim: claim.name_any() },
+        uid: claim.uid().unwrap_or_default(),
+        hash: ownership::volume_of(&claim.metadata, host)?,
+        age: age(&claim.metadata, now),
+        lost: status.and_then(|status| status.phase.as_deref()) == Some("Lost"),
+        terminating: claim.metadata.deletion_timestamp.is_some(),
+        capacity: capacity.and_then(|size| quantity::parse(&size.0)).unwrap_or_default(),
+        had_volume: claim.annotations().contains_key(ownership::HAD_VOLUME),
+        claim_uid: claim_uid(claim),
+    })
+}
+
+/// The host's claim that a leaf was made for.
+pub(super) fn claim_uid(leaf: &PersistentVolumeClaim) -> String {
+    let note = |key: &str| leaf.annotations().get(key).map(String::as_str);
+    let in_name = || note(ownership::NAME).and_then(host::claim::uid_in_name);
+    note(ownership::CLAIM_UID).or_else(in_name).unwrap_or_default().to_owned()
+}
+
+fn leaf_volume_of(volume: &PersistentVolume, host: &HostId, now: i64) -> Option<LeafVolume> {
+    let bound_to = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.clone());
+    Some(LeafVolume {
+        name: volume.name_any(),
+        uid: volume.uid().unwrap_or_default(),
+        hash: ownership::volume_of(&volume.metadata, host)?,
+        age: age(&volume.metadata, now),
+        claim_uid: bound_to.unwrap_or_default(),
+    })
+}

@@ -1,0 +1,310 @@
+//! `member add`: looks at everything first, and writes only when nothing stands in the way. The Secret comes last, when the
+//! accounts have proved that they are enough.
+
+use std::{
+    fs::OpenOptions,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::{
+    account::{self, Account},
+    bindings, open, secret,
+};
+use crate::{
+    args::operator::Add,
+    run::{
+        Misuse,
+        operator::{
+            Report,
+            connect::{self, Admin, now},
+            objects::{Done, apply, remove, steps, without_unserved},
+            print::patiently,
+        },
+    },
+};
+use cluster::Dial;
+use domain::volume::namespaces::Namespaces;
+use host::{
+    Host,
+    pins::{self, Pin},
+};
+use member::kubeconfig::{self as rules, Trust};
+use operator::{
+    kubeconfig::{self, Reach, until},
+    narrow::narrowed,
+    objects::{NAMESPACE, Step, Uses, title, tokens},
+    rights::{Right, by_subject, missing},
+    table::Table,
+};
+
+/// What is told where the member has no admission policies.
+const UNHELD: &str = "This cluster has no ValidatingAdmissionPolicies (Kubernetes 1.30): whoever has these tokens may write every claim and \
+    volume there, and make any pod. Guard them accordingly, or upgrade the cluster and type this again.\n";
+
+pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::Result<Report> {
+    let admin = connect::admin(&flags.member, dial).await?;
+    let reach = reach(flags, &admin).await?;
+    let target = target(flags, &admin, dial).await?;
+    open::named(&admin.client, "--namespace", &flags.namespace).await?;
+    bindings::nothing_is_outside(&admin.client, target.host(), &reach.namespaces).await?;
+    let uses = Uses { pods: !flags.volumes_only, attach: flags.attach };
+    let objects = uses.of(target.host()).map_err(anyhow::Error::msg)?;
+    let mut objects = narrowed(objects, &reach.namespaces);
+    objects.push(tokens(target.host()));
+    let (objects, unserved) = without_unserved(&admin.client, objects).await?;
+    let steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
+    let former = bindings::others(&admin.client, target.host(), &objects).await?;
+    let opened = open::named(&admin.client, "--pods-in", &flags.pods_in).await?;
+    let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
+    for object in &unserved {
+        table.row([title(object).as_str(), &flags.name, "left out: the cluster has no such kind"]);
+    }
+    if flags.dry_run {
+        plan(flags, &objects, &steps, &target, &mut table);
+        for binding in &former {
+            table.row([title(binding).as_str(), &flags.name, "would be removed"]);
+        }
+        open::open(&admin.client, &opened, &flags.name, true, &mut table).await?;
+        return Ok(Report::well(format!("{table}\nNothing was written: this is a dry run.\n")));
+    }
+    for (object, step) in objects.iter().zip(steps) {
+        let Done { title, result } = apply(&admin.client, object, step).await?;
+        table.row([title.as_str(), &flags.name, result]);
+    }
+    for binding in &former {
+        let Done { title, result } = remove(&admin.client, binding).await?;
+        table.row([title.as_str(), &flags.name, result]);
+    }
+    open::open(&admin.client, &opened, &flags.name, false, &mut table).await?;
+    let accounts = account::all(flags, &admin, &reach, &objects, dial).await?;
+    for Account { name, rights, .. } in &accounts {
+        let Some(missing) = missing(rights) else { continue };
+        let told = rights_table(rights);
+        let why = format!(
+            "The account {NAMESPACE}/{name} of {} still lacks: {missing}. Nothing was written to the host: who or what \
+             takes these rights away there?",
+            flags.name
+        );
+        return Ok(Report::new(format!("{table}\n{told}\n{why}\n"), false));
+    }
+    let reached = reaches(flags, &admin, &accounts[0].kubeconfig, dial).await?;
+    hand_over(flags, &admin.identity, &target, &accounts, &mut table).await?;
+    let unheld = if unserved.is_empty() { "" } else { UNHELD };
+    Ok(Report::well(closing(flags, &table, &accounts, reached) + unheld))
+}
+
+/// Where the kubeconfigs go: into files, or into the Secrets of the host.
+enum Target {
+    Files,
+    Host(Vec<Place>),
+}
+
+impl Target {
+    /// Who the tokens are for, where that is known.
+    fn host(&self) -> Option<&str> {
+        match self {
+            Self::Files => None,
+            Self::Host(places) => places.first().map(|place| place.host.id.0.as_str()),
+        }
+    }
+}
+
+/// The Secret of one account, in the order of the accounts.
+struct Place {
+    host: Host,
+    secret: Option<Secret>,
+}
+
+impl Place {
+    async fn new(host: Host, name: &str, identity: &str) -> anyhow::Result<Self> {
+        secret::needs_namespace(&host).await?;
+        match pins::compare(&host.pins().await?, name, identity) {
+            None | Some(Pin::Held) => {}
+            Some(pin) => bail!("member {name}: {}", member::quarantined(&pin, identity)),
+        }
+        let secret = secret::target(&host, name).await?;
+        Ok(Self { host, secret })
+    }
+
+    /// The record comes first: else whoever answered the first look of the controller or the agent would be the member.
+    async fn write(&self, flags: &Add, identity: &str, kubeconfig: &str) -> anyhow::Result<&'static str> {
+        match self.host.pin(&flags.name, identity).await? {
+            Pin::Held => secret::write(&self.host, &flags.name, self.secret.as_ref(), kubeconfig).await,
+            pin => bail!("member {}: {}", flags.name, member::quarantined(&pin, identity)),
+        }
+    }
+
+    fn title(&self, member: &str) -> String {
+        let name = self.secret.as_ref().map_or_else(|| member.to_owned(), ResourceExt::name_any);
+        format!("Secret {}/{name}", self.host.namespace)
+    }
+}
+
+/// Everything in the host, or of the new file, that could stand in the way.
+async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<Target> {
+    if let Some(path) = &flags.kubeconfig_only {
+        let also = (!flags.volumes_only).then(|| beside(path));
+        if let Some(taken) = [path].into_iter().chain(&also).find(|path| path.exists()) {
+            return Err(Misuse(format!(
+                "--kubeconfig-only {}: {} is there already: name a new file",
+                path.display(),
+                taken.display()
+            ))
+            .into());
+        }
+        return Ok(Target::Files);
+    }
+    let host = connect::host(&flags.host, dial).await?;
+    let name = &flags.name;
+    if host.id.0 == admin.identity {
+        bail!("--member-kubeconfig leads to the host itself ({}): a host is no member of its own", admin.identity);
+    }
+    let agents = (!flags.volumes_only).then(|| connect::agents(&host, &flags.host));
+    let mut places = Vec::new();
+    for host in std::iter::once(host).chain(agents) {
+        places.push(Place::new(host, name, &admin.identity).await?);
+    }
+    Ok(Target::Host(places))
+}
+
+/// How the host is to reach the member: judged by the rules that the controller has for a Secret.
+async fn reach(flags: &Add, admin: &Admin) -> anyhow::Result<Reach> {
+    let entry = &admin.entry;
+    let server = flags.server.as_ref().or(entry.server.as_ref()).cloned().unwrap_or_default();
+    if flags.server.is_none() && kubeconfig::is_loopback(&server) {
+        let file = flags.member.member_kubeconfig.display();
+        return Err(Misuse(format!(
+            "clusters[].cluster.server of {file} is {server}, which means another machine to each who uses it: give \
+             the address by which the host's pods reach the member, --server https://ADDRESS:PORT"
+        ))
+        .into());
+    }
+    let authority = match (&entry.certificate_authority_data, &entry.certificate_authority) {
+        (Some(data), _) => Some(data.clone()),
+        (None, Some(path)) => Some(embedded(path)?),
+        (None, None) => None,
+    };
+    let insecure = entry.insecure_skip_tls_verify == Some(true);
+    let namespaces = Namespaces::named(flags.namespace.iter().map(String::as_str));
+    let namespaces = namespaces.map_err(|reason| Misuse(format!("--namespace: {reason}")))?;
+    let reach = Reach { server, authority, server_name: entry.tls_server_name.clone(), insecure, namespaces };
+    let judged = rules::parse(&kubeconfig::text(&flags.name, &reach, "none"), Trust::Object).await;
+    judged.map_err(|reason| {
+        let file = flags.member.member_kubeconfig.display();
+        Misuse(format!("--member-kubeconfig {file}: {reason} (--server https://ADDRESS:PORT says another address)"))
+    })?;
+    Ok(reach)
+}
+
+fn embedded(path: &str) -> anyhow::Result<String> {
+    let bytes = std::fs::read(path).with_context(|| format!("certificate-authority {path}"))?;
+    match serde_json::to_value(ByteString(bytes))? {
+        Value::String(text) => Ok(text),
+        _ => bail!("certificate-authority {path} cannot be embedded"),
+    }
+}
+
+fn plan(flags: &Add, objects: &[Value], steps: &[Step], target: &Target, table: &mut Table) {
+    for (object, step) in objects.iter().zip(steps) {
+        let result = match step {
+            Step::Make => "would be made",
+            Step::Update => "would be updated",
+            Step::Leave | Step::Refuse => "unchanged",
+        };
+        table.row([title(object).as_str(), &flags.name, result]);
+    }
+    let Target::Host(places) = target else { return };
+    for place in places {
+        let result = if place.secret.is_some() { "would be renewed" } else { "would be made" };
+        table.row([place.title(&flags.name).as_str(), "(host)", result]);
+    }
+}
+
+/// Whether the member answers here as the host will ask it; an error where somebody else answers.
+async fn reaches(flags: &Add, admin: &Admin, text: &str, dial: &Dial) -> anyhow::Result<Result<(), String>> {
+    let config = rules::parse(text, Trust::Object).await.map_err(anyhow::Error::msg)?;
+    let client = connect::open(&flags.name, config, dial).map_err(anyhow::Error::msg)?;
+    match patiently("asking the member as the host will", host::identity(&client)).await {
+        Ok(identity) if identity == admin.identity => Ok(Ok(())),
+        Ok(identity) => bail!(
+            "--server leads to another cluster ({identity}) than --member-kubeconfig ({}): nothing was written to the host",
+            admin.identity
+        ),
+        Err(error) if flags.server.is_some() => Ok(Err(member::refusal(&error))),
+        Err(error) => bail!("member {} does not answer its own kubeconfig: {}", flags.name, member::refusal(&error)),
+    }
+}
+
+async fn hand_over(
+    flags: &Add,
+    identity: &str,
+    target: &Target,
+    accounts: &[Account],
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    match target {
+        Target::Files => {
+            let path = flags.kubeconfig_only.as_deref().context("no file")?;
+            for account in accounts {
+                let path = if account.for_pods { &beside(path) } else { path };
+                write_file(path, &account.kubeconfig).with_context(|| format!("write {}", path.display()))?;
+                table.row([format!("file {}", path.display()).as_str(), "", "made"]);
+            }
+        }
+        Target::Host(places) => {
+            for (place, account) in places.iter().zip(accounts) {
+                let result = place.write(flags, identity, &account.kubeconfig).await?;
+                table.row([place.title(&flags.name).as_str(), "(host)", result]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the account for pods is looked for in a folder of members.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("virtual-node.kubeconfig")
+}
+
+/// Nobody else may read it, from the first byte on.
+fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+pub(super) fn rights_table(answers: &[(Right, bool)]) -> Table {
+    let mut table = Table::new(&["RIGHT ON", "OK", "MISSING"]);
+    for subject in by_subject(answers) {
+        table.row([subject.subject, subject.granted.join(","), subject.missing.join(",")]);
+    }
+    table
+}
+
+fn closing(flags: &Add, table: &Table, accounts: &[Account], reached: Result<(), String>) -> String {
+    let name = &flags.name;
+    let server = flags.server.as_deref().unwrap_or_default();
+    let reached = match reached {
+        Ok(()) => String::new(),
+        Err(why) => format!("{server} does not answer from here ({why}); the host's pods must reach it.\n"),
+    };
+    let next = match &flags.kubeconfig_only {
+        Some(path) => format!("The host was not touched: {} is for its administrator.", path.display()),
+        None => format!("The controller connects to it now. See how it does: kosmos-csi member check {name}"),
+    };
+    let ends = until(accounts.iter().map(|account| account.ends).min().unwrap_or_default(), now());
+    let rights: Vec<_> = accounts.iter().flat_map(|account| account.rights.iter().cloned()).collect();
+    let rights = rights_table(&rights);
+    let tokens = if accounts.len() == 1 { "The token ends" } else { "The tokens end" };
+    let renewed = match &flags.kubeconfig_only {
+        Some(_) => format!("`member add {name}` makes new ones"),
+        None => "who uses one renews it at half of its life".to_owned(),
+    };
+    format!("{table}\n{rights}\n{tokens} in {ends}; {renewed}.\n{reached}{next}\n")
+}

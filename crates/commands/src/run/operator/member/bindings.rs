@@ -1,0 +1,83 @@
+//! Rights of the driver's account that an earlier `member add` has bound elsewhere, in the whole member or in other namespaces.
+
+use anyhow::{anyhow, bail};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+use crate::run::operator::objects::read;
+use cluster::with_causes;
+use domain::volume::{HostId, namespaces::Namespaces};
+use leaf::ownership;
+use operator::{
+    narrow::names_of_bindings,
+    objects::{PODS_ACCOUNT, own_name, title},
+};
+
+/// Those that are there and not wanted now.
+pub(super) async fn others(client: &Client, host: Option<&str>, wanted: &[Value]) -> anyhow::Result<Vec<Value>> {
+    let (everywhere, within) = names_of_bindings(host);
+    let mut found = Vec::new();
+    for name in everywhere {
+        let binding = binding("ClusterRoleBinding", "", &name);
+        if read(client, &binding).await?.is_some() {
+            found.push(binding);
+        }
+    }
+    let named = ListParams::default().fields(&format!("metadata.name={within}"));
+    let listed = Api::<RoleBinding>::all(client.clone()).list(&named).await;
+    let listed = listed.map_err(|error| anyhow!("list RoleBindings called {within}: {}", with_causes(&error)))?;
+    found.extend(listed.iter().map(|one| binding("RoleBinding", &one.namespace().unwrap_or_default(), &within)));
+    found.retain(|there| wanted.iter().all(|wanted| title(wanted) != title(there)));
+    Ok(found)
+}
+
+fn binding(kind: &str, namespace: &str, name: &str) -> Value {
+    let mut binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
+    if !namespace.is_empty() {
+        binding["metadata"]["namespace"] = json!(namespace);
+    }
+    binding
+}
+
+/// Refuses to take rights away where the host has something: what the driver cannot see, it can neither use nor remove. The
+/// agent's account would keep rights in the whole member.
+pub(super) async fn nothing_is_outside(
+    client: &Client,
+    host: Option<&str>,
+    namespaces: &Namespaces,
+) -> anyhow::Result<()> {
+    let (Some(host), Namespaces::Only(_)) = (host, namespaces) else { return Ok(()) };
+    let agents = binding("ClusterRoleBinding", "", &own_name(PODS_ACCOUNT, host));
+    if read(client, &agents).await?.is_some() {
+        bail!(
+            "{} gives the account that runs this host's pods rights in the whole member: drain its virtual node, and delete that \
+             binding there first. Nothing was written",
+            title(&agents)
+        );
+    }
+    let ours = ListParams::default().labels(&ownership::selector(&HostId(host.to_owned())));
+    for (group, kind) in [("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")] {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        let listed = match Api::<DynamicObject>::all_with(client.clone(), &resource).list_metadata(&ours).await {
+            // A member without the kind.
+            Err(kube::Error::Api(status)) if status.code == 404 && !group.is_empty() => continue,
+            listed => listed.map_err(|error| anyhow!("list {kind}s of this host: {}", with_causes(&error)))?,
+        };
+        let outside = listed.iter().filter(|one| !namespaces.has(&one.namespace().unwrap_or_default()));
+        let outside: Vec<String> =
+            outside.map(|one| format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any())).collect();
+        if let Some(first) = outside.first() {
+            bail!(
+                "this host has {} {kind}s in other namespaces than {namespaces}, such as {first}: name those with --namespace as \
+                 well, or remove their volumes in the host first. Nothing was written",
+                outside.len()
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! `member check`: a member from its kubeconfig to its storage classes, a line for each. What depends on something that
+//! has failed is not asked.
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Api, Client, api::ListParams};
+
+use super::{add::rights_table, rights};
+use crate::{
+    args::operator::Check,
+    run::operator::{
+        Report,
+        connect::{self, now},
+        print::patiently,
+    },
+};
+use cluster::{Dial, with_causes};
+use domain::volume::namespaces::Namespaces;
+use host::{Host, pins};
+use leaf::Rows;
+use member::{
+    kubeconfig as rules,
+    source::{Account, Definition},
+    token::Token,
+};
+use operator::{
+    kubeconfig::{self, until},
+    narrow::narrowed,
+    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, own_name},
+    rights::{Right, missing, of},
+    table::Table,
+};
+
+/// The lines so far.
+struct Sheet {
+    table: Table,
+    well: bool,
+    /// What is missing in detail.
+    more: String,
+}
+
+impl Sheet {
+    fn ok(&mut self, what: &str, detail: impl Into<String>) {
+        self.table.row([what.to_owned(), "ok".to_owned(), detail.into()]);
+    }
+
+    /// It works without.
+    fn note(&mut self, what: &str, detail: impl Into<String>) {
+        self.table.row([what.to_owned(), "note".to_owned(), detail.into()]);
+    }
+
+    fn failed(&mut self, what: &str, detail: impl Into<String>) {
+        self.table.row([what.to_owned(), "FAILED".to_owned(), detail.into()]);
+        self.well = false;
+    }
+}
+
+pub(in crate::run::operator) async fn check(flags: &Check, dial: &Dial) -> anyhow::Result<Report> {
+    let host = connect::host(&flags.members.host, dial).await?;
+    let named = connect::members(&host, &flags.members).await?;
+    let mut sheet = Sheet { table: Table::new(&["CHECK", "RESULT", "DETAIL"]), well: true, more: String::new() };
+    match named.get(&flags.name) {
+        Some(definition) => {
+            sheet.ok("named", &definition.origin);
+            if definition.policy.cordoned {
+                sheet.note("cordon", "it is closed to new volumes");
+            }
+            patiently("asking the member", examine(flags, &host, definition, dial, &mut sheet)).await?;
+        }
+        None => sheet.failed("named", nowhere(flags, &host, &named.keys().cloned().collect::<Vec<_>>())),
+    }
+    let Sheet { table, well, more } = sheet;
+    Ok(Report::new(format!("{table}{more}"), well))
+}
+
+fn nowhere(flags: &Check, host: &Host, named: &[String]) -> String {
+    let folder = if flags.members.members_dir.is_some() { " or file in --members-dir" } else { "" };
+    let there = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
+    format!("no Secret in {}{folder} names it; there are: {there}", host.namespace)
+}
+
+async fn examine(
+    flags: &Check,
+    host: &Host,
+    definition: &Definition,
+    dial: &Dial,
+    sheet: &mut Sheet,
+) -> anyhow::Result<()> {
+    let config = match rules::parse(&definition.kubeconfig, definition.trust).await {
+        Ok(config) => config,
+        Err(reason) => {
+            sheet.failed("kubeconfig", reason);
+            return Ok(());
+        }
+    };
+    sheet.ok("kubeconfig", kubeconfig::read(&definition.kubeconfig).server);
+    match rules::namespaces(&definition.kubeconfig) {
+        Ok(Namespaces::All) => {}
+        Ok(only) => sheet.note("namespaces", format!("volumes of this host are made in {only} alone")),
+        Err(reason) => {
+            sheet.failed("namespaces", reason);
+            return Ok(());
+        }
+    }
+    token("token", definition, &flags.name, sheet);
+    let client = match connect::open(&flags.name, config, dial) {
+        Ok(client) => client,
+        Err(reason) => {
+            sheet.failed("credentials", reason);
+            return Ok(());
+        }
+    };
+    if identity(host, &flags.name, &client, sheet).await? {
+        account(flags, host, definition, &client, sheet).await?;
+        pods(flags, host, definition, dial, sheet).await?;
+        classes(host, &client, sheet).await;
+        snapshots(&client, sheet).await;
+    }
+    Ok(())
+}
+
+fn token(line: &str, definition: &Definition, name: &str, sheet: &mut Sheet) {
+    let Some(token) = kubeconfig::read(&definition.kubeconfig).token else { return };
+    let left = until(token.ends, now());
+    let renew = format!("`member add {name}` renews it");
+    match token.due() {
+        _ if token.ends <= now() => sheet.failed(line, format!("{left}: {renew}")),
+        _ if token.is_late(now()) => sheet.note(line, format!("ends in {left}, and nobody has renewed it: {renew}")),
+        Some(due) if definition.secret.is_some() && due > now() => {
+            sheet.ok(line, format!("ends in {left}, and is renewed in {}", until(due, now())));
+        }
+        _ => sheet.ok(line, format!("ends in {left}")),
+    }
+}
+
+/// Whether it answers, knows the credentials, and is who it always was.
+async fn identity(host: &Host, name: &str, client: &Client, sheet: &mut Sheet) -> anyhow::Result<bool> {
+    let identity = match host::identity(client).await {
+        Ok(identity) => identity,
+        Err(kube::Error::Api(status)) => {
+            sheet.ok("address", "it answers");
+            sheet.failed("credentials", member::refusal(&kube::Error::Api(status)));
+            return Ok(false);
+        }
+        Err(error) => {
+            sheet.failed("address", format!("{} (asked from here; the host asks from its pods)", with_causes(&error)));
+            return Ok(false);
+        }
+    };
+    sheet.ok("address", "it answers");
+    sheet.ok("credentials", "they are good");
+    match pins::compare(&host.pins().await?, name, &identity) {
+        Some(pins::Pin::Held) => sheet.ok("identity", identity),
+        None => sheet.note("identity", format!("{identity}; no controller has met it yet")),
+        Some(pin) => {
+            sheet.failed("identity", member::quarantined(&pin, &identity));
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn account(
+    flags: &Check,
+    host: &Host,
+    definition: &Definition,
+    client: &Client,
+    sheet: &mut Sheet,
+) -> anyhow::Result<()> {
+    let uses = Uses { pods: false, attach: flags.attach };
+    let rights = needed(uses, ACCOUNT, definition, host)?;
+    let of_any = Token::of(&definition.kubeconfig).is_some_and(|token| token.account() == Some((NAMESPACE, ACCOUNT)));
+    if of_any {
+        let add = format!("`member add {}` gives this host one of its own", flags.name);
+        sheet.note("account", format!("it may write what is any host's there: {add}"));
+    }
+    granted("rights", "deploy/member.yaml", client, &rights, sheet).await;
+    Ok(())
+}
+
+/// What the account of a kubeconfig needs: this host's own, or the one of hosts that have none.
+fn needed(uses: Uses, account: &str, definition: &Definition, host: &Host) -> anyhow::Result<Vec<Right>> {
+    let own = own_name(account, &host.id.0);
+    let token = Token::of(&definition.kubeconfig);
+    let is_own = token.is_some_and(|token| token.account() == Some((NAMESPACE, &own)));
+    let objects = uses.of(is_own.then_some(&host.id.0)).map_err(anyhow::Error::msg)?;
+    let namespaces = rules::namespaces(&definition.kubeconfig).map_err(anyhow::Error::msg)?;
+    let objects = narrowed(objects, &namespaces);
+    Ok(of(&objects, if is_own { &own } else { account }))
+}
+
+/// The account that runs pods there, where it is not the driver's own.
+async fn pods(flags: &Check, host: &Host, driver: &Definition, dial: &Dial, sheet: &mut Sheet) -> anyhow::Result<()> {
+    let named = connect::members_as(host, &flags.members, Account::VirtualNode).await?;
+    let own = named.get(&flags.name).filter(|own| own.kubeconfig != driver.kubeconfig);
+    let Some(own) = own else {
+        sheet.note("pods", "no account of its own runs pods here: `member add` makes one");
+        return Ok(());
+    };
+    token("token for pods", own, &flags.name, sheet);
+    let client = match rules::parse(&own.kubeconfig, own.trust).await {
+        Ok(config) => connect::open(&flags.name, config, dial),
+        Err(reason) => Err(reason),
+    };
+    let agents = connect::agents(host, &flags.members.host);
+    match client {
+        Err(reason) => sheet.failed("pods", reason),
+        Ok(client) => {
+            if let Some(reason) = stranger(&agents, &flags.name, &client).await? {
+                sheet.failed("pods", reason);
+                return Ok(());
+            }
+            let rights = needed(Uses::ALL, PODS_ACCOUNT, own, host)?;
+            granted("pods", "deploy/member-virtual-node.yaml", &client, &rights, sheet).await;
+        }
+    }
+    Ok(())
+}
+
+/// Why it is not the cluster that the agent has always known.
+async fn stranger(agents: &Host, name: &str, client: &Client) -> anyhow::Result<Option<String>> {
+    let identity = match host::identity(client).await {
+        Ok(identity) => identity,
+        Err(error) => return Ok(Some(member::refusal(&error))),
+    };
+    Ok(match pins::compare(&agents.pins().await?, name, &identity) {
+        None | Some(pins::Pin::Held) => None,
+        Some(pin) => Some(member::quarantined(&pin, &identity)),
+    })
+}
+
+async fn granted(line: &str, remedy: &str, client: &Client, rights: &[Right], sheet: &mut Sheet) {
+    match rights::ask(client, rights).await {
+        Err(error) => sheet.failed(line, error.to_string()),
+        Ok(answers) => match missing(&answers) {
+            None => sheet.ok(line, format!("all {} rights", answers.len())),
+            Some(missing) => {
+                sheet.failed(line, format!("missing: {missing}; type `member add` again, or apply {remedy} there"));
+                sheet.more = format!("{}\n{}", sheet.more, rights_table(&answers));
+            }
+        },
+    }
+}
+
+async fn classes(host: &Host, client: &Client, sheet: &mut Sheet) {
+    let classes = match Api::<StorageClass>::all(client.clone()).list(&ListParams::default()).await {
+        Ok(classes) => classes,
+        Err(error) => return sheet.failed("storage classes", with_causes(&error)),
+    };
+    let rows = Rows::new(host.id.clone());
+    classes.iter().for_each(|class| rows.put_class(class, false));
+    match rows.class_names() {
+        none if none.is_empty() => {
+            sheet.failed("storage classes", "there are none that this host may use: nothing can be made here");
+        }
+        names => sheet.ok("storage classes", names.join(", ")),
+    }
+    match rows.default_class() {
+        Some(default) => sheet.ok("default class", default),
+        None => sheet.note("default class", "there is none: classes of the host must say leafStorageClass"),
+    }
+}
+
+async fn snapshots(client: &Client, sheet: &mut Sheet) {
+    for (what, group) in [("snapshots", "snapshot.storage.k8s.io"), ("group snapshots", "groupsnapshot.storage.k8s.io")]
+    {
+        match client.list_api_group_resources(&format!("{group}/v1")).await {
+            Ok(_) => sheet.ok(what, format!("{group}/v1")),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                sheet.note(what, format!("{group}/v1 is not served: {what} are refused here"));
+            }
+            Err(error) => sheet.failed(what, with_causes(&error)),
+        }
+    }
+}

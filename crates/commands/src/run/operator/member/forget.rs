@@ -1,0 +1,39 @@
+//! `member forget`: the name means no cluster any more.
+
+use super::{counted, volumes_by_member};
+use crate::{
+    args::operator::Forget,
+    run::operator::{Report, connect, print::patiently},
+};
+use cluster::Dial;
+use member::source::Account;
+
+pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> anyhow::Result<Report> {
+    let host = connect::host(&flags.members.host, dial).await?;
+    let name = &flags.name;
+    let named = connect::members(&host, &flags.members).await?;
+    let agents = connect::agents(&host, &flags.members.host);
+    let for_pods = connect::members_as(&host, &flags.members, Account::VirtualNode).await?;
+    if let Some(definition) = named.get(name).or_else(|| for_pods.get(name)) {
+        let why = format!("Member {name} is not forgotten: {} names it. Remove it first.\n", definition.origin);
+        return Ok(Report::new(why, false));
+    }
+    let left = patiently("counting its volumes", volumes_by_member(&host)).await?.remove(name).unwrap_or_default();
+    if !left.is_empty() && !flags.force {
+        let why = format!(
+            "Member {name} is not forgotten: it has {}. Forgotten, they are unknown: DeleteVolume answers OK and their \
+             leaves stay in the member. Say --force if that is meant.\n",
+            counted(&left)
+        );
+        return Ok(Report::new(why, false));
+    }
+    let forgotten = [host.forget(name).await?, agents.forget(name).await?];
+    if !forgotten.contains(&true) {
+        return Ok(Report::new(format!("No member {name} is remembered: there is nothing to forget.\n"), false));
+    }
+    let volumes = match left.len() {
+        0 => "The host has no volumes there.".to_owned(),
+        count => format!("{count} volumes of the host are unknown from now on, and their leaves stay in the member."),
+    };
+    Ok(Report::well(format!("Member {name} is forgotten: the name may mean another cluster now. {volumes}\n")))
+}

@@ -1,0 +1,186 @@
+//! `member remove`: takes a member's kubeconfig away, once the host has nothing there that would miss it.
+
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::{Api, ResourceExt, api::ListParams};
+
+use super::{bindings, counted, secret, volumes_by_member};
+use crate::{
+    args::operator::{MemberAccess, Remove},
+    run::operator::{
+        Report,
+        connect::{self, Admin},
+        look::leaf_claims,
+        objects::{Done, remove as remove_object},
+        print::patiently,
+    },
+};
+use cluster::{Dial, with_causes};
+use host::Host;
+use leaf::ownership::HOST;
+use operator::{
+    narrow::shared_roles,
+    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, is_own, title, tokens, word},
+    table::Table,
+};
+
+pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> anyhow::Result<Report> {
+    let host = connect::host(&flags.members.host, dial).await?;
+    let agents = connect::agents(&host, &flags.members.host);
+    let secrets = secret::of_member(&host, &flags.name).await?;
+    let of_agents = secret::of_member(&agents, &flags.name).await?;
+    let admin = admin(flags, &host, dial).await?;
+    let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
+    if secrets.is_empty() && of_agents.is_empty() && flags.member_kubeconfig.is_none() {
+        return nothing(flags, &host).await;
+    }
+    let left =
+        patiently("counting its volumes", volumes_by_member(&host)).await?.remove(&flags.name).unwrap_or_default();
+    if !left.is_empty() && !flags.force {
+        let why = format!(
+            "Member {} is not removed: it has {}. Delete their claims, or say --force: then every call for them answers \
+             UNAVAILABLE until the member is back.\n",
+            flags.name,
+            counted(&left)
+        );
+        return Ok(Report::new(why, false));
+    }
+    for secret in &secrets {
+        secret::cordon(&host, secret).await?;
+    }
+    if let Some(why) = still_there(flags, &host, dial).await? {
+        return Ok(Report::new(why, false));
+    }
+    remove_secrets(&agents, &of_agents, &mut table).await?;
+    remove_secrets(&host, &secrets, &mut table).await?;
+    if let Some(admin) = admin {
+        remove_account(flags, &host, &admin, &mut table).await?;
+    }
+    Ok(Report::well(closing(flags, &host, &table, left.len())))
+}
+
+/// The way to take away what `member add` has made there: only in the cluster that the name means.
+async fn admin(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Option<Admin>> {
+    let Some(path) = &flags.member_kubeconfig else { return Ok(None) };
+    let access = MemberAccess { member_kubeconfig: PathBuf::clone(path), member_context: flags.member_context.clone() };
+    let admin = connect::admin(&access, dial).await?;
+    match host.pins().await?.get(&flags.name) {
+        Some(pinned) if *pinned != admin.identity => bail!(
+            "--member-kubeconfig leads to cluster {}, and member {} is cluster {pinned}: nothing was removed",
+            admin.identity,
+            flags.name
+        ),
+        _ => Ok(Some(admin)),
+    }
+}
+
+async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
+    let name = &flags.name;
+    if let Some(folder) = &flags.members.members_dir
+        && folder.join(format!("{name}.kubeconfig")).exists()
+    {
+        let file = folder.join(format!("{name}.kubeconfig"));
+        return Ok(Report::new(format!("Member {name} is a file: remove {} there.\n", file.display()), false));
+    }
+    let pinned = host.pins().await?.contains_key(name);
+    let known = if pinned { "it was removed before; `member forget` forgets it" } else { "there never was one" };
+    Ok(Report::new(format!("No Secret in {} names a member {name}: {known}.\n", host.namespace), false))
+}
+
+/// Now that no new volume is made there: whether one was made meanwhile, or a leaf is there that the host does not know.
+async fn still_there(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Option<String>> {
+    if flags.force {
+        return Ok(None);
+    }
+    let name = &flags.name;
+    if let Some(left) = volumes_by_member(host).await?.get(name) {
+        return Ok(Some(format!(
+            "Member {name} is closed to new volumes now, and not removed: it has {}.\n",
+            counted(left)
+        )));
+    }
+    let named = connect::members(host, &flags.members).await?;
+    let Some(definition) = named.get(name) else { return Ok(None) };
+    let leaves = match connect::known(host, name, definition, &host.pins().await?, dial).await {
+        Ok(known) => leaf_claims(&known.leaf).await,
+        Err(reason) => Err(reason),
+    };
+    let say = "say --force to remove it all the same";
+    Ok(match leaves {
+        Ok(leaves) if leaves.is_empty() => None,
+        Ok(leaves) => Some(format!(
+            "Member {name} is closed to new volumes now, and not removed: {} leaf claims of this host are there ({}). \
+             `kosmos-csi doctor` tells of those that are orphans; {say}.\n",
+            leaves.len(),
+            leaves.iter().take(5).map(ResourceExt::name_any).collect::<Vec<_>>().join(", ")
+        )),
+        Err(reason) => Some(format!(
+            "Member {name} is closed to new volumes now, and not removed: whether leaves of this host are there cannot be \
+             seen ({reason}); {say}.\n"
+        )),
+    })
+}
+
+async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> anyhow::Result<()> {
+    for secret in secrets {
+        secret::delete(host, secret).await?;
+        table.row([format!("Secret {}/{}", host.namespace, secret.name_any()).as_str(), "(host)", "removed"]);
+    }
+    Ok(())
+}
+
+/// What gives rights goes first. The namespace stays: leaves may be in it.
+async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
+    let mut objects = Uses::ALL.of(Some(&host.id.0)).map_err(anyhow::Error::msg)?;
+    objects.push(tokens(Some(&host.id.0)));
+    let narrow = bindings::others(&admin.client, Some(&host.id.0), &objects).await?;
+    if !narrow.is_empty() {
+        objects.extend(shared_roles());
+    }
+    objects.extend(narrow);
+    let shared = has_others(host, admin).await?;
+    for object in objects.iter().rev().filter(|object| word(object, "/kind") != "Namespace") {
+        if shared && !is_own(object) {
+            table.row([title(object).as_str(), &flags.name, "left: other hosts use it"]);
+            continue;
+        }
+        let Done { title, result } = remove_object(&admin.client, object).await?;
+        table.row([title.as_str(), &flags.name, result]);
+    }
+    Ok(())
+}
+
+/// Whether accounts of other hosts are there, or those of hosts that have none of their own.
+async fn has_others(host: &Host, admin: &Admin) -> anyhow::Result<bool> {
+    let accounts =
+        Api::<ServiceAccount>::namespaced(admin.client.clone(), NAMESPACE).list(&ListParams::default()).await;
+    let accounts = accounts.map_err(|error| anyhow!("list ServiceAccounts in {NAMESPACE}: {}", with_causes(&error)))?;
+    Ok(accounts.items.iter().any(|account| {
+        let of = account.labels().get(HOST);
+        of.is_some_and(|of| *of != host.id.0) || [ACCOUNT, PODS_ACCOUNT].contains(&&*account.name_any())
+    }))
+}
+
+fn closing(flags: &Remove, host: &Host, table: &Table, left: usize) -> String {
+    let name = &flags.name;
+    let volumes = if left == 0 {
+        String::new()
+    } else {
+        format!(
+            "The host has {left} volumes there: every call for them answers UNAVAILABLE until the member is back.\n"
+        )
+    };
+    let tokens = match &flags.member_kubeconfig {
+        Some(_) => String::new(),
+        None => format!(
+            "Its tokens stay good there until they end: whoever administers the member ends them at once by deleting {} there.\n",
+            title(&tokens(Some(&host.id.0)))
+        ),
+    };
+    format!(
+        "{table}\n{volumes}{tokens}No data was touched. Which cluster {name} was is still known, so that it can come back; \
+         `kosmos-csi member forget {name}` forgets it.\n"
+    )
+}

@@ -1,0 +1,59 @@
+//! An operator's commands: each does one thing, says what it did, and ends.
+
+mod connect;
+mod doctor;
+mod import;
+mod look;
+mod member;
+mod objects;
+mod orphan;
+mod print;
+mod release;
+mod trace;
+
+use crate::args::operator::{Command, Member, Remedy};
+use cluster::Dial;
+
+/// What a command comes to.
+#[derive(Debug)]
+pub struct Report {
+    /// For standard output.
+    pub text: String,
+    /// Nothing is wrong, and nothing was refused.
+    pub well: bool,
+}
+
+impl Report {
+    fn well(text: String) -> Self {
+        Self { text, well: true }
+    }
+
+    fn new(text: String, well: bool) -> Self {
+        Self { text, well }
+    }
+}
+
+/// Does it and prints; whether all is well.
+pub async fn operate(command: &Command) -> anyhow::Result<bool> {
+    let report = report(command, &Dial::Network).await?;
+    print::out(&report.text);
+    Ok(report.well)
+}
+
+/// Does it.
+pub async fn report(command: &Command, dial: &Dial) -> anyhow::Result<Report> {
+    match command {
+        Command::Member(Member::Add(add)) => Box::pin(member::add::add(add, dial)).await,
+        Command::Member(Member::List(list)) => member::list::list(list, dial).await,
+        Command::Member(Member::Check(check)) => member::check::check(check, dial).await,
+        Command::Member(Member::Remove(remove)) => member::remove::remove(remove, dial).await,
+        Command::Member(Member::Forget(forget)) => member::forget::forget(forget, dial).await,
+        Command::Doctor(doctor) => match &doctor.remedy {
+            None => doctor::doctor(doctor, dial).await,
+            Some(Remedy::Remove(remove)) => Box::pin(orphan::remove(remove, dial)).await,
+        },
+        Command::Import(import) => import::import(import, dial).await,
+        Command::Trace(trace) => trace::trace(trace, dial).await,
+        Command::Release(release) => release::release(release, dial).await,
+    }
+}

@@ -1,0 +1,96 @@
+//! Objects of any kind as they are read, applied and removed by commands.
+
+use anyhow::{Context, anyhow, bail};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::Value;
+
+use cluster::with_causes;
+use operator::objects::{MANAGER, Step, is_ours, marked, step, title, word};
+
+const POLICIES: &str = "admissionregistration.k8s.io/v1";
+
+/// What an object comes to, for the table.
+pub(super) struct Done {
+    pub(super) title: String,
+    pub(super) result: &'static str,
+}
+
+fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let version = word(object, "/apiVersion");
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, word(object, "/kind")));
+    match word(object, "/metadata/namespace") {
+        "" => Api::all_with(client.clone(), &resource),
+        namespace => Api::namespaced_with(client.clone(), namespace, &resource),
+    }
+}
+
+/// The policies among these objects, which clusters before Kubernetes 1.30 do not serve, and the others.
+pub(super) async fn without_unserved(client: &Client, objects: Vec<Value>) -> anyhow::Result<(Vec<Value>, Vec<Value>)> {
+    let listed = client.list_api_group_resources(POLICIES).await;
+    let served = match cluster::read(listed, POLICIES).context("ask which admission the member has")? {
+        Some(served) => served.resources.iter().any(|served| served.kind == "ValidatingAdmissionPolicy"),
+        None => false,
+    };
+    Ok(objects.into_iter().partition(|object| served || word(object, "/apiVersion") != POLICIES))
+}
+
+/// The object as it is now; none where there is none.
+pub(super) async fn read(client: &Client, object: &Value) -> anyhow::Result<Option<Value>> {
+    let name = word(object, "/metadata/name");
+    let found = cluster::read(api(client, object).get(name).await, name);
+    let found = found.map_err(|error| anyhow!("get {}: {}", title(object), with_causes(&error)))?;
+    found.map(|found| serde_json::to_value(found).context("an object cannot be read")).transpose()
+}
+
+/// What is to be done about each of these, by one look.
+pub(super) async fn steps(client: &Client, objects: &[Value]) -> anyhow::Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    for object in objects {
+        let step = step(read(client, object).await?.as_ref(), object);
+        if step == Step::Refuse {
+            bail!(
+                "{} is there already, and somebody else has made it differently: it is left untouched. Make it as in \
+                 deploy/, or delete it, and type this again",
+                title(object)
+            );
+        }
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
+/// Makes or updates one object. Where somebody else has written a field of it since, the cluster refuses.
+pub(super) async fn apply(client: &Client, object: &Value, step: Step) -> anyhow::Result<Done> {
+    let title = title(object);
+    let result = match step {
+        Step::Make => "made",
+        Step::Update => "updated",
+        Step::Leave | Step::Refuse => return Ok(Done { title, result: "unchanged" }),
+    };
+    let apply = PatchParams::apply(MANAGER);
+    let (api, name) = (api(client, object), word(object, "/metadata/name"));
+    let applied = api.patch(name, &apply, &Patch::Apply(marked(object))).await;
+    applied.map_err(|error| {
+        anyhow!("apply {title}: {}. What others write is theirs: undo it, or delete the object", with_causes(&error))
+    })?;
+    Ok(Done { title, result })
+}
+
+/// Removes one object, if a command has made it, as it was just read.
+pub(super) async fn remove(client: &Client, object: &Value) -> anyhow::Result<Done> {
+    let title = title(object);
+    let Some(live) = read(client, object).await? else { return Ok(Done { title, result: "was not there" }) };
+    if !is_ours(&live) {
+        return Ok(Done { title, result: "left: `member add` has not made it" });
+    }
+    let seen = Preconditions { uid: Some(word(&live, "/metadata/uid").to_owned()), resource_version: None };
+    let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
+    let removed = api(client, object).delete(word(object, "/metadata/name"), &parameters).await;
+    removed.map_err(|error| anyhow!("delete {title}: {}", with_causes(&error)))?;
+    Ok(Done { title, result: "removed" })
+}

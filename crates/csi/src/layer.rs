@@ -1,0 +1,158 @@
+//! Around every RPC: a span, metrics and one line in the log, also for a call whose caller gave up.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+use tower::{Layer, Service};
+use tracing::{Instrument, Span, field::Empty};
+
+use super::v1;
+use cluster::metrics::Metrics;
+
+#[derive(Clone, Debug)]
+pub struct RpcObserver(pub Metrics);
+
+impl<S> Layer<S> for RpcObserver {
+    type Service = WatchedService<S>;
+
+    fn layer(&self, inner: S) -> WatchedService<S> {
+        WatchedService { inner, metrics: self.0.clone() }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct WatchedService<S> {
+    inner: S,
+    metrics: Metrics,
+}
+
+impl<S, B, R> Service<Request<B>> for WatchedService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let method = method(request.uri().path());
+        let span = tracing::info_span!("rpc", method, volume.name = Empty, volume.id = Empty, pvc = Empty);
+        let call = Call::begin(method, self.metrics.clone(), span.clone());
+        let answering = span.in_scope(|| self.inner.call(request));
+        let watched = async move {
+            let answer = answering.await;
+            if let Ok(response) = &answer {
+                call.end(response.headers());
+            }
+            answer
+        };
+        Box::pin(watched.instrument(span))
+    }
+}
+
+/// The last part of a path that the interface knows. Any other is the caller's invention, and no label.
+fn method(path: &str) -> &'static str {
+    let known = v1::METHODS.iter().find(|known| **known == path);
+    known.and_then(|known| known.rsplit('/').next()).unwrap_or("unknown")
+}
+
+/// A call under way. tonic drops a handler whose caller's deadline has passed, and no layer sees an answer then.
+struct Call {
+    method: &'static str,
+    metrics: Metrics,
+    span: Span,
+    begun: Instant,
+    ended: bool,
+}
+
+impl Call {
+    fn begin(method: &'static str, metrics: Metrics, span: Span) -> Self {
+        metrics.rpc_started(method);
+        Self { method, metrics, span, begun: Instant::now(), ended: false }
+    }
+
+    fn end(mut self, headers: &http::HeaderMap) {
+        self.ended = true;
+        let status = Status::from_header_map(headers).unwrap_or_else(|| Status::new(Code::Ok, ""));
+        self.tell(status.code(), status.message());
+    }
+
+    fn tell(&self, code: Code, message: &str) {
+        let took = self.begun.elapsed();
+        let name = format!("{code:?}");
+        self.metrics.rpc_handled(self.method, &name, took);
+        let milliseconds = took.as_millis();
+        let quiet = matches!(self.method, "Probe" | "GetPluginInfo")
+            || self.method.ends_with("GetCapabilities")
+            || self.method.ends_with("GetPluginCapabilities");
+        match code {
+            Code::Ok if quiet => tracing::debug!(code = name, milliseconds, "answered"),
+            Code::Ok => tracing::info!(code = name, milliseconds, "answered"),
+            Code::Unavailable | Code::Internal | Code::Unknown | Code::PermissionDenied => {
+                tracing::warn!(code = name, milliseconds, message, "answered");
+            }
+            _ => tracing::info!(code = name, milliseconds, message, "answered"),
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.ended {
+            let span = self.span.clone();
+            span.in_scope(|| self.tell(Code::Cancelled, "the caller gave up"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower::{ServiceExt, service_fn};
+
+    use super::*;
+
+    type Answer = Result<Response<()>, std::convert::Infallible>;
+
+    async fn never(_: Request<()>) -> Answer {
+        std::future::pending().await
+    }
+
+    async fn refused(_: Request<()>) -> Answer {
+        Ok(Status::aborted("at work").into_http())
+    }
+
+    fn request(path: &str) -> Request<()> {
+        Request::builder().uri(path).body(()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_call_is_counted_by_method_and_code() {
+        let metrics = Metrics::new();
+        let path = "/csi.v1.Controller/CreateVolume";
+        let answered = RpcObserver(metrics.clone()).layer(service_fn(refused)).oneshot(request(path)).await;
+        assert!(answered.is_ok());
+        let mut dropping = RpcObserver(metrics.clone()).layer(service_fn(never));
+        drop(dropping.call(request(path)));
+        for forged in ["/csi.v1.Controller/Forged", "/x/CreateVolume", "/"] {
+            drop(dropping.call(request(forged)));
+        }
+        let text = metrics.text().unwrap();
+        for line in [
+            "kosmos_csi_rpc_handled_total{method=\"CreateVolume\",code=\"Aborted\"} 1",
+            "kosmos_csi_rpc_handled_total{method=\"CreateVolume\",code=\"Cancelled\"} 1",
+            "kosmos_csi_rpc_handled_total{method=\"unknown\",code=\"Cancelled\"} 3",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What there is to tell about an object of the host, as events that `kubectl describe` shows.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::Timestamp,
+};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+use sha2::{Digest, Sha256};
+
+use super::{Host, volume::HostVolume};
+use cluster::with_causes;
+use domain::{printable::printable, volume::Claim};
+
+/// The apiserver takes 1024 bytes.
+const LONGEST: usize = 900;
+/// Nobody waits long for something to be told.
+const QUICK: Duration = Duration::from_secs(2);
+/// Where events about objects without a namespace are kept.
+const NAMESPACE: &str = "default";
+
+/// Something that has happened, or that a person has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    pub reason: &'static str,
+    pub message: String,
+    pub warning: bool,
+}
+
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    pub kind: &'static str,
+    /// Empty where there is none.
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl From<&HostVolume> for About {
+    fn from(volume: &HostVolume) -> Self {
+        let (name, uid) = (volume.name.to_string(), volume.uid.to_string());
+        Self { kind: "PersistentVolume", namespace: String::new(), name, uid }
+    }
+}
+
+impl About {
+    /// The namespace its events are kept in.
+    fn place(&self) -> &str {
+        if self.namespace.is_empty() { NAMESPACE } else { &self.namespace }
+    }
+}
+
+impl Host {
+    /// Told once: an event is named after what it says, and whoever tells it again finds it there. Best effort: what is
+    /// told stands in the log as well.
+    pub async fn tell(&self, volume: &HostVolume, news: &News) {
+        tracing::info!(volume = %volume.name, handle = %volume.handle, reason = news.reason, "{}", news.message);
+        self.write_event(&volume.into(), news).await;
+    }
+
+    /// The same about a claim.
+    pub async fn tell_claim(&self, claim: &Claim, uid: &str, news: &News) {
+        let (namespace, name) = (claim.namespace.clone(), claim.name.clone());
+        self.tell_of(&About { kind: "PersistentVolumeClaim", namespace, name, uid: uid.to_owned() }, news).await;
+    }
+
+    /// The same about a node, or a pod on one.
+    pub async fn tell_of(&self, about: &About, news: &News) {
+        let About { kind, namespace, name, .. } = about;
+        tracing::info!(kind, namespace, name, reason = news.reason, "{}", news.message);
+        self.write_event(about, news).await;
+    }
+
+    async fn write_event(&self, about: &About, news: &News) {
+        let event = event(about, news);
+        let events = Api::<Event>::namespaced(self.client.clone(), about.place());
+        match tokio::time::timeout(QUICK, events.create(&PostParams::default(), &event)).await {
+            Ok(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
+            Ok(Err(error)) => {
+                tracing::warn!(about = about.name, error = with_causes(&error), "an event cannot be written");
+            }
+            Ok(Ok(_)) | Err(_) => {}
+        }
+    }
+}
+
+fn event(about: &About, news: &News) -> Event {
+    let now = Time(Timestamp::now());
+    let mut message = printable(&news.message).into_owned();
+    message.truncate(message.floor_char_boundary(LONGEST));
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name(about, news.reason, &message)),
+            namespace: Some(about.place().to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(about.kind.to_owned()),
+            namespace: Some(about.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            name: Some(about.name.clone()),
+            uid: Some(about.uid.clone()),
+            ..ObjectReference::default()
+        },
+        reason: Some(news.reason.to_owned()),
+        message: Some(message),
+        type_: Some(if news.warning { "Warning" } else { "Normal" }.to_owned()),
+        source: Some(EventSource { component: Some("kosmos.csi.io".to_owned()), host: None }),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        count: Some(1),
+        ..Event::default()
+    }
+}
+
+fn name(about: &About, reason: &str, message: &str) -> String {
+    let digest = Sha256::new().chain_update(&about.uid).chain_update(reason).chain_update(message).finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    let digits = u64::from_be_bytes(first);
+    let name = about.name.get(..200).unwrap_or(&about.name).trim_end_matches(['-', '.']);
+    format!("{name}.{digits:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(name: &str) -> HostVolume {
+        HostVolume {
+            name: name.into(),
+            uid: "u".into(),
+            handle: "h".into(),
+            claim_uid: "c".into(),
+            claim: None,
+            leaf: None,
+            deletes: true,
+            retains: false,
+            released: false,
+            terminating: false,
+        }
+    }
+
+    #[test]
+    fn same_news_has_the_same_name_and_other_news_another() {
+        let told = |reason, message: &str| {
+            event(&(&volume("pv")).into(), &News { reason, message: message.to_owned(), warning: true }).metadata.name
+        };
+        assert_eq!(told("A", "x"), told("A", "x"));
+        assert_ne!(told("A", "x"), told("A", "y"));
+        assert_ne!(told("A", "x"), told("B", "x"));
+    }
+
+    #[test]
+    fn what_a_member_says_steers_no_terminal() {
+        let news = News { reason: "A", message: "waits: \u{1b}[8m".to_owned(), warning: true };
+        assert_eq!(event(&(&volume("pv")).into(), &news).message.as_deref(), Some("waits: �[8m"));
+    }
+
+    #[test]
+    fn what_is_told_is_short_enough_to_be_kept() {
+        let news = News { reason: "A", message: "ä".repeat(2000), warning: true };
+        let told = event(&(&volume(&"v".repeat(253))).into(), &news);
+        assert!(told.message.unwrap().len() <= LONGEST);
+        assert!(told.metadata.name.unwrap().len() <= 253);
+    }
+}

@@ -1,0 +1,81 @@
+//! What is read and written in the host: the claims volumes are made for, their volumes and pods, and which member is
+//! which cluster.
+//!
+//! Its page: `docs/design/clusters.md`.
+
+pub mod access;
+pub mod claim;
+pub mod events;
+pub mod node;
+pub mod owners;
+pub mod pins;
+pub mod pod;
+pub mod secret;
+pub mod snapshot;
+pub mod volume;
+pub mod volumes;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt};
+
+use cluster::with_causes;
+use domain::{
+    error::{Error, Result},
+    volume::HostId,
+};
+
+/// For an answer to arrive whole.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The host cluster.
+#[derive(Clone)]
+pub struct Host {
+    pub id: HostId,
+    pub client: Client,
+    /// The driver's own namespace.
+    pub namespace: String,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Host").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    pub async fn connect(client: Client, namespace: String) -> Result<Self> {
+        let id = HostId(identity(&client).await.map_err(|error| unread("get namespace kube-system", &error))?);
+        Ok(Self { id, client, namespace })
+    }
+}
+
+/// A cluster is who its `kube-system` namespace says it is.
+pub async fn identity(client: &Client) -> Result<String, kube::Error> {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let answer = tokio::time::timeout(PATIENCE, namespaces.get_metadata("kube-system")).await;
+    let unclear = |what: &str| kube::Error::Service(what.into());
+    let namespace = answer.map_err(|_| unclear("its answer does not end"))??;
+    namespace.uid().filter(|uid| !uid.is_empty()).ok_or_else(|| unclear("its kube-system namespace has no UID"))
+}
+
+/// A read without a result. That something is not there is told by `cluster::read` alone: a "not found" that proves nothing
+/// must never be taken for an answer.
+fn unread(doing: &str, error: &kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) => Error::HostUnreachable(format!("{doing}: {}", status.message)),
+        other => Error::HostUnreachable(format!("{doing}: {}", with_causes(other))),
+    }
+}
+
+/// What the host's answer to a write means for us.
+fn outcome(doing: &str, error: &kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) if cluster::says_what_is_missing(status) => {
+            Error::NotFound(format!("{doing}: {}", status.message))
+        }
+        kube::Error::Api(status) if status.code == 409 => Error::InProgress(format!("{doing}: {}", status.message)),
+        other => unread(doing, other),
+    }
+}

@@ -1,0 +1,159 @@
+//! Which member is which cluster, kept in the host from the first time a member is seen. Without it a kubeconfig that
+//! suddenly points elsewhere would make every leaf look absent.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{
+    Api,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use super::{Host, outcome, unread};
+use domain::error::{Error, Result};
+
+const TRIES: usize = 5;
+const CONFIG_MAP: &str = "kosmos-csi-members";
+
+/// What a member's identity turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// It is the cluster that the name has always meant.
+    Held,
+    /// The name means another cluster.
+    Moved { pinned: String },
+    /// The cluster is known by another name.
+    SameAs { name: String },
+}
+
+impl Host {
+    fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Every name that was ever a member's; none where there is no record at all.
+    pub async fn known_members(&self) -> Result<Option<Vec<String>>> {
+        let map = self.read_pins().await?;
+        Ok(map.map(|map| map.data.unwrap_or_default().into_keys().collect()))
+    }
+
+    /// Which name means which cluster.
+    pub async fn pins(&self) -> Result<BTreeMap<String, String>> {
+        Ok(self.read_pins().await?.and_then(|map| map.data).unwrap_or_default())
+    }
+
+    /// Takes a name out of the record, over the version that said what it means. False: it is not in it.
+    pub async fn forget(&self, name: &str) -> Result<bool> {
+        let Some(map) = self.read_pins().await? else { return Ok(false) };
+        if !map.data.as_ref().is_some_and(|pins| pins.contains_key(name)) {
+            return Ok(false);
+        }
+        let change = json!({
+            "metadata": {"uid": map.metadata.uid, "resourceVersion": map.metadata.resource_version},
+            "data": {name: null},
+        });
+        let patched = self.config_maps().patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
+        patched.map_err(|error| outcome(&format!("forget member {name}"), &error))?;
+        Ok(true)
+    }
+
+    /// Pins a name to a cluster at first sight; later, compares. Members that join at once write on one object.
+    pub async fn pin(&self, name: &str, identity: &str) -> Result<Pin> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.try_pin(name, identity).await {
+                Err(Error::InProgress(_)) if tries < TRIES => {}
+                pinned => return pinned,
+            }
+        }
+    }
+
+    async fn try_pin(&self, name: &str, identity: &str) -> Result<Pin> {
+        let map = self.read_pins().await?;
+        let none = BTreeMap::new();
+        let pins = map.as_ref().and_then(|map| map.data.as_ref()).unwrap_or(&none);
+        if let Some(pin) = compare(pins, name, identity) {
+            return Ok(pin);
+        }
+        match map {
+            Some(map) => self.add_pin(&map, name, identity).await?,
+            None => self.create_pins(name, identity).await?,
+        }
+        Ok(Pin::Held)
+    }
+
+    async fn read_pins(&self) -> Result<Option<ConfigMap>> {
+        let answer = self.config_maps().get(CONFIG_MAP).await;
+        cluster::read(answer, CONFIG_MAP)
+            .map_err(|error| unread(&format!("get config map {}/{CONFIG_MAP}", self.namespace), &error))
+    }
+
+    /// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.
+    async fn add_pin(&self, map: &ConfigMap, name: &str, identity: &str) -> Result<()> {
+        let change = json!({
+            "metadata": {"resourceVersion": map.metadata.resource_version},
+            "data": {name: identity},
+        });
+        let patched = self.config_maps().patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
+        patched.map(drop).map_err(|error| outcome(&format!("pin member {name}"), &error))
+    }
+
+    async fn create_pins(&self, name: &str, identity: &str) -> Result<()> {
+        let map = ConfigMap {
+            metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
+            data: Some(BTreeMap::from([(name.to_owned(), identity.to_owned())])),
+            ..ConfigMap::default()
+        };
+        let doing = format!("create config map {}/{CONFIG_MAP}", self.namespace);
+        let create = async || {
+            let made = self.config_maps().create(&PostParams::default(), &map).await;
+            made.map(drop).map_err(|error| outcome(&doing, &error))
+        };
+        match create().await {
+            Err(Error::NotFound(_)) => {
+                self.create_namespace().await?;
+                create().await
+            }
+            made => made,
+        }
+    }
+
+    /// Who starts the driver by hand may not have made its namespace; who installs it has, and grants no right to.
+    async fn create_namespace(&self) -> Result<()> {
+        let metadata = ObjectMeta { name: Some(self.namespace.clone()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
+        match made.map_err(|error| outcome(&format!("create namespace {}", self.namespace), &error)) {
+            Ok(_) | Err(Error::InProgress(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What an identity is to a name; none where neither is known.
+pub fn compare(pins: &BTreeMap<String, String>, name: &str, identity: &str) -> Option<Pin> {
+    match pins.get(name) {
+        Some(pinned) if pinned == identity => Some(Pin::Held),
+        Some(pinned) => Some(Pin::Moved { pinned: pinned.clone() }),
+        None => {
+            let other = pins.iter().find(|(_, pinned)| *pinned == identity);
+            other.map(|(name, _)| Pin::SameAs { name: name.clone() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_is_compared_with_what_was_pinned() {
+        let pins = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
+        assert_eq!(compare(&pins, "a", "1"), Some(Pin::Held));
+        assert_eq!(compare(&pins, "a", "2"), Some(Pin::Moved { pinned: "1".to_owned() }));
+        assert_eq!(compare(&pins, "b", "1"), Some(Pin::SameAs { name: "a".to_owned() }));
+        assert_eq!(compare(&pins, "b", "2"), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! The host pod a claim waits for.
+
+use futures::{Stream, TryStreamExt};
+use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod, PodSpec};
+use kube::{Api, ResourceExt, api::ListParams};
+
+use super::{Host, unread};
+use cluster::events;
+use domain::{error::Result, volume::Claim};
+
+/// The scheduler's words for pods whose volumes are where they may not go; they differ between its releases.
+const KEPT_FROM_VOLUME: [&str; 2] = ["volume node affinity conflict", "match PersistentVolume's node affinity"];
+
+/// A pod that mounts a claim, and all the claims it mounts.
+#[derive(Clone, Debug)]
+pub struct HostPod {
+    pub spec: PodSpec,
+    pub claims: Vec<String>,
+}
+
+/// A pod, and the node it is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedPod {
+    pub uid: String,
+    pub node: Option<String>,
+}
+
+/// A pod for which the scheduler finds no node where its volumes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrandedPod {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl StrandedPod {
+    fn new(event: &Event) -> Option<Self> {
+        let message = event.message.as_deref().unwrap_or_default();
+        if !KEPT_FROM_VOLUME.iter().any(|words| message.contains(words)) {
+            return None;
+        }
+        let pod = &event.involved_object;
+        Some(Self { namespace: pod.namespace.clone()?, name: pod.name.clone()?, uid: pod.uid.clone()? })
+    }
+}
+
+/// A claim of a pod that has a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundClaim {
+    pub name: String,
+    pub uid: String,
+    pub volume: String,
+}
+
+impl Host {
+    /// Told as the scheduler tells it, until the host ends it. What it has said before comes first.
+    pub async fn stranded_pods(&self) -> Result<impl Stream<Item = Result<StrandedPod>> + Send> {
+        let unheard = |error: kube::Error| unread("watch events of pods", &error);
+        let fields = "involvedObject.kind=Pod,reason=FailedScheduling";
+        let events = events::listen(&Api::all(self.client.clone()), fields).await.map_err(unheard)?;
+        Ok(events.map_err(unheard).try_filter_map(async |event| Ok(StrandedPod::new(&event))))
+    }
+
+    /// The bound claims of a pod; none where it is gone.
+    pub async fn claims_of_pod(&self, pod: &StrandedPod) -> Result<Vec<BoundClaim>> {
+        let (namespace, name) = (&pod.namespace, &pod.name);
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace).list(&named).await;
+        let pods = pods.map_err(|error| unread(&format!("list pods in {namespace}"), &error))?;
+        let there = pods.items.into_iter().find(|there| there.uid().as_ref() == Some(&pod.uid));
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
+        let mut bound = Vec::new();
+        for name in there.iter().flat_map(claims_of) {
+            let found = cluster::read(claims.get(&name).await, &name);
+            let found = found.map_err(|error| unread(&format!("get claim {namespace}/{name}"), &error))?;
+            let Some(claim) = found else { continue };
+            let uid = claim.uid().unwrap_or_default();
+            let volume = claim.spec.and_then(|spec| spec.volume_name).filter(|volume| !volume.is_empty());
+            bound.extend(volume.map(|volume| BoundClaim { name, uid, volume }));
+        }
+        Ok(bound)
+    }
+
+    pub async fn placed_pod(&self, namespace: &str, name: &str) -> Result<Option<PlacedPod>> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        let found = cluster::read(pods.get(name).await, name);
+        let found = found.map_err(|error| unread(&format!("get pod {namespace}/{name}"), &error))?;
+        Ok(found.map(|pod| PlacedPod {
+            uid: pod.uid().unwrap_or_default(),
+            node: pod.spec.and_then(|spec| spec.node_name).filter(|node| !node.is_empty()),
+        }))
+    }
+
+    /// The pod that uses the claim: the one that still waits for a node, where several do.
+    pub async fn pod_of(&self, claim: &Claim) -> Result<Option<HostPod>> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &claim.namespace);
+        let doing = format!("list pods in {}", claim.namespace);
+        let pods = pods.list(&ListParams::default()).await.map_err(|error| unread(&doing, &error))?;
+        Ok(choose(pods.items, &claim.name))
+    }
+}
+
+fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
+    let living = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let mut users: Vec<HostPod> = living
+        .filter_map(|pod| {
+            let claims = claims_of(&pod);
+            Some(HostPod { spec: pod.spec?, claims })
+        })
+        .filter(|pod| pod.claims.iter().any(|used| used == claim))
+        .collect();
+    users.sort_by_key(|pod| pod.spec.node_name.is_some());
+    users.into_iter().next()
+}
+
+/// Claims by name, and those made for the pod itself, which are called after it.
+pub fn claims_of(pod: &Pod) -> Vec<String> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let claims = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(source), _) => Some(source.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
+        (None, None) => None,
+    });
+    claims.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn pod_is_stranded_where_the_scheduler_speaks_of_its_volumes() {
+        let said = |message: &str| {
+            let pod = json!({"kind": "Pod", "namespace": "shop", "name": "web", "uid": "u"});
+            let event = from_value(json!({"metadata": {}, "involvedObject": pod, "message": message})).unwrap();
+            StrandedPod::new(&event).map(|pod| pod.name)
+        };
+        let web = Some("web".to_owned());
+        assert_eq!(
+            said("0/3 nodes are available: 1 node(s) had volume node affinity conflict, 2 Insufficient cpu."),
+            web
+        );
+        assert_eq!(said("0/3 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."), web);
+        assert_eq!(said("0/3 nodes are available: 3 Insufficient cpu."), None);
+    }
+
+    #[test]
+    fn pod_that_still_waits_for_a_node_is_the_one_that_counts() {
+        let pod = |name: &str, node: Option<&str>, claim: &str| -> Pod {
+            from_value(json!({"metadata": {"name": name}, "spec": {"containers": [], "nodeName": node, "volumes": [
+                {"name": "a", "persistentVolumeClaim": {"claimName": claim}},
+                {"name": "b", "ephemeral": {}},
+            ]}}))
+            .unwrap()
+        };
+        let pods = vec![pod("old", Some("n"), "data"), pod("new", None, "data"), pod("other", None, "else")];
+        let chosen = choose(pods, "data").unwrap();
+        assert_eq!(chosen.claims, ["data", "new-b"]);
+        assert!(choose(Vec::new(), "data").is_none());
+    }
+}

@@ -1,0 +1,272 @@
+//! The host volume: whether a name has one, which leaf a handle was given out for, and how one stands now.
+//!
+//! All of these are reads of the host itself and none is answered from a watch: what follows from them is that a leaf is
+//! removed, or made anew, and a volume made a moment ago must count.
+
+use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
+use kube::{Api, ResourceExt, api::ListParams};
+
+use super::{Host, unread};
+use domain::{
+    error::Result,
+    volume::{Claim, ClaimDigest, DRIVER, VolumeId, healing::Wish, id::is_subdomain, quantity, spec::LeafPlace},
+};
+
+/// The attribute under which a host volume keeps the UID of its leaf claim.
+pub const LEAF_UID: &str = "leafClaimUID";
+
+pub const LEAF_VOLUME: &str = "leafVolume";
+
+/// Volumes that one answer holds.
+const PAGE: u32 = 500;
+
+/// What the host's own record says of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenOut {
+    pub claim_uid: String,
+    /// The leaf volume's name.
+    pub volume: String,
+}
+
+/// The same in a few bytes: enough to say where to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenOutDigest {
+    claim: ClaimDigest,
+    volume: ClaimDigest,
+}
+
+impl GivenOutDigest {
+    /// None where no volume was told.
+    fn new(source: &CSIPersistentVolumeSource) -> Option<Self> {
+        let told = |key| source.volume_attributes.as_ref()?.get(key).filter(|told| !told.is_empty());
+        let digest = |key| told(key).map(|told| ClaimDigest::new(told));
+        Some(Self { claim: digest(LEAF_UID)?, volume: digest(LEAF_VOLUME)? })
+    }
+
+    /// Neither that claim, nor in its place, nor with its volume.
+    pub fn is_another<'a>(self, uids: impl IntoIterator<Item = &'a str>, volume: Option<&str>) -> bool {
+        volume.map(ClaimDigest::new) != Some(self.volume)
+            && uids.into_iter().all(|uid| ClaimDigest::new(uid) != self.claim)
+    }
+}
+
+/// A host volume of this driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
+pub struct HostVolume {
+    pub name: Box<str>,
+    pub uid: Box<str>,
+    pub handle: Box<str>,
+    /// UID of the claim it is bound to; empty where there is none.
+    pub claim_uid: Box<str>,
+    /// That claim's place.
+    pub claim: Option<ClaimDigest>,
+    /// The leaf that was given out with it.
+    pub leaf: Option<GivenOutDigest>,
+    /// The host removes the leaf when the claim has gone.
+    pub deletes: bool,
+    /// Its data outlives its claim, and itself.
+    pub retains: bool,
+    /// Its claim has gone.
+    pub released: bool,
+    pub terminating: bool,
+}
+
+impl HostVolume {
+    /// None where it belongs to another driver.
+    pub fn new(volume: &PersistentVolume) -> Option<Self> {
+        let spec = volume.spec.as_ref()?;
+        let source = spec.csi.as_ref().filter(|source| source.driver == DRIVER)?;
+        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+        let bound_to = spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref());
+        Some(Self {
+            name: volume.name_any().into(),
+            uid: volume.uid().unwrap_or_default().into(),
+            handle: source.volume_handle.as_str().into(),
+            claim_uid: bound_to.unwrap_or_default().into(),
+            claim: spec.claim_ref.as_ref().and_then(|claim| {
+                Some(ClaimDigest::new(&format!("{}/{}", claim.namespace.as_ref()?, claim.name.as_ref()?)))
+            }),
+            leaf: GivenOutDigest::new(source),
+            deletes: spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete"),
+            retains: spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain"),
+            released: matches!(phase, Some("Released" | "Failed")),
+            terminating: volume.metadata.deletion_timestamp.is_some(),
+        })
+    }
+
+    /// Its leaf is to be removed, or it goes itself.
+    pub fn is_leaving(&self) -> bool {
+        self.terminating || self.released && self.deletes
+    }
+
+    /// What it wants of its leaf. One that its administrator has made available again has no claim's UID.
+    pub fn wish(&self) -> Wish {
+        match (self.retains, self.terminating || self.released) {
+            (false, true) => Wish::Nothing,
+            (true, _) if self.released => Wish::Keep,
+            _ if self.claim_uid.is_empty() => Wish::Keep,
+            (retain, _) => Wish::Use { retain },
+        }
+    }
+}
+
+/// A volume of this driver as it is now.
+#[derive(Clone, Debug)]
+pub struct LiveVolume {
+    pub volume: HostVolume,
+    /// In bytes.
+    pub capacity: u64,
+    /// The claim it is for, which may have gone.
+    pub claim: Option<Claim>,
+    /// The leaf that was given out with it.
+    pub given_out: Option<GivenOut>,
+}
+
+impl Host {
+    /// Whether the host has a volume of this name, or one that was given this handle: then the leaf is not ours to remove.
+    pub async fn uses(&self, name: &str, handle: &str) -> Result<bool> {
+        Ok(self.has_volume(name).await? || self.volume_with(handle).await?.is_some())
+    }
+
+    pub async fn has_volume(&self, name: &str) -> Result<bool> {
+        // A volume's name may be any text; that of an object is part of a path.
+        if !is_subdomain(name) {
+            return Ok(false);
+        }
+        let answer = self.volumes().get_metadata(name).await;
+        let named = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+        Ok(named.is_some())
+    }
+
+    /// The leaf that was given out with a handle.
+    pub async fn leaf_of(&self, handle: &str) -> Result<Option<GivenOut>> {
+        Ok(self.volume_with(handle).await?.and_then(given_out))
+    }
+
+    pub async fn read_volume(&self, name: &str) -> Result<Option<LiveVolume>> {
+        let answer = self.volumes().get(name).await;
+        let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+        Ok(found.and_then(|found| {
+            let (volume, spec) = (HostVolume::new(&found)?, found.spec?);
+            let capacity = spec.capacity.as_ref().and_then(|capacity| quantity::parse(&capacity.get("storage")?.0));
+            let claim = spec.claim_ref.and_then(|claim| Some(Claim { namespace: claim.namespace?, name: claim.name? }));
+            let capacity = capacity.unwrap_or_default();
+            Some(LiveVolume { volume, capacity, claim, given_out: spec.csi.and_then(given_out) })
+        }))
+    }
+
+    /// The handle of a volume of this driver's.
+    pub async fn handle_of(&self, name: &str) -> Result<Option<String>> {
+        if !is_subdomain(name) {
+            return Ok(None);
+        }
+        let answer = self.volumes().get(name).await;
+        let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+        let source = found.and_then(|volume| volume.spec?.csi);
+        Ok(source.filter(|source| source.driver == DRIVER).map(|source| source.volume_handle))
+    }
+
+    /// All volumes whose handle leads to this claim, whatever hash it carries.
+    pub async fn volumes_at(&self, member: &str, place: &LeafPlace) -> Result<Vec<HostVolume>> {
+        let leads_there = |volume: &HostVolume| {
+            VolumeId::parse(&volume.handle).is_some_and(|id| id.member == member && id.place().as_ref() == Some(place))
+        };
+        let all = self.all_volumes().await?;
+        Ok(all.iter().filter_map(HostVolume::new).filter(leads_there).collect())
+    }
+
+    /// Reads all volumes: only for rare cases.
+    pub async fn volumes_with(&self, handle: &str) -> Result<Vec<HostVolume>> {
+        let all = self.all_volumes().await?;
+        Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
+    }
+
+    /// Reads all volumes: only for rare cases.
+    async fn volume_with(&self, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
+        let mut sources = self.all_volumes().await?.into_iter().filter_map(|volume| volume.spec?.csi);
+        Ok(sources.find(|source| source.volume_handle == handle))
+    }
+
+    /// Page by page: a host with many has not written the whole list before an answer must have begun.
+    pub(super) async fn all_volumes(&self) -> Result<Vec<PersistentVolume>> {
+        let (mut all, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+        loop {
+            let listed = self.volumes().list(&page).await.map_err(|error| unread("list volumes", &error))?;
+            all.extend(listed.items);
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    pub(super) fn volumes(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+}
+
+fn given_out(source: CSIPersistentVolumeSource) -> Option<GivenOut> {
+    let mut attributes = source.volume_attributes?;
+    let volume = attributes.remove(LEAF_VOLUME).unwrap_or_default();
+    Some(GivenOut { claim_uid: attributes.remove(LEAF_UID)?, volume })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{from_value, json};
+
+    use super::*;
+
+    fn volume(driver: &str, phase: &str, policy: &str) -> Option<HostVolume> {
+        let volume: PersistentVolume = from_value(json!({
+            "metadata": {"name": "pv", "uid": "u"},
+            "spec": {
+                "csi": {"driver": driver, "volumeHandle": "m/n/c/0123456789abcdef"},
+                "claimRef": {"uid": "c"}, "persistentVolumeReclaimPolicy": policy,
+            },
+            "status": {"phase": phase},
+        }))
+        .unwrap();
+        HostVolume::new(&volume)
+    }
+
+    #[test]
+    fn volume_leaves_when_it_is_released_and_its_policy_says_so() {
+        for (phase, policy, leaves) in [
+            ("Bound", "Delete", false),
+            ("Available", "Delete", false),
+            ("Released", "Retain", false),
+            ("Released", "Delete", true),
+            ("Failed", "Delete", true),
+        ] {
+            assert_eq!(volume(DRIVER, phase, policy).unwrap().is_leaving(), leaves, "{phase} {policy}");
+        }
+        let terminating = HostVolume { terminating: true, ..volume(DRIVER, "Bound", "Retain").unwrap() };
+        assert!(terminating.is_leaving());
+        assert_eq!(volume("other.csi.io", "Bound", "Delete"), None);
+    }
+
+    #[test]
+    fn wish_follows_claim_and_policy() {
+        for (phase, policy, wish) in [
+            ("Bound", "Delete", Wish::Use { retain: false }),
+            ("Bound", "Retain", Wish::Use { retain: true }),
+            ("Pending", "Delete", Wish::Use { retain: false }),
+            ("Released", "Retain", Wish::Keep),
+            ("Released", "Delete", Wish::Nothing),
+            ("Failed", "Delete", Wish::Nothing),
+            ("Failed", "Retain", Wish::Keep),
+        ] {
+            assert_eq!(volume(DRIVER, phase, policy).unwrap().wish(), wish, "{phase} {policy}");
+        }
+        let terminating = |phase, policy| HostVolume { terminating: true, ..volume(DRIVER, phase, policy).unwrap() };
+        assert_eq!(terminating("Bound", "Delete").wish(), Wish::Nothing);
+        assert_eq!(terminating("Bound", "Retain").wish(), Wish::Use { retain: true }, "its claim is still there");
+        assert_eq!(terminating("Released", "Retain").wish(), Wish::Keep);
+        for policy in ["Delete", "Retain"] {
+            let available = HostVolume { claim_uid: "".into(), ..volume(DRIVER, "Available", policy).unwrap() };
+            assert_eq!(available.wish(), Wish::Keep, "{policy}");
+        }
+    }
+}

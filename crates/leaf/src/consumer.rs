@@ -1,0 +1,366 @@
+//! The short-lived pod that is the first consumer of leaf claims whose class waits for one. The member's own scheduler
+//! places it by the host pod's own constraints; it need not run, so its image need not exist.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, Capabilities, Container, NodeSelectorRequirement, NodeSelectorTerm,
+        PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile,
+        SecurityContext, Toleration, Volume, VolumeDevice, VolumeMount,
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+use tokio::time::{Instant, sleep};
+
+use super::{MemberClient, ownership, row::Consumer};
+use domain::{
+    error::{Error, Result},
+    volume::VolumeHash,
+};
+
+/// In seconds, from when a kubelet has seen it: its claim is bound by then. One that comes late holds what it asks for no
+/// longer.
+const LIFE: i64 = 300;
+/// Never pulled: the pod is only to be scheduled.
+const IMAGE: &str = "kosmos.csi.io/consumer";
+const NOBODY: i64 = 65532;
+/// A namespace takes no pods before it has its account, which the member makes a moment later. Looking for that is no right
+/// of ours, so the pod itself is tried again, after these pauses.
+const ACCOUNT_PAUSES: [Duration; 4] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+/// What a member says that has not made it yet.
+const NO_ACCOUNT: &str = "error looking up service account";
+/// What only the host means: its virtual nodes' taint, labels and names.
+const HOST_TAINT: &str = "kosmos.io/node";
+const HOST_KEYS: [&str; 4] =
+    ["kubernetes.io/hostname", "kosmos.io/node", "topology.kosmos.csi.io/member", "topology.kosmos.csi.io/node"];
+
+/// What the host pod demands of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Constraints {
+    pub resources: Vec<ResourceRequirements>,
+    pub node_selector: BTreeMap<String, String>,
+    pub affinity: Option<Affinity>,
+    pub tolerations: Vec<Toleration>,
+    /// The one node of the member that will do.
+    pub node: Option<String>,
+}
+
+/// Our consumer pod, as the member's scheduler sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    pub uid: String,
+    /// Why it has no node yet.
+    pub obstacle: Option<String>,
+}
+
+/// A leaf claim that the pod mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumed {
+    pub claim: String,
+    pub uid: String,
+    pub block: bool,
+}
+
+impl Constraints {
+    /// The host pod's demands without those that name the virtual node.
+    pub fn of(pod: &PodSpec) -> Self {
+        let sidecars = pod.init_containers.iter().flatten().filter(|init| init.restart_policy.is_some());
+        let containers = pod.containers.iter().chain(sidecars);
+        let names_the_host = |key: &str| HOST_KEYS.contains(&key);
+        Self {
+            resources: containers.filter_map(|container| container.resources.clone()).map(schedulable).collect(),
+            node_selector: pod
+                .node_selector
+                .iter()
+                .flatten()
+                .filter(|(key, _)| !names_the_host(key))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+            affinity: pod.affinity.clone().map(without_host_terms),
+            tolerations: pod
+                .tolerations
+                .iter()
+                .flatten()
+                .filter(|toleration| toleration.key.as_deref() != Some(HOST_TAINT))
+                .cloned()
+                .collect(),
+            node: None,
+        }
+    }
+
+    /// The host pod's affinity, and the node.
+    fn affinity(&self) -> Option<Affinity> {
+        let Some(node) = &self.node else { return self.affinity.clone() };
+        let named = NodeSelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.clone()]),
+        };
+        let mut affinity = self.affinity.clone().unwrap_or_default();
+        let nodes = affinity.node_affinity.get_or_insert_default();
+        let required = nodes.required_during_scheduling_ignored_during_execution.get_or_insert_default();
+        if required.node_selector_terms.is_empty() {
+            required.node_selector_terms.push(NodeSelectorTerm::default());
+        }
+        for term in &mut required.node_selector_terms {
+            term.match_fields = Some(vec![named.clone()]);
+        }
+        Some(affinity)
+    }
+}
+
+/// Claims on devices belong to the host's own objects.
+fn schedulable(mut resources: ResourceRequirements) -> ResourceRequirements {
+    resources.claims = None;
+    resources
+}
+
+/// Affinity to other pods stays; of node affinity, the terms and expressions that name the host's nodes go.
+fn without_host_terms(mut affinity: Affinity) -> Affinity {
+    if let Some(node) = &mut affinity.node_affinity {
+        if let Some(required) = &mut node.required_during_scheduling_ignored_during_execution {
+            required.node_selector_terms.iter_mut().for_each(strip);
+            // Terms are alternatives: one that is left empty no longer demands anything.
+            if required.node_selector_terms.iter().any(is_empty) {
+                node.required_during_scheduling_ignored_during_execution = None;
+            }
+        }
+        if let Some(preferred) = &mut node.preferred_during_scheduling_ignored_during_execution {
+            for term in preferred.iter_mut() {
+                strip(&mut term.preference);
+            }
+            preferred.retain(|term| !is_empty(&term.preference));
+        }
+    }
+    affinity
+}
+
+fn strip(term: &mut NodeSelectorTerm) {
+    term.match_fields = None;
+    if let Some(expressions) = &mut term.match_expressions {
+        expressions.retain(|expression: &NodeSelectorRequirement| !HOST_KEYS.contains(&expression.key.as_str()));
+    }
+}
+
+fn is_empty(term: &NodeSelectorTerm) -> bool {
+    term.match_expressions.as_ref().is_none_or(Vec::is_empty) && term.match_fields.as_ref().is_none_or(Vec::is_empty)
+}
+
+fn pod_name(hash: VolumeHash) -> String {
+    format!("kosmos-csi-consumer-{}", hash.prefix())
+}
+
+/// One that comes when its claim has gone, long after it was sent, is removed by the member's garbage collector.
+fn owner(claim: &Consumed) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "PersistentVolumeClaim".to_owned(),
+        name: claim.claim.clone(),
+        uid: claim.uid.clone(),
+        ..OwnerReference::default()
+    }
+}
+
+/// A pod that passes the `restricted` level and mounts the claims.
+fn manifest(
+    namespace: &str,
+    labels: BTreeMap<String, String>,
+    name: String,
+    claims: &[Consumed],
+    wishes: &Constraints,
+) -> Pod {
+    let (block, files): (Vec<_>, Vec<_>) = claims.iter().enumerate().partition(|(_, claim)| claim.block);
+    let volume_name = |index: usize| format!("claim-{index}");
+    let devices = block
+        .iter()
+        .map(|(index, _)| VolumeDevice { device_path: format!("/claims/{index}"), name: volume_name(*index) });
+    let mounts = files.iter().map(|(index, _)| VolumeMount {
+        mount_path: format!("/claims/{index}"),
+        name: volume_name(*index),
+        ..VolumeMount::default()
+    });
+    let mut containers: Vec<Container> = wishes.resources.iter().cloned().map(Some).map(container).collect();
+    if containers.is_empty() {
+        containers.push(container(None));
+    }
+    for (index, container) in containers.iter_mut().enumerate() {
+        container.name = format!("consumer-{index}");
+    }
+    containers[0].volume_mounts = Some(mounts.collect());
+    containers[0].volume_devices = Some(devices.collect());
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(labels),
+            owner_references: claims.first().map(|claim| vec![owner(claim)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec {
+            containers,
+            volumes: Some(claims.iter().enumerate().map(|(index, claim)| volume(volume_name(index), claim)).collect()),
+            node_selector: Some(wishes.node_selector.clone()),
+            affinity: wishes.affinity(),
+            tolerations: Some(wishes.tolerations.clone()),
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            restart_policy: Some("Never".to_owned()),
+            active_deadline_seconds: Some(LIFE),
+            termination_grace_period_seconds: Some(1),
+            security_context: Some(PodSecurityContext {
+                run_as_non_root: Some(true),
+                run_as_user: Some(NOBODY),
+                seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
+                ..PodSecurityContext::default()
+            }),
+            ..PodSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn container(resources: Option<ResourceRequirements>) -> Container {
+    Container {
+        image: Some(IMAGE.to_owned()),
+        image_pull_policy: Some("Never".to_owned()),
+        resources,
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),
+            ..SecurityContext::default()
+        }),
+        ..Container::default()
+    }
+}
+
+fn volume(name: String, claim: &Consumed) -> Volume {
+    let source = PersistentVolumeClaimVolumeSource { claim_name: claim.claim.clone(), read_only: None };
+    Volume { name, persistent_volume_claim: Some(source), ..Volume::default() }
+}
+
+impl MemberClient {
+    fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Makes the pod once; called again it finds it. In a namespace that is new it waits, at most so long, for the account.
+    pub async fn ensure_consumer(
+        &self,
+        namespace: &str,
+        hash: VolumeHash,
+        claims: &[Consumed],
+        wishes: &Constraints,
+        until: Instant,
+    ) -> Result<()> {
+        let pod = manifest(namespace, ownership::labels(&self.host, hash), pod_name(hash), claims, wishes);
+        for pause in ACCOUNT_PAUSES {
+            match self.create_consumer(namespace, hash, &pod).await {
+                Err(Error::InProgress(reason)) if reason.contains(NO_ACCOUNT) && Instant::now() + pause < until => {}
+                made => return made,
+            }
+            sleep(pause).await;
+        }
+        self.create_consumer(namespace, hash, &pod).await
+    }
+
+    async fn create_consumer(&self, namespace: &str, hash: VolumeHash, pod: &Pod) -> Result<()> {
+        let doing = format!("create consumer pod {namespace}/{}", pod_name(hash));
+        match self.pods(namespace).create(&PostParams::default(), pod).await {
+            Ok(pod) => {
+                self.rows.set_consumer(hash, made(pod.uid()));
+                Ok(())
+            }
+            Err(error) => match self.outcome(&doing, &error) {
+                Error::Exists(_) => self.look_at_consumer(namespace, hash).await.map(drop),
+                // A quota on pods says nothing about storage: the user is told, and it is tried again.
+                Error::NoPlace(reason) | Error::Refused(reason) | Error::Denied(reason) => {
+                    Err(Error::InProgress(reason))
+                }
+                other => Err(other),
+            },
+        }
+    }
+
+    /// Our consumer pod, read from the member. One that was evicted is no consumer any more.
+    pub async fn look_at_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<Sight>> {
+        let ours = self.read_consumer(namespace, hash).await?;
+        let ended = ours.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Failed");
+        let uid = ours.as_ref().and_then(ResourceExt::uid);
+        if let (true, Some(uid)) = (ended, &uid) {
+            self.delete_consumer(namespace, hash, uid).await?;
+            return Ok(None);
+        }
+        self.rows.set_consumer(hash, made(uid.clone()));
+        Ok(uid.map(|uid| Sight { uid, obstacle: ours.as_ref().and_then(obstacle) }))
+    }
+
+    async fn read_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<Pod>> {
+        let name = pod_name(hash);
+        let answer = self.pods(namespace).get(&name).await;
+        let found = cluster::read(answer, &name)
+            .map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
+        Ok(found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash)))
+    }
+
+    /// Removes the pod; one that this process did not make is looked up first.
+    pub async fn remove_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<()> {
+        let uid = match self.rows.row(hash).map(|row| row.consumer).unwrap_or_default() {
+            Consumer::Gone => None,
+            Consumer::Made(uid) => Some(uid.to_string()),
+            Consumer::Unknown => self.look_at_consumer(namespace, hash).await?.map(|pod| pod.uid),
+        };
+        match uid {
+            Some(uid) => self.delete_consumer(namespace, hash, &uid).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same, whatever is remembered of it.
+    pub async fn end_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<()> {
+        match self.look_at_consumer(namespace, hash).await? {
+            Some(pod) => self.delete_consumer(namespace, hash, &pod.uid).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn delete_consumer(&self, namespace: &str, hash: VolumeHash, uid: &str) -> Result<()> {
+        let name = pod_name(hash);
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let deleted = self.pods(namespace).delete(&name, &parameters).await;
+        match deleted.map_err(|error| self.outcome(&format!("delete consumer pod {namespace}/{name}"), &error)) {
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            // A conflict may be about another pod of that name, or about nothing that lasts: a read tells.
+            Err(conflict @ Error::InProgress(_)) => {
+                let there = self.read_consumer(namespace, hash).await?;
+                if there.is_some_and(|pod| pod.uid().as_deref() == Some(uid)) {
+                    return Err(conflict);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        self.rows.set_consumer(hash, Consumer::Gone);
+        Ok(())
+    }
+}
+
+fn obstacle(pod: &Pod) -> Option<String> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let scheduled = conditions.find(|condition| condition.type_ == "PodScheduled")?;
+    if scheduled.status == "False" { scheduled.message.clone() } else { None }
+}
+
+fn made(uid: Option<String>) -> Consumer {
+    uid.map_or(Consumer::Gone, |uid| Consumer::Made(uid.into()))
+}
+
+#[cfg(test)]
+mod tests;

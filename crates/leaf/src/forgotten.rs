@@ -1,0 +1,147 @@
+//! Whether a leaf was ever given out to the host as a volume, by what it and its volume say, and the marks that tell.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, ResourceExt, api::PatchParams};
+use serde_json::{Value, json};
+
+use super::{
+    MemberClient,
+    healing::{LeafPair, path_of},
+    identity::{self, is_leaf_of},
+    json_patch,
+    ownership::{self, HAD_VOLUME, MadeFor, WITHDRAWN},
+    row::{self, ClaimRow, VolumeRow},
+};
+use domain::{
+    error::{Error, Result},
+    volume::{
+        LeafBinding, Parameters, VolumeHash,
+        plan::{ObservedVolume, Phase},
+    },
+};
+
+/// A leaf of which the host was never told.
+#[derive(Debug)]
+pub struct NeverGivenOut {
+    pub claim: ClaimRow,
+    /// The volume of the host that it was to be.
+    pub volume: String,
+    /// None where nobody told for whom.
+    pub made_for: Option<MadeFor>,
+    /// The volume that the member made for it, where that would outlive it.
+    pub retained: Option<ObservedVolume>,
+}
+
+impl ClaimRow {
+    /// No note on it tells of a volume of the host's. Without our finalizer it is what a tool has made of a leaf.
+    pub fn was_never_given_out(&self) -> bool {
+        let unused = !self.had_volume() && self.former.is_empty() && self.life.published.is_unpublished();
+        unused && self.finalizer.is_some() && !self.is_lost()
+    }
+}
+
+impl LeafPair {
+    /// CreateVolume says that there is a volume only once that carries our labels. A leaf that need not be bound for it is
+    /// bound by its first pod: of such a one nobody can tell any more.
+    pub fn never_given_out(&self, leaf: &MemberClient, hash: VolumeHash) -> Option<NeverGivenOut> {
+        let claim = self.claim.as_ref()?;
+        let (now, made_for) = (ClaimRow::new(claim), MadeFor::read(&claim.metadata));
+        let volume = claim.annotations().get(ownership::NAME)?.clone();
+        let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
+        if !ours || !now.was_never_given_out() {
+            return None;
+        }
+        if now.observed().phase == Phase::Pending && now.volume().is_none() {
+            return Some(NeverGivenOut { claim: now, volume, made_for, retained: None });
+        }
+        let volume_seen = self.volume.as_ref()?;
+        let is_anothers = identity::other_owner(&volume_seen.metadata, &leaf.host, hash).is_some();
+        let never_answered =
+            || (is_unlabelled(volume_seen) || is_anothers) && waits_to_be_bound(claim, &leaf.member) == Some(true);
+        let bound_to = VolumeRow::new(volume_seen).observed();
+        let would_go = is_anothers && !bound_to.retained;
+        if would_go || !now.is_withdrawn() && !never_answered() {
+            return None;
+        }
+        let retained = Some(bound_to).filter(|volume| volume.retained && !volume.by_hand && !is_anothers);
+        Some(NeverGivenOut { claim: now, volume, made_for, retained })
+    }
+}
+
+impl MemberClient {
+    /// Each step tests what it was decided on. Its consumer may have come late, and nobody has seen it then.
+    pub async fn withdraw(&self, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<()> {
+        let now = &forgotten.claim;
+        self.end_consumer(&now.place.namespace, hash).await?;
+        if let Some(volume) = &forgotten.retained {
+            self.make_deletable(volume, hash).await?;
+        }
+        if !now.observed().terminating {
+            self.delete_claim(now, hash).await?;
+        }
+        match self.rows.row_at(hash, &now.place).claim {
+            Some(left) if left.uid == now.uid && left.finalizer.is_some() => self.release_claim(&left, hash).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// A host volume uses the claim: nobody who comes late may take it back.
+    pub async fn mark_used(&self, claim: &ClaimRow, by: &str, hash: VolumeHash) -> Result<()> {
+        self.mark(claim, hash, &[json!({"op": "add", "path": path_of(HAD_VOLUME), "value": by})]).await
+    }
+
+    /// Its removal begins, and nobody was told of it. Or it is wanted after all, and about to be given out. A write that
+    /// arrives when that has happened does nothing: it tests the version.
+    pub async fn mark_withdrawn(&self, claim: &ClaimRow, hash: VolumeHash, withdrawn: bool) -> Result<()> {
+        match self.mark(claim, hash, &withdrawn_mark(&claim.uid, &claim.version_text(), withdrawn)).await {
+            Err(Error::Refused(_)) => {
+                // The next look goes by the claim as it is now.
+                self.read_claim(&claim.place).await?;
+                let changed = format!("member {}: leaf claim {} has changed meanwhile", self.member, claim.place);
+                Err(Error::InProgress(changed))
+            }
+            marked => marked,
+        }
+    }
+
+    async fn mark(&self, claim: &ClaimRow, hash: VolumeHash, changes: &[Value]) -> Result<()> {
+        let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": claim.uid})];
+        operations.extend_from_slice(changes);
+        let patch = json_patch(json!(operations))?;
+        let doing = format!("mark claim {}", claim.place);
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
+        let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;
+        match marked.map_err(|error| self.outcome(&doing, &error)) {
+            Ok(claim) => {
+                self.rows.put_claim(&claim);
+                Ok(())
+            }
+            Err(Error::NotFound(_)) => {
+                self.rows.drop_claim(hash, &claim.uid, u64::MAX);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Puts the mark on an object, or takes it off, where nobody has written on that since it was read.
+pub(super) fn withdrawn_mark(uid: &str, version: &str, withdrawn: bool) -> [Value; 2] {
+    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+    let change = if withdrawn {
+        json!({"op": "add", "path": path_of(WITHDRAWN), "value": uid})
+    } else {
+        json!({"op": "remove", "path": path_of(WITHDRAWN)})
+    };
+    [unchanged, change]
+}
+
+fn is_unlabelled(volume: &PersistentVolume) -> bool {
+    !volume.labels().contains_key(ownership::VOLUME)
+}
+
+/// Whether CreateVolume of this leaf waits for its volume; nothing, where what was asked for cannot be read any more.
+fn waits_to_be_bound(claim: &PersistentVolumeClaim, member: &str) -> Option<bool> {
+    let parameters = Parameters::parse(&row::request_of(claim)?.parameters).ok()?;
+    Some(parameters.leaf_binding.at(member).copied().unwrap_or_default() != LeafBinding::Deferred)
+}

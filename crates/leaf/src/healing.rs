@@ -1,0 +1,307 @@
+//! A leaf claim that somebody deleted, or that was let go, comes back with its data. The steps: its volume is made to stay,
+//! and what is needed to make the claim anew is kept on it; the claim goes; it is made anew and names the volume; the volume
+//! is given to it; the volume's policy is put back. Each is one request that tests what it was decided on, and after each
+//! the objects say which one is next.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, ResourceExt, api::PostParams};
+use serde_json::{Value, json};
+
+use super::{
+    MemberClient,
+    claim::Made,
+    identity::{Identity, Meant, is_leaf_of, judge},
+    ownership,
+    row::{ClaimRow, VolumeRow},
+    saved::Saved,
+    trimmed::Trimmed,
+};
+use domain::{
+    error::{Error, Result},
+    volume::{
+        VolumeHash,
+        healing::{SeenClaim, SeenVolume},
+        plan::Phase,
+        published::{Attachment, Published},
+        spec::LeafPlace,
+    },
+};
+
+/// A leaf claim and its volume, read just now.
+#[derive(Clone, Debug)]
+pub struct LeafPair {
+    pub place: LeafPlace,
+    pub claim: Option<PersistentVolumeClaim>,
+    pub volume: Option<PersistentVolume>,
+    /// The claim that the volume is bound to has gone.
+    pub left: bool,
+    /// It is there, and somebody else's.
+    pub taken: bool,
+}
+
+impl LeafPair {
+    /// The claim, where it carries the labels of this volume.
+    pub fn ours(&self, leaf: &MemberClient, hash: VolumeHash) -> Option<&PersistentVolumeClaim> {
+        self.claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &leaf.host, hash))
+    }
+
+    pub fn claim_seen(&self, leaf: &MemberClient, hash: VolumeHash) -> Option<SeenClaim> {
+        let claim = self.claim.as_ref()?;
+        let row = ClaimRow::new(claim);
+        let seen = row.observed();
+        Some(SeenClaim {
+            ours: is_leaf_of(&claim.metadata, &leaf.host, hash),
+            uid: seen.uid,
+            terminating: seen.terminating,
+            protected: seen.protected,
+            bound: seen.phase == Phase::Bound,
+            published: row.life.published.clone(),
+            volume: seen.volume,
+            former: row.former.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned).collect(),
+        })
+    }
+
+    pub fn volume_seen(&self) -> Option<SeenVolume> {
+        let volume = self.volume.as_ref()?;
+        Some(SeenVolume {
+            name: volume.name_any(),
+            claim_uid: bound_to(volume).unwrap_or_default().to_owned(),
+            left: self.left,
+            taken: self.taken,
+            terminating: volume.metadata.deletion_timestamp.is_some(),
+            retained: policy_of(volume) == "Retain",
+            follows: volume.annotations().contains_key(ownership::POLICY_BEFORE),
+            removal: volume.labels().contains_key(ownership::REMOVAL),
+            published: self.saved().map(|saved| saved.record()).unwrap_or_default(),
+            saved: self.saved().map(|saved| saved.uid),
+        })
+    }
+
+    /// The name of the volume that the claim was made for.
+    pub fn volume_name(&self) -> Option<&str> {
+        self.claim.as_ref()?.annotations().get(ownership::NAME).map(String::as_str)
+    }
+
+    pub fn saved(&self) -> Option<Saved> {
+        Saved::of(self.volume.as_ref()?)
+    }
+
+    /// Whether the record names what is attached, on the claim or in what the volume keeps of it. Yes also where it cannot be
+    /// read, or the claim is not as this driver has written it; nothing where there is no record at all.
+    pub fn records(&self, leaf: &MemberClient, hash: VolumeHash, attached: &Attachment) -> Option<bool> {
+        let named = |published: &Published| published.is_corrupt() || published.is_attached(attached);
+        let on_claim = self.claim.as_ref().and_then(|claim| {
+            let row = ClaimRow::new(claim);
+            match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {
+                Identity::Leaf(_) => Some(row.finalizer.is_none() || named(&row.life.published)),
+                Identity::Stripped => Some(true),
+                _ => None,
+            }
+        });
+        let kept = self.saved().map(|saved| named(&saved.record()));
+        on_claim.into_iter().chain(kept).reduce(|one, other| one || other)
+    }
+}
+
+/// Whether a node is on no record any more that a volume keeps of its claim.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unpublished {
+    Yes,
+    /// Somebody has written that record meanwhile.
+    Changed,
+    /// The claim has gone for good, or is there again.
+    NothingKept,
+}
+
+/// What a volume tells of the claim it is bound to.
+pub(super) fn bound_to(volume: &PersistentVolume) -> Option<&str> {
+    volume.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref().filter(|uid| !uid.is_empty())
+}
+
+pub(super) fn policy_of(volume: &PersistentVolume) -> &str {
+    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    policy.unwrap_or_default()
+}
+
+pub(super) fn path_of(annotation: &str) -> String {
+    format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
+}
+
+impl MemberClient {
+    /// Claim and volume as they are now. Which volume, a row says: the claim may be gone, or be somebody else's.
+    pub async fn examine(&self, hash: VolumeHash, place: &LeafPlace, volume: Option<&str>) -> Result<LeafPair> {
+        let claim = self.read_claim(place).await?;
+        let ours = claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &self.host, hash));
+        let named = ours.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+        let name = named.as_deref().filter(|name| !name.is_empty()).or(volume);
+        let volume = match name {
+            Some(name) => self.get_volume(name).await?,
+            None => None,
+        };
+        let left = match (&claim, &volume) {
+            (Some(claim), Some(volume)) => self.has_left(claim, volume).await?,
+            _ => false,
+        };
+        let taken = match &volume {
+            // What is at this place has been read.
+            Some(volume) if ours.is_none() && VolumeRow::new(volume).claim_place != *place => {
+                let holder = self.holder(volume).await?;
+                holder.is_some_and(|holder| !is_leaf_of(&holder.metadata, &self.host, hash))
+            }
+            _ => false,
+        };
+        Ok(LeafPair { place: place.clone(), claim, volume, left, taken })
+    }
+
+    /// Whether a volume that is being given to a claim is bound to one that has gone, and is not the one that it keeps.
+    async fn has_left(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<bool> {
+        let (Some(saved), Some(uid)) = (Saved::of(volume), bound_to(volume)) else { return Ok(false) };
+        if [claim.metadata.uid.as_deref(), Some(&*saved.uid)].contains(&Some(uid)) {
+            return Ok(false);
+        }
+        Ok(self.holder(volume).await?.is_none())
+    }
+
+    /// The claim that a volume is bound to, where that is there.
+    async fn holder(&self, volume: &PersistentVolume) -> Result<Option<PersistentVolumeClaim>> {
+        let row = VolumeRow::new(volume);
+        let there = self.read_claim(&row.claim_place).await?;
+        Ok(there.filter(|claim| claim.metadata.uid.as_deref() == bound_to(volume)))
+    }
+
+    async fn get_volume(&self, name: &str) -> Result<Option<PersistentVolume>> {
+        let answer = Api::<PersistentVolume>::all(self.client.clone()).get(name).await;
+        cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))
+    }
+
+    /// Whether there is a leaf that its volume has not left. One whose labels somebody took away is one.
+    pub async fn is_well(&self, place: &LeafPlace) -> Result<bool> {
+        let Some(claim) = self.read_claim(place).await? else { return Ok(false) };
+        let identity = judge(&claim.metadata, &self.host, Meant::Any);
+        let known = matches!(identity, Identity::Leaf(_) | Identity::Consents | Identity::Stripped);
+        Ok(known && !ClaimRow::new(&claim).is_lost())
+    }
+
+    /// The volume stays whatever becomes of its claim, and keeps what is needed to make that anew. What the answer does
+    /// not show was not done.
+    pub async fn keep_volume(&self, volume: &PersistentVolume, saved: &Saved) -> Result<()> {
+        let text = json!(saved).to_string();
+        let mut changes = vec![
+            json!({"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": policy_of(volume)}),
+            json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"}),
+        ];
+        changes.append(&mut annotate(volume, ownership::HEALING, &text));
+        let kept = self.change_volume(volume, &saved.uid, &changes, "keep").await?;
+        if policy_of(&kept) == "Retain" && kept.annotations().get(ownership::HEALING) == Some(&text) {
+            return Ok(());
+        }
+        Err(Error::InProgress(format!("member {}: volume {} is not kept yet", self.member, volume.name_any())))
+    }
+
+    /// The claim under its former name, or that of another claim of the host's. Somebody else may have taken that: the next
+    /// look tells.
+    pub async fn make_anew(&self, place: &LeafPlace, saved: &Saved) -> Result<Made> {
+        let made = self.post_anew(place, saved).await;
+        if !matches!(made, Err(Error::NotFound(_))) {
+            return made;
+        }
+        self.create_namespace(&place.namespace).await?;
+        self.post_anew(place, saved).await
+    }
+
+    async fn post_anew(&self, place: &LeafPlace, saved: &Saved) -> Result<Made> {
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &place.namespace);
+        let made = claims.create(&PostParams::default(), &saved.claim(place)).await;
+        match made.map_err(|error| self.outcome(&format!("create claim {place} anew"), &error)) {
+            Ok(claim) => {
+                self.rows.put_claim(&claim);
+                Ok(Made::Now)
+            }
+            Err(Error::Exists(_)) => Ok(Made::Taken),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The volume is the new claim's, and says which ones it belonged to.
+    pub async fn give_volume(
+        &self,
+        volume: &PersistentVolume,
+        hash: VolumeHash,
+        saved: &Saved,
+        claim: &ClaimRow,
+    ) -> Result<()> {
+        let reference = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "namespace": claim.place.namespace, "name": claim.place.claim, "uid": claim.uid,
+        });
+        // What is kept on it may have changed since the claim was compared with that.
+        let mut changes =
+            vec![unchanged(volume), json!({"op": "replace", "path": "/spec/claimRef", "value": reference})];
+        changes.append(&mut annotate(volume, ownership::FORMER, &saved.former()));
+        let known = volume.annotations().contains_key(ownership::HANDLE);
+        match claim.handle(&self.member, hash) {
+            Some(handle) => changes.append(&mut annotate(volume, ownership::HANDLE, &handle)),
+            None if known => changes.push(json!({"op": "remove", "path": path_of(ownership::HANDLE)})),
+            None => {}
+        }
+        self.change_volume(volume, bound_to(volume).unwrap_or_default(), &changes, "give away").await.map(drop)
+    }
+
+    /// All is as it was. A write that arrives late must not end what was begun since: it tests the version.
+    pub async fn put_policy_back(&self, volume: &PersistentVolume, saved: &Saved, claim: &ClaimRow) -> Result<()> {
+        let changes = [
+            unchanged(volume),
+            json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": saved.policy}),
+            json!({"op": "remove", "path": path_of(ownership::HEALING)}),
+        ];
+        self.change_volume(volume, &claim.uid, &changes, "put the policy back of").await.map(drop)
+    }
+
+    /// A node, or all of them, are left out of what is kept of a claim that goes.
+    pub async fn unpublish_saved(&self, volume: &str, node: Option<&str>) -> Result<Unpublished> {
+        let volume = self.get_volume(volume).await?;
+        let Some((volume, saved)) = volume.and_then(|volume| Saved::of(&volume).map(|saved| (volume, saved))) else {
+            return Ok(Unpublished::NothingKept);
+        };
+        let Some(rest) = saved.record().without(node) else { return Ok(Unpublished::Yes) };
+        let uid = bound_to(&volume).unwrap_or_default().to_owned();
+        let mut changes = vec![unchanged(&volume)];
+        changes.append(&mut annotate(&volume, ownership::HEALING, &json!(saved.published(&rest)).to_string()));
+        match self.change_volume(&volume, &uid, &changes, "unpublish").await {
+            Ok(_) => Ok(Unpublished::Yes),
+            Err(Error::Refused(_) | Error::InProgress(_)) => Ok(Unpublished::Changed),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn change_volume(
+        &self,
+        volume: &PersistentVolume,
+        claim_uid: &str,
+        changes: &[Value],
+        what: &str,
+    ) -> Result<Trimmed<PersistentVolume>> {
+        let mut operations = vec![
+            json!({"op": "test", "path": "/metadata/uid", "value": volume.uid()}),
+            json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid}),
+        ];
+        operations.extend_from_slice(changes);
+        self.patch_volume(&volume.name_any(), json!(operations), what).await
+    }
+}
+
+/// Nobody has written it since it was read.
+pub(super) fn unchanged(volume: &PersistentVolume) -> Value {
+    json!({"op": "test", "path": "/metadata/resourceVersion", "value": volume.resource_version()})
+}
+
+/// A volume without any annotation has no place to add one to.
+pub(super) fn annotate(volume: &PersistentVolume, key: &str, value: &str) -> Vec<Value> {
+    if volume.metadata.annotations.is_some() {
+        return vec![json!({"op": "add", "path": path_of(key), "value": value})];
+    }
+    vec![
+        json!({"op": "test", "path": "/metadata/annotations", "value": null}),
+        json!({"op": "add", "path": "/metadata/annotations", "value": {key: value}}),
+    ]
+}

@@ -1,0 +1,369 @@
+//! What is known of a member's leaves: one small row per volume, fed by the watches and by the answers to our own
+//! writes, so that a request is answered from memory and reads its own writes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
+use kube::ResourceExt;
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    class_row::ClassRow,
+    compact_text::Interner,
+    limits::Extent,
+    ownership,
+    row::{ClaimRow, Consumer, Row, VolumeRow},
+    volume_objects::VolumeObjects,
+};
+use domain::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};
+
+/// How many removed claims are remembered.
+const REMEMBERED: usize = 256;
+
+/// How many are remembered whose size has changed, or that one has to look at: of several replicas, one takes notice.
+const NOTICED: usize = 1000;
+
+/// Who waits for one volume is woken by news of it and of some one in so many others: by news of all, a thousand callers
+/// would look a million times.
+const PARTS: usize = 256;
+
+/// The three kinds that are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Claims,
+    Volumes,
+    Classes,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    rows: BTreeMap<VolumeHash, Box<VolumeObjects>>,
+    names: Interner,
+    extent: Extent,
+    classes: BTreeMap<String, ClassRow>,
+    listing: BTreeMap<String, ClassRow>,
+    claim_round: u32,
+    volume_round: u32,
+    synced: [bool; 3],
+    /// Lists that have begun and not come to their end.
+    begun: [bool; 3],
+    removed: VecDeque<Removed>,
+    /// Those that have a claim which waits: they are asked for often, and are few.
+    pending: BTreeSet<VolumeHash>,
+    /// Volumes whose size has changed since somebody took notice.
+    resized: BTreeSet<VolumeHash>,
+    /// Those of which there was news that one has to look at, since somebody did.
+    remarkable: BTreeSet<VolumeHash>,
+    /// What keeps a kind from being watched.
+    obstacles: [Option<String>; 3],
+}
+
+/// A claim that has gone, and as of which version: older news of it may still be on its way.
+#[derive(Debug)]
+struct Removed {
+    uid: Box<str>,
+    as_of: u64,
+    /// The list that was there then, or under way.
+    round: u32,
+}
+
+/// The rows of one member.
+#[derive(Debug)]
+pub struct Rows {
+    host: HostId,
+    table: Mutex<Table>,
+    changed: [Notify; PARTS],
+    /// Told when something has become of a leaf that nobody asked for.
+    remarkable: Notify,
+    /// Told when a claim waits to be bound.
+    waits: Notify,
+}
+
+impl Rows {
+    pub fn new(host: HostId) -> Self {
+        Self {
+            host,
+            table: Mutex::default(),
+            changed: std::array::from_fn(|_| Notify::new()),
+            remarkable: Notify::new(),
+            waits: Notify::new(),
+        }
+    }
+
+    /// Whether everything has been listed, and is watched since.
+    pub fn synced(&self) -> bool {
+        self.lock().synced == [true; 3]
+    }
+
+    /// Nothing is to be believed until it has been listed anew.
+    pub fn unsync(&self) {
+        self.write_all(|table| table.synced = [false; 3]);
+    }
+
+    /// What keeps a kind from being watched, where the member said it.
+    pub fn obstacle(&self) -> Option<String> {
+        self.lock().obstacles.iter().flatten().next().cloned()
+    }
+
+    pub fn set_obstacle(&self, kind: Kind, obstacle: Option<String>) {
+        if self.lock().obstacles[kind as usize] != obstacle {
+            self.write_all(|table| table.obstacles[kind as usize] = obstacle);
+        }
+    }
+
+    pub fn row(&self, hash: VolumeHash) -> Option<Row> {
+        self.lock().rows.get(&hash).map(|entry| entry.row())
+    }
+
+    /// What is known of a volume at the place of its leaf: whatever else carries its labels is a copy.
+    pub fn row_at(&self, hash: VolumeHash, place: &LeafPlace) -> Row {
+        self.lock().rows.get(&hash).map(|entry| entry.row_at(place)).unwrap_or_default()
+    }
+
+    /// The row a handle stands for. A readable handle says where the leaf is.
+    pub fn find(&self, id: &VolumeId) -> Option<(VolumeHash, Row)> {
+        let (table, place) = (self.lock(), id.place());
+        let mut rows = table.rows.range(id.hashes()).map(|(hash, entry)| match &place {
+            Some(place) => (*hash, entry.row_at(place)),
+            None => (*hash, entry.row()),
+        });
+        rows.find(|(_, row)| !row.is_empty())
+    }
+
+    /// The leaf volumes that carry the labels of a volume, whatever claim they are for.
+    pub fn volumes_of(&self, id: &VolumeId) -> Vec<VolumeRow> {
+        self.lock().rows.range(id.hashes()).flat_map(|(_, entry)| entry.volumes()).collect()
+    }
+
+    /// Until there is a leaf that one has to look at. For one who waits: the others would miss it.
+    pub async fn remarkable(&self) {
+        self.remarkable.notified().await;
+    }
+
+    /// The places that the handles of a volume may name: one, but for copies.
+    pub fn handle_places(&self, hash: VolumeHash) -> Vec<LeafPlace> {
+        self.lock().rows.get(&hash).map(|entry| entry.handle_places()).unwrap_or_default()
+    }
+
+    pub fn class(&self, name: &str) -> Option<ClassRow> {
+        self.lock().classes.get(name).cloned()
+    }
+
+    /// Those that this host may use.
+    pub fn class_names(&self) -> Vec<String> {
+        let table = self.lock();
+        table.classes.iter().filter(|(_, class)| class.open).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The member's default class: the newest of those that say they are, as Kubernetes itself decides.
+    pub fn default_class(&self) -> Option<String> {
+        let table = self.lock();
+        let defaults = table.classes.iter().filter_map(|(name, class)| Some((class.default_since.as_ref()?, name)));
+        defaults.max_by(|left, right| left.0.cmp(right.0).then(right.1.cmp(left.1))).map(|(_, name)| name.clone())
+    }
+
+    pub fn set_consumer(&self, hash: VolumeHash, consumer: Consumer) {
+        self.write(hash, |table| {
+            table.rows.entry(hash).or_default().consumer = consumer;
+            table.tidy(hash);
+        });
+    }
+
+    /// Takes in a claim of a list. One that had gone before the list began is back: the member was restored from a backup.
+    pub fn put_listed_claim(&self, claim: &PersistentVolumeClaim) {
+        let mut table = self.lock();
+        let round = table.claim_round;
+        table.removed.retain(|removed| removed.round == round || Some(&*removed.uid) != claim.metadata.uid.as_deref());
+        drop(table);
+        self.put_claim(claim);
+    }
+
+    /// Takes in a claim as it is now.
+    pub fn put_claim(&self, claim: &PersistentVolumeClaim) {
+        let Some(hash) = ownership::volume_of(&claim.metadata, &self.host) else {
+            return;
+        };
+        let mut new = ClaimRow::new(claim);
+        self.write(hash, |table| {
+            if table.removed.iter().any(|removed| removed.uid == new.uid && new.version <= removed.as_of) {
+                return;
+            }
+            new.round = table.claim_round;
+            let entry = table.rows.entry(hash).or_default();
+            let before = entry.capacity();
+            entry.put_claim(&new, &mut table.names);
+            if before != 0 && entry.capacity() != before && table.resized.len() < NOTICED {
+                table.resized.insert(hash);
+            }
+        });
+    }
+
+    /// A claim has gone as of a version; `u64::MAX` where that has been proved.
+    pub fn drop_claim(&self, hash: VolumeHash, uid: &str, as_of: u64) {
+        self.write(hash, |table| {
+            table.removed.push_back(Removed { uid: uid.into(), as_of, round: table.claim_round });
+            if table.removed.len() > REMEMBERED {
+                table.removed.pop_front();
+            }
+            table.rows.entry(hash).and_modify(|entry| entry.drop_claim(uid));
+            table.tidy(hash);
+        });
+    }
+
+    pub fn put_volume(&self, volume: &PersistentVolume) {
+        let Some(hash) = ownership::volume_of(&volume.metadata, &self.host) else {
+            return;
+        };
+        let mut new = VolumeRow::new(volume);
+        self.write(hash, |table| {
+            new.round = table.volume_round;
+            table.rows.entry(hash).or_default().put_volume(&new, &mut table.names);
+        });
+    }
+
+    pub fn drop_volume(&self, hash: VolumeHash, uid: &str) {
+        self.write(hash, |table| {
+            table.rows.entry(hash).and_modify(|entry| entry.drop_volume(uid));
+            table.tidy(hash);
+        });
+    }
+
+    pub fn put_class(&self, class: &StorageClass, listing: bool) {
+        self.write_all(|table| {
+            let classes = if listing { &mut table.listing } else { &mut table.classes };
+            classes.insert(class.name_any(), ClassRow::new(class, &self.host));
+        });
+    }
+
+    pub fn drop_class(&self, name: &str) {
+        self.write_all(|table| drop(table.classes.remove(name)));
+    }
+
+    /// Why no more is remembered of the member. What is, is forgotten then.
+    pub fn too_much(&self) -> Option<String> {
+        let mut table = self.lock();
+        let classes = table.classes.len().max(table.listing.len());
+        let all = Extent { leaves: table.extent.leaves.max(classes), ..table.extent };
+        let reason = all.too_much()?;
+        *table = Table {
+            claim_round: table.claim_round,
+            volume_round: table.volume_round,
+            begun: table.begun,
+            obstacles: std::mem::take(&mut table.obstacles),
+            ..Table::default()
+        };
+        Some(reason)
+    }
+
+    /// A list begins: what is neither in it nor written by us meanwhile has gone. True where the one before was not
+    /// brought to its end.
+    pub fn begin(&self, kind: Kind) -> bool {
+        let mut table = self.lock();
+        match kind {
+            Kind::Claims => table.claim_round += 1,
+            Kind::Volumes => table.volume_round += 1,
+            Kind::Classes => table.listing.clear(),
+        }
+        std::mem::replace(&mut table.begun[kind as usize], true)
+    }
+
+    pub fn complete(&self, kind: Kind) {
+        self.write_all(|table| {
+            let (claims, volumes) = (table.claim_round, table.volume_round);
+            match kind {
+                Kind::Claims => table.rows.values_mut().for_each(|entry| entry.keep_claims(claims)),
+                Kind::Volumes => table.rows.values_mut().for_each(|entry| entry.keep_volumes(volumes)),
+                Kind::Classes => table.classes = std::mem::take(&mut table.listing),
+            }
+            table.rows.retain(|_, entry| !entry.is_empty());
+            table.extent = Extent::default();
+            table.rows.values().for_each(|entry| table.extent.change(Extent::default(), entry.extent()));
+            table.pending = table.rows.iter().filter(|(_, entry)| entry.is_pending()).map(|(hash, _)| *hash).collect();
+            table.synced[kind as usize] = true;
+            table.begun[kind as usize] = false;
+        });
+        self.waits.notify_one();
+    }
+
+    /// Waits until what is known of a volume satisfies a condition; false when the deadline came first.
+    pub async fn until(&self, hash: VolumeHash, deadline: Instant, mut holds: impl FnMut(&Self) -> bool) -> bool {
+        loop {
+            let mut changed = std::pin::pin!(self.news_of(hash).notified());
+            // Heard from here on, before the look.
+            changed.as_mut().enable();
+            if holds(self) {
+                return true;
+            }
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                return holds(self);
+            }
+        }
+    }
+
+    /// A change that concerns one volume.
+    fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
+        let mut table = self.lock();
+        let (was_remarkable, before) = (table.is_remarkable(hash), table.extent_of(hash));
+        change(&mut table);
+        let after = table.extent_of(hash);
+        table.extent.change(before, after);
+        if table.rows.get(&hash).is_some_and(|entry| entry.is_pending()) {
+            table.pending.insert(hash);
+            self.waits.notify_one();
+        } else {
+            table.pending.remove(&hash);
+        }
+        let is_remarkable = was_remarkable || table.is_remarkable(hash);
+        if is_remarkable && table.remarkable.len() < NOTICED {
+            table.remarkable.insert(hash);
+        }
+        if is_remarkable || table.resized.contains(&hash) {
+            self.remarkable.notify_one();
+        }
+        drop(table);
+        self.news_of(hash).notify_waiters();
+    }
+
+    /// A change that may concern all.
+    fn write_all(&self, change: impl FnOnce(&mut Table)) {
+        change(&mut self.lock());
+        self.changed.iter().for_each(Notify::notify_waiters);
+    }
+
+    fn news_of(&self, hash: VolumeHash) -> &Notify {
+        let [.., last] = hash.seed().to_ne_bytes();
+        &self.changed[usize::from(last)]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Something may have become of its leaf that nobody asked for.
+    fn is_remarkable(&self, hash: VolumeHash) -> bool {
+        self.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows())
+    }
+
+    fn extent_of(&self, hash: VolumeHash) -> Extent {
+        self.rows.get(&hash).map(|entry| entry.extent()).unwrap_or_default()
+    }
+
+    fn tidy(&mut self, hash: VolumeHash) {
+        if self.rows.get(&hash).is_some_and(|entry| entry.is_empty()) {
+            self.rows.remove(&hash);
+        }
+    }
+}
+
+mod paging;
+mod sought;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,325 @@
+use k8s_openapi::serde_json::{Value, from_value, json};
+
+use super::*;
+use crate::volume_objects::VolumeCounts;
+use domain::volume::plan::Phase;
+
+const CLAIM_UID: &str = "c-1";
+
+fn rows() -> Rows {
+    Rows::new(HostId("h".to_owned()))
+}
+
+fn hash() -> VolumeHash {
+    VolumeHash::new(&HostId("h".to_owned()), "pvc-1")
+}
+
+fn metadata(uid: &str, version: &str) -> Value {
+    let labels = ownership::labels(&HostId("h".to_owned()), hash());
+    json!({"namespace": "shop", "name": "db", "uid": uid, "resourceVersion": version, "labels": labels})
+}
+
+fn claim(version: &str, phase: &str) -> PersistentVolumeClaim {
+    from_value(json!({
+        "metadata": metadata(CLAIM_UID, version),
+        "spec": {"volumeName": "pv-1", "accessModes": ["ReadWriteOnce"]},
+        "status": {"phase": phase, "capacity": {"storage": "1Gi"}},
+    }))
+    .unwrap()
+}
+
+fn volume() -> PersistentVolume {
+    from_value(json!({"metadata": metadata("v-1", "7"), "spec": {
+        "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": "shop", "name": "db", "uid": "another"},
+    }}))
+    .unwrap()
+}
+
+fn phase(rows: &Rows) -> Option<Phase> {
+    Some(rows.row(hash())?.claim?.observed().phase)
+}
+
+#[test]
+fn older_news_does_not_overwrite_newer() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_claim(&claim("9", "Pending"));
+    assert_eq!(phase(&rows), Some(Phase::Bound));
+    rows.put_claim(&claim("11", "Lost"));
+    assert_eq!(phase(&rows), Some(Phase::Lost));
+}
+
+#[test]
+fn list_removes_what_has_gone_but_not_what_was_written_meanwhile() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&volume());
+    assert!(!rows.begin(Kind::Claims));
+    rows.complete(Kind::Claims);
+    assert_eq!(phase(&rows), None);
+    assert!(rows.row(hash()).unwrap().volume.is_some(), "the list of claims says nothing of volumes");
+    rows.begin(Kind::Claims);
+    rows.put_claim(&claim("12", "Pending"));
+    rows.complete(Kind::Claims);
+    assert_eq!(phase(&rows), Some(Phase::Pending));
+}
+
+#[test]
+fn list_that_came_to_no_end_is_remembered() {
+    let rows = rows();
+    assert!(!rows.begin(Kind::Claims));
+    assert!(rows.begin(Kind::Claims));
+    assert!(!rows.begin(Kind::Volumes));
+    rows.complete(Kind::Claims);
+    assert!(!rows.begin(Kind::Claims));
+}
+
+#[test]
+fn row_goes_with_its_last_part() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&volume());
+    rows.drop_claim(hash(), "another uid", u64::MAX);
+    assert_eq!(phase(&rows), Some(Phase::Bound));
+    rows.drop_claim(hash(), CLAIM_UID, u64::MAX);
+    rows.drop_volume(hash(), "v-1");
+    assert!(rows.row(hash()).is_none());
+}
+
+#[test]
+fn object_that_is_not_ours_makes_no_row() {
+    let rows = rows();
+    let mut foreign = claim("10", "Bound");
+    foreign.metadata.labels = None;
+    rows.put_claim(&foreign);
+    assert!(rows.row(hash()).is_none());
+}
+
+/// A copy of the claim under another name, made at a later time.
+fn copy(version: &str) -> PersistentVolumeClaim {
+    let mut copy = claim(version, "Bound");
+    copy.metadata.uid = Some("c-2".to_owned());
+    copy.metadata.name = Some("a-copy".to_owned());
+    copy.metadata.creation_timestamp = from_value(json!("2026-01-02T00:00:00Z")).unwrap();
+    copy
+}
+
+#[test]
+fn copy_of_a_leaf_with_its_labels_is_never_taken_for_it() {
+    let leaf = LeafPlace { namespace: "shop".to_owned(), claim: "db".to_owned() };
+    let other = LeafPlace { claim: "a-copy".to_owned(), ..leaf.clone() };
+    let uid = |row: Row| row.claim.map(|claim| claim.uid.to_string());
+    let rows = rows();
+    rows.put_claim(&copy("11"));
+    rows.put_claim(&claim("10", "Bound"));
+    assert_eq!(uid(rows.row_at(hash(), &leaf)).as_deref(), Some(CLAIM_UID));
+    assert_eq!(uid(rows.row_at(hash(), &other)).as_deref(), Some("c-2"));
+    assert_eq!(uid(rows.row(hash()).unwrap()).as_deref(), Some(CLAIM_UID), "without a place, the oldest");
+    rows.drop_claim(hash(), CLAIM_UID, u64::MAX);
+    assert_eq!(uid(rows.row_at(hash(), &leaf)), None);
+}
+
+#[test]
+fn claim_made_anew_under_its_name_takes_the_place_of_the_old_one() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    let mut anew = claim("11", "Pending");
+    anew.metadata.uid = Some("c-2".to_owned());
+    rows.put_claim(&anew);
+    assert_eq!(rows.row(hash()).unwrap().claim.unwrap().uid.as_ref(), "c-2");
+}
+
+#[test]
+fn labels_that_were_stripped_and_put_back_are_believed() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.drop_claim(hash(), CLAIM_UID, 11);
+    rows.put_claim(&claim("10", "Bound"));
+    assert_eq!(phase(&rows), None, "old news");
+    rows.put_claim(&claim("12", "Bound"));
+    assert_eq!(phase(&rows), Some(Phase::Bound));
+    rows.drop_claim(hash(), CLAIM_UID, u64::MAX);
+    rows.put_claim(&claim("13", "Bound"));
+    assert_eq!(phase(&rows), None, "proved gone");
+}
+
+#[test]
+fn member_restored_from_a_backup_is_believed_when_it_lists() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.begin(Kind::Claims);
+    rows.put_claim(&claim("5", "Pending"));
+    rows.complete(Kind::Claims);
+    assert_eq!(phase(&rows), Some(Phase::Pending));
+}
+
+#[test]
+fn claim_that_had_gone_is_back_when_a_list_that_began_later_has_it() {
+    let rows = rows();
+    rows.begin(Kind::Claims);
+    rows.put_claim(&claim("10", "Bound"));
+    rows.drop_claim(hash(), CLAIM_UID, 12);
+    rows.put_listed_claim(&claim("10", "Bound"));
+    assert_eq!(phase(&rows), None, "the list was under way when it went");
+    rows.complete(Kind::Claims);
+    rows.begin(Kind::Claims);
+    rows.put_claim(&claim("10", "Bound"));
+    assert_eq!(phase(&rows), None, "an answer may be from before");
+    rows.put_listed_claim(&claim("10", "Bound"));
+    assert_eq!(phase(&rows), Some(Phase::Bound));
+}
+
+#[test]
+fn leaf_volume_bound_to_another_claim_is_not_the_leafs() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&volume());
+    assert_eq!(rows.row(hash()).unwrap().observed_volume(), None, "its claimRef names another UID");
+}
+
+#[test]
+fn readable_handle_finds_only_the_claim_it_names() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    assert!(rows.find(&VolumeId::new("m", "shop", "db", hash())).is_some());
+    assert!(rows.find(&VolumeId::new("m", "shop", "other", hash())).is_none());
+    assert!(rows.find(&VolumeId::new("m", "shop", &"x".repeat(200), hash())).is_some(), "by hash alone");
+    let other = VolumeHash::new(&HostId("h".to_owned()), "pvc-2");
+    assert!(rows.find(&VolumeId::new("m", "shop", "db", other)).is_none());
+}
+
+#[test]
+fn default_class_is_the_newest_that_says_so() {
+    let rows = rows();
+    let class = |name: &str, made: &str, default: &str| -> StorageClass {
+        from_value(json!({
+            "metadata": {"name": name, "creationTimestamp": made,
+                "annotations": {"storageclass.kubernetes.io/is-default-class": default}},
+            "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer",
+        }))
+        .unwrap()
+    };
+    rows.put_class(&class("old", "2026-01-01T00:00:00Z", "true"), false);
+    rows.put_class(&class("new", "2026-02-01T00:00:00Z", "true"), false);
+    rows.put_class(&class("newest", "2026-03-01T00:00:00Z", "false"), false);
+    assert_eq!(rows.default_class().as_deref(), Some("new"));
+    assert!(rows.class("new").unwrap().waits_for_pod);
+    rows.begin(Kind::Classes);
+    rows.complete(Kind::Classes);
+    assert!(rows.class_names().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_with_the_change_or_the_deadline() {
+    let rows = std::sync::Arc::new(rows());
+    let deadline = Instant::now() + std::time::Duration::from_secs(5);
+    assert!(!rows.until(hash(), deadline, |rows| phase(rows).is_some()).await);
+    let writer = std::sync::Arc::clone(&rows);
+    let deadline = Instant::now() + std::time::Duration::from_secs(5);
+    let (came, ()) = tokio::join!(rows.until(hash(), deadline, |rows| phase(rows).is_some()), async move {
+        tokio::task::yield_now().await;
+        writer.put_claim(&claim("10", "Bound"));
+    });
+    assert!(came);
+}
+
+#[test]
+fn copy_of_a_leaf_volume_is_not_the_one_its_claim_names() {
+    let bound_to_the_leaf = |name: &str, made: &str| -> PersistentVolume {
+        let mut volume = volume();
+        volume.metadata.name = Some(name.to_owned());
+        volume.metadata.uid = Some(name.to_owned());
+        volume.metadata.creation_timestamp = from_value(json!(made)).unwrap();
+        volume.spec.as_mut().unwrap().claim_ref.as_mut().unwrap().uid = Some(CLAIM_UID.to_owned());
+        volume
+    };
+    let rows = rows();
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&bound_to_the_leaf("backup", "2026-01-01T00:00:00Z"));
+    assert!(rows.row(hash()).unwrap().volume.is_none(), "alone, it is still a copy");
+    rows.put_volume(&bound_to_the_leaf("pv-1", "2026-01-02T00:00:00Z"));
+    assert_eq!(rows.row(hash()).unwrap().volume.unwrap().name.as_ref(), "pv-1");
+}
+
+#[test]
+fn volumes_are_counted_by_state() {
+    let rows = rows();
+    let numbered = |number: u64, phase: &str, made: &str| {
+        let mut claim = claim("10", phase);
+        let of = VolumeHash::new(&HostId("h".to_owned()), &number.to_string());
+        claim.metadata.labels = Some(ownership::labels(&HostId("h".to_owned()), of));
+        claim.metadata.uid = Some(number.to_string());
+        claim.metadata.creation_timestamp = from_value(json!(made)).unwrap();
+        claim
+    };
+    (0..2500).for_each(|number| rows.put_claim(&numbered(number, "Bound", "1970-01-01T00:00:01Z")));
+    rows.put_claim(&numbered(3000, "Pending", "1970-01-01T00:00:09Z"));
+    rows.put_claim(&numbered(3001, "Pending", "1970-01-01T00:00:08Z"));
+    rows.put_claim(&numbered(3002, "Lost", "1970-01-01T00:00:01Z"));
+    let mut leaving = numbered(3003, "Bound", "1970-01-01T00:00:01Z");
+    leaving.metadata.deletion_timestamp = from_value(json!("1970-01-01T00:00:07Z")).unwrap();
+    rows.put_claim(&leaving);
+    rows.put_volume(&volume());
+    let expected = VolumeCounts {
+        pending: 2,
+        bound: 2500,
+        lost: 1,
+        terminating: 1,
+        released: 1,
+        oldest_creation: Some(8),
+        oldest_deletion: Some(7),
+    };
+    assert_eq!(rows.counts(), expected);
+}
+
+/// The leaf of a volume that was released and is used by another claim.
+fn moved() -> (PersistentVolumeClaim, PersistentVolume, VolumeId) {
+    let id = VolumeId::new("m0", "shop", "db", hash());
+    let notes = json!({"kosmos.csi.io/handle": id.to_string(), "kosmos.csi.io/former": CLAIM_UID});
+    let mut made_anew = metadata("c-2", "20");
+    made_anew["name"] = json!("again");
+    made_anew["annotations"] = notes.clone();
+    made_anew["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
+    let mut kept = metadata("v-1", "21");
+    kept["name"] = json!("pv-1");
+    kept["annotations"] = notes;
+    let claim = json!({"metadata": made_anew, "spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}});
+    let volume = json!({"metadata": kept, "spec": {
+        "claimRef": {"namespace": "shop", "name": "again", "uid": "c-2"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }});
+    (from_value(claim).unwrap(), from_value(volume).unwrap(), id)
+}
+
+#[test]
+fn leaf_that_is_elsewhere_than_its_handle_says_is_found_by_it() {
+    let (rows, (claim, volume, id)) = (rows(), moved());
+    rows.put_claim(&claim);
+    rows.put_volume(&volume);
+    let found = rows.find(&id).unwrap().1;
+    assert_eq!(found.claim.as_ref().map(|claim| claim.place.to_string()).as_deref(), Some("shop/again"));
+    assert_eq!(found.claim.unwrap().handle_place().to_string(), "shop/db");
+    assert!(found.volume.is_some());
+    rows.drop_claim(hash(), "c-2", u64::MAX);
+    assert!(rows.find(&id).unwrap().1.volume.is_some(), "and so is its volume, when it was released again");
+}
+
+#[test]
+fn copy_at_the_former_place_does_not_hide_the_leaf() {
+    let (rows, (moved, volume, id)) = (rows(), moved());
+    rows.put_claim(&claim("10", "Pending"));
+    rows.put_claim(&moved);
+    rows.put_volume(&volume);
+    assert_eq!(rows.find(&id).unwrap().1.claim.map(|claim| claim.uid), Some("c-2".into()));
+}
+
+#[test]
+fn claim_that_waits_is_told_with_its_consumer_and_a_bound_one_is_not() {
+    let rows = rows();
+    rows.put_claim(&claim("10", "Pending"));
+    rows.set_consumer(hash(), Consumer::Made("p-1".into()));
+    assert!(matches!(rows.pending().as_slice(), [(of, _, Some(pod))] if *of == hash() && pod == "p-1"));
+    rows.put_claim(&claim("11", "Bound"));
+    assert!(rows.pending().is_empty());
+}

@@ -1,0 +1,55 @@
+//! The labels on leaf claims by which a group of snapshots chooses them, for as long as the member needs to cut it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, api::PatchParams};
+use serde_json::{Value, json};
+
+use crate::{MemberClient, json_patch, row::ClaimRow};
+use domain::{
+    error::{Error, Result},
+    volume::VolumeHash,
+};
+
+/// On the claims of a group while it is being cut: its hash follows.
+pub(crate) const MEMBER_OF: &str = "group.kosmos.csi.io/";
+
+/// The groups whose labels a claim carries.
+pub fn groups_of(claim: &ObjectMeta) -> Vec<VolumeHash> {
+    let labels = claim.labels.iter().flat_map(BTreeMap::keys);
+    labels.filter_map(|key| VolumeHash::parse(key.strip_prefix(MEMBER_OF)?)).collect()
+}
+
+fn path_of(group: VolumeHash) -> String {
+    format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"))
+}
+
+impl MemberClient {
+    /// Puts a group's label on a claim of ours, or takes it off.
+    pub async fn label_for_group(&self, claim: &ClaimRow, group: VolumeHash, on: bool) -> Result<()> {
+        let path = path_of(group);
+        let change =
+            if on { json!({"op": "add", "path": path, "value": "yes"}) } else { json!({"op": "remove", "path": path}) };
+        self.change_labels(claim, &[change]).await.or_else(|error| match error {
+            // It carried none, or the claim is gone.
+            Error::Refused(_) | Error::NotFound(_) if !on => Ok(()),
+            error => Err(error),
+        })
+    }
+
+    /// Takes a group's label off a claim on which nobody has written since it was read.
+    pub async fn leave_group(&self, claim: &ClaimRow, group: VolumeHash) -> Result<()> {
+        let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": claim.version_text()});
+        self.change_labels(claim, &[unchanged, json!({"op": "remove", "path": path_of(group)})]).await
+    }
+
+    async fn change_labels(&self, claim: &ClaimRow, changes: &[Value]) -> Result<()> {
+        let this = json!({"op": "test", "path": "/metadata/uid", "value": claim.uid});
+        let operations = json_patch(json!([&[this], changes].concat()))?;
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
+        let patched = claims.patch_metadata(&claim.place.claim, &PatchParams::default(), &operations).await;
+        let doing = format!("label claim {} for a group", claim.place);
+        patched.map(drop).map_err(|error| self.outcome(&doing, &error))
+    }
+}

@@ -1,0 +1,392 @@
+//! Leaf groups of snapshots. A group selects its claims by a label, so the claims carry one of ours for as long as the
+//! member needs to make it; the member then makes the snapshots in it, which are marked as ours one by one.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use kube::{
+    Api, ResourceExt,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PatchParams, PostParams, Preconditions,
+    },
+    runtime::wait::await_condition,
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{super::json_patch, chosen::MEMBER_OF, kinds::VolumeSnapshot, row::SnapshotRow};
+use crate::{MemberClient, claim::Made, ownership};
+use domain::{
+    error::{Error, Result},
+    volume::{
+        VolumeHash,
+        snapshot::{ObservedSnapshot, leaf_group_name},
+        spec::LeafPlace,
+    },
+};
+
+const GROUP: &str = "groupsnapshot.storage.k8s.io";
+/// Between the handles in the annotation of a group's volumes.
+const SEPARATOR: &str = " ";
+/// After a watch that was refused or broke.
+const REFUSED: Duration = Duration::from_millis(500);
+
+/// What a leaf group says.
+#[derive(Clone, Debug)]
+pub struct WantedGroup<'a> {
+    pub name: &'a str,
+    pub hash: VolumeHash,
+    pub namespace: &'a str,
+    pub sources: &'a [String],
+    pub class: Option<&'a str>,
+    /// The host's VolumeGroupSnapshotContent that asks for it.
+    pub content: Option<&'a str>,
+}
+
+/// A leaf group of ours.
+#[derive(Clone, Debug)]
+pub struct LeafGroup {
+    pub place: LeafPlace,
+    pub uid: String,
+    pub sources: Vec<String>,
+    /// The host's VolumeGroupSnapshotContent that asked for it, where anybody told.
+    pub asked_by: Option<String>,
+    pub content: Option<String>,
+    pub cut: Option<i64>,
+    pub ready: bool,
+    pub terminating: bool,
+    pub trouble: Option<String>,
+    /// It is cut of claims that it chooses. One that was restored from a backup names a content that was there before it.
+    pub chooses: bool,
+}
+
+/// What marks one snapshot of a group as ours.
+#[derive(Clone, Debug)]
+pub struct PartMark<'a> {
+    pub hash: VolumeHash,
+    pub group: VolumeHash,
+    pub volume: VolumeHash,
+    pub source: &'a str,
+    pub driver: &'a str,
+}
+
+/// The groups of one member, in the version that it serves.
+#[derive(Clone, Debug)]
+pub struct Groups<'a> {
+    cluster: &'a MemberClient,
+    version: String,
+}
+
+/// What stands behind a leaf group.
+#[derive(Clone, Debug)]
+pub struct GroupContent {
+    pub name: String,
+    uid: String,
+    /// The group it is of.
+    pub of: LeafPlace,
+    group_uid: String,
+    /// It outlives its group, and so does the data.
+    pub retained: bool,
+    terminating: bool,
+    labels: Option<BTreeMap<String, String>>,
+}
+
+impl GroupContent {
+    fn new(content: &DynamicObject) -> Self {
+        let at = |pointer: &str| content.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self {
+            name: content.name_any(),
+            uid: content.uid().unwrap_or_default(),
+            of: LeafPlace {
+                namespace: at("/spec/volumeGroupSnapshotRef/namespace"),
+                claim: at("/spec/volumeGroupSnapshotRef/name"),
+            },
+            group_uid: at("/spec/volumeGroupSnapshotRef/uid"),
+            retained: at("/spec/deletionPolicy") != "Delete",
+            terminating: content.metadata.deletion_timestamp.is_some(),
+            labels: content.metadata.labels.clone(),
+        }
+    }
+}
+
+impl LeafGroup {
+    fn new(group: &DynamicObject) -> Self {
+        let at = |pointer: &str| group.data.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let sources = group.annotations().get(ownership::SOURCE).map(String::as_str).unwrap_or_default();
+        let cut = at("/status/creationTime").and_then(|time| time.parse::<k8s_openapi::jiff::Timestamp>().ok());
+        Self {
+            place: LeafPlace { namespace: group.namespace().unwrap_or_default(), claim: group.name_any() },
+            uid: group.uid().unwrap_or_default(),
+            sources: sources.split(SEPARATOR).map(str::to_owned).collect(),
+            asked_by: group.annotations().get(ownership::CONTENT).cloned(),
+            content: at("/status/boundVolumeGroupSnapshotContentName").map(str::to_owned),
+            cut: cut.map(k8s_openapi::jiff::Timestamp::as_second),
+            ready: group.data.pointer("/status/readyToUse") == Some(&Value::Bool(true)),
+            terminating: group.metadata.deletion_timestamp.is_some(),
+            trouble: at("/status/error/message").map(str::to_owned),
+            chooses: group.data.pointer("/spec/source/selector").is_some(),
+        }
+    }
+
+    pub fn observed(&self) -> ObservedSnapshot {
+        ObservedSnapshot {
+            sources: self.sources.clone(),
+            terminating: self.terminating,
+            cut: self.cut.is_some() && self.content.is_some(),
+            trouble: self.trouble.clone(),
+        }
+    }
+}
+
+/// What stands behind a snapshot.
+pub fn content_of(part: &VolumeSnapshot) -> Option<&str> {
+    part.status.as_ref()?.bound_volume_snapshot_content_name.as_deref()
+}
+
+impl MemberClient {
+    /// None where the member has no group snapshots.
+    pub async fn groups(&self) -> Result<Option<Groups<'_>>> {
+        let served = self.client.list_api_groups().await;
+        let served = served.map_err(|error| self.outcome("list API groups", &error))?;
+        let group = served.groups.into_iter().find(|group| group.name == GROUP);
+        Ok(group.and_then(|group| {
+            let newest = group.versions.iter().find(|version| version.version == "v1");
+            let version = newest.cloned().or(group.preferred_version)?;
+            Some(Groups { cluster: self, version: version.version })
+        }))
+    }
+
+    /// The snapshots that the member has made for a group.
+    pub async fn parts(&self, group: &LeafGroup) -> Result<Vec<VolumeSnapshot>> {
+        let all = Api::<VolumeSnapshot>::namespaced(self.client.clone(), &group.place.namespace);
+        let all = all.list(&ListParams::default()).await;
+        let all = all.map_err(|error| self.outcome("list snapshots of a group", &error))?;
+        let owned = |part: &VolumeSnapshot| part.owner_references().iter().any(|owner| owner.uid == group.uid);
+        Ok(all.items.into_iter().filter(owned).collect())
+    }
+
+    /// Whether a part was marked as one of a group of ours.
+    pub fn is_marked_part(&self, part: &VolumeSnapshot, group: VolumeHash) -> bool {
+        ownership::hash_of(&part.metadata, &self.host, ownership::GROUP) == Some(group)
+    }
+
+    /// Marks a part as ours, over the labels and annotations it was seen with.
+    pub async fn mark_part(&self, part: &VolumeSnapshot, mark: &PartMark<'_>) -> Result<Option<SnapshotRow>> {
+        let (old_labels, old_annotations) = (&part.metadata.labels, &part.metadata.annotations);
+        let mut labels = old_labels.clone().unwrap_or_default();
+        labels.extend(super::labels(self, mark.hash, Some(mark.volume)));
+        labels.insert(ownership::GROUP.to_owned(), mark.group.to_string());
+        let mut annotations = old_annotations.clone().unwrap_or_default();
+        annotations.insert(ownership::SOURCE.to_owned(), mark.source.to_owned());
+        annotations.insert(ownership::HOLDER.to_owned(), mark.driver.to_owned());
+        let patch = json_patch(json!([
+            {"op": "test", "path": "/metadata/uid", "value": part.uid()},
+            {"op": "test", "path": "/metadata/labels", "value": old_labels},
+            {"op": "test", "path": "/metadata/annotations", "value": old_annotations},
+            {"op": "add", "path": "/metadata/labels", "value": labels},
+            {"op": "add", "path": "/metadata/annotations", "value": annotations},
+        ]))?;
+        let parts = Api::<VolumeSnapshot>::namespaced(self.client.clone(), &part.namespace().unwrap_or_default());
+        let patched = parts.patch(&part.name_any(), &PatchParams::default(), &patch).await;
+        let patched = patched.map_err(|error| self.outcome(&format!("mark snapshot {}", part.name_any()), &error))?;
+        Ok(self.snapshots.put(&patched))
+    }
+}
+
+impl Groups<'_> {
+    fn resource(&self, kind: &str) -> ApiResource {
+        ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, &self.version, kind))
+    }
+
+    fn api(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.cluster.client.clone(), namespace, &self.resource("VolumeGroupSnapshot"))
+    }
+
+    fn within(&self, namespace: Option<&str>) -> Api<DynamicObject> {
+        let everywhere = || Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshot"));
+        namespace.map_or_else(everywhere, |namespace| self.api(namespace))
+    }
+
+    fn contents(&self) -> Api<DynamicObject> {
+        Api::all_with(self.cluster.client.clone(), &self.resource("VolumeGroupSnapshotContent"))
+    }
+
+    /// POST first; the claims carry the label already.
+    pub async fn create(&self, wanted: &WantedGroup<'_>) -> Result<Made> {
+        let mut selected: BTreeMap<String, String> = ownership::host_labels(&self.cluster.host);
+        selected.insert(format!("{MEMBER_OF}{}", wanted.hash), "yes".to_owned());
+        let mut labels = ownership::host_labels(&self.cluster.host);
+        labels.insert(ownership::GROUP.to_owned(), wanted.hash.to_string());
+        let name = leaf_group_name(wanted.hash);
+        let mut spec = json!({"source": {"selector": {"matchLabels": selected}}});
+        if let Some(class) = wanted.class {
+            spec["volumeGroupSnapshotClassName"] = json!(class);
+        }
+        let mut group = DynamicObject::new(&name, &self.resource("VolumeGroupSnapshot")).data(json!({"spec": spec}));
+        group.metadata.namespace = Some(wanted.namespace.to_owned());
+        group.metadata.labels = Some(labels);
+        let notes = [(ownership::NAME, wanted.name.to_owned()), (ownership::SOURCE, wanted.sources.join(SEPARATOR))];
+        let content = wanted.content.map(|content| (ownership::CONTENT, content.to_owned()));
+        let annotations = notes.into_iter().chain(content).map(|(key, value)| (key.to_owned(), value));
+        group.metadata.annotations = Some(annotations.collect());
+        let made = self.api(wanted.namespace).create(&PostParams::default(), &group).await;
+        match made.map_err(|error| self.cluster.outcome(&format!("create group {}/{name}", wanted.namespace), &error)) {
+            Ok(_) => Ok(Made::Now),
+            Err(Error::Exists(_)) => Ok(Made::Taken),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A quorum read: ours, or the word whose it is.
+    pub async fn read(&self, place: &LeafPlace, hash: VolumeHash) -> Result<Option<Result<LeafGroup, String>>> {
+        let found = cluster::read(self.api(&place.namespace).get(&place.claim).await, &place.claim);
+        let found = found.map_err(|error| self.cluster.outcome(&format!("get group {place}"), &error))?;
+        Ok(found.map(|group| {
+            let host = &self.cluster.host;
+            if ownership::hash_of(&group.metadata, host, ownership::GROUP) == Some(hash) {
+                Ok(LeafGroup::new(&group))
+            } else {
+                Err(ownership::whose(&group.metadata, host))
+            }
+        }))
+    }
+
+    /// Where a handle does not say the place.
+    pub async fn find(&self, hash: VolumeHash) -> Result<Option<LeafGroup>> {
+        let selector = format!("{},{}={hash}", ownership::selector(&self.cluster.host), ownership::GROUP);
+        let wanted = ListParams::default().labels(&selector);
+        let found = self.cluster.listed(|namespace| self.within(namespace), &wanted).await;
+        let found = found.map_err(|error| self.cluster.outcome("list groups", &error))?;
+        Ok(found.iter().map(LeafGroup::new).find(|group| group.place.claim == leaf_group_name(hash)))
+    }
+
+    /// All that were made for this host. What people copied is under another name.
+    pub async fn ours(&self) -> Result<Vec<(VolumeHash, LeafGroup)>> {
+        let ours = ListParams::default().labels(&ownership::selector(&self.cluster.host));
+        let found = self.cluster.listed(|namespace| self.within(namespace), &ours).await;
+        let found = found.map_err(|error| self.cluster.outcome("list groups", &error))?;
+        let own = found.iter().filter_map(|group| {
+            let hash = ownership::hash_of(&group.metadata, &self.cluster.host, ownership::GROUP)?;
+            (group.name_any() == leaf_group_name(hash)).then(|| (hash, LeafGroup::new(group)))
+        });
+        Ok(own.collect())
+    }
+
+    /// Waits until the group, as a watch of its own shows it, satisfies a condition.
+    pub async fn until(&self, place: &LeafPlace, pause: Instant, holds: impl Fn(Option<LeafGroup>) -> bool) -> bool {
+        let seen = |group: Option<&DynamicObject>| holds(group.map(LeafGroup::new));
+        let waited = await_condition(self.api(&place.namespace), &place.claim, seen);
+        match tokio::time::timeout_at(pause, waited).await {
+            Ok(Ok(_)) => true,
+            // Nobody is to look again at once: the watch may be refused each time.
+            Ok(Err(_)) => {
+                tokio::time::sleep_until(pause.min(Instant::now() + REFUSED)).await;
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Has the group go with its snapshots and with what stands behind them, whatever their classes say.
+    pub async fn remove(&self, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<()> {
+        for name in parts.iter().filter_map(content_of) {
+            if let Some(content) = self.cluster.read_content(name).await?.filter(|content| content.retained) {
+                self.cluster.make_content_deletable(&content).await?;
+            }
+        }
+        if let Some(name) = &group.content
+            && self.content(name, &group.uid).await?.is_some_and(|content| content.retained)
+        {
+            self.make_deletable(name, &group.uid).await?;
+        }
+        self.delete(group).await
+    }
+
+    /// Deletes the group with this UID and no other.
+    async fn delete(&self, group: &LeafGroup) -> Result<()> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(group.uid.clone()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let deleted = self.api(&group.place.namespace).delete(&group.place.claim, &parameters).await;
+        match deleted.map_err(|error| self.cluster.outcome(&format!("delete group {}", group.place), &error)) {
+            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What stands behind a group.
+    pub async fn content(&self, name: &str, group_uid: &str) -> Result<Option<GroupContent>> {
+        let found = cluster::read(self.contents().get(name).await, name);
+        let found = found.map_err(|error| self.cluster.outcome(&format!("get group content {name}"), &error))?;
+        Ok(found.as_ref().map(GroupContent::new).filter(|content| content.group_uid == group_uid))
+    }
+
+    /// The contents that were marked for a group which has gone.
+    pub async fn outlived(&self, hash: VolumeHash, is_it: impl Fn(&LeafPlace) -> bool) -> Result<Vec<GroupContent>> {
+        let selector = format!("{},{}={hash}", ownership::selector(&self.cluster.host), ownership::GROUP);
+        let found = self.contents().list(&ListParams::default().labels(&selector)).await;
+        let found = found.map_err(|error| self.cluster.outcome("list group contents", &error))?;
+        Ok(found.iter().map(GroupContent::new).filter(|content| is_it(&content.of)).collect())
+    }
+
+    /// Puts our labels on what would outlive its group, so that it is found also without it.
+    pub async fn mark(&self, content: &GroupContent, hash: VolumeHash) -> Result<()> {
+        let mut labels = ownership::host_labels(&self.cluster.host);
+        labels.insert(ownership::GROUP.to_owned(), hash.to_string());
+        if labels.iter().all(|(key, value)| content.labels.as_ref().is_some_and(|there| there.get(key) == Some(value)))
+        {
+            return Ok(());
+        }
+        labels.extend(
+            content.labels.clone().unwrap_or_default().into_iter().filter(|(key, _)| !key.starts_with(ownership::OURS)),
+        );
+        let operations = json!([
+            {"op": "test", "path": "/spec/volumeGroupSnapshotRef/uid", "value": content.group_uid},
+            {"op": "test", "path": "/metadata/labels", "value": content.labels},
+            {"op": "add", "path": "/metadata/labels", "value": labels},
+        ]);
+        self.patch_content(&content.name, operations, "label").await
+    }
+
+    /// Makes them go, whatever the class says.
+    pub async fn end(&self, contents: &[GroupContent]) -> Result<()> {
+        for content in contents {
+            if content.retained {
+                self.make_deletable(&content.name, &content.group_uid).await?;
+            }
+            if !content.terminating {
+                self.delete_content(content).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_content(&self, content: &GroupContent) -> Result<()> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(content.uid.clone()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let deleted = self.contents().delete(&content.name, &parameters).await;
+        match deleted.map_err(|error| self.cluster.outcome(&format!("delete group content {}", content.name), &error)) {
+            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The host deletes, so the content must not outlive its group.
+    pub async fn make_deletable(&self, name: &str, group_uid: &str) -> Result<()> {
+        let operations = json!([
+            {"op": "test", "path": "/spec/volumeGroupSnapshotRef/uid", "value": group_uid},
+            {"op": "replace", "path": "/spec/deletionPolicy", "value": "Delete"},
+        ]);
+        match self.patch_content(name, operations, "make deletable").await {
+            Err(Error::NotFound(_)) => Ok(()),
+            done => done,
+        }
+    }
+
+    async fn patch_content(&self, name: &str, operations: Value, what: &str) -> Result<()> {
+        let patched = self.contents().patch_metadata(name, &PatchParams::default(), &json_patch(operations)?).await;
+        patched.map(drop).map_err(|error| self.cluster.outcome(&format!("{what} group content {name}"), &error))
+    }
+}

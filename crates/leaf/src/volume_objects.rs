@@ -1,0 +1,214 @@
+//! Everything that carries the labels of one volume, and which of two tidings of it is to be believed. Pure.
+
+use smallvec::SmallVec;
+
+use super::{
+    compact::{CompactClaim, CompactVolume},
+    compact_text::{CompactText, Interner},
+    limits::Extent,
+    row::{ClaimRow, Consumer, Mark, Row, VolumeRow},
+};
+use domain::volume::{plan::Phase, spec::LeafPlace};
+
+/// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without
+/// one, the oldest is the leaf. One of each is the rule, so one of each has its place here.
+#[derive(Debug, Default)]
+pub(super) struct VolumeObjects {
+    claims: SmallVec<[CompactClaim; 1]>,
+    volumes: SmallVec<[CompactVolume; 1]>,
+    pub(super) consumer: Consumer,
+}
+
+/// The volumes of one member, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeCounts {
+    pub pending: u64,
+    pub bound: u64,
+    pub lost: u64,
+    pub terminating: u64,
+    /// Leaf volumes that outlive their claim.
+    pub released: u64,
+    /// When the oldest of those that are not done began, in seconds.
+    pub oldest_creation: Option<i64>,
+    pub oldest_deletion: Option<i64>,
+}
+
+impl VolumeObjects {
+    pub(super) fn row(&self) -> Row {
+        self.row_of(None)
+    }
+
+    pub(super) fn row_at(&self, place: &LeafPlace) -> Row {
+        self.row_of(Some(place))
+    }
+
+    /// A look that costs less than a row: the claim is there, and nothing is to be told of it.
+    pub(super) fn is_well(&self) -> bool {
+        !self.claims.is_empty() && self.claims.iter().all(CompactClaim::is_well)
+    }
+
+    pub(super) fn is_on(&self, node: &str) -> bool {
+        self.claims.iter().any(|claim| claim.is_on(node))
+    }
+
+    fn row_of(&self, wanted: Option<&LeafPlace>) -> Row {
+        let claims = self.claims.iter().filter(|claim| wanted.is_none_or(|place| claim.is_known_at(place)));
+        // One that is elsewhere than its handle says is proved by its volume. At its former place there may be a copy.
+        let moved = self.claims.iter().any(|claim| claim.alias().is_some());
+        let claim = claims.min_by_key(|claim| (moved && !self.has_volume(claim), claim.created, &claim.uid));
+        let belongs = |volume: &&CompactVolume| match claim {
+            Some(claim) => claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name),
+            None => wanted.is_none_or(|place| volume.is_known_at(place)),
+        };
+        let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
+        Row {
+            claim: claim.map(CompactClaim::row),
+            volume: volume.map(CompactVolume::row),
+            consumer: self.consumer.clone(),
+        }
+    }
+
+    pub(super) fn extent(&self) -> Extent {
+        let leaves = self.claims.len().max(self.volumes.len());
+        let claims: usize = self.claims.iter().map(CompactClaim::length).sum();
+        let volumes: usize = self.volumes.iter().map(CompactVolume::length).sum();
+        Extent { leaves, texts: claims + volumes, copies: leaves }
+    }
+
+    fn has_volume(&self, claim: &CompactClaim) -> bool {
+        self.volumes.iter().any(|volume| claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name))
+    }
+
+    pub(super) fn volumes(&self) -> Vec<VolumeRow> {
+        self.volumes.iter().map(CompactVolume::row).collect()
+    }
+
+    /// Of its largest claim, in bytes; 0 before it is bound.
+    pub(super) fn capacity(&self) -> u64 {
+        self.claims.iter().map(|claim| claim.capacity).max().unwrap_or_default()
+    }
+
+    /// Bound, or waiting without a word for whom, or made anew in the place of another: of such a one nobody can tell whether it
+    /// was forgotten.
+    pub(super) fn is_lasting(&self) -> bool {
+        let is_left = |claim: &CompactClaim| claim.made_for.is_none() || !claim.row().former.is_empty();
+        let is_lasting = |claim: &CompactClaim| claim.phase == Phase::Bound || is_left(claim);
+        // On its way out, and held by us, it goes nowhere by itself.
+        let goes = |claim: &CompactClaim| claim.terminating && claim.row().finalizer.is_none();
+        self.claims.iter().any(|claim| is_lasting(claim) && !goes(claim))
+    }
+
+    /// The host was never told of it, though it has a volume: that is not labelled, or was labelled to be removed.
+    pub(super) fn is_untold(&self) -> bool {
+        let is_bound = |claim: &CompactClaim| claim.phase == Phase::Bound && !claim.terminating;
+        self.claims.iter().any(|claim| is_bound(claim) && !self.has_volume(claim))
+            || self.claims.iter().any(|claim| claim.mark == Mark::Withdrawn)
+    }
+
+    pub(super) fn is_chosen(&self) -> bool {
+        self.claims.iter().any(|claim| claim.chosen)
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.claims.iter().any(|claim| claim.phase == Phase::Pending && !claim.terminating)
+    }
+
+    /// The places that its handle may name: one, but for copies.
+    pub(super) fn handle_places(&self) -> Vec<LeafPlace> {
+        let claims = self.claims.iter().map(|claim| claim.row().handle_place().clone());
+        let mut places: Vec<LeafPlace> =
+            claims.chain(self.volumes.iter().map(|volume| volume.row().handle_place().clone())).collect();
+        places.dedup();
+        places
+    }
+
+    /// Its volume is retained because the host's is.
+    pub(super) fn follows(&self) -> bool {
+        self.volumes.iter().any(CompactVolume::follows)
+    }
+
+    /// Every claim counts, copies too: a person has to see them.
+    pub(super) fn count(&self, counts: &mut VolumeCounts) {
+        for claim in &self.claims {
+            let begun = |oldest: &mut Option<i64>, at: i64| *oldest = Some(oldest.map_or(at, |oldest| oldest.min(at)));
+            if claim.terminating {
+                counts.terminating += 1;
+                begun(&mut counts.oldest_deletion, claim.deleted);
+                continue;
+            }
+            match claim.phase {
+                Phase::Bound => counts.bound += 1,
+                Phase::Lost => counts.lost += 1,
+                Phase::Pending => {
+                    counts.pending += 1;
+                    begun(&mut counts.oldest_creation, claim.created);
+                }
+            }
+        }
+        counts.released += u64::from(self.claims.is_empty() && !self.volumes.is_empty());
+    }
+
+    pub(super) fn put_claim(&mut self, new: &ClaimRow, names: &mut Interner) {
+        let kept = CompactClaim::keep(new, names);
+        match self.claims.iter_mut().find(|known| known.place.is(&new.place)) {
+            Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = kept,
+            // News from before what is known; that it was listed counts all the same.
+            Some(known) if known.uid == kept.uid => known.round = new.round,
+            Some(_) => {}
+            None => {
+                if let Some(known) = self.claims.first() {
+                    let places = format!("{} and {}", known.row().place, new.place);
+                    tracing::warn!(places, "two claims carry the labels of one volume");
+                }
+                self.claims.push(kept);
+            }
+        }
+    }
+
+    pub(super) fn put_volume(&mut self, new: &VolumeRow, names: &mut Interner) {
+        let kept = CompactVolume::keep(new, names);
+        match self.volumes.iter_mut().find(|known| known.name == kept.name) {
+            Some(known) if is_newer(new.version, new.round, known.version, known.round) => *known = kept,
+            Some(known) if known.uid == kept.uid => known.round = new.round,
+            Some(_) => {}
+            None => self.volumes.push(kept),
+        }
+    }
+
+    pub(super) fn drop_claim(&mut self, uid: &str) {
+        let uid = CompactText::from(uid);
+        self.claims.retain(|claim| claim.uid != uid);
+    }
+
+    pub(super) fn drop_volume(&mut self, uid: &str) {
+        let uid = CompactText::from(uid);
+        self.volumes.retain(|volume| volume.uid != uid);
+    }
+
+    /// Forgets the claims that a list has not named.
+    pub(super) fn keep_claims(&mut self, round: u32) {
+        self.claims.retain(|claim| claim.round == round);
+    }
+
+    pub(super) fn keep_volumes(&mut self, round: u32) {
+        self.volumes.retain(|volume| volume.round == round);
+    }
+
+    /// Somebody deletes the leaf, or has, or it is being made anew.
+    pub(super) fn is_unwell(&self) -> bool {
+        let left_alone = self.claims.is_empty() && self.volumes.iter().any(CompactVolume::is_kept);
+        left_alone
+            || self.claims.iter().any(CompactClaim::is_unwell)
+            || self.volumes.iter().any(CompactVolume::is_unwell)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.volumes.is_empty() && !matches!(self.consumer, Consumer::Made(_))
+    }
+}
+
+/// Within one list and what follows it, the higher version is newer. A new list is always: a member restored from a
+/// backup begins with lower versions again.
+fn is_newer(version: u64, round: u32, known_version: u64, known_round: u32) -> bool {
+    version >= known_version || round != known_round
+}

@@ -1,0 +1,319 @@
+//! The standing watches on one member: claims and volumes with our labels, and the StorageClasses. Each resumes after
+//! an interruption and ends only when its future is dropped, or when it has lost its thread.
+
+use std::{fmt::Debug, time::Duration};
+
+use backon::BackoffBuilder;
+use futures::{AsyncBufReadExt, TryStreamExt, future::select_all};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
+use kube::{
+    Resource, ResourceExt,
+    api::{ListParams, ObjectList, WatchEvent, WatchParams},
+    core::{PartialObjectMeta, Request},
+};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
+
+use super::{MemberClient, items::Items, limits, ownership, row, rows::Kind, trimmed::Trimmed};
+use cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, pauses, with_causes};
+use domain::volume::VolumeHash;
+
+/// Where a list in one piece has failed before.
+const PAGE: u32 = 500;
+const LIST_PAUSE: Duration = Duration::from_secs(4);
+/// How long a watch is asked for, and when it is given up though the member has not ended it.
+const WATCH_SECONDS: u32 = 290;
+const WATCH_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+/// No object has to be called so.
+const ANY_NAME: &str = "kosmos.csi.io";
+
+/// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
+/// believed, somebody has to ask again which cluster this is.
+pub async fn keep(cluster: &MemberClient) {
+    cluster.rows.unsync();
+    let ours = ownership::selector(&cluster.host);
+    let known = &cluster.rows;
+    let claims = follow(cluster, Kind::Claims, &ours, |change: Change<Trimmed<PersistentVolumeClaim>>| match change {
+        Change::Put { object, listing: true } => known.put_listed_claim(&object),
+        Change::Put { object, listing: false } => known.put_claim(&object),
+        Change::Drop(object) => {
+            drop_row(cluster, &object, |hash, uid| known.drop_claim(hash, uid, row::version(&object)));
+        }
+    });
+    let volumes = follow(cluster, Kind::Volumes, &ours, |change: Change<Trimmed<PersistentVolume>>| match change {
+        Change::Put { object, .. } => known.put_volume(&object),
+        Change::Drop(object) => drop_row(cluster, &object, |hash, uid| known.drop_volume(hash, uid)),
+    });
+    let classes = follow(cluster, Kind::Classes, "", |change: Change<StorageClass>| match change {
+        Change::Put { object, listing } => known.put_class(&object, listing),
+        Change::Drop(object) => known.drop_class(&object.name_any()),
+    });
+    tokio::select! {
+        biased;
+        () = claims => {}
+        () = volumes => {}
+        () = classes => {}
+    }
+}
+
+enum Change<K> {
+    Put { object: K, listing: bool },
+    Drop(K),
+}
+
+/// What is watched at once: a kind, in one namespace or in all.
+#[derive(Clone, Copy)]
+struct Watched<'a> {
+    cluster: &'a MemberClient,
+    kind: Kind,
+    namespace: Option<&'a str>,
+    selector: &'a str,
+}
+
+async fn follow<K>(cluster: &MemberClient, kind: Kind, selector: &str, take: impl Fn(Change<K>))
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let namespaces = if kind == Kind::Claims { cluster.namespaces.each() } else { vec![None] };
+    let all: Vec<_> = namespaces.iter().map(|&namespace| Watched { cluster, kind, namespace, selector }).collect();
+    let mut pauses = pauses().build();
+    let versions = loop {
+        match list_all(cluster, kind, &all, &take).await {
+            Ok(versions) => break versions,
+            Err(Stopped::TooMuch(reason)) => return too_much(cluster, kind, reason).await,
+            Err(Stopped::Broken(error)) => cluster.rows.set_obstacle(kind, interrupted(cluster, kind, &error)),
+        }
+        tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    };
+    cluster.rows.set_obstacle(kind, None);
+    cluster.rows.complete(kind);
+    // Where one has lost its thread, all are listed anew.
+    let watches = all.iter().zip(versions).map(|(watched, version)| Box::pin(watched.hold(version, &take)));
+    if let Some(reason) = select_all(watches).await.0 {
+        too_much(cluster, kind, reason).await;
+    }
+}
+
+/// Why a list was not read to its end.
+enum Stopped {
+    TooMuch(String),
+    Broken(kube::Error),
+}
+
+impl From<kube::Error> for Stopped {
+    fn from(error: kube::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Until it may say less.
+async fn too_much(cluster: &MemberClient, kind: Kind, reason: String) {
+    tracing::error!(member = %cluster.member, kind = ?kind, reason, "says too much and is closed");
+    cluster.rows.set_obstacle(kind, Some(reason));
+    tokio::time::sleep(AFTER_TOO_MUCH).await;
+}
+
+/// Reads everything there is of a kind; the version of each list. A member that has not brought that to an end before is asked for
+/// pages.
+async fn list_all<K>(
+    cluster: &MemberClient,
+    kind: Kind,
+    all: &[Watched<'_>],
+    take: &impl Fn(Change<K>),
+) -> Result<Vec<String>, Stopped>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let in_pages = cluster.rows.begin(kind);
+    let (mut count, mut versions) = (0, Vec::new());
+    for watched in all {
+        versions.push(watched.list(in_pages, &mut count, take).await?);
+    }
+    Ok(versions)
+}
+
+/// How a watch came to an end without an error.
+enum Ended {
+    /// It can be resumed.
+    Over,
+    /// What happened since cannot be told any more.
+    Lost,
+    TooMuch(String),
+}
+
+impl Watched<'_> {
+    /// One list, consistent, taken object by object as it comes.
+    async fn list<K>(self, in_pages: bool, count: &mut usize, take: &impl Fn(Change<K>)) -> Result<String, Stopped>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let rows = &self.cluster.rows;
+        let mut pages = 0;
+        let mut wanted = ListParams::default().labels(self.selector);
+        wanted.limit = in_pages.then_some(PAGE);
+        loop {
+            let mut request = self.request::<K>().list(&wanted).map_err(kube::Error::BuildRequest)?;
+            request.extensions_mut().insert(Reading::InPieces);
+            let mut text = std::pin::pin!(self.cluster.client.request_stream(request).await?);
+            let mut items = Items::default();
+            loop {
+                let piece = timeout(LIST_PAUSE, text.fill_buf()).await.map_err(std::io::Error::from).flatten();
+                let piece = piece.map_err(kube::Error::ReadEvents)?;
+                if piece.is_empty() {
+                    break;
+                }
+                let read = piece.len();
+                let decoded = items.feed(piece, &mut |item| {
+                    *count += 1;
+                    serde_json::from_slice(item).map(|object| take(Change::Put { object, listing: true }))
+                });
+                decoded.map_err(kube::Error::SerdeError)?;
+                text.consume_unpin(read);
+                let reason = rows.too_much().or_else(|| limits::overlong(*count, items.unfinished()));
+                if let Some(reason) = reason {
+                    return Err(Stopped::TooMuch(reason));
+                }
+            }
+            let head = items.head().map_err(kube::Error::SerdeError)?;
+            if head.next.is_empty() {
+                return Ok(head.resource_version);
+            }
+            // A page that others follow is full, or the member leads in circles.
+            pages += 1;
+            *count = (*count).max(pages * PAGE as usize);
+            wanted.continue_token = Some(head.next);
+        }
+    }
+
+    /// Watches from a version on, until it has lost its thread; with a reason, where the member says too much.
+    async fn hold<K>(self, mut version: String, take: &impl Fn(Change<K>)) -> Option<String>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let (mut pauses, mut is_cut) = (pauses().build(), false);
+        loop {
+            let (before, began) = (version.clone(), Instant::now());
+            let ended = self.resume(&mut version, is_cut, take).await;
+            let is_early = began.elapsed().as_secs() < u64::from(WATCH_SECONDS);
+            is_cut = is_early || is_cut && version == before;
+            match ended {
+                Ok(Ended::Lost) => return None,
+                Ok(Ended::TooMuch(reason)) => return Some(reason),
+                Ok(Ended::Over) => pauses = self::pauses().build(),
+                // A right that is missing now: a list will say whether it still is.
+                Err(error) if interrupted(self.cluster, self.kind, &error).is_some() => return None,
+                Err(_) => {
+                    if version != before {
+                        pauses = self::pauses().build();
+                    }
+                    tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+                }
+            }
+        }
+    }
+
+    /// A member that was restored from a backup begins with lower versions again, and a watch from one that lies in its future hears
+    /// nothing until it has come there. It has ended all watches before their time, and the first that was begun after that may have
+    /// been begun too soon.
+    async fn resume<K>(
+        self,
+        version: &mut String,
+        is_cut: bool,
+        take: &impl Fn(Change<K>),
+    ) -> Result<Ended, kube::Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        if is_cut && is_before(&self.newest::<K>().await?, version) {
+            tracing::warn!(
+                member = %self.cluster.member, kind = ?self.kind, known = version.as_str(),
+                "has older versions than it had: it was restored from a backup"
+            );
+            return Ok(Ended::Lost);
+        }
+        self.watch(version, take).await
+    }
+
+    /// The version that a list has now. Of one name in one place, which the member looks up without going by any others.
+    async fn newest<K>(self) -> Result<String, kube::Error>
+    where
+        K: Resource<DynamicType = ()> + Clone,
+    {
+        let place = self.namespace.or_else(|| (self.kind == Kind::Claims).then_some("default"));
+        let wanted = ListParams::default().fields(&format!("metadata.name={ANY_NAME}"));
+        let request = Request::new(K::url_path(&(), place)).list(&wanted).map_err(kube::Error::BuildRequest)?;
+        let list = self.cluster.client.request::<ObjectList<PartialObjectMeta<K>>>(request).await?;
+        Ok(list.metadata.resource_version.unwrap_or_default())
+    }
+
+    async fn watch<K>(self, version: &mut String, take: &impl Fn(Change<K>)) -> Result<Ended, kube::Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let wanted = WatchParams::default().labels(self.selector).timeout(WATCH_SECONDS);
+        let request = self.request::<K>().watch(&wanted, version).map_err(kube::Error::BuildRequest)?;
+        let events = match self.cluster.client.request_events::<K>(request).await {
+            Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Lost),
+            begun => begun?,
+        };
+        let mut events = std::pin::pin!(events);
+        loop {
+            let event = match timeout(WATCH_SILENCE, events.try_next()).await {
+                Err(_) | Ok(Ok(None)) => return Ok(Ended::Over),
+                // One object that nobody understands does not hide the others.
+                Ok(Err(kube::Error::SerdeError(error))) => {
+                    tracing::warn!(member = %self.cluster.member, %error, "an object cannot be read");
+                    continue;
+                }
+                Ok(Err(error)) => return Err(error),
+                Ok(Ok(Some(event))) => event,
+            };
+            let (change, seen) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    let seen = object.resource_version();
+                    (Some(Change::Put { object, listing: false }), seen)
+                }
+                WatchEvent::Deleted(object) => {
+                    let seen = object.resource_version();
+                    (Some(Change::Drop(object)), seen)
+                }
+                WatchEvent::Bookmark(bookmark) => (None, Some(bookmark.metadata.resource_version)),
+                WatchEvent::Error(status) if status.code == 410 => return Ok(Ended::Lost),
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+            };
+            let Some(seen) = seen.filter(|seen| !seen.is_empty()) else { return Ok(Ended::Lost) };
+            *version = seen;
+            change.into_iter().for_each(take);
+            if let Some(reason) = self.cluster.rows.too_much() {
+                return Ok(Ended::TooMuch(reason));
+            }
+        }
+    }
+
+    fn request<K: Resource<DynamicType = ()>>(self) -> Request {
+        Request::new(K::url_path(&(), self.namespace))
+    }
+}
+
+/// Both are versions of one kind of one cluster, which are numbers that rise.
+fn is_before(version: &str, other: &str) -> bool {
+    let numbers = (version.parse::<u64>(), other.parse::<u64>());
+    matches!(numbers, (Ok(version), Ok(other)) if version < other)
+}
+
+/// A right that is missing, in the member's words; other interruptions pass.
+fn interrupted(cluster: &MemberClient, kind: Kind, error: &kube::Error) -> Option<String> {
+    tracing::debug!(member = %cluster.member, kind = ?kind, error = with_causes(error), "watch interrupted");
+    let kube::Error::Api(status) = error else { return None };
+    matches!(status.code, 401 | 403).then(|| status.message.clone())
+}
+
+/// The last state of an object that left the watch still carries the labels by which it was ours.
+fn drop_row<K: ResourceExt>(cluster: &MemberClient, object: &K, remove: impl FnOnce(VolumeHash, &str)) {
+    if let (Some(hash), Some(uid)) = (ownership::volume_of(object.meta(), &cluster.host), object.uid()) {
+        remove(hash, &uid);
+    }
+}

@@ -1,0 +1,303 @@
+//! Which members exist, whether they can be asked, and where a new volume goes.
+//!
+//! Its page: `docs/design/clusters.md`.
+
+pub mod kubeconfig;
+pub mod placement;
+pub mod policy;
+pub mod registry;
+pub mod renewal;
+mod session;
+pub mod source;
+mod tasks;
+pub mod token;
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, UNIX_EPOCH},
+};
+
+use kube::Client;
+use tokio::sync::watch;
+
+use cluster::{Connection, metrics::MemberNow, with_causes};
+use domain::error::{Error, Result};
+use leaf::MemberClient;
+use placement::{Candidate, Offer, Standing};
+use policy::Policy;
+pub use registry::Registry;
+pub use session::{quarantined, refusal};
+use source::Definition;
+pub use tasks::MemberTasks;
+use token::Token;
+
+/// One member cluster.
+#[derive(Debug)]
+pub struct Member {
+    pub name: String,
+    policy: watch::Sender<Policy>,
+    /// Whether a Kosmos `MemberClient` object names it.
+    clustertree: AtomicBool,
+    /// Leaves that no volume of the host has, as they were last counted.
+    strays: AtomicU64,
+    token: Mutex<TokenSource>,
+    link: Result<Link, String>,
+}
+
+/// Where a member's token is read from, and what it says of itself.
+#[derive(Clone, Debug, Default)]
+struct TokenSource {
+    secret: Option<String>,
+    token: Option<Token>,
+}
+
+impl TokenSource {
+    fn of(definition: &Definition) -> Self {
+        Self { secret: definition.secret.clone(), token: Token::of(&definition.kubeconfig) }
+    }
+}
+
+/// What is kept track of in a member, besides whether it is there and who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Leaves,
+    Nothing,
+}
+
+/// The way to a member whose kubeconfig could be used.
+#[derive(Debug)]
+struct Link {
+    tracked: Scope,
+    leaf: MemberClient,
+    line: Connection,
+    trust: Mutex<Trust>,
+}
+
+/// How far a member is known to be the cluster it is taken for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Trust {
+    /// Not yet asked with success, and why.
+    Unproven(String),
+    /// About to be asked, and nothing has gone wrong yet.
+    Connecting(&'static str),
+    Proven,
+    /// It is another cluster: nothing is created or deleted there.
+    Quarantined(String),
+    /// A second name of the cluster that this member serves.
+    Alias(String),
+}
+
+/// Why a member cannot be asked now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    pub reason: String,
+    /// Only because it has just been begun with: what is known of it says nothing yet.
+    pub starting: bool,
+}
+
+impl Closed {
+    fn by(reason: String) -> Self {
+        Self { reason, starting: false }
+    }
+
+    fn at_first(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), starting: true }
+    }
+}
+
+impl Member {
+    /// The member's leaves; an error at once where it cannot be asked now.
+    pub fn leaf(&self) -> Result<&MemberClient> {
+        let unreachable = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
+        match &self.link {
+            Ok(link) => link.closed().map_or(Ok(&link.leaf), |closed| Err(unreachable(closed.reason))),
+            Err(reason) => Err(unreachable(reason.clone())),
+        }
+    }
+
+    /// A way to it for one long conversation; an error at once where it cannot be asked now.
+    pub fn unbounded(&self) -> Result<Client> {
+        self.leaf()?;
+        let unreachable = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
+        let link = self.link.as_ref().map_err(|reason| unreachable(reason.clone()))?;
+        link.line.unbounded().map_err(|error| unreachable(with_causes(&error)))
+    }
+
+    /// In one look: asked twice, it may have opened in between.
+    pub fn closed(&self) -> Option<Closed> {
+        match &self.link {
+            Ok(link) => link.closed(),
+            Err(reason) => Some(Closed::by(reason.clone())),
+        }
+    }
+
+    /// What was last known of its leaves, also while it cannot be asked.
+    pub fn last_known(&self) -> Option<&MemberClient> {
+        self.link.as_ref().ok().map(|link| &link.leaf)
+    }
+
+    /// How it stands towards a new volume, if it has this to offer.
+    pub fn candidate(&self, offer: Offer) -> Candidate {
+        let standing = match (self.alias_of(), self.leaf()) {
+            (Some(serving), _) => Standing::Alias(serving),
+            (None, Err(Error::Unreachable { reason, .. })) => Standing::Closed(reason),
+            _ if self.is_cordoned() => Standing::Cordoned,
+            _ => Standing::Open,
+        };
+        Candidate { name: self.name.clone(), standing, offer }
+    }
+
+    /// The member that serves this one's cluster, where that is another one.
+    pub fn alias_of(&self) -> Option<String> {
+        match &*self.link.as_ref().ok()?.trust.lock().unwrap_or_else(PoisonError::into_inner) {
+            Trust::Alias(serving) => Some(serving.clone()),
+            _ => None,
+        }
+    }
+
+    /// The Secret in which its token is, and the token as it says it is.
+    fn renewable(&self) -> Option<(String, Token)> {
+        let TokenSource { secret, token } = self.token_source();
+        secret.zip(token)
+    }
+
+    fn token_source(&self) -> TokenSource {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Goes on with a new token, where nothing else is new but what may change at any time.
+    fn renew(&self, before: &Definition, after: &Definition) -> bool {
+        let Ok(link) = &self.link else { return false };
+        let token = kubeconfig::new_token(&before.kubeconfig, &after.kubeconfig);
+        let renewed = before.trust == after.trust && token.is_some_and(|token| link.line.renew(&token));
+        if renewed {
+            self.set(after);
+        }
+        renewed
+    }
+
+    fn now(&self) -> MemberNow {
+        let token_ends = self.token_source().token.map(|token| token.ends);
+        let Ok(link) = &self.link else {
+            return MemberNow { member: self.name.clone(), token_ends, ..MemberNow::default() };
+        };
+        let counts = link.leaf.rows.counts();
+        MemberNow {
+            member: self.name.clone(),
+            up: link.proven(),
+            requests_under_way: link.line.under_way(),
+            breaker_open: link.line.breaker.open().is_some(),
+            oldest_creation: age(counts.oldest_creation),
+            oldest_deletion: age(counts.oldest_deletion),
+            token_ends,
+            volumes: vec![
+                ("pending", counts.pending),
+                ("bound", counts.bound),
+                ("lost", counts.lost),
+                ("terminating", counts.terminating),
+                ("released", counts.released),
+                ("stray", self.strays.load(Ordering::Relaxed)),
+            ],
+        }
+    }
+
+    pub fn set_strays(&self, count: usize) {
+        self.strays.store(count as u64, Ordering::Relaxed);
+    }
+
+    pub fn is_cordoned(&self) -> bool {
+        self.policy.borrow().cordoned
+    }
+
+    /// What the host's administrator says of it, and each change of that.
+    pub fn policy(&self) -> watch::Receiver<Policy> {
+        self.policy.subscribe()
+    }
+
+    /// What may change without the member being another one.
+    fn set(&self, definition: &Definition) {
+        self.policy
+            .send_if_modified(|policy| std::mem::replace(policy, definition.policy.clone()) != definition.policy);
+        self.clustertree.store(definition.clustertree, Ordering::Relaxed);
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = TokenSource::of(definition);
+    }
+}
+
+/// How long ago something began, by the member's clock and ours.
+fn age(begun: Option<i64>) -> Duration {
+    let begun = begun.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    let since = begun.and_then(|begun| (UNIX_EPOCH + begun).elapsed().ok());
+    since.unwrap_or_default()
+}
+
+impl Link {
+    fn closed(&self) -> Option<Closed> {
+        match &*self.trust.lock().unwrap_or_else(PoisonError::into_inner) {
+            Trust::Unproven(reason) | Trust::Quarantined(reason) => return Some(Closed::by(reason.clone())),
+            Trust::Alias(serving) => return Some(Closed::by(format!("it is another name of member {serving}"))),
+            Trust::Connecting(reason) => return Some(Closed::at_first(reason)),
+            Trust::Proven => {}
+        }
+        if let Some(reason) = self.line.breaker.open() {
+            return Some(Closed::by(reason));
+        }
+        if self.tracked == Scope::Nothing {
+            return None;
+        }
+        if let Some(reason) = self.leaf.rows.obstacle() {
+            return Some(Closed::by(reason));
+        }
+        (!self.leaf.rows.synced()).then(|| Closed::at_first("its claims and volumes are still being listed"))
+    }
+
+    fn proven(&self) -> bool {
+        *self.trust.lock().unwrap_or_else(PoisonError::into_inner) == Trust::Proven
+    }
+
+    fn set(&self, trust: Trust) {
+        *self.trust.lock().unwrap_or_else(PoisonError::into_inner) = trust;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::{Answers, Dial, metrics::Metrics};
+    use domain::volume::HostId;
+
+    fn link(tracked: Scope) -> Link {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let line = cluster::connect("m", config, Answers::Bounded, &Dial::default(), &Metrics::new()).unwrap();
+        let leaf = MemberClient::new("m", HostId("host".to_owned()), line.client.clone());
+        Link { tracked, leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
+    }
+
+    #[tokio::test]
+    async fn what_keeps_a_member_closed_is_told_from_what_only_takes_a_moment() {
+        let link = link(Scope::Leaves);
+        let starting = || link.closed().map(|closed| closed.starting);
+        assert_eq!(starting(), Some(true), "connecting");
+        link.set(Trust::Proven);
+        assert_eq!(starting(), Some(true), "listing");
+        link.line.breaker.failed("no answer");
+        assert_eq!(starting(), Some(false), "silent");
+        link.line.breaker.close();
+        for trust in [Trust::Unproven("refused".to_owned()), Trust::Quarantined("another".to_owned())] {
+            link.set(trust);
+            assert_eq!(starting(), Some(false));
+        }
+    }
+
+    #[tokio::test]
+    async fn member_whose_leaves_are_not_followed_is_open_once_it_is_proven() {
+        let link = link(Scope::Nothing);
+        assert!(link.closed().is_some());
+        link.set(Trust::Proven);
+        assert_eq!(link.closed(), None);
+        link.line.breaker.failed("no answer");
+        assert!(link.closed().is_some());
+    }
+}

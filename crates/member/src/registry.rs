@@ -1,0 +1,235 @@
+//! The members there are now. Sources tell who they should be; the registry starts and stops the work on each, and
+//! hands out a snapshot that never blocks.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures::future::select_all;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Link, Member, Scope, TokenSource, Trust, kubeconfig, session,
+    source::{Definition, Definitions, MemberUpdates},
+};
+use cluster::{Answers, Dial, metrics::Metrics};
+use domain::error::{Error, Result};
+use host::Host;
+use leaf::MemberClient;
+
+pub type Snapshot = Arc<BTreeMap<String, Arc<Member>>>;
+
+/// All members, as requests see them.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    members: watch::Receiver<Option<Snapshot>>,
+    host: Host,
+}
+
+/// The name under which a member is served.
+pub fn serving(members: &BTreeMap<String, Arc<Member>>, name: &str) -> String {
+    members.get(name).and_then(|member| member.alias_of()).unwrap_or_else(|| name.to_owned())
+}
+
+/// Other names of a member.
+pub fn aliases(members: &BTreeMap<String, Arc<Member>>, name: &str) -> Vec<String> {
+    let of_it = members.iter().filter(|(_, member)| member.alias_of().as_deref() == Some(name));
+    of_it.map(|(alias, _)| alias.clone()).collect()
+}
+
+/// Whether clustertree copies pods into this member, under whichever of its names.
+pub fn is_beside_clustertree(members: &BTreeMap<String, Arc<Member>>, name: &str) -> bool {
+    let of_it = |(known, member): (&String, &Arc<Member>)| {
+        member.clustertree.load(Ordering::Relaxed) && (known == name || member.alias_of().as_deref() == Some(name))
+    };
+    members.iter().any(of_it)
+}
+
+impl Registry {
+    /// Nothing can be said about a volume before all sources have been read once.
+    pub fn all(&self) -> Result<Snapshot> {
+        let members = self.members.borrow().clone();
+        members.ok_or_else(|| Error::HostUnreachable("the members are still being read".to_owned()))
+    }
+
+    /// Wakes whoever waits for members that come, go or are others.
+    pub fn changes(&self) -> watch::Receiver<Option<Snapshot>> {
+        self.members.clone()
+    }
+
+    /// A member by the name in a handle, or the one that serves its cluster where that is another name of one. One that has
+    /// gone is told from one that never was.
+    pub async fn get(&self, name: &str) -> Result<Arc<Member>> {
+        let members = self.all()?;
+        if let Some(member) = members.get(name) {
+            let Some(serving) = member.alias_of() else { return Ok(Arc::clone(member)) };
+            return members.get(&serving).cloned().ok_or_else(|| departed(&serving));
+        }
+        match self.host.known_members().await? {
+            Some(known) if known.iter().any(|known| known == name) => Err(departed(name)),
+            Some(_) => Err(Error::NotFound(format!("no member was ever called {name}"))),
+            None => {
+                let reason = "it has not joined, and the host has no record of its members".to_owned();
+                Err(Error::Unreachable { member: name.to_owned(), reason })
+            }
+        }
+    }
+}
+
+pub fn departed(name: &str) -> Error {
+    let reason = "it has left and nothing of it is forgotten: give its kubeconfig back".to_owned();
+    Error::Unreachable { member: name.to_owned(), reason }
+}
+
+/// The work behind the registry; ends when it is dropped.
+#[derive(Debug)]
+pub struct RegistryLoop {
+    host: Host,
+    dial: Dial,
+    tracked: Scope,
+    metrics: Metrics,
+    members: watch::Sender<Option<Snapshot>>,
+    known: Definitions,
+    started: BTreeMap<String, Arc<Member>>,
+    stops: BTreeMap<String, CancellationToken>,
+    sessions: JoinSet<()>,
+}
+
+impl RegistryLoop {
+    pub fn new(host: Host, dial: Dial, tracked: Scope, metrics: Metrics) -> (Self, Registry) {
+        let (sender, receiver) = watch::channel(None);
+        let registry = Registry { members: receiver.clone(), host: host.clone() };
+        metrics.read_from(move || {
+            let members = receiver.borrow().clone().unwrap_or_default();
+            members.values().filter(|member| member.alias_of().is_none()).map(|member| member.now()).collect()
+        });
+        let registry_loop = Self {
+            host,
+            dial,
+            tracked,
+            metrics,
+            members: sender,
+            known: Definitions::new(),
+            started: BTreeMap::new(),
+            stops: BTreeMap::new(),
+            sessions: JoinSet::new(),
+        };
+        (registry_loop, registry)
+    }
+
+    /// Follows the sources; tells `ready` once each has been read.
+    pub async fn run(mut self, mut sources: Vec<MemberUpdates>, ready: watch::Sender<bool>) {
+        loop {
+            let told: Vec<Option<Definitions>> =
+                sources.iter_mut().map(|news| news.borrow_and_update().clone()).collect();
+            self.apply(merge(&told), told.iter().all(Option::is_some)).await;
+            ready.send_if_modified(|ready| !std::mem::replace(ready, told.iter().all(Option::is_some)));
+            let waits = sources.iter_mut().map(|news| Box::pin(news.changed()));
+            let changed = async {
+                if waits.len() == 0 {
+                    std::future::pending::<()>().await;
+                }
+                let _ = select_all(waits).await;
+            };
+            changed.await;
+            while let Some(ended) = self.sessions.try_join_next() {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "the work on a member has failed");
+                }
+            }
+        }
+    }
+
+    async fn apply(&mut self, wanted: Definitions, complete: bool) {
+        let known = std::mem::take(&mut self.known);
+        let mut members = std::mem::take(&mut self.started);
+        for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
+            tracing::info!(member = name, "has left");
+            self.stop(name);
+            members.remove(name);
+        }
+        for (name, definition) in &wanted {
+            let (before, member) = (known.get(name), members.get(name));
+            let same =
+                |before: &Definition| before.kubeconfig == definition.kubeconfig && before.trust == definition.trust;
+            if before.is_some_and(same) {
+                if let Some(member) = member {
+                    member.set(definition);
+                }
+            } else if before.zip(member).is_some_and(|(before, member)| member.renew(before, definition)) {
+                tracing::info!(member = name, origin = definition.origin, "has a new token");
+            } else {
+                tracing::info!(member = name, origin = definition.origin, changed = before.is_some(), "joins");
+                self.stop(name);
+                members.insert(name.clone(), self.start(name, definition).await);
+            }
+        }
+        self.known = wanted;
+        self.started.clone_from(&members);
+        if complete {
+            self.members.send_replace(Some(Arc::new(members)));
+        }
+    }
+
+    fn stop(&mut self, name: &str) {
+        if let Some(stop) = self.stops.remove(name) {
+            stop.cancel();
+        }
+    }
+
+    async fn start(&mut self, name: &str, definition: &Definition) -> Arc<Member> {
+        let link = self.link(name, definition).await;
+        if let Err(reason) = &link {
+            tracing::warn!(member = name, origin = definition.origin, reason, "cannot be used");
+        }
+        let member = Arc::new(Member {
+            name: name.to_owned(),
+            policy: watch::Sender::new(definition.policy.clone()),
+            clustertree: definition.clustertree.into(),
+            strays: AtomicU64::default(),
+            token: Mutex::new(TokenSource::of(definition)),
+            link,
+        });
+        if member.link.is_ok() {
+            let stop = CancellationToken::new();
+            self.stops.insert(name.to_owned(), stop.clone());
+            let (member, host) = (Arc::clone(&member), self.host.clone());
+            self.sessions.spawn(async move {
+                stop.run_until_cancelled(Box::pin(session::run(&member, &host))).await;
+            });
+        }
+        member
+    }
+
+    async fn link(&self, name: &str, definition: &Definition) -> Result<Link, String> {
+        let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
+        let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
+        let line = cluster::connect(name, config, Answers::Bounded, &self.dial, &self.metrics)
+            .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
+        Ok(Link {
+            tracked: self.tracked,
+            leaf: MemberClient::new(name, self.host.id.clone(), line.client.clone()).with_rights_in(namespaces),
+            line,
+            trust: Mutex::new(Trust::Connecting("it is being connected to")),
+        })
+    }
+}
+
+/// All sources together; where two name one member, the earlier source counts. Whether clustertree is there as well counts
+/// from any.
+pub fn merge(sources: &[Option<Definitions>]) -> Definitions {
+    let mut merged = Definitions::new();
+    for (name, definition) in sources.iter().flatten().flatten() {
+        let first = merged.entry(name.clone()).or_insert_with(|| definition.clone());
+        first.clustertree |= definition.clustertree;
+        if first.origin != definition.origin {
+            tracing::warn!(member = name, used = first.origin, ignored = definition.origin, "named twice");
+        }
+    }
+    merged
+}

@@ -1,0 +1,153 @@
+//! The work on one member: prove who it is, follow its leaves, and notice when it goes away and comes back.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::time::{Instant, sleep};
+
+use super::{Link, Member, Scope, Trust};
+use cluster::with_causes;
+use host::{Host, pins::Pin};
+
+/// Runs until it is dropped.
+pub(super) async fn run(member: &Member, host: &Host) {
+    let Ok(link) = &member.link else { return };
+    let mut before_listing = BEFORE_LISTING;
+    loop {
+        let identity = prove(member, link, host).await;
+        tracing::info!(member = member.name, identity, "connected");
+        let connected = Instant::now();
+        tokio::select! {
+            biased;
+            never = leaf::snapshot::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => never,
+            () = leaf::watch::keep(&link.leaf), if link.tracked == Scope::Leaves => {
+                tracing::info!(member = member.name, seconds = before_listing.as_secs(), "is listed anew after a pause");
+                if before_listing > BEFORE_LISTING {
+                    link.leaf.rows.unsync();
+                }
+                let held = connected.elapsed();
+                sleep(before_listing).await;
+                before_listing = next_pause(before_listing, held);
+            }
+            () = watch_over(link, &identity) => {
+                tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
+            }
+        }
+        link.set(Trust::Connecting("it is being connected to anew"));
+    }
+}
+
+/// A member that says again and again that all has changed is read less and less, or it would take the time of the others.
+fn next_pause(before: Duration, held: Duration) -> Duration {
+    if held > CALM { BEFORE_LISTING } else { (before * 2).min(LONGEST_BEFORE_LISTING) }
+}
+
+/// Tries until the member has said who it is and that is who it should be. Only then is it asked anything else.
+async fn prove(member: &Member, link: &Link, host: &Host) -> String {
+    let mut pauses = pauses();
+    let mut told = String::new();
+    loop {
+        let trust = match host::identity(&link.line.probe).await {
+            Ok(identity) => match host.pin(&member.name, &identity).await {
+                Ok(Pin::Held) => {
+                    link.line.breaker.close();
+                    link.leaf.rows.unsync();
+                    link.set(Trust::Proven);
+                    return identity;
+                }
+                Ok(Pin::SameAs { name }) => Trust::Alias(name),
+                Ok(pin @ Pin::Moved { .. }) => Trust::Quarantined(quarantined(&pin, &identity)),
+                Err(error) => Trust::Unproven(error.to_string()),
+            },
+            Err(error) => Trust::Unproven(refusal(&error)),
+        };
+        tell(member, &trust, &mut told);
+        link.set(trust);
+        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    }
+}
+
+/// What keeps the member from being used, once.
+fn tell(member: &Member, trust: &Trust, told: &mut String) {
+    let (Trust::Unproven(news) | Trust::Quarantined(news) | Trust::Alias(news)) = trust else { return };
+    if news == told {
+        return;
+    }
+    told.clone_from(news);
+    if let Trust::Alias(serving) = trust {
+        tracing::warn!(member = member.name, serving, "is another name of a member: it gets no new volumes");
+    } else {
+        tracing::warn!(member = member.name, reason = news, "cannot be used; it is tried again");
+    }
+}
+
+/// Returns once the member no longer answers as the cluster it was. A request that failed while the member is well, as
+/// asking again at once shows, interrupts nothing else.
+async fn watch_over(link: &Link, identity: &str) {
+    loop {
+        link.line.breaker.failure().await;
+        link.line.breaker.may_close().await;
+        match host::identity(&link.line.probe).await {
+            Ok(answer) if answer == identity => link.line.breaker.close(),
+            _ => return,
+        }
+    }
+}
+
+/// Why a member is not used, in words.
+pub fn quarantined(pin: &Pin, identity: &str) -> String {
+    match pin {
+        Pin::Moved { pinned } => format!(
+            "its kubeconfig leads to cluster {identity}, but this name has always meant {pinned}: \
+             correct the kubeconfig, or give the new cluster a name of its own"
+        ),
+        Pin::SameAs { name } => {
+            format!("it is the same cluster ({identity}) as member {name}: remove one of the two")
+        }
+        Pin::Held => String::new(),
+    }
+}
+
+/// What a member has answered instead of who it is.
+pub fn refusal(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => {
+            "it refuses the credentials of its kubeconfig (expired or revoked?)".to_owned()
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        other => with_causes(other),
+    }
+}
+
+/// A member that cuts every watch is not to be listed in circles.
+const BEFORE_LISTING: Duration = Duration::from_secs(1);
+const LONGEST_BEFORE_LISTING: Duration = Duration::from_secs(32);
+/// After which a member is taken for one that holds still.
+const CALM: Duration = Duration::from_mins(2);
+/// As much again comes by chance.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+
+fn pauses() -> impl Iterator<Item = Duration> {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(300))
+        .with_max_delay(LONGEST_PAUSE)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_that_is_listed_in_circles_is_listed_less_and_less_until_it_holds_still() {
+        let mut pause = BEFORE_LISTING;
+        let pauses = [(); 7].map(|()| {
+            pause = next_pause(pause, Duration::from_secs(40));
+            pause.as_secs()
+        });
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 32, 32]);
+        assert_eq!(next_pause(pause, CALM + Duration::from_secs(1)), BEFORE_LISTING);
+    }
+}

@@ -1,0 +1,256 @@
+//! What may be done to a disk, from what was found on it. Only a blank one is formatted, and blank means that nobody
+//! recognises anything on it and that it begins with zeros. Pure.
+
+use super::kernel::Ended;
+use domain::error::{Error, Result};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filesystem {
+    Ext4,
+    Xfs,
+}
+
+impl Filesystem {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+
+    pub fn known(name: &str) -> Option<Self> {
+        [Self::Ext4, Self::Xfs].into_iter().find(|known| known.as_str() == name)
+    }
+
+    /// The one that is wanted: what the leaf volume says, else what the request says, else whichever is there.
+    pub fn wanted(leaf: &str, request: &str) -> Result<Option<Self>> {
+        let name = if leaf.is_empty() { request } else { leaf };
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let unknown = || Error::Invalid(format!("filesystem {name:?} cannot be had on a disk: use ext4 or xfs"));
+        Self::known(name).map(Some).ok_or_else(unknown)
+    }
+}
+
+/// What a probe says of a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Nothing,
+    Signature(String),
+    Partitions(String),
+}
+
+/// Reads the answer of `blkid --probe --output export`.
+pub fn found(device: &str, ended: &Ended) -> Result<Found> {
+    let value = |key: &str| {
+        let lines = ended.stdout.lines().filter_map(|line| line.split_once('='));
+        lines.filter(|(name, value)| *name == key && !value.is_empty()).map(|(_, value)| value.to_owned()).next()
+    };
+    match ended.code {
+        Some(0) => Ok(match (value("PTTYPE"), value("TYPE")) {
+            (Some(table), _) => Found::Partitions(table),
+            (None, Some(signature)) => Found::Signature(signature),
+            (None, None) => Found::Signature("something that has no name".to_owned()),
+        }),
+        // It says 2 as well when it could not read.
+        Some(2) if ended.stderr.trim().is_empty() => Ok(Found::Nothing),
+        Some(8) => Err(Error::Refused(format!(
+            "disk {device} has the signatures of several filesystems and is left untouched: remove the wrong ones by hand"
+        ))),
+        _ => Err(ended_badly("blkid", device, ended)),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    Use(Filesystem),
+    Format(Filesystem),
+}
+
+/// What to do with a disk. `zeros`: it begins with nothing else; `unfinished`: its format was begun while it was blank,
+/// and nothing has used it since.
+pub fn plan(device: &str, found: &Found, wanted: Option<Filesystem>, zeros: bool, unfinished: bool) -> Result<Plan> {
+    let refuse = |what: &str| {
+        let fix = "it is left untouched; use another volume, or empty this one by hand";
+        Err(Error::Refused(format!("disk {device} holds {what}, and {fix}")))
+    };
+    match found {
+        Found::Nothing if zeros || unfinished => Ok(Plan::Format(wanted.unwrap_or(Filesystem::Ext4))),
+        Found::Nothing => refuse("data that is no filesystem (a blank one begins with 1 MiB of zeros)"),
+        Found::Partitions(table) => refuse(&format!("a partition table ({table})")),
+        Found::Signature(there) => match (Filesystem::known(there), wanted) {
+            (Some(there), None) => Ok(Plan::Use(there)),
+            (Some(there), Some(wanted)) if there == wanted => Ok(Plan::Use(there)),
+            (_, Some(wanted)) => refuse(&format!("{there}, not the {} that is asked for", wanted.as_str())),
+            (None, None) => refuse(&format!("{there}, which is neither ext4 nor xfs")),
+        },
+    }
+}
+
+/// The size that an ext4 filesystem has, by its superblock.
+pub fn size_of_ext4(head: &[u8]) -> Option<u64> {
+    let block = head.get(1024..2048)?;
+    let number = |at: usize| Some(u32::from_le_bytes(block.get(at..at + 4)?.try_into().ok()?));
+    let magic = block.get(56..58)? == [0x53, 0xef];
+    let wide = number(0x60)? & 0x80 != 0;
+    let high = if wide { number(0x150)? } else { 0 };
+    let blocks = (u64::from(high) << 32) | u64::from(number(4)?);
+    let unit = 1024_u64.checked_shl(number(24)?).filter(|_| magic)?;
+    blocks.checked_mul(unit)
+}
+
+/// Whether it shows by itself that the format of a disk has not ended: xfs has its name there from the beginning.
+pub fn is_half_made(head: &[u8]) -> bool {
+    head.starts_with(b"XFSB") && head.get(126).is_some_and(|in_progress| *in_progress != 0)
+}
+
+/// A filesystem cannot always use the very end of its disk; less than this is not worth a long check.
+const WORTH_GROWING: u64 = 8 << 20;
+
+pub fn should_grow(filesystem: u64, disk: u64) -> bool {
+    disk.saturating_sub(filesystem) >= WORTH_GROWING
+}
+
+/// Whether `e2fsck -p` left a filesystem that can be used.
+pub fn checked(device: &str, ended: &Ended) -> Result<()> {
+    match ended.code {
+        // 1 and 2 say that something was repaired.
+        Some(0..=2) => Ok(()),
+        Some(code) if code & 4 != 0 => Err(Error::Refused(format!(
+            "the filesystem on disk {device} has errors that are not repaired without a person: run e2fsck on it by hand ({})",
+            brief(ended)
+        ))),
+        _ => Err(ended_badly("e2fsck", device, ended)),
+    }
+}
+
+/// Whether a mounted filesystem grew.
+pub fn grown(device: &str, program: &str, ended: &Ended) -> Result<()> {
+    let denied = ["Permission denied", "Operation not permitted"].iter().any(|words| ended.stderr.contains(words));
+    match ended.code {
+        Some(0) => Ok(()),
+        _ if denied => Err(Error::Refused(format!(
+            "this machine does not let the filesystem on disk {device} grow while it is mounted: it grows when the volume \
+             is next staged, so end the pods that use it here and start them again"
+        ))),
+        _ => Err(ended_badly(program, device, ended)),
+    }
+}
+
+pub fn ended_badly(program: &str, device: &str, ended: &Ended) -> Error {
+    let code = ended.code.map_or_else(|| "was killed".to_owned(), |code| format!("ended with {code}"));
+    Error::Refused(format!("{program} on {device} {code}: {}", brief(ended)))
+}
+
+/// The end of what a program complained of.
+fn brief(ended: &Ended) -> String {
+    let text = if ended.stderr.trim().is_empty() { &ended.stdout } else { &ended.stderr };
+    let text: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let text = text.join("; ");
+    let start = text.ceil_char_boundary(text.len().saturating_sub(400));
+    text[start..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(code: i32, stdout: &str, stderr: &str) -> Ended {
+        Ended { code: Some(code), stdout: stdout.to_owned(), stderr: stderr.to_owned() }
+    }
+
+    #[test]
+    fn probe_is_read_and_what_it_could_not_read_is_never_blank() {
+        let found = |code, stdout, stderr| found("/dev/x", &ended(code, stdout, stderr));
+        assert_eq!(found(2, "", "").unwrap(), Found::Nothing);
+        assert_eq!(
+            found(0, "DEVNAME=/dev/x\nTYPE=ext4\nUSAGE=filesystem\n", "").unwrap(),
+            Found::Signature("ext4".into())
+        );
+        assert_eq!(found(0, "TYPE=vfat\nPTTYPE=dos\n", "").unwrap(), Found::Partitions("dos".into()));
+        assert!(matches!(found(0, "USAGE=other\n", "").unwrap(), Found::Signature(_)));
+        for (code, stderr) in [(2, "error: /dev/x: Input/output error"), (8, ""), (4, "usage"), (1, "")] {
+            assert!(matches!(found(code, "", stderr), Err(Error::Refused(_))), "{code}");
+        }
+        let killed = Ended { code: None, ..Ended::default() };
+        assert!(super::found("/dev/x", &killed).is_err());
+    }
+
+    #[test]
+    fn only_a_blank_disk_is_formatted() {
+        let (ext4, xfs) = (Filesystem::Ext4, Filesystem::Xfs);
+        let signature = |name: &str| Found::Signature(name.to_owned());
+        let table = [
+            (Found::Nothing, None, true, false, Ok(Plan::Format(ext4))),
+            (Found::Nothing, Some(xfs), true, false, Ok(Plan::Format(xfs))),
+            (Found::Nothing, Some(xfs), false, true, Ok(Plan::Format(xfs))),
+            (Found::Nothing, None, false, false, Err("begins with 1 MiB of zeros")),
+            (signature("ext4"), None, false, false, Ok(Plan::Use(ext4))),
+            (signature("xfs"), None, false, false, Ok(Plan::Use(xfs))),
+            (signature("xfs"), Some(xfs), false, true, Ok(Plan::Use(xfs))),
+            (signature("xfs"), Some(ext4), false, false, Err("holds xfs, not the ext4")),
+            (signature("ext3"), None, false, false, Err("ext3, which is neither")),
+            (signature("LVM2_member"), Some(ext4), true, true, Err("LVM2_member")),
+            (Found::Partitions("gpt".into()), Some(ext4), true, true, Err("partition table (gpt)")),
+        ];
+        for (there, wanted, zeros, unfinished, expected) in table {
+            match (plan("/dev/x", &there, wanted, zeros, unfinished), expected) {
+                (Ok(planned), Ok(expected)) => assert_eq!(planned, expected, "{there:?}"),
+                (Err(Error::Refused(message)), Err(word)) => assert!(message.contains(word), "{message}"),
+                (planned, expected) => panic!("{there:?} {wanted:?}: {planned:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn filesystem_is_the_leafs_then_the_requests() {
+        assert_eq!(Filesystem::wanted("xfs", "ext4").unwrap(), Some(Filesystem::Xfs));
+        assert_eq!(Filesystem::wanted("", "ext4").unwrap(), Some(Filesystem::Ext4));
+        assert_eq!(Filesystem::wanted("", "").unwrap(), None);
+        assert!(matches!(Filesystem::wanted("", "btrfs"), Err(Error::Invalid(message)) if message.contains("btrfs")));
+    }
+
+    #[test]
+    fn size_of_a_filesystem_is_in_its_superblock() {
+        let mut head = vec![0; 4096];
+        assert_eq!((size_of_ext4(&head), size_of_ext4(&head[..100])), (None, None));
+        head[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
+        head[1024 + 4..1024 + 8].copy_from_slice(&16384_u32.to_le_bytes());
+        head[1024 + 24] = 2;
+        assert_eq!(size_of_ext4(&head), Some(64 << 20));
+        head[1024 + 0x150] = 1;
+        assert_eq!(size_of_ext4(&head), Some(64 << 20), "the high half counts only where the filesystem says so");
+        head[1024 + 0x60] = 0x80;
+        assert_eq!(size_of_ext4(&head), Some((64 << 20) + (1 << 44)));
+        head[1024 + 24] = 200;
+        assert_eq!(size_of_ext4(&head), None);
+    }
+
+    #[test]
+    fn half_made_xfs_says_so() {
+        let mut head = b"XFSB".to_vec();
+        head.resize(512, 0);
+        assert!(!is_half_made(&head) && !is_half_made(&[1; 512]) && !is_half_made(b"XFSB"));
+        head[126] = 1;
+        assert!(is_half_made(&head));
+    }
+
+    #[test]
+    fn ends_of_programs_are_told_apart() {
+        let outcome = |result: Result<()>| result.map_err(|error| error.to_string());
+        for code in 0..=2 {
+            assert_eq!(outcome(checked("/dev/x", &ended(code, "", ""))), Ok(()));
+        }
+        assert!(outcome(checked("/dev/x", &ended(4, "UNEXPECTED", ""))).unwrap_err().contains("errors that are not"));
+        assert!(outcome(checked("/dev/x", &ended(8, "", "in use"))).unwrap_err().contains("in use"));
+        assert!(
+            outcome(grown("/dev/x", "resize2fs", &ended(1, "", "Permission denied")))
+                .unwrap_err()
+                .contains("next staged")
+        );
+        assert!(
+            outcome(grown("/dev/x", "xfs_growfs", &ended(1, "", "bad"))).unwrap_err().contains("ended with 1: bad")
+        );
+    }
+}

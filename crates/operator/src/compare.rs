@@ -1,0 +1,275 @@
+//! The host's volumes against the leaves of the members, both listed whole: what has lost its other half. What is judged
+//! here may be removed by a person, so whatever could explain a difference counts as an explanation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::volume::{VolumeHash, VolumeId, quantity, spec::LeafPlace};
+
+/// The host, as one look has seen it.
+#[derive(Clone, Debug, Default)]
+pub struct HostSide {
+    pub volumes: Vec<HostVolume>,
+    /// UIDs of claims that have no volume: not yet, or not any more.
+    pub claims: BTreeSet<String>,
+}
+
+/// A volume of this driver's.
+#[derive(Clone, Debug, Default)]
+pub struct HostVolume {
+    pub name: String,
+    pub uid: String,
+    pub handle: String,
+    pub capacity: u64,
+    /// It is being removed: its leaf goes first.
+    pub leaving: bool,
+}
+
+/// A member whose lists were read to their end.
+#[derive(Clone, Debug, Default)]
+pub struct MemberSide {
+    pub member: String,
+    pub leaves: Vec<Leaf>,
+    pub volumes: Vec<LeafVolume>,
+    /// Claims that were there before and may be used by this host.
+    pub imported: BTreeSet<(String, String)>,
+}
+
+/// A leaf claim with our labels.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    pub place: LeafPlace,
+    pub uid: String,
+    pub hash: VolumeHash,
+    /// Seconds since it was made.
+    pub age: i64,
+    pub lost: bool,
+    pub terminating: bool,
+    /// 0 where it has none yet.
+    pub capacity: u64,
+    pub had_volume: bool,
+    /// UID of the host's claim.
+    pub claim_uid: String,
+}
+
+/// A leaf volume with our labels.
+#[derive(Clone, Debug)]
+pub struct LeafVolume {
+    pub name: String,
+    pub uid: String,
+    pub hash: VolumeHash,
+    pub age: i64,
+    /// UID of the leaf claim it is or was bound to.
+    pub claim_uid: String,
+}
+
+/// Something that a person should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How it is called when it is typed.
+    pub name: String,
+    /// Of the object it is about: another one under the same name is another finding.
+    pub uid: String,
+    pub message: String,
+}
+
+impl Finding {
+    pub fn new(kind: &str, about: &str, message: String) -> Self {
+        Self { name: format!("{kind}:{about}"), uid: String::new(), message }
+    }
+
+    fn of(uid: &str, kind: &str, about: &str, message: String) -> Self {
+        Self { uid: uid.to_owned(), ..Self::new(kind, about, message) }
+    }
+}
+
+/// What one comparison comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    pub findings: Vec<Finding>,
+    /// Leaves without a host volume that are too young to be judged.
+    pub young: usize,
+}
+
+/// The name of the finding that a leaf claim is an orphan.
+pub fn leaf_name(member: &str, place: &LeafPlace) -> String {
+    format!("leaf:{member}/{place}")
+}
+
+/// The member and the place in such a name.
+pub fn parse_leaf_name(name: &str) -> Option<(String, LeafPlace)> {
+    let parts: Vec<&str> = name.strip_prefix("leaf:")?.split('/').collect();
+    let [member, namespace, claim] = parts.as_slice() else { return None };
+    let place = LeafPlace { namespace: (*namespace).to_owned(), claim: (*claim).to_owned() };
+    Some(((*member).to_owned(), place))
+}
+
+/// What was found by both of two looks.
+pub fn twice(first: &[Finding], second: Vec<Finding>) -> Vec<Finding> {
+    let before = |finding: &Finding| first.iter().any(|old| old.name == finding.name && old.uid == finding.uid);
+    second.into_iter().filter(before).collect()
+}
+
+/// Only members that were listed whole are handed in; volumes of others are not judged.
+pub fn compare(host: &HostSide, members: &[MemberSide], older_than: i64) -> Compared {
+    let mut compared = Compared::default();
+    let mut used: BTreeMap<String, Vec<(VolumeId, &HostVolume)>> = BTreeMap::new();
+    for volume in &host.volumes {
+        match VolumeId::parse(&volume.handle) {
+            Some(id) => used.entry(id.member.clone()).or_default().push((id, volume)),
+            None if !volume.leaving => compared.findings.push(strange_handle(volume)),
+            None => {}
+        }
+    }
+    for side in members {
+        let here = Here::new(host, side, used.remove(&side.member).unwrap_or_default(), older_than);
+        here.judge_leaves(&mut compared);
+        here.judge_kept(&mut compared);
+        here.judge_volumes(&mut compared.findings);
+    }
+    compared
+}
+
+fn strange_handle(volume: &HostVolume) -> Finding {
+    let message = format!("its handle {:?} is none of this driver's: nothing is behind it", volume.handle);
+    Finding::of(&volume.uid, "volume", &volume.name, message)
+}
+
+/// One member, and the host's volumes that lead there. All by the half of their hash that every handle carries.
+struct Here<'a> {
+    host: &'a HostSide,
+    side: &'a MemberSide,
+    older_than: i64,
+    used: BTreeMap<String, Vec<(VolumeId, &'a HostVolume)>>,
+    leaves: BTreeMap<String, Vec<&'a Leaf>>,
+    kept: BTreeMap<String, Vec<&'a LeafVolume>>,
+    claim_uids: BTreeSet<&'a str>,
+}
+
+impl<'a> Here<'a> {
+    fn new(
+        host: &'a HostSide,
+        side: &'a MemberSide,
+        volumes: Vec<(VolumeId, &'a HostVolume)>,
+        older_than: i64,
+    ) -> Self {
+        let (mut used, mut leaves, mut kept) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for (id, volume) in volumes {
+            used.entry(id.hashes().start().prefix()).or_insert_with(Vec::new).push((id, volume));
+        }
+        for leaf in &side.leaves {
+            leaves.entry(leaf.hash.prefix()).or_insert_with(Vec::new).push(leaf);
+        }
+        for volume in &side.volumes {
+            kept.entry(volume.hash.prefix()).or_insert_with(Vec::new).push(volume);
+        }
+        let claim_uids = side.leaves.iter().map(|leaf| leaf.uid.as_str()).collect();
+        Self { host, side, older_than, used, leaves, kept, claim_uids }
+    }
+
+    fn users_of(&self, hash: VolumeHash) -> impl Iterator<Item = &(VolumeId, &'a HostVolume)> {
+        self.used.get(&hash.prefix()).into_iter().flatten().filter(move |(id, _)| id.hashes().contains(&hash))
+    }
+
+    fn leaves_of(&self, id: &VolumeId) -> impl Iterator<Item = &'a Leaf> {
+        let hashes = id.hashes();
+        let near = self.leaves.get(&hashes.start().prefix()).into_iter().flatten().copied();
+        near.filter(move |leaf| hashes.contains(&leaf.hash))
+    }
+
+    /// The host's volume of a leaf claim. A claim made anew under another name is found by its hash alone; a copy is not, as
+    /// long as the leaf itself is in its place.
+    fn user(&self, leaf: &Leaf) -> Option<&'a HostVolume> {
+        let is_user = |id: &VolumeId| {
+            let place = id.place();
+            let in_place = |other: &Leaf| place.as_ref() == Some(&other.place);
+            in_place(leaf) || !self.leaves_of(id).any(in_place)
+        };
+        self.users_of(leaf.hash).find(|(id, _)| is_user(id)).map(|(_, volume)| *volume)
+    }
+
+    fn judge_leaves(&self, compared: &mut Compared) {
+        for leaf in &self.side.leaves {
+            match self.user(leaf) {
+                Some(volume) if !volume.leaving => compared.findings.extend(self.judge_pair(leaf, volume)),
+                Some(_) => {}
+                // Its volume is being made, or was deleted under its claim.
+                None if self.host.claims.contains(&leaf.claim_uid) => {}
+                None if leaf.age < self.older_than => compared.young += 1,
+                None => compared.findings.push(self.orphan(leaf)),
+            }
+        }
+    }
+
+    fn orphan(&self, leaf: &Leaf) -> Finding {
+        let mut message = "the leaf claim has no volume in the host, and its claim there is gone".to_owned();
+        message += if leaf.had_volume { "; it had a volume once, so its data may be wanted" } else { "" };
+        message += if leaf.terminating { "; it is being removed and held by a finalizer or a pod" } else { "" };
+        Finding {
+            name: leaf_name(&self.side.member, &leaf.place),
+            uid: leaf.uid.clone(),
+            message: format!("{message}: remove it with `doctor remove`, which keeps its data"),
+        }
+    }
+
+    fn judge_pair(&self, leaf: &Leaf, volume: &HostVolume) -> Option<Finding> {
+        let about = format!("{}/{}", self.side.member, leaf.place);
+        if leaf.lost {
+            let message = format!(
+                "the leaf claim of host volume {} has lost its volume: restore that in the member, or delete the claim in the host",
+                volume.name
+            );
+            return Some(Finding::of(&leaf.uid, "lost", &about, message));
+        }
+        let smaller = leaf.capacity > 0 && leaf.capacity < volume.capacity;
+        smaller.then(|| {
+            let (has, told) = (quantity::print(leaf.capacity), quantity::print(volume.capacity));
+            let message =
+                format!("the leaf claim has {has}, and host volume {} says {told}: it can hold less", volume.name);
+            Finding::of(&leaf.uid, "size", &about, message)
+        })
+    }
+
+    /// Leaf volumes that outlived their claim and the host's volume.
+    fn judge_kept(&self, compared: &mut Compared) {
+        for kept in &self.side.volumes {
+            let near = self.leaves.get(&kept.hash.prefix()).into_iter().flatten();
+            let has_claim = self.claim_uids.contains(kept.claim_uid.as_str())
+                || near.into_iter().any(|leaf| leaf.hash == kept.hash);
+            if has_claim || self.users_of(kept.hash).next().is_some() {
+                continue;
+            }
+            if kept.age < self.older_than {
+                compared.young += 1;
+                continue;
+            }
+            let message = format!(
+                "the leaf volume is retained, and nothing in the host knows of it: what is on it is removed by hand, with \
+                 the storage behind it and `kubectl delete pv {}` in the member",
+                kept.name
+            );
+            let about = format!("{}/{}", self.side.member, kept.name);
+            compared.findings.push(Finding::of(&kept.uid, "kept", &about, message));
+        }
+    }
+
+    fn judge_volumes(&self, findings: &mut Vec<Finding>) {
+        for (id, volume) in self.used.values().flatten().filter(|(_, volume)| !volume.leaving) {
+            let near = self.kept.get(&id.hashes().start().prefix()).into_iter().flatten();
+            let kept = near.into_iter().any(|kept| id.hashes().contains(&kept.hash));
+            let place = id.place().map(|place| (place.namespace, place.claim));
+            let imported = place.is_some_and(|place| self.side.imported.contains(&place));
+            if kept || imported || self.leaves_of(id).next().is_some() {
+                continue;
+            }
+            let message = format!(
+                "member {} has no leaf with this driver's labels for it ({}): restore it there under its name, or delete the claim in the host; \
+                 nothing is made in its place",
+                self.side.member, volume.handle
+            );
+            findings.push(Finding::of(&volume.uid, "volume", &volume.name, message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

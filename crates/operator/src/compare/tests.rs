@@ -1,0 +1,136 @@
+use super::*;
+use domain::volume::HostId;
+
+const HOUR: i64 = 3600;
+
+fn hash(name: &str) -> VolumeHash {
+    VolumeHash::new(&HostId("h".to_owned()), name)
+}
+
+fn place(claim: &str) -> LeafPlace {
+    LeafPlace { namespace: "shop".to_owned(), claim: claim.to_owned() }
+}
+
+fn leaf(claim: &str, name: &str) -> Leaf {
+    Leaf {
+        place: place(claim),
+        uid: format!("leaf-{claim}"),
+        hash: hash(name),
+        age: 2 * HOUR,
+        lost: false,
+        terminating: false,
+        capacity: 1 << 30,
+        had_volume: false,
+        claim_uid: format!("uid-{name}"),
+    }
+}
+
+fn kept(name: &str, of: &str) -> LeafVolume {
+    let claim_uid = format!("leaf-{of}");
+    LeafVolume { name: name.to_owned(), uid: name.to_owned(), hash: hash(of), age: 2 * HOUR, claim_uid }
+}
+
+fn volume(claim: &str, name: &str) -> HostVolume {
+    HostVolume {
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        handle: VolumeId::new("m", "shop", claim, hash(name)).to_string(),
+        capacity: 1 << 30,
+        leaving: false,
+    }
+}
+
+fn host(volumes: Vec<HostVolume>) -> HostSide {
+    HostSide { volumes, claims: BTreeSet::new() }
+}
+
+fn member(leaves: Vec<Leaf>, volumes: Vec<LeafVolume>) -> MemberSide {
+    MemberSide { member: "m".to_owned(), leaves, volumes, imported: BTreeSet::new() }
+}
+
+fn names(host: &HostSide, member: MemberSide) -> Vec<String> {
+    compare(host, &[member], HOUR).findings.into_iter().map(|finding| finding.name).collect()
+}
+
+#[test]
+fn pair_of_volume_and_leaf_is_well() {
+    let well = member(vec![leaf("db", "pvc-1")], vec![kept("pv-1", "db")]);
+    assert_eq!(names(&host(vec![volume("db", "pvc-1")]), well.clone()), [""; 0]);
+    let larger = Leaf { capacity: 2 << 30, ..leaf("db", "pvc-1") };
+    assert_eq!(names(&host(vec![volume("db", "pvc-1")]), member(vec![larger], vec![])), [""; 0]);
+}
+
+#[test]
+fn leaf_without_volume_is_an_orphan_unless_something_explains_it() {
+    let orphan = || member(vec![leaf("db", "pvc-1")], vec![]);
+    assert_eq!(names(&host(vec![]), orphan()), ["leaf:m/shop/db"]);
+    let waiting = HostSide { claims: BTreeSet::from(["uid-pvc-1".to_owned()]), ..host(vec![]) };
+    assert_eq!(names(&waiting, orphan()), [""; 0], "its volume is being made");
+    let leaving = HostVolume { leaving: true, ..volume("db", "pvc-1") };
+    assert_eq!(names(&host(vec![leaving]), orphan()), [""; 0], "it is being removed");
+    let elsewhere = HostVolume { handle: "x/shop/db/0123456789abcdef".to_owned(), ..volume("db", "pvc-1") };
+    assert_eq!(names(&host(vec![elsewhere]), orphan()), ["leaf:m/shop/db"], "that one is in another member");
+    let young = Leaf { age: HOUR - 1, ..leaf("db", "pvc-1") };
+    let compared = compare(&host(vec![]), &[member(vec![young], vec![])], HOUR);
+    assert_eq!(compared, Compared { findings: vec![], young: 1 });
+}
+
+#[test]
+fn copy_is_an_orphan_and_a_leaf_under_a_new_name_is_not() {
+    let copy = member(vec![leaf("copy", "pvc-1"), leaf("db", "pvc-1")], vec![]);
+    assert_eq!(names(&host(vec![volume("db", "pvc-1")]), copy), ["leaf:m/shop/copy"]);
+    let renamed = member(vec![leaf("new", "pvc-1")], vec![]);
+    assert_eq!(names(&host(vec![volume("db", "pvc-1")]), renamed), [""; 0]);
+}
+
+#[test]
+fn volume_without_leaf_is_told_unless_its_data_or_a_consent_is_there() {
+    let alone = || host(vec![volume("db", "pvc-1")]);
+    assert_eq!(names(&alone(), member(vec![], vec![])), ["volume:pvc-1"]);
+    assert_eq!(
+        names(&alone(), member(vec![], vec![LeafVolume { hash: hash("pvc-1"), ..kept("pv-1", "db") }])),
+        [""; 0]
+    );
+    let imported = BTreeSet::from([("shop".to_owned(), "db".to_owned())]);
+    assert_eq!(names(&alone(), MemberSide { imported, ..member(vec![], vec![]) }), [""; 0]);
+    assert_eq!(compare(&alone(), &[], HOUR), Compared::default(), "a member that was not listed is not judged");
+    let strange = HostVolume { handle: "nonsense".to_owned(), ..volume("db", "pvc-1") };
+    assert_eq!(names(&host(vec![strange]), member(vec![], vec![])), ["volume:pvc-1"]);
+}
+
+#[test]
+fn loss_and_want_of_size_are_told_of_pairs() {
+    let one = || host(vec![volume("db", "pvc-1")]);
+    let lost = Leaf { lost: true, ..leaf("db", "pvc-1") };
+    assert_eq!(names(&one(), member(vec![lost], vec![])), ["lost:m/shop/db"]);
+    let small = Leaf { capacity: 1 << 29, ..leaf("db", "pvc-1") };
+    assert_eq!(names(&one(), member(vec![small], vec![])), ["size:m/shop/db"]);
+    let unbound = Leaf { capacity: 0, ..leaf("db", "pvc-1") };
+    assert_eq!(names(&one(), member(vec![unbound], vec![])), [""; 0]);
+}
+
+#[test]
+fn retained_volume_that_nobody_knows_is_told() {
+    let nobodys = || vec![LeafVolume { hash: hash("pvc-9"), ..kept("pv-9", "gone") }];
+    assert_eq!(names(&host(vec![]), member(vec![], nobodys())), ["kept:m/pv-9"]);
+    let released =
+        HostVolume { handle: VolumeId::new("m", "shop", "gone", hash("pvc-9")).to_string(), ..volume("x", "x") };
+    assert_eq!(names(&host(vec![released]), member(vec![], nobodys())), [""; 0]);
+}
+
+#[test]
+fn only_what_both_looks_have_found_of_one_object_counts() {
+    let finding =
+        |name: &str, uid: &str| Finding { name: name.to_owned(), uid: uid.to_owned(), message: String::new() };
+    let first = [finding("a", "1"), finding("b", "1")];
+    assert_eq!(twice(&first, vec![finding("a", "2"), finding("b", "1"), finding("c", "1")]), [finding("b", "1")]);
+}
+
+#[test]
+fn name_of_an_orphan_says_where_it_is() {
+    let name = leaf_name("m", &place("db"));
+    assert_eq!(parse_leaf_name(&name), Some(("m".to_owned(), place("db"))));
+    for other in ["leaf:m/shop", "volume:m/shop/db", "leaf:m/shop/db/x"] {
+        assert_eq!(parse_leaf_name(other), None, "{other}");
+    }
+}

@@ -1,0 +1,166 @@
+//! What is wrong besides volumes and leaves: members, tokens, and the driver's own objects in the host.
+
+use super::{compare::Finding, kubeconfig::until};
+use member::token::Token;
+
+/// A member as it was found.
+#[derive(Clone, Debug, Default)]
+pub struct SeenMember {
+    pub name: String,
+    /// Why it cannot be judged; none where it answers as the cluster that it always was.
+    pub problem: Option<String>,
+    /// Of the driver's account and of the agent's.
+    pub tokens: Vec<Token>,
+    /// Volumes that the host has there.
+    pub volumes: usize,
+    /// Somebody names it still.
+    pub named: bool,
+}
+
+/// A class of the host that has this driver's name.
+#[derive(Clone, Debug, Default)]
+pub struct SeenClass {
+    pub name: String,
+    /// Why its parameters are refused.
+    pub problem: Option<String>,
+}
+
+/// The host without its volumes.
+#[derive(Clone, Debug, Default)]
+pub struct SeenHost {
+    pub driver_object: bool,
+    pub classes: Vec<SeenClass>,
+    /// Seconds since the lease was renewed; none where there is no lease.
+    pub lease_age: Option<i64>,
+}
+
+/// Longer than a replica takes to take over.
+const LEASE_LATE: i64 = 60;
+
+pub fn judge(host: &SeenHost, members: &[SeenMember], now: i64) -> Vec<Finding> {
+    let mut findings = judge_host(host);
+    for member in members {
+        findings.extend(judge_member(member, now));
+    }
+    findings
+}
+
+fn judge_host(host: &SeenHost) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut tell = |kind: &str, about: &str, message: String| findings.push(Finding::new(kind, about, message));
+    if !host.driver_object {
+        tell("host", "csidriver", "CSIDriver kosmos.csi.io is missing: apply deploy/host.yaml".to_owned());
+    }
+    if host.classes.is_empty() {
+        let message =
+            "no StorageClass has the provisioner kosmos.csi.io: apply one like deploy/examples/storageclass.yaml";
+        tell("host", "class", message.to_owned());
+    }
+    for class in &host.classes {
+        if let Some(problem) = &class.problem {
+            tell("class", &class.name, problem.clone());
+        }
+    }
+    match host.lease_age {
+        None => tell(
+            "host",
+            "lease",
+            "no replica of the controller has ever held the lease kosmos-csi-leader: is one running, with the right to?"
+                .to_owned(),
+        ),
+        Some(age) if age > LEASE_LATE => tell(
+            "host",
+            "lease",
+            format!("the lease kosmos-csi-leader was not renewed for {age} s: no controller runs, and nobody heals leaves"),
+        ),
+        Some(_) => {}
+    }
+    findings
+}
+
+fn judge_member(member: &SeenMember, now: i64) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !member.named {
+        if member.volumes > 0 {
+            let message = format!(
+                "it has left, and the host has {} volumes there: give its kubeconfig back (`member add`), or let go of \
+                 them (`member forget`)",
+                member.volumes
+            );
+            findings.push(Finding::new("member", &member.name, message));
+        }
+        return findings;
+    }
+    if let Some(problem) = &member.problem {
+        let message = format!("{problem}; its volumes were not compared");
+        findings.push(Finding::new("member", &member.name, message));
+    }
+    let late = member.tokens.iter().filter(|token| token.is_late(now));
+    if let Some(end) = late.map(|token| token.ends).min() {
+        let left = until(end, now);
+        let state = if end > now { format!("ends in {left}") } else { format!("has {left}") };
+        let message = format!("its token {state}, and nobody has renewed it: `member add {}` does", member.name);
+        findings.push(Finding::new("token", &member.name, message));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn names(host: &SeenHost, member: SeenMember) -> Vec<String> {
+        judge(host, &[member], NOW).into_iter().map(|finding| finding.name).collect()
+    }
+
+    fn well() -> SeenHost {
+        let classes = vec![SeenClass { name: "fast".to_owned(), problem: None }];
+        SeenHost { driver_object: true, classes, lease_age: Some(5) }
+    }
+
+    /// Of somebody whom no service account knows, and good for so many days.
+    fn token(days: i64) -> Token {
+        let claims = json!({"exp": NOW + days * 24 * 3600, "sub": "jane"}).to_string();
+        let claims = json!(ByteString(claims.into_bytes()));
+        Token::read(&format!("e30.{}.signature", claims.as_str().unwrap().trim_end_matches('='))).unwrap()
+    }
+
+    fn member() -> SeenMember {
+        SeenMember { name: "m".to_owned(), named: true, ..SeenMember::default() }
+    }
+
+    #[test]
+    fn what_is_well_is_not_told_of() {
+        let lasting = SeenMember { tokens: vec![token(40), token(50)], ..member() };
+        assert_eq!(names(&well(), lasting), [""; 0]);
+        let left = SeenMember { named: false, ..member() };
+        assert_eq!(names(&well(), left), [""; 0], "it has left, and took nothing with it");
+    }
+
+    #[test]
+    fn everything_that_is_missing_in_the_host_is_told() {
+        let nothing = SeenHost::default();
+        assert_eq!(names(&nothing, member()), ["host:csidriver", "host:class", "host:lease"]);
+        let problem = Some("unknown StorageClass parameter".to_owned());
+        let odd = vec![SeenClass { name: "odd".to_owned(), problem }];
+        let late = SeenHost { lease_age: Some(LEASE_LATE + 1), classes: odd, ..well() };
+        assert_eq!(names(&late, member()), ["class:odd", "host:lease"]);
+    }
+
+    #[test]
+    fn members_and_tokens_are_told_with_what_to_do() {
+        let silent =
+            SeenMember { problem: Some("no answer".to_owned()), tokens: vec![token(40), token(0)], ..member() };
+        let findings = judge(&well(), &[silent], NOW);
+        assert!(findings[0].message.contains("not compared"), "{findings:?}");
+        assert!(findings[1].message.contains("has expired 0m ago") && findings[1].message.contains("member add m"));
+        let left = SeenMember { named: false, volumes: 3, ..member() };
+        let findings = judge(&well(), &[left], NOW);
+        assert!(findings[0].name == "member:m" && findings[0].message.contains("3 volumes"), "{findings:?}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What an operator's commands decide and say. Pure: from what was observed to what is made, refused, or told.
+//!
+//! Its page: `docs/design/operating.md`.
+
+pub mod compare;
+pub mod doctor;
+pub mod import;
+pub mod kubeconfig;
+pub mod narrow;
+pub mod objects;
+pub mod rights;
+pub mod table;

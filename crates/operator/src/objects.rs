@@ -1,0 +1,236 @@
+//! The objects that a member needs, as `deploy/` has them, and what is to be done about each: what somebody else has made
+//! differently is never overwritten.
+
+use serde_json::{Value, json};
+
+/// Under this name our objects are applied, and by this annotation they are known: who else writes a field takes its place
+/// in the record of writers.
+pub const MANAGER: &str = "kosmos-csi";
+const MADE_BY: &str = "kosmos.csi.io/made-by";
+const ADDING: &str = "member-add";
+pub const NAMESPACE: &str = "kosmos-csi";
+/// The account of the driver in a member, for a host that is not named.
+pub const ACCOUNT: &str = "kosmos-csi";
+/// That of the agent, which runs the host's pods there.
+pub const PODS_ACCOUNT: &str = "kosmos-csi-virtual-node";
+/// The ends of names by which a Role is known that is for its account alone.
+const TOKEN: &str = "-token";
+
+const MEMBER: &str = include_str!("../../../deploy/member.yaml");
+const PODS: &str = include_str!("../../../deploy/member-virtual-node.yaml");
+const ATTACH: &str = include_str!("../../../deploy/member-attach.yaml");
+
+/// What a member is for, besides volumes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Pods of the host run there, on its virtual node.
+    pub pods: bool,
+    /// Real nodes of the host use its volumes.
+    pub attach: bool,
+}
+
+impl Uses {
+    pub const ALL: Self = Self { pods: true, attach: true };
+
+    /// What is needed in the member for one host, in the order in which it is made: each has accounts of its own, which an admission
+    /// policy keeps from what is another's. Without a host, for whoever has the kubeconfig.
+    pub fn of(self, host: Option<&str>) -> Result<Vec<Value>, String> {
+        let objects = self.objects()?;
+        Ok(match host {
+            Some(host) => objects.into_iter().map(|object| own(object, host)).collect(),
+            None => objects,
+        })
+    }
+
+    fn objects(self) -> Result<Vec<Value>, String> {
+        let mut objects = parse(MEMBER)?;
+        for (wanted, text) in [(self.pods, PODS), (self.attach, ATTACH)] {
+            if wanted {
+                objects.append(&mut parse(text)?);
+            }
+        }
+        Ok(objects)
+    }
+}
+
+/// The name of a host's own account, or of what is for one alone.
+pub fn own_name(name: &str, host: &str) -> String {
+    match name.strip_suffix(TOKEN) {
+        Some(account) => format!("{account}-host-{host}{TOKEN}"),
+        None => format!("{name}-host-{host}"),
+    }
+}
+
+/// Whether an object of a member is for one host and nobody else.
+pub fn is_own(object: &Value) -> bool {
+    match word(object, "/kind") {
+        "ServiceAccount" | "ClusterRoleBinding" | "RoleBinding" | "Secret" => true,
+        "Role" => word(object, "/metadata/name").contains(TOKEN),
+        _ => false,
+    }
+}
+
+/// The object as one host has it: accounts, and what gives rights to them.
+fn own(mut object: Value, host: &str) -> Value {
+    let rename = |name: &mut Value| {
+        if let Some(old) = name.as_str() {
+            *name = json!(own_name(old, host));
+        }
+    };
+    if is_own(&object) {
+        rename(&mut object["metadata"]["name"]);
+        object["metadata"]["labels"] = json!({"kosmos.csi.io/host": host});
+    }
+    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+        rename(&mut subject["name"]);
+    }
+    if word(&object, "/roleRef/name").ends_with(TOKEN) {
+        rename(&mut object["roleRef"]["name"]);
+    }
+    // Of the rules, only that of the account's own tokens says a name.
+    for rule in object.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
+        rule.get_mut("resourceNames").and_then(Value::as_array_mut).into_iter().flatten().for_each(rename);
+    }
+    object
+}
+
+/// The Secret with which all tokens end that were given to one host, or into files.
+pub fn tokens(host: Option<&str>) -> Value {
+    let mut secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": format!("kosmos-csi-tokens-{}", host.unwrap_or("files")), "namespace": NAMESPACE},
+    });
+    if let Some(host) = host {
+        secret["metadata"]["labels"] = json!({"kosmos.csi.io/host": host});
+    }
+    secret
+}
+
+fn parse(text: &str) -> Result<Vec<Value>, String> {
+    serde_saphyr::from_multiple(text).map_err(|error| format!("an object of this program cannot be read: {error}"))
+}
+
+/// What is to be done about one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Make,
+    /// It says all that it has to say.
+    Leave,
+    /// It is ours, and says something else.
+    Update,
+    /// Somebody else has made it, differently.
+    Refuse,
+}
+
+pub fn step(live: Option<&Value>, wanted: &Value) -> Step {
+    match live {
+        None => Step::Make,
+        Some(live) if covers(live, wanted) => Step::Leave,
+        Some(live) if is_ours(live) => Step::Update,
+        Some(_) => Step::Refuse,
+    }
+}
+
+/// Whether this command has made it.
+pub fn is_ours(live: &Value) -> bool {
+    live["metadata"]["annotations"][MADE_BY] == ADDING
+}
+
+/// The object with the mark by which it is known as ours.
+pub fn marked(object: &Value) -> Value {
+    let mut marked = object.clone();
+    marked["metadata"]["annotations"][MADE_BY] = json!(ADDING);
+    marked
+}
+
+/// Whether an object says all that another one says; it may say more.
+fn covers(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| live.get(key).is_some_and(|live| covers(live, value)))
+        }
+        (Value::Array(live), Value::Array(wanted)) => {
+            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| covers(live, wanted))
+        }
+        _ => live == wanted,
+    }
+}
+
+/// How people call it.
+pub fn title(object: &Value) -> String {
+    let kind = word(object, "/kind");
+    match (word(object, "/metadata/namespace"), word(object, "/metadata/name")) {
+        ("", name) => format!("{kind} {name}"),
+        (namespace, name) => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+pub fn word<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_those_that_are_published() {
+        let titles: Vec<String> = Uses::default().objects().unwrap().iter().map(title).collect();
+        let bare = ["Namespace kosmos-csi", "ServiceAccount kosmos-csi/kosmos-csi", "ClusterRole kosmos-csi"];
+        assert_eq!(titles[..3], bare);
+        // The account has no right before it is held to its own.
+        assert_eq!(
+            titles[3..],
+            [
+                "ValidatingAdmissionPolicy kosmos-csi",
+                "ValidatingAdmissionPolicyBinding kosmos-csi",
+                "ValidatingAdmissionPolicy kosmos-csi-classes",
+                "ValidatingAdmissionPolicyBinding kosmos-csi-classes",
+                "ClusterRoleBinding kosmos-csi",
+                "Role kosmos-csi/kosmos-csi-token",
+                "RoleBinding kosmos-csi/kosmos-csi-token",
+            ]
+        );
+        let more = Uses::ALL.objects().unwrap();
+        for role in ["ClusterRole kosmos-csi-attach", "ClusterRole kosmos-csi-virtual-node"] {
+            assert!(more.iter().any(|object| title(object) == role));
+        }
+        assert!(more.iter().all(|object| !word(object, "/apiVersion").is_empty() && !word(object, "/kind").is_empty()));
+    }
+
+    #[test]
+    fn each_host_has_accounts_of_its_own_with_the_same_rights_and_nothing_else_of_its_own() {
+        let (plain, own) = (Uses::ALL.objects().unwrap(), Uses::ALL.of(Some("h")).unwrap());
+        for account in [ACCOUNT, PODS_ACCOUNT] {
+            let (name, before) = (own_name(account, "h"), crate::rights::of(&plain, account));
+            let mut after = crate::rights::of(&own, &name);
+            assert_eq!(crate::rights::of(&own, account), []);
+            for right in &mut after {
+                right.name = right.name.replace("-host-h", "");
+            }
+            assert_eq!(after, before);
+            assert!(own.iter().any(|object| title(object) == format!("ServiceAccount kosmos-csi/{name}")));
+        }
+        for (plain, own) in plain.iter().zip(&own) {
+            assert_eq!(title(plain) != title(own), is_own(plain), "{}", title(own));
+            assert_eq!(plain == own, !is_own(plain), "{}", title(own));
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_has_made_differently_is_refused() {
+        let wanted = json!({"metadata": {"name": "a"}, "rules": [{"verbs": ["get", "list"]}]});
+        let theirs =
+            |verbs: Value| json!({"metadata": {"name": "a", "uid": "u"}, "rules": [{"verbs": verbs, "apiGroups": []}]});
+        for (live, expected) in [
+            (None, Step::Make),
+            (Some(theirs(json!(["get", "list"]))), Step::Leave),
+            (Some(theirs(json!(["get"]))), Step::Refuse),
+            (Some(theirs(json!(["get", "list", "delete"]))), Step::Refuse),
+            (Some(marked(&theirs(json!(["get"])))), Step::Update),
+            (Some(marked(&theirs(json!(["get", "list"])))), Step::Leave),
+        ] {
+            assert_eq!(step(live.as_ref(), &wanted), expected, "{live:?}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 mod freed;
 mod host;
 mod member;
+mod mood;
 
 use std::{
     sync::{Arc, Mutex},
@@ -21,9 +22,7 @@ use crate::{
 pub use freed::put_all_back;
 use member::Held;
 pub use member::let_go;
-
-/// Between two of their acts at most.
-const PAUSE: u64 = 15_000;
+pub use mood::Mood;
 
 /// Somebody in the first member is not done with a claim there, or is.
 pub fn hold(bench: &Bench, claim: &str, finalizer: &str, held: bool) {
@@ -39,6 +38,7 @@ pub async fn trouble(
     chance: &mut Rng,
     time: Duration,
     volumes_are_freed: bool,
+    mood: Mood,
 ) {
     let mut busy = JoinSet::new();
     busy.spawn(member::take_names(Arc::clone(bench), Arc::clone(planted), Rng::with_seed(chance.u64(..))));
@@ -47,11 +47,11 @@ pub async fn trouble(
     }
     let mut left = time;
     while !left.is_zero() {
-        let pause = Duration::from_millis(chance.u64(1000..PAUSE)).min(left);
+        let pause = Duration::from_millis(chance.u64(mood.pauses())).min(left);
         left -= pause;
         sleep(pause).await;
         let at = chance.usize(..fixture::MEMBERS);
-        match chance.u8(..17) {
+        match mood.act(chance) {
             0 | 1 => restart(bench, chance).await,
             2 => bench.members[at].compact(),
             3 => host::cordon(bench, at, chance.bool()),
@@ -65,13 +65,13 @@ pub async fn trouble(
                 busy.spawn(member::delete_leaf(Arc::clone(bench), at, held));
             }
             8 | 14 => {
-                let wavers = (chance.u8(..3) > 0).then(|| Duration::from_millis(chance.u64(..10_000)));
+                let wavers = (chance.u8(..3) > 0).then(|| mood.haste(Duration::from_millis(chance.u64(..10_000))));
                 busy.spawn(host::retain_later(Arc::clone(bench), wavers, chance.u8(..4) > 0));
             }
             9 => host::use_again(bench),
             10 => host::change_class(bench, chance.bool()),
             11 | 12 => {
-                let after = Duration::from_millis(chance.u64(..30_000));
+                let after = mood.haste(Duration::from_millis(chance.u64(..30_000)));
                 let (used_again, soon) = (chance.bool(), chance.bool());
                 if let Some(held) = Held::one(bench, at) {
                     busy.spawn(host::call_off(Arc::clone(bench), held, after, used_again, soon));

@@ -1,5 +1,5 @@
 //! Seeded schedules: many claims in twenty members, made and deleted while all kinds of things go wrong, then healing, then
-//! every promise. One seed is one schedule, and gives the same again.
+//! every promise. One seed is one schedule, and gives the same again. In every fifth people do little but change their minds.
 
 mod photos;
 pub mod strays;
@@ -25,7 +25,8 @@ use crate::{
     extent,
     fixture::{self, MEMBERS, Planted},
     invariants::{LEFT, Story, violations},
-    people, prompt,
+    people::{self, Mood},
+    prompt,
     snapshotter::{self, Snapshotter},
     virtual_time,
     weather::{STORM, Weather},
@@ -68,7 +69,7 @@ const ATTACH_MODE: &[(&str, &str)] = &[("attachMode", "volume-attachment")];
 #[expect(clippy::too_many_lines, reason = "the course of one schedule, from its beginning to its end")]
 fn play(seed: u64, traced: bool) -> (Vec<String>, Vec<String>) {
     virtual_time::run(seed, async {
-        let mut chance = Rng::with_seed(seed);
+        let (mut chance, mood) = (Rng::with_seed(seed), Mood::of(seed));
         let bench = Bench::new(seed, LOST + 1, &fixture::moody()).await;
         bench.guard.keeps_trace(traced);
         snapshotter::have_kinds(&bench);
@@ -84,16 +85,16 @@ fn play(seed: u64, traced: bool) -> (Vec<String>, Vec<String>) {
         bench.host.create("secrets", fixture::kubeconfig(lost)).unwrap();
         let freed = chance.bool();
         let scripts: Vec<(Duration, Script, Option<Photo>)> =
-            (0..CLAIMS).map(|number| draw(&mut chance, number, freed)).collect();
+            (0..CLAIMS).map(|number| draw(&mut chance, number, freed, mood)).collect();
         for (_, script, _) in &scripts {
             lock(&planted).in_the_way_of(&bench, script);
         }
-        begin_storm(&bench, seed);
+        begin_storm(&bench, seed, mood);
         let lives = scripts
             .into_iter()
             .map(|(after, script, photo)| tokio::spawn(life(Arc::clone(&bench), after, script, photo)));
         let lives: Vec<_> = lives.collect();
-        people::trouble(&bench, &planted, &mut chance, STORM, freed).await;
+        people::trouble(&bench, &planted, &mut chance, STORM, freed, mood).await;
         people::heal(&bench, &planted);
         let undoing = tokio::spawn(people::put_all_back(Arc::clone(&bench)));
         bench.guard.set_fate(|_, at, _| one_is_lost(at, || Action::Pass));
@@ -176,7 +177,7 @@ fn alive() -> usize {
 
 /// One claim of the schedule, and when it is made. Where people of the members make volumes `freed`, leaves may be bound to those: who
 /// waits for one is told so, and deletes his claim.
-fn draw(chance: &mut Rng, number: usize, freed: bool) -> (Duration, Script, Option<Photo>) {
+fn draw(chance: &mut Rng, number: usize, freed: bool, mood: Mood) -> (Duration, Script, Option<Photo>) {
     let mut places: Vec<usize> = (0..MEMBERS).collect();
     chance.shuffle(&mut places);
     places.truncate(chance.usize(..4));
@@ -228,11 +229,14 @@ fn draw(chance: &mut Rng, number: usize, freed: bool) -> (Duration, Script, Opti
     // Nothing can be cut of a volume that waits for a pod, and none comes.
     // Nor of one that no driver knows of.
     let photo = (chance.bool() && !by_hand && script.binding != Some("deferred")).then(|| Photo::draw(chance));
-    (after, script, photo)
+    (after, mood.changes(after, script), photo)
 }
 
-fn begin_storm(bench: &Arc<Bench>, seed: u64) {
-    let weather = Weather::draw(seed, MEMBERS + 1);
+fn begin_storm(bench: &Arc<Bench>, seed: u64, mood: Mood) {
+    let mut weather = Weather::draw(seed, MEMBERS + 1);
+    if mood == Mood::Wavering {
+        weather.holds_volumes_up();
+    }
     for rule in &weather.rules {
         bench.guard.note(|| format!("{rule:?}"));
     }

@@ -95,6 +95,16 @@ impl Weather {
         Self { seed, rules }
     }
 
+    /// Besides, what is written on volumes in the members arrives late all the while, as data goes by it.
+    pub fn holds_volumes_up(&mut self) {
+        let mut chance = Rng::with_seed(self.seed);
+        self.rules.push(Rule {
+            about: About::WritesOf(WRITTEN[0]),
+            from: Duration::ZERO,
+            ..Rule::slow_path(&mut chance)
+        });
+    }
+
     /// What becomes of one request, by its number.
     pub fn decide(&self, time: Duration, number: u64, at: usize, asked: &Asked) -> Action {
         let strikes = |(index, rule): &(usize, &Rule)| {

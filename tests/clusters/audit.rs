@@ -52,14 +52,13 @@ impl Cluster {
 
     pub async fn audit_since(&self, mark: AuditMark) -> Result<Vec<AuditEntry>> {
         let log = self.audit_log_to_fence().await?;
-        let lines = log.get(mark.0..).context("the audit log is shorter than it was")?.lines();
-        let entries = lines.map(read_entry).collect::<Result<Vec<_>>>()?;
-        let counts = |entry: &AuditEntry| {
-            let begins = entry.verb == "watch" && entry.stage == "ResponseStarted";
-            let is_complete = entry.verb != "watch" && entry.stage == "ResponseComplete";
-            (begins || is_complete) && !entry.uri.contains(FENCE)
-        };
-        Ok(entries.into_iter().filter(counts).collect())
+        read(log.get(mark.0..).context("the audit log is shorter than it was")?)
+    }
+
+    /// Everything that its API server has written by now.
+    pub fn audit_as_written(&self) -> Result<Vec<AuditEntry>> {
+        let log = fs::read_to_string(self.folder().join("audit.log")).context("read the audit log")?;
+        read(&log[..log.rfind('\n').map_or(0, |end| end + 1)])
     }
 
     /// An entry is written a moment after its answer is sent: ours, sent last, shows that the earlier ones are there.
@@ -77,6 +76,16 @@ impl Cluster {
         })
         .await
     }
+}
+
+fn read(log: &str) -> Result<Vec<AuditEntry>> {
+    let entries = log.lines().map(read_entry).collect::<Result<Vec<_>>>()?;
+    let counts = |entry: &AuditEntry| {
+        let begins = entry.verb == "watch" && entry.stage == "ResponseStarted";
+        let is_complete = entry.verb != "watch" && entry.stage == "ResponseComplete";
+        (begins || is_complete) && !entry.uri.contains(FENCE)
+    };
+    Ok(entries.into_iter().filter(counts).collect())
 }
 
 fn read_entry(line: &str) -> Result<AuditEntry> {

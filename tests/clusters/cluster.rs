@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
+use kube::config::Kubeconfig;
 use kube::{Api, Client};
 use nix::sys::signal::Signal;
 use tokio::io::AsyncWriteExt;
@@ -92,6 +93,14 @@ impl Cluster {
         let authority = fs::read_to_string(self.folder.join("pki/ca.crt")).context("read the authority")?;
         let server = format!("https://{BRIDGE_ADDRESS}:{}", self.place.api_port());
         kubeconfig(&self.name, &server, &authority, &token)
+    }
+
+    /// Likewise, for use outside of the fleet, as tests reach it.
+    pub async fn kubeconfig_outside_for(&self, namespace: &str, account: &str) -> Result<Kubeconfig> {
+        let inside = Kubeconfig::from_yaml(&self.kubeconfig_for(namespace, account).await?)?;
+        let mut outside = Kubeconfig::read_from(self.kubeconfig())?;
+        outside.auth_infos[0].auth_info.clone_from(&inside.auth_infos[0].auth_info);
+        Ok(outside)
     }
 
     /// What it signs accounts' tokens with.

@@ -41,7 +41,7 @@ const RIGHTS: [&str; 8] = [
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 ];
-const MEMBER_OBJECTS: &str = include_str!("../../deploy/member-virtual-node.yaml");
+pub const MEMBER_OBJECTS: &str = include_str!("../../deploy/member-virtual-node.yaml");
 pub const NODE: &str = "kosmos-cluster38";
 const MEMBER: &str = "cluster38";
 /// The member's kubelet may be backing off.

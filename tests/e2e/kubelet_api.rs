@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
-use agent::kubelet_api::{Authority, Credentials, Server, Shown};
+use ::agent::kubelet_api::{Authority, Credentials, Server, Shown};
 use anyhow::{Context, Result, ensure};
 use cluster::{Dial, metrics::Metrics};
 use host::Host;
@@ -29,13 +29,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    agent,
     clusters::{Cluster, NodeDriver, VirtualNode, namespaces::BRIDGE_ADDRESS, wait_for},
     objects::{Place, pod},
     pool::on_fleet,
     rig::{DRIVER, DRIVER_NAMESPACE, MEMBER_KEY, PATIENCE, Rig},
 };
 
-const NODE: &str = "kosmos-door";
+const NODE: &str = "kosmos-kubelet";
 const MEMBER: &str = "cluster38";
 /// Says something at once, and more when it is told to.
 const TALKER: &str = "echo first; until [ -e /tmp/go ]; do sleep 0.1; done; echo last; \
@@ -70,25 +71,28 @@ impl Work {
         let host = Host::connect(way.host.client().await?, DRIVER_NAMESPACE.to_owned()).await?;
         let mut tasks = JoinSet::new();
         let members = members(way.rig, host.clone(), folder.path(), &mut tasks).await?;
-        let door = Server { host, members, credentials: Credentials { authority: Authority::of_host(), shown } };
-        door.credentials.check().map_err(anyhow::Error::msg)?;
+        let server = Server { host, members, credentials: Credentials { authority: Authority::of_host(), shown } };
+        server.credentials.check().map_err(anyhow::Error::msg)?;
         let stop = CancellationToken::new();
         let inside = way.rig.fleet.listen(&format!("{BRIDGE_ADDRESS}:{}", way.port))?;
         let loopback = std::net::TcpListener::bind("127.0.0.1:0")?;
         let outside = loopback.local_addr()?.port();
         for listener in [inside, loopback] {
             listener.set_nonblocking(true)?;
-            tasks.spawn(door.clone().serve(listener.try_into()?, stop.clone()));
+            tasks.spawn(server.clone().serve(listener.try_into()?, stop.clone()));
         }
         Ok(Self { outside, stop, _folder: folder, _tasks: tasks })
     }
 }
 
-/// The one member, as a file.
+/// The one member, as a file, by the agent's account there.
 async fn members(rig: &Rig, host: Host, folder: &Path, tasks: &mut JoinSet<()>) -> Result<Registry> {
     let files = folder.join("members");
     fs::create_dir(&files)?;
-    fs::copy(rig.fleet.member(MEMBER).kubeconfig(), files.join(format!("{MEMBER}.kubeconfig")))?;
+    let member = rig.fleet.member(MEMBER);
+    member.apply(agent::MEMBER_OBJECTS).await?;
+    let account = member.kubeconfig_outside_for(DRIVER_NAMESPACE, agent::ACCOUNT).await?;
+    fs::write(files.join(format!("{MEMBER}.kubeconfig")), serde_json::to_string(&account)?)?;
     let (registry_loop, members) = RegistryLoop::new(host, Dial::Network, Scope::Nothing, Metrics::new());
     let (sender, news) = watch::channel(None);
     tasks.spawn(directory::follow(files, Account::VirtualNode, sender));
@@ -221,7 +225,7 @@ fn kubectl_reaches_a_pod_of_a_virtual_node_and_no_pod_that_is_not_the_hosts() {
 /// As hardened hosts have it. All members' API servers verify kubelets here, so one of them is the host.
 #[test]
 fn api_server_that_verifies_kubelets_takes_a_certificate_that_names_what_the_node_tells() {
-    on_fleet("verified_door", async |rig| {
+    on_fleet("kubelet-api-verified", async |rig| {
         let way = Way { rig, host: rig.fleet.member("cluster39"), namespace: "verified", port: 11251 };
         let node = node(way).await?;
         let tested = async {

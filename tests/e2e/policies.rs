@@ -5,7 +5,7 @@ use http::Request;
 use kube::{
     Client, Config, ResourceExt,
     api::{DeleteParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::KubeConfigOptions,
 };
 use serde_json::{Value, json};
 
@@ -28,10 +28,7 @@ pub struct Account(Client);
 
 impl Account {
     pub async fn of(place: &Place<'_>, namespace: &str, name: &str) -> Result<Self> {
-        // The account's own leads to where its cluster is for other clusters.
-        let own = Kubeconfig::from_yaml(&place.cluster.kubeconfig_for(namespace, name).await?)?;
-        let mut kubeconfig = Kubeconfig::read_from(place.cluster.kubeconfig())?;
-        kubeconfig.auth_infos[0].auth_info.clone_from(&own.auth_infos[0].auth_info);
+        let kubeconfig = place.cluster.kubeconfig_outside_for(namespace, name).await?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         Ok(Self(Client::try_from(config)?))
     }

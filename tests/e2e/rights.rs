@@ -1,10 +1,10 @@
-//! Rights that a release of the chart does not use in its short life, and those of the driver's account in members: the tests
-//! here, all together, use them.
+//! Rights that a release of the chart does not use in its short life, and those of the two accounts in members: the
+//! tests here, all together, use them.
 
 use anyhow::{Error, Result, ensure};
 use futures::future::try_join_all;
 use operator::{
-    objects::{ACCOUNT, Uses},
+    objects::{ACCOUNT, PODS_ACCOUNT, Uses},
     rights::{Right, of},
 };
 
@@ -33,7 +33,7 @@ fn kind(entry: &AuditEntry) -> String {
     format!("{} {}{subresource}{group}", entry.verb, entry.resource)
 }
 
-async fn all_are_used(rigs: Vec<&Rig>) -> Result<()> {
+async fn all_are_used(rigs: Vec<&Rig>, _: Vec<AuditEntry>) -> Result<()> {
     let logs = try_join_all(rigs.iter().map(|rig| rig.fleet.host().audit())).await?;
     let entries = logs.concat();
     let used =
@@ -74,23 +74,26 @@ fn uses(right: &Right, entry: &AuditEntry) -> bool {
         && !entry.forbidden
 }
 
-async fn all_of_members_are_used(rigs: Vec<&Rig>) -> Result<()> {
-    let objects = Uses { pods: false, attach: true }.of(None).map_err(Error::msg)?;
+async fn all_of_members_are_used(rigs: Vec<&Rig>, of_release: Vec<AuditEntry>) -> Result<()> {
+    let objects = Uses::ALL.of(None).map_err(Error::msg)?;
     let members = rigs.iter().flat_map(|rig| rig.fleet.members());
-    let entries = try_join_all(members.map(Cluster::audit)).await?.concat();
-    let asked: Vec<&AuditEntry> = entries.iter().filter(|entry| is_of(ACCOUNT, entry)).collect();
-    let rights = of(&objects, ACCOUNT).into_iter().filter(|right| !MACHINES.contains(&right.group.as_str()));
-    let told = |right: &Right| format!("{} {}", right.verb, right.subject());
-    let unused = rights.filter(|right| !asked.iter().any(|entry| uses(right, entry))).map(|right| told(&right));
-    let unused = unused.filter(|right| !RARE_IN_MEMBERS.iter().any(|rare| rare.kind == right));
-    let idle: Vec<String> =
-        unused.map(|right| format!("{ACCOUNT} may {right} and never does, in {} requests", asked.len())).collect();
+    let entries = [try_join_all(members.map(Cluster::audit)).await?.concat(), of_release].concat();
+    let mut idle = Vec::new();
+    for account in [ACCOUNT, PODS_ACCOUNT] {
+        let asked: Vec<&AuditEntry> = entries.iter().filter(|entry| is_of(account, entry)).collect();
+        let is_rare = |right: &str| RARE_IN_MEMBERS.iter().any(|rare| rare.role == account && rare.kind == right);
+        let unused = of(&objects, account).into_iter().filter(|right| !asked.iter().any(|entry| uses(right, entry)));
+        let unused = unused.filter(|right| !MACHINES.contains(&right.group.as_str()));
+        let told = unused.map(|right| format!("{} {}", right.verb, right.subject())).filter(|right| !is_rare(right));
+        let told = told.map(|right| format!("{account} may {right} and never does, in {} requests", asked.len()));
+        idle.extend(told);
+    }
     ensure!(idle.is_empty(), "\n{}", idle.join("\n"));
     Ok(())
 }
 
 #[test]
-fn rights_of_the_drivers_account_in_members_are_used_by_all_these_tests() {
+fn rights_of_both_accounts_in_members_are_used_by_all_these_tests() {
     if std::env::var_os("KOSMOS_CSI_ALL_TESTS").is_none() {
         println!("left out: only all tests together use all rights");
         return;

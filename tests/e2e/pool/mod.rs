@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    clusters::{Fleet, Spec},
+    clusters::{AuditEntry, Cluster, Fleet, Spec, wait_for},
     install::release::Release,
     rig::Rig,
 };
@@ -36,8 +36,13 @@ const GATHERING: Duration = Duration::from_millis(500);
 /// A thread that ends a test begins its next one sooner.
 const NO_MORE: Duration = Duration::from_secs(3);
 
+/// Reading what was asked of a few clusters takes less.
+const RELEASE_END: Duration = Duration::from_mins(1);
+
 static RIGS: [OnceCell<Rig>; FLEETS] = [const { OnceCell::const_new() }; FLEETS];
 static RELEASE: OnceCell<Release> = OnceCell::const_new();
+/// What the members of the release were asked, kept as its fleet ends.
+static RELEASE_AUDIT: OnceLock<Vec<AuditEntry>> = OnceLock::new();
 static BARE: OnceCell<Fleet> = OnceCell::const_new();
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::new);
 
@@ -132,7 +137,11 @@ impl Place {
             Self::Fleet(_) | Self::Own | Self::Nowhere => None,
         };
         let Some(fleet) = fleet else { return };
-        std::thread::spawn(|| {
+        std::thread::spawn(move || {
+            if self == Self::Release {
+                let asked = fleet.members().iter().map(Cluster::audit_as_written).collect::<Result<Vec<_>>>();
+                let _ = RELEASE_AUDIT.set(asked.unwrap().concat());
+            }
             if let Err(error) = fleet.end() {
                 eprintln!("end a fleet that no test wants any more: {error:#}");
             }
@@ -214,15 +223,24 @@ pub async fn bare() -> &'static Fleet {
     BARE.get_or_init(async || Fleet::start(Spec { members: 1, nodes: true }).await.unwrap()).await
 }
 
-/// Runs a test once all others have ended, with all fleets that they had.
-pub fn after_all<F>(name: &str, test: impl FnOnce(Vec<&'static Rig>) -> F)
+async fn release_audit() -> Vec<AuditEntry> {
+    let kept = wait_for("what the release's members were asked is kept", RELEASE_END, || async {
+        Ok(RELEASE_AUDIT.get().cloned())
+    });
+    kept.await.unwrap()
+}
+
+/// Runs a test once all others have ended, with all fleets that they had, and what the members of the release were asked: they are
+/// gone by then.
+pub fn after_all<F>(name: &str, test: impl FnOnce(Vec<&'static Rig>, Vec<AuditEntry>) -> F)
 where
     F: Future<Output = Result<()>>,
 {
     run(async || {
         let _turn = Turn::take(name, Need::Last).await;
         let rigs: Vec<&Rig> = RIGS.iter().filter_map(OnceCell::get).collect();
-        if let Err(error) = test(rigs).await {
+        let kept = if RELEASE.initialized() { release_audit().await } else { Vec::new() };
+        if let Err(error) = test(rigs, kept).await {
             panic!("{error:#}");
         }
     });

@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
+#[path = "layering/circles.rs"]
+mod circles;
 #[path = "layering/docs.rs"]
 mod docs;
 

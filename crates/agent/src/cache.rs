@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    node,
+    LABEL, LABEL_VALUE, PREFIX,
     object::{self, Objects, Place, text, whole},
 };
 use cluster::{pauses, with_causes};
@@ -230,7 +230,7 @@ impl HostCache {
 }
 
 pub(super) async fn watch_host(client: &Client, view: &HostCache) {
-    let virtual_nodes = watcher::Config::default().labels(&format!("{}={}", node::LABEL, node::LABEL_VALUE));
+    let virtual_nodes = watcher::Config::default().labels(&format!("{LABEL}={LABEL_VALUE}"));
     let bound = watcher::Config::default().fields("spec.nodeName!=");
     tokio::join!(
         keep(object::nodes(client), virtual_nodes, &view.nodes, |_| true),
@@ -242,14 +242,14 @@ pub(super) async fn watch_host(client: &Client, view: &HostCache) {
 
 fn of_virtual_node(csi_node: &mut Value) -> bool {
     object::items(csi_node, "/spec/drivers").any(|driver| text(driver, "/name") == DRIVER)
-        || text(csi_node, "/metadata/name").starts_with(node::PREFIX)
+        || text(csi_node, "/metadata/name").starts_with(PREFIX)
 }
 
 fn on_virtual_node(pod: &mut Value) -> bool {
     if let Some(metadata) = pod["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
-    text(pod, "/spec/nodeName").starts_with(node::PREFIX)
+    text(pod, "/spec/nodeName").starts_with(PREFIX)
 }
 
 fn of_driver(attachment: &mut Value) -> bool {

@@ -25,6 +25,10 @@ use member_agent::MemberAgent;
 pub use node::NodeMode;
 use node::Nodes;
 
+/// Virtual nodes are called so, and carry this label, as Kosmos has it.
+const PREFIX: &str = "kosmos-";
+const LABEL: &str = "kosmos.io/node";
+const LABEL_VALUE: &str = "true";
 /// Between two looks at which members there are.
 const PAUSE: Duration = Duration::from_secs(1);
 

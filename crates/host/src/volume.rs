@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 use super::{Host, unread};
 use domain::{
     error::Result,
-    volume::{Claim, ClaimDigest, DRIVER, VolumeId, healing::Wish, id::is_subdomain, quantity, spec::LeafPlace},
+    volume::{Claim, ClaimDigest, DRIVER, LeafPlace, VolumeId, healing::Wish, id::is_subdomain, quantity},
 };
 
 /// The attribute under which a host volume keeps the UID of its leaf claim.

@@ -18,9 +18,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    MemberClient,
-    forgotten::withdrawn_mark,
-    json_patch, ownership,
+    MemberClient, json_patch,
+    marks::withdrawn_mark,
+    ownership,
     single::{self, Watched},
 };
 use domain::{

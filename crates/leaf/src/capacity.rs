@@ -18,7 +18,7 @@ use k8s_openapi::{
 use kube::{Api, api::ListParams};
 use tokio::time::Instant;
 
-use super::{MemberClient, rejected_sizes::Refusals};
+use super::{MemberClient, rejected_sizes::Refusals, segment::Segment};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, quantity},
@@ -32,14 +32,6 @@ const BELIEVED: Duration = Duration::from_secs(30);
 const VERDICT: Duration = Duration::from_mins(6);
 /// How the label that names a node is called, after its prefix.
 const NODE_LABELS: [&str; 4] = ["hostname", "node", "nodename", "node-name"];
-
-/// One capacity object: the room that is reachable from a node, or from several.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Segment {
-    pub(super) node: Option<Box<str>>,
-    pub(super) free: u64,
-    pub(super) largest: u64,
-}
 
 /// The room for volumes of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

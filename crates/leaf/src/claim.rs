@@ -15,14 +15,11 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{MemberClient, json_patch, ownership, row::ClaimRow, trimmed::Trimmed};
+use super::{MemberClient, json_patch, marks::SELECTED_NODE, ownership, row::ClaimRow, trimmed::Trimmed};
 use domain::{
     error::{Error, Result},
-    volume::{AccessMode, HostId, VolumeHash, VolumeMode, VolumeSpec, spec::LeafPlace},
+    volume::{AccessMode, HostId, LeafPlace, VolumeHash, VolumeMode, VolumeSpec},
 };
-
-/// Where the class waits for a pod: for which node the volume is. The member's scheduler writes it, or we do.
-pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What a leaf claim says besides the request.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use super::{
     progress::CompactProgress,
     row::{ClaimRow, Mark, VolumeRow},
 };
-use domain::volume::{AccessMode, ClaimDigest, VolumeMode, plan::Phase, spec::Fingerprint, spec::LeafPlace};
+use domain::volume::{AccessMode, ClaimDigest, LeafPlace, VolumeMode, plan::Phase, spec::Fingerprint};
 
 /// Where a claim is.
 #[derive(Clone, Debug)]

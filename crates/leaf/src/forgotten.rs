@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::{
     MemberClient,
-    healing::{LeafPair, path_of},
+    healing::LeafPair,
     identity::{self, is_leaf_of},
     json_patch,
-    ownership::{self, HAD_VOLUME, MadeFor, WITHDRAWN},
-    row::{self, ClaimRow, VolumeRow},
+    marks::{path_of, request_of, withdrawn_mark},
+    ownership::{self, HAD_VOLUME, MadeFor},
+    row::{ClaimRow, VolumeRow},
 };
 use domain::{
     error::{Error, Result},
@@ -125,23 +126,12 @@ impl MemberClient {
     }
 }
 
-/// Puts the mark on an object, or takes it off, where nobody has written on that since it was read.
-pub(super) fn withdrawn_mark(uid: &str, version: &str, withdrawn: bool) -> [Value; 2] {
-    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
-    let change = if withdrawn {
-        json!({"op": "add", "path": path_of(WITHDRAWN), "value": uid})
-    } else {
-        json!({"op": "remove", "path": path_of(WITHDRAWN)})
-    };
-    [unchanged, change]
-}
-
 fn is_unlabelled(volume: &PersistentVolume) -> bool {
     !volume.labels().contains_key(ownership::VOLUME)
 }
 
 /// Whether CreateVolume of this leaf waits for its volume; nothing, where what was asked for cannot be read any more.
 fn waits_to_be_bound(claim: &PersistentVolumeClaim, member: &str) -> Option<bool> {
-    let parameters = Parameters::parse(&row::request_of(claim)?.parameters).ok()?;
+    let parameters = Parameters::parse(&request_of(claim)?.parameters).ok()?;
     Some(parameters.leaf_binding.at(member).copied().unwrap_or_default() != LeafBinding::Deferred)
 }

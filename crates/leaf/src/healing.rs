@@ -11,19 +11,19 @@ use super::{
     MemberClient,
     claim::Made,
     identity::{Identity, Meant, is_leaf_of, judge},
+    marks::path_of,
     ownership,
     row::{ClaimRow, VolumeRow},
-    saved::Saved,
+    saved::{Saved, bound_to, policy_of},
     trimmed::Trimmed,
 };
 use domain::{
     error::{Error, Result},
     volume::{
-        VolumeHash,
+        LeafPlace, VolumeHash,
         healing::{SeenClaim, SeenVolume},
         plan::Phase,
         published::{Attachment, Published},
-        spec::LeafPlace,
     },
 };
 
@@ -111,20 +111,6 @@ pub enum Unpublished {
     Changed,
     /// The claim has gone for good, or is there again.
     NothingKept,
-}
-
-/// What a volume tells of the claim it is bound to.
-pub(super) fn bound_to(volume: &PersistentVolume) -> Option<&str> {
-    volume.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref().filter(|uid| !uid.is_empty())
-}
-
-pub(super) fn policy_of(volume: &PersistentVolume) -> &str {
-    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-    policy.unwrap_or_default()
-}
-
-pub(super) fn path_of(annotation: &str) -> String {
-    format!("/metadata/annotations/{}", annotation.replace('/', "~1"))
 }
 
 impl MemberClient {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use kube::ResourceExt;
 
-use super::{compact_text::Interner, ownership::PUBLISHED, row::request_of};
+use super::{compact_text::Interner, marks::request_of, ownership::PUBLISHED};
 use domain::volume::{
     AccessMode, VolumeMode, attributes::AttributesSeen, growth::Growth, published::Published, quantity,
 };

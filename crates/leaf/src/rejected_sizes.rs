@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::capacity::Segment;
+use super::segment::Segment;
 
 /// Each further refusal within such a time lasts twice as long as the one before.
 const FIRST: Duration = Duration::from_mins(1);

@@ -6,9 +6,11 @@ use serde_json::json;
 
 use super::{
     MemberClient,
-    healing::{annotate, bound_to, path_of, policy_of, unchanged},
+    healing::{annotate, unchanged},
+    marks::path_of,
     ownership,
     row::ClaimRow,
+    saved::{bound_to, policy_of},
     volume::label_path,
 };
 use domain::{

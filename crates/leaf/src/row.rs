@@ -9,20 +9,18 @@ use kube::ResourceExt;
 
 use super::{
     capacity::node_of_volume,
-    claim::SELECTED_NODE,
+    marks::{SELECTED_NODE, groups_of, request_of},
     ownership::{
-        self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REMOVAL, REQUEST,
-        WITHDRAWN,
+        self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REMOVAL, WITHDRAWN,
     },
     progress::ClaimProgress,
-    snapshot::chosen::groups_of,
 };
 use domain::volume::{
-    AccessMode, ClaimDigest, Request, VolumeHash, VolumeId, VolumeMode,
+    AccessMode, ClaimDigest, LeafPlace, VolumeHash, VolumeId, VolumeMode,
     growth::Size,
     plan::{ObservedClaim, ObservedVolume, Phase},
     quantity,
-    spec::{Fingerprint, LeafPlace},
+    spec::Fingerprint,
 };
 
 /// What is on record of a leaf and the host.
@@ -350,15 +348,6 @@ impl VolumeRow {
     pub fn handle_place(&self) -> &LeafPlace {
         self.alias.as_deref().unwrap_or(&self.claim_place)
     }
-}
-
-/// What a claim was made for, as it says itself.
-pub fn request_of(claim: &PersistentVolumeClaim) -> Option<Request> {
-    read_request(claim.annotations().get(REQUEST)?)
-}
-
-pub(super) fn read_request(text: &str) -> Option<Request> {
-    serde_json::from_str(text).ok()
 }
 
 fn alias_of(handle: Option<&String>) -> Option<Box<LeafPlace>> {

@@ -21,7 +21,7 @@ use super::{
     row::{ClaimRow, Consumer, Row, VolumeRow},
     volume_objects::VolumeObjects,
 };
-use domain::volume::{HostId, VolumeHash, VolumeId, spec::LeafPlace};
+use domain::volume::{HostId, LeafPlace, VolumeHash, VolumeId};
 
 /// How many removed claims are remembered.
 const REMEMBERED: usize = 256;

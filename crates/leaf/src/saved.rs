@@ -16,18 +16,15 @@ use serde_json::json;
 use super::{
     MemberClient,
     attachment::LeafAttachment,
-    healing::{bound_to, policy_of},
+    marks::{MEMBER_OF, read_request},
     ownership, progress,
-    row::read_request,
-    snapshot::chosen::MEMBER_OF,
 };
 use domain::{
     error::{Error, Result},
     volume::{
-        AccessMode, Attributes, Claim, Parameters, VolumeId, VolumeSpec,
+        AccessMode, Attributes, Claim, LeafPlace, Parameters, VolumeId, VolumeSpec,
         published::{Attachment, Publication, Published},
         quantity,
-        spec::LeafPlace,
     },
 };
 
@@ -47,6 +44,16 @@ pub struct Saved {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
     spec: PersistentVolumeClaimSpec,
+}
+
+/// What a volume tells of the claim it is bound to.
+pub(super) fn bound_to(volume: &PersistentVolume) -> Option<&str> {
+    volume.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref().filter(|uid| !uid.is_empty())
+}
+
+pub(super) fn policy_of(volume: &PersistentVolume) -> &str {
+    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    policy.unwrap_or_default()
 }
 
 fn capacity_of(volume: &PersistentVolume) -> Option<&Quantity> {

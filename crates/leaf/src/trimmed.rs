@@ -17,9 +17,8 @@ use serde::{
 };
 
 use super::{
-    claim::SELECTED_NODE,
+    marks::{MEMBER_OF, SELECTED_NODE},
     ownership::{MANAGED_BY, PROVISIONED_BY},
-    snapshot::chosen::MEMBER_OF,
 };
 
 /// The prefix of every label and annotation of ours.

@@ -8,7 +8,7 @@ use super::{
     limits::Extent,
     row::{ClaimRow, Consumer, Mark, Row, VolumeRow},
 };
-use domain::volume::{plan::Phase, spec::LeafPlace};
+use domain::volume::{LeafPlace, plan::Phase};
 
 /// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without
 /// one, the oldest is the leaf. One of each is the rule, so one of each has its place here.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::volume::{VolumeHash, VolumeId, quantity, spec::LeafPlace};
+use domain::volume::{LeafPlace, VolumeHash, VolumeId, quantity};
 
 /// The host, as one look has seen it.
 #[derive(Clone, Debug, Default)]

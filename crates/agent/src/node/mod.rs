@@ -28,8 +28,8 @@ use host::{
     events::{About, News},
 };
 use member::Member;
-pub(super) use plan::{LABEL, LABEL_VALUE, PREFIX, VirtualNodeId, is_of_clustertree, patch_of, virtual_node_of};
 use plan::{Leave, Step};
+pub(super) use plan::{VirtualNodeId, is_of_clustertree, patch_of, virtual_node_of};
 pub(super) use room::{is_open, reduce};
 use status::Found;
 pub(super) use status::Health;

@@ -8,14 +8,11 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::super::{
-    MANAGED_BY,
+    LABEL, LABEL_VALUE, MANAGED_BY, PREFIX,
     object::{is_leaving, items, mark, text},
 };
 use domain::volume::{DRIVER, MEMBER_KEY, NODE_KEY, NodeId};
 
-pub(crate) const PREFIX: &str = "kosmos-";
-pub(crate) const LABEL: &str = "kosmos.io/node";
-pub(crate) const LABEL_VALUE: &str = "true";
 /// Of one member's nodes.
 const MOST_OF_A_MEMBER: usize = 1000;
 /// On a Node of ours: what it stands for, in the words of CSI. The Node is ours by this alone.

@@ -16,9 +16,9 @@ use super::{
         object::{self, Place, is_leaving, items, read, text},
     },
     Pods,
-    step::Refusal,
+    refusal::Refusal,
 };
-use domain::volume::{DRIVER, HostId, LeafName, VolumeHash, VolumeId, spec::LeafPlace};
+use domain::volume::{DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId};
 use host::volume::{LEAF_UID, LEAF_VOLUME};
 use leaf::{
     identity::{Identity, Meant, judge},

@@ -26,7 +26,7 @@ use super::{
     },
     Pods,
     names::{self, Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, Token, named, token_secret, tokens},
-    step::Refusal,
+    refusal::Refusal,
 };
 use domain::volume::DRIVER;
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
+    super::LABEL,
     super::{
-        HOST, MANAGED_BY, node,
+        HOST, MANAGED_BY,
         object::{items, text},
     },
     names::{Given, list_mut, retain, tokens},
@@ -82,7 +83,7 @@ fn spec(pod: &Value, made: &Made<'_>) -> Value {
         }
         fields.insert("automountServiceAccountToken".to_owned(), json!(false));
     }
-    retain(&mut spec, "tolerations", |toleration| toleration["key"] != node::LABEL);
+    retain(&mut spec, "tolerations", |toleration| toleration["key"] != LABEL);
     retain(&mut spec, "topologySpreadConstraints", |one| !text(one, "/topologyKey").starts_with(TOPOLOGY));
     place(&mut spec);
     for volume in list_mut(&mut spec, "volumes") {

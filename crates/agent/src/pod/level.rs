@@ -10,7 +10,7 @@ use super::{
         HOST, MANAGED_BY,
         object::{items, mark, text},
     },
-    step::{Here, Refusal},
+    refusal::{Here, Refusal},
 };
 use domain::volume::DRIVER;
 use leaf::ownership::{HOSTS, names};

@@ -7,6 +7,7 @@ mod copy;
 mod level;
 mod names;
 mod refresh;
+mod refusal;
 mod status;
 mod step;
 mod work_queue;
@@ -37,9 +38,10 @@ use host::{Host, events::News};
 use leaf::ownership;
 use level::{ENFORCED, refused_namespace};
 use member::{Member, policy::BASELINE};
+use refusal::{Here, Refusal};
 use status::Source;
 pub(super) use step::COPY_OF;
-use step::{Here, Refusal, Step, copy_of, step};
+use step::{Step, copy_of, step};
 use work_queue::WorkQueue;
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.

@@ -8,7 +8,7 @@ use super::{
         object::{items, text},
     },
     COPIED,
-    step::Refusal,
+    refusal::Refusal,
 };
 use member::policy::PodNetworks;
 

@@ -10,6 +10,7 @@ use super::{
     },
     COPIED,
     level::refused_level,
+    refusal::{Here, Refusal},
 };
 use domain::volume::DRIVER;
 
@@ -29,27 +30,6 @@ pub(super) enum Step {
     /// Somebody in the member has deleted the copy.
     FailPod,
     Tell,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-}
-
-impl Refusal {
-    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
-    }
-}
-
-/// Whose copies are looked at, and in which member.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Here<'a> {
-    pub(super) host: &'a str,
-    pub(super) member: &'a str,
-    /// Whether the host's administrator lets pods ask there for more than the level `baseline`.
-    pub(super) privileged: bool,
 }
 
 /// The UID of the host's pod that a member's pod is a copy of; none where it is not one of ours.

@@ -4,8 +4,6 @@ use std::{fmt, ops::RangeInclusive};
 
 use sha2::{Digest, Sha256};
 
-use super::spec::LeafPlace;
-
 /// The longest id the interface allows, in bytes.
 const LONGEST_ID: usize = 128;
 /// The longest name of a member.
@@ -194,6 +192,19 @@ pub fn is_subdomain(text: &str) -> bool {
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let lower_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     (text.len() == digits && text.bytes().all(lower_hex)).then(|| u128::from_str_radix(text, 16).ok())?
+}
+
+/// Where a leaf claim lives inside its member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafPlace {
+    pub namespace: String,
+    pub claim: String,
+}
+
+impl fmt::Display for LeafPlace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.namespace, self.claim)
+    }
 }
 
 #[cfg(test)]

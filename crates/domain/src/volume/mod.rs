@@ -6,6 +6,7 @@ pub mod backing;
 pub mod growth;
 pub mod healing;
 pub mod id;
+pub mod mode;
 pub mod namespaces;
 pub mod node;
 pub mod parameters;
@@ -17,11 +18,12 @@ pub mod snapshot;
 pub mod spec;
 
 pub use attributes::Attributes;
-pub use id::{HostId, LeafName, VolumeHash, VolumeId};
+pub use id::{HostId, LeafName, LeafPlace, VolumeHash, VolumeId};
+pub use mode::{AccessMode, VolumeMode};
 pub use node::NodeId;
 pub use parameters::{LeafBinding, Parameters};
 pub use snapshot::SnapshotSpec;
-pub use spec::{AccessMode, Claim, ClaimDigest, Request, Source, VolumeMode, VolumeSpec};
+pub use spec::{Claim, ClaimDigest, Request, Source, VolumeSpec};
 
 /// The topology key whose value is a member's name.
 pub const MEMBER_KEY: &str = "topology.kosmos.csi.io/member";

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    MEMBER_KEY, VolumeHash, VolumeId,
+    LeafName, LeafPlace, MEMBER_KEY, VolumeHash, VolumeId,
     id::is_member_name,
     parameters::{PerMember, own},
-    spec::LeafPlace,
 };
 use crate::error::{Error, Result};
 
@@ -64,6 +63,20 @@ pub fn leaf_name(hash: VolumeHash) -> String {
 /// The same for a group.
 pub fn leaf_group_name(hash: VolumeHash) -> String {
     format!("g-{hash}")
+}
+
+/// The handle of a group in a namespace of a member.
+pub fn group_id(member: &str, namespace: &str, hash: VolumeHash) -> VolumeId {
+    VolumeId::new(member, namespace, &leaf_group_name(hash), hash)
+}
+
+/// The hash in the handle of a group.
+pub fn group_hash(id: &VolumeId) -> Option<VolumeHash> {
+    match (id.place(), &id.leaf) {
+        (Some(place), _) => place.claim.strip_prefix("g-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash)),
+        (None, LeafName::Hashed(hash)) => Some(*hash),
+        (None, LeafName::Readable { .. }) => None,
+    }
 }
 
 /// Whether a leaf snapshot of this source may lie in a namespace: a copy in another one is not ours.

@@ -6,60 +6,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Attributes, HostId, Parameters, VolumeHash, VolumeId, backing::AttachMode, id::is_label, id::is_subdomain,
-    parameters::own, quantity,
+    AccessMode, Attributes, HostId, LeafPlace, Parameters, VolumeHash, VolumeId, VolumeMode, backing::AttachMode,
+    id::is_label, id::is_subdomain, parameters::own, quantity,
 };
 use crate::error::{Error, Result};
-
-/// Access modes in Kubernetes' own words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum AccessMode {
-    ReadWriteOnce,
-    ReadOnlyMany,
-    ReadWriteMany,
-    ReadWriteOncePod,
-}
-
-impl AccessMode {
-    pub const ALL: [Self; 4] = [Self::ReadWriteOnce, Self::ReadOnlyMany, Self::ReadWriteMany, Self::ReadWriteOncePod];
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == text)
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadWriteOnce => "ReadWriteOnce",
-            Self::ReadOnlyMany => "ReadOnlyMany",
-            Self::ReadWriteMany => "ReadWriteMany",
-            Self::ReadWriteOncePod => "ReadWriteOncePod",
-        }
-    }
-
-    pub fn is_for_one_node(self) -> bool {
-        matches!(self, Self::ReadWriteOnce | Self::ReadWriteOncePod)
-    }
-}
-
-/// A filesystem, or the bare device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum VolumeMode {
-    Filesystem,
-    Block,
-}
-
-impl VolumeMode {
-    pub fn is_block(self) -> bool {
-        self == Self::Block
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Filesystem => "Filesystem",
-            Self::Block => "Block",
-        }
-    }
-}
 
 /// The host claim a volume is made for, as the provisioner names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,19 +128,6 @@ pub struct VolumeSpec {
     pub requisite: Vec<String>,
     /// The members' own nodes that the requirement names, in its order; empty where it names none.
     pub nodes: Vec<MemberNode>,
-}
-
-/// Where a leaf claim lives inside its member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeafPlace {
-    pub namespace: String,
-    pub claim: String,
-}
-
-impl fmt::Display for LeafPlace {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}/{}", self.namespace, self.claim)
-    }
 }
 
 impl VolumeSpec {

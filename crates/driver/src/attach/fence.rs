@@ -4,10 +4,9 @@
 use domain::{
     error::{Error, Result},
     volume::{
-        VolumeHash,
+        LeafPlace, VolumeHash,
         plan::Phase,
         published::{Attachment, Publication, Verdict},
-        spec::LeafPlace,
     },
 };
 use leaf::{

@@ -11,21 +11,20 @@ use super::{
     Follower,
     late::{came_late, may_have_come_late},
     obstacle::{is_refusal, obstacle},
+    repair::{Repair, Wanted},
 };
 use domain::{
     error::Result,
     volume::{
-        HostId, VolumeHash, VolumeId,
+        HostId, LeafPlace, VolumeHash,
         healing::{Healing, Wish, decide},
-        spec::LeafPlace,
     },
 };
 use host::{
     events::News,
-    volume::{GivenOut, HostVolume, LiveVolume},
+    volume::{HostVolume, LiveVolume},
 };
 use leaf::{
-    MemberClient,
     claim::Made,
     healing::LeafPair,
     row::{ClaimRow, Row, VolumeRow},
@@ -43,73 +42,6 @@ enum Taken {
     Rests,
     /// Somebody else has to act first.
     Blocked,
-}
-
-/// One volume whose leaf may not be as it should be.
-pub(super) struct Repair<'a> {
-    leaf: &'a MemberClient,
-    id: VolumeId,
-    hash: VolumeHash,
-    handle: String,
-}
-
-/// What the host wants, read just now, and the volume that wants it.
-pub(super) struct Wanted {
-    wish: Wish,
-    user: Option<LiveVolume>,
-}
-
-impl Wanted {
-    /// The leaf that the host was told of.
-    pub(super) fn given_out(&self) -> Option<&GivenOut> {
-        self.user.as_ref()?.given_out.as_ref()
-    }
-}
-
-impl<'a> Repair<'a> {
-    /// By the place that the handle names.
-    pub(super) fn new(leaf: &'a MemberClient, hash: VolumeHash, named: &LeafPlace) -> Self {
-        Self::of(leaf, VolumeId::new(&leaf.member, &named.namespace, &named.claim, hash), hash)
-    }
-
-    /// Of a handle that leads to this volume.
-    pub(super) fn of(leaf: &'a MemberClient, id: VolumeId, hash: VolumeHash) -> Self {
-        Self { leaf, hash, handle: id.to_string(), id }
-    }
-
-    pub(super) fn leaf(&self) -> &'a MemberClient {
-        self.leaf
-    }
-
-    pub(super) fn hash(&self) -> VolumeHash {
-        self.hash
-    }
-
-    pub(super) fn handle(&self) -> &str {
-        &self.handle
-    }
-
-    /// As it is known now: each step changes it.
-    pub(super) fn row(&self) -> Row {
-        match self.id.place() {
-            Some(place) => self.leaf.rows.row_at(self.hash, &place),
-            None => self.leaf.rows.row(self.hash).unwrap_or_default(),
-        }
-    }
-
-    /// By what is in memory: copies carry labels and annotations as well, but the oldest is the leaf, and tools that restore
-    /// claims leave our finalizer out.
-    fn is_the_leaf(&self, row: &Row) -> bool {
-        let oldest = self.leaf.rows.row(self.hash).and_then(|row| row.claim);
-        let is_it = |claim: &ClaimRow| {
-            claim.finalizer.is_some() && oldest.as_ref().is_none_or(|oldest| oldest.uid == claim.uid)
-        };
-        row.claim.as_ref().is_none_or(is_it)
-    }
-
-    pub(super) fn told(&self, reason: &'static str, place: &LeafPlace, what: &str, warning: bool) -> News {
-        News { reason, message: format!("member {}: leaf claim {place} {what}", self.leaf.member), warning }
-    }
 }
 
 /// It is brought to its end even where the host has let go meanwhile.

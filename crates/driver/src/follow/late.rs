@@ -3,7 +3,7 @@
 
 use super::{
     Follower,
-    heal::{Repair, Wanted},
+    repair::{Repair, Wanted},
 };
 use domain::error::Result;
 use host::volume::HostVolume;

@@ -12,9 +12,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{
     Follower,
     forgotten::Waiting,
-    heal::{Repair, pause},
+    heal::pause,
     late::may_have_come_late,
     obstacle::LOST,
+    repair::{Repair, repairs},
     strays::Strays,
     turn,
 };
@@ -271,11 +272,6 @@ async fn missing(
         volume.named_claim()
     );
     Ok(Some(("LeafStuck", what)))
-}
-
-/// A volume of each handle that its hash may have: one, but for copies.
-pub(super) fn repairs(leaf: &MemberClient, hash: VolumeHash) -> Vec<Repair<'_>> {
-    leaf.rows.handle_places(hash).iter().map(|named| Repair::new(leaf, hash, named)).collect()
 }
 
 /// Until the member shows something that one has to look at.

@@ -7,6 +7,7 @@ mod heal;
 mod late;
 mod member;
 mod obstacle;
+mod repair;
 mod stranded_pods;
 mod strays;
 mod waiting;

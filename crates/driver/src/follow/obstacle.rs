@@ -1,6 +1,6 @@
 //! What keeps a leaf from being made what the host wants it to be, in words for the volume of the host.
 
-use super::heal::Repair;
+use super::repair::Repair;
 use domain::{error::Error, volume::healing::Healing};
 use host::events::News;
 use leaf::{healing::LeafPair, ownership, row::ClaimRow};

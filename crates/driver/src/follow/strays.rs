@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{task::yield_now, time::Instant};
 
-use super::{Follower, heal::Repair, member::repairs};
+use super::{
+    Follower,
+    repair::{Repair, repairs},
+};
 use domain::{
     error::Result,
     volume::{VolumeHash, quantity},

@@ -18,7 +18,7 @@ use tokio::{
 use super::{Follower, turn};
 use domain::{
     error::Result,
-    volume::{VolumeHash, VolumeId, spec::LeafPlace},
+    volume::{LeafPlace, VolumeHash, VolumeId},
 };
 use host::events::News;
 use leaf::{

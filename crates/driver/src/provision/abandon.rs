@@ -3,7 +3,7 @@
 use super::{Deadline, Provisioner, delete::Order};
 use domain::{
     error::{Error, Result},
-    volume::{Claim, VolumeHash, VolumeSpec, spec::LeafPlace},
+    volume::{Claim, LeafPlace, VolumeHash, VolumeSpec},
 };
 use leaf::{MemberClient, row::ClaimRow};
 use member::{Member, registry};

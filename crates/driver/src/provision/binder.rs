@@ -1,7 +1,7 @@
 //! How a leaf claim comes to be bound: by the member itself, by a pod, by a node written on it, or by whoever comes.
 
 use super::{
-    refusal::{Attempt, NoCapacity},
+    attempt::{Attempt, NoCapacity},
     volume_creation::VolumeCreation,
 };
 use domain::{

@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
-use super::{Deadline, Provisioner, volume_creation::VolumeCreation};
+use super::{Deadline, Provisioner};
 use domain::{
     error::{Error, Result},
-    volume::{MEMBER_KEY, Source, VolumeHash, VolumeId, VolumeSpec, quantity},
+    volume::{MEMBER_KEY, Request, Source, VolumeHash, VolumeId, VolumeSpec, quantity},
 };
-use leaf::claim::LeafSource;
+use leaf::{MemberClient, claim::LeafSource};
 
 /// What a leaf claim is to be filled with, and how large that is.
 #[derive(Clone, Debug)]
@@ -77,22 +77,28 @@ impl Provisioner {
     }
 
     /// Looks the source up and holds it against the request. Nothing is made yet.
-    pub(super) async fn filling(&self, job: &VolumeCreation<'_>, source: &Source) -> Result<ContentSource> {
+    pub(super) async fn filling(
+        &self,
+        leaf: &MemberClient,
+        namespace: &str,
+        class: &str,
+        request: &Request,
+        source: &Source,
+    ) -> Result<ContentSource> {
         let found = match source {
-            Source::Snapshot(_) => self.found_snapshot(job, source).await?,
+            Source::Snapshot(_) => self.found_snapshot(leaf, source).await?,
             Source::Volume(_) => self.found_volume(source).await?,
         };
-        let member = &job.leaf.member;
-        if found.namespace != job.place.namespace {
+        let member = &leaf.member;
+        if found.namespace != namespace {
             return Err(Error::Refused(format!(
                 "member {member}: {source} is in namespace {} and the new leaf claim would be in {}: a member copies within \
                  one namespace only. Use a class whose leafNamespace.{member} is {}",
-                found.namespace, job.place.namespace, found.namespace
+                found.namespace, namespace, found.namespace
             )));
         }
         // A driver that knows nothing of sources would make an empty volume without a word.
-        let class = job.class()?;
-        let provisioner = job.leaf.rows.class(&class).map(|class| class.provisioner.to_string()).unwrap_or_default();
+        let provisioner = leaf.rows.class(class).map(|class| class.provisioner.to_string()).unwrap_or_default();
         if found.driver.is_empty() || provisioner != found.driver {
             let holder = if found.driver.is_empty() { "no CSI driver" } else { found.driver.as_str() };
             return Err(Error::Refused(format!(
@@ -100,7 +106,7 @@ impl Provisioner {
                  cannot copy it: name a class of the same driver with leafStorageClass.{member}"
             )));
         }
-        let (required, limit) = (job.spec.request.required, job.spec.request.limit);
+        let (required, limit) = (request.required, request.limit);
         if (required > 0 && required < found.size) || (limit > 0 && limit < found.size) {
             return Err(Error::OutOfRange(format!(
                 "{source} has {}, and a copy of it must be at least as large",
@@ -110,8 +116,8 @@ impl Provisioner {
         Ok(ContentSource { source: found.source, size: found.size })
     }
 
-    async fn found_snapshot(&self, job: &VolumeCreation<'_>, source: &Source) -> Result<Found> {
-        let row = self.source_snapshot(job.leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
+    async fn found_snapshot(&self, leaf: &MemberClient, source: &Source) -> Result<Found> {
+        let row = self.source_snapshot(leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
         if !row.ready {
             return Err(Error::InProgress(format!("{source} cannot be used yet")));
         }

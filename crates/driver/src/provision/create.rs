@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     Deadline, Provisioner, Volume,
     abandon::{holds, in_use, leaf_volume_is_left},
+    attempt::{Attempt, NoCapacity},
     content_source::beside_source,
     delete::Order,
-    refusal::{Attempt, NoCapacity},
     volume_creation::VolumeCreation,
 };
 use domain::{

@@ -13,10 +13,9 @@ use crate::attach;
 use domain::{
     error::{Error, Result},
     volume::{
-        LeafName, VolumeHash, VolumeId,
+        LeafName, LeafPlace, VolumeHash, VolumeId,
         healing::Wish,
         plan::{ObservedVolume, Removal},
-        spec::LeafPlace,
     },
 };
 use host::{events::News, volume::GivenOut};

@@ -5,13 +5,16 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Deadline, Provisioner,
-    group::{find, hash_of, marked},
+    found_group::{find, marked},
     snapshot::Snapshot,
     wait_for,
 };
 use domain::{
     error::{Error, Result},
-    volume::{VolumeHash, VolumeId, snapshot::leaf_group_name, spec::LeafPlace},
+    volume::{
+        LeafPlace, VolumeHash, VolumeId,
+        snapshot::{group_hash, leaf_group_name},
+    },
 };
 use leaf::{
     MemberClient,
@@ -42,7 +45,7 @@ impl Provisioner {
             }
             return remove_group(leaf, &groups, &group, &parts, hash, deadline).await;
         }
-        match hash_of(&id) {
+        match group_hash(&id) {
             Some(hash) => remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await,
             None => Ok(()),
         }

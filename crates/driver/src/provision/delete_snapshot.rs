@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Deadline, Provisioner, wait_for};
 use domain::{
     error::{Error, Result},
-    volume::{LeafName, VolumeHash, VolumeId, spec::LeafPlace},
+    volume::{LeafName, LeafPlace, VolumeHash, VolumeId},
 };
 use leaf::{
     MemberClient, ownership,

@@ -7,7 +7,7 @@ use super::Provisioner;
 use crate::attach;
 use domain::{
     error::{Error, Result},
-    volume::{VolumeHash, VolumeId, published::Published, spec::LeafPlace},
+    volume::{LeafPlace, VolumeHash, VolumeId, published::Published},
 };
 use leaf::{
     MemberClient,

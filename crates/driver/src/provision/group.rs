@@ -6,6 +6,7 @@ use super::{
     Deadline, Provisioner,
     delete_group::{check, remove_group},
     find::Sought,
+    found_group::{find, marked},
     snapshot::Snapshot,
     wait_for,
 };
@@ -13,9 +14,8 @@ use crate::attach;
 use domain::{
     error::{Error, Result},
     volume::{
-        LeafName, SnapshotSpec, VolumeHash, VolumeId,
-        snapshot::{Cutting, cutting, leaf_group_name},
-        spec::LeafPlace,
+        LeafPlace, SnapshotSpec, VolumeHash, VolumeId,
+        snapshot::{Cutting, cutting, group_id, leaf_group_name},
     },
 };
 use host::snapshot::ContentKind;
@@ -57,11 +57,6 @@ struct GroupCreation<'a> {
     leaf: &'a MemberClient,
     groups: Groups<'a>,
     deadline: &'a Deadline,
-}
-
-/// The handle of a group in a namespace of a member.
-pub(super) fn id(leaf: &MemberClient, namespace: &str, hash: VolumeHash) -> VolumeId {
-    VolumeId::new(&leaf.member, namespace, &leaf_group_name(hash), hash)
 }
 
 impl Provisioner {
@@ -232,7 +227,7 @@ impl Provisioner {
         self.unlabel(job).await?;
         snapshots.sort_by_key(|snapshot| snapshot.id.to_string());
         Ok(Group {
-            id: id(job.leaf, &group.place.namespace, job.hash),
+            id: group_id(&job.leaf.member, &group.place.namespace, job.hash),
             ready: group.ready && snapshots.iter().all(|snapshot| snapshot.ready),
             cut: group.cut.unwrap_or_default(),
             snapshots,
@@ -351,31 +346,4 @@ fn no_groups(member: &str) -> Error {
         "member {member} has no group snapshots: install the CRDs of groupsnapshot.storage.k8s.io there, and run its snapshot \
          controller with the feature CSIVolumeGroupSnapshot"
     ))
-}
-
-/// The hash in the handle of a group.
-pub(super) fn hash_of(id: &VolumeId) -> Option<VolumeHash> {
-    match (id.place(), &id.leaf) {
-        (Some(place), _) => place.claim.strip_prefix("g-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash)),
-        (None, LeafName::Hashed(hash)) => Some(*hash),
-        (None, LeafName::Readable { .. }) => None,
-    }
-}
-
-/// The leaf group behind a handle, and its hash.
-pub(super) async fn find(groups: &Groups<'_>, id: &VolumeId) -> Result<Option<(VolumeHash, LeafGroup)>> {
-    let Some(hash) = hash_of(id) else { return Ok(None) };
-    let found = match id.place() {
-        Some(place) => groups.read(&place, hash).await?.and_then(Result::ok),
-        None => groups.find(hash).await?,
-    };
-    Ok(found.map(|group| (hash, group)))
-}
-
-/// The snapshots of a group that were marked, and so may have been given out.
-pub(super) fn marked(leaf: &MemberClient, parts: &[VolumeSnapshot], hash: VolumeHash) -> Vec<Snapshot> {
-    let rows = parts.iter().filter_map(|part| leaf.snapshots.put(part)).filter(|row| row.group == Some(hash));
-    let mut found: Vec<Snapshot> = rows.map(|row| Snapshot::new(leaf, &row)).collect();
-    found.sort_by_key(|snapshot| snapshot.id.to_string());
-    found
 }

@@ -3,9 +3,8 @@
 use domain::{
     error::{Error, Result},
     volume::{
-        VolumeHash,
+        LeafPlace, VolumeHash,
         plan::{self, Removal},
-        spec::LeafPlace,
     },
 };
 use leaf::{

@@ -2,6 +2,7 @@
 //! acts. Any step may be entered again at any time, by this process or another.
 
 mod abandon;
+mod attempt;
 mod binder;
 mod capacity;
 mod content_source;
@@ -12,6 +13,7 @@ mod delete_group;
 mod delete_snapshot;
 mod expand;
 mod find;
+mod found_group;
 pub mod group;
 mod health;
 mod imported;

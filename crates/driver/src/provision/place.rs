@@ -10,7 +10,7 @@ use super::{
 };
 use domain::{
     error::{Error, Result},
-    volume::{VolumeHash, VolumeSpec, spec::LeafPlace},
+    volume::{LeafPlace, VolumeHash, VolumeSpec},
 };
 use host::{
     claim::{Chosen, HostClaim},

@@ -4,49 +4,20 @@
 //!
 //! Only a leaf that was never bound is removed for it.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
-use super::{Provisioner, abandon::in_use, delete::Order, volume_creation::VolumeCreation};
+use super::{
+    Provisioner,
+    abandon::in_use,
+    attempt::{Attempt, NoCapacity},
+    delete::Order,
+    volume_creation::VolumeCreation,
+};
 use domain::{
     error::{Error, Result},
     volume::plan::{Binder, Creation, Phase},
 };
 use leaf::row::ClaimRow;
-
-/// The first look at what the member says of a claim that waits. The second comes before most callers go, and each further
-/// one after twice the time.
-const FIRST_LOOK: Duration = Duration::from_secs(4);
-const LAST_LOOK: Duration = Duration::from_secs(15);
-
-/// What a call has learned on its way.
-#[derive(Debug, Default)]
-pub(super) struct Attempt {
-    looks: u32,
-    /// The member's provisioner found no room on a node; its scheduler may know another one.
-    suspected: bool,
-    /// Nodes that were written on the claim in this call.
-    pub(super) tried: Vec<String>,
-}
-
-/// The member lacks room for the volume.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoCapacity {
-    /// In the member's own words.
-    pub(super) reason: String,
-    /// The node it is about, where it is about one.
-    pub(super) node: Option<String>,
-    /// Whether the next volume of this size will meet the same.
-    pub(super) lasting: bool,
-}
-
-impl Attempt {
-    fn next_look(&mut self) -> Duration {
-        self.looks += 1;
-        (FIRST_LOOK * (1 << self.looks.saturating_sub(2).min(3))).min(LAST_LOOK)
-    }
-}
 
 impl VolumeCreation<'_> {
     /// Waits until the next step is another one, and looks closer when nothing is heard for a while.

@@ -8,9 +8,8 @@ use super::{Deadline, Provisioner, find::Found, wait_for};
 use domain::{
     error::{Error, Result},
     volume::{
-        SnapshotSpec, VolumeHash, VolumeId,
-        snapshot::{Cutting, cutting, leaf_name},
-        spec::LeafPlace,
+        LeafPlace, SnapshotSpec, VolumeHash, VolumeId,
+        snapshot::{Cutting, cutting, group_id, leaf_name},
     },
 };
 use host::snapshot::{ContentKind, HostContent};
@@ -47,7 +46,7 @@ impl Snapshot {
             cut: row.cut.unwrap_or_default(),
             ready: row.ready,
             member: leaf.member.clone(),
-            group: row.group.map(|group| super::group::id(leaf, &row.place.namespace, group).to_string()),
+            group: row.group.map(|group| group_id(&leaf.member, &row.place.namespace, group).to_string()),
         }
     }
 }

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Deadline, Provisioner, Volume, content_source::ContentSource, modify::check_class, publish::wants_block,
-    refusal::Attempt,
+    Deadline, Provisioner, Volume, attempt::Attempt, content_source::ContentSource, modify::check_class,
+    publish::wants_block,
 };
 use domain::{
     error::{Error, Result},
     volume::{
-        VolumeHash, VolumeMode, VolumeSpec,
+        LeafPlace, VolumeHash, VolumeMode, VolumeSpec,
         backing::{self, AttachMode},
         plan::Binder,
         quantity,
-        spec::LeafPlace,
     },
 };
 use host::{
@@ -24,8 +23,8 @@ use leaf::{
     MemberClient,
     claim::{Made, Wanted},
     identity::{Identity, Meant, is_leaf_of, judge},
-    ownership,
-    row::{self, ClaimRow, Consumer},
+    marks, ownership,
+    row::{ClaimRow, Consumer},
 };
 
 /// One CreateVolume under way in the member it was decided for.
@@ -199,7 +198,7 @@ impl VolumeCreation<'_> {
     /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
     pub(super) async fn differs(&self) -> Error {
         let there = self.leaf.read_claim(&self.place).await.ok().flatten();
-        let earlier = there.as_ref().and_then(row::request_of);
+        let earlier = there.as_ref().and_then(marks::request_of);
         let difference = earlier.and_then(|earlier| self.spec.request.difference(&earlier));
         let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
         let reason = format!("volume {} exists and was asked for differently{how}", self.spec.name);
@@ -273,7 +272,10 @@ impl VolumeCreation<'_> {
 
     async fn filling(&self) -> Result<Option<ContentSource>> {
         match &self.spec.request.source {
-            Some(source) => self.provisioner.filling(self, source).await.map(Some),
+            Some(source) => {
+                let (class, namespace) = (self.class()?, &self.place.namespace);
+                self.provisioner.filling(self.leaf, namespace, &class, &self.spec.request, source).await.map(Some)
+            }
             None => Ok(None),
         }
     }

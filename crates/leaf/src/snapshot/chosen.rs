@@ -1,25 +1,14 @@
 //! The labels on leaf claims by which a group of snapshots chooses them, for as long as the member needs to cut it.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Api, api::PatchParams};
 use serde_json::{Value, json};
 
-use crate::{MemberClient, json_patch, row::ClaimRow};
+use crate::{MemberClient, json_patch, marks::MEMBER_OF, row::ClaimRow};
 use domain::{
     error::{Error, Result},
     volume::VolumeHash,
 };
-
-/// On the claims of a group while it is being cut: its hash follows.
-pub(crate) const MEMBER_OF: &str = "group.kosmos.csi.io/";
-
-/// The groups whose labels a claim carries.
-pub fn groups_of(claim: &ObjectMeta) -> Vec<VolumeHash> {
-    let labels = claim.labels.iter().flat_map(BTreeMap::keys);
-    labels.filter_map(|key| VolumeHash::parse(key.strip_prefix(MEMBER_OF)?)).collect()
-}
 
 fn path_of(group: VolumeHash) -> String {
     format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"))

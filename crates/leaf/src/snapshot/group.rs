@@ -13,14 +13,13 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{super::json_patch, chosen::MEMBER_OF, kinds::VolumeSnapshot, row::SnapshotRow};
-use crate::{MemberClient, claim::Made, ownership};
+use super::{super::json_patch, kinds::VolumeSnapshot, row::SnapshotRow};
+use crate::{MemberClient, claim::Made, marks::MEMBER_OF, ownership};
 use domain::{
     error::{Error, Result},
     volume::{
-        VolumeHash,
+        LeafPlace, VolumeHash,
         snapshot::{ObservedSnapshot, leaf_group_name},
-        spec::LeafPlace,
     },
 };
 

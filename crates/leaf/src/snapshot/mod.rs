@@ -23,7 +23,7 @@ use self::{
 use super::{MemberClient, claim::Made, json_patch, ownership};
 use domain::{
     error::{Error, Result},
-    volume::{VolumeHash, snapshot::leaf_name, spec::LeafPlace},
+    volume::{LeafPlace, VolumeHash, snapshot::leaf_name},
 };
 pub use rows::Snapshots;
 

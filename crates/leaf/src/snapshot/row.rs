@@ -9,9 +9,8 @@ use crate::{
     row::version,
 };
 use domain::volume::{
-    HostId, VolumeHash, VolumeId, quantity,
+    HostId, LeafPlace, VolumeHash, VolumeId, quantity,
     snapshot::{ObservedSnapshot, belongs, leaf_name},
-    spec::LeafPlace,
 };
 
 /// A leaf snapshot of ours.

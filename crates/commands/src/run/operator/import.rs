@@ -14,7 +14,7 @@ use super::{
 };
 use crate::args::operator::Import;
 use cluster::{Dial, with_causes};
-use domain::volume::spec::LeafPlace;
+use domain::volume::LeafPlace;
 use host::{Host, pins};
 use leaf::ownership::CONSENT;
 use operator::{

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::connect::{self, Known, now};
 use crate::args::operator::MembersAccess;
 use cluster::{Dial, with_causes};
-use domain::volume::{HostId, VolumeId, quantity, spec::LeafPlace};
+use domain::volume::{HostId, LeafPlace, VolumeId, quantity};
 use host::{Host, volume::HostVolume as Summary};
 use leaf::{
     MemberClient,

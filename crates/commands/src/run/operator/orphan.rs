@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{args::operator::RemoveOrphan, run::Misuse};
 use cluster::{Dial, with_causes};
-use domain::volume::{VolumeHash, VolumeId, spec::LeafPlace};
+use domain::volume::{LeafPlace, VolumeHash, VolumeId};
 use host::Host;
 use leaf::{
     identity::{Identity, Meant, judge},

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::{Report, connect, print::patiently};
 use crate::args::operator::Trace;
 use cluster::{Dial, with_causes};
-use domain::volume::{DRIVER, VolumeHash, VolumeId, spec::LeafPlace};
+use domain::volume::{DRIVER, LeafPlace, VolumeHash, VolumeId};
 use host::{Host, claim::chosen_member};
 use leaf::{
     MemberClient,

@@ -5,9 +5,9 @@ use domain::{error::Result, volume::VolumeHash};
 use host::snapshot::ContentKind;
 use leaf::{
     MemberClient,
+    marks::groups_of,
     row::ClaimRow,
     snapshot::{
-        chosen::groups_of,
         group::{Groups, LeafGroup},
         kinds::VolumeSnapshot,
     },

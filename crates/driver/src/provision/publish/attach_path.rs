@@ -32,7 +32,7 @@ impl Provisioner {
         let leaf = found.leaf()?;
         let about = format!("member {}: leaf volume {}", leaf.member, volume.name);
         if mode == AttachMode::VirtualMachine {
-            return self.way_by_machine(found, volume, node).await;
+            return self.way_by_machine(found, volume, node).await.map(|plan| AttachPath::Machine(Box::new(plan)));
         }
         match &volume.source {
             Source::Nfs { server, path } => {

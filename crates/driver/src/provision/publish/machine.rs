@@ -2,9 +2,7 @@
 
 use super::{
     super::{Provisioner, find::Found},
-    Deadline,
-    attach_path::AttachPath,
-    watch,
+    Deadline, watch,
 };
 use crate::attach;
 use domain::{
@@ -30,7 +28,7 @@ pub(super) struct Plan {
 
 impl Provisioner {
     /// Nothing is decided on a machine that is not proved to be the node.
-    pub(super) async fn way_by_machine(&self, found: &Found, volume: &LeafVolume, node: &str) -> Result<AttachPath> {
+    pub(super) async fn way_by_machine(&self, found: &Found, volume: &LeafVolume, node: &str) -> Result<Plan> {
         let leaf = found.leaf()?;
         if found.imported {
             return Err(Error::Refused(format!(
@@ -53,7 +51,7 @@ impl Provisioner {
         let place = format!("{namespace}/{name} of member {}", leaf.member);
         attach::check_machine(&host_node, &machines.flavour, &place, &name, machine.uuid())?;
         let disk = DiskName { claim: found.claim.place.claim.clone(), ..DiskName::new(found.hash) };
-        Ok(AttachPath::Machine(Box::new(Plan { machine, disk })))
+        Ok(Plan { machine, disk })
     }
 
     /// Without a record, the machines themselves tell which has the disk. Leaf claims of this mode have a name of ours.

@@ -1,0 +1,22 @@
+//! Why a pod is not run in a member, in words for its user.
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+/// Whose copies are looked at, and in which member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Here<'a> {
+    pub(super) host: &'a str,
+    pub(super) member: &'a str,
+    /// Whether the host's administrator lets pods ask there for more than the level `baseline`.
+    pub(super) privileged: bool,
+}

@@ -1,0 +1,83 @@
+//! One volume that is looked at: its leaf, as it is known, and what the host wants of it.
+
+use domain::volume::{LeafPlace, VolumeHash, VolumeId, healing::Wish};
+use host::{
+    events::News,
+    volume::{GivenOut, LiveVolume},
+};
+use leaf::{
+    MemberClient,
+    row::{ClaimRow, Row},
+};
+
+/// One volume whose leaf may not be as it should be.
+pub(super) struct Repair<'a> {
+    pub(super) leaf: &'a MemberClient,
+    pub(super) id: VolumeId,
+    pub(super) hash: VolumeHash,
+    pub(super) handle: String,
+}
+
+/// What the host wants, read just now, and the volume that wants it.
+pub(super) struct Wanted {
+    pub(super) wish: Wish,
+    pub(super) user: Option<LiveVolume>,
+}
+
+impl Wanted {
+    /// The leaf that the host was told of.
+    pub(super) fn given_out(&self) -> Option<&GivenOut> {
+        self.user.as_ref()?.given_out.as_ref()
+    }
+}
+
+impl<'a> Repair<'a> {
+    /// By the place that the handle names.
+    pub(super) fn new(leaf: &'a MemberClient, hash: VolumeHash, named: &LeafPlace) -> Self {
+        Self::of(leaf, VolumeId::new(&leaf.member, &named.namespace, &named.claim, hash), hash)
+    }
+
+    /// Of a handle that leads to this volume.
+    pub(super) fn of(leaf: &'a MemberClient, id: VolumeId, hash: VolumeHash) -> Self {
+        Self { leaf, hash, handle: id.to_string(), id }
+    }
+
+    pub(super) fn leaf(&self) -> &'a MemberClient {
+        self.leaf
+    }
+
+    pub(super) fn hash(&self) -> VolumeHash {
+        self.hash
+    }
+
+    pub(super) fn handle(&self) -> &str {
+        &self.handle
+    }
+
+    /// As it is known now: each step changes it.
+    pub(super) fn row(&self) -> Row {
+        match self.id.place() {
+            Some(place) => self.leaf.rows.row_at(self.hash, &place),
+            None => self.leaf.rows.row(self.hash).unwrap_or_default(),
+        }
+    }
+
+    /// By what is in memory: copies carry labels and annotations as well, but the oldest is the leaf, and tools that restore
+    /// claims leave our finalizer out.
+    pub(super) fn is_the_leaf(&self, row: &Row) -> bool {
+        let oldest = self.leaf.rows.row(self.hash).and_then(|row| row.claim);
+        let is_it = |claim: &ClaimRow| {
+            claim.finalizer.is_some() && oldest.as_ref().is_none_or(|oldest| oldest.uid == claim.uid)
+        };
+        row.claim.as_ref().is_none_or(is_it)
+    }
+
+    pub(super) fn told(&self, reason: &'static str, place: &LeafPlace, what: &str, warning: bool) -> News {
+        News { reason, message: format!("member {}: leaf claim {place} {what}", self.leaf.member), warning }
+    }
+}
+
+/// A volume of each handle that its hash may have: one, but for copies.
+pub(super) fn repairs(leaf: &MemberClient, hash: VolumeHash) -> Vec<Repair<'_>> {
+    leaf.rows.handle_places(hash).iter().map(|named| Repair::new(leaf, hash, named)).collect()
+}

@@ -7,6 +7,8 @@
 mod circles;
 #[path = "layering/docs.rs"]
 mod docs;
+#[path = "layering/size.rs"]
+mod size;
 
 use std::{
     fs,
@@ -33,9 +35,6 @@ const APART: &[(&str, &[&str])] = &[
 /// The crates that are the driver: all but the simulator and those who try it.
 const CRATES: [&str; 11] =
     ["agent", "cluster", "commands", "csi", "domain", "driver", "host", "leaf", "member", "mount", "operator"];
-
-/// Of sources, and of tests.
-const LONGEST_FILES: [(&str, usize); 3] = [("crates", 400), ("src", 400), ("tests", 600)];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -131,14 +130,4 @@ fn every_test_that_the_security_page_names_is_there() {
     let is_there = |name: &&&str| texts.iter().any(|text| text.contains(&format!("fn {name}()")));
     let missing: Vec<_> = names.iter().filter(|name| !is_there(name)).collect();
     assert!(missing.is_empty(), "SECURITY.md names tests that are not there: {missing:?}");
-}
-
-#[test]
-fn no_file_is_too_long_to_read() {
-    for (folder, longest) in LONGEST_FILES {
-        for file in files(folder) {
-            let lines = fs::read_to_string(root().join(folder).join(&file)).unwrap().lines().count();
-            assert!(lines <= longest, "{folder}/{} has {lines} lines: at most {longest}", file.display());
-        }
-    }
 }

@@ -74,7 +74,7 @@ impl History {
             host_id: host_id.to_owned(),
             host: host.clone(),
             members: members.to_vec(),
-            changes: members.iter().map(|member| member.follow(&watched)).collect(),
+            changes: members.iter().map(|member| simulate::follow::follow(member, &watched)).collect(),
             living: BTreeMap::new(),
             uids: BTreeSet::new(),
             foreign: BTreeSet::new(),

@@ -42,7 +42,7 @@ fn is_prompt(bench: &Bench, caller: &Caller, call: &str, done: Instant) {
 
 /// The leaf volume's name, and when the leaf claim was bound to it.
 fn follow(member: &Cluster, claim: String) -> impl Future<Output = (String, Instant)> + use<> {
-    let mut changes = member.follow(&["persistentvolumeclaims"]);
+    let mut changes = simulate::follow::follow(member, &["persistentvolumeclaims"]);
     async move {
         loop {
             let change = changes.next().await;
@@ -54,7 +54,7 @@ fn follow(member: &Cluster, claim: String) -> impl Future<Output = (String, Inst
 }
 
 async fn end_of(member: Cluster, volume: String) -> Instant {
-    let mut changes = member.follow(&["persistentvolumes"]);
+    let mut changes = simulate::follow::follow(&member, &["persistentvolumes"]);
     loop {
         let change = changes.next().await;
         if change.what == What::Deleted && text(&change.object, "/metadata/name") == volume {

@@ -59,18 +59,20 @@ fn paths_of_requests_lead_nowhere_else() {
         "/kubelet/linked/deep",
     ] {
         let path = Path::new(path);
-        refuses(&fake, &format!("stage {path:?}"), || machine.stage(&kind.attached, path, &kind.way));
+        refuses(&fake, &format!("stage {path:?}"), || mount::stage::stage(&machine, &kind.attached, path, &kind.way));
     }
     kind.act(&fake, Act::Stage).unwrap();
     for path in ["", "/", "a", "/kubelet/../etc/x", "/kubelet/pods/u1/swapped", "/kubelet/linked/deep", "/canary"] {
         let path = Path::new(path);
         let (staging, attached) = (Path::new(STAGING), &kind.attached);
-        refuses(&fake, &format!("publish {path:?}"), || machine.publish(attached, staging, path, &kind.way, false));
-        refuses(&fake, &format!("unpublish {path:?}"), || machine.unpublish(VOLUME, path));
+        refuses(&fake, &format!("publish {path:?}"), || {
+            mount::publish::publish(&machine, attached, staging, path, &kind.way, false)
+        });
+        refuses(&fake, &format!("unpublish {path:?}"), || mount::undo::unpublish(&machine, VOLUME, path));
     }
     for path in [STAGING.to_owned(), format!("{STAGING}/inside")] {
         let error = refuses(&fake, &path, || {
-            machine.publish(&kind.attached, Path::new(STAGING), Path::new(&path), &kind.way, false)
+            mount::publish::publish(&machine, &kind.attached, Path::new(STAGING), Path::new(&path), &kind.way, false)
         });
         assert!(matches!(error, Error::Invalid(_)), "{error}");
     }
@@ -130,7 +132,7 @@ fn folders_of_the_machine_are_not_shown_to_pods() {
         "/mnt/disks/a/data",
     ] {
         let attached = attached(Backing::Local { path: folder.to_owned() });
-        refuses(&fake, folder, || machine.stage(&attached, Path::new(STAGING), &way()));
+        refuses(&fake, folder, || mount::stage::stage(&machine, &attached, Path::new(STAGING), &way()));
     }
 }
 
@@ -142,12 +144,12 @@ fn disks_are_named_within_their_folder_and_lie_below_dev() {
     fake.change().link("/dev/disk/id-elsewhere", "/canary/sdz");
     for name in ["../sdb", "..", ".", "", "a/b", "id-file", "id-elsewhere", "sd\nb"] {
         let backing = Backing::Device { names: vec![name.to_owned()], filesystem: String::new() };
-        refuses(&fake, name, || machine(&fake).stage(&attached(backing), Path::new(STAGING), &way()));
+        refuses(&fake, name, || mount::stage::stage(&machine(&fake), &attached(backing), Path::new(STAGING), &way()));
     }
     let raw = VolumeUse { mode: VolumeMode::Block, ..way() };
     for path in ["/canary/sdz", "/etc/shadow", "/canary"] {
         let attached = attached(Backing::Local { path: path.to_owned() });
-        refuses(&fake, path, || machine(&fake).stage(&attached, Path::new(STAGING), &raw));
+        refuses(&fake, path, || mount::stage::stage(&machine(&fake), &attached, Path::new(STAGING), &raw));
     }
 }
 
@@ -156,7 +158,7 @@ fn disk_that_the_machine_uses_is_shown_raw_to_nobody() {
     for name in ["raw disk", "local raw"] {
         let kind = kind(name);
         let fake = kind.machine();
-        let stage = || machine(&fake).stage(&kind.attached, Path::new(STAGING), &kind.way);
+        let stage = || mount::stage::stage(&machine(&fake), &kind.attached, Path::new(STAGING), &kind.way);
         fake.change().held.insert("/dev/sdb".into());
         let error = refuses(&fake, name, stage);
         assert!(
@@ -178,7 +180,9 @@ fn servers_and_options_that_reach_out_are_refused_by_name() {
     let machine = machine(&fake);
     for (server, path) in [("-o", "/a"), ("a b", "/a"), ("a:/x", "/a"), ("a", "b"), ("a", "/b/../c"), ("", "/")] {
         let attached = attached(Backing::Nfs { server: server.to_owned(), path: path.to_owned() });
-        refuses(&fake, &format!("{server}:{path}"), || machine.stage(&attached, Path::new(STAGING), &way()));
+        refuses(&fake, &format!("{server}:{path}"), || {
+            mount::stage::stage(&machine, &attached, Path::new(STAGING), &way())
+        });
     }
     for option in [
         "bind",
@@ -196,7 +200,7 @@ fn servers_and_options_that_reach_out_are_refused_by_name() {
         for (leaf, request) in [(vec![option.to_owned()], vec![]), (vec![], vec![option.to_owned()])] {
             let attached = Attached { options: leaf, ..attached(device("")) };
             let way = VolumeUse { flags: request, ..way() };
-            let error = refuses(&fake, option, || machine.stage(&attached, Path::new(STAGING), &way));
+            let error = refuses(&fake, option, || mount::stage::stage(&machine, &attached, Path::new(STAGING), &way));
             let name = option.rsplit(',').next().unwrap();
             assert!(matches!(&error, Error::Invalid(message) if message.contains(name)), "{error}");
         }
@@ -211,22 +215,22 @@ fn what_the_nodes_own_configuration_does_not_name_is_refused_by_the_flag_that_wo
         let bare = machine_with(&fake, Permitted::default());
         let flag = match &kind.attached.backing {
             Backing::Device { .. } => {
-                bare.stage(&kind.attached, staging, &kind.way).unwrap();
+                mount::stage::stage(&bare, &kind.attached, staging, &kind.way).unwrap();
                 continue;
             }
             Backing::Csi(_) => "--leaf-driver (in the chart: node.members[].leafDrivers)",
             Backing::Nfs { .. } => "--nfs-server (in the chart: node.members[].nfsServers)",
             Backing::Local { .. } => "--local-folder (in the chart: node.members[].localFolders)",
         };
-        let error = refuses(&fake, kind.name, || bare.stage(&kind.attached, staging, &kind.way));
+        let error = refuses(&fake, kind.name, || mount::stage::stage(&bare, &kind.attached, staging, &kind.way));
         assert!(matches!(&error, Error::Refused(told) if told.contains(flag)), "{}: {error}", kind.name);
         // Taken back while a volume is here, it holds from the next time on: what is here is taken away as ever.
         for act in [Act::Stage, Act::Publish(0)] {
             kind.act(&fake, act).unwrap();
         }
-        bare.unpublish(VOLUME, target).unwrap();
+        mount::undo::unpublish(&bare, VOLUME, target).unwrap();
         kind.act(&fake, Act::Unpublish(0)).unwrap();
-        bare.unstage(VOLUME, staging).unwrap();
+        mount::undo::unstage(&bare, VOLUME, staging).unwrap();
     }
 }
 
@@ -237,12 +241,15 @@ fn context_of_another_volume_publishes_nothing() {
     kind.act(&fake, Act::Stage).unwrap();
     let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[0]));
     let forged = Attached { backing: Backing::Local { path: "/canary".to_owned() }, ..kind.attached.clone() };
-    let error = refuses(&fake, "forged", || machine(&fake).publish(&forged, staging, target, &kind.way, false));
+    let error = refuses(&fake, "forged", || {
+        mount::publish::publish(&machine(&fake), &forged, staging, target, &kind.way, false)
+    });
     assert!(error.to_string().contains("publish context"), "{error}");
     let other = Attached { volume: "cluster38/shop/other/0123456789abcdef".to_owned(), ..kind.attached.clone() };
-    refuses(&fake, "other", || machine(&fake).publish(&other, staging, target, &kind.way, false));
+    refuses(&fake, "other", || mount::publish::publish(&machine(&fake), &other, staging, target, &kind.way, false));
     let elsewhere = Attached { volume: other.volume, ..attached(Backing::Local { path: "/canary".to_owned() }) };
-    let error = refuses(&fake, "staged over it", || machine(&fake).stage(&elsewhere, staging, &kind.way));
+    let error =
+        refuses(&fake, "staged over it", || mount::stage::stage(&machine(&fake), &elsewhere, staging, &kind.way));
     assert!(error.to_string().contains("is mounted already"), "{error}");
 }
 
@@ -259,8 +266,8 @@ fn mounts_of_others_are_not_unmounted() {
     let paths: [(&str, &[&str]); 2] = [(VOLUME, &["/srv", pods]), (other, &["/srv", TARGETS[0], STAGING])];
     for (volume, paths) in paths {
         for path in paths.iter().map(Path::new) {
-            refuses(&fake, &format!("unpublish {path:?}"), || machine(&fake).unpublish(volume, path));
-            refuses(&fake, &format!("unstage {path:?}"), || machine(&fake).unstage(volume, path));
+            refuses(&fake, &format!("unpublish {path:?}"), || mount::undo::unpublish(&machine(&fake), volume, path));
+            refuses(&fake, &format!("unstage {path:?}"), || mount::undo::unstage(&machine(&fake), volume, path));
         }
     }
 }

@@ -123,32 +123,33 @@ impl Kind {
         let (staging, target) = (Path::new(STAGING), |number: usize| Path::new(TARGETS[number]));
         match act {
             Act::Stage => {
-                if let Step::Ask(_) = machine.stage(&self.attached, staging, &self.way)? {
+                if let Step::Ask(_) = mount::stage::stage(&machine, &self.attached, staging, &self.way)? {
                     leaf_mounts(fake, STAGING);
                 }
             }
             Act::Publish(number) => {
                 let target = target(number);
-                let step = machine.publish(&self.attached, staging, target, &self.way, self.readonly)?;
+                let step =
+                    mount::publish::publish(&machine, &self.attached, staging, target, &self.way, self.readonly)?;
                 if let Step::Ask(_) = step {
                     leaf_mounts(fake, TARGETS[number]);
-                    machine.own(VOLUME, target)?;
+                    mount::publish::own(&machine, VOLUME, target)?;
                 }
             }
             Act::Expand => {
-                let grown = machine.expand(VOLUME, staging)?;
+                let grown = mount::measure::expand(&machine, VOLUME, staging)?;
                 assert_eq!(matches!(grown, Expanded::Ask(_)), self.name == "csi");
             }
             Act::Unpublish(number) => {
-                if let Step::Ask(_) = machine.unpublish(VOLUME, target(number))? {
+                if let Step::Ask(_) = mount::undo::unpublish(&machine, VOLUME, target(number))? {
                     leaf_unmounts(fake, TARGETS[number]);
-                    machine.unpublished(VOLUME, target(number))?;
+                    mount::undo::unpublished(&machine, VOLUME, target(number))?;
                 }
             }
             Act::Unstage => {
-                if let Step::Ask(_) = machine.unstage(VOLUME, staging)? {
+                if let Step::Ask(_) = mount::undo::unstage(&machine, VOLUME, staging)? {
                     leaf_unmounts(fake, STAGING);
-                    machine.unstaged(VOLUME, staging)?;
+                    mount::undo::unstaged(&machine, VOLUME, staging)?;
                 }
             }
         }

@@ -30,9 +30,9 @@ fn lives(ground: &Ground, attached: &Attached) {
     let machine = ground.machine();
     let (staging, one, two) = (ground.staging(), ground.target(1), ground.target(2));
     for round in 0..2 {
-        assert_eq!(machine.stage(attached, &staging, &way()).unwrap(), Step::Done);
-        machine.publish(attached, &staging, &one, &way(), false).unwrap();
-        machine.publish(attached, &staging, &two, &way(), true).unwrap();
+        assert_eq!(mount::stage::stage(&machine, attached, &staging, &way()).unwrap(), Step::Done);
+        mount::publish::publish(&machine, attached, &staging, &one, &way(), false).unwrap();
+        mount::publish::publish(&machine, attached, &staging, &two, &way(), true).unwrap();
         let file = one.join("data");
         assert_eq!(file.exists(), round == 1, "data stays, and a new volume has none");
         fs::write(&file, "precious").unwrap();
@@ -41,13 +41,13 @@ fn lives(ground: &Ground, attached: &Attached) {
         assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
         let folder = fs::metadata(&one).unwrap();
         assert_eq!((folder.gid(), folder.mode() & 0o2070), (GROUP, 0o2070));
-        assert!(machine.usage(VOLUME, &one).unwrap().bytes.unwrap().total > 0);
-        assert!(machine.health(VOLUME).unwrap().is_empty());
+        assert!(mount::measure::usage(&machine, VOLUME, &one).unwrap().bytes.unwrap().total > 0);
+        assert!(mount::measure::health(&machine, VOLUME).unwrap().is_empty());
         for target in [&one, &two] {
-            machine.unpublish(VOLUME, target).unwrap();
+            mount::undo::unpublish(&machine, VOLUME, target).unwrap();
             assert!(!target.exists());
         }
-        assert_eq!(machine.unstage(VOLUME, &staging).unwrap(), Step::Done);
+        assert_eq!(mount::undo::unstage(&machine, VOLUME, &staging).unwrap(), Step::Done);
         ground.assert_nothing_is_left();
     }
 }
@@ -60,12 +60,12 @@ fn ext4_lives_and_grows() {
         device.resize(2 * DISK);
         let machine = ground.machine();
         let (staging, target) = (ground.staging(), ground.target(1));
-        machine.stage(&disk(""), &staging, &way()).unwrap();
-        let total = || machine.usage(VOLUME, &staging).unwrap().bytes.unwrap().total;
+        mount::stage::stage(&machine, &disk(""), &staging, &way()).unwrap();
+        let total = || mount::measure::usage(&machine, VOLUME, &staging).unwrap().bytes.unwrap().total;
         assert!(total() > DISK, "it has grown before it was mounted");
-        machine.publish(&disk(""), &staging, &target, &way(), false).unwrap();
+        mount::publish::publish(&machine, &disk(""), &staging, &target, &way(), false).unwrap();
         device.resize(3 * DISK);
-        match machine.expand(VOLUME, &target) {
+        match mount::measure::expand(&machine, VOLUME, &target) {
             Ok(grown) => assert!(grown == Expanded::To(3 * DISK) && total() > 2 * DISK),
             // Not everywhere may ext4 grow while it is mounted.
             Err(error) => assert!(error.to_string().contains("next staged"), "{error}"),
@@ -81,18 +81,18 @@ fn xfs_lives_and_grows_beside_its_copy() {
         lives(ground, &disk("xfs"));
         let machine = ground.machine();
         let staging = ground.staging();
-        machine.stage(&disk("xfs"), &staging, &way()).unwrap();
+        mount::stage::stage(&machine, &disk("xfs"), &staging, &way()).unwrap();
         device.resize(2 * size);
-        assert_eq!(machine.expand(VOLUME, &staging).unwrap(), Expanded::To(2 * size));
-        assert!(machine.usage(VOLUME, &staging).unwrap().bytes.unwrap().total > size);
-        machine.unstage(VOLUME, &staging).unwrap();
+        assert_eq!(mount::measure::expand(&machine, VOLUME, &staging).unwrap(), Expanded::To(2 * size));
+        assert!(mount::measure::usage(&machine, VOLUME, &staging).unwrap().bytes.unwrap().total > size);
+        mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
         let _copy = device.copy(ground, "disk-2");
-        machine.stage(&disk(""), &staging, &way()).unwrap();
+        mount::stage::stage(&machine, &disk(""), &staging, &way()).unwrap();
         let copy = Attached {
             volume: "cluster38/shop/copy/0123456789abcdef".to_owned(),
             ..attached(Backing::Device { names: vec!["disk-2".to_owned()], filesystem: String::new() })
         };
-        machine.stage(&copy, &ground.folder("kubelet/copy/globalmount"), &way()).unwrap();
+        mount::stage::stage(&machine, &copy, &ground.folder("kubelet/copy/globalmount"), &way()).unwrap();
     });
 }
 
@@ -104,28 +104,28 @@ fn raw_disk_is_shown_as_it_is() {
         let (staging, target) = (ground.staging(), ground.target(1));
         let block = VolumeUse { mode: VolumeMode::Block, flags: vec![], group: None, ..way() };
         for _ in 0..2 {
-            machine.stage(&disk(""), &staging, &block).unwrap();
-            machine.publish(&disk(""), &staging, &target, &block, false).unwrap();
+            mount::stage::stage(&machine, &disk(""), &staging, &block).unwrap();
+            mount::publish::publish(&machine, &disk(""), &staging, &target, &block, false).unwrap();
         }
         fs::OpenOptions::new().write(true).open(&target).unwrap().write_all(b"raw data").unwrap();
-        let usage = machine.usage(VOLUME, &target).unwrap();
+        let usage = mount::measure::usage(&machine, VOLUME, &target).unwrap();
         assert_eq!((usage.bytes.unwrap().total, usage.inodes), (DISK, None));
         device.resize(2 * DISK);
-        assert_eq!(machine.expand(VOLUME, Path::new("/any/other")).unwrap(), Expanded::To(2 * DISK));
-        machine.unpublish(VOLUME, &target).unwrap();
-        machine.unstage(VOLUME, &staging).unwrap();
+        assert_eq!(mount::measure::expand(&machine, VOLUME, Path::new("/any/other")).unwrap(), Expanded::To(2 * DISK));
+        mount::undo::unpublish(&machine, VOLUME, &target).unwrap();
+        mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
         assert!(device.begins_with(b"raw data"));
         ground.assert_nothing_is_left();
         // It holds data that is no filesystem.
-        let error = machine.stage(&disk("ext4"), &staging, &way()).unwrap_err();
+        let error = mount::stage::stage(&machine, &disk("ext4"), &staging, &way()).unwrap_err();
         assert!(matches!(error, Error::Refused(_)) && device.begins_with(b"raw data"), "{error}");
         let reading = VolumeUse { access: Access::MultiNodeReaderOnly, ..block };
-        machine.stage(&disk(""), &staging, &reading).unwrap();
-        machine.publish(&disk(""), &staging, &target, &reading, true).unwrap();
+        mount::stage::stage(&machine, &disk(""), &staging, &reading).unwrap();
+        mount::publish::publish(&machine, &disk(""), &staging, &target, &reading, true).unwrap();
         let written = fs::OpenOptions::new().write(true).open(&target).and_then(|mut file| file.write_all(b"x"));
         assert!(written.is_err(), "it is only to be read");
-        machine.unpublish(VOLUME, &target).unwrap();
-        machine.unstage(VOLUME, &staging).unwrap();
+        mount::undo::unpublish(&machine, VOLUME, &target).unwrap();
+        mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
     });
 }
 
@@ -137,11 +137,11 @@ fn raw_disk_that_the_kernel_keeps_for_somebody_is_refused() {
         let block = VolumeUse { mode: VolumeMode::Block, flags: vec![], group: None, ..way() };
         // As a RAID, a volume group, or a mount in whatever namespace does.
         let kept = device.keep();
-        let error = machine.stage(&disk(""), &ground.staging(), &block).unwrap_err();
+        let error = mount::stage::stage(&machine, &disk(""), &ground.staging(), &block).unwrap_err();
         assert!(matches!(&error, Error::Refused(told) if told.contains("in use on this machine")), "{error}");
         drop(kept);
-        machine.stage(&disk(""), &ground.staging(), &block).unwrap();
-        machine.unstage(VOLUME, &ground.staging()).unwrap();
+        mount::stage::stage(&machine, &disk(""), &ground.staging(), &block).unwrap();
+        mount::undo::unstage(&machine, VOLUME, &ground.staging()).unwrap();
     });
 }
 
@@ -154,15 +154,15 @@ fn folder_of_this_machine_is_shown_with_its_flags() {
         let machine = ground.machine();
         let (staging, target) = (ground.staging(), ground.target(1));
         let reading = VolumeUse { flags: vec!["noexec".to_owned()], ..way() };
-        machine.stage(&local, &staging, &reading).unwrap();
-        machine.publish(&local, &staging, &target, &reading, true).unwrap();
+        mount::stage::stage(&machine, &local, &staging, &reading).unwrap();
+        mount::publish::publish(&machine, &local, &staging, &target, &reading, true).unwrap();
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = table.lines().find(|line| line.contains(target.to_str().unwrap())).unwrap();
         for option in ["ro", "noexec", "nodev", "nosuid"] {
             assert!(line.split([' ', ',']).any(|word| word == option), "{option}: {line}");
         }
-        machine.unpublish(VOLUME, &target).unwrap();
-        machine.unstage(VOLUME, &staging).unwrap();
+        mount::undo::unpublish(&machine, VOLUME, &target).unwrap();
+        mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
         lives_beside(ground, &local);
         assert_eq!(fs::read_to_string(folder.join("kept")).unwrap(), "precious");
     });
@@ -180,7 +180,7 @@ fn filesystem_that_is_broken_is_refused() {
         lives(ground, &disk("ext4"));
         // The superblock is still one, and what it speaks of is not.
         device.spoil(4096, 1 << 20);
-        let error = ground.machine().stage(&disk(""), &ground.staging(), &way()).unwrap_err();
+        let error = mount::stage::stage(&ground.machine(), &disk(""), &ground.staging(), &way()).unwrap_err();
         assert!(matches!(&error, Error::Refused(message) if message.contains("disk /dev/loop")), "{error}");
         ground.assert_nothing_is_left();
     });

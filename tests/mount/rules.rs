@@ -61,12 +61,14 @@ fn another_way_at_the_same_path_exists_already() {
             other(|way| way.flags = vec!["nosuid".to_owned()]),
         ];
         for way in &ways {
-            let error = machine(&fake).stage(&kind.attached, Path::new(STAGING), way).unwrap_err();
+            let error = mount::stage::stage(&machine(&fake), &kind.attached, Path::new(STAGING), way).unwrap_err();
             assert!(matches!(error, Error::Exists(_)), "{}: {error}", kind.name);
         }
         let target = Path::new(TARGETS[0]);
         for (way, readonly) in [(&ways[0], kind.readonly), (&ways[1], kind.readonly), (&kind.way, !kind.readonly)] {
-            let error = machine(&fake).publish(&kind.attached, Path::new(STAGING), target, way, readonly).unwrap_err();
+            let error =
+                mount::publish::publish(&machine(&fake), &kind.attached, Path::new(STAGING), target, way, readonly)
+                    .unwrap_err();
             assert!(matches!(error, Error::Exists(_)), "{}: {error}", kind.name);
         }
     }
@@ -77,10 +79,10 @@ fn one_staging_path_at_a_time() {
     let other = "/kubelet/plugins/other";
     for kind in all() {
         let fake = with(&kind, 1);
-        let error = machine(&fake).stage(&kind.attached, Path::new(other), &kind.way).unwrap_err();
+        let error = mount::stage::stage(&machine(&fake), &kind.attached, Path::new(other), &kind.way).unwrap_err();
         assert!(matches!(&error, Error::Refused(message) if message.contains(STAGING)), "{}: {error}", kind.name);
         fake.reboot();
-        machine(&fake).stage(&kind.attached, Path::new(other), &kind.way).unwrap();
+        mount::stage::stage(&machine(&fake), &kind.attached, Path::new(other), &kind.way).unwrap();
     }
 }
 
@@ -89,8 +91,9 @@ fn nothing_is_published_that_is_not_staged_there() {
     for kind in all() {
         let fake = kind.machine();
         let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[0]));
-        let publish =
-            |staging: &Path| machine(&fake).publish(&kind.attached, staging, target, &kind.way, kind.readonly);
+        let publish = |staging: &Path| {
+            mount::publish::publish(&machine(&fake), &kind.attached, staging, target, &kind.way, kind.readonly)
+        };
         assert!(matches!(publish(staging), Err(Error::Refused(_))), "{}", kind.name);
         kind.act(&fake, Act::Stage).unwrap();
         for elsewhere in ["", "/kubelet/elsewhere"] {
@@ -136,7 +139,7 @@ fn single_writer_joins_nobody() {
     let fake = with(&kind, 1);
     let alone = VolumeUse { access: Access::SingleNodeSingleWriter, ..kind.way.clone() };
     let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[1]));
-    let error = machine(&fake).publish(&kind.attached, staging, target, &alone, false).unwrap_err();
+    let error = mount::publish::publish(&machine(&fake), &kind.attached, staging, target, &alone, false).unwrap_err();
     assert!(matches!(&error, Error::Refused(message) if message.contains(TARGETS[0])), "{error}");
 }
 
@@ -180,7 +183,7 @@ fn raw_volume_is_read_only_by_its_access_mode() {
     let kind = kind("raw disk");
     let fake = with(&kind, 0);
     let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[0]));
-    let error = machine(&fake).publish(&kind.attached, staging, target, &kind.way, true).unwrap_err();
+    let error = mount::publish::publish(&machine(&fake), &kind.attached, staging, target, &kind.way, true).unwrap_err();
     assert!(matches!(error, Error::Invalid(_)), "{error}");
     let kind = Kind { way: VolumeUse { access: Access::MultiNodeReaderOnly, ..kind.way }, readonly: true, ..kind };
     let fake = with(&kind, 1);
@@ -216,7 +219,7 @@ fn disk_that_is_not_there_yet_is_waited_for_by_name() {
     fake.change().link("/dev/disk/id-late", "/dev/sdq");
     let backing =
         Backing::Device { names: vec!["id-late".to_owned(), "id-never".to_owned()], filesystem: String::new() };
-    let error = machine(&fake).stage(&attached(backing), Path::new(STAGING), &kind.way).unwrap_err();
+    let error = mount::stage::stage(&machine(&fake), &attached(backing), Path::new(STAGING), &kind.way).unwrap_err();
     let told = |word: &str| error.to_string().contains(word);
     assert!(matches!(error, Error::InProgress(_)) && told("id-late or id-never") && told("/dev/disk"), "{error}");
 }
@@ -236,7 +239,7 @@ fn unknown_filesystem_is_named() {
     for (backing, request) in [(device("btrfs"), ""), (device(""), "btrfs")] {
         let fake = kind("blank disk").machine();
         let way = VolumeUse { filesystem: request.to_owned(), ..way() };
-        let error = machine(&fake).stage(&attached(backing), Path::new(STAGING), &way).unwrap_err();
+        let error = mount::stage::stage(&machine(&fake), &attached(backing), Path::new(STAGING), &way).unwrap_err();
         assert!(matches!(&error, Error::Invalid(message) if message.contains("btrfs")), "{error}");
     }
 }
@@ -260,11 +263,15 @@ fn size_after_growing_is_the_disks_or_what_the_server_has() {
         [("disk with xfs to grow", 1 << 30), ("raw disk", 1 << 30), ("local", 409_600), ("nfs by the kernel", 409_600)]
     {
         let fake = with(&kind(name), 1);
-        assert_eq!(machine(&fake).expand(VOLUME, Path::new(TARGETS[0])).unwrap(), Expanded::To(expected), "{name}");
+        assert_eq!(
+            mount::measure::expand(&machine(&fake), VOLUME, Path::new(TARGETS[0])).unwrap(),
+            Expanded::To(expected),
+            "{name}"
+        );
     }
     let fake = with(&kind("local"), 0);
     for (volume, path) in [(VOLUME, TARGETS[0]), ("cluster38/a/b/0123456789abcdef", STAGING)] {
-        assert!(matches!(machine(&fake).expand(volume, Path::new(path)), Err(Error::NotFound(_))));
+        assert!(matches!(mount::measure::expand(&machine(&fake), volume, Path::new(path)), Err(Error::NotFound(_))));
     }
 }
 
@@ -272,7 +279,7 @@ fn size_after_growing_is_the_disks_or_what_the_server_has() {
 fn usage_is_told_only_of_a_live_mount_of_the_volume() {
     for kind in all() {
         let fake = with(&kind, 1);
-        let usage = machine(&fake).usage(VOLUME, Path::new(TARGETS[0])).unwrap();
+        let usage = mount::measure::usage(&machine(&fake), VOLUME, Path::new(TARGETS[0])).unwrap();
         if kind.way.mode.is_block() {
             let total = Amounts { total: 1 << 30, ..Amounts::default() };
             assert_eq!((usage.bytes, usage.inodes), (Some(total), None));
@@ -283,10 +290,17 @@ fn usage_is_told_only_of_a_live_mount_of_the_volume() {
         for (volume, path) in
             [(VOLUME, TARGETS[1]), (VOLUME, "/canary"), ("cluster38/a/b/0123456789abcdef", TARGETS[0])]
         {
-            assert!(matches!(machine(&fake).usage(volume, Path::new(path)), Err(Error::NotFound(_))), "{}", kind.name);
+            assert!(
+                matches!(mount::measure::usage(&machine(&fake), volume, Path::new(path)), Err(Error::NotFound(_))),
+                "{}",
+                kind.name
+            );
         }
         fake.reboot();
-        assert!(matches!(machine(&fake).usage(VOLUME, Path::new(TARGETS[0])), Err(Error::NotFound(_))));
+        assert!(matches!(
+            mount::measure::usage(&machine(&fake), VOLUME, Path::new(TARGETS[0])),
+            Err(Error::NotFound(_))
+        ));
     }
 }
 
@@ -310,7 +324,10 @@ fn mount_that_is_dead_is_cleared_and_not_trusted() {
     let fake = with(&kind, 1);
     fake.change().dead_filesystems.push(NFS);
     fake.change().busy.push(STAGING.into());
-    assert_eq!(machine(&fake).health(VOLUME).unwrap(), [STAGING, TARGETS[0]].map(|path| Trouble::Dead(path.into())));
+    assert_eq!(
+        mount::measure::health(&machine(&fake), VOLUME).unwrap(),
+        [STAGING, TARGETS[0]].map(|path| Trouble::Dead(path.into()))
+    );
     let id = || fake.see().mounts.iter().find(|mounted| mounted.target == Path::new(STAGING)).map(|mounted| mounted.id);
     let before = id();
     kind.act(&fake, Act::Stage).unwrap();
@@ -396,17 +413,21 @@ fn leaf_driver_is_asked_for_its_own_volumes() {
     let machine = machine(&fake);
     let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[0]));
     let ask = Step::Ask(leaf());
-    assert_eq!(machine.unstage(VOLUME, staging).unwrap(), Step::Done, "of one that is unknown nobody can be asked");
-    assert_eq!(machine.stage(&kind.attached, staging, &kind.way).unwrap(), ask);
-    assert_eq!(machine.stage(&kind.attached, staging, &kind.way).unwrap(), ask);
-    assert_eq!(machine.publish(&kind.attached, staging, target, &kind.way, false).unwrap(), ask);
-    assert_eq!(machine.expand(VOLUME, target).unwrap(), Expanded::Ask(leaf()));
-    assert_eq!(machine.unpublish(VOLUME, Path::new(TARGETS[1])).unwrap(), Step::Done);
-    assert_eq!(machine.unpublish(VOLUME, target).unwrap(), ask);
-    machine.unpublished(VOLUME, target).unwrap();
-    assert_eq!(machine.unpublish(VOLUME, target).unwrap(), Step::Done);
-    assert_eq!(machine.unstage(VOLUME, staging).unwrap(), ask);
-    machine.unstaged(VOLUME, staging).unwrap();
+    assert_eq!(
+        mount::undo::unstage(&machine, VOLUME, staging).unwrap(),
+        Step::Done,
+        "of one that is unknown nobody can be asked"
+    );
+    assert_eq!(mount::stage::stage(&machine, &kind.attached, staging, &kind.way).unwrap(), ask);
+    assert_eq!(mount::stage::stage(&machine, &kind.attached, staging, &kind.way).unwrap(), ask);
+    assert_eq!(mount::publish::publish(&machine, &kind.attached, staging, target, &kind.way, false).unwrap(), ask);
+    assert_eq!(mount::measure::expand(&machine, VOLUME, target).unwrap(), Expanded::Ask(leaf()));
+    assert_eq!(mount::undo::unpublish(&machine, VOLUME, Path::new(TARGETS[1])).unwrap(), Step::Done);
+    assert_eq!(mount::undo::unpublish(&machine, VOLUME, target).unwrap(), ask);
+    mount::undo::unpublished(&machine, VOLUME, target).unwrap();
+    assert_eq!(mount::undo::unpublish(&machine, VOLUME, target).unwrap(), Step::Done);
+    assert_eq!(mount::undo::unstage(&machine, VOLUME, staging).unwrap(), ask);
+    mount::undo::unstaged(&machine, VOLUME, staging).unwrap();
     assert_eq!(machine.record(VOLUME).unwrap(), None);
 }
 
@@ -439,7 +460,7 @@ fn leaf_drivers_policy_says_who_gives_files_to_the_group() {
 fn health_tells_what_is_not_as_recorded() {
     let kind = kind("disk with xfs to grow");
     let fake = with(&kind, 1);
-    let health = || machine(&fake).health(VOLUME).unwrap();
+    let health = || mount::measure::health(&machine(&fake), VOLUME).unwrap();
     assert_eq!(health(), []);
     for mounted in &mut fake.change().mounts {
         mounted.super_options = "ro".to_owned();
@@ -447,7 +468,10 @@ fn health_tells_what_is_not_as_recorded() {
     assert_eq!(health(), [STAGING, TARGETS[0]].map(|path| Trouble::ReadOnly(path.into())));
     fake.reboot();
     assert_eq!(health(), [STAGING, TARGETS[0]].map(|path| Trouble::NotMounted(path.into())));
-    assert!(matches!(machine(&fake).health("cluster38/a/b/0123456789abcdef"), Err(Error::NotFound(_))));
+    assert!(matches!(
+        mount::measure::health(&machine(&fake), "cluster38/a/b/0123456789abcdef"),
+        Err(Error::NotFound(_))
+    ));
 }
 
 #[test]

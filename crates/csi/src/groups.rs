@@ -30,60 +30,62 @@ impl group_controller_server::GroupController for Controller {
         &self,
         request: Request<v1::CreateVolumeGroupSnapshotRequest>,
     ) -> Answer<v1::CreateVolumeGroupSnapshotResponse> {
-        answer(self.group(request).await)
+        answer(group(&self, request).await)
     }
 
     async fn delete_volume_group_snapshot(
         &self,
         request: Request<v1::DeleteVolumeGroupSnapshotRequest>,
     ) -> Answer<v1::DeleteVolumeGroupSnapshotResponse> {
-        answer(self.ungroup(request).await)
+        answer(ungroup(&self, request).await)
     }
 
     async fn get_volume_group_snapshot(
         &self,
         request: Request<v1::GetVolumeGroupSnapshotRequest>,
     ) -> Answer<v1::GetVolumeGroupSnapshotResponse> {
-        answer(self.one_group(request.into_inner()).await)
+        answer(one_group(&self, request.into_inner()).await)
     }
 }
 
-impl Controller {
-    async fn group(
-        &self,
-        request: Request<v1::CreateVolumeGroupSnapshotRequest>,
-    ) -> Result<v1::CreateVolumeGroupSnapshotResponse> {
-        let deadline = deadline(&request);
-        let spec = convert::group_spec(request.into_inner())?;
-        Span::current().record("volume.name", &spec.name);
-        let (provisioner, key) = (Arc::clone(&self.provisioner), format!("group {}", spec.name));
-        let work = |deadline| async move { provisioner.group(&spec, &deadline).await };
-        let group = self.in_flight.run(&key, deadline, work).await?;
-        Span::current().record("volume.id", group.id.to_string());
-        Ok(v1::CreateVolumeGroupSnapshotResponse { group_snapshot: Some(convert::group(group)) })
-    }
+async fn group(
+    controller: &Controller,
+    request: Request<v1::CreateVolumeGroupSnapshotRequest>,
+) -> Result<v1::CreateVolumeGroupSnapshotResponse> {
+    let deadline = deadline(&request);
+    let spec = convert::group_spec(request.into_inner())?;
+    Span::current().record("volume.name", &spec.name);
+    let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("group {}", spec.name));
+    let work = |deadline| async move { driver::provision::group::group(&provisioner, &spec, &deadline).await };
+    let group = controller.in_flight.run(&key, deadline, work).await?;
+    Span::current().record("volume.id", group.id.to_string());
+    Ok(v1::CreateVolumeGroupSnapshotResponse { group_snapshot: Some(convert::group(group)) })
+}
 
-    async fn ungroup(
-        &self,
-        request: Request<v1::DeleteVolumeGroupSnapshotRequest>,
-    ) -> Result<v1::DeleteVolumeGroupSnapshotResponse> {
-        let deadline = deadline(&request);
-        let request = request.into_inner();
-        let id = request.group_snapshot_id;
-        required("group_snapshot_id", &id)?;
-        Span::current().record("volume.id", &id);
-        let (provisioner, key) = (Arc::clone(&self.provisioner), format!("group {id}"));
-        let work = |deadline| async move { provisioner.delete_group(&id, &request.snapshot_ids, &deadline).await };
-        self.in_flight.run(&key, deadline, work).await?;
-        Ok(v1::DeleteVolumeGroupSnapshotResponse {})
-    }
+async fn ungroup(
+    controller: &Controller,
+    request: Request<v1::DeleteVolumeGroupSnapshotRequest>,
+) -> Result<v1::DeleteVolumeGroupSnapshotResponse> {
+    let deadline = deadline(&request);
+    let request = request.into_inner();
+    let id = request.group_snapshot_id;
+    required("group_snapshot_id", &id)?;
+    Span::current().record("volume.id", &id);
+    let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("group {id}"));
+    let work = |deadline| async move {
+        driver::provision::delete_group::delete_group(&provisioner, &id, &request.snapshot_ids, &deadline).await
+    };
+    controller.in_flight.run(&key, deadline, work).await?;
+    Ok(v1::DeleteVolumeGroupSnapshotResponse {})
+}
 
-    async fn one_group(
-        &self,
-        request: v1::GetVolumeGroupSnapshotRequest,
-    ) -> Result<v1::GetVolumeGroupSnapshotResponse> {
-        required("group_snapshot_id", &request.group_snapshot_id)?;
-        let group = self.provisioner.get_group(&request.group_snapshot_id, &request.snapshot_ids).await?;
-        Ok(v1::GetVolumeGroupSnapshotResponse { group_snapshot: Some(convert::group(group)) })
-    }
+async fn one_group(
+    controller: &Controller,
+    request: v1::GetVolumeGroupSnapshotRequest,
+) -> Result<v1::GetVolumeGroupSnapshotResponse> {
+    required("group_snapshot_id", &request.group_snapshot_id)?;
+    let group =
+        driver::provision::group::get_group(&controller.provisioner, &request.group_snapshot_id, &request.snapshot_ids)
+            .await?;
+    Ok(v1::GetVolumeGroupSnapshotResponse { group_snapshot: Some(convert::group(group)) })
 }

@@ -51,7 +51,7 @@ pub(super) async fn run(folder: &Folder, stop: CancellationToken) -> anyhow::Res
 /// Waits until each member has a virtual node that pods can land on, with volumes too: of a class that waits for a pod, the
 /// scheduler goes by the room that it is told.
 pub(super) async fn all_take_pods(host: Cluster, members: Vec<String>) {
-    let mut changes = host.follow(&["nodes", CAPACITIES]);
+    let mut changes = simulate::follow::follow(&host, &["nodes", CAPACITIES]);
     let has_node = |member: &String| {
         let nodes = host.list("nodes");
         nodes.iter().any(|node| node["metadata"]["labels"][MEMBER_KEY] == **member && takes_pods(node))

@@ -73,14 +73,17 @@ impl Leaf {
     async fn stage(&self, request: v1::NodeStageVolumeRequest) -> Result<v1::NodeStageVolumeResponse> {
         let attached = attached(&request.volume_id, &request.volume_context)?;
         let way = volume_use(request.volume_capability.as_ref())?;
-        blocking(&self.machine, move |machine| machine.stage(&attached, request.staging_target_path.as_ref(), &way))
-            .await?;
+        blocking(&self.machine, move |machine| {
+            mount::stage::stage(machine, &attached, request.staging_target_path.as_ref(), &way)
+        })
+        .await?;
         Ok(v1::NodeStageVolumeResponse {})
     }
 
     async fn unstage(&self, request: v1::NodeUnstageVolumeRequest) -> Result<v1::NodeUnstageVolumeResponse> {
-        let unstage =
-            move |machine: &Machine<Linux>| machine.unstage(&request.volume_id, request.staging_target_path.as_ref());
+        let unstage = move |machine: &Machine<Linux>| {
+            mount::undo::unstage(machine, &request.volume_id, request.staging_target_path.as_ref())
+        };
         blocking(&self.machine, unstage).await?;
         Ok(v1::NodeUnstageVolumeResponse {})
     }
@@ -90,15 +93,16 @@ impl Leaf {
         let way = volume_use(request.volume_capability.as_ref())?;
         let publish = move |machine: &Machine<Linux>| {
             let (staging, target) = (request.staging_target_path.as_ref(), request.target_path.as_ref());
-            machine.publish(&attached, staging, target, &way, request.readonly)
+            mount::publish::publish(machine, &attached, staging, target, &way, request.readonly)
         };
         blocking(&self.machine, publish).await?;
         Ok(v1::NodePublishVolumeResponse {})
     }
 
     async fn unpublish(&self, request: v1::NodeUnpublishVolumeRequest) -> Result<v1::NodeUnpublishVolumeResponse> {
-        let unpublish =
-            move |machine: &Machine<Linux>| machine.unpublish(&request.volume_id, request.target_path.as_ref());
+        let unpublish = move |machine: &Machine<Linux>| {
+            mount::undo::unpublish(machine, &request.volume_id, request.target_path.as_ref())
+        };
         blocking(&self.machine, unpublish).await?;
         Ok(v1::NodeUnpublishVolumeResponse {})
     }

@@ -125,7 +125,8 @@ impl Started {
         tasks: &mut JoinSet<()>,
     ) -> anyhow::Result<()> {
         let state = folder.state(&name);
-        let cluster = Cluster::kept(&name, seed(number), &state).with_context(|| state.display().to_string())?;
+        let cluster =
+            simulate::persist::kept(&name, seed(number), &state).with_context(|| state.display().to_string())?;
         let (listener, address) = folder.listen(&name).await.with_context(|| format!("a port for {name}"))?;
         tasks.spawn(simulate::controllers::run(cluster.clone()));
         if name != HOST {

@@ -86,46 +86,50 @@ pub fn uid_in_name(volume_name: &str) -> Option<&str> {
     (groups == [8, 4, 4, 4, 12]).then_some(uid)
 }
 
-impl Host {
-    /// The claim as it is now; none when it is gone or another one has taken its name.
-    pub async fn read_claim(&self, claim: &Claim, volume_name: &str) -> Result<Option<HostClaim>> {
-        let doing = format!("get claim {}/{}", claim.namespace, claim.name);
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
-        let answer = claims.get(&claim.name).await;
-        let found = cluster::read(answer, &claim.name).map_err(|error| unread(&doing, &error))?;
-        let found = found.as_ref().map(HostClaim::new);
-        Ok(found.filter(|claim| uid_in_name(volume_name).is_none_or(|uid| uid == claim.uid)))
-    }
+/// The claim as it is now; none when it is gone or another one has taken its name.
+pub async fn read_claim(host: &Host, claim: &Claim, volume_name: &str) -> Result<Option<HostClaim>> {
+    let doing = format!("get claim {}/{}", claim.namespace, claim.name);
+    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
+    let answer = claims.get(&claim.name).await;
+    let found = cluster::read(answer, &claim.name).map_err(|error| unread(&doing, &error))?;
+    let found = found.as_ref().map(HostClaim::new);
+    Ok(found.filter(|claim| uid_in_name(volume_name).is_none_or(|uid| uid == claim.uid)))
+}
 
-    /// Writes down the choice before anything is made, so that no later call can choose another member. Written only over
-    /// the version on which the choice was made: another process may have chosen as well.
-    pub async fn record_member(&self, claim: &Claim, seen: &HostClaim, volume: &str, chosen: Chosen<'_>) -> Result<()> {
-        let doing = format!("record member {} on claim {}/{}", chosen.member, claim.namespace, claim.name);
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
-        let (mut version, mut owners) = (seen.version.clone(), seen.owners.clone());
-        for _ in 0..TRIES {
-            let mut change = json!({"metadata": {
-                "resourceVersion": version,
-                "annotations": {CHOSEN_MEMBER: chosen.member, CHOSEN_FOR: seen.uid},
-            }});
-            if let Some(ours) = with_us_first(owners.as_deref()).filter(|_| chosen.clustertree) {
-                change["metadata"]["annotations"][OWNERS] = json!(ours);
-            }
-            match claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
-                Ok(_) => return Ok(()),
-                Err(error) => match outcome(&doing, &error) {
-                    Error::NotFound(reason) => return Err(Error::InProgress(reason)),
-                    Error::InProgress(_) => {}
-                    other => return Err(other),
-                },
-            }
-            match self.read_claim(claim, volume).await? {
-                Some(now) if now.member == seen.member => (version, owners) = (now.version, now.owners),
-                _ => break,
-            }
+/// Writes down the choice before anything is made, so that no later call can choose another member. Written only over
+/// the version on which the choice was made: another process may have chosen as well.
+pub async fn record_member(
+    host: &Host,
+    claim: &Claim,
+    seen: &HostClaim,
+    volume: &str,
+    chosen: Chosen<'_>,
+) -> Result<()> {
+    let doing = format!("record member {} on claim {}/{}", chosen.member, claim.namespace, claim.name);
+    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
+    let (mut version, mut owners) = (seen.version.clone(), seen.owners.clone());
+    for _ in 0..TRIES {
+        let mut change = json!({"metadata": {
+            "resourceVersion": version,
+            "annotations": {CHOSEN_MEMBER: chosen.member, CHOSEN_FOR: seen.uid},
+        }});
+        if let Some(ours) = with_us_first(owners.as_deref()).filter(|_| chosen.clustertree) {
+            change["metadata"]["annotations"][OWNERS] = json!(ours);
         }
-        Err(Error::InProgress(format!("{doing}: the claim was changed meanwhile")))
+        match claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await {
+            Ok(_) => return Ok(()),
+            Err(error) => match outcome(&doing, &error) {
+                Error::NotFound(reason) => return Err(Error::InProgress(reason)),
+                Error::InProgress(_) => {}
+                other => return Err(other),
+            },
+        }
+        match read_claim(host, claim, volume).await? {
+            Some(now) if now.member == seen.member => (version, owners) = (now.version, now.owners),
+            _ => break,
+        }
     }
+    Err(Error::InProgress(format!("{doing}: the claim was changed meanwhile")))
 }
 
 #[cfg(test)]

@@ -56,37 +56,35 @@ impl About {
     }
 }
 
-impl Host {
-    /// Told once: an event is named after what it says, and whoever tells it again finds it there. Best effort: what is
-    /// told stands in the log as well.
-    pub async fn tell(&self, volume: &HostVolume, news: &News) {
-        tracing::info!(volume = %volume.name, handle = %volume.handle, reason = news.reason, "{}", news.message);
-        self.write_event(&volume.into(), news).await;
-    }
+/// Told once: an event is named after what it says, and whoever tells it again finds it there. Best effort: what is
+/// told stands in the log as well.
+pub async fn tell(host: &Host, volume: &HostVolume, news: &News) {
+    tracing::info!(volume = %volume.name, handle = %volume.handle, reason = news.reason, "{}", news.message);
+    write_event(host, &volume.into(), news).await;
+}
 
-    /// The same about a claim.
-    pub async fn tell_claim(&self, claim: &Claim, uid: &str, news: &News) {
-        let (namespace, name) = (claim.namespace.clone(), claim.name.clone());
-        self.tell_of(&About { kind: "PersistentVolumeClaim", namespace, name, uid: uid.to_owned() }, news).await;
-    }
+/// The same about a claim.
+pub async fn tell_claim(host: &Host, claim: &Claim, uid: &str, news: &News) {
+    let (namespace, name) = (claim.namespace.clone(), claim.name.clone());
+    tell_of(host, &About { kind: "PersistentVolumeClaim", namespace, name, uid: uid.to_owned() }, news).await;
+}
 
-    /// The same about a node, or a pod on one.
-    pub async fn tell_of(&self, about: &About, news: &News) {
-        let About { kind, namespace, name, .. } = about;
-        tracing::info!(kind, namespace, name, reason = news.reason, "{}", news.message);
-        self.write_event(about, news).await;
-    }
+/// The same about a node, or a pod on one.
+pub async fn tell_of(host: &Host, about: &About, news: &News) {
+    let About { kind, namespace, name, .. } = about;
+    tracing::info!(kind, namespace, name, reason = news.reason, "{}", news.message);
+    write_event(host, about, news).await;
+}
 
-    async fn write_event(&self, about: &About, news: &News) {
-        let event = event(about, news);
-        let events = Api::<Event>::namespaced(self.client.clone(), about.place());
-        match tokio::time::timeout(QUICK, events.create(&PostParams::default(), &event)).await {
-            Ok(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
-            Ok(Err(error)) => {
-                tracing::warn!(about = about.name, error = with_causes(&error), "an event cannot be written");
-            }
-            Ok(Ok(_)) | Err(_) => {}
+async fn write_event(host: &Host, about: &About, news: &News) {
+    let event = event(about, news);
+    let events = Api::<Event>::namespaced(host.client.clone(), about.place());
+    match tokio::time::timeout(QUICK, events.create(&PostParams::default(), &event)).await {
+        Ok(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
+        Ok(Err(error)) => {
+            tracing::warn!(about = about.name, error = with_causes(&error), "an event cannot be written");
         }
+        Ok(Ok(_)) | Err(_) => {}
     }
 }
 

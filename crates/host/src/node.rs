@@ -39,37 +39,35 @@ impl Machine {
     }
 }
 
-impl Host {
-    /// The number of volumes that a node takes, where it has one; none at all where the driver is not registered there
-    /// under this id.
-    pub async fn registered(&self, node: &str, id: &str) -> Result<Option<Option<usize>>> {
-        let nodes = Api::<CSINode>::all(self.client.clone());
-        let found = cluster::read(nodes.get(node).await, node);
-        let found = found.map_err(|error| unread(&format!("get csinode {node}"), &error))?;
-        let drivers = found.into_iter().flat_map(|node| node.spec.drivers);
-        let mut ours = drivers.filter(|driver| driver.name == DRIVER && driver.node_id == id);
-        let limit = |count: i32| usize::try_from(count).ok();
-        Ok(ours.next().map(|driver| driver.allocatable.and_then(|room| room.count).and_then(limit)))
-    }
+/// The number of volumes that a node takes, where it has one; none at all where the driver is not registered there
+/// under this id.
+pub async fn registered(host: &Host, node: &str, id: &str) -> Result<Option<Option<usize>>> {
+    let nodes = Api::<CSINode>::all(host.client.clone());
+    let found = cluster::read(nodes.get(node).await, node);
+    let found = found.map_err(|error| unread(&format!("get csinode {node}"), &error))?;
+    let drivers = found.into_iter().flat_map(|node| node.spec.drivers);
+    let mut ours = drivers.filter(|driver| driver.name == DRIVER && driver.node_id == id);
+    let limit = |count: i32| usize::try_from(count).ok();
+    Ok(ours.next().map(|driver| driver.allocatable.and_then(|room| room.count).and_then(limit)))
+}
 
-    pub async fn machine(&self, node: &str) -> Result<Option<Machine>> {
-        let found = cluster::read(Api::<Node>::all(self.client.clone()).get(node).await, node);
-        let found = found.map_err(|error| unread(&format!("get node {node}"), &error))?;
-        Ok(found.map(Machine::new))
-    }
+pub async fn machine(host: &Host, node: &str) -> Result<Option<Machine>> {
+    let found = cluster::read(Api::<Node>::all(host.client.clone()).get(node).await, node);
+    let found = found.map_err(|error| unread(&format!("get node {node}"), &error))?;
+    Ok(found.map(Machine::new))
+}
 
-    /// What a label of a node says; nothing where there is no such label, or no such node.
-    pub async fn label_of_node(&self, node: &str, label: &str) -> Result<Option<String>> {
-        let found = cluster::read(Api::<Node>::all(self.client.clone()).get_metadata(node).await, node);
-        let found = found.map_err(|error| unread(&format!("get node {node}"), &error))?;
-        Ok(found.and_then(|node| node.labels().get(label).cloned()))
-    }
+/// What a label of a node says; nothing where there is no such label, or no such node.
+pub async fn label_of_node(host: &Host, node: &str, label: &str) -> Result<Option<String>> {
+    let found = cluster::read(Api::<Node>::all(host.client.clone()).get_metadata(node).await, node);
+    let found = found.map_err(|error| unread(&format!("get node {node}"), &error))?;
+    Ok(found.and_then(|node| node.labels().get(label).cloned()))
+}
 
-    /// The nodes that carry a label with this value.
-    pub async fn nodes_with(&self, label: &str, value: &str) -> Result<Vec<String>> {
-        let wanted = ListParams::default().labels(&format!("{label}={value}"));
-        let nodes = Api::<Node>::all(self.client.clone()).list_metadata(&wanted).await;
-        let nodes = nodes.map_err(|error| unread("list nodes", &error))?;
-        Ok(nodes.iter().map(ResourceExt::name_any).collect())
-    }
+/// The nodes that carry a label with this value.
+pub async fn nodes_with(host: &Host, label: &str, value: &str) -> Result<Vec<String>> {
+    let wanted = ListParams::default().labels(&format!("{label}={value}"));
+    let nodes = Api::<Node>::all(host.client.clone()).list_metadata(&wanted).await;
+    let nodes = nodes.map_err(|error| unread("list nodes", &error))?;
+    Ok(nodes.iter().map(ResourceExt::name_any).collect())
 }

@@ -77,24 +77,22 @@ pub(super) fn with_us_first(owners: Option<&str>) -> Option<String> {
     Some(std::iter::once(US).chain(others).collect::<Vec<_>>().join(","))
 }
 
-impl Host {
-    /// Every claim of the host, and then each that changes. Ends never.
-    pub fn owned_claims(&self) -> impl Stream<Item = OwnedClaim> + Send + use<> {
-        let claims = Api::<PersistentVolumeClaim>::all(self.client.clone());
-        let events = watcher(claims, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
-        events.filter_map(|event| ready(seen(event)))
-    }
+/// Every claim of the host, and then each that changes. Ends never.
+pub fn owned_claims(host: &Host) -> impl Stream<Item = OwnedClaim> + Send + use<> {
+    let claims = Api::<PersistentVolumeClaim>::all(host.client.clone());
+    let events = watcher(claims, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
+    events.filter_map(|event| ready(seen(event)))
+}
 
-    /// Written only over the version that was seen; where that has changed, news of it is on its way.
-    pub async fn shield(&self, claim: &OwnedClaim) -> Result<()> {
-        let Some(owners) = with_us_first(claim.owners.as_deref()) else { return Ok(()) };
-        let change = json!({"metadata": {"resourceVersion": claim.version, "annotations": {OWNERS: owners}}});
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace);
-        let patched = claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await;
-        match patched.map_err(|error| outcome(&format!("patch claim {}/{}", claim.namespace, claim.name), &error)) {
-            Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+/// Written only over the version that was seen; where that has changed, news of it is on its way.
+pub async fn shield(host: &Host, claim: &OwnedClaim) -> Result<()> {
+    let Some(owners) = with_us_first(claim.owners.as_deref()) else { return Ok(()) };
+    let change = json!({"metadata": {"resourceVersion": claim.version, "annotations": {OWNERS: owners}}});
+    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
+    let patched = claims.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(change)).await;
+    match patched.map_err(|error| outcome(&format!("patch claim {}/{}", claim.namespace, claim.name), &error)) {
+        Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

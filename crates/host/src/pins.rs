@@ -27,108 +27,106 @@ pub enum Pin {
     SameAs { name: String },
 }
 
-impl Host {
-    fn config_maps(&self) -> Api<ConfigMap> {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
+fn config_maps(host: &Host) -> Api<ConfigMap> {
+    Api::namespaced(host.client.clone(), &host.namespace)
+}
 
-    /// Every name that was ever a member's; none where there is no record at all.
-    pub async fn known_members(&self) -> Result<Option<Vec<String>>> {
-        let map = self.read_pins().await?;
-        Ok(map.map(|map| map.data.unwrap_or_default().into_keys().collect()))
-    }
+/// Every name that was ever a member's; none where there is no record at all.
+pub async fn known_members(host: &Host) -> Result<Option<Vec<String>>> {
+    let map = read_pins(host).await?;
+    Ok(map.map(|map| map.data.unwrap_or_default().into_keys().collect()))
+}
 
-    /// Which name means which cluster.
-    pub async fn pins(&self) -> Result<BTreeMap<String, String>> {
-        Ok(self.read_pins().await?.and_then(|map| map.data).unwrap_or_default())
-    }
+/// Which name means which cluster.
+pub async fn pins(host: &Host) -> Result<BTreeMap<String, String>> {
+    Ok(read_pins(host).await?.and_then(|map| map.data).unwrap_or_default())
+}
 
-    /// Takes a name out of the record, over the version that said what it means. False: it is not in it.
-    pub async fn forget(&self, name: &str) -> Result<bool> {
-        let Some(map) = self.read_pins().await? else { return Ok(false) };
-        if !map.data.as_ref().is_some_and(|pins| pins.contains_key(name)) {
-            return Ok(false);
-        }
-        let change = json!({
-            "metadata": {"uid": map.metadata.uid, "resourceVersion": map.metadata.resource_version},
-            "data": {name: null},
-        });
-        let patched = self.config_maps().patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
-        patched.map_err(|error| outcome(&format!("forget member {name}"), &error))?;
-        Ok(true)
+/// Takes a name out of the record, over the version that said what it means. False: it is not in it.
+pub async fn forget(host: &Host, name: &str) -> Result<bool> {
+    let Some(map) = read_pins(host).await? else { return Ok(false) };
+    if !map.data.as_ref().is_some_and(|pins| pins.contains_key(name)) {
+        return Ok(false);
     }
+    let change = json!({
+        "metadata": {"uid": map.metadata.uid, "resourceVersion": map.metadata.resource_version},
+        "data": {name: null},
+    });
+    let patched = config_maps(host).patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
+    patched.map_err(|error| outcome(&format!("forget member {name}"), &error))?;
+    Ok(true)
+}
 
-    /// Pins a name to a cluster at first sight; later, compares. Members that join at once write on one object.
-    pub async fn pin(&self, name: &str, identity: &str) -> Result<Pin> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match self.try_pin(name, identity).await {
-                Err(Error::InProgress(_)) if tries < TRIES => {}
-                pinned => return pinned,
-            }
+/// Pins a name to a cluster at first sight; later, compares. Members that join at once write on one object.
+pub async fn pin(host: &Host, name: &str, identity: &str) -> Result<Pin> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match try_pin(host, name, identity).await {
+            Err(Error::InProgress(_)) if tries < TRIES => {}
+            pinned => return pinned,
         }
     }
+}
 
-    async fn try_pin(&self, name: &str, identity: &str) -> Result<Pin> {
-        let map = self.read_pins().await?;
-        let none = BTreeMap::new();
-        let pins = map.as_ref().and_then(|map| map.data.as_ref()).unwrap_or(&none);
-        if let Some(pin) = compare(pins, name, identity) {
-            return Ok(pin);
-        }
-        match map {
-            Some(map) => self.add_pin(&map, name, identity).await?,
-            None => self.create_pins(name, identity).await?,
-        }
-        Ok(Pin::Held)
+async fn try_pin(host: &Host, name: &str, identity: &str) -> Result<Pin> {
+    let map = read_pins(host).await?;
+    let none = BTreeMap::new();
+    let pins = map.as_ref().and_then(|map| map.data.as_ref()).unwrap_or(&none);
+    if let Some(pin) = compare(pins, name, identity) {
+        return Ok(pin);
     }
-
-    async fn read_pins(&self) -> Result<Option<ConfigMap>> {
-        let answer = self.config_maps().get(CONFIG_MAP).await;
-        cluster::read(answer, CONFIG_MAP)
-            .map_err(|error| unread(&format!("get config map {}/{CONFIG_MAP}", self.namespace), &error))
+    match map {
+        Some(map) => add_pin(host, &map, name, identity).await?,
+        None => create_pins(host, name, identity).await?,
     }
+    Ok(Pin::Held)
+}
 
-    /// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.
-    async fn add_pin(&self, map: &ConfigMap, name: &str, identity: &str) -> Result<()> {
-        let change = json!({
-            "metadata": {"resourceVersion": map.metadata.resource_version},
-            "data": {name: identity},
-        });
-        let patched = self.config_maps().patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
-        patched.map(drop).map_err(|error| outcome(&format!("pin member {name}"), &error))
-    }
+async fn read_pins(host: &Host) -> Result<Option<ConfigMap>> {
+    let answer = config_maps(host).get(CONFIG_MAP).await;
+    cluster::read(answer, CONFIG_MAP)
+        .map_err(|error| unread(&format!("get config map {}/{CONFIG_MAP}", host.namespace), &error))
+}
 
-    async fn create_pins(&self, name: &str, identity: &str) -> Result<()> {
-        let map = ConfigMap {
-            metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
-            data: Some(BTreeMap::from([(name.to_owned(), identity.to_owned())])),
-            ..ConfigMap::default()
-        };
-        let doing = format!("create config map {}/{CONFIG_MAP}", self.namespace);
-        let create = async || {
-            let made = self.config_maps().create(&PostParams::default(), &map).await;
-            made.map(drop).map_err(|error| outcome(&doing, &error))
-        };
-        match create().await {
-            Err(Error::NotFound(_)) => {
-                self.create_namespace().await?;
-                create().await
-            }
-            made => made,
+/// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.
+async fn add_pin(host: &Host, map: &ConfigMap, name: &str, identity: &str) -> Result<()> {
+    let change = json!({
+        "metadata": {"resourceVersion": map.metadata.resource_version},
+        "data": {name: identity},
+    });
+    let patched = config_maps(host).patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
+    patched.map(drop).map_err(|error| outcome(&format!("pin member {name}"), &error))
+}
+
+async fn create_pins(host: &Host, name: &str, identity: &str) -> Result<()> {
+    let map = ConfigMap {
+        metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
+        data: Some(BTreeMap::from([(name.to_owned(), identity.to_owned())])),
+        ..ConfigMap::default()
+    };
+    let doing = format!("create config map {}/{CONFIG_MAP}", host.namespace);
+    let create = async || {
+        let made = config_maps(host).create(&PostParams::default(), &map).await;
+        made.map(drop).map_err(|error| outcome(&doing, &error))
+    };
+    match create().await {
+        Err(Error::NotFound(_)) => {
+            create_namespace(host).await?;
+            create().await
         }
+        made => made,
     }
+}
 
-    /// Who starts the driver by hand may not have made its namespace; who installs it has, and grants no right to.
-    async fn create_namespace(&self) -> Result<()> {
-        let metadata = ObjectMeta { name: Some(self.namespace.clone()), ..ObjectMeta::default() };
-        let namespace = Namespace { metadata, ..Namespace::default() };
-        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
-        match made.map_err(|error| outcome(&format!("create namespace {}", self.namespace), &error)) {
-            Ok(_) | Err(Error::InProgress(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+/// Who starts the driver by hand may not have made its namespace; who installs it has, and grants no right to.
+async fn create_namespace(host: &Host) -> Result<()> {
+    let metadata = ObjectMeta { name: Some(host.namespace.clone()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    let made = Api::all(host.client.clone()).create(&PostParams::default(), &namespace).await;
+    match made.map_err(|error| outcome(&format!("create namespace {}", host.namespace), &error)) {
+        Ok(_) | Err(Error::InProgress(_)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -52,52 +52,50 @@ pub struct BoundClaim {
     pub volume: String,
 }
 
-impl Host {
-    /// Told as the scheduler tells it, until the host ends it. What it has said before comes first.
-    pub async fn stranded_pods(&self) -> Result<impl Stream<Item = Result<StrandedPod>> + Send> {
-        let unheard = |error: kube::Error| unread("watch events of pods", &error);
-        let fields = "involvedObject.kind=Pod,reason=FailedScheduling";
-        let events = events::listen(&Api::all(self.client.clone()), fields).await.map_err(unheard)?;
-        Ok(events.map_err(unheard).try_filter_map(async |event| Ok(StrandedPod::new(&event))))
-    }
+/// Told as the scheduler tells it, until the host ends it. What it has said before comes first.
+pub async fn stranded_pods(host: &Host) -> Result<impl Stream<Item = Result<StrandedPod>> + Send> {
+    let unheard = |error: kube::Error| unread("watch events of pods", &error);
+    let fields = "involvedObject.kind=Pod,reason=FailedScheduling";
+    let events = events::listen(&Api::all(host.client.clone()), fields).await.map_err(unheard)?;
+    Ok(events.map_err(unheard).try_filter_map(async |event| Ok(StrandedPod::new(&event))))
+}
 
-    /// The bound claims of a pod; none where it is gone.
-    pub async fn claims_of_pod(&self, pod: &StrandedPod) -> Result<Vec<BoundClaim>> {
-        let (namespace, name) = (&pod.namespace, &pod.name);
-        let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace).list(&named).await;
-        let pods = pods.map_err(|error| unread(&format!("list pods in {namespace}"), &error))?;
-        let there = pods.items.into_iter().find(|there| there.uid().as_ref() == Some(&pod.uid));
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
-        let mut bound = Vec::new();
-        for name in there.iter().flat_map(claims_of) {
-            let found = cluster::read(claims.get(&name).await, &name);
-            let found = found.map_err(|error| unread(&format!("get claim {namespace}/{name}"), &error))?;
-            let Some(claim) = found else { continue };
-            let uid = claim.uid().unwrap_or_default();
-            let volume = claim.spec.and_then(|spec| spec.volume_name).filter(|volume| !volume.is_empty());
-            bound.extend(volume.map(|volume| BoundClaim { name, uid, volume }));
-        }
-        Ok(bound)
+/// The bound claims of a pod; none where it is gone.
+pub async fn claims_of_pod(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundClaim>> {
+    let (namespace, name) = (&pod.namespace, &pod.name);
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    let pods = Api::<Pod>::namespaced(host.client.clone(), namespace).list(&named).await;
+    let pods = pods.map_err(|error| unread(&format!("list pods in {namespace}"), &error))?;
+    let there = pods.items.into_iter().find(|there| there.uid().as_ref() == Some(&pod.uid));
+    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), namespace);
+    let mut bound = Vec::new();
+    for name in there.iter().flat_map(claims_of) {
+        let found = cluster::read(claims.get(&name).await, &name);
+        let found = found.map_err(|error| unread(&format!("get claim {namespace}/{name}"), &error))?;
+        let Some(claim) = found else { continue };
+        let uid = claim.uid().unwrap_or_default();
+        let volume = claim.spec.and_then(|spec| spec.volume_name).filter(|volume| !volume.is_empty());
+        bound.extend(volume.map(|volume| BoundClaim { name, uid, volume }));
     }
+    Ok(bound)
+}
 
-    pub async fn placed_pod(&self, namespace: &str, name: &str) -> Result<Option<PlacedPod>> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
-        let found = cluster::read(pods.get(name).await, name);
-        let found = found.map_err(|error| unread(&format!("get pod {namespace}/{name}"), &error))?;
-        Ok(found.map(|pod| PlacedPod {
-            uid: pod.uid().unwrap_or_default(),
-            node: pod.spec.and_then(|spec| spec.node_name).filter(|node| !node.is_empty()),
-        }))
-    }
+pub async fn placed_pod(host: &Host, namespace: &str, name: &str) -> Result<Option<PlacedPod>> {
+    let pods = Api::<Pod>::namespaced(host.client.clone(), namespace);
+    let found = cluster::read(pods.get(name).await, name);
+    let found = found.map_err(|error| unread(&format!("get pod {namespace}/{name}"), &error))?;
+    Ok(found.map(|pod| PlacedPod {
+        uid: pod.uid().unwrap_or_default(),
+        node: pod.spec.and_then(|spec| spec.node_name).filter(|node| !node.is_empty()),
+    }))
+}
 
-    /// The pod that uses the claim: the one that still waits for a node, where several do.
-    pub async fn pod_of(&self, claim: &Claim) -> Result<Option<HostPod>> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &claim.namespace);
-        let doing = format!("list pods in {}", claim.namespace);
-        let pods = pods.list(&ListParams::default()).await.map_err(|error| unread(&doing, &error))?;
-        Ok(choose(pods.items, &claim.name))
-    }
+/// The pod that uses the claim: the one that still waits for a node, where several do.
+pub async fn pod_of(host: &Host, claim: &Claim) -> Result<Option<HostPod>> {
+    let pods = Api::<Pod>::namespaced(host.client.clone(), &claim.namespace);
+    let doing = format!("list pods in {}", claim.namespace);
+    let pods = pods.list(&ListParams::default()).await.map_err(|error| unread(&doing, &error))?;
+    Ok(choose(pods.items, &claim.name))
 }
 
 fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {

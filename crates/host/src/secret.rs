@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Host, unread};
+use super::{Host, unread, volume};
 use cluster::with_causes;
 use domain::{
     error::{Error, Result},
@@ -80,54 +80,52 @@ impl SecretsOf {
     }
 }
 
-impl Host {
-    /// Of the volume with this handle, which most often has this name.
-    pub async fn secrets_of(&self, name: Option<&str>, handle: &str) -> Result<Option<SecretsOf>> {
-        if let Some(name) = name.filter(|name| is_subdomain(name)) {
-            let found = cluster::read(self.volumes().get(name).await, name);
-            let found = found.map_err(|error| unread(&format!("get volume {name}"), &error))?;
-            if let Some(found) = found.and_then(|volume| of_volume(&volume, handle)) {
-                return Ok(Some(found));
-            }
+/// Of the volume with this handle, which most often has this name.
+pub async fn secrets_of(host: &Host, name: Option<&str>, handle: &str) -> Result<Option<SecretsOf>> {
+    if let Some(name) = name.filter(|name| is_subdomain(name)) {
+        let found = cluster::read(volume::volumes(host).get(name).await, name);
+        let found = found.map_err(|error| unread(&format!("get volume {name}"), &error))?;
+        if let Some(found) = found.and_then(|volume| of_volume(&volume, handle)) {
+            return Ok(Some(found));
         }
-        let all = self.all_volumes().await?;
-        Ok(all.iter().find_map(|volume| of_volume(volume, handle)))
     }
+    let all = volume::all_volumes(host).await?;
+    Ok(all.iter().find_map(|volume| of_volume(volume, handle)))
+}
 
-    /// Makes the Secret, or brings what it holds up to date. One that somebody else has made is left alone.
-    pub async fn keep_secret(
-        &self,
-        place: &SecretPlace,
-        of: &SecretsOf,
-        hash: VolumeHash,
-        data: &SecretData,
-    ) -> Result<()> {
-        let secrets = Api::<Secret>::namespaced(self.client.clone(), &place.namespace);
-        let wanted = of.manifest(place, hash, data);
-        let there = cluster::read(secrets.get(&place.name).await, &place.name);
-        let Some(there) = there.map_err(|error| unread(&format!("get secret {place}"), &error))? else {
-            let made = secrets.create(&PostParams::default(), &wanted).await;
-            return made.map(drop).map_err(|error| unwritten("create", place, &error));
-        };
-        if !is_labelled(there.labels(), hash) {
-            return Err(Error::Refused(format!(
-                "Secret {place} of the host is there already and was not made for this volume; it is left untouched. Remove it, \
-                 or name another one in the class"
-            )));
-        }
-        if there.data == wanted.data && there.metadata.owner_references == wanted.metadata.owner_references {
-            return Ok(());
-        }
-        let operations = json!([
-            {"op": "test", "path": "/metadata/resourceVersion", "value": there.resource_version()},
-            {"op": "add", "path": "/metadata/ownerReferences", "value": wanted.metadata.owner_references},
-            {"op": "add", "path": "/data", "value": wanted.data},
-        ]);
-        let patch = serde_json::from_value(operations).map(Patch::<()>::Json);
-        let patch = patch.map_err(|error| Error::Refused(format!("a patch cannot be written: {error}")))?;
-        let written = secrets.patch(&place.name, &PatchParams::default(), &patch).await;
-        written.map(drop).map_err(|error| unwritten("update", place, &error))
+/// Makes the Secret, or brings what it holds up to date. One that somebody else has made is left alone.
+pub async fn keep_secret(
+    host: &Host,
+    place: &SecretPlace,
+    of: &SecretsOf,
+    hash: VolumeHash,
+    data: &SecretData,
+) -> Result<()> {
+    let secrets = Api::<Secret>::namespaced(host.client.clone(), &place.namespace);
+    let wanted = of.manifest(place, hash, data);
+    let there = cluster::read(secrets.get(&place.name).await, &place.name);
+    let Some(there) = there.map_err(|error| unread(&format!("get secret {place}"), &error))? else {
+        let made = secrets.create(&PostParams::default(), &wanted).await;
+        return made.map(drop).map_err(|error| unwritten("create", place, &error));
+    };
+    if !is_labelled(there.labels(), hash) {
+        return Err(Error::Refused(format!(
+            "Secret {place} of the host is there already and was not made for this volume; it is left untouched. Remove it, \
+             or name another one in the class"
+        )));
     }
+    if there.data == wanted.data && there.metadata.owner_references == wanted.metadata.owner_references {
+        return Ok(());
+    }
+    let operations = json!([
+        {"op": "test", "path": "/metadata/resourceVersion", "value": there.resource_version()},
+        {"op": "add", "path": "/metadata/ownerReferences", "value": wanted.metadata.owner_references},
+        {"op": "add", "path": "/data", "value": wanted.data},
+    ]);
+    let patch = serde_json::from_value(operations).map(Patch::<()>::Json);
+    let patch = patch.map_err(|error| Error::Refused(format!("a patch cannot be written: {error}")))?;
+    let written = secrets.patch(&place.name, &PatchParams::default(), &patch).await;
+    written.map(drop).map_err(|error| unwritten("update", place, &error))
 }
 
 fn is_labelled(labels: &BTreeMap<String, String>, hash: VolumeHash) -> bool {

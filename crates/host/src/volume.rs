@@ -123,87 +123,85 @@ pub struct LiveVolume {
     pub given_out: Option<GivenOut>,
 }
 
-impl Host {
-    /// Whether the host has a volume of this name, or one that was given this handle: then the leaf is not ours to remove.
-    pub async fn uses(&self, name: &str, handle: &str) -> Result<bool> {
-        Ok(self.has_volume(name).await? || self.volume_with(handle).await?.is_some())
-    }
+/// Whether the host has a volume of this name, or one that was given this handle: then the leaf is not ours to remove.
+pub async fn uses(host: &Host, name: &str, handle: &str) -> Result<bool> {
+    Ok(has_volume(host, name).await? || volume_with(host, handle).await?.is_some())
+}
 
-    pub async fn has_volume(&self, name: &str) -> Result<bool> {
-        // A volume's name may be any text; that of an object is part of a path.
-        if !is_subdomain(name) {
-            return Ok(false);
-        }
-        let answer = self.volumes().get_metadata(name).await;
-        let named = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
-        Ok(named.is_some())
+pub async fn has_volume(host: &Host, name: &str) -> Result<bool> {
+    // A volume's name may be any text; that of an object is part of a path.
+    if !is_subdomain(name) {
+        return Ok(false);
     }
+    let answer = volumes(host).get_metadata(name).await;
+    let named = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+    Ok(named.is_some())
+}
 
-    /// The leaf that was given out with a handle.
-    pub async fn leaf_of(&self, handle: &str) -> Result<Option<GivenOut>> {
-        Ok(self.volume_with(handle).await?.and_then(given_out))
+/// The leaf that was given out with a handle.
+pub async fn leaf_of(host: &Host, handle: &str) -> Result<Option<GivenOut>> {
+    Ok(volume_with(host, handle).await?.and_then(given_out))
+}
+
+pub async fn read_volume(host: &Host, name: &str) -> Result<Option<LiveVolume>> {
+    let answer = volumes(host).get(name).await;
+    let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+    Ok(found.and_then(|found| {
+        let (volume, spec) = (HostVolume::new(&found)?, found.spec?);
+        let capacity = spec.capacity.as_ref().and_then(|capacity| quantity::parse(&capacity.get("storage")?.0));
+        let claim = spec.claim_ref.and_then(|claim| Some(Claim { namespace: claim.namespace?, name: claim.name? }));
+        let capacity = capacity.unwrap_or_default();
+        Some(LiveVolume { volume, capacity, claim, given_out: spec.csi.and_then(given_out) })
+    }))
+}
+
+/// The handle of a volume of this driver's.
+pub async fn handle_of(host: &Host, name: &str) -> Result<Option<String>> {
+    if !is_subdomain(name) {
+        return Ok(None);
     }
+    let answer = volumes(host).get(name).await;
+    let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
+    let source = found.and_then(|volume| volume.spec?.csi);
+    Ok(source.filter(|source| source.driver == DRIVER).map(|source| source.volume_handle))
+}
 
-    pub async fn read_volume(&self, name: &str) -> Result<Option<LiveVolume>> {
-        let answer = self.volumes().get(name).await;
-        let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
-        Ok(found.and_then(|found| {
-            let (volume, spec) = (HostVolume::new(&found)?, found.spec?);
-            let capacity = spec.capacity.as_ref().and_then(|capacity| quantity::parse(&capacity.get("storage")?.0));
-            let claim = spec.claim_ref.and_then(|claim| Some(Claim { namespace: claim.namespace?, name: claim.name? }));
-            let capacity = capacity.unwrap_or_default();
-            Some(LiveVolume { volume, capacity, claim, given_out: spec.csi.and_then(given_out) })
-        }))
-    }
+/// All volumes whose handle leads to this claim, whatever hash it carries.
+pub async fn volumes_at(host: &Host, member: &str, place: &LeafPlace) -> Result<Vec<HostVolume>> {
+    let leads_there = |volume: &HostVolume| {
+        VolumeId::parse(&volume.handle).is_some_and(|id| id.member == member && id.place().as_ref() == Some(place))
+    };
+    let all = all_volumes(host).await?;
+    Ok(all.iter().filter_map(HostVolume::new).filter(leads_there).collect())
+}
 
-    /// The handle of a volume of this driver's.
-    pub async fn handle_of(&self, name: &str) -> Result<Option<String>> {
-        if !is_subdomain(name) {
-            return Ok(None);
-        }
-        let answer = self.volumes().get(name).await;
-        let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
-        let source = found.and_then(|volume| volume.spec?.csi);
-        Ok(source.filter(|source| source.driver == DRIVER).map(|source| source.volume_handle))
-    }
+/// Reads all volumes: only for rare cases.
+pub async fn volumes_with(host: &Host, handle: &str) -> Result<Vec<HostVolume>> {
+    let all = all_volumes(host).await?;
+    Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
+}
 
-    /// All volumes whose handle leads to this claim, whatever hash it carries.
-    pub async fn volumes_at(&self, member: &str, place: &LeafPlace) -> Result<Vec<HostVolume>> {
-        let leads_there = |volume: &HostVolume| {
-            VolumeId::parse(&volume.handle).is_some_and(|id| id.member == member && id.place().as_ref() == Some(place))
-        };
-        let all = self.all_volumes().await?;
-        Ok(all.iter().filter_map(HostVolume::new).filter(leads_there).collect())
-    }
+/// Reads all volumes: only for rare cases.
+async fn volume_with(host: &Host, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
+    let mut sources = all_volumes(host).await?.into_iter().filter_map(|volume| volume.spec?.csi);
+    Ok(sources.find(|source| source.volume_handle == handle))
+}
 
-    /// Reads all volumes: only for rare cases.
-    pub async fn volumes_with(&self, handle: &str) -> Result<Vec<HostVolume>> {
-        let all = self.all_volumes().await?;
-        Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
-    }
-
-    /// Reads all volumes: only for rare cases.
-    async fn volume_with(&self, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
-        let mut sources = self.all_volumes().await?.into_iter().filter_map(|volume| volume.spec?.csi);
-        Ok(sources.find(|source| source.volume_handle == handle))
-    }
-
-    /// Page by page: a host with many has not written the whole list before an answer must have begun.
-    pub(super) async fn all_volumes(&self) -> Result<Vec<PersistentVolume>> {
-        let (mut all, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
-        loop {
-            let listed = self.volumes().list(&page).await.map_err(|error| unread("list volumes", &error))?;
-            all.extend(listed.items);
-            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(all),
-            }
+/// Page by page: a host with many has not written the whole list before an answer must have begun.
+pub(super) async fn all_volumes(host: &Host) -> Result<Vec<PersistentVolume>> {
+    let (mut all, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+    loop {
+        let listed = volumes(host).list(&page).await.map_err(|error| unread("list volumes", &error))?;
+        all.extend(listed.items);
+        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(all),
         }
     }
+}
 
-    pub(super) fn volumes(&self) -> Api<PersistentVolume> {
-        Api::all(self.client.clone())
-    }
+pub(super) fn volumes(host: &Host) -> Api<PersistentVolume> {
+    Api::all(host.client.clone())
 }
 
 fn given_out(source: CSIPersistentVolumeSource) -> Option<GivenOut> {

@@ -18,7 +18,10 @@ use kube::{
 };
 use tokio::sync::watch;
 
-use super::{Host, volume::HostVolume};
+use super::{
+    Host,
+    volume::{self, HostVolume},
+};
 use cluster::{pauses, with_causes};
 
 /// The host's volumes of this driver.
@@ -140,7 +143,7 @@ impl Table {
 
 /// Keeps the volumes true, until it is dropped.
 pub async fn keep(host: &Host, volumes: &HostVolumes) {
-    let events = watcher(host.volumes(), watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
+    let events = watcher(volume::volumes(host), watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {

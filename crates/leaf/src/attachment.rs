@@ -95,111 +95,113 @@ fn trouble(attachment: &VolumeAttachment) -> Option<String> {
     status.detach_error.as_ref().or(status.attach_error.as_ref())?.message.clone()
 }
 
-impl MemberClient {
-    fn attachments(&self) -> Api<VolumeAttachment> {
-        Api::all(self.client.clone())
-    }
+fn attachments(client: &MemberClient) -> Api<VolumeAttachment> {
+    Api::all(client.client.clone())
+}
 
-    fn seen_attachment(&self, attachment: VolumeAttachment) -> LeafAttachment {
-        let trouble = trouble(&attachment);
-        let status = attachment.status.unwrap_or_default();
-        let mut annotations = attachment.metadata.annotations.unwrap_or_default();
-        LeafAttachment {
-            hash: ownership::volume_of(
-                &ObjectMeta { labels: attachment.metadata.labels, ..ObjectMeta::default() },
-                &self.host,
-            ),
-            name: attachment.metadata.name.unwrap_or_default(),
-            volume: attachment.spec.source.persistent_volume_name.unwrap_or_default(),
-            member_node: attachment.spec.node_name,
-            node: annotations.remove(ownership::NODE).unwrap_or_default(),
-            handle: annotations.remove(ownership::HANDLE).unwrap_or_default(),
-            attached: status.attached,
-            context: status.attachment_metadata.unwrap_or_default(),
-            terminating: attachment.metadata.deletion_timestamp.is_some(),
-            withdrawn: annotations.contains_key(ownership::WITHDRAWN),
-            trouble,
-            uid: attachment.metadata.uid.unwrap_or_default(),
-            version: attachment.metadata.resource_version.unwrap_or_default(),
+fn seen_attachment(client: &MemberClient, attachment: VolumeAttachment) -> LeafAttachment {
+    let trouble = trouble(&attachment);
+    let status = attachment.status.unwrap_or_default();
+    let mut annotations = attachment.metadata.annotations.unwrap_or_default();
+    LeafAttachment {
+        hash: ownership::volume_of(
+            &ObjectMeta { labels: attachment.metadata.labels, ..ObjectMeta::default() },
+            &client.host,
+        ),
+        name: attachment.metadata.name.unwrap_or_default(),
+        volume: attachment.spec.source.persistent_volume_name.unwrap_or_default(),
+        member_node: attachment.spec.node_name,
+        node: annotations.remove(ownership::NODE).unwrap_or_default(),
+        handle: annotations.remove(ownership::HANDLE).unwrap_or_default(),
+        attached: status.attached,
+        context: status.attachment_metadata.unwrap_or_default(),
+        terminating: attachment.metadata.deletion_timestamp.is_some(),
+        withdrawn: annotations.contains_key(ownership::WITHDRAWN),
+        trouble,
+        uid: attachment.metadata.uid.unwrap_or_default(),
+        version: attachment.metadata.resource_version.unwrap_or_default(),
+    }
+}
+
+/// All there are of a volume, whoever made them: the API cannot be asked for fewer.
+pub async fn attachments_of(client: &MemberClient, volume: &str) -> Result<Vec<LeafAttachment>> {
+    let all = list_attachments(client, &ListParams::default()).await?;
+    Ok(all.into_iter().filter(|attachment| attachment.volume == volume).collect())
+}
+
+/// Those that were made for this host.
+pub async fn our_attachments(client: &MemberClient) -> Result<Vec<LeafAttachment>> {
+    list_attachments(client, &ListParams::default().labels(&ownership::selector(&client.host))).await
+}
+
+async fn list_attachments(client: &MemberClient, wanted: &ListParams) -> Result<Vec<LeafAttachment>> {
+    let all = attachments(client).list(wanted).await;
+    let all = all.map_err(|error| client.outcome("list volumeattachments", &error))?;
+    Ok(all.items.into_iter().map(|attachment| seen_attachment(client, attachment)).collect())
+}
+
+/// None: the name was taken already.
+pub async fn create_attachment(client: &MemberClient, wanted: &WantedAttachment<'_>) -> Result<Option<LeafAttachment>> {
+    let made = attachments(client).create(&PostParams::default(), &wanted.manifest(client)).await;
+    match made.map_err(|error| client.outcome(&format!("create volumeattachment {}", wanted.name()), &error)) {
+        Ok(made) => Ok(Some(seen_attachment(client, made))),
+        Err(Error::Exists(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A quorum read.
+pub async fn read_attachment(client: &MemberClient, name: &str) -> Result<Option<LeafAttachment>> {
+    let found = cluster::read(attachments(client).get(name).await, name);
+    let found = found.map_err(|error| client.outcome(&format!("get volumeattachment {name}"), &error))?;
+    Ok(found.map(|attachment| seen_attachment(client, attachment)))
+}
+
+/// Says on it that its end has begun, or that it stays. Whoever has written on it meanwhile is not overruled.
+pub async fn mark_attachment(client: &MemberClient, seen: &LeafAttachment, withdrawn: bool) -> Result<LeafAttachment> {
+    let [unchanged, change] = withdrawn_mark(&seen.uid, &seen.version, withdrawn);
+    let same = json!({"op": "test", "path": "/metadata/uid", "value": seen.uid});
+    let patch = json_patch(json!([same, unchanged, change]))?;
+    let marked = attachments(client).patch(&seen.name, &PatchParams::default(), &patch).await;
+    let marked = marked.map_err(|error| client.outcome(&format!("patch volumeattachment {}", seen.name), &error))?;
+    Ok(seen_attachment(client, marked))
+}
+
+/// Deletes the one that was seen and no other; what is left of it.
+pub async fn delete_attachment(client: &MemberClient, seen: &LeafAttachment) -> Result<Option<LeafAttachment>> {
+    // What was marked may stay after all, and then somebody has written so on it.
+    let version = seen.withdrawn.then(|| seen.version.clone());
+    let this = Preconditions { uid: Some(seen.uid.clone()), resource_version: version };
+    let parameters = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
+    let deleted = attachments(client).delete(&seen.name, &parameters).await;
+    match deleted.map_err(|error| client.outcome(&format!("delete volumeattachment {}", seen.name), &error)) {
+        // One without finalizers is gone at once.
+        Ok(answer) => {
+            let left = answer.left().filter(|left| !left.finalizers().is_empty());
+            Ok(left.map(|left| seen_attachment(client, left)))
         }
+        Err(Error::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
     }
+}
 
-    /// All there are of a volume, whoever made them: the API cannot be asked for fewer.
-    pub async fn attachments_of(&self, volume: &str) -> Result<Vec<LeafAttachment>> {
-        let all = self.list_attachments(&ListParams::default()).await?;
-        Ok(all.into_iter().filter(|attachment| attachment.volume == volume).collect())
-    }
-
-    /// Those that were made for this host.
-    pub async fn our_attachments(&self) -> Result<Vec<LeafAttachment>> {
-        self.list_attachments(&ListParams::default().labels(&ownership::selector(&self.host))).await
-    }
-
-    async fn list_attachments(&self, wanted: &ListParams) -> Result<Vec<LeafAttachment>> {
-        let all = self.attachments().list(wanted).await;
-        let all = all.map_err(|error| self.outcome("list volumeattachments", &error))?;
-        Ok(all.items.into_iter().map(|attachment| self.seen_attachment(attachment)).collect())
-    }
-
-    /// None: the name was taken already.
-    pub async fn create_attachment(&self, wanted: &WantedAttachment<'_>) -> Result<Option<LeafAttachment>> {
-        let made = self.attachments().create(&PostParams::default(), &wanted.manifest(self)).await;
-        match made.map_err(|error| self.outcome(&format!("create volumeattachment {}", wanted.name()), &error)) {
-            Ok(made) => Ok(Some(self.seen_attachment(made))),
-            Err(Error::Exists(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A quorum read.
-    pub async fn read_attachment(&self, name: &str) -> Result<Option<LeafAttachment>> {
-        let found = cluster::read(self.attachments().get(name).await, name);
-        let found = found.map_err(|error| self.outcome(&format!("get volumeattachment {name}"), &error))?;
-        Ok(found.map(|attachment| self.seen_attachment(attachment)))
-    }
-
-    /// Says on it that its end has begun, or that it stays. Whoever has written on it meanwhile is not overruled.
-    pub async fn mark_attachment(&self, seen: &LeafAttachment, withdrawn: bool) -> Result<LeafAttachment> {
-        let [unchanged, change] = withdrawn_mark(&seen.uid, &seen.version, withdrawn);
-        let same = json!({"op": "test", "path": "/metadata/uid", "value": seen.uid});
-        let patch = json_patch(json!([same, unchanged, change]))?;
-        let marked = self.attachments().patch(&seen.name, &PatchParams::default(), &patch).await;
-        let marked = marked.map_err(|error| self.outcome(&format!("patch volumeattachment {}", seen.name), &error))?;
-        Ok(self.seen_attachment(marked))
-    }
-
-    /// Deletes the one that was seen and no other; what is left of it.
-    pub async fn delete_attachment(&self, seen: &LeafAttachment) -> Result<Option<LeafAttachment>> {
-        // What was marked may stay after all, and then somebody has written so on it.
-        let version = seen.withdrawn.then(|| seen.version.clone());
-        let this = Preconditions { uid: Some(seen.uid.clone()), resource_version: version };
-        let parameters = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
-        let deleted = self.attachments().delete(&seen.name, &parameters).await;
-        match deleted.map_err(|error| self.outcome(&format!("delete volumeattachment {}", seen.name), &error)) {
-            // One without finalizers is gone at once.
-            Ok(answer) => {
-                let left = answer.left().filter(|left| !left.finalizers().is_empty());
-                Ok(left.map(|left| self.seen_attachment(left)))
-            }
-            Err(Error::NotFound(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Until it is another in what counts, or until a moment.
-    pub async fn await_attachment(&self, seen: &LeafAttachment, moment: Instant) -> Watched<LeafAttachment> {
-        let at = (seen.name.as_str(), seen.version.as_str());
-        let news = |one: &VolumeAttachment| {
-            let attached = one.status.as_ref().is_some_and(|status| status.attached);
-            let terminating = one.metadata.deletion_timestamp.is_some();
-            let withdrawn = one.annotations().contains_key(ownership::WITHDRAWN);
-            (attached, terminating, withdrawn) != (seen.attached, seen.terminating, seen.withdrawn)
-                || trouble(one) != seen.trouble
-        };
-        match single::until(&self.attachments(), at, moment, news).await {
-            Watched::There(attachment) => Watched::There(self.seen_attachment(attachment)),
-            Watched::Gone => Watched::Gone,
-            Watched::Nothing => Watched::Nothing,
-        }
+/// Until it is another in what counts, or until a moment.
+pub async fn await_attachment(
+    client: &MemberClient,
+    seen: &LeafAttachment,
+    moment: Instant,
+) -> Watched<LeafAttachment> {
+    let at = (seen.name.as_str(), seen.version.as_str());
+    let news = |one: &VolumeAttachment| {
+        let attached = one.status.as_ref().is_some_and(|status| status.attached);
+        let terminating = one.metadata.deletion_timestamp.is_some();
+        let withdrawn = one.annotations().contains_key(ownership::WITHDRAWN);
+        (attached, terminating, withdrawn) != (seen.attached, seen.terminating, seen.withdrawn)
+            || trouble(one) != seen.trouble
+    };
+    match single::until(&attachments(client), at, moment, news).await {
+        Watched::There(attachment) => Watched::There(seen_attachment(client, attachment)),
+        Watched::Gone => Watched::Gone,
+        Watched::Nothing => Watched::Nothing,
     }
 }

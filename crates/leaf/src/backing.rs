@@ -164,46 +164,44 @@ impl LeafDriver {
     }
 }
 
-impl MemberClient {
-    /// The volume of a leaf claim, which may have been made anew since the volume was bound.
-    pub async fn describe_volume(&self, name: &str, claim: &super::row::ClaimRow) -> Result<LeafVolume> {
-        let doing = format!("get volume {name}");
-        let found = cluster::read(Api::<PersistentVolume>::all(self.client.clone()).get(name).await, name);
-        let found = found.map_err(|error| self.outcome(&doing, &error))?;
-        let bound = found.as_ref().map(VolumeRow::new).is_some_and(|row| row.is_or_was_bound_to(&claim.uid));
-        match found {
-            Some(volume) if bound => Ok(LeafVolume::new(&volume)),
-            Some(_) => Err(Error::Refused(format!(
-                "member {}: leaf volume {name} is not bound to leaf claim {}: correct the volume's claimRef there",
-                self.member, claim.place
-            ))),
-            None => Err(Error::Refused(format!(
-                "member {}: leaf volume {name} is not there, and leaf claim {} names it",
-                self.member, claim.place
-            ))),
+/// The volume of a leaf claim, which may have been made anew since the volume was bound.
+pub async fn describe_volume(client: &MemberClient, name: &str, claim: &super::row::ClaimRow) -> Result<LeafVolume> {
+    let doing = format!("get volume {name}");
+    let found = cluster::read(Api::<PersistentVolume>::all(client.client.clone()).get(name).await, name);
+    let found = found.map_err(|error| client.outcome(&doing, &error))?;
+    let bound = found.as_ref().map(VolumeRow::new).is_some_and(|row| row.is_or_was_bound_to(&claim.uid));
+    match found {
+        Some(volume) if bound => Ok(LeafVolume::new(&volume)),
+        Some(_) => Err(Error::Refused(format!(
+            "member {}: leaf volume {name} is not bound to leaf claim {}: correct the volume's claimRef there",
+            client.member, claim.place
+        ))),
+        None => Err(Error::Refused(format!(
+            "member {}: leaf volume {name} is not there, and leaf claim {} names it",
+            client.member, claim.place
+        ))),
+    }
+}
+
+/// None where it says nothing of itself.
+pub async fn leaf_driver(client: &MemberClient, name: &str) -> Result<Option<LeafDriver>> {
+    let found = cluster::read(Api::<CSIDriver>::all(client.client.clone()).get(name).await, name);
+    let found = found.map_err(|error| client.outcome(&format!("get csidriver {name}"), &error))?;
+    Ok(found.as_ref().map(LeafDriver::new))
+}
+
+pub async fn member_node(client: &MemberClient, name: &str) -> Result<Option<MemberNode>> {
+    let found = cluster::read(Api::<Node>::all(client.client.clone()).get(name).await, name);
+    let found = found.map_err(|error| client.outcome(&format!("get node {name}"), &error))?;
+    Ok(found.map(|node| {
+        let info = node.status.and_then(|status| status.node_info).unwrap_or_default();
+        MemberNode {
+            name: name.to_owned(),
+            labels: node.metadata.labels.unwrap_or_default(),
+            system: info.system_uuid,
+            machine: info.machine_id,
         }
-    }
-
-    /// None where it says nothing of itself.
-    pub async fn leaf_driver(&self, name: &str) -> Result<Option<LeafDriver>> {
-        let found = cluster::read(Api::<CSIDriver>::all(self.client.clone()).get(name).await, name);
-        let found = found.map_err(|error| self.outcome(&format!("get csidriver {name}"), &error))?;
-        Ok(found.as_ref().map(LeafDriver::new))
-    }
-
-    pub async fn member_node(&self, name: &str) -> Result<Option<MemberNode>> {
-        let found = cluster::read(Api::<Node>::all(self.client.clone()).get(name).await, name);
-        let found = found.map_err(|error| self.outcome(&format!("get node {name}"), &error))?;
-        Ok(found.map(|node| {
-            let info = node.status.and_then(|status| status.node_info).unwrap_or_default();
-            MemberNode {
-                name: name.to_owned(),
-                labels: node.metadata.labels.unwrap_or_default(),
-                system: info.system_uuid,
-                machine: info.machine_id,
-            }
-        }))
-    }
+    }))
 }
 
 #[cfg(test)]

@@ -165,52 +165,50 @@ impl CapacityCache {
     }
 }
 
-impl MemberClient {
-    /// Asks the member for its capacity, unless it has told it lately.
-    pub async fn hear_capacity(&self) -> Result<()> {
-        let _turn = self.capacity.turn.lock().await;
-        if is_recent(self.capacity.lock().heard) {
-            return Ok(());
-        }
-        self.capacity.lock().asked = Some(Instant::now());
-        let all = Api::<CSIStorageCapacity>::all(self.client.clone()).list(&ListParams::default()).await;
-        let said = self.or_silent("list storage capacities", all)?;
-        self.capacity.hear(by_class(said.unwrap_or_default()));
-        Ok(())
+/// Asks the member for its capacity, unless it has told it lately.
+pub async fn hear_capacity(client: &MemberClient) -> Result<()> {
+    let _turn = client.capacity.turn.lock().await;
+    if is_recent(client.capacity.lock().heard) {
+        return Ok(());
     }
+    client.capacity.lock().asked = Some(Instant::now());
+    let all = Api::<CSIStorageCapacity>::all(client.client.clone()).list(&ListParams::default()).await;
+    let said = or_silent(client, "list storage capacities", all)?;
+    client.capacity.hear(by_class(said.unwrap_or_default()));
+    Ok(())
+}
 
-    /// What the quotas of a namespace leave for claims of a class; none where they say nothing.
-    pub async fn quota(&self, namespace: &str, class: &str) -> Result<Option<u64>> {
-        let _turn = self.capacity.turn.lock().await;
-        let heard = self.capacity.lock().quotas.get(namespace).map(|(heard, _)| *heard);
-        if !is_recent(heard) {
-            let quotas = Api::<ResourceQuota>::namespaced(self.client.clone(), namespace);
-            let all = quotas.list(&ListParams::default()).await;
-            let said = self.or_silent(&format!("list quotas in {namespace}"), all)?;
-            let left = said.unwrap_or_default().iter().flat_map(left).collect();
-            self.capacity.lock().quotas.insert(namespace.to_owned(), (Instant::now(), left));
-        }
-        let state = self.capacity.lock();
-        Ok(state.quotas.get(namespace).and_then(|(_, left)| for_claims(left, class)))
+/// What the quotas of a namespace leave for claims of a class; none where they say nothing.
+pub async fn quota(client: &MemberClient, namespace: &str, class: &str) -> Result<Option<u64>> {
+    let _turn = client.capacity.turn.lock().await;
+    let heard = client.capacity.lock().quotas.get(namespace).map(|(heard, _)| *heard);
+    if !is_recent(heard) {
+        let quotas = Api::<ResourceQuota>::namespaced(client.client.clone(), namespace);
+        let all = quotas.list(&ListParams::default()).await;
+        let said = or_silent(client, &format!("list quotas in {namespace}"), all)?;
+        let left = said.unwrap_or_default().iter().flat_map(left).collect();
+        client.capacity.lock().quotas.insert(namespace.to_owned(), (Instant::now(), left));
     }
+    let state = client.capacity.lock();
+    Ok(state.quotas.get(namespace).and_then(|(_, left)| for_claims(left, class)))
+}
 
-    /// None where the member does not let us see it, or does not know it: it says nothing then.
-    fn or_silent<T: Clone>(
-        &self,
-        doing: &str,
-        answer: Result<kube::core::ObjectList<T>, kube::Error>,
-    ) -> Result<Option<Vec<T>>> {
-        match answer {
-            Ok(list) => Ok(Some(list.items)),
-            Err(kube::Error::Api(status)) if [403, 404, 405].contains(&status.code) => {
-                tracing::warn!(member = self.member, doing, reason = status.message, "it is taken as saying nothing");
-                Ok(None)
-            }
-            Err(error) => match self.outcome(doing, &error) {
-                unreachable @ Error::Unreachable { .. } => Err(unreachable),
-                other => Err(Error::Unreachable { member: self.member.clone(), reason: other.to_string() }),
-            },
+/// None where the member does not let us see it, or does not know it: it says nothing then.
+fn or_silent<T: Clone>(
+    client: &MemberClient,
+    doing: &str,
+    answer: Result<kube::core::ObjectList<T>, kube::Error>,
+) -> Result<Option<Vec<T>>> {
+    match answer {
+        Ok(list) => Ok(Some(list.items)),
+        Err(kube::Error::Api(status)) if [403, 404, 405].contains(&status.code) => {
+            tracing::warn!(member = client.member, doing, reason = status.message, "it is taken as saying nothing");
+            Ok(None)
         }
+        Err(error) => match client.outcome(doing, &error) {
+            unreachable @ Error::Unreachable { .. } => Err(unreachable),
+            other => Err(Error::Unreachable { member: client.member.clone(), reason: other.to_string() }),
+        },
     }
 }
 

@@ -17,95 +17,98 @@ use domain::{
 /// The member's words where a class does not let its claims grow.
 const NOT_RESIZABLE: &str = "must support resize";
 
-impl MemberClient {
-    /// Asks for another size; a smaller one is refused by the member unless the claim has not come to have more.
-    pub async fn ask_for_size(&self, row: &ClaimRow, hash: VolumeHash, size: u64) -> Result<()> {
-        let path = "/spec/resources/requests/storage";
-        let change = json!({"op": "replace", "path": path, "value": quantity::print(size)});
-        match self.change_claim(row, hash, "resize", vec![change]).await {
-            Err(Error::Denied(said)) if said.contains(NOT_RESIZABLE) => Err(Error::Invalid(said)),
-            changed => changed.map(drop),
+/// Asks for another size; a smaller one is refused by the member unless the claim has not come to have more.
+pub async fn ask_for_size(client: &MemberClient, row: &ClaimRow, hash: VolumeHash, size: u64) -> Result<()> {
+    let path = "/spec/resources/requests/storage";
+    let change = json!({"op": "replace", "path": path, "value": quantity::print(size)});
+    match change_claim(client, row, hash, "resize", vec![change]).await {
+        Err(Error::Denied(said)) if said.contains(NOT_RESIZABLE) => Err(Error::Invalid(said)),
+        changed => changed.map(drop),
+    }
+}
+
+pub async fn ask_for_attributes(client: &MemberClient, row: &ClaimRow, hash: VolumeHash, class: &str) -> Result<()> {
+    let change = json!({"op": "add", "path": "/spec/volumeAttributesClassName", "value": class});
+    change_claim(client, row, hash, "modify", vec![change]).await.map(drop)
+}
+
+/// Writes down where a volume is published, over the very version on which that was decided.
+pub async fn record_published(
+    client: &MemberClient,
+    row: &ClaimRow,
+    hash: VolumeHash,
+    published: &Published,
+) -> Result<()> {
+    let path = format!("/metadata/annotations/{}", escaped(ownership::PUBLISHED));
+    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": row.version_text()});
+    let change = match progress::record(published) {
+        Some(text) => json!({"op": "add", "path": path, "value": text}),
+        None => json!({"op": "remove", "path": path}),
+    };
+    change_claim(client, row, hash, "publish", vec![unchanged, change]).await.map(drop)
+}
+
+/// Nothing that was decided on the version that was read, and is still on its way, is carried out any more: the claim has
+/// another one.
+pub async fn outdate(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+    let (version, path) = (row.version_text(), escaped(ownership::UNPUBLISHED));
+    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+    let change = json!({"op": "add", "path": format!("/metadata/annotations/{path}"), "value": version});
+    change_claim(client, row, hash, "unpublish", vec![unchanged, change]).await.map(drop)
+}
+
+/// None: the member has no such class. One for another driver than the volume's is as good as none.
+pub async fn attributes_class_driver(client: &MemberClient, name: &str) -> Result<Option<String>> {
+    let kind = ApiResource {
+        group: "storage.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "storage.k8s.io/v1".to_owned(),
+        kind: "VolumeAttributesClass".to_owned(),
+        plural: "volumeattributesclasses".to_owned(),
+    };
+    let classes = Api::<DynamicObject>::all_with(client.client.clone(), &kind);
+    let answer = match classes.get(name).await {
+        // Not an answer about this name: the member does not know the kind.
+        Err(kube::Error::Api(status)) if status.code == 404 && !cluster::says_what_is_missing(&status) => {
+            return Err(Error::Refused(format!(
+                "member {} does not serve VolumeAttributesClass (storage.k8s.io/v1): it comes with Kubernetes 1.34",
+                client.member
+            )));
         }
-    }
+        answer => answer,
+    };
+    let doing = format!("get volumeattributesclass {name}");
+    let found = cluster::read(answer, name).map_err(|error| client.outcome(&doing, &error))?;
+    Ok(found.map(|class| class.data["driverName"].as_str().unwrap_or_default().to_owned()))
+}
 
-    pub async fn ask_for_attributes(&self, row: &ClaimRow, hash: VolumeHash, class: &str) -> Result<()> {
-        let change = json!({"op": "add", "path": "/spec/volumeAttributesClassName", "value": class});
-        self.change_claim(row, hash, "modify", vec![change]).await.map(drop)
-    }
-
-    /// Writes down where a volume is published, over the very version on which that was decided.
-    pub async fn record_published(&self, row: &ClaimRow, hash: VolumeHash, published: &Published) -> Result<()> {
-        let path = format!("/metadata/annotations/{}", escaped(ownership::PUBLISHED));
-        let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": row.version_text()});
-        let change = match progress::record(published) {
-            Some(text) => json!({"op": "add", "path": path, "value": text}),
-            None => json!({"op": "remove", "path": path}),
-        };
-        self.change_claim(row, hash, "publish", vec![unchanged, change]).await.map(drop)
-    }
-
-    /// Nothing that was decided on the version that was read, and is still on its way, is carried out any more: the claim has
-    /// another one.
-    pub async fn outdate(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-        let (version, path) = (row.version_text(), escaped(ownership::UNPUBLISHED));
-        let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
-        let change = json!({"op": "add", "path": format!("/metadata/annotations/{path}"), "value": version});
-        self.change_claim(row, hash, "unpublish", vec![unchanged, change]).await.map(drop)
-    }
-
-    /// None: the member has no such class. One for another driver than the volume's is as good as none.
-    pub async fn attributes_class_driver(&self, name: &str) -> Result<Option<String>> {
-        let kind = ApiResource {
-            group: "storage.k8s.io".to_owned(),
-            version: "v1".to_owned(),
-            api_version: "storage.k8s.io/v1".to_owned(),
-            kind: "VolumeAttributesClass".to_owned(),
-            plural: "volumeattributesclasses".to_owned(),
-        };
-        let classes = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
-        let answer = match classes.get(name).await {
-            // Not an answer about this name: the member does not know the kind.
-            Err(kube::Error::Api(status)) if status.code == 404 && !cluster::says_what_is_missing(&status) => {
-                return Err(Error::Refused(format!(
-                    "member {} does not serve VolumeAttributesClass (storage.k8s.io/v1): it comes with Kubernetes 1.34",
-                    self.member
-                )));
-            }
-            answer => answer,
-        };
-        let doing = format!("get volumeattributesclass {name}");
-        let found = cluster::read(answer, name).map_err(|error| self.outcome(&doing, &error))?;
-        Ok(found.map(|class| class.data["driverName"].as_str().unwrap_or_default().to_owned()))
-    }
-
-    /// Changes the claim with this UID while it carries the labels of this volume, and no other.
-    async fn change_claim(
-        &self,
-        row: &ClaimRow,
-        hash: VolumeHash,
-        doing: &str,
-        changes: Vec<Value>,
-    ) -> Result<PersistentVolumeClaim> {
-        let labels = ownership::labels(&self.host, hash);
-        let labelled = labels.iter().map(
-            |(key, value)| json!({"op": "test", "path": format!("/metadata/labels/{}", escaped(key)), "value": value}),
-        );
-        let same = json!({"op": "test", "path": "/metadata/uid", "value": row.uid});
-        let operations: Vec<Value> = std::iter::once(same).chain(labelled).chain(changes).collect();
-        let patch = json_patch(json!(operations))?;
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &row.place.namespace);
-        let patched = claims.patch(&row.place.claim, &PatchParams::default(), &patch).await;
-        match patched.map_err(|error| self.outcome(&format!("{doing} claim {}", row.place), &error)) {
-            Ok(claim) => {
-                self.rows.put_claim(&claim);
-                Ok(claim)
-            }
-            Err(Error::NotFound(reason)) => {
-                self.rows.drop_claim(hash, &row.uid, u64::MAX);
-                Err(Error::InProgress(reason))
-            }
-            Err(error) => Err(error),
+/// Changes the claim with this UID while it carries the labels of this volume, and no other.
+async fn change_claim(
+    client: &MemberClient,
+    row: &ClaimRow,
+    hash: VolumeHash,
+    doing: &str,
+    changes: Vec<Value>,
+) -> Result<PersistentVolumeClaim> {
+    let labels = ownership::labels(&client.host, hash);
+    let labelled = labels.iter().map(
+        |(key, value)| json!({"op": "test", "path": format!("/metadata/labels/{}", escaped(key)), "value": value}),
+    );
+    let same = json!({"op": "test", "path": "/metadata/uid", "value": row.uid});
+    let operations: Vec<Value> = std::iter::once(same).chain(labelled).chain(changes).collect();
+    let patch = json_patch(json!(operations))?;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &row.place.namespace);
+    let patched = claims.patch(&row.place.claim, &PatchParams::default(), &patch).await;
+    match patched.map_err(|error| client.outcome(&format!("{doing} claim {}", row.place), &error)) {
+        Ok(claim) => {
+            client.rows.put_claim(&claim);
+            Ok(claim)
         }
+        Err(Error::NotFound(reason)) => {
+            client.rows.drop_claim(hash, &row.uid, u64::MAX);
+            Err(Error::InProgress(reason))
+        }
+        Err(error) => Err(error),
     }
 }
 

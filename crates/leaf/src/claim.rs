@@ -15,7 +15,15 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{MemberClient, json_patch, marks::SELECTED_NODE, ownership, row::ClaimRow, trimmed::Trimmed};
+use super::{
+    MemberClient,
+    identity::{Identity, Meant, judge},
+    json_patch,
+    marks::SELECTED_NODE,
+    ownership,
+    row::ClaimRow,
+    trimmed::Trimmed,
+};
 use domain::{
     error::{Error, Result},
     volume::{AccessMode, HostId, LeafPlace, VolumeHash, VolumeMode, VolumeSpec},
@@ -114,142 +122,148 @@ impl Wanted<'_> {
     }
 }
 
-impl MemberClient {
-    fn claims(&self, namespace: &str) -> Api<Trimmed<PersistentVolumeClaim>> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
+fn claims(client: &MemberClient, namespace: &str) -> Api<Trimmed<PersistentVolumeClaim>> {
+    Api::namespaced(client.client.clone(), namespace)
+}
 
-    /// POST first: a name that is free costs one request.
-    pub async fn create_claim(&self, wanted: &Wanted<'_>) -> Result<Made> {
-        let doing = format!("create claim {}", wanted.place);
-        let manifest = Trimmed(wanted.manifest(&self.host));
-        let made = self.claims(&wanted.place.namespace).create(&PostParams::default(), &manifest).await;
-        match made.map_err(|error| self.outcome(&doing, &error)) {
-            Ok(claim) => {
-                self.rows.put_claim(&claim);
-                Ok(Made::Now)
-            }
-            Err(Error::Exists(_)) => Ok(Made::Taken),
-            Err(error) => Err(error),
+/// POST first: a name that is free costs one request.
+pub async fn create_claim(client: &MemberClient, wanted: &Wanted<'_>) -> Result<Made> {
+    let doing = format!("create claim {}", wanted.place);
+    let manifest = Trimmed(wanted.manifest(&client.host));
+    let made = claims(client, &wanted.place.namespace).create(&PostParams::default(), &manifest).await;
+    match made.map_err(|error| client.outcome(&doing, &error)) {
+        Ok(claim) => {
+            client.rows.put_claim(&claim);
+            Ok(Made::Now)
         }
+        Err(Error::Exists(_)) => Ok(Made::Taken),
+        Err(error) => Err(error),
     }
+}
 
-    pub async fn create_namespace(&self, name: &str) -> Result<()> {
-        let namespace = ownership::namespace(&self.host, name);
-        let made = Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await;
-        match made.map_err(|error| self.outcome(&format!("create namespace {name}"), &error)) {
-            Ok(_) | Err(Error::Exists(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+pub async fn create_namespace(client: &MemberClient, name: &str) -> Result<()> {
+    let namespace = ownership::namespace(&client.host, name);
+    let made = Api::all(client.client.clone()).create(&PostParams::default(), &namespace).await;
+    match made.map_err(|error| client.outcome(&format!("create namespace {name}"), &error)) {
+        Ok(_) | Err(Error::Exists(_)) => Ok(()),
+        Err(error) => Err(error),
     }
+}
 
-    /// A quorum read: the only thing that proves a claim absent. With all of its metadata: it may be somebody else's.
-    pub async fn read_claim(&self, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>> {
-        // So says a volume from which people took for whom it is bound.
-        if place.claim.is_empty() {
-            return Ok(None);
-        }
-        let doing = format!("get claim {place}");
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &place.namespace);
-        let claim = cluster::read(claims.get(&place.claim).await, &place.claim);
-        let claim = claim.map_err(|error| self.outcome(&doing, &error))?;
-        if let Some(claim) = &claim {
-            self.rows.put_claim(claim);
-        }
-        Ok(claim)
+/// A quorum read: the only thing that proves a claim absent. With all of its metadata: it may be somebody else's.
+pub async fn read_claim(client: &MemberClient, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>> {
+    // So says a volume from which people took for whom it is bound.
+    if place.claim.is_empty() {
+        return Ok(None);
     }
+    let doing = format!("get claim {place}");
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &place.namespace);
+    let claim = cluster::read(claims.get(&place.claim).await, &place.claim);
+    let claim = claim.map_err(|error| client.outcome(&doing, &error))?;
+    if let Some(claim) = &claim {
+        client.rows.put_claim(claim);
+    }
+    Ok(claim)
+}
 
-    /// All claims and volumes that carry the labels of a volume, wherever they are.
-    pub async fn list_leaf(&self, hash: VolumeHash) -> Result<()> {
-        let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::VOLUME);
-        let ours = ListParams::default().labels(&selector);
-        let claims = self.listed(|namespace| self.within::<Trimmed<PersistentVolumeClaim>>(namespace), &ours).await;
-        let claims = claims.map_err(|error| self.outcome(&format!("list claims of volume {hash}"), &error))?;
-        for claim in claims {
-            self.rows.put_claim(&claim);
-        }
-        let volumes = Api::<Trimmed<PersistentVolume>>::all(self.client.clone()).list(&ours).await;
-        let volumes = volumes.map_err(|error| self.outcome(&format!("list volumes of volume {hash}"), &error))?;
-        volumes.iter().for_each(|volume| self.rows.put_volume(volume));
-        Ok(())
+/// All claims and volumes that carry the labels of a volume, wherever they are.
+pub async fn list_leaf(client: &MemberClient, hash: VolumeHash) -> Result<()> {
+    let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::VOLUME);
+    let ours = ListParams::default().labels(&selector);
+    let claims = client.listed(|namespace| client.within::<Trimmed<PersistentVolumeClaim>>(namespace), &ours).await;
+    let claims = claims.map_err(|error| client.outcome(&format!("list claims of volume {hash}"), &error))?;
+    for claim in claims {
+        client.rows.put_claim(&claim);
     }
+    let volumes = Api::<Trimmed<PersistentVolume>>::all(client.client.clone()).list(&ours).await;
+    let volumes = volumes.map_err(|error| client.outcome(&format!("list volumes of volume {hash}"), &error))?;
+    volumes.iter().for_each(|volume| client.rows.put_volume(volume));
+    Ok(())
+}
 
-    /// Deletes the claim as long as it is as it was seen: it may have been bound, or published, since.
-    pub async fn delete_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-        let seen = Preconditions { uid: Some(row.uid.to_string()), resource_version: Some(row.version.to_string()) };
-        let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
-        let doing = format!("delete claim {}", row.place);
-        let deleted = self.claims(&row.place.namespace).delete(&row.place.claim, &parameters).await;
-        match deleted.map_err(|error| self.outcome(&doing, &error)) {
-            Ok(answer) => {
-                if let Some(claim) = answer.left() {
-                    self.rows.put_claim(&claim);
-                }
-                Ok(())
+/// Deletes the claim as long as it is as it was seen: it may have been bound, or published, since.
+pub async fn delete_claim(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+    let seen = Preconditions { uid: Some(row.uid.to_string()), resource_version: Some(row.version.to_string()) };
+    let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
+    let doing = format!("delete claim {}", row.place);
+    let deleted = claims(client, &row.place.namespace).delete(&row.place.claim, &parameters).await;
+    match deleted.map_err(|error| client.outcome(&doing, &error)) {
+        Ok(answer) => {
+            if let Some(claim) = answer.left() {
+                client.rows.put_claim(&claim);
             }
-            Err(Error::NotFound(_)) => {
-                self.rows.drop_claim(hash, &row.uid, u64::MAX);
-                Ok(())
-            }
-            Err(error) => Err(error),
+            Ok(())
         }
+        Err(Error::NotFound(_)) => {
+            client.rows.drop_claim(hash, &row.uid, u64::MAX);
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
+}
 
-    /// Writes on a claim that waits for which node it is, if nobody has done so meanwhile.
-    pub async fn select_node(&self, row: &ClaimRow, node: &str) -> Result<()> {
-        let annotation = format!("/metadata/annotations/{}", SELECTED_NODE.replace('/', "~1"));
-        let patch = json!([
-            {"op": "test", "path": "/metadata/uid", "value": row.uid},
-            {"op": "test", "path": annotation, "value": null},
-            {"op": "test", "path": "/spec/volumeName", "value": null},
-            {"op": "add", "path": annotation, "value": node},
-        ]);
-        let patch = json_patch(patch)?;
-        let doing = format!("select node {node} for claim {}", row.place);
-        let patched = self.claims(&row.place.namespace).patch(&row.place.claim, &PatchParams::default(), &patch).await;
-        match patched.map_err(|error| self.outcome(&doing, &error)) {
-            Ok(claim) => {
-                self.rows.put_claim(&claim);
-                Ok(())
-            }
-            // It has changed since it was seen: the next look decides anew.
-            Err(Error::Refused(_)) => self.read_claim(&row.place).await.map(drop),
-            Err(error) => Err(error),
+/// Writes on a claim that waits for which node it is, if nobody has done so meanwhile.
+pub async fn select_node(client: &MemberClient, row: &ClaimRow, node: &str) -> Result<()> {
+    let annotation = format!("/metadata/annotations/{}", SELECTED_NODE.replace('/', "~1"));
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": row.uid},
+        {"op": "test", "path": annotation, "value": null},
+        {"op": "test", "path": "/spec/volumeName", "value": null},
+        {"op": "add", "path": annotation, "value": node},
+    ]);
+    let patch = json_patch(patch)?;
+    let doing = format!("select node {node} for claim {}", row.place);
+    let patched = claims(client, &row.place.namespace).patch(&row.place.claim, &PatchParams::default(), &patch).await;
+    match patched.map_err(|error| client.outcome(&doing, &error)) {
+        Ok(claim) => {
+            client.rows.put_claim(&claim);
+            Ok(())
         }
+        // It has changed since it was seen: the next look decides anew.
+        Err(Error::Refused(_)) => read_claim(client, &row.place).await.map(drop),
+        Err(error) => Err(error),
     }
+}
 
-    /// Takes our finalizer away from the place where it was seen, if it still is there.
-    pub async fn release_claim(&self, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-        let finalizer = format!("/metadata/finalizers/{}", row.finalizer.unwrap_or_default());
-        let patch = json!([
-            {"op": "test", "path": "/metadata/uid", "value": row.uid},
-            // Bound since it was last seen: its volume would be lost from sight.
-            {"op": "test", "path": "/spec/volumeName", "value": row.volume()},
-            {"op": "test", "path": finalizer, "value": ownership::FINALIZER},
-            {"op": "remove", "path": finalizer},
-        ]);
-        let patch = json_patch(patch)?;
-        let doing = format!("release claim {}", row.place);
-        let patched = self.claims(&row.place.namespace).patch(&row.place.claim, &PatchParams::default(), &patch).await;
-        match patched.map_err(|error| self.outcome(&doing, &error)) {
-            Ok(claim) if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
-                self.rows.drop_claim(hash, &row.uid, u64::MAX);
-                Ok(())
-            }
-            Ok(claim) => {
-                self.rows.put_claim(&claim);
-                Ok(())
-            }
-            Err(Error::NotFound(_)) => {
-                self.rows.drop_claim(hash, &row.uid, u64::MAX);
-                Ok(())
-            }
-            // Somebody else changed the list of finalizers: the next look decides anew.
-            Err(Error::Refused(reason)) => {
-                self.read_claim(&row.place).await?;
-                Err(Error::InProgress(reason))
-            }
-            Err(error) => Err(error),
+/// Takes our finalizer away from the place where it was seen, if it still is there.
+pub async fn release_claim(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+    let finalizer = format!("/metadata/finalizers/{}", row.finalizer.unwrap_or_default());
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": row.uid},
+        // Bound since it was last seen: its volume would be lost from sight.
+        {"op": "test", "path": "/spec/volumeName", "value": row.volume()},
+        {"op": "test", "path": finalizer, "value": ownership::FINALIZER},
+        {"op": "remove", "path": finalizer},
+    ]);
+    let patch = json_patch(patch)?;
+    let doing = format!("release claim {}", row.place);
+    let patched = claims(client, &row.place.namespace).patch(&row.place.claim, &PatchParams::default(), &patch).await;
+    match patched.map_err(|error| client.outcome(&doing, &error)) {
+        Ok(claim) if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
+            client.rows.drop_claim(hash, &row.uid, u64::MAX);
+            Ok(())
         }
+        Ok(claim) => {
+            client.rows.put_claim(&claim);
+            Ok(())
+        }
+        Err(Error::NotFound(_)) => {
+            client.rows.drop_claim(hash, &row.uid, u64::MAX);
+            Ok(())
+        }
+        // Somebody else changed the list of finalizers: the next look decides anew.
+        Err(Error::Refused(reason)) => {
+            read_claim(client, &row.place).await?;
+            Err(Error::InProgress(reason))
+        }
+        Err(error) => Err(error),
     }
+}
+
+/// Whether there is a leaf that its volume has not left. One whose labels somebody took away is one.
+pub async fn is_well(client: &MemberClient, place: &LeafPlace) -> Result<bool> {
+    let Some(claim) = read_claim(client, place).await? else { return Ok(false) };
+    let identity = judge(&claim.metadata, &client.host, Meant::Any);
+    let known = matches!(identity, Identity::Leaf(_) | Identity::Consents | Identity::Stripped);
+    Ok(known && !ClaimRow::new(&claim).is_lost())
 }

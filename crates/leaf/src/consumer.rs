@@ -244,112 +244,108 @@ fn volume(name: String, claim: &Consumed) -> Volume {
     Volume { name, persistent_volume_claim: Some(source), ..Volume::default() }
 }
 
-impl MemberClient {
-    fn pods(&self, namespace: &str) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
+fn pods(client: &MemberClient, namespace: &str) -> Api<Pod> {
+    Api::namespaced(client.client.clone(), namespace)
+}
 
-    /// Makes the pod once; called again it finds it. In a namespace that is new it waits, at most so long, for the account.
-    pub async fn ensure_consumer(
-        &self,
-        namespace: &str,
-        hash: VolumeHash,
-        claims: &[Consumed],
-        wishes: &Constraints,
-        until: Instant,
-    ) -> Result<()> {
-        let pod = manifest(namespace, ownership::labels(&self.host, hash), pod_name(hash), claims, wishes);
-        for pause in ACCOUNT_PAUSES {
-            match self.create_consumer(namespace, hash, &pod).await {
-                Err(Error::InProgress(reason)) if reason.contains(NO_ACCOUNT) && Instant::now() + pause < until => {}
-                made => return made,
+/// Makes the pod once; called again it finds it. In a namespace that is new it waits, at most so long, for the account.
+pub async fn ensure_consumer(
+    client: &MemberClient,
+    namespace: &str,
+    hash: VolumeHash,
+    claims: &[Consumed],
+    wishes: &Constraints,
+    until: Instant,
+) -> Result<()> {
+    let pod = manifest(namespace, ownership::labels(&client.host, hash), pod_name(hash), claims, wishes);
+    for pause in ACCOUNT_PAUSES {
+        match create_consumer(client, namespace, hash, &pod).await {
+            Err(Error::InProgress(reason)) if reason.contains(NO_ACCOUNT) && Instant::now() + pause < until => {}
+            made => return made,
+        }
+        sleep(pause).await;
+    }
+    create_consumer(client, namespace, hash, &pod).await
+}
+
+async fn create_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash, pod: &Pod) -> Result<()> {
+    let doing = format!("create consumer pod {namespace}/{}", pod_name(hash));
+    match pods(client, namespace).create(&PostParams::default(), pod).await {
+        Ok(pod) => {
+            client.rows.set_consumer(hash, made(pod.uid()));
+            Ok(())
+        }
+        Err(error) => match client.outcome(&doing, &error) {
+            Error::Exists(_) => look_at_consumer(client, namespace, hash).await.map(drop),
+            // A quota on pods says nothing about storage: the user is told, and it is tried again.
+            Error::NoPlace(reason) | Error::Refused(reason) | Error::Denied(reason) => Err(Error::InProgress(reason)),
+            other => Err(other),
+        },
+    }
+}
+
+/// Our consumer pod, read from the member. One that was evicted is no consumer any more.
+pub async fn look_at_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<Option<Sight>> {
+    let ours = read_consumer(client, namespace, hash).await?;
+    let ended = ours.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Failed");
+    let uid = ours.as_ref().and_then(ResourceExt::uid);
+    if let (true, Some(uid)) = (ended, &uid) {
+        delete_consumer(client, namespace, hash, uid).await?;
+        return Ok(None);
+    }
+    client.rows.set_consumer(hash, made(uid.clone()));
+    Ok(uid.map(|uid| Sight { uid, obstacle: ours.as_ref().and_then(obstacle) }))
+}
+
+async fn read_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<Option<Pod>> {
+    let name = pod_name(hash);
+    let answer = pods(client, namespace).get(&name).await;
+    let found = cluster::read(answer, &name)
+        .map_err(|error| client.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
+    Ok(found.filter(|pod| ownership::volume_of(pod.meta(), &client.host) == Some(hash)))
+}
+
+/// Removes the pod; one that this process did not make is looked up first.
+pub async fn remove_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<()> {
+    let uid = match client.rows.row(hash).map(|row| row.consumer).unwrap_or_default() {
+        Consumer::Gone => None,
+        Consumer::Made(uid) => Some(uid.to_string()),
+        Consumer::Unknown => look_at_consumer(client, namespace, hash).await?.map(|pod| pod.uid),
+    };
+    match uid {
+        Some(uid) => delete_consumer(client, namespace, hash, &uid).await,
+        None => Ok(()),
+    }
+}
+
+/// The same, whatever is remembered of it.
+pub async fn end_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<()> {
+    match look_at_consumer(client, namespace, hash).await? {
+        Some(pod) => delete_consumer(client, namespace, hash, &pod.uid).await,
+        None => Ok(()),
+    }
+}
+
+async fn delete_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash, uid: &str) -> Result<()> {
+    let name = pod_name(hash);
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    let deleted = pods(client, namespace).delete(&name, &parameters).await;
+    match deleted.map_err(|error| client.outcome(&format!("delete consumer pod {namespace}/{name}"), &error)) {
+        Ok(_) | Err(Error::NotFound(_)) => {}
+        // A conflict may be about another pod of that name, or about nothing that lasts: a read tells.
+        Err(conflict @ Error::InProgress(_)) => {
+            let there = read_consumer(client, namespace, hash).await?;
+            if there.is_some_and(|pod| pod.uid().as_deref() == Some(uid)) {
+                return Err(conflict);
             }
-            sleep(pause).await;
         }
-        self.create_consumer(namespace, hash, &pod).await
+        Err(error) => return Err(error),
     }
-
-    async fn create_consumer(&self, namespace: &str, hash: VolumeHash, pod: &Pod) -> Result<()> {
-        let doing = format!("create consumer pod {namespace}/{}", pod_name(hash));
-        match self.pods(namespace).create(&PostParams::default(), pod).await {
-            Ok(pod) => {
-                self.rows.set_consumer(hash, made(pod.uid()));
-                Ok(())
-            }
-            Err(error) => match self.outcome(&doing, &error) {
-                Error::Exists(_) => self.look_at_consumer(namespace, hash).await.map(drop),
-                // A quota on pods says nothing about storage: the user is told, and it is tried again.
-                Error::NoPlace(reason) | Error::Refused(reason) | Error::Denied(reason) => {
-                    Err(Error::InProgress(reason))
-                }
-                other => Err(other),
-            },
-        }
-    }
-
-    /// Our consumer pod, read from the member. One that was evicted is no consumer any more.
-    pub async fn look_at_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<Sight>> {
-        let ours = self.read_consumer(namespace, hash).await?;
-        let ended = ours.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Failed");
-        let uid = ours.as_ref().and_then(ResourceExt::uid);
-        if let (true, Some(uid)) = (ended, &uid) {
-            self.delete_consumer(namespace, hash, uid).await?;
-            return Ok(None);
-        }
-        self.rows.set_consumer(hash, made(uid.clone()));
-        Ok(uid.map(|uid| Sight { uid, obstacle: ours.as_ref().and_then(obstacle) }))
-    }
-
-    async fn read_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<Option<Pod>> {
-        let name = pod_name(hash);
-        let answer = self.pods(namespace).get(&name).await;
-        let found = cluster::read(answer, &name)
-            .map_err(|error| self.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
-        Ok(found.filter(|pod| ownership::volume_of(pod.meta(), &self.host) == Some(hash)))
-    }
-
-    /// Removes the pod; one that this process did not make is looked up first.
-    pub async fn remove_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<()> {
-        let uid = match self.rows.row(hash).map(|row| row.consumer).unwrap_or_default() {
-            Consumer::Gone => None,
-            Consumer::Made(uid) => Some(uid.to_string()),
-            Consumer::Unknown => self.look_at_consumer(namespace, hash).await?.map(|pod| pod.uid),
-        };
-        match uid {
-            Some(uid) => self.delete_consumer(namespace, hash, &uid).await,
-            None => Ok(()),
-        }
-    }
-
-    /// The same, whatever is remembered of it.
-    pub async fn end_consumer(&self, namespace: &str, hash: VolumeHash) -> Result<()> {
-        match self.look_at_consumer(namespace, hash).await? {
-            Some(pod) => self.delete_consumer(namespace, hash, &pod.uid).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn delete_consumer(&self, namespace: &str, hash: VolumeHash, uid: &str) -> Result<()> {
-        let name = pod_name(hash);
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        let deleted = self.pods(namespace).delete(&name, &parameters).await;
-        match deleted.map_err(|error| self.outcome(&format!("delete consumer pod {namespace}/{name}"), &error)) {
-            Ok(_) | Err(Error::NotFound(_)) => {}
-            // A conflict may be about another pod of that name, or about nothing that lasts: a read tells.
-            Err(conflict @ Error::InProgress(_)) => {
-                let there = self.read_consumer(namespace, hash).await?;
-                if there.is_some_and(|pod| pod.uid().as_deref() == Some(uid)) {
-                    return Err(conflict);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-        self.rows.set_consumer(hash, Consumer::Gone);
-        Ok(())
-    }
+    client.rows.set_consumer(hash, Consumer::Gone);
+    Ok(())
 }
 
 fn obstacle(pod: &Pod) -> Option<String> {

@@ -9,41 +9,44 @@ use super::MemberClient;
 
 const QUICK: Duration = Duration::from_millis(400);
 
-impl MemberClient {
-    /// The newest warning about an object, if there is one and the member can be asked.
-    pub async fn newest_warning(&self, namespace: &str, uid: &str) -> Option<String> {
-        newest(self.warnings(namespace, uid).await?)
-    }
+/// The newest warning about an object, if there is one and the member can be asked.
+pub async fn newest_warning(client: &MemberClient, namespace: &str, uid: &str) -> Option<String> {
+    newest(warnings(client, namespace, uid).await?)
+}
 
-    /// The newest word of the member's provisioner that it has no room for a claim.
-    pub async fn lack_of_room(&self, namespace: &str, uid: &str) -> Option<String> {
-        let mut warnings = self.warnings(namespace, uid).await?;
-        warnings.retain(says_that_room_is_lacking);
-        newest(warnings)
-    }
+/// The newest word of the member's provisioner that it has no room for a claim.
+pub async fn lack_of_room(client: &MemberClient, namespace: &str, uid: &str) -> Option<String> {
+    let mut warnings = warnings(client, namespace, uid).await?;
+    warnings.retain(says_that_room_is_lacking);
+    newest(warnings)
+}
 
-    async fn warnings(&self, namespace: &str, uid: &str) -> Option<Vec<Event>> {
-        self.events(namespace, &format!("involvedObject.uid={uid},type=Warning")).await
-    }
+async fn warnings(client: &MemberClient, namespace: &str, uid: &str) -> Option<Vec<Event>> {
+    events(client, namespace, &format!("involvedObject.uid={uid},type=Warning")).await
+}
 
-    /// Reason and message of the newest event about an object that has one of these reasons.
-    pub async fn newest_of(&self, namespace: &str, uid: &str, reasons: &[&str]) -> Option<(String, String)> {
-        let mut events = self.events(namespace, &format!("involvedObject.uid={uid}")).await?;
-        events.retain(|event| event.reason.as_deref().is_some_and(|reason| reasons.contains(&reason)));
-        let event = events.into_iter().max_by_key(time)?;
-        Some((event.reason?, event.message.unwrap_or_default()))
-    }
+/// Reason and message of the newest event about an object that has one of these reasons.
+pub async fn newest_of(
+    client: &MemberClient,
+    namespace: &str,
+    uid: &str,
+    reasons: &[&str],
+) -> Option<(String, String)> {
+    let mut events = events(client, namespace, &format!("involvedObject.uid={uid}")).await?;
+    events.retain(|event| event.reason.as_deref().is_some_and(|reason| reasons.contains(&reason)));
+    let event = events.into_iter().max_by_key(time)?;
+    Some((event.reason?, event.message.unwrap_or_default()))
+}
 
-    async fn events(&self, namespace: &str, fields: &str) -> Option<Vec<Event>> {
-        let about = ListParams::default().fields(fields);
-        let events = Api::<Event>::namespaced(self.client.clone(), namespace);
-        // The caller's own deadline is near: a reason is worth little time.
-        let events = tokio::time::timeout(QUICK, events.list(&about)).await.ok()?;
-        let events = events.inspect_err(|error| {
-            tracing::debug!(member = %self.member, %error, "events cannot be read");
-        });
-        Some(events.ok()?.items)
-    }
+async fn events(client: &MemberClient, namespace: &str, fields: &str) -> Option<Vec<Event>> {
+    let about = ListParams::default().fields(fields);
+    let events = Api::<Event>::namespaced(client.client.clone(), namespace);
+    // The caller's own deadline is near: a reason is worth little time.
+    let events = tokio::time::timeout(QUICK, events.list(&about)).await.ok()?;
+    let events = events.inspect_err(|error| {
+        tracing::debug!(member = %client.member, %error, "events cannot be read");
+    });
+    Some(events.ok()?.items)
 }
 
 /// As the provisioners write it who call a CSI driver and pass on its answer.

@@ -5,13 +5,14 @@ use kube::{Api, ResourceExt, api::PatchParams};
 use serde_json::{Value, json};
 
 use super::{
-    MemberClient,
+    MemberClient, claim, consumer,
     healing::LeafPair,
     identity::{self, is_leaf_of},
     json_patch,
     marks::{path_of, request_of, withdrawn_mark},
     ownership::{self, HAD_VOLUME, MadeFor},
     row::{ClaimRow, VolumeRow},
+    volume,
 };
 use domain::{
     error::{Error, Result},
@@ -69,60 +70,59 @@ impl LeafPair {
     }
 }
 
-impl MemberClient {
-    /// Each step tests what it was decided on. Its consumer may have come late, and nobody has seen it then.
-    pub async fn withdraw(&self, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<()> {
-        let now = &forgotten.claim;
-        self.end_consumer(&now.place.namespace, hash).await?;
-        if let Some(volume) = &forgotten.retained {
-            self.make_deletable(volume, hash).await?;
-        }
-        if !now.observed().terminating {
-            self.delete_claim(now, hash).await?;
-        }
-        match self.rows.row_at(hash, &now.place).claim {
-            Some(left) if left.uid == now.uid && left.finalizer.is_some() => self.release_claim(&left, hash).await,
-            _ => Ok(()),
-        }
+/// Each step tests what it was decided on. Its consumer may have come late, and nobody has seen it then.
+pub async fn withdraw(client: &MemberClient, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<()> {
+    let now = &forgotten.claim;
+    consumer::end_consumer(client, &now.place.namespace, hash).await?;
+    if let Some(volume) = &forgotten.retained {
+        volume::make_deletable(client, volume, hash).await?;
     }
-
-    /// A host volume uses the claim: nobody who comes late may take it back.
-    pub async fn mark_used(&self, claim: &ClaimRow, by: &str, hash: VolumeHash) -> Result<()> {
-        self.mark(claim, hash, &[json!({"op": "add", "path": path_of(HAD_VOLUME), "value": by})]).await
+    if !now.observed().terminating {
+        claim::delete_claim(client, now, hash).await?;
     }
-
-    /// Its removal begins, and nobody was told of it. Or it is wanted after all, and about to be given out. A write that
-    /// arrives when that has happened does nothing: it tests the version.
-    pub async fn mark_withdrawn(&self, claim: &ClaimRow, hash: VolumeHash, withdrawn: bool) -> Result<()> {
-        match self.mark(claim, hash, &withdrawn_mark(&claim.uid, &claim.version_text(), withdrawn)).await {
-            Err(Error::Refused(_)) => {
-                // The next look goes by the claim as it is now.
-                self.read_claim(&claim.place).await?;
-                let changed = format!("member {}: leaf claim {} has changed meanwhile", self.member, claim.place);
-                Err(Error::InProgress(changed))
-            }
-            marked => marked,
+    match client.rows.row_at(hash, &now.place).claim {
+        Some(left) if left.uid == now.uid && left.finalizer.is_some() => {
+            claim::release_claim(client, &left, hash).await
         }
+        _ => Ok(()),
     }
+}
 
-    async fn mark(&self, claim: &ClaimRow, hash: VolumeHash, changes: &[Value]) -> Result<()> {
-        let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": claim.uid})];
-        operations.extend_from_slice(changes);
-        let patch = json_patch(json!(operations))?;
-        let doing = format!("mark claim {}", claim.place);
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
-        let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;
-        match marked.map_err(|error| self.outcome(&doing, &error)) {
-            Ok(claim) => {
-                self.rows.put_claim(&claim);
-                Ok(())
-            }
-            Err(Error::NotFound(_)) => {
-                self.rows.drop_claim(hash, &claim.uid, u64::MAX);
-                Ok(())
-            }
-            Err(error) => Err(error),
+/// A host volume uses the claim: nobody who comes late may take it back.
+pub async fn mark_used(client: &MemberClient, claim: &ClaimRow, by: &str, hash: VolumeHash) -> Result<()> {
+    mark(client, claim, hash, &[json!({"op": "add", "path": path_of(HAD_VOLUME), "value": by})]).await
+}
+
+/// Its removal begins, and nobody was told of it. Or it is wanted after all, and about to be given out. A write that
+/// arrives when that has happened does nothing: it tests the version.
+pub async fn mark_withdrawn(client: &MemberClient, claim: &ClaimRow, hash: VolumeHash, withdrawn: bool) -> Result<()> {
+    match mark(client, claim, hash, &withdrawn_mark(&claim.uid, &claim.version_text(), withdrawn)).await {
+        Err(Error::Refused(_)) => {
+            // The next look goes by the claim as it is claim::read_claim(&now.client, &claim.place).await?;
+            let changed = format!("member {}: leaf claim {} has changed meanwhile", client.member, claim.place);
+            Err(Error::InProgress(changed))
         }
+        marked => marked,
+    }
+}
+
+async fn mark(client: &MemberClient, claim: &ClaimRow, hash: VolumeHash, changes: &[Value]) -> Result<()> {
+    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": claim.uid})];
+    operations.extend_from_slice(changes);
+    let patch = json_patch(json!(operations))?;
+    let doing = format!("mark claim {}", claim.place);
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &claim.place.namespace);
+    let marked = claims.patch(&claim.place.claim, &PatchParams::default(), &patch).await;
+    match marked.map_err(|error| client.outcome(&doing, &error)) {
+        Ok(claim) => {
+            client.rows.put_claim(&claim);
+            Ok(())
+        }
+        Err(Error::NotFound(_)) => {
+            client.rows.drop_claim(hash, &claim.uid, u64::MAX);
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use super::{
     MemberClient,
-    claim::Made,
+    claim::{self, Made},
     identity::{Identity, Meant, is_leaf_of, judge},
     marks::path_of,
     ownership,
     row::{ClaimRow, VolumeRow},
     saved::{Saved, bound_to, policy_of},
     trimmed::Trimmed,
+    volume,
 };
 use domain::{
     error::{Error, Result},
@@ -113,167 +114,166 @@ pub enum Unpublished {
     NothingKept,
 }
 
-impl MemberClient {
-    /// Claim and volume as they are now. Which volume, a row says: the claim may be gone, or be somebody else's.
-    pub async fn examine(&self, hash: VolumeHash, place: &LeafPlace, volume: Option<&str>) -> Result<LeafPair> {
-        let claim = self.read_claim(place).await?;
-        let ours = claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &self.host, hash));
-        let named = ours.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
-        let name = named.as_deref().filter(|name| !name.is_empty()).or(volume);
-        let volume = match name {
-            Some(name) => self.get_volume(name).await?,
-            None => None,
-        };
-        let left = match (&claim, &volume) {
-            (Some(claim), Some(volume)) => self.has_left(claim, volume).await?,
-            _ => false,
-        };
-        let taken = match &volume {
-            // What is at this place has been read.
-            Some(volume) if ours.is_none() && VolumeRow::new(volume).claim_place != *place => {
-                let holder = self.holder(volume).await?;
-                holder.is_some_and(|holder| !is_leaf_of(&holder.metadata, &self.host, hash))
-            }
-            _ => false,
-        };
-        Ok(LeafPair { place: place.clone(), claim, volume, left, taken })
-    }
-
-    /// Whether a volume that is being given to a claim is bound to one that has gone, and is not the one that it keeps.
-    async fn has_left(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<bool> {
-        let (Some(saved), Some(uid)) = (Saved::of(volume), bound_to(volume)) else { return Ok(false) };
-        if [claim.metadata.uid.as_deref(), Some(&*saved.uid)].contains(&Some(uid)) {
-            return Ok(false);
+/// Claim and volume as they are now. Which volume, a row says: the claim may be gone, or be somebody else's.
+pub async fn examine(
+    client: &MemberClient,
+    hash: VolumeHash,
+    place: &LeafPlace,
+    volume: Option<&str>,
+) -> Result<LeafPair> {
+    let claim = claim::read_claim(client, place).await?;
+    let ours = claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &client.host, hash));
+    let named = ours.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+    let name = named.as_deref().filter(|name| !name.is_empty()).or(volume);
+    let volume = match name {
+        Some(name) => get_volume(client, name).await?,
+        None => None,
+    };
+    let left = match (&claim, &volume) {
+        (Some(claim), Some(volume)) => has_left(client, claim, volume).await?,
+        _ => false,
+    };
+    let taken = match &volume {
+        // What is at this place has been read.
+        Some(volume) if ours.is_none() && VolumeRow::new(volume).claim_place != *place => {
+            let holder = holder(client, volume).await?;
+            holder.is_some_and(|holder| !is_leaf_of(&holder.metadata, &client.host, hash))
         }
-        Ok(self.holder(volume).await?.is_none())
-    }
+        _ => false,
+    };
+    Ok(LeafPair { place: place.clone(), claim, volume, left, taken })
+}
 
-    /// The claim that a volume is bound to, where that is there.
-    async fn holder(&self, volume: &PersistentVolume) -> Result<Option<PersistentVolumeClaim>> {
-        let row = VolumeRow::new(volume);
-        let there = self.read_claim(&row.claim_place).await?;
-        Ok(there.filter(|claim| claim.metadata.uid.as_deref() == bound_to(volume)))
+/// Whether a volume that is being given to a claim is bound to one that has gone, and is not the one that it keeps.
+async fn has_left(client: &MemberClient, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<bool> {
+    let (Some(saved), Some(uid)) = (Saved::of(volume), bound_to(volume)) else { return Ok(false) };
+    if [claim.metadata.uid.as_deref(), Some(&*saved.uid)].contains(&Some(uid)) {
+        return Ok(false);
     }
+    Ok(holder(client, volume).await?.is_none())
+}
 
-    async fn get_volume(&self, name: &str) -> Result<Option<PersistentVolume>> {
-        let answer = Api::<PersistentVolume>::all(self.client.clone()).get(name).await;
-        cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))
+/// The claim that a volume is bound to, where that is there.
+async fn holder(client: &MemberClient, volume: &PersistentVolume) -> Result<Option<PersistentVolumeClaim>> {
+    let row = VolumeRow::new(volume);
+    let there = claim::read_claim(client, &row.claim_place).await?;
+    Ok(there.filter(|claim| claim.metadata.uid.as_deref() == bound_to(volume)))
+}
+
+async fn get_volume(client: &MemberClient, name: &str) -> Result<Option<PersistentVolume>> {
+    let answer = Api::<PersistentVolume>::all(client.client.clone()).get(name).await;
+    cluster::read(answer, name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))
+}
+
+/// The volume stays whatever becomes of its claim, and keeps what is needed to make that anew. What the answer does
+/// not show was not done.
+pub async fn keep_volume(client: &MemberClient, volume: &PersistentVolume, saved: &Saved) -> Result<()> {
+    let text = json!(saved).to_string();
+    let mut changes = vec![
+        json!({"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": policy_of(volume)}),
+        json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"}),
+    ];
+    changes.append(&mut annotate(volume, ownership::HEALING, &text));
+    let kept = change_volume(client, volume, &saved.uid, &changes, "keep").await?;
+    if policy_of(&kept) == "Retain" && kept.annotations().get(ownership::HEALING) == Some(&text) {
+        return Ok(());
     }
+    Err(Error::InProgress(format!("member {}: volume {} is not kept yet", client.member, volume.name_any())))
+}
 
-    /// Whether there is a leaf that its volume has not left. One whose labels somebody took away is one.
-    pub async fn is_well(&self, place: &LeafPlace) -> Result<bool> {
-        let Some(claim) = self.read_claim(place).await? else { return Ok(false) };
-        let identity = judge(&claim.metadata, &self.host, Meant::Any);
-        let known = matches!(identity, Identity::Leaf(_) | Identity::Consents | Identity::Stripped);
-        Ok(known && !ClaimRow::new(&claim).is_lost())
+/// The claim under its former name, or that of another claim of the host's. Somebody else may have taken that: the next
+/// look tells.
+pub async fn make_anew(client: &MemberClient, place: &LeafPlace, saved: &Saved) -> Result<Made> {
+    let made = post_anew(client, place, saved).await;
+    if !matches!(made, Err(Error::NotFound(_))) {
+        return made;
     }
+    claim::create_namespace(client, &place.namespace).await?;
+    post_anew(client, place, saved).await
+}
 
-    /// The volume stays whatever becomes of its claim, and keeps what is needed to make that anew. What the answer does
-    /// not show was not done.
-    pub async fn keep_volume(&self, volume: &PersistentVolume, saved: &Saved) -> Result<()> {
-        let text = json!(saved).to_string();
-        let mut changes = vec![
-            json!({"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": policy_of(volume)}),
-            json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"}),
-        ];
-        changes.append(&mut annotate(volume, ownership::HEALING, &text));
-        let kept = self.change_volume(volume, &saved.uid, &changes, "keep").await?;
-        if policy_of(&kept) == "Retain" && kept.annotations().get(ownership::HEALING) == Some(&text) {
-            return Ok(());
+async fn post_anew(client: &MemberClient, place: &LeafPlace, saved: &Saved) -> Result<Made> {
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &place.namespace);
+    let made = claims.create(&PostParams::default(), &saved.claim(place)).await;
+    match made.map_err(|error| client.outcome(&format!("create claim {place} anew"), &error)) {
+        Ok(claim) => {
+            client.rows.put_claim(&claim);
+            Ok(Made::Now)
         }
-        Err(Error::InProgress(format!("member {}: volume {} is not kept yet", self.member, volume.name_any())))
+        Err(Error::Exists(_)) => Ok(Made::Taken),
+        Err(error) => Err(error),
     }
+}
 
-    /// The claim under its former name, or that of another claim of the host's. Somebody else may have taken that: the next
-    /// look tells.
-    pub async fn make_anew(&self, place: &LeafPlace, saved: &Saved) -> Result<Made> {
-        let made = self.post_anew(place, saved).await;
-        if !matches!(made, Err(Error::NotFound(_))) {
-            return made;
-        }
-        self.create_namespace(&place.namespace).await?;
-        self.post_anew(place, saved).await
+/// The volume is the new claim's, and says which ones it belonged to.
+pub async fn give_volume(
+    client: &MemberClient,
+    volume: &PersistentVolume,
+    hash: VolumeHash,
+    saved: &Saved,
+    claim: &ClaimRow,
+) -> Result<()> {
+    let reference = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "namespace": claim.place.namespace, "name": claim.place.claim, "uid": claim.uid,
+    });
+    // What is kept on it may have changed since the claim was compared with that.
+    let mut changes = vec![unchanged(volume), json!({"op": "replace", "path": "/spec/claimRef", "value": reference})];
+    changes.append(&mut annotate(volume, ownership::FORMER, &saved.former()));
+    let known = volume.annotations().contains_key(ownership::HANDLE);
+    match claim.handle(&client.member, hash) {
+        Some(handle) => changes.append(&mut annotate(volume, ownership::HANDLE, &handle)),
+        None if known => changes.push(json!({"op": "remove", "path": path_of(ownership::HANDLE)})),
+        None => {}
     }
+    change_volume(client, volume, bound_to(volume).unwrap_or_default(), &changes, "give away").await.map(drop)
+}
 
-    async fn post_anew(&self, place: &LeafPlace, saved: &Saved) -> Result<Made> {
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &place.namespace);
-        let made = claims.create(&PostParams::default(), &saved.claim(place)).await;
-        match made.map_err(|error| self.outcome(&format!("create claim {place} anew"), &error)) {
-            Ok(claim) => {
-                self.rows.put_claim(&claim);
-                Ok(Made::Now)
-            }
-            Err(Error::Exists(_)) => Ok(Made::Taken),
-            Err(error) => Err(error),
-        }
-    }
+/// All is as it was. A write that arrives late must not end what was begun since: it tests the version.
+pub async fn put_policy_back(
+    client: &MemberClient,
+    volume: &PersistentVolume,
+    saved: &Saved,
+    claim: &ClaimRow,
+) -> Result<()> {
+    let changes = [
+        unchanged(volume),
+        json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": saved.policy}),
+        json!({"op": "remove", "path": path_of(ownership::HEALING)}),
+    ];
+    change_volume(client, volume, &claim.uid, &changes, "put the policy back of").await.map(drop)
+}
 
-    /// The volume is the new claim's, and says which ones it belonged to.
-    pub async fn give_volume(
-        &self,
-        volume: &PersistentVolume,
-        hash: VolumeHash,
-        saved: &Saved,
-        claim: &ClaimRow,
-    ) -> Result<()> {
-        let reference = json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "namespace": claim.place.namespace, "name": claim.place.claim, "uid": claim.uid,
-        });
-        // What is kept on it may have changed since the claim was compared with that.
-        let mut changes =
-            vec![unchanged(volume), json!({"op": "replace", "path": "/spec/claimRef", "value": reference})];
-        changes.append(&mut annotate(volume, ownership::FORMER, &saved.former()));
-        let known = volume.annotations().contains_key(ownership::HANDLE);
-        match claim.handle(&self.member, hash) {
-            Some(handle) => changes.append(&mut annotate(volume, ownership::HANDLE, &handle)),
-            None if known => changes.push(json!({"op": "remove", "path": path_of(ownership::HANDLE)})),
-            None => {}
-        }
-        self.change_volume(volume, bound_to(volume).unwrap_or_default(), &changes, "give away").await.map(drop)
+/// A node, or all of them, are left out of what is kept of a claim that goes.
+pub async fn unpublish_saved(client: &MemberClient, volume: &str, node: Option<&str>) -> Result<Unpublished> {
+    let volume = get_volume(client, volume).await?;
+    let Some((volume, saved)) = volume.and_then(|volume| Saved::of(&volume).map(|saved| (volume, saved))) else {
+        return Ok(Unpublished::NothingKept);
+    };
+    let Some(rest) = saved.record().without(node) else { return Ok(Unpublished::Yes) };
+    let uid = bound_to(&volume).unwrap_or_default().to_owned();
+    let mut changes = vec![unchanged(&volume)];
+    changes.append(&mut annotate(&volume, ownership::HEALING, &json!(saved.published(&rest)).to_string()));
+    match change_volume(client, &volume, &uid, &changes, "unpublish").await {
+        Ok(_) => Ok(Unpublished::Yes),
+        Err(Error::Refused(_) | Error::InProgress(_)) => Ok(Unpublished::Changed),
+        Err(error) => Err(error),
     }
+}
 
-    /// All is as it was. A write that arrives late must not end what was begun since: it tests the version.
-    pub async fn put_policy_back(&self, volume: &PersistentVolume, saved: &Saved, claim: &ClaimRow) -> Result<()> {
-        let changes = [
-            unchanged(volume),
-            json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": saved.policy}),
-            json!({"op": "remove", "path": path_of(ownership::HEALING)}),
-        ];
-        self.change_volume(volume, &claim.uid, &changes, "put the policy back of").await.map(drop)
-    }
-
-    /// A node, or all of them, are left out of what is kept of a claim that goes.
-    pub async fn unpublish_saved(&self, volume: &str, node: Option<&str>) -> Result<Unpublished> {
-        let volume = self.get_volume(volume).await?;
-        let Some((volume, saved)) = volume.and_then(|volume| Saved::of(&volume).map(|saved| (volume, saved))) else {
-            return Ok(Unpublished::NothingKept);
-        };
-        let Some(rest) = saved.record().without(node) else { return Ok(Unpublished::Yes) };
-        let uid = bound_to(&volume).unwrap_or_default().to_owned();
-        let mut changes = vec![unchanged(&volume)];
-        changes.append(&mut annotate(&volume, ownership::HEALING, &json!(saved.published(&rest)).to_string()));
-        match self.change_volume(&volume, &uid, &changes, "unpublish").await {
-            Ok(_) => Ok(Unpublished::Yes),
-            Err(Error::Refused(_) | Error::InProgress(_)) => Ok(Unpublished::Changed),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(super) async fn change_volume(
-        &self,
-        volume: &PersistentVolume,
-        claim_uid: &str,
-        changes: &[Value],
-        what: &str,
-    ) -> Result<Trimmed<PersistentVolume>> {
-        let mut operations = vec![
-            json!({"op": "test", "path": "/metadata/uid", "value": volume.uid()}),
-            json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid}),
-        ];
-        operations.extend_from_slice(changes);
-        self.patch_volume(&volume.name_any(), json!(operations), what).await
-    }
+pub(super) async fn change_volume(
+    client: &MemberClient,
+    volume: &PersistentVolume,
+    claim_uid: &str,
+    changes: &[Value],
+    what: &str,
+) -> Result<Trimmed<PersistentVolume>> {
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": volume.uid()}),
+        json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid}),
+    ];
+    operations.extend_from_slice(changes);
+    volume::patch_volume(client, &volume.name_any(), json!(operations), what).await
 }
 
 /// Nobody has written it since it was read.

@@ -35,11 +35,9 @@ impl ImportedVolume {
     }
 }
 
-impl MemberClient {
-    pub async fn read_imported(&self, volume: &str) -> Result<Option<ImportedVolume>> {
-        let answer = Api::<PersistentVolume>::all(self.client.clone()).get(volume).await;
-        let doing = format!("get volume {volume}");
-        let found = cluster::read(answer, volume).map_err(|error| self.outcome(&doing, &error))?;
-        Ok(found.as_ref().map(ImportedVolume::new))
-    }
+pub async fn read_imported(client: &MemberClient, volume: &str) -> Result<Option<ImportedVolume>> {
+    let answer = Api::<PersistentVolume>::all(client.client.clone()).get(volume).await;
+    let doing = format!("get volume {volume}");
+    let found = cluster::read(answer, volume).map_err(|error| client.outcome(&doing, &error))?;
+    Ok(found.as_ref().map(ImportedVolume::new))
 }

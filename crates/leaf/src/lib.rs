@@ -31,7 +31,7 @@ pub mod retention;
 pub mod row;
 pub mod rows;
 pub mod saved;
-mod secret;
+pub mod secret;
 mod segment;
 pub mod single;
 pub mod snapshot;

@@ -39,22 +39,25 @@ impl MemberEvent {
     }
 }
 
-impl MemberClient {
-    /// Listens until the member ends it. What it has said before comes first.
-    pub async fn listen(&self, fields: &str, say: &Sender<MemberEvent>) -> Result<()> {
-        let namespaces = self.namespaces.each();
-        select_all(namespaces.iter().map(|namespace| Box::pin(self.listen_within(*namespace, fields, say)))).await.0
-    }
+/// Listens until the member ends it. What it has said before comes first.
+pub async fn listen(client: &MemberClient, fields: &str, say: &Sender<MemberEvent>) -> Result<()> {
+    let namespaces = client.namespaces.each();
+    select_all(namespaces.iter().map(|namespace| Box::pin(listen_within(client, *namespace, fields, say)))).await.0
+}
 
-    async fn listen_within(&self, namespace: Option<&str>, fields: &str, say: &Sender<MemberEvent>) -> Result<()> {
-        let unheard = |error: kube::Error| self.outcome("watch events", &error);
-        let mut events = pin!(events::listen(&self.within(namespace), fields).await.map_err(unheard)?);
-        while let Some(event) = events.try_next().await.map_err(unheard)? {
-            if let Some(word) = MemberEvent::new(event) {
-                // Where nobody hears it any more, this ends as well.
-                drop(say.send(word).await);
-            }
+async fn listen_within(
+    client: &MemberClient,
+    namespace: Option<&str>,
+    fields: &str,
+    say: &Sender<MemberEvent>,
+) -> Result<()> {
+    let unheard = |error: kube::Error| client.outcome("watch events", &error);
+    let mut events = pin!(events::listen(&client.within(namespace), fields).await.map_err(unheard)?);
+    while let Some(event) = events.try_next().await.map_err(unheard)? {
+        if let Some(word) = MemberEvent::new(event) {
+            // Where nobody hears it any more, this ends as well.
+            drop(say.send(word).await);
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::{
     MemberClient,
-    healing::{annotate, unchanged},
+    healing::{self, annotate, unchanged},
     marks::path_of,
     ownership,
     row::ClaimRow,
     saved::{bound_to, policy_of},
-    volume::label_path,
+    volume::{self, label_path},
 };
 use domain::{
     error::{Error, Result},
@@ -20,45 +20,42 @@ use domain::{
 
 const POLICY: &str = "/spec/persistentVolumeReclaimPolicy";
 
-impl MemberClient {
-    /// The host's volume is `Retain`: so is this one, and says what it was before. What the answer does not show was not
-    /// done.
-    pub async fn follow_host(&self, volume: &PersistentVolume) -> Result<()> {
-        let mut changes = vec![
-            json!({"op": "test", "path": POLICY, "value": policy_of(volume)}),
-            json!({"op": "replace", "path": POLICY, "value": "Retain"}),
-        ];
-        // Somebody may have changed the policy since: what it was at first is what counts.
-        if !volume.annotations().contains_key(ownership::POLICY_BEFORE) {
-            changes.append(&mut annotate(volume, ownership::POLICY_BEFORE, policy_of(volume)));
-        }
-        let kept = self.change_volume(volume, bound_to(volume).unwrap_or_default(), &changes, "retain").await?;
-        if policy_of(&kept) == "Retain" {
-            return Ok(());
-        }
-        Err(Error::InProgress(format!("member {}: volume {} is not retained yet", self.member, volume.name_any())))
+/// The host's volume is `Retain`: so is this one, and says what it was before. What the answer does not show was not
+/// done.
+pub async fn follow_host(client: &MemberClient, volume: &PersistentVolume) -> Result<()> {
+    let mut changes = vec![
+        json!({"op": "test", "path": POLICY, "value": policy_of(volume)}),
+        json!({"op": "replace", "path": POLICY, "value": "Retain"}),
+    ];
+    // Somebody may have changed the policy since: what it was at first is what counts.
+    if !volume.annotations().contains_key(ownership::POLICY_BEFORE) {
+        changes.append(&mut annotate(volume, ownership::POLICY_BEFORE, policy_of(volume)));
     }
+    let kept = healing::change_volume(client, volume, bound_to(volume).unwrap_or_default(), &changes, "retain").await?;
+    if policy_of(&kept) == "Retain" {
+        return Ok(());
+    }
+    Err(Error::InProgress(format!("member {}: volume {} is not retained yet", client.member, volume.name_any())))
+}
 
-    /// The host wants the volume after all. Whatever its removal has sent and has not arrived tests a version that is no more.
-    pub async fn call_off_removal(&self, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
-        let mut operations =
-            vec![json!({"op": "test", "path": "/metadata/uid", "value": volume.uid()}), unchanged(volume)];
-        operations.extend(self.is_labelled(hash));
-        operations.push(json!({"op": "remove", "path": label_path(ownership::REMOVAL)}));
-        self.patch_volume(&volume.name_any(), json!(operations), "call off the removal of").await.map(drop)
-    }
+/// The host wants the volume after all. Whatever its removal has sent and has not arrived tests a version that is no more.
+pub async fn call_off_removal(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
+    let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": volume.uid()}), unchanged(volume)];
+    operations.extend(volume::is_labelled(client, hash));
+    operations.push(json!({"op": "remove", "path": label_path(ownership::REMOVAL)}));
+    volume::patch_volume(client, &volume.name_any(), json!(operations), "call off the removal of").await.map(drop)
+}
 
-    /// The host's volume is not `Retain` any more. Only for a volume whose claim holds it: one without would be removed at
-    /// once, also by a write that arrives late, so the version is tested.
-    pub async fn unfollow_host(&self, volume: &PersistentVolume, claim: &ClaimRow) -> Result<()> {
-        let Some(before) = volume.annotations().get(ownership::POLICY_BEFORE) else { return Ok(()) };
-        let changes = [
-            unchanged(volume),
-            json!({"op": "test", "path": path_of(ownership::POLICY_BEFORE), "value": before}),
-            json!({"op": "test", "path": POLICY, "value": "Retain"}),
-            json!({"op": "remove", "path": path_of(ownership::POLICY_BEFORE)}),
-            json!({"op": "replace", "path": POLICY, "value": before}),
-        ];
-        self.change_volume(volume, &claim.uid, &changes, "put the policy back of").await.map(drop)
-    }
+/// The host's volume is not `Retain` any more. Only for a volume whose claim holds it: one without would be removed at
+/// once, also by a write that arrives late, so the version is tested.
+pub async fn unfollow_host(client: &MemberClient, volume: &PersistentVolume, claim: &ClaimRow) -> Result<()> {
+    let Some(before) = volume.annotations().get(ownership::POLICY_BEFORE) else { return Ok(()) };
+    let changes = [
+        unchanged(volume),
+        json!({"op": "test", "path": path_of(ownership::POLICY_BEFORE), "value": before}),
+        json!({"op": "test", "path": POLICY, "value": "Retain"}),
+        json!({"op": "remove", "path": path_of(ownership::POLICY_BEFORE)}),
+        json!({"op": "replace", "path": POLICY, "value": before}),
+    ];
+    healing::change_volume(client, volume, &claim.uid, &changes, "put the policy back of").await.map(drop)
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{
     MemberClient,
-    attachment::LeafAttachment,
+    attachment::{self, LeafAttachment},
     marks::{MEMBER_OF, read_request},
     ownership, progress,
 };
@@ -198,25 +198,23 @@ impl Saved {
     }
 }
 
-impl MemberClient {
-    /// What a leaf volume and the host know of its claim that is gone. The record went with the claim; of that, what is
-    /// attached still is known.
-    pub async fn recall(&self, volume: &PersistentVolume, name: &str) -> Result<Option<Saved>> {
-        let Some(saved) = Saved::of_volume(volume, name) else { return Ok(None) };
-        let attached = match self.our_attachments().await {
-            // Who may not see them has made none.
-            Err(Error::Denied(_)) => Vec::new(),
-            attached => attached?,
-        };
-        let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
-        let access = modes.first().and_then(|mode| AccessMode::parse(mode)).unwrap_or(AccessMode::ReadWriteOnce);
-        let of_this = |one: &LeafAttachment| one.hash.is_some() && !one.withdrawn && one.volume == volume.name_any();
-        let nodes = attached.into_iter().filter(of_this).map(|one| {
-            let attached = Some(Attachment::MemberNode(one.member_node));
-            (one.node, Publication { access, readonly: false, attached })
-        });
-        Ok(Some(saved.published(&Published::new(nodes.collect()))))
-    }
+/// What a leaf volume and the host know of its claim that is gone. The record went with the claim; of that, what is
+/// attached still is known.
+pub async fn recall(client: &MemberClient, volume: &PersistentVolume, name: &str) -> Result<Option<Saved>> {
+    let Some(saved) = Saved::of_volume(volume, name) else { return Ok(None) };
+    let attached = match attachment::our_attachments(client).await {
+        // Who may not see them has made none.
+        Err(Error::Denied(_)) => Vec::new(),
+        attached => attached?,
+    };
+    let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    let access = modes.first().and_then(|mode| AccessMode::parse(mode)).unwrap_or(AccessMode::ReadWriteOnce);
+    let of_this = |one: &LeafAttachment| one.hash.is_some() && !one.withdrawn && one.volume == volume.name_any();
+    let nodes = attached.into_iter().filter(of_this).map(|one| {
+        let attached = Some(Attachment::MemberNode(one.member_node));
+        (one.node, Publication { access, readonly: false, attached })
+    });
+    Ok(Some(saved.published(&Published::new(nodes.collect()))))
 }
 
 fn request(size: Quantity) -> VolumeResourceRequirements {

@@ -9,18 +9,16 @@ use domain::{
     volume::secrets::{SecretData, SecretPlace},
 };
 
-impl MemberClient {
-    pub async fn read_secret(&self, place: &SecretPlace) -> Result<SecretData> {
-        let secrets = Api::<Secret>::namespaced(self.client.clone(), &place.namespace);
-        let found = cluster::read(secrets.get(&place.name).await, &place.name);
-        let found = found.map_err(|error| self.outcome(&format!("get secret {place}"), &error))?;
-        let secret = found.ok_or_else(|| {
-            Error::Refused(format!(
-                "member {}: the leaf volume names Secret {place}, and there is none: make it there",
-                self.member
-            ))
-        })?;
-        let data = secret.data.unwrap_or_default();
-        Ok(SecretData(data.into_iter().map(|(key, value)| (key, value.0)).collect()))
-    }
+pub async fn read_secret(client: &MemberClient, place: &SecretPlace) -> Result<SecretData> {
+    let secrets = Api::<Secret>::namespaced(client.client.clone(), &place.namespace);
+    let found = cluster::read(secrets.get(&place.name).await, &place.name);
+    let found = found.map_err(|error| client.outcome(&format!("get secret {place}"), &error))?;
+    let secret = found.ok_or_else(|| {
+        Error::Refused(format!(
+            "member {}: the leaf volume names Secret {place}, and there is none: make it there",
+            client.member
+        ))
+    })?;
+    let data = secret.data.unwrap_or_default();
+    Ok(SecretData(data.into_iter().map(|(key, value)| (key, value.0)).collect()))
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, ResourceExt, api::PatchParams};
 use serde_json::{Value, json};
 
-use super::{MemberClient, identity, json_patch, ownership, row::VolumeRow, trimmed::Trimmed};
+use super::{MemberClient, claim, identity, json_patch, ownership, row::VolumeRow, trimmed::Trimmed};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId, plan::ObservedVolume},
@@ -43,152 +43,150 @@ impl Labelled {
     }
 }
 
-impl MemberClient {
-    fn volumes(&self) -> Api<Trimmed<PersistentVolume>> {
-        Api::all(self.client.clone())
-    }
+fn volumes(client: &MemberClient) -> Api<Trimmed<PersistentVolume>> {
+    Api::all(client.client.clone())
+}
 
-    /// Puts our labels on the volume that is bound to this claim, and on no other, and reads it in the same request.
-    /// One that carries them already is known from the watch.
-    pub async fn label_volume(&self, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<Labelled> {
-        let known = self.rows.row(hash).and_then(|row| row.volume);
-        if let Some(volume) = known.filter(|volume| *volume.name == *name && *volume.claim_uid == *claim_uid) {
-            return Ok(Labelled::Ours(volume));
+/// Puts our labels on the volume that is bound to this claim, and on no other, and reads it in the same request.
+/// One that carries them already is known from the watch.
+pub async fn label_volume(client: &MemberClient, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<Labelled> {
+    let known = client.rows.row(hash).and_then(|row| row.volume);
+    if let Some(volume) = known.filter(|volume| *volume.name == *name && *volume.claim_uid == *claim_uid) {
+        return Ok(Labelled::Ours(volume));
+    }
+    let labels = ownership::labels(&client.host, hash);
+    let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
+    let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
+    let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
+    match patch_volume(client, name, json!([bound, unlabelled, all]), "label").await {
+        Ok(volume) => Ok(Labelled::Ours(VolumeRow::new(&volume))),
+        Err(Error::Refused(_)) => Box::pin(label_beside_others(client, name, hash, bound)).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts them beside the labels that are there, and leaves those of another leaf as they are.
+async fn label_beside_others(client: &MemberClient, name: &str, hash: VolumeHash, bound: Value) -> Result<Labelled> {
+    let missing = || Error::NotFound(format!("member {}: volume {name} is gone", client.member));
+    let read = read_lean(client, name).await?.ok_or_else(missing)?;
+    let volume = VolumeRow::new(&read);
+    let owner = identity::other_owner(&read.metadata, &client.host, hash);
+    if let Some(owner) = owner.filter(|_| bound["value"] == *volume.claim_uid) {
+        return Ok(Labelled::Others { volume, owner });
+    }
+    let labels = ownership::labels(&client.host, hash);
+    let as_read =
+        labels.keys().map(|key| json!({"op": "test", "path": label_path(key), "value": read.labels().get(key)}));
+    let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
+    let operations: Vec<Value> = std::iter::once(bound).chain(as_read).chain(each).collect();
+    patch_volume(client, name, json!(operations), "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
+}
+
+/// Its removal begins. It carries our labels, so there is a place for one more.
+pub async fn announce_removal(client: &MemberClient, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
+    let says_so = json!({"op": "add", "path": label_path(ownership::REMOVAL), "value": "begun"});
+    change_observed(client, volume, hash, vec![says_so], "announce the removal of").await.map(drop)
+}
+
+/// The host deletes, so the leaf volume must not outlive its claim. A write that arrives when somebody has made it stay
+/// since does nothing: it tests the version.
+pub async fn make_deletable(client: &MemberClient, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
+    let policy = json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Delete"});
+    change_observed(client, volume, hash, vec![policy], "make deletable").await.map(drop)
+}
+
+/// A volume that people made, without our labels. False: somebody has changed it meanwhile.
+pub async fn hand_back(client: &MemberClient, volume: &ObservedVolume, hash: VolumeHash) -> Result<bool> {
+    let labels = ownership::labels(&client.host, hash);
+    let ours = labels.keys().map(String::as_str).chain([ownership::REMOVAL]);
+    let changes = ours.map(|key| json!({"op": "remove", "path": label_path(key)})).collect();
+    let is_done = change_observed(client, volume, hash, changes, "hand back").await?;
+    if is_done {
+        client.rows.drop_volume(hash, &volume.uid);
+    }
+    Ok(is_done)
+}
+
+/// Tests that it carries our labels.
+pub(super) fn is_labelled(client: &MemberClient, hash: VolumeHash) -> impl Iterator<Item = Value> {
+    let labels = ownership::labels(&client.host, hash).into_iter();
+    labels.map(|(key, value)| json!({"op": "test", "path": label_path(&key), "value": value}))
+}
+
+/// Changes a volume only as it was observed, or finds it gone. False: somebody has changed it meanwhile.
+async fn change_observed(
+    client: &MemberClient,
+    volume: &ObservedVolume,
+    hash: VolumeHash,
+    changes: Vec<Value>,
+    what: &str,
+) -> Result<bool> {
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": volume.uid}),
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": volume.version.to_string()}),
+    ];
+    // People who want to use it again take the UID off.
+    if volume.claim_uid.is_empty() {
+        operations.extend(is_labelled(client, hash));
+    } else {
+        operations.push(json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}));
+    }
+    operations.extend(changes);
+    match patch_volume(client, &volume.name, json!(operations), what).await {
+        Ok(_) => Ok(true),
+        Err(Error::NotFound(_)) => {
+            client.rows.drop_volume(hash, &volume.uid);
+            Ok(true)
         }
-        let labels = ownership::labels(&self.host, hash);
-        let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
-        let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
-        let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-        match self.patch_volume(name, json!([bound, unlabelled, all]), "label").await {
-            Ok(volume) => Ok(Labelled::Ours(VolumeRow::new(&volume))),
-            Err(Error::Refused(_)) => Box::pin(self.label_beside_others(name, hash, bound)).await,
-            Err(error) => Err(error),
-        }
+        Err(refused @ Error::Refused(_)) => match read_volume(client, &volume.name).await? {
+            Some(now) if now.version == volume.version || *now.claim_uid != *volume.claim_uid => Err(refused),
+            _ => Ok(false),
+        },
+        Err(error) => Err(error),
     }
+}
 
-    /// Puts them beside the labels that are there, and leaves those of another leaf as they are.
-    async fn label_beside_others(&self, name: &str, hash: VolumeHash, bound: Value) -> Result<Labelled> {
-        let missing = || Error::NotFound(format!("member {}: volume {name} is gone", self.member));
-        let read = self.read_lean(name).await?.ok_or_else(missing)?;
-        let volume = VolumeRow::new(&read);
-        let owner = identity::other_owner(&read.metadata, &self.host, hash);
-        if let Some(owner) = owner.filter(|_| bound["value"] == *volume.claim_uid) {
-            return Ok(Labelled::Others { volume, owner });
-        }
-        let labels = ownership::labels(&self.host, hash);
-        let as_read =
-            labels.keys().map(|key| json!({"op": "test", "path": label_path(key), "value": read.labels().get(key)}));
-        let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
-        let operations: Vec<Value> = std::iter::once(bound).chain(as_read).chain(each).collect();
-        self.patch_volume(name, json!(operations), "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
-    }
+/// A quorum read, whatever labels it carries.
+pub async fn read_volume(client: &MemberClient, name: &str) -> Result<Option<VolumeRow>> {
+    Ok(read_lean(client, name).await?.map(|volume| VolumeRow::new(&volume)))
+}
 
-    /// Its removal begins. It carries our labels, so there is a place for one more.
-    pub async fn announce_removal(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
-        let says_so = json!({"op": "add", "path": label_path(ownership::REMOVAL), "value": "begun"});
-        self.change_observed(volume, hash, vec![says_so], "announce the removal of").await.map(drop)
-    }
+async fn read_lean(client: &MemberClient, name: &str) -> Result<Option<Trimmed<PersistentVolume>>> {
+    let answer = volumes(client).get(name).await;
+    let found = cluster::read(answer, name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))?;
+    Ok(found.inspect(|volume| client.rows.put_volume(volume)))
+}
 
-    /// The host deletes, so the leaf volume must not outlive its claim. A write that arrives when somebody has made it stay
-    /// since does nothing: it tests the version.
-    pub async fn make_deletable(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<()> {
-        let policy = json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Delete"});
-        self.change_observed(volume, hash, vec![policy], "make deletable").await.map(drop)
-    }
+/// Whether a volume that was just read is the one that the host was told of with this claim: it is or was bound to that, or
+/// carries our labels of it.
+pub fn is_volume_of(client: &MemberClient, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> bool {
+    let is_labelled = || client.rows.volumes_of(id).iter().any(|labelled| labelled.uid == volume.uid);
+    volume.is_or_was_bound_to(claim_uid) || is_labelled()
+}
 
-    /// A volume that people made, without our labels. False: somebody has changed it meanwhile.
-    pub async fn hand_back(&self, volume: &ObservedVolume, hash: VolumeHash) -> Result<bool> {
-        let labels = ownership::labels(&self.host, hash);
-        let ours = labels.keys().map(String::as_str).chain([ownership::REMOVAL]);
-        let changes = ours.map(|key| json!({"op": "remove", "path": label_path(key)})).collect();
-        let is_done = self.change_observed(volume, hash, changes, "hand back").await?;
-        if is_done {
-            self.rows.drop_volume(hash, &volume.uid);
-        }
-        Ok(is_done)
-    }
+/// Whether people in the member have taken such a volume from its leaf claim: its claimRef names none that is there, and the
+/// handle leads to nothing any more.
+pub async fn is_astray(client: &MemberClient, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> Result<bool> {
+    let is_its_own = *volume.claim_uid == *claim_uid || volume.terminating || client.rows.find(id).is_some();
+    Ok(!is_its_own && !claim::is_well(client, &volume.claim_place).await?)
+}
 
-    /// Tests that it carries our labels.
-    pub(super) fn is_labelled(&self, hash: VolumeHash) -> impl Iterator<Item = Value> {
-        let labels = ownership::labels(&self.host, hash).into_iter();
-        labels.map(|(key, value)| json!({"op": "test", "path": label_path(&key), "value": value}))
-    }
+/// Believed only after this read: a watch also says "deleted" when somebody strips a label.
+pub async fn volume_is_gone(client: &MemberClient, name: &str, uid: Option<&str>) -> Result<bool> {
+    let answer = volumes(client).get_metadata(name).await;
+    let found = cluster::read(answer, name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))?;
+    Ok(found.is_none_or(|volume| uid.is_some() && volume.metadata.uid.as_deref() != uid))
+}
 
-    /// Changes a volume only as it was observed, or finds it gone. False: somebody has changed it meanwhile.
-    async fn change_observed(
-        &self,
-        volume: &ObservedVolume,
-        hash: VolumeHash,
-        changes: Vec<Value>,
-        what: &str,
-    ) -> Result<bool> {
-        let mut operations = vec![
-            json!({"op": "test", "path": "/metadata/uid", "value": volume.uid}),
-            json!({"op": "test", "path": "/metadata/resourceVersion", "value": volume.version.to_string()}),
-        ];
-        // People who want to use it again take the UID off.
-        if volume.claim_uid.is_empty() {
-            operations.extend(self.is_labelled(hash));
-        } else {
-            operations.push(json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}));
-        }
-        operations.extend(changes);
-        match self.patch_volume(&volume.name, json!(operations), what).await {
-            Ok(_) => Ok(true),
-            Err(Error::NotFound(_)) => {
-                self.rows.drop_volume(hash, &volume.uid);
-                Ok(true)
-            }
-            Err(refused @ Error::Refused(_)) => match self.read_volume(&volume.name).await? {
-                Some(now) if now.version == volume.version || *now.claim_uid != *volume.claim_uid => Err(refused),
-                _ => Ok(false),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A quorum read, whatever labels it carries.
-    pub async fn read_volume(&self, name: &str) -> Result<Option<VolumeRow>> {
-        Ok(self.read_lean(name).await?.map(|volume| VolumeRow::new(&volume)))
-    }
-
-    async fn read_lean(&self, name: &str) -> Result<Option<Trimmed<PersistentVolume>>> {
-        let answer = self.volumes().get(name).await;
-        let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
-        Ok(found.inspect(|volume| self.rows.put_volume(volume)))
-    }
-
-    /// Whether a volume that was just read is the one that the host was told of with this claim: it is or was bound to that, or
-    /// carries our labels of it.
-    pub fn is_volume_of(&self, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> bool {
-        let is_labelled = || self.rows.volumes_of(id).iter().any(|labelled| labelled.uid == volume.uid);
-        volume.is_or_was_bound_to(claim_uid) || is_labelled()
-    }
-
-    /// Whether people in the member have taken such a volume from its leaf claim: its claimRef names none that is there, and the
-    /// handle leads to nothing any more.
-    pub async fn is_astray(&self, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> Result<bool> {
-        let is_its_own = *volume.claim_uid == *claim_uid || volume.terminating || self.rows.find(id).is_some();
-        Ok(!is_its_own && !self.is_well(&volume.claim_place).await?)
-    }
-
-    /// Believed only after this read: a watch also says "deleted" when somebody strips a label.
-    pub async fn volume_is_gone(&self, name: &str, uid: Option<&str>) -> Result<bool> {
-        let answer = self.volumes().get_metadata(name).await;
-        let found = cluster::read(answer, name).map_err(|error| self.outcome(&format!("get volume {name}"), &error))?;
-        Ok(found.is_none_or(|volume| uid.is_some() && volume.metadata.uid.as_deref() != uid))
-    }
-
-    pub(super) async fn patch_volume(
-        &self,
-        name: &str,
-        operations: Value,
-        what: &str,
-    ) -> Result<Trimmed<PersistentVolume>> {
-        let patch = json_patch(operations)?;
-        let patched = self.volumes().patch(name, &PatchParams::default(), &patch).await;
-        let volume = patched.map_err(|error| self.outcome(&format!("{what} volume {name}"), &error))?;
-        self.rows.put_volume(&volume);
-        Ok(volume)
-    }
+pub(super) async fn patch_volume(
+    client: &MemberClient,
+    name: &str,
+    operations: Value,
+    what: &str,
+) -> Result<Trimmed<PersistentVolume>> {
+    let patch = json_patch(operations)?;
+    let patched = volumes(client).patch(name, &PatchParams::default(), &patch).await;
+    let volume = patched.map_err(|error| client.outcome(&format!("{what} volume {name}"), &error))?;
+    client.rows.put_volume(&volume);
+    Ok(volume)
 }

@@ -70,7 +70,7 @@ impl Registry {
             let Some(serving) = member.alias_of() else { return Ok(Arc::clone(member)) };
             return members.get(&serving).cloned().ok_or_else(|| departed(&serving));
         }
-        match self.host.known_members().await? {
+        match host::pins::known_members(&self.host).await? {
             Some(known) if known.iter().any(|known| known == name) => Err(departed(name)),
             Some(_) => Err(Error::NotFound(format!("no member was ever called {name}"))),
             None => {

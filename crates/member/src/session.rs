@@ -48,7 +48,7 @@ async fn prove(member: &Member, link: &Link, host: &Host) -> String {
     let mut told = String::new();
     loop {
         let trust = match host::identity(&link.line.probe).await {
-            Ok(identity) => match host.pin(&member.name, &identity).await {
+            Ok(identity) => match host::pins::pin(host, &member.name, &identity).await {
                 Ok(Pin::Held) => {
                     link.line.breaker.close();
                     link.leaf.rows.unsync();

@@ -7,6 +7,7 @@ use super::{
     disk::{self, Filesystem, Plan},
     kernel::{Ended, Failure, Kind, Number, Seen},
     paths::failed,
+    points,
     records::Record,
 };
 use domain::{
@@ -28,155 +29,179 @@ impl Disk {
     }
 }
 
-impl<K: Kernel> Machine<K> {
-    /// The disk of a volume that has one; none where the volume is not made of one.
-    pub(super) fn disk(&self, record: &Record) -> Result<Option<Disk>> {
-        match &record.attached.backing {
-            Backing::Device { names, .. } => self.disk_by_name(names).map(Some),
-            Backing::Local { path } if record.way.mode.is_block() => self.disk_at(Path::new(path)).map(Some),
-            _ => Ok(None),
+/// The disk of a volume that has one; none where the volume is not made of one.
+pub(super) fn disk<K: Kernel>(machine: &Machine<K>, record: &Record) -> Result<Option<Disk>> {
+    match &record.attached.backing {
+        Backing::Device { names, .. } => disk_by_name(machine, names).map(Some),
+        Backing::Local { path } if record.way.mode.is_block() => disk_at(machine, Path::new(path)).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Udev makes the name a link, a moment after the disk is there.
+fn disk_by_name<K: Kernel>(machine: &Machine<K>, names: &[String]) -> Result<Disk> {
+    for name in names {
+        check_name(name)?;
+        match machine.kernel.resolve(&machine.device_dir.join(name)) {
+            Err(Failure::Missing) => {}
+            path => return disk_behind(machine, &path.map_err(failed("finding", &machine.device_dir.join(name)))?),
         }
     }
+    Err(Error::InProgress(format!(
+        "no disk named {} is in {} yet: it is waited for; is the volume attached to this node?",
+        names.join(" or "),
+        machine.device_dir.display()
+    )))
+}
 
-    /// Udev makes the name a link, a moment after the disk is there.
-    fn disk_by_name(&self, names: &[String]) -> Result<Disk> {
-        for name in names {
-            check_name(name)?;
-            match self.kernel.resolve(&self.device_dir.join(name)) {
-                Err(Failure::Missing) => {}
-                path => return self.disk_behind(&path.map_err(failed("finding", &self.device_dir.join(name)))?),
+fn disk_at<K: Kernel>(machine: &Machine<K>, path: &Path) -> Result<Disk> {
+    disk_behind(machine, &machine.kernel.resolve(path).map_err(failed("finding", path))?)
+}
+
+fn disk_behind<K: Kernel>(machine: &Machine<K>, path: &Path) -> Result<Disk> {
+    let seen = machine.kernel.look(path).map_err(failed("looking at", path))?;
+    match seen.kind {
+        Kind::Device(number) if path.starts_with("/dev") => Ok(Disk { path: path.to_owned(), number, seen }),
+        _ => Err(Error::Refused(format!(
+            "{} is no block device below /dev, so it is not used as a disk",
+            path.display()
+        ))),
+    }
+}
+
+/// Ends a format that was begun and cannot be left: whoever has not the record takes such a disk for one with data.
+pub(super) fn end_format<K: Kernel>(
+    machine: &Machine<K>,
+    record: &mut Record,
+    disk: &Disk,
+    wanted: Option<Filesystem>,
+) -> Result<()> {
+    let head = head(machine, disk)?;
+    match plan(machine, record, disk, wanted, false)? {
+        Plan::Use(_) if !disk::is_half_made(&head) => Ok(()),
+        Plan::Use(filesystem) | Plan::Format(filesystem) => format(machine, record, disk, filesystem),
+    }
+}
+
+fn head<K: Kernel>(machine: &Machine<K>, disk: &Disk) -> Result<Vec<u8>> {
+    machine.kernel.head(&disk.path).map_err(failed("reading", &disk.path))
+}
+
+/// Makes sure that a filesystem is on the disk of a volume, whole and as large as the disk.
+pub(super) fn prepare<K: Kernel>(
+    machine: &Machine<K>,
+    record: &mut Record,
+    disk: &Disk,
+    wanted: Option<Filesystem>,
+) -> Result<Filesystem> {
+    let head = head(machine, disk)?;
+    let zeros = head.iter().all(|byte| *byte == 0);
+    match plan(machine, record, disk, wanted, zeros)? {
+        Plan::Use(filesystem) if record.only_reads() => Ok(filesystem),
+        Plan::Format(_) if record.only_reads() => Err(Error::Refused(format!(
+            "disk {} is blank, and the volume is only to be read: write to it first",
+            disk.name()
+        ))),
+        Plan::Format(filesystem) => format(machine, record, disk, filesystem).map(|()| filesystem),
+        // One that is in use at a pod is neither checked nor grown from here.
+        Plan::Use(filesystem) if points::table(machine)?.of_device(disk.number).next().is_some() => Ok(filesystem),
+        Plan::Use(Filesystem::Xfs) => Ok(Filesystem::Xfs),
+        Plan::Use(Filesystem::Ext4) => {
+            check(machine, disk, false)?;
+            let size = machine.kernel.device_size(&disk.path).map_err(failed("measuring", &disk.path))?;
+            if disk::size_of_ext4(&head).is_some_and(|filesystem| disk::should_grow(filesystem, size)) {
+                check(machine, disk, true)?;
+                run_well(machine, "resize2fs", &[&disk.name()], disk)?;
             }
-        }
-        Err(Error::InProgress(format!(
-            "no disk named {} is in {} yet: it is waited for; is the volume attached to this node?",
-            names.join(" or "),
-            self.device_dir.display()
-        )))
-    }
-
-    fn disk_at(&self, path: &Path) -> Result<Disk> {
-        self.disk_behind(&self.kernel.resolve(path).map_err(failed("finding", path))?)
-    }
-
-    fn disk_behind(&self, path: &Path) -> Result<Disk> {
-        let seen = self.kernel.look(path).map_err(failed("looking at", path))?;
-        match seen.kind {
-            Kind::Device(number) if path.starts_with("/dev") => Ok(Disk { path: path.to_owned(), number, seen }),
-            _ => Err(Error::Refused(format!(
-                "{} is no block device below /dev, so it is not used as a disk",
-                path.display()
-            ))),
+            Ok(Filesystem::Ext4)
         }
     }
+}
 
-    /// Ends a format that was begun and cannot be left: whoever has not the record takes such a disk for one with data.
-    pub(super) fn end_format(&self, record: &mut Record, disk: &Disk, wanted: Option<Filesystem>) -> Result<()> {
-        let head = self.head(disk)?;
-        match self.plan(record, disk, wanted, false)? {
-            Plan::Use(_) if !disk::is_half_made(&head) => Ok(()),
-            Plan::Use(filesystem) | Plan::Format(filesystem) => self.format(record, disk, filesystem),
-        }
+fn plan<K: Kernel>(
+    machine: &Machine<K>,
+    record: &Record,
+    disk: &Disk,
+    wanted: Option<Filesystem>,
+    zeros: bool,
+) -> Result<Plan> {
+    let name = disk.name();
+    let ended = run(machine, "blkid", &["--probe", "--output", "export", &name], disk)?;
+    disk::plan(&name, &disk::found(&name, &ended)?, wanted, zeros, record.formatting)
+}
+
+/// The record says so first: a format that ends half-way leaves a disk that looks like nobody's data.
+fn format<K: Kernel>(machine: &Machine<K>, record: &mut Record, disk: &Disk, filesystem: Filesystem) -> Result<()> {
+    let again = record.formatting;
+    record.formatting = true;
+    machine.records.keep(&machine.kernel, record)?;
+    let name = disk.name();
+    match (filesystem, again) {
+        (Filesystem::Ext4, _) => run_well(machine, "mkfs.ext4", &["-q", "-F", "-m0", &name], disk)?,
+        (Filesystem::Xfs, false) => run_well(machine, "mkfs.xfs", &["-q", &name], disk)?,
+        (Filesystem::Xfs, true) => run_well(machine, "mkfs.xfs", &["-q", "-f", &name], disk)?,
     }
+    finish_format(machine, record)
+}
 
-    fn head(&self, disk: &Disk) -> Result<Vec<u8>> {
-        self.kernel.head(&disk.path).map_err(failed("reading", &disk.path))
+/// Formats a disk whose format was begun, unless somebody else has put something on it since.
+pub(super) fn format_again<K: Kernel>(
+    machine: &Machine<K>,
+    record: &mut Record,
+    disk: &Disk,
+    wanted: Option<Filesystem>,
+) -> Result<()> {
+    let (Plan::Use(filesystem) | Plan::Format(filesystem)) = plan(machine, record, disk, wanted, false)?;
+    format(machine, record, disk, filesystem)
+}
+
+pub(super) fn finish_format<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Result<()> {
+    if !record.formatting {
+        return Ok(());
     }
+    record.formatting = false;
+    machine.records.keep(&machine.kernel, record)
+}
 
-    /// Makes sure that a filesystem is on the disk of a volume, whole and as large as the disk.
-    pub(super) fn prepare(&self, record: &mut Record, disk: &Disk, wanted: Option<Filesystem>) -> Result<Filesystem> {
-        let head = self.head(disk)?;
-        let zeros = head.iter().all(|byte| *byte == 0);
-        match self.plan(record, disk, wanted, zeros)? {
-            Plan::Use(filesystem) if record.only_reads() => Ok(filesystem),
-            Plan::Format(_) if record.only_reads() => Err(Error::Refused(format!(
-                "disk {} is blank, and the volume is only to be read: write to it first",
-                disk.name()
-            ))),
-            Plan::Format(filesystem) => self.format(record, disk, filesystem).map(|()| filesystem),
-            // One that is in use at a pod is neither checked nor grown from here.
-            Plan::Use(filesystem) if self.table()?.of_device(disk.number).next().is_some() => Ok(filesystem),
-            Plan::Use(Filesystem::Xfs) => Ok(Filesystem::Xfs),
-            Plan::Use(Filesystem::Ext4) => {
-                self.check(disk, false)?;
-                let size = self.kernel.device_size(&disk.path).map_err(failed("measuring", &disk.path))?;
-                if disk::size_of_ext4(&head).is_some_and(|filesystem| disk::should_grow(filesystem, size)) {
-                    self.check(disk, true)?;
-                    self.run_well("resize2fs", &[&disk.name()], disk)?;
-                }
-                Ok(Filesystem::Ext4)
-            }
-        }
-    }
+/// Repairs what can be repaired without a person.
+fn check<K: Kernel>(machine: &Machine<K>, disk: &Disk, whole: bool) -> Result<()> {
+    let name = disk.name();
+    let arguments: &[&str] = if whole { &["-p", "-f", &name] } else { &["-p", &name] };
+    disk::checked(&name, &run(machine, "e2fsck", arguments, disk)?)
+}
 
-    fn plan(&self, record: &Record, disk: &Disk, wanted: Option<Filesystem>, zeros: bool) -> Result<Plan> {
-        let name = disk.name();
-        let ended = self.run("blkid", &["--probe", "--output", "export", &name], disk)?;
-        disk::plan(&name, &disk::found(&name, &ended)?, wanted, zeros, record.formatting)
-    }
+/// Lets a mounted filesystem fill its disk.
+pub(super) fn grow_mounted<K: Kernel>(
+    machine: &Machine<K>,
+    disk: &Disk,
+    filesystem: Filesystem,
+    place: &Path,
+) -> Result<()> {
+    let (program, argument) = match filesystem {
+        Filesystem::Ext4 => ("resize2fs", disk.name()),
+        Filesystem::Xfs => ("xfs_growfs", place.display().to_string()),
+    };
+    disk::grown(&disk.name(), program, &run(machine, program, &[&argument], disk)?)
+}
 
-    /// The record says so first: a format that ends half-way leaves a disk that looks like nobody's data.
-    fn format(&self, record: &mut Record, disk: &Disk, filesystem: Filesystem) -> Result<()> {
-        let again = record.formatting;
-        record.formatting = true;
-        self.records.keep(&self.kernel, record)?;
-        let name = disk.name();
-        match (filesystem, again) {
-            (Filesystem::Ext4, _) => self.run_well("mkfs.ext4", &["-q", "-F", "-m0", &name], disk)?,
-            (Filesystem::Xfs, false) => self.run_well("mkfs.xfs", &["-q", &name], disk)?,
-            (Filesystem::Xfs, true) => self.run_well("mkfs.xfs", &["-q", "-f", &name], disk)?,
-        }
-        self.finish_format(record)
-    }
+/// Stops all writing to a bare disk, or allows it.
+pub(super) fn lock<K: Kernel>(machine: &Machine<K>, disk: &Disk, only_reads: bool) -> Result<()> {
+    let way = if only_reads { "--setro" } else { "--setrw" };
+    run_well(machine, "blockdev", &[way, &disk.name()], disk)
+}
 
-    /// Formats a disk whose format was begun, unless somebody else has put something on it since.
-    pub(super) fn format_again(&self, record: &mut Record, disk: &Disk, wanted: Option<Filesystem>) -> Result<()> {
-        let (Plan::Use(filesystem) | Plan::Format(filesystem)) = self.plan(record, disk, wanted, false)?;
-        self.format(record, disk, filesystem)
-    }
+fn run_well<K: Kernel>(machine: &Machine<K>, program: &str, arguments: &[&str], disk: &Disk) -> Result<()> {
+    let ended = run(machine, program, arguments, disk)?;
+    if ended.code == Some(0) { Ok(()) } else { Err(disk::ended_badly(program, &disk.name(), &ended)) }
+}
 
-    pub(super) fn finish_format(&self, record: &mut Record) -> Result<()> {
-        if !record.formatting {
-            return Ok(());
-        }
-        record.formatting = false;
-        self.records.keep(&self.kernel, record)
-    }
-
-    /// Repairs what can be repaired without a person.
-    fn check(&self, disk: &Disk, whole: bool) -> Result<()> {
-        let name = disk.name();
-        let arguments: &[&str] = if whole { &["-p", "-f", &name] } else { &["-p", &name] };
-        disk::checked(&name, &self.run("e2fsck", arguments, disk)?)
-    }
-
-    /// Lets a mounted filesystem fill its disk.
-    pub(super) fn grow_mounted(&self, disk: &Disk, filesystem: Filesystem, place: &Path) -> Result<()> {
-        let (program, argument) = match filesystem {
-            Filesystem::Ext4 => ("resize2fs", disk.name()),
-            Filesystem::Xfs => ("xfs_growfs", place.display().to_string()),
-        };
-        disk::grown(&disk.name(), program, &self.run(program, &[&argument], disk)?)
-    }
-
-    /// Stops all writing to a bare disk, or allows it.
-    pub(super) fn lock(&self, disk: &Disk, only_reads: bool) -> Result<()> {
-        let way = if only_reads { "--setro" } else { "--setrw" };
-        self.run_well("blockdev", &[way, &disk.name()], disk)
-    }
-
-    fn run_well(&self, program: &str, arguments: &[&str], disk: &Disk) -> Result<()> {
-        let ended = self.run(program, arguments, disk)?;
-        if ended.code == Some(0) { Ok(()) } else { Err(disk::ended_badly(program, &disk.name(), &ended)) }
-    }
-
-    fn run(&self, program: &str, arguments: &[&str], disk: &Disk) -> Result<Ended> {
-        match self.kernel.run(program, arguments) {
-            Err(Failure::Missing) => Err(Error::Refused(format!(
-                "this node has no program {program}, which disk {} needs: install it where the driver runs",
-                disk.name()
-            ))),
-            ended => ended.map_err(failed(&format!("running {program} on"), &disk.path)),
-        }
+fn run<K: Kernel>(machine: &Machine<K>, program: &str, arguments: &[&str], disk: &Disk) -> Result<Ended> {
+    match machine.kernel.run(program, arguments) {
+        Err(Failure::Missing) => Err(Error::Refused(format!(
+            "this node has no program {program}, which disk {} needs: install it where the driver runs",
+            disk.name()
+        ))),
+        ended => ended.map_err(failed(&format!("running {program} on"), &disk.path)),
     }
 }
 

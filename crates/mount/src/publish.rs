@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use super::{
     Kernel, Machine, Step,
     decide::{self, only_reads},
-    device::Disk,
+    device::{self, Disk},
     kernel::{Kind, Point, Seen},
     paths::{self, failed},
+    points,
     records::{Record, Target},
-    stage::read_only,
+    stage::{self, read_only},
     table::{Origin, Table},
     volume_use::VolumeUse,
 };
@@ -21,185 +22,192 @@ use domain::{
 /// Folder bits that a group needs to have all below it: to read, to write, to enter, and to hand itself on.
 const GROUP_BITS: u32 = 0o2070;
 
-impl<K: Kernel> Machine<K> {
-    /// Shows a staged volume at a pod's path. `Ask`: the leaf driver publishes it there, and then [`Self::own`].
-    pub fn publish(
-        &self,
-        attached: &Attached,
-        staging: &Path,
-        target: &Path,
-        way: &VolumeUse,
-        readonly: bool,
-    ) -> Result<Step> {
-        let wanted = Target { way: way.clone(), readonly };
-        let mut record = self.staged_record(attached, staging, target, way)?;
-        let volume = &attached.volume;
-        let table = self.table()?;
-        let others = self.live_targets(&record, &table)?;
-        let others: Vec<(&Path, &Target)> = record
-            .targets
-            .iter()
-            .filter(|(path, _)| *path != target && others.contains(path))
-            .map(|(path, target)| (path.as_path(), target))
-            .collect();
-        let place = self.place(target)?;
-        self.check_way_to(&place)?;
-        let mounted = table.at(&place).is_some();
-        if mounted && record.targets.get(target).is_some_and(|there| *there != wanted) {
-            return Err(Error::Exists(format!(
-                "volume {volume} is published at {} in another way: unpublish it there first",
-                target.display()
-            )));
-        }
-        decide::may_join(volume, &wanted, &others)?;
-        if let Backing::Csi(leaf) = &attached.backing {
-            self.enter(&mut record, target, wanted)?;
-            return Ok(Step::Ask(leaf.clone()));
-        }
-        let shown = self.what_to_show(&record, &wanted, &table)?;
-        self.check_target(&record, &place, &shown, &table)?;
-        self.enter(&mut record, target, wanted.clone())?;
-        self.show(&record, &wanted, &place, &shown, mounted).map(|()| Step::Done)
+/// Shows a staged volume at a pod's path. `Ask`: the leaf driver publishes it there, and then [`own`].
+pub fn publish<K: Kernel>(
+    machine: &Machine<K>,
+    attached: &Attached,
+    staging: &Path,
+    target: &Path,
+    way: &VolumeUse,
+    readonly: bool,
+) -> Result<Step> {
+    let wanted = Target { way: way.clone(), readonly };
+    let mut record = staged_record(machine, attached, staging, target, way)?;
+    let volume = &attached.volume;
+    let table = points::table(machine)?;
+    let others = points::live_targets(machine, &record, &table)?;
+    let others: Vec<(&Path, &Target)> = record
+        .targets
+        .iter()
+        .filter(|(path, _)| *path != target && others.contains(path))
+        .map(|(path, target)| (path.as_path(), target))
+        .collect();
+    let place = points::place(machine, target)?;
+    points::check_way_to(machine, &place)?;
+    let mounted = table.at(&place).is_some();
+    if mounted && record.targets.get(target).is_some_and(|there| *there != wanted) {
+        return Err(Error::Exists(format!(
+            "volume {volume} is published at {} in another way: unpublish it there first",
+            target.display()
+        )));
     }
+    decide::may_join(volume, &wanted, &others)?;
+    if let Backing::Csi(leaf) = &attached.backing {
+        enter(machine, &mut record, target, wanted)?;
+        return Ok(Step::Ask(leaf.clone()));
+    }
+    let shown = what_to_show(machine, &record, &wanted, &table)?;
+    check_target(machine, &record, &place, &shown, &table)?;
+    enter(machine, &mut record, target, wanted.clone())?;
+    show(machine, &record, &wanted, &place, &shown, mounted).map(|()| Step::Done)
+}
 
-    /// The record of a volume, if it is staged as the request says.
-    fn staged_record(&self, attached: &Attached, staging: &Path, target: &Path, way: &VolumeUse) -> Result<Record> {
-        paths::check("target_path", target)?;
-        if staging.as_os_str().is_empty() {
-            return Err(Error::Refused(format!(
-                "staging_target_path is missing: volume {} is published from where it is staged",
-                attached.volume
-            )));
-        }
-        paths::check("staging_target_path", staging)?;
-        if target.starts_with(staging) || staging.starts_with(target) {
-            return Err(Error::Invalid(format!(
-                "target_path {} and staging_target_path {} lie in each other: use two separate paths",
-                target.display(),
-                staging.display()
-            )));
-        }
-        let record = self.record(&attached.volume)?.filter(|record| !record.formatting).ok_or_else(|| {
-            Error::Refused(format!(
-                "volume {} is not staged on this node: stage it at {} first",
-                attached.volume,
-                staging.display()
-            ))
-        })?;
-        decide::is_staged_so(&record, &Record::new(attached, staging, way))?;
-        Ok(record)
+/// The record of a volume, if it is staged as the request says.
+fn staged_record<K: Kernel>(
+    machine: &Machine<K>,
+    attached: &Attached,
+    staging: &Path,
+    target: &Path,
+    way: &VolumeUse,
+) -> Result<Record> {
+    paths::check("target_path", target)?;
+    if staging.as_os_str().is_empty() {
+        return Err(Error::Refused(format!(
+            "staging_target_path is missing: volume {} is published from where it is staged",
+            attached.volume
+        )));
     }
+    paths::check("staging_target_path", staging)?;
+    if target.starts_with(staging) || staging.starts_with(target) {
+        return Err(Error::Invalid(format!(
+            "target_path {} and staging_target_path {} lie in each other: use two separate paths",
+            target.display(),
+            staging.display()
+        )));
+    }
+    let record = machine.record(&attached.volume)?.filter(|record| !record.formatting).ok_or_else(|| {
+        Error::Refused(format!(
+            "volume {} is not staged on this node: stage it at {} first",
+            attached.volume,
+            staging.display()
+        ))
+    })?;
+    decide::is_staged_so(&record, &Record::new(attached, staging, way))?;
+    Ok(record)
+}
 
-    pub(super) fn live_targets(&self, record: &Record, table: &Table) -> Result<Vec<PathBuf>> {
-        let mut live = Vec::new();
-        for path in record.targets.keys() {
-            if table.at(&self.place(path)?).is_some() {
-                live.push(path.clone());
-            }
-        }
-        Ok(live)
+fn enter<K: Kernel>(machine: &Machine<K>, record: &mut Record, target: &Path, wanted: Target) -> Result<()> {
+    if record.targets.get(target) == Some(&wanted) {
+        return Ok(());
     }
+    record.targets.insert(target.to_owned(), wanted);
+    machine.records.keep(&machine.kernel, record)
+}
 
-    fn enter(&self, record: &mut Record, target: &Path, wanted: Target) -> Result<()> {
-        if record.targets.get(target) == Some(&wanted) {
-            return Ok(());
+fn what_to_show<K: Kernel>(machine: &Machine<K>, record: &Record, wanted: &Target, table: &Table) -> Result<Shown> {
+    if record.way.mode.is_block() {
+        if wanted.readonly && !record.only_reads() {
+            return Err(Error::Invalid(
+                "readonly: a raw volume is read-only by its access mode: use ReadOnlyMany for its claim".to_owned(),
+            ));
         }
-        record.targets.insert(target.to_owned(), wanted);
-        self.records.keep(&self.kernel, record)
+        return raw(machine, record, table);
     }
+    let staging = points::place(machine, &record.staging)?;
+    let not_staged = |reason: &str| {
+        Error::Refused(format!(
+            "volume {} is not staged: {reason} at {}; stage it again",
+            record.volume(),
+            staging.display()
+        ))
+    };
+    let mount = table.at(&staging).ok_or_else(|| not_staged("nothing is mounted"))?;
+    if !stage::origin(machine, record, table)?.is_some_and(|origin| origin.is_of(mount)) {
+        return Err(not_staged(&format!("{} is mounted", mount.source)));
+    }
+    if points::is_dead(machine, &staging)? {
+        return Err(not_staged("what is mounted no longer answers"));
+    }
+    let seen = machine.kernel.look(&staging).map_err(failed("looking at", &staging))?;
+    if seen.mount != mount.id {
+        return Err(not_staged("something else is mounted by now"));
+    }
+    Ok(Shown { path: staging, seen, origin: Origin::of(mount), point: Point::Folder })
+}
 
-    fn what_to_show(&self, record: &Record, wanted: &Target, table: &Table) -> Result<Shown> {
-        if record.way.mode.is_block() {
-            if wanted.readonly && !record.only_reads() {
-                return Err(Error::Invalid(
-                    "readonly: a raw volume is read-only by its access mode: use ReadOnlyMany for its claim".to_owned(),
-                ));
-            }
-            return self.raw(record, table);
-        }
-        let staging = self.place(&record.staging)?;
-        let not_staged = |reason: &str| {
-            Error::Refused(format!(
-                "volume {} is not staged: {reason} at {}; stage it again",
-                record.volume(),
-                staging.display()
-            ))
-        };
-        let mount = table.at(&staging).ok_or_else(|| not_staged("nothing is mounted"))?;
-        if !self.origin(record, table)?.is_some_and(|origin| origin.is_of(mount)) {
-            return Err(not_staged(&format!("{} is mounted", mount.source)));
-        }
-        if self.is_dead(&staging)? {
-            return Err(not_staged("what is mounted no longer answers"));
-        }
-        let seen = self.kernel.look(&staging).map_err(failed("looking at", &staging))?;
-        if seen.mount != mount.id {
-            return Err(not_staged("something else is mounted by now"));
-        }
-        Ok(Shown { path: staging, seen, origin: Origin::of(mount), point: Point::Folder })
-    }
+fn raw<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table) -> Result<Shown> {
+    let missing = || Error::Refused(format!("volume {} has no device on this node", record.volume()));
+    let disk: Disk = device::disk(machine, record)?.ok_or_else(missing)?;
+    let origin = table.origin_of(&disk.path, disk.seen.mount).ok_or_else(missing)?;
+    Ok(Shown { path: disk.path, seen: disk.seen, origin, point: Point::File })
+}
 
-    fn raw(&self, record: &Record, table: &Table) -> Result<Shown> {
-        let missing = || Error::Refused(format!("volume {} has no device on this node", record.volume()));
-        let disk: Disk = self.disk(record)?.ok_or_else(missing)?;
-        let origin = table.origin_of(&disk.path, disk.seen.mount).ok_or_else(missing)?;
-        Ok(Shown { path: disk.path, seen: disk.seen, origin, point: Point::File })
+/// How a mount of this volume at a target is known.
+pub(super) fn shown_origin<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table) -> Result<Option<Origin>> {
+    if record.way.mode.is_block() {
+        return Ok(raw(machine, record, table).ok().map(|shown| shown.origin));
     }
+    let staging = points::place(machine, &record.staging)?;
+    Ok(table.at(&staging).map(Origin::of))
+}
 
-    /// How a mount of this volume at a target is known.
-    pub(super) fn shown_origin(&self, record: &Record, table: &Table) -> Result<Option<Origin>> {
-        if record.way.mode.is_block() {
-            return Ok(self.raw(record, table).ok().map(|shown| shown.origin));
-        }
-        let staging = self.place(&record.staging)?;
-        Ok(table.at(&staging).map(Origin::of))
+fn check_target<K: Kernel>(
+    machine: &Machine<K>,
+    record: &Record,
+    place: &Path,
+    shown: &Shown,
+    table: &Table,
+) -> Result<()> {
+    match table.at(place) {
+        Some(mount) if !shown.origin.is_of(mount) => Err(Error::Refused(format!(
+            "{} on {} is mounted already, and is not volume {}: unmount it first",
+            mount.source,
+            place.display(),
+            record.volume()
+        ))),
+        Some(_) => Ok(()),
+        // Before the record names it: what cannot be a target shall never be one.
+        None => points::make_point(machine, place, shown.point),
     }
+}
 
-    fn check_target(&self, record: &Record, place: &Path, shown: &Shown, table: &Table) -> Result<()> {
-        match table.at(place) {
-            Some(mount) if !shown.origin.is_of(mount) => Err(Error::Refused(format!(
-                "{} on {} is mounted already, and is not volume {}: unmount it first",
-                mount.source,
-                place.display(),
-                record.volume()
-            ))),
-            Some(_) => Ok(()),
-            // Before the record names it: what cannot be a target shall never be one.
-            None => self.make_point(place, shown.point),
-        }
+fn show<K: Kernel>(
+    machine: &Machine<K>,
+    record: &Record,
+    wanted: &Target,
+    place: &Path,
+    shown: &Shown,
+    mounted: bool,
+) -> Result<()> {
+    let only_reads = only_reads(record, wanted);
+    let has_owners = !matches!(record.attached.backing, Backing::Nfs { .. });
+    if let (Some(group), false, true, Kind::Folder) = (wanted.way.group, only_reads, has_owners, shown.seen.kind) {
+        give(machine, &shown.path, &shown.seen, group)?;
     }
+    if !mounted {
+        machine.kernel.bind(&shown.path, &shown.seen, place).map_err(failed("showing the volume at", place))?;
+    }
+    if only_reads { points::give_flags(machine, place, &read_only()) } else { Ok(()) }
+}
 
-    fn show(&self, record: &Record, wanted: &Target, place: &Path, shown: &Shown, mounted: bool) -> Result<()> {
-        let only_reads = only_reads(record, wanted);
-        let has_owners = !matches!(record.attached.backing, Backing::Nfs { .. });
-        if let (Some(group), false, true, Kind::Folder) = (wanted.way.group, only_reads, has_owners, shown.seen.kind) {
-            self.give(&shown.path, &shown.seen, group)?;
-        }
-        if !mounted {
-            self.kernel.bind(&shown.path, &shown.seen, place).map_err(failed("showing the volume at", place))?;
-        }
-        if only_reads { self.give_flags(place, &read_only()) } else { Ok(()) }
-    }
+/// Gives the files of a published CSI leaf volume to the pod's group, where its driver leaves that to the node. Not
+/// to be called where the leaf driver does it itself (VOLUME_MOUNT_GROUP).
+pub fn own<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Result<()> {
+    let (record, place) = mounted_at(machine, volume, target)?;
+    let group = record.targets.get(target).and_then(|target| decide::owns(&record, target));
+    let Some(group) = group else {
+        return Ok(());
+    };
+    let seen = machine.kernel.look(&place).map_err(failed("looking at", &place))?;
+    if seen.kind == Kind::Folder { give(machine, &place, &seen, group) } else { Ok(()) }
+}
 
-    /// Gives the files of a published CSI leaf volume to the pod's group, where its driver leaves that to the node. Not
-    /// to be called where the leaf driver does it itself (VOLUME_MOUNT_GROUP).
-    pub fn own(&self, volume: &str, target: &Path) -> Result<()> {
-        let (record, place) = self.mounted_at(volume, target)?;
-        let group = record.targets.get(target).and_then(|target| decide::owns(&record, target));
-        let Some(group) = group else {
-            return Ok(());
-        };
-        let seen = self.kernel.look(&place).map_err(failed("looking at", &place))?;
-        if seen.kind == Kind::Folder { self.give(&place, &seen, group) } else { Ok(()) }
+/// The folder itself comes last, so where it is the group's, all is.
+fn give<K: Kernel>(machine: &Machine<K>, folder: &Path, seen: &Seen, group: u32) -> Result<()> {
+    if seen.group == group && seen.mode & GROUP_BITS == GROUP_BITS {
+        return Ok(());
     }
-
-    /// The folder itself comes last, so where it is the group's, all is.
-    fn give(&self, folder: &Path, seen: &Seen, group: u32) -> Result<()> {
-        if seen.group == group && seen.mode & GROUP_BITS == GROUP_BITS {
-            return Ok(());
-        }
-        self.kernel.give(folder, group).map_err(failed("giving the pod's group the files below", folder))
-    }
+    machine.kernel.give(folder, group).map_err(failed("giving the pod's group the files below", folder))
 }
 
 /// What a target is to show.
@@ -208,4 +216,25 @@ struct Shown {
     seen: Seen,
     origin: Origin,
     point: Point,
+}
+
+/// The record of a volume that is mounted at a path, and where that really is.
+pub(super) fn mounted_at<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Result<(Record, PathBuf)> {
+    let record = machine.record(volume)?.ok_or_else(|| not_at(volume, path))?;
+    if !record.targets.contains_key(path) && record.staging != path {
+        return Err(not_at(volume, path));
+    }
+    let place = points::place(machine, path)?;
+    let table = points::table(machine)?;
+    let mounted = match table.at(&place) {
+        Some(mount) if !matches!(record.attached.backing, Backing::Csi(_)) => {
+            shown_origin(machine, &record, &table)?.is_none_or(|origin| origin.is_of(mount))
+        }
+        there => there.is_some(),
+    };
+    if mounted { Ok((record, place)) } else { Err(not_at(volume, path)) }
+}
+
+pub(super) fn not_at(volume: &str, path: &Path) -> Error {
+    Error::NotFound(format!("volume {volume} is not at {}", path.display()))
 }

@@ -6,11 +6,12 @@ use std::path::Path;
 use super::{
     Kernel, Machine, Step,
     decide::{self, Live, Stage},
-    device::Disk,
+    device::{self, Disk},
     disk::Filesystem,
     kernel::{Failure, Kind, NewMount, Point},
     options::{Flag, Flags, Options, name_of},
     paths::{self, failed},
+    points,
     records::Record,
     source::{self, Checked},
     table::{Origin, Table},
@@ -21,253 +22,277 @@ use domain::{
     volume::backing::{Attached, Backing},
 };
 
-impl<K: Kernel> Machine<K> {
-    /// Makes a volume ready on this node. `Ask`: the leaf driver stages it at the same path.
-    pub fn stage(&self, attached: &Attached, staging: &Path, way: &VolumeUse) -> Result<Step> {
-        paths::check("staging_target_path", staging)?;
-        let mut wanted = Record::new(attached, staging, way);
-        let checked = source::check(&wanted)?;
-        self.permitted.check(&wanted)?;
-        self.check_local(&wanted)?;
-        let found = self.records.find(&self.kernel, &attached.volume)?;
-        let place = self.place(staging)?;
-        self.check_way_to(&place)?;
-        let disk = self.disk(&wanted)?;
-        let table = self.table()?;
-        let live = self.live(found.as_ref(), &wanted, &table)?;
-        let next = decide::stage(found.as_ref(), &wanted, &live)?;
-        if let Some(found) = &found {
-            wanted.targets.clone_from(&found.targets);
-            // What a leaf driver has to undo is not told by mounts alone.
-            let csi = matches!(attached.backing, Backing::Csi(_));
-            wanted.targets.retain(|path, _| csi || live.targets.contains(path));
-            wanted.formatting = found.formatting && found.attached.backing == attached.backing;
-        }
-        if let Backing::Csi(leaf) = &attached.backing {
-            self.records.keep(&self.kernel, &wanted)?;
-            return Ok(Step::Ask(leaf.clone()));
-        }
-        if next == Stage::Begin || found.as_ref() != Some(&wanted) {
-            if let (Some(disk), Stage::Begin) = (&disk, next) {
-                self.check_unused(disk, &wanted, &table)?;
-            }
-            self.records.keep(&self.kernel, &wanted)?;
-        }
-        let staged = self.bring_up(&mut wanted, &place, disk.as_ref(), &checked, next);
-        staged.map(|()| Step::Done).map_err(|error| self.take_back(error, found.as_ref(), &wanted, &place, &live))
+/// Makes a volume ready on this node. `Ask`: the leaf driver stages it at the same path.
+pub fn stage<K: Kernel>(machine: &Machine<K>, attached: &Attached, staging: &Path, way: &VolumeUse) -> Result<Step> {
+    paths::check("staging_target_path", staging)?;
+    let mut wanted = Record::new(attached, staging, way);
+    let checked = source::check(&wanted)?;
+    machine.permitted.check(&wanted)?;
+    check_local(machine, &wanted)?;
+    let found = machine.records.find(&machine.kernel, &attached.volume)?;
+    let place = points::place(machine, staging)?;
+    points::check_way_to(machine, &place)?;
+    let disk = device::disk(machine, &wanted)?;
+    let table = points::table(machine)?;
+    let live = live(machine, found.as_ref(), &wanted, &table)?;
+    let next = decide::stage(found.as_ref(), &wanted, &live)?;
+    if let Some(found) = &found {
+        wanted.targets.clone_from(&found.targets);
+        // What a leaf driver has to undo is not told by mounts alone.
+        let csi = matches!(attached.backing, Backing::Csi(_));
+        wanted.targets.retain(|path, _| csi || live.targets.contains(path));
+        wanted.formatting = found.formatting && found.attached.backing == attached.backing;
     }
-
-    /// What is mounted of a volume; anything else at the staging path is an error.
-    fn live(&self, found: Option<&Record>, wanted: &Record, table: &Table) -> Result<Live> {
-        let mut live = Live::default();
-        let place = self.place(&wanted.staging)?;
-        if let Some(mount) = table.at(&place) {
-            // What a leaf driver mounts is known to it alone.
-            let ours = matches!(wanted.attached.backing, Backing::Csi(_))
-                || self.origin(wanted, table)?.is_some_and(|origin| origin.is_of(mount));
-            if !ours {
-                return Err(Error::Refused(format!(
-                    "{} on {} is mounted already, and is not volume {}: unmount it first",
-                    mount.source,
-                    place.display(),
-                    wanted.volume()
-                )));
-            }
-            live.here = true;
-        }
-        if let Some(found) = found {
-            live.recorded = table.at(&self.place(&found.staging)?).is_some();
-            live.targets = self.live_targets(found, table)?;
-        }
-        Ok(live)
+    if let Backing::Csi(leaf) = &attached.backing {
+        machine.records.keep(&machine.kernel, &wanted)?;
+        return Ok(Step::Ask(leaf.clone()));
     }
-
-    /// By what the staged mount of a volume is known; a raw one is not mounted there.
-    pub(super) fn origin(&self, record: &Record, table: &Table) -> Result<Option<Origin>> {
-        if record.way.mode.is_block() {
-            return Ok(None);
+    if next == Stage::Begin || found.as_ref() != Some(&wanted) {
+        if let (Some(disk), Stage::Begin) = (&disk, next) {
+            check_unused(machine, disk, &wanted, &table)?;
         }
-        match &record.attached.backing {
-            Backing::Nfs { server, path } => Ok(Some(Origin::Server(source::nfs_source(server, path)))),
-            Backing::Device { .. } => {
-                let disk = self.disk(record)?;
-                Ok(disk.map(|disk| Origin::Place { device: disk.number, root: "/".into() }))
-            }
-            Backing::Local { path } => {
-                let path = Path::new(path);
-                let seen = self.kernel.look(path).map_err(failed("looking at", path))?;
-                Ok(table.origin_of(path, seen.mount))
-            }
-            Backing::Csi(_) => Ok(None),
-        }
+        machine.records.keep(&machine.kernel, &wanted)?;
     }
+    let staged = bring_up(machine, &mut wanted, &place, disk.as_ref(), &checked, next);
+    staged.map(|()| Step::Done).map_err(|error| take_back(machine, error, found.as_ref(), &wanted, &place, &live))
+}
 
-    fn check_local(&self, wanted: &Record) -> Result<()> {
-        let Backing::Local { path } = &wanted.attached.backing else {
-            return Ok(());
-        };
-        if wanted.way.mode.is_block() {
-            return Ok(()); // it has to be a device below /dev
-        }
-        let path = Path::new(path);
-        let real = self.real_kubelet_dir()?;
-        if !paths::may_be_shown(path, &self.kubelet_dir) || !paths::may_be_shown(path, &real) {
+/// What is mounted of a volume; anything else at the staging path is an error.
+fn live<K: Kernel>(machine: &Machine<K>, found: Option<&Record>, wanted: &Record, table: &Table) -> Result<Live> {
+    let mut live = Live::default();
+    let place = points::place(machine, &wanted.staging)?;
+    if let Some(mount) = table.at(&place) {
+        // What a leaf driver mounts is known to it alone.
+        let ours = matches!(wanted.attached.backing, Backing::Csi(_))
+            || origin(machine, wanted, table)?.is_some_and(|origin| origin.is_of(mount));
+        if !ours {
             return Err(Error::Refused(format!(
-                "folder {} belongs to this machine and is not shown to pods: keep volumes elsewhere",
-                path.display()
-            )));
-        }
-        let seen = self.kernel.look(path).map_err(failed("looking at the volume's folder", path))?;
-        if seen.kind == Kind::Folder {
-            return Ok(());
-        }
-        Err(Error::Refused(format!("{} is no folder: a volume with files needs one", path.display())))
-    }
-
-    /// A disk with another's filesystem in use is not this volume's, whatever its name says.
-    fn check_unused(&self, disk: &Disk, wanted: &Record, table: &Table) -> Result<()> {
-        let mut ours = vec![self.place(&wanted.staging)?];
-        for target in wanted.targets.keys() {
-            ours.push(self.place(target)?);
-        }
-        if let Some(mount) = table.of_device(disk.number).find(|mount| !ours.contains(&mount.target)) {
-            return Err(Error::Refused(format!(
-                "disk {} is mounted at {}, which is not volume {}: unmount it there first",
-                disk.name(),
-                mount.target.display(),
+                "{} on {} is mounted already, and is not volume {}: unmount it first",
+                mount.source,
+                place.display(),
                 wanted.volume()
             )));
         }
-        // A filesystem would not be mounted; a pod that has the disk raw would write below whoever keeps it.
-        if wanted.way.mode.is_block() && self.kernel.is_held(&disk.path).map_err(failed("opening", &disk.path))? {
-            return Err(Error::Refused(format!(
-                "disk {} or a part of it is in use on this machine (mounted, or part of a RAID or a volume group), so it is no \
-                 volume: let the member's volume name another disk, or free this one",
-                disk.name()
-            )));
-        }
-        Ok(())
+        live.here = true;
     }
+    if let Some(found) = found {
+        live.recorded = table.at(&points::place(machine, &found.staging)?).is_some();
+        live.targets = points::live_targets(machine, found, table)?;
+    }
+    Ok(live)
+}
 
-    fn bring_up(
-        &self,
-        wanted: &mut Record,
-        place: &Path,
-        disk: Option<&Disk>,
-        checked: &Checked,
-        next: Stage,
-    ) -> Result<()> {
-        if let (Some(disk), true) = (disk, wanted.way.mode.is_block()) {
-            return if wanted.only_reads() { self.lock(disk, true) } else { Ok(()) };
+/// By what the staged mount of a volume is known; a raw one is not mounted there.
+pub(super) fn origin<K: Kernel>(machine: &Machine<K>, record: &Record, table: &Table) -> Result<Option<Origin>> {
+    if record.way.mode.is_block() {
+        return Ok(None);
+    }
+    match &record.attached.backing {
+        Backing::Nfs { server, path } => Ok(Some(Origin::Server(source::nfs_source(server, path)))),
+        Backing::Device { .. } => {
+            let disk = device::disk(machine, record)?;
+            Ok(disk.map(|disk| Origin::Place { device: disk.number, root: "/".into() }))
         }
-        if next == Stage::Begin || self.clear_dead(place)? {
-            self.make_point(place, Point::Folder)?;
-            self.mount(wanted, place, disk, checked)?;
+        Backing::Local { path } => {
+            let path = Path::new(path);
+            let seen = machine.kernel.look(path).map_err(failed("looking at", path))?;
+            Ok(table.origin_of(path, seen.mount))
         }
-        self.finish_format(wanted)?;
-        self.give_flags(place, &checked.options.flags)?;
-        match (disk, self.table()?.at(place)) {
-            // Unlike ext4 it grows only while it is mounted.
-            (Some(disk), Some(mount)) if mount.filesystem == "xfs" && !wanted.only_reads() => {
-                self.grow_mounted(disk, Filesystem::Xfs, place)
+        Backing::Csi(_) => Ok(None),
+    }
+}
+
+fn check_local<K: Kernel>(machine: &Machine<K>, wanted: &Record) -> Result<()> {
+    let Backing::Local { path } = &wanted.attached.backing else {
+        return Ok(());
+    };
+    if wanted.way.mode.is_block() {
+        return Ok(()); // it has to be a device below /dev
+    }
+    let path = Path::new(path);
+    let real = points::real_kubelet_dir(machine)?;
+    if !paths::may_be_shown(path, &machine.kubelet_dir) || !paths::may_be_shown(path, &real) {
+        return Err(Error::Refused(format!(
+            "folder {} belongs to this machine and is not shown to pods: keep volumes elsewhere",
+            path.display()
+        )));
+    }
+    let seen = machine.kernel.look(path).map_err(failed("looking at the volume's folder", path))?;
+    if seen.kind == Kind::Folder {
+        return Ok(());
+    }
+    Err(Error::Refused(format!("{} is no folder: a volume with files needs one", path.display())))
+}
+
+/// A disk with another's filesystem in use is not this volume's, whatever its name says.
+fn check_unused<K: Kernel>(machine: &Machine<K>, disk: &Disk, wanted: &Record, table: &Table) -> Result<()> {
+    let mut ours = vec![points::place(machine, &wanted.staging)?];
+    for target in wanted.targets.keys() {
+        ours.push(points::place(machine, target)?);
+    }
+    if let Some(mount) = table.of_device(disk.number).find(|mount| !ours.contains(&mount.target)) {
+        return Err(Error::Refused(format!(
+            "disk {} is mounted at {}, which is not volume {}: unmount it there first",
+            disk.name(),
+            mount.target.display(),
+            wanted.volume()
+        )));
+    }
+    // A filesystem would not be mounted; a pod that has the disk raw would write below whoever keeps it.
+    if wanted.way.mode.is_block() && machine.kernel.is_held(&disk.path).map_err(failed("opening", &disk.path))? {
+        return Err(Error::Refused(format!(
+            "disk {} or a part of it is in use on this machine (mounted, or part of a RAID or a volume group), so it is no \
+             volume: let the member's volume name another disk, or free this one",
+            disk.name()
+        )));
+    }
+    Ok(())
+}
+
+fn bring_up<K: Kernel>(
+    machine: &Machine<K>,
+    wanted: &mut Record,
+    place: &Path,
+    disk: Option<&Disk>,
+    checked: &Checked,
+    next: Stage,
+) -> Result<()> {
+    if let (Some(disk), true) = (disk, wanted.way.mode.is_block()) {
+        return if wanted.only_reads() { device::lock(machine, disk, true) } else { Ok(()) };
+    }
+    if next == Stage::Begin || clear_dead(machine, place)? {
+        points::make_point(machine, place, Point::Folder)?;
+        mount(machine, wanted, place, disk, checked)?;
+    }
+    device::finish_format(machine, wanted)?;
+    points::give_flags(machine, place, &checked.options.flags)?;
+    match (disk, points::table(machine)?.at(place)) {
+        // Unlike ext4 it grows only while it is mounted.
+        (Some(disk), Some(mount)) if mount.filesystem == "xfs" && !wanted.only_reads() => {
+            device::grow_mounted(machine, disk, Filesystem::Xfs, place)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether there was a mount that no longer answers.
+fn clear_dead<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<bool> {
+    let dead = points::is_dead(machine, place)?;
+    if dead {
+        points::take_mounts(machine, place)?;
+    }
+    Ok(dead)
+}
+
+fn mount<K: Kernel>(
+    machine: &Machine<K>,
+    wanted: &mut Record,
+    place: &Path,
+    disk: Option<&Disk>,
+    checked: &Checked,
+) -> Result<()> {
+    match (wanted.attached.backing.clone(), disk) {
+        (Backing::Nfs { server, path }, _) => mount_nfs(machine, &server, &path, place, &checked.options),
+        (Backing::Local { path }, _) => {
+            let path = Path::new(&path);
+            let seen = machine.kernel.look(path).map_err(failed("looking at", path))?;
+            machine.kernel.bind(path, &seen, place).map_err(failed("showing the volume's folder at", place))
+        }
+        (_, Some(disk)) => match mount_disk(machine, wanted, place, disk, checked) {
+            // The format of before was not finished, which may be seen only now.
+            Err(Error::Refused(_)) if wanted.formatting && !wanted.only_reads() => {
+                device::format_again(machine, wanted, disk, checked.filesystem)?;
+                mount_disk(machine, wanted, place, disk, checked)
             }
-            _ => Ok(()),
-        }
+            mounted => mounted,
+        },
+        (Backing::Csi(_) | Backing::Device { .. }, None) => Ok(()),
     }
+}
 
-    /// Whether there was a mount that no longer answers.
-    fn clear_dead(&self, place: &Path) -> Result<bool> {
-        let dead = self.is_dead(place)?;
-        if dead {
-            self.take_mounts(place)?;
-        }
-        Ok(dead)
+fn mount_disk<K: Kernel>(
+    machine: &Machine<K>,
+    wanted: &mut Record,
+    place: &Path,
+    disk: &Disk,
+    checked: &Checked,
+) -> Result<()> {
+    let filesystem = device::prepare(machine, wanted, disk, checked.filesystem)?;
+    let mut options = checked.options.clone();
+    if filesystem == Filesystem::Xfs && !options.data.iter().any(|option| option == "nouuid") {
+        // A volume and its copy carry the same identity, and xfs would refuse to mount both.
+        options.data.push("nouuid".to_owned());
     }
+    call_mount(machine, disk.name(), filesystem.as_str(), options.flags.clone(), options.data(), place)
+}
 
-    fn mount(&self, wanted: &mut Record, place: &Path, disk: Option<&Disk>, checked: &Checked) -> Result<()> {
-        match (wanted.attached.backing.clone(), disk) {
-            (Backing::Nfs { server, path }, _) => self.mount_nfs(&server, &path, place, &checked.options),
-            (Backing::Local { path }, _) => {
-                let path = Path::new(&path);
-                let seen = self.kernel.look(path).map_err(failed("looking at", path))?;
-                self.kernel.bind(path, &seen, place).map_err(failed("showing the volume's folder at", place))
-            }
-            (_, Some(disk)) => match self.mount_disk(wanted, place, disk, checked) {
-                // The format of before was not finished, which may be seen only now.
-                Err(Error::Refused(_)) if wanted.formatting && !wanted.only_reads() => {
-                    self.format_again(wanted, disk, checked.filesystem)?;
-                    self.mount_disk(wanted, place, disk, checked)
-                }
-                mounted => mounted,
-            },
-            (Backing::Csi(_) | Backing::Device { .. }, None) => Ok(()),
+/// By the program that knows how to speak to a server, if the machine has it.
+fn mount_nfs<K: Kernel>(machine: &Machine<K>, server: &str, path: &str, place: &Path, options: &Options) -> Result<()> {
+    let source = source::nfs_source(server, path);
+    let flags = options.flags.iter().map(|flag| name_of(*flag).to_owned());
+    let words: Vec<String> = flags.chain(options.data.iter().cloned()).collect();
+    match machine.kernel.mount_by("mount.nfs", &source, place, &words.join(",")) {
+        Err(Failure::Missing) => {}
+        Ok(ended) if ended.code == Some(0) => return Ok(()),
+        Ok(ended) => {
+            let said = ended.stderr.trim().replace('\n', "; ");
+            return Err(Error::InProgress(format!("NFS volume {source} is not mounted yet: {said}")));
         }
+        Err(failure) => return Err(failed(&format!("mounting {source} at"), place)(failure)),
     }
+    let address = machine.kernel.address(server).map_err(|_| {
+        Error::InProgress(format!("the name of NFS server {server} is not known on this node yet: is it right?"))
+    })?;
+    let data = [options.data(), format!("addr={address}")];
+    let data: Vec<String> = data.into_iter().filter(|part| !part.is_empty()).collect();
+    call_mount(machine, source, source::nfs_type(options), options.flags.clone(), data.join(","), place)
+}
 
-    fn mount_disk(&self, wanted: &mut Record, place: &Path, disk: &Disk, checked: &Checked) -> Result<()> {
-        let filesystem = self.prepare(wanted, disk, checked.filesystem)?;
-        let mut options = checked.options.clone();
-        if filesystem == Filesystem::Xfs && !options.data.iter().any(|option| option == "nouuid") {
-            // A volume and its copy carry the same identity, and xfs would refuse to mount both.
-            options.data.push("nouuid".to_owned());
-        }
-        self.call_mount(disk.name(), filesystem.as_str(), options.flags.clone(), options.data(), place)
+fn call_mount<K: Kernel>(
+    machine: &Machine<K>,
+    source: String,
+    filesystem: &str,
+    flags: Flags,
+    data: String,
+    place: &Path,
+) -> Result<()> {
+    let new = NewMount { source, filesystem: filesystem.to_owned(), flags, data };
+    machine.kernel.mount(&new, place).map_err(|failure| match failure {
+        Failure::Unfit => Error::Refused(format!(
+            "the kernel does not mount {} as {filesystem} with the options {:?}: are they right, and is this \
+             filesystem known here? Its log (dmesg) says more",
+            new.source, new.data
+        )),
+        failure => failed(&format!("mounting {} at", new.source), place)(failure),
+    })
+}
+
+/// After an outcome that is final nothing may be left; while something is, it is not final.
+fn take_back<K: Kernel>(
+    machine: &Machine<K>,
+    error: Error,
+    found: Option<&Record>,
+    wanted: &Record,
+    place: &Path,
+    live: &Live,
+) -> Error {
+    if !error.is_final() {
+        return error;
     }
-
-    /// By the program that knows how to speak to a server, if the machine has it.
-    fn mount_nfs(&self, server: &str, path: &str, place: &Path, options: &Options) -> Result<()> {
-        let source = source::nfs_source(server, path);
-        let flags = options.flags.iter().map(|flag| name_of(*flag).to_owned());
-        let words: Vec<String> = flags.chain(options.data.iter().cloned()).collect();
-        match self.kernel.mount_by("mount.nfs", &source, place, &words.join(",")) {
-            Err(Failure::Missing) => {}
-            Ok(ended) if ended.code == Some(0) => return Ok(()),
-            Ok(ended) => {
-                let said = ended.stderr.trim().replace('\n', "; ");
-                return Err(Error::InProgress(format!("NFS volume {source} is not mounted yet: {said}")));
-            }
-            Err(failure) => return Err(failed(&format!("mounting {source} at"), place)(failure)),
+    let taken = || {
+        if !live.here && !wanted.way.mode.is_block() {
+            points::take_mounts(machine, place)?;
         }
-        let address = self.kernel.address(server).map_err(|_| {
-            Error::InProgress(format!("the name of NFS server {server} is not known on this node yet: is it right?"))
-        })?;
-        let data = [options.data(), format!("addr={address}")];
-        let data: Vec<String> = data.into_iter().filter(|part| !part.is_empty()).collect();
-        self.call_mount(source, source::nfs_type(options), options.flags.clone(), data.join(","), place)
-    }
-
-    fn call_mount(&self, source: String, filesystem: &str, flags: Flags, data: String, place: &Path) -> Result<()> {
-        let new = NewMount { source, filesystem: filesystem.to_owned(), flags, data };
-        self.kernel.mount(&new, place).map_err(|failure| match failure {
-            Failure::Unfit => Error::Refused(format!(
-                "the kernel does not mount {} as {filesystem} with the options {:?}: are they right, and is this \
-                 filesystem known here? Its log (dmesg) says more",
-                new.source, new.data
-            )),
-            failure => failed(&format!("mounting {} at", new.source), place)(failure),
-        })
-    }
-
-    /// After an outcome that is final nothing may be left; while something is, it is not final.
-    fn take_back(&self, error: Error, found: Option<&Record>, wanted: &Record, place: &Path, live: &Live) -> Error {
-        if !error.is_final() {
-            return error;
+        match found.filter(|_| live.recorded || !live.targets.is_empty()) {
+            Some(found) => machine.records.keep(&machine.kernel, found),
+            // A format that was begun has to be known to whoever comes next.
+            None if wanted.formatting || live.here => Ok(()),
+            None => machine.records.forget(&machine.kernel, wanted.volume()),
         }
-        let taken = || {
-            if !live.here && !wanted.way.mode.is_block() {
-                self.take_mounts(place)?;
-            }
-            match found.filter(|_| live.recorded || !live.targets.is_empty()) {
-                Some(found) => self.records.keep(&self.kernel, found),
-                // A format that was begun has to be known to whoever comes next.
-                None if wanted.formatting || live.here => Ok(()),
-                None => self.records.forget(&self.kernel, wanted.volume()),
-            }
-        };
-        match taken() {
-            Ok(()) => error,
-            Err(_) => error.while_a_leaf_may_exist(),
-        }
+    };
+    match taken() {
+        Ok(()) => error,
+        Err(_) => error.while_a_leaf_may_exist(),
     }
 }
 

@@ -2,166 +2,174 @@
 
 use std::path::Path;
 
-use super::{Kernel, Machine, Step, decide, kernel::Failure, paths, records::Record, source, table::Table};
+use super::{
+    Kernel, Machine, Step, decide, device, kernel::Failure, paths, points, publish, records::Record, source,
+    table::Table,
+};
 use domain::{
     error::{Error, Result},
     volume::backing::Backing,
 };
 
-impl<K: Kernel> Machine<K> {
-    /// Takes a volume from a pod's path. `Ask`: the leaf driver unpublishes it first, and then [`Self::unpublished`].
-    pub fn unpublish(&self, volume: &str, target: &Path) -> Result<Step> {
-        paths::check("target_path", target)?;
-        let record = self.record(volume)?;
-        match record.filter(|record| record.targets.contains_key(target)).map(|record| record.attached.backing) {
-            Some(Backing::Csi(leaf)) => Ok(Step::Ask(leaf)),
-            _ => self.unpublished(volume, target).map(|()| Step::Done),
-        }
+/// Takes a volume from a pod's path. `Ask`: the leaf driver unpublishes it first, and then [`unpublished`].
+pub fn unpublish<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Result<Step> {
+    paths::check("target_path", target)?;
+    let record = machine.record(volume)?;
+    match record.filter(|record| record.targets.contains_key(target)).map(|record| record.attached.backing) {
+        Some(Backing::Csi(leaf)) => Ok(Step::Ask(leaf)),
+        _ => unpublished(machine, volume, target).map(|()| Step::Done),
     }
+}
 
-    /// Clears what is left at a pod's path: mounts, the mount point, the record's entry.
-    pub fn unpublished(&self, volume: &str, target: &Path) -> Result<()> {
-        paths::check("target_path", target)?;
-        let record = self.record(volume)?;
-        let place = self.place(target)?;
-        let recorded = record.as_ref().is_some_and(|record| record.targets.contains_key(target));
-        if !recorded {
-            let form = decide::is_kubelets_target(target, &self.kubelet_dir);
-            if !self.may_clear(volume, record.as_ref(), target, &place, form)? {
-                return Ok(());
-            }
-        }
-        self.take_mounts(&place)?;
-        self.take_point(&place)?;
-        match record {
-            Some(mut record) if recorded => {
-                record.targets.remove(target);
-                self.records.keep(&self.kernel, &record)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes a volume from this node. `Ask`: the leaf driver unstages it first, and then [`Self::unstaged`].
-    pub fn unstage(&self, volume: &str, staging: &Path) -> Result<Step> {
-        paths::check("staging_target_path", staging)?;
-        let record = self.record(volume)?.filter(|record| record.staging == staging);
-        if let Some(record) = &record {
-            self.check_unpublished(record)?;
-        }
-        match record.map(|record| record.attached.backing) {
-            Some(Backing::Csi(leaf)) => Ok(Step::Ask(leaf)),
-            _ => self.unstaged(volume, staging).map(|()| Step::Done),
-        }
-    }
-
-    /// Clears what is left at the staging path, and the record. The folder is whoever's who made the path.
-    pub fn unstaged(&self, volume: &str, staging: &Path) -> Result<()> {
-        paths::check("staging_target_path", staging)?;
-        let record = self.record(volume)?;
-        let place = self.place(staging)?;
-        let mut record = match record {
-            Some(record) if record.staging == staging => record,
-            other => {
-                let form = decide::is_kubelets_staging(staging, &self.kubelet_dir);
-                self.may_clear(volume, other.as_ref(), staging, &place, form)?;
-                return self.take_mounts(&place);
-            }
-        };
-        self.check_unpublished(&record)?;
-        self.take_mounts(&place)?;
-        self.let_go(&mut record)?;
-        self.records.forget(&self.kernel, volume)
-    }
-
-    /// Forgets a volume that its leaf driver refused for good when it was first asked, unless something is mounted after all:
-    /// nobody calls again to undo it. Nothing is unmounted, since only the driver knows what it has there.
-    pub fn refused(&self, volume: &str, staging: &Path) -> Result<()> {
-        match self.table()?.at(&self.place(staging)?) {
-            Some(_) => Ok(()),
-            None => self.records.forget(&self.kernel, volume),
-        }
-    }
-
-    /// Likewise one path of it.
-    pub fn refused_at(&self, volume: &str, target: &Path) -> Result<()> {
-        let mounted = self.table()?.at(&self.place(target)?).is_some();
-        let Some(mut record) = self.record(volume)?.filter(|_| !mounted) else { return Ok(()) };
-        record.targets.remove(target);
-        self.records.keep(&self.kernel, &record)
-    }
-
-    /// Leaves a disk as the next node can use it. One that is gone is let go all the same.
-    fn let_go(&self, record: &mut Record) -> Result<()> {
-        let Ok(Some(disk)) = self.disk(record) else {
+/// Clears what is left at a pod's path: mounts, the mount point, the record's entry.
+pub fn unpublished<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Result<()> {
+    paths::check("target_path", target)?;
+    let record = machine.record(volume)?;
+    let place = points::place(machine, target)?;
+    let recorded = record.as_ref().is_some_and(|record| record.targets.contains_key(target));
+    if !recorded {
+        let form = decide::is_kubelets_target(target, &machine.kubelet_dir);
+        if !may_clear(machine, volume, record.as_ref(), target, &place, form)? {
             return Ok(());
+        }
+    }
+    points::take_mounts(machine, &place)?;
+    points::take_point(machine, &place)?;
+    match record {
+        Some(mut record) if recorded => {
+            record.targets.remove(target);
+            machine.records.keep(&machine.kernel, &record)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes a volume from this node. `Ask`: the leaf driver unstages it first, and then [`unstaged`].
+pub fn unstage<K: Kernel>(machine: &Machine<K>, volume: &str, staging: &Path) -> Result<Step> {
+    paths::check("staging_target_path", staging)?;
+    let record = machine.record(volume)?.filter(|record| record.staging == staging);
+    if let Some(record) = &record {
+        check_unpublished(machine, record)?;
+    }
+    match record.map(|record| record.attached.backing) {
+        Some(Backing::Csi(leaf)) => Ok(Step::Ask(leaf)),
+        _ => unstaged(machine, volume, staging).map(|()| Step::Done),
+    }
+}
+
+/// Clears what is left at the staging path, and the record. The folder is whoever's who made the path.
+pub fn unstaged<K: Kernel>(machine: &Machine<K>, volume: &str, staging: &Path) -> Result<()> {
+    paths::check("staging_target_path", staging)?;
+    let record = machine.record(volume)?;
+    let place = points::place(machine, staging)?;
+    let mut record = match record {
+        Some(record) if record.staging == staging => record,
+        other => {
+            let form = decide::is_kubelets_staging(staging, &machine.kubelet_dir);
+            may_clear(machine, volume, other.as_ref(), staging, &place, form)?;
+            return points::take_mounts(machine, &place);
+        }
+    };
+    check_unpublished(machine, &record)?;
+    points::take_mounts(machine, &place)?;
+    let_go(machine, &mut record)?;
+    machine.records.forget(&machine.kernel, volume)
+}
+
+/// Forgets a volume that its leaf driver refused for good when it was first asked, unless something is mounted after all:
+/// nobody calls again to undo it. Nothing is unmounted, since only the driver knows what it has there.
+pub fn refused<K: Kernel>(machine: &Machine<K>, volume: &str, staging: &Path) -> Result<()> {
+    match points::table(machine)?.at(&points::place(machine, staging)?) {
+        Some(_) => Ok(()),
+        None => machine.records.forget(&machine.kernel, volume),
+    }
+}
+
+/// Likewise one path of it.
+pub fn refused_at<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Result<()> {
+    let mounted = points::table(machine)?.at(&points::place(machine, target)?).is_some();
+    let Some(mut record) = machine.record(volume)?.filter(|_| !mounted) else { return Ok(()) };
+    record.targets.remove(target);
+    machine.records.keep(&machine.kernel, &record)
+}
+
+/// Leaves a disk as the next node can use it. One that is gone is let go all the same.
+fn let_go<K: Kernel>(machine: &Machine<K>, record: &mut Record) -> Result<()> {
+    let Ok(Some(disk)) = device::disk(machine, record) else {
+        return Ok(());
+    };
+    if record.way.mode.is_block() && record.only_reads() {
+        device::lock(machine, &disk, false)?;
+    }
+    if record.formatting && !record.only_reads() {
+        let wanted = source::check(record)?.filesystem;
+        return match device::end_format(machine, record, &disk, wanted) {
+            Err(Error::Refused(_)) => Ok(()),
+            formatted => formatted,
         };
-        if record.way.mode.is_block() && record.only_reads() {
-            self.lock(&disk, false)?;
-        }
-        if record.formatting && !record.only_reads() {
-            let wanted = source::check(record)?.filesystem;
-            return match self.end_format(record, &disk, wanted) {
-                Err(Error::Refused(_)) => Ok(()),
-                formatted => formatted,
-            };
-        }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn check_unpublished(&self, record: &Record) -> Result<()> {
-        match self.live_targets(record, &self.table()?)?.first() {
-            None => Ok(()),
-            Some(target) => Err(Error::Refused(format!(
-                "volume {} is still published at {}: unpublish it there first",
-                record.volume(),
-                target.display()
-            ))),
-        }
+fn check_unpublished<K: Kernel>(machine: &Machine<K>, record: &Record) -> Result<()> {
+    match points::live_targets(machine, record, &points::table(machine)?)?.first() {
+        None => Ok(()),
+        Some(target) => Err(Error::Refused(format!(
+            "volume {} is still published at {}: unpublish it there first",
+            record.volume(),
+            target.display()
+        ))),
     }
+}
 
-    /// Whether there is anything at a path that no record of this volume names, and it may be taken away: what is mounted
-    /// is this volume's, or nothing is known of the volume any more, the path is one that the kubelet makes for a volume
-    /// alone (`form`), and no other volume has it. Otherwise a kubelet could never end a pod whose record was lost.
-    fn may_clear(&self, volume: &str, record: Option<&Record>, path: &Path, place: &Path, form: bool) -> Result<bool> {
-        let table = self.table()?;
-        let mount = table.at(place);
-        if mount.is_none() && self.kernel.look(place) == Err(Failure::Missing) {
-            return Ok(false);
-        }
-        self.check_nobody_elses(volume, path)?;
-        let Some(mount) = mount else {
-            return Ok(true);
-        };
-        let ours = match record {
-            Some(record) => self.are_all_its(record, place, &table)?,
-            None => form,
-        };
-        if ours {
-            return Ok(true);
-        }
-        Err(Error::Refused(format!(
-            "{} is mounted at {}, which is not known as a path of volume {volume}: nothing was touched; unmount it by hand",
-            mount.source,
-            place.display()
-        )))
+/// Whether there is anything at a path that no record of this volume names, and it may be taken away: what is mounted
+/// is this volume's, or nothing is known of the volume any more, the path is one that the kubelet makes for a volume
+/// alone (`form`), and no other volume has it. Otherwise a kubelet could never end a pod whose record was lost.
+fn may_clear<K: Kernel>(
+    machine: &Machine<K>,
+    volume: &str,
+    record: Option<&Record>,
+    path: &Path,
+    place: &Path,
+    form: bool,
+) -> Result<bool> {
+    let table = points::table(machine)?;
+    let mount = table.at(place);
+    if mount.is_none() && machine.kernel.look(place) == Err(Failure::Missing) {
+        return Ok(false);
     }
-
-    fn are_all_its(&self, record: &Record, place: &Path, table: &Table) -> Result<bool> {
-        let origin = self.shown_origin(record, table)?;
-        Ok(origin.is_some_and(|origin| table.all_at(place).all(|mount| origin.is_of(mount))))
+    check_nobody_elses(machine, volume, path)?;
+    let Some(mount) = mount else {
+        return Ok(true);
+    };
+    let ours = match record {
+        Some(record) => are_all_its(machine, record, place, &table)?,
+        None => form,
+    };
+    if ours {
+        return Ok(true);
     }
+    Err(Error::Refused(format!(
+        "{} is mounted at {}, which is not known as a path of volume {volume}: nothing was touched; unmount it by hand",
+        mount.source,
+        place.display()
+    )))
+}
 
-    fn check_nobody_elses(&self, volume: &str, path: &Path) -> Result<()> {
-        let all = self.records.all(&self.kernel)?;
-        let has = |record: &&Record| record.staging == path || record.targets.contains_key(path);
-        match all.iter().filter(|record| record.volume() != volume).find(has) {
-            None => Ok(()),
-            Some(other) => Err(Error::Refused(format!(
-                "{} belongs to volume {}, not to {volume}: nothing was touched",
-                path.display(),
-                other.volume()
-            ))),
-        }
+fn are_all_its<K: Kernel>(machine: &Machine<K>, record: &Record, place: &Path, table: &Table) -> Result<bool> {
+    let origin = publish::shown_origin(machine, record, table)?;
+    Ok(origin.is_some_and(|origin| table.all_at(place).all(|mount| origin.is_of(mount))))
+}
+
+fn check_nobody_elses<K: Kernel>(machine: &Machine<K>, volume: &str, path: &Path) -> Result<()> {
+    let all = machine.records.all(&machine.kernel)?;
+    let has = |record: &&Record| record.staging == path || record.targets.contains_key(path);
+    match all.iter().filter(|record| record.volume() != volume).find(has) {
+        None => Ok(()),
+        Some(other) => Err(Error::Refused(format!(
+            "{} belongs to volume {}, not to {volume}: nothing was touched",
+            path.display(),
+            other.volume()
+        ))),
     }
 }

@@ -32,21 +32,19 @@ pub struct Changes {
     told: HashMap<(String, Key), Arc<Value>>,
 }
 
-impl Cluster {
-    pub fn follow(&self, resources: &[&str]) -> Changes {
-        let store = self.store();
-        let mut changes = Changes {
-            cluster: self.clone(),
-            resources: resources.iter().map(|resource| (*resource).to_owned()).collect(),
-            position: store.revision,
-            restored: store.restored,
-            pending: VecDeque::new(),
-            news: store.news.listen(),
-            told: HashMap::new(),
-        };
-        changes.list(&store);
-        changes
-    }
+pub fn follow(cluster: &Cluster, resources: &[&str]) -> Changes {
+    let store = cluster.store();
+    let mut changes = Changes {
+        cluster: cluster.clone(),
+        resources: resources.iter().map(|resource| (*resource).to_owned()).collect(),
+        position: store.revision,
+        restored: store.restored,
+        pending: VecDeque::new(),
+        news: store.news.listen(),
+        told: HashMap::new(),
+    };
+    changes.list(&store);
+    changes
 }
 
 impl Changes {

@@ -208,12 +208,12 @@ impl Cluster {
 
     /// As a client deletes: finalizers are waited for, and pods are given their time.
     pub fn delete(&self, resource: &str, namespace: &str, name: &str) -> Result<(), Refusal> {
-        self.end(&mut self.store(), resource, namespace, name, &Options::default()).map(drop)
+        remove::end(self, &mut self.store(), resource, namespace, name, &Options::default()).map(drop)
     }
 
     /// As a kubelet deletes a pod that has ended.
     pub fn delete_now(&self, resource: &str, namespace: &str, name: &str) -> Result<(), Refusal> {
-        self.end(&mut self.store(), resource, namespace, name, &Options::at_once()).map(drop)
+        remove::end(self, &mut self.store(), resource, namespace, name, &Options::at_once()).map(drop)
     }
 
     /// Everything there is, with its resource: for who keeps it.

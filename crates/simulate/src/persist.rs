@@ -119,27 +119,25 @@ fn read(path: &Path) -> io::Result<(u64, Vec<(String, Value)>)> {
     Ok((revision, objects.into_iter().map(|((resource, _), object)| (resource, object)).collect()))
 }
 
-impl Cluster {
-    /// The cluster of this file, or a new one that is kept in it from now on.
-    pub fn kept(name: &str, seed: u64, path: &Path) -> io::Result<Self> {
-        let cluster = match read(path) {
-            Ok((revision, objects)) => {
-                let cluster = Self::restored(name, seed, objects);
-                let mut store = cluster.store();
-                store.revision = store.revision.max(revision);
-                store.compact();
-                drop(store);
-                cluster
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::new(name, seed),
-            Err(error) => return Err(error),
-        };
-        let objects = cluster.objects();
-        let mut store = cluster.store();
-        store.journal = Some(Journal::begin(path, store.revision, &objects)?);
-        drop(store);
-        Ok(cluster)
-    }
+/// The cluster of this file, or a new one that is kept in it from now on.
+pub fn kept(name: &str, seed: u64, path: &Path) -> io::Result<Cluster> {
+    let cluster = match read(path) {
+        Ok((revision, objects)) => {
+            let cluster = Cluster::restored(name, seed, objects);
+            let mut store = cluster.store();
+            store.revision = store.revision.max(revision);
+            store.compact();
+            drop(store);
+            cluster
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Cluster::new(name, seed),
+        Err(error) => return Err(error),
+    };
+    let objects = cluster.objects();
+    let mut store = cluster.store();
+    store.journal = Some(Journal::begin(path, store.revision, &objects)?);
+    drop(store);
+    Ok(cluster)
 }
 
 #[cfg(test)]
@@ -161,7 +159,7 @@ mod tests {
     async fn everything_is_there_again_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("host.json");
-        let cluster = Cluster::kept("host", 1, &path).unwrap();
+        let cluster = kept("host", 1, &path).unwrap();
         for name in ["one", "two", "three"] {
             cluster.create(CLAIMS, claim(name)).unwrap();
         }
@@ -171,34 +169,34 @@ mod tests {
         let (before, revision) = (state(&cluster), cluster.store().revision);
         drop(cluster);
 
-        let again = Cluster::kept("host", 2, &path).unwrap();
+        let again = kept("host", 2, &path).unwrap();
         assert_eq!(state(&again), before);
         assert_eq!(again.store().revision, revision, "also where the newest change was a deletion");
         let made = again.create(CLAIMS, claim("four")).unwrap();
         assert!(version_of(&made) > revision);
         drop(again);
-        assert!(Cluster::kept("host", 3, &path).unwrap().get(CLAIMS, "default", "four").is_some());
+        assert!(kept("host", 3, &path).unwrap().get(CLAIMS, "default", "four").is_some());
     }
 
     #[tokio::test]
     async fn line_that_was_cut_off_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("host.json");
-        let cluster = Cluster::kept("host", 1, &path).unwrap();
+        let cluster = kept("host", 1, &path).unwrap();
         cluster.create(CLAIMS, claim("one")).unwrap();
         let before = state(&cluster);
         cluster.create(CLAIMS, claim("two")).unwrap();
         drop(cluster);
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 20]).unwrap();
-        assert_eq!(state(&Cluster::kept("host", 2, &path).unwrap()), before);
+        assert_eq!(state(&kept("host", 2, &path).unwrap()), before);
     }
 
     #[tokio::test]
     async fn past_does_not_pile_up() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("host.json");
-        let cluster = Cluster::kept("host", 1, &path).unwrap();
+        let cluster = kept("host", 1, &path).unwrap();
         cluster.create(CLAIMS, claim("one")).unwrap();
         for number in 0..PAST + 10 {
             let label = |claim: &mut Value| claim["metadata"]["labels"]["a"] = json!(number.to_string());
@@ -208,18 +206,18 @@ mod tests {
         assert!(lines < 100, "{lines} lines");
         let before = state(&cluster);
         drop(cluster);
-        assert_eq!(state(&Cluster::kept("host", 2, &path).unwrap()), before);
+        assert_eq!(state(&kept("host", 2, &path).unwrap()), before);
     }
 
     #[tokio::test]
     async fn what_could_not_be_written_is_made_up_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("host.json");
-        let cluster = Cluster::kept("host", 1, &path).unwrap();
+        let cluster = kept("host", 1, &path).unwrap();
         let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
         cluster.store().journal.as_mut().unwrap().file = full;
         cluster.create(CLAIMS, claim("one")).unwrap();
         drop(cluster);
-        assert!(Cluster::kept("host", 2, &path).unwrap().get(CLAIMS, "default", "one").is_some());
+        assert!(kept("host", 2, &path).unwrap().get(CLAIMS, "default", "one").is_some());
     }
 }

@@ -83,75 +83,73 @@ pub enum Removed {
     Gone(Arc<Value>),
 }
 
-impl Cluster {
-    pub(super) fn delete_by(&self, call: &Call, store: &mut Store) -> Result<Removed, Refusal> {
-        self.end(store, &call.resource, &call.namespace, &call.name, &Options::of(call)?)
-    }
+pub(super) fn delete_by(cluster: &Cluster, call: &Call, store: &mut Store) -> Result<Removed, Refusal> {
+    end(cluster, store, &call.resource, &call.namespace, &call.name, &Options::of(call)?)
+}
 
-    pub(super) fn delete_all_by(&self, call: &Call, store: &mut Store) -> Result<Vec<Arc<Value>>, Refusal> {
-        let options = Options::of(call)?;
-        let page = list(call, store, 0)?;
-        for object in &page.objects {
-            let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-            self.end(store, &call.resource, namespace, name, &options)?;
-        }
-        Ok(page.objects)
+pub(super) fn delete_all_by(cluster: &Cluster, call: &Call, store: &mut Store) -> Result<Vec<Arc<Value>>, Refusal> {
+    let options = Options::of(call)?;
+    let page = list(call, store, 0)?;
+    for object in &page.objects {
+        let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+        end(cluster, store, &call.resource, namespace, name, &options)?;
     }
+    Ok(page.objects)
+}
 
-    pub(super) fn end(
-        &self,
-        store: &mut Store,
-        resource: &str,
-        namespace: &str,
-        name: &str,
-        options: &Options,
-    ) -> Result<Removed, Refusal> {
-        let live = store.get(resource, namespace, name).ok_or_else(|| Refusal::not_found(resource, name))?;
-        check(resource, name, &live, options)?;
-        if resource == "namespaces" && UNDELETABLE.contains(&name) {
-            return Err(Refusal::forbidden(resource, name, "this namespace may not be deleted"));
-        }
-        let mut object = Value::clone(&live);
-        let begun = is_terminating(&live);
-        self.mark(resource, &mut object, options);
-        if options.dry {
-            return Ok(Removed::Gone(live));
-        }
-        if !is_held(resource, &object) {
-            let gone = store.remove(resource, if begun || resource == "pods" { object } else { Value::clone(&live) });
-            quota::count(store, namespace);
-            super::custom::follow(store, resource, &gone);
-            return Ok(Removed::Gone(gone));
-        }
-        Ok(Removed::Terminating(if object == *live { live } else { store.put(resource, object) }))
+pub(super) fn end(
+    cluster: &Cluster,
+    store: &mut Store,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+    options: &Options,
+) -> Result<Removed, Refusal> {
+    let live = store.get(resource, namespace, name).ok_or_else(|| Refusal::not_found(resource, name))?;
+    check(resource, name, &live, options)?;
+    if resource == "namespaces" && UNDELETABLE.contains(&name) {
+        return Err(Refusal::forbidden(resource, name, "this namespace may not be deleted"));
     }
+    let mut object = Value::clone(&live);
+    let begun = is_terminating(&live);
+    mark(cluster, resource, &mut object, options);
+    if options.dry {
+        return Ok(Removed::Gone(live));
+    }
+    if !is_held(resource, &object) {
+        let gone = store.remove(resource, if begun || resource == "pods" { object } else { Value::clone(&live) });
+        quota::count(store, namespace);
+        super::custom::follow(store, resource, &gone);
+        return Ok(Removed::Gone(gone));
+    }
+    Ok(Removed::Terminating(if object == *live { live } else { store.put(resource, object) }))
+}
 
-    fn mark(&self, resource: &str, object: &mut Value, options: &Options) {
-        let begun = is_terminating(object);
-        let grace = grace(resource, object, options);
-        let before = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
-        if begun && before.is_none_or(|before| before <= grace) {
-            return;
-        }
-        let wait = std::time::Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-        object["metadata"]["deletionTimestamp"] = json!(self.0.clock.stamp_in(wait));
-        if resource != "namespaces" {
-            object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
-        }
-        if begun {
-            return;
-        }
-        if let Some(generation) = object.pointer("/metadata/generation").and_then(Value::as_i64) {
-            object["metadata"]["generation"] = json!(generation + 1);
-        }
-        match options.propagation.as_str() {
-            "Orphan" => add_finalizer(object, "orphan"),
-            "Foreground" => add_finalizer(object, "foregroundDeletion"),
-            _ => {}
-        }
-        if resource == "namespaces" {
-            object["status"]["phase"] = json!("Terminating");
-        }
+fn mark(cluster: &Cluster, resource: &str, object: &mut Value, options: &Options) {
+    let begun = is_terminating(object);
+    let grace = grace(resource, object, options);
+    let before = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    if begun && before.is_none_or(|before| before <= grace) {
+        return;
+    }
+    let wait = std::time::Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+    object["metadata"]["deletionTimestamp"] = json!(cluster.0.clock.stamp_in(wait));
+    if resource != "namespaces" {
+        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+    }
+    if begun {
+        return;
+    }
+    if let Some(generation) = object.pointer("/metadata/generation").and_then(Value::as_i64) {
+        object["metadata"]["generation"] = json!(generation + 1);
+    }
+    match options.propagation.as_str() {
+        "Orphan" => add_finalizer(object, "orphan"),
+        "Foreground" => add_finalizer(object, "foregroundDeletion"),
+        _ => {}
+    }
+    if resource == "namespaces" {
+        object["status"]["phase"] = json!("Terminating");
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     faults::{Action, Asked, Verb},
     read::{as_list, get, item_text, list},
     refusal::Refusal,
-    remove::Removed,
+    remove::{self, Removed},
     table, versions,
     watch::Watching,
     write::Written,
@@ -163,9 +163,9 @@ fn carry_out(
         Verb::Create => Ok(warned(cluster, &call, &cluster.create_by(&call, &mut store)?)),
         Verb::Update => Ok(warned(cluster, &call, &cluster.update_by(&call, &mut store)?)),
         Verb::Patch => Ok(warned(cluster, &call, &cluster.patch_by(&call, &mut store)?)),
-        Verb::Delete => Ok(json_answer(200, &removal(cluster, &call, &cluster.delete_by(&call, &mut store)?))),
+        Verb::Delete => Ok(json_answer(200, &removal(cluster, &call, &remove::delete_by(cluster, &call, &mut store)?))),
         Verb::DeleteCollection => {
-            let objects = cluster.delete_all_by(&call, &mut store)?;
+            let objects = remove::delete_all_by(cluster, &call, &mut store)?;
             let page = super::read::Page { objects, revision: store.revision, next: None, remaining: None };
             Ok(json_answer(200, &as_list(&call, &page)))
         }

@@ -8,6 +8,7 @@ use super::{
     faults::Verb,
     patch,
     refusal::Refusal,
+    remove,
     store::{Store, text},
 };
 
@@ -56,7 +57,7 @@ fn bind(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
 }
 
 fn evict(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
-    cluster.end(store, "pods", &call.namespace, &call.name, &super::remove::Options::default())?;
+    remove::end(cluster, store, "pods", &call.namespace, &call.name, &super::remove::Options::default())?;
     Ok(success(201))
 }
 

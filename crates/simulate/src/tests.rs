@@ -6,7 +6,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::Cluster;
+use super::{Cluster, follow};
 
 async fn send(cluster: &Cluster, method: &str, path: &str, kind: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
@@ -111,7 +111,7 @@ async fn watch_ends_at_the_moment_in_which_its_cluster_is_restored_from_a_backup
 #[tokio::test]
 async fn followers_see_what_is_there_and_every_change_even_after_compaction() {
     let cluster = Cluster::new("test", 1);
-    let mut changes = cluster.follow(&["configmaps"]);
+    let mut changes = follow::follow(&cluster, &["configmaps"]);
     for name in ["a", "b"] {
         let object = json!({"metadata": {"name": name, "namespace": "default"}});
         cluster.create("configmaps", object).unwrap();

@@ -69,8 +69,8 @@ fn live_for_ever(ground: &Ground) {
 fn one_life(ground: &Ground) -> bool {
     let machine = ground.machine();
     let (staging, target) = (ground.staging(), ground.target(1));
-    machine.stage(&disk("ext4"), &staging, &way()).unwrap();
-    machine.publish(&disk("ext4"), &staging, &target, &way(), false).unwrap();
+    mount::stage::stage(&machine, &disk("ext4"), &staging, &way()).unwrap();
+    mount::publish::publish(&machine, &disk("ext4"), &staging, &target, &way(), false).unwrap();
     let file = target.join("data");
     let had_data = file.exists();
     if !had_data {
@@ -78,8 +78,8 @@ fn one_life(ground: &Ground) -> bool {
         writing.sync_all().unwrap();
         fs::rename(target.join("half"), &file).unwrap();
     }
-    machine.unpublish(VOLUME, &target).unwrap();
-    machine.unstage(VOLUME, &staging).unwrap();
+    mount::undo::unpublish(&machine, VOLUME, &target).unwrap();
+    mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
     had_data
 }
 

@@ -58,12 +58,12 @@ fn kubelets_own_folder_may_be_reached_by_a_link() {
         let state = ground.path("kubelet/plugins/kosmos.csi.io/volumes");
         let machine = Machine::new(Linux, state, ground.path("by-id"), ground.path("linked"), ground.permitted());
         for _ in 0..2 {
-            machine.stage(&local, &staging, &way()).unwrap();
-            machine.publish(&local, &staging, &target, &way(), false).unwrap();
+            mount::stage::stage(&machine, &local, &staging, &way()).unwrap();
+            mount::publish::publish(&machine, &local, &staging, &target, &way(), false).unwrap();
         }
         assert_eq!(ground.mounts().len(), 2);
-        machine.unpublish(VOLUME, &target).unwrap();
-        machine.unstage(VOLUME, &staging).unwrap();
+        mount::undo::unpublish(&machine, VOLUME, &target).unwrap();
+        mount::undo::unstage(&machine, VOLUME, &staging).unwrap();
         ground.assert_nothing_is_left();
     });
 }
@@ -75,7 +75,7 @@ fn folders_swapped_for_links_meanwhile_lead_nobody_astray() {
         let folder = ground.folder("disks/a");
         let local = attached(Backing::Local { path: folder.display().to_string() });
         let (machine, staging, target) = (ground.machine(), ground.staging(), ground.target(1));
-        machine.stage(&local, &staging, &way()).unwrap();
+        mount::stage::stage(&machine, &local, &staging, &way()).unwrap();
         let (pod, hidden) = (ground.path("kubelet/pods/u1"), ground.path("kubelet/pods/hidden"));
         let done = AtomicBool::new(false);
         let (mut published, mut refused) = (0, 0);
@@ -89,11 +89,11 @@ fn folders_swapped_for_links_meanwhile_lead_nobody_astray() {
                 }
             });
             for _ in 0..400 {
-                match machine.publish(&local, &staging, &target, &way(), false) {
+                match mount::publish::publish(&machine, &local, &staging, &target, &way(), false) {
                     Ok(_) => published += 1,
                     Err(_) => refused += 1,
                 }
-                machine.unpublish(VOLUME, &target).ok();
+                mount::undo::unpublish(&machine, VOLUME, &target).ok();
                 assert_eq!(fs::read_dir(&canary).unwrap().count(), 0, "something was made behind the link");
                 let astray = ground.mounts().into_iter().find(|target| target.contains("canary"));
                 assert_eq!(astray, None);

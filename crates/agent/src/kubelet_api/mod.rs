@@ -156,7 +156,7 @@ impl Server {
         check_method(&asked, &request)?;
         // Logs are read; the others do something, whatever the method says.
         let verb = if asked.what.upgrades() { "create" } else { "get" };
-        if !self.host.lets_reach_kubelets(&guest.caller, verb).await? {
+        if !host::access::lets_reach_kubelets(&self.host, &guest.caller, verb).await? {
             let user = &guest.caller.user;
             return Err(Error::Denied(format!("user {user:?} may not {verb} nodes/proxy in the host")).into());
         }

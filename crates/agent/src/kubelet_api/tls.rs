@@ -106,7 +106,7 @@ impl Authority {
         let text = if let Some(text) = believed {
             text
         } else {
-            let text = host.client_authority().await.map_err(|error| error.to_string())?;
+            let text = host::access::client_authority(host).await.map_err(|error| error.to_string())?;
             *lock() = Some((Instant::now(), text.clone()));
             text
         };

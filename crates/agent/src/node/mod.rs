@@ -128,7 +128,7 @@ impl Nodes {
         if let Some(node) = self.view.nodes.get(&place).filter(|_| self.told.insert(message.clone())) {
             tracing::error!("{message}");
             let news = News { reason: "TooManyNodes", message, warning: true };
-            self.host.tell_of(&about(&node), &news).await;
+            host::events::tell_of(&self.host, &about(&node), &news).await;
         }
     }
 
@@ -232,7 +232,7 @@ impl Nodes {
         if let Some(node) = node.filter(|_| self.told.insert(message.clone())) {
             tracing::error!("{message}");
             let news = News { reason: "NotOurs", message, warning: true };
-            self.host.tell_of(&about(node), &news).await;
+            host::events::tell_of(&self.host, &about(node), &news).await;
         }
     }
 

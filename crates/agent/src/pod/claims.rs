@@ -139,109 +139,113 @@ fn is_attached(attachment: &Value) -> bool {
     attachment["status"]["attached"] == true && !is_leaving(attachment)
 }
 
-impl Pods<'_> {
-    /// Leaf claims by the pod's volumes, or what is waited for.
-    pub(super) async fn leaf_claims(&self, pod: &Value) -> kube::Result<Result<BTreeMap<String, String>, Refusal>> {
-        let (namespace, node) = (text(pod, "/metadata/namespace"), text(pod, "/spec/nodeName"));
-        let (claims, volumes) = (object::claims(&self.host.client, namespace), object::volumes(&self.host.client));
-        let mut leaves = BTreeMap::new();
-        for (volume, name, for_pod) in claims_of(pod) {
-            let claim = read(&claims, &name).await?;
-            let host_volume = match bound(pod, &name, claim.as_ref(), for_pod) {
-                Ok(host_volume) => host_volume,
-                Err(why) => return Ok(Err(why)),
-            };
-            let found = read(&volumes, host_volume).await?;
-            let claim_uid = claim.as_ref().map(|claim| text(claim, "/metadata/uid")).unwrap_or_default();
-            let id = handle_of(&name, claim_uid, found.as_ref())
-                .and_then(|handle| volume_in(&name, handle, &self.member.name));
-            let id = match id {
-                Ok(id) => id,
-                Err(why) => return Ok(Err(why)),
-            };
-            if let Err(why) = self.attached(&name, host_volume, node).await? {
-                return Ok(Err(why));
-            }
-            let leaf = match only_leaf(&name, &id, namespace, self.leaves_of(&id, host_volume, namespace).await?) {
-                Ok(leaf) => leaf,
-                Err(why) => return Ok(Err(why)),
-            };
-            if self.came_late(&leaf, namespace, found.as_ref()).await? {
-                let message = format!(
-                    "claim {name}: leaf claim {namespace}/{} of member {} came when its volume had been given out with another one, whose \
-                     data it has not: it makes way for that",
-                    leaf.name.unwrap_or_default(),
-                    self.member.name
-                );
-                return Ok(Err(Refusal::new("WaitsForVolume", message)));
-            }
-            leaves.insert(volume, leaf.name.unwrap_or_default());
-        }
-        Ok(Ok(leaves))
-    }
-
-    /// By the labels that a volume of this name has; by any of ours, where the host's volume was made again by hand; and by its
-    /// name, where the leaf is somebody's who consents.
-    async fn leaves_of(&self, id: &VolumeId, host_volume: &str, namespace: &str) -> kube::Result<Vec<ObjectMeta>> {
-        let host = &self.host.id;
-        let hash = match id.leaf {
-            LeafName::Hashed(hash) => hash,
-            LeafName::Readable { .. } => VolumeHash::new(host, host_volume),
+/// Leaf claims by the pod's volumes, or what is waited for.
+pub(super) async fn leaf_claims(
+    pods: &Pods<'_>,
+    pod: &Value,
+) -> kube::Result<Result<BTreeMap<String, String>, Refusal>> {
+    let (namespace, node) = (text(pod, "/metadata/namespace"), text(pod, "/spec/nodeName"));
+    let (claims, volumes) = (object::claims(&pods.host.client, namespace), object::volumes(&pods.host.client));
+    let mut leaves = BTreeMap::new();
+    for (volume, name, for_pod) in claims_of(pod) {
+        let claim = read(&claims, &name).await?;
+        let host_volume = match bound(pod, &name, claim.as_ref(), for_pod) {
+            Ok(host_volume) => host_volume,
+            Err(why) => return Ok(Err(why)),
         };
-        let (all, name) = (ListParams::default(), id.place().map(|place| format!("metadata.name={}", place.claim)));
-        let ways = [
-            Some(all.clone().labels(&format!("{HOST}={host},{VOLUME}={hash}"))),
-            Some(all.clone().labels(&format!("{HOST}={host}"))),
-            name.map(|name| all.fields(&name)),
-        ];
-        for which in ways.into_iter().flatten() {
-            let found = object::claims(self.client, namespace).list_metadata(&which).await?.items;
-            let found: Vec<ObjectMeta> = found.into_iter().map(|claim| claim.metadata).collect();
-            let leaves = leaves_among(id, host, namespace, &found);
-            if !leaves.is_empty() {
-                return Ok(leaves);
-            }
-        }
-        Ok(Vec::new())
-    }
-
-    /// Whether a claim is not the one that the host was given, nor has its volume. Mostly its metadata tells.
-    async fn came_late(&self, leaf: &ObjectMeta, namespace: &str, volume: Option<&Value>) -> kube::Result<bool> {
-        let attributes = volume.map(|volume| &volume["spec"]["csi"]["volumeAttributes"]);
-        let told = |key: &str| attributes.and_then(|told| told[key].as_str()).unwrap_or_default();
-        if told(LEAF_UID).is_empty() || is_or_was(leaf, told(LEAF_UID)) {
-            return Ok(false);
-        }
-        let named =
-            ListParams::default().fields(&format!("metadata.name={}", leaf.name.as_deref().unwrap_or_default()));
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace).list(&named).await?;
-        Ok(claims.items.iter().any(|claim| ClaimRow::new(claim).came_late(told(LEAF_UID), told(LEAF_VOLUME))))
-    }
-
-    /// What a watch says is where to look; that it is so is read from the object itself.
-    async fn attached(&self, claim: &str, volume: &str, node: &str) -> kube::Result<Result<(), Refusal>> {
-        let is_it = |attachment: &&std::sync::Arc<Value>| {
-            text(attachment, "/spec/nodeName") == node
-                && text(attachment, "/spec/source/persistentVolumeName") == volume
+        let found = read(&volumes, host_volume).await?;
+        let claim_uid = claim.as_ref().map(|claim| text(claim, "/metadata/uid")).unwrap_or_default();
+        let id =
+            handle_of(&name, claim_uid, found.as_ref()).and_then(|handle| volume_in(&name, handle, &pods.member.name));
+        let id = match id {
+            Ok(id) => id,
+            Err(why) => return Ok(Err(why)),
         };
-        let known = self.view.attachments.all().into_iter().find(|attachment| is_it(&attachment));
-        let Some(known) = known else {
-            let driver = read(&object::csi_drivers(&self.host.client), DRIVER).await?;
-            // Then nothing is attached anywhere, and nobody is kept from anything.
-            let needless = driver.is_some_and(|driver| driver["spec"]["attachRequired"] == false);
-            let message = format!("claim {claim} is not attached to node {node} yet");
-            return Ok(if needless { Ok(()) } else { Err(Refusal::new("WaitsForVolume", message)) });
-        };
-        let name = Place::of(&known).name;
-        let live = if is_attached(&known) { read(&object::attachments(&self.host.client), &name).await? } else { None };
-        if live.is_some_and(|live| is_attached(&live) && live["metadata"]["uid"] == known["metadata"]["uid"]) {
-            return Ok(Ok(()));
+        if let Err(why) = attached(pods, &name, host_volume, node).await? {
+            return Ok(Err(why));
         }
-        let why = text(&known, "/status/attachError/message");
-        let message =
-            format!("claim {claim} is not attached to node {node} yet{}{why}", if why.is_empty() { "" } else { ": " });
-        Ok(Err(Refusal::new("WaitsForVolume", message)))
+        let leaf = match only_leaf(&name, &id, namespace, leaves_of(pods, &id, host_volume, namespace).await?) {
+            Ok(leaf) => leaf,
+            Err(why) => return Ok(Err(why)),
+        };
+        if came_late(pods, &leaf, namespace, found.as_ref()).await? {
+            let message = format!(
+                "claim {name}: leaf claim {namespace}/{} of member {} came when its volume had been given out with another one, whose \
+                 data it has not: it makes way for that",
+                leaf.name.unwrap_or_default(),
+                pods.member.name
+            );
+            return Ok(Err(Refusal::new("WaitsForVolume", message)));
+        }
+        leaves.insert(volume, leaf.name.unwrap_or_default());
     }
+    Ok(Ok(leaves))
+}
+
+/// By the labels that a volume of this name has; by any of ours, where the host's volume was made again by hand; and by its
+/// name, where the leaf is somebody's who consents.
+async fn leaves_of(
+    pods: &Pods<'_>,
+    id: &VolumeId,
+    host_volume: &str,
+    namespace: &str,
+) -> kube::Result<Vec<ObjectMeta>> {
+    let host = &pods.host.id;
+    let hash = match id.leaf {
+        LeafName::Hashed(hash) => hash,
+        LeafName::Readable { .. } => VolumeHash::new(host, host_volume),
+    };
+    let (all, name) = (ListParams::default(), id.place().map(|place| format!("metadata.name={}", place.claim)));
+    let ways = [
+        Some(all.clone().labels(&format!("{HOST}={host},{VOLUME}={hash}"))),
+        Some(all.clone().labels(&format!("{HOST}={host}"))),
+        name.map(|name| all.fields(&name)),
+    ];
+    for which in ways.into_iter().flatten() {
+        let found = object::claims(pods.client, namespace).list_metadata(&which).await?.items;
+        let found: Vec<ObjectMeta> = found.into_iter().map(|claim| claim.metadata).collect();
+        let leaves = leaves_among(id, host, namespace, &found);
+        if !leaves.is_empty() {
+            return Ok(leaves);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Whether a claim is not the one that the host was given, nor has its volume. Mostly its metadata tells.
+async fn came_late(pods: &Pods<'_>, leaf: &ObjectMeta, namespace: &str, volume: Option<&Value>) -> kube::Result<bool> {
+    let attributes = volume.map(|volume| &volume["spec"]["csi"]["volumeAttributes"]);
+    let told = |key: &str| attributes.and_then(|told| told[key].as_str()).unwrap_or_default();
+    if told(LEAF_UID).is_empty() || is_or_was(leaf, told(LEAF_UID)) {
+        return Ok(false);
+    }
+    let named = ListParams::default().fields(&format!("metadata.name={}", leaf.name.as_deref().unwrap_or_default()));
+    let claims = Api::<PersistentVolumeClaim>::namespaced(pods.client.clone(), namespace).list(&named).await?;
+    Ok(claims.items.iter().any(|claim| ClaimRow::new(claim).came_late(told(LEAF_UID), told(LEAF_VOLUME))))
+}
+
+/// What a watch says is where to look; that it is so is read from the object itself.
+async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kube::Result<Result<(), Refusal>> {
+    let is_it = |attachment: &&std::sync::Arc<Value>| {
+        text(attachment, "/spec/nodeName") == node && text(attachment, "/spec/source/persistentVolumeName") == volume
+    };
+    let known = pods.view.attachments.all().into_iter().find(|attachment| is_it(&attachment));
+    let Some(known) = known else {
+        let driver = read(&object::csi_drivers(&pods.host.client), DRIVER).await?;
+        // Then nothing is attached anywhere, and nobody is kept from anything.
+        let needless = driver.is_some_and(|driver| driver["spec"]["attachRequired"] == false);
+        let message = format!("claim {claim} is not attached to node {node} yet");
+        return Ok(if needless { Ok(()) } else { Err(Refusal::new("WaitsForVolume", message)) });
+    };
+    let name = Place::of(&known).name;
+    let live = if is_attached(&known) { read(&object::attachments(&pods.host.client), &name).await? } else { None };
+    if live.is_some_and(|live| is_attached(&live) && live["metadata"]["uid"] == known["metadata"]["uid"]) {
+        return Ok(Ok(()));
+    }
+    let why = text(&known, "/status/attachError/message");
+    let message =
+        format!("claim {claim} is not attached to node {node} yet{}{why}", if why.is_empty() { "" } else { ": " });
+    Ok(Err(Refusal::new("WaitsForVolume", message)))
 }
 
 #[cfg(test)]

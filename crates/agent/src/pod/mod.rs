@@ -197,7 +197,7 @@ impl Pods<'_> {
 
     /// Copies the pod, once it has all it needs.
     async fn begin(&self, pod: &Value, looks: u32) -> kube::Result<Next> {
-        let claims = match self.leaf_claims(pod).await? {
+        let claims = match claims::leaf_claims(self, pod).await? {
             Ok(claims) => claims,
             Err(why) if looks < PATIENCE => {
                 tracing::debug!(pod = %Place::of(pod), why = why.message, "waits");
@@ -285,7 +285,7 @@ impl Pods<'_> {
         if let Some(change) = status::pending(pod, why, &now()) {
             self.write(pod, change).await?;
             let news = News { reason: why.reason, message: why.message.clone(), warning: true };
-            self.host.tell_of(&about(pod), &news).await;
+            host::events::tell_of(self.host, &about(pod), &news).await;
         }
         Ok(Next::After(pause))
     }
@@ -333,7 +333,7 @@ impl Pods<'_> {
         let why = Refusal::new("DeletedInMember", message);
         self.write(pod, status::failed(pod, &why, &now())).await?;
         let news = News { reason: why.reason, message: why.message, warning: true };
-        self.host.tell_of(&about(pod), &news).await;
+        host::events::tell_of(self.host, &about(pod), &news).await;
         Ok(Next::Settled)
     }
 }

@@ -67,90 +67,90 @@ impl controller_server::Controller for Controller {
     }
 
     async fn create_volume(&self, request: Request<v1::CreateVolumeRequest>) -> Answer<v1::CreateVolumeResponse> {
-        answer(self.create(request).await)
+        answer(volumes::create(&self, request).await)
     }
 
     async fn delete_volume(&self, request: Request<v1::DeleteVolumeRequest>) -> Answer<v1::DeleteVolumeResponse> {
-        answer(self.delete(request).await)
+        answer(volumes::delete(&self, request).await)
     }
 
     async fn validate_volume_capabilities(
         &self,
         request: Request<v1::ValidateVolumeCapabilitiesRequest>,
     ) -> Answer<v1::ValidateVolumeCapabilitiesResponse> {
-        answer(self.validate(request.into_inner()).await)
+        answer(volumes::validate(&self, request.into_inner()).await)
     }
 
     async fn get_capacity(&self, request: Request<v1::GetCapacityRequest>) -> Answer<v1::GetCapacityResponse> {
-        answer(self.capacity(request.into_inner()).await)
+        answer(capacity::capacity(&self, request.into_inner()).await)
     }
 
     async fn create_snapshot(&self, request: Request<v1::CreateSnapshotRequest>) -> Answer<v1::CreateSnapshotResponse> {
-        answer(self.snapshot(request).await)
+        answer(snapshots::snapshot(&self, request).await)
     }
 
     async fn delete_snapshot(&self, request: Request<v1::DeleteSnapshotRequest>) -> Answer<v1::DeleteSnapshotResponse> {
-        answer(self.unsnapshot(request).await)
+        answer(snapshots::unsnapshot(&self, request).await)
     }
 
     async fn list_snapshots(&self, request: Request<v1::ListSnapshotsRequest>) -> Answer<v1::ListSnapshotsResponse> {
-        answer(self.snapshots(request).await)
+        answer(snapshots::snapshots(&self, request).await)
     }
 
     async fn get_snapshot(&self, request: Request<v1::GetSnapshotRequest>) -> Answer<v1::GetSnapshotResponse> {
-        answer(self.one_snapshot(request).await)
+        answer(snapshots::one_snapshot(&self, request).await)
     }
 
     async fn controller_expand_volume(
         &self,
         request: Request<v1::ControllerExpandVolumeRequest>,
     ) -> Answer<v1::ControllerExpandVolumeResponse> {
-        answer(self.expand(request).await)
+        answer(changes::expand(&self, request).await)
     }
 
     async fn controller_modify_volume(
         &self,
         request: Request<v1::ControllerModifyVolumeRequest>,
     ) -> Answer<v1::ControllerModifyVolumeResponse> {
-        answer(self.modify(request).await)
+        answer(changes::modify(&self, request).await)
     }
 
     async fn list_volumes(&self, request: Request<v1::ListVolumesRequest>) -> Answer<v1::ListVolumesResponse> {
-        answer(self.list(&request.into_inner()))
+        answer(listing::list(&self, &request.into_inner()))
     }
 
     async fn controller_get_volume(
         &self,
         request: Request<v1::ControllerGetVolumeRequest>,
     ) -> Answer<v1::ControllerGetVolumeResponse> {
-        answer(self.get(&request.into_inner().volume_id).await)
+        answer(listing::get(&self, &request.into_inner().volume_id).await)
     }
 
     async fn controller_list_volume_health(
         &self,
         request: Request<v1::ControllerListVolumeHealthRequest>,
     ) -> Answer<v1::ControllerListVolumeHealthResponse> {
-        answer(self.list_health(&request.into_inner()))
+        answer(listing::list_health(&self, &request.into_inner()))
     }
 
     async fn controller_get_volume_health(
         &self,
         request: Request<v1::ControllerGetVolumeHealthRequest>,
     ) -> Answer<v1::ControllerGetVolumeHealthResponse> {
-        answer(self.health(&request.into_inner().volume_id).await)
+        answer(listing::health(&self, &request.into_inner().volume_id).await)
     }
 
     async fn controller_publish_volume(
         &self,
         request: Request<v1::ControllerPublishVolumeRequest>,
     ) -> Answer<v1::ControllerPublishVolumeResponse> {
-        answer(self.publish(request).await)
+        answer(publish::publish(&self, request).await)
     }
 
     async fn controller_unpublish_volume(
         &self,
         request: Request<v1::ControllerUnpublishVolumeRequest>,
     ) -> Answer<v1::ControllerUnpublishVolumeResponse> {
-        answer(self.unpublish(request).await)
+        answer(publish::unpublish(&self, request).await)
     }
 }

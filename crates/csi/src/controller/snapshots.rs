@@ -10,55 +10,56 @@ use domain::error::Result;
 use super::{Controller, convert, deadline, required};
 use crate::v1::{self, list_snapshots_response::Entry};
 
-impl Controller {
-    pub(super) async fn snapshot(
-        &self,
-        request: Request<v1::CreateSnapshotRequest>,
-    ) -> Result<v1::CreateSnapshotResponse> {
-        let deadline = deadline(&request);
-        let spec = convert::snapshots::snapshot_spec(request.into_inner())?;
-        let span = Span::current();
-        span.record("volume.name", &spec.name);
-        let (provisioner, name) = (Arc::clone(&self.provisioner), spec.name.clone());
-        let work = |deadline| async move { provisioner.snapshot(&spec, &deadline).await };
-        let snapshot = self.in_flight.run(&format!("snapshot {name}"), deadline, work).await?;
-        span.record("volume.id", snapshot.id.to_string());
-        Ok(v1::CreateSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
-    }
+pub(super) async fn snapshot(
+    controller: &Controller,
+    request: Request<v1::CreateSnapshotRequest>,
+) -> Result<v1::CreateSnapshotResponse> {
+    let deadline = deadline(&request);
+    let spec = convert::snapshots::snapshot_spec(request.into_inner())?;
+    let span = Span::current();
+    span.record("volume.name", &spec.name);
+    let (provisioner, name) = (Arc::clone(&controller.provisioner), spec.name.clone());
+    let work = |deadline| async move { driver::provision::snapshot::snapshot(&provisioner, &spec, &deadline).await };
+    let snapshot = controller.in_flight.run(&format!("snapshot {name}"), deadline, work).await?;
+    span.record("volume.id", snapshot.id.to_string());
+    Ok(v1::CreateSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
+}
 
-    pub(super) async fn unsnapshot(
-        &self,
-        request: Request<v1::DeleteSnapshotRequest>,
-    ) -> Result<v1::DeleteSnapshotResponse> {
-        let deadline = deadline(&request);
-        let id = request.into_inner().snapshot_id;
-        required("snapshot_id", &id)?;
-        Span::current().record("volume.id", &id);
-        let (provisioner, key) = (Arc::clone(&self.provisioner), format!("snapshot {id}"));
-        let work = |deadline| async move { provisioner.delete_snapshot(&id, &deadline).await };
-        self.in_flight.run(&key, deadline, work).await?;
-        Ok(v1::DeleteSnapshotResponse {})
-    }
+pub(super) async fn unsnapshot(
+    controller: &Controller,
+    request: Request<v1::DeleteSnapshotRequest>,
+) -> Result<v1::DeleteSnapshotResponse> {
+    let deadline = deadline(&request);
+    let id = request.into_inner().snapshot_id;
+    required("snapshot_id", &id)?;
+    Span::current().record("volume.id", &id);
+    let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("snapshot {id}"));
+    let work = |deadline| async move {
+        driver::provision::delete_snapshot::delete_snapshot(&provisioner, &id, &deadline).await
+    };
+    controller.in_flight.run(&key, deadline, work).await?;
+    Ok(v1::DeleteSnapshotResponse {})
+}
 
-    pub(super) async fn snapshots(
-        &self,
-        request: Request<v1::ListSnapshotsRequest>,
-    ) -> Result<v1::ListSnapshotsResponse> {
-        let deadline = deadline(&request);
-        let wanted = convert::snapshots::wanted(request.into_inner())?;
-        let (found, next_token) = self.provisioner.list_snapshots(&wanted, deadline).await?;
-        let entry = |snapshot| Entry { snapshot: Some(convert::snapshots::snapshot(snapshot)) };
-        Ok(v1::ListSnapshotsResponse { entries: found.into_iter().map(entry).collect(), next_token })
-    }
+pub(super) async fn snapshots(
+    controller: &Controller,
+    request: Request<v1::ListSnapshotsRequest>,
+) -> Result<v1::ListSnapshotsResponse> {
+    let deadline = deadline(&request);
+    let wanted = convert::snapshots::wanted(request.into_inner())?;
+    let (found, next_token) =
+        driver::provision::snapshots::list_snapshots(&controller.provisioner, &wanted, deadline).await?;
+    let entry = |snapshot| Entry { snapshot: Some(convert::snapshots::snapshot(snapshot)) };
+    Ok(v1::ListSnapshotsResponse { entries: found.into_iter().map(entry).collect(), next_token })
+}
 
-    pub(super) async fn one_snapshot(
-        &self,
-        request: Request<v1::GetSnapshotRequest>,
-    ) -> Result<v1::GetSnapshotResponse> {
-        let deadline = deadline(&request);
-        let id = request.into_inner().snapshot_id;
-        required("snapshot_id", &id)?;
-        let snapshot = self.provisioner.get_snapshot(&id, deadline).await?;
-        Ok(v1::GetSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
-    }
+pub(super) async fn one_snapshot(
+    controller: &Controller,
+    request: Request<v1::GetSnapshotRequest>,
+) -> Result<v1::GetSnapshotResponse> {
+    let deadline = deadline(&request);
+    let id = request.into_inner().snapshot_id;
+    required("snapshot_id", &id)?;
+    let snapshot = driver::provision::snapshots::get_snapshot(&controller.provisioner, &id, deadline).await?;
+    Ok(v1::GetSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
 }

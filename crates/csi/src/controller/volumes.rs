@@ -10,54 +10,60 @@ use domain::error::Result;
 use super::{Controller, convert, deadline, required};
 use crate::v1::{self, validate_volume_capabilities_response::Confirmed};
 
-impl Controller {
-    pub(super) async fn create(&self, request: Request<v1::CreateVolumeRequest>) -> Result<v1::CreateVolumeResponse> {
-        let deadline = deadline(&request);
-        let request = request.into_inner();
-        let (name, claim) = convert::volume_meant(&request)?;
-        let span = Span::current();
-        span.record("volume.name", &name);
-        if let Some(claim) = &claim {
-            span.record("pvc", format!("{}/{}", claim.namespace, claim.name));
-        }
-        let (provisioner, key) = (Arc::clone(&self.provisioner), format!("volume {name}"));
-        let work = |deadline| async move {
-            match convert::volume_spec(request) {
-                Ok(spec) => Box::pin(provisioner.create(&spec, &deadline)).await,
-                Err(invalid) => Err(provisioner.refused_at_sight(&name, claim.as_ref(), invalid).await),
+pub(super) async fn create(
+    controller: &Controller,
+    request: Request<v1::CreateVolumeRequest>,
+) -> Result<v1::CreateVolumeResponse> {
+    let deadline = deadline(&request);
+    let request = request.into_inner();
+    let (name, claim) = convert::volume_meant(&request)?;
+    let span = Span::current();
+    span.record("volume.name", &name);
+    if let Some(claim) = &claim {
+        span.record("pvc", format!("{}/{}", claim.namespace, claim.name));
+    }
+    let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("volume {name}"));
+    let work = |deadline| async move {
+        match convert::volume_spec(request) {
+            Ok(spec) => Box::pin(driver::provision::create::create(&provisioner, &spec, &deadline)).await,
+            Err(invalid) => {
+                Err(driver::provision::create::refused_at_sight(&provisioner, &name, claim.as_ref(), invalid).await)
             }
-        };
-        let volume = self.in_flight.run(&key, deadline, work).await?;
-        span.record("volume.id", volume.id.to_string());
-        Ok(v1::CreateVolumeResponse { volume: Some(convert::volume(volume)) })
-    }
+        }
+    };
+    let volume = controller.in_flight.run(&key, deadline, work).await?;
+    span.record("volume.id", volume.id.to_string());
+    Ok(v1::CreateVolumeResponse { volume: Some(convert::volume(volume)) })
+}
 
-    pub(super) async fn delete(&self, request: Request<v1::DeleteVolumeRequest>) -> Result<v1::DeleteVolumeResponse> {
-        let deadline = deadline(&request);
-        let id = request.into_inner().volume_id;
-        required("volume_id", &id)?;
-        Span::current().record("volume.id", &id);
-        let (provisioner, key) = (Arc::clone(&self.provisioner), format!("volume {id}"));
-        let work = |deadline| async move { provisioner.delete(&id, &deadline).await };
-        self.in_flight.run(&key, deadline, work).await?;
-        Ok(v1::DeleteVolumeResponse {})
-    }
+pub(super) async fn delete(
+    controller: &Controller,
+    request: Request<v1::DeleteVolumeRequest>,
+) -> Result<v1::DeleteVolumeResponse> {
+    let deadline = deadline(&request);
+    let id = request.into_inner().volume_id;
+    required("volume_id", &id)?;
+    Span::current().record("volume.id", &id);
+    let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("volume {id}"));
+    let work = |deadline| async move { driver::provision::delete::delete(&provisioner, &id, &deadline).await };
+    controller.in_flight.run(&key, deadline, work).await?;
+    Ok(v1::DeleteVolumeResponse {})
+}
 
-    pub(super) async fn validate(
-        &self,
-        request: v1::ValidateVolumeCapabilitiesRequest,
-    ) -> Result<v1::ValidateVolumeCapabilitiesResponse> {
-        required("volume_id", &request.volume_id)?;
-        Span::current().record("volume.id", &request.volume_id);
-        let uses = convert::uses(&request.volume_capabilities)?;
-        let obstacle = self.provisioner.obstacle(&request.volume_id, &uses).await?;
-        let confirmed = obstacle.is_none().then_some(Confirmed {
-            volume_context: request.volume_context,
-            volume_capabilities: request.volume_capabilities,
-            parameters: request.parameters,
-            mutable_parameters: request.mutable_parameters,
-        });
-        let message = obstacle.unwrap_or_default();
-        Ok(v1::ValidateVolumeCapabilitiesResponse { confirmed, message })
-    }
+pub(super) async fn validate(
+    controller: &Controller,
+    request: v1::ValidateVolumeCapabilitiesRequest,
+) -> Result<v1::ValidateVolumeCapabilitiesResponse> {
+    required("volume_id", &request.volume_id)?;
+    Span::current().record("volume.id", &request.volume_id);
+    let uses = convert::uses(&request.volume_capabilities)?;
+    let obstacle = driver::provision::validate::obstacle(&controller.provisioner, &request.volume_id, &uses).await?;
+    let confirmed = obstacle.is_none().then_some(Confirmed {
+        volume_context: request.volume_context,
+        volume_capabilities: request.volume_capabilities,
+        parameters: request.parameters,
+        mutable_parameters: request.mutable_parameters,
+    });
+    let message = obstacle.unwrap_or_default();
+    Ok(v1::ValidateVolumeCapabilitiesResponse { confirmed, message })
 }

@@ -36,13 +36,15 @@ impl Node {
         let work = async move {
             let (options, at, asked) = (attached.options.clone(), staging.clone(), id.clone());
             let before = blocking(&machine, move |machine| machine.record(&asked)).await?;
-            let Step::Ask(leaf) = blocking(&machine, move |machine| machine.stage(&attached, &at, &way)).await? else {
+            let Step::Ask(leaf) =
+                blocking(&machine, move |machine| mount::stage::stage(machine, &attached, &at, &way)).await?
+            else {
                 return Ok(());
             };
             let staged = async { leaves.driver_of(leaf).await?.stage(request, &options).await }.await;
             // What was there before this call may be in use.
             if before.is_none() && staged.as_ref().is_err_and(Error::is_final) {
-                blocking(&machine, move |machine| machine.refused(&id, &staging)).await?;
+                blocking(&machine, move |machine| mount::undo::refused(machine, &id, &staging)).await?;
             }
             staged
         };
@@ -60,9 +62,9 @@ impl Node {
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
             let (at, again) = (staging.clone(), id.clone());
-            if let Step::Ask(leaf) = blocking(&machine, move |machine| machine.unstage(&id, &at)).await? {
+            if let Step::Ask(leaf) = blocking(&machine, move |machine| mount::undo::unstage(machine, &id, &at)).await? {
                 leaves.driver_of(leaf).await?.unstage(request.staging_target_path).await?;
-                blocking(&machine, move |machine| machine.unstaged(&again, &staging)).await?;
+                blocking(&machine, move |machine| mount::undo::unstaged(machine, &again, &staging)).await?;
             }
             Ok(())
         };
@@ -86,7 +88,9 @@ impl Node {
             let asked = id.clone();
             let before = blocking(&machine, move |machine| machine.record(&asked)).await?;
             let is_new = before.is_none_or(|record| !record.targets.contains_key(&target));
-            let publish = move |machine: &Machine<Linux>| machine.publish(&attached, &staging, &at, &wanted, reads);
+            let publish = move |machine: &Machine<Linux>| {
+                mount::publish::publish(machine, &attached, &staging, &at, &wanted, reads)
+            };
             let Step::Ask(leaf) = blocking(&machine, publish).await? else {
                 return Ok(());
             };
@@ -94,13 +98,13 @@ impl Node {
             match given {
                 Ok(true) => Ok(()),
                 Ok(false) => {
-                    let owned = blocking(&machine, move |machine| machine.own(&id, &target)).await;
+                    let owned = blocking(&machine, move |machine| mount::publish::own(machine, &id, &target)).await;
                     // It is published, so this is not the end.
                     owned.map_err(Error::while_a_leaf_may_exist)
                 }
                 Err(error) => {
                     if is_new && error.is_final() {
-                        blocking(&machine, move |machine| machine.refused_at(&id, &target)).await?;
+                        blocking(&machine, move |machine| mount::undo::refused_at(machine, &id, &target)).await?;
                     }
                     Err(error)
                 }
@@ -120,9 +124,11 @@ impl Node {
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
             let (at, again) = (target.clone(), id.clone());
-            if let Step::Ask(leaf) = blocking(&machine, move |machine| machine.unpublish(&id, &at)).await? {
+            if let Step::Ask(leaf) =
+                blocking(&machine, move |machine| mount::undo::unpublish(machine, &id, &at)).await?
+            {
                 leaves.driver_of(leaf).await?.unpublish(request.target_path).await?;
-                blocking(&machine, move |machine| machine.unpublished(&again, &target)).await?;
+                blocking(&machine, move |machine| mount::undo::unpublished(machine, &again, &target)).await?;
             }
             Ok(())
         };
@@ -139,7 +145,7 @@ impl Node {
         let at = path("volume_path", &request.volume_path)?;
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
-            match blocking(&machine, move |machine| machine.expand(&id, &at)).await? {
+            match blocking(&machine, move |machine| mount::measure::expand(machine, &id, &at)).await? {
                 Expanded::To(bytes) => Ok(i64::try_from(bytes).unwrap_or(i64::MAX)),
                 Expanded::Ask(leaf) => leaves.driver_of(leaf).await?.expand(request).await,
             }
@@ -163,7 +169,7 @@ impl Node {
                     return leaf.usage(request).await;
                 }
             }
-            Ok(convert::usage(&blocking(&machine, move |machine| machine.usage(&id, &at)).await?))
+            Ok(convert::usage(&blocking(&machine, move |machine| mount::measure::usage(machine, &id, &at)).await?))
         };
         self.looks.run(&volume, answer_by, work).await
     }
@@ -177,7 +183,7 @@ impl Node {
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
             let asked = id.clone();
-            let troubles = blocking(&machine, move |machine| machine.health(&asked)).await?;
+            let troubles = blocking(&machine, move |machine| mount::measure::health(machine, &asked)).await?;
             let mut health = convert::health(id.clone(), troubles);
             if let Some(leaf) = leaf_of(&machine, id).await? {
                 let leaf = leaves.driver_of(leaf).await?;

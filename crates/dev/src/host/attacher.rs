@@ -66,7 +66,7 @@ enum Answer {
 }
 
 pub(super) async fn run(host: Cluster, driver: Client) {
-    let mut changes = host.follow(&FOLLOWED);
+    let mut changes = simulate::follow::follow(&host, &FOLLOWED);
     let mut attacher = Attacher { host, driver, work: BTreeMap::new(), calls: JoinSet::new() };
     loop {
         while changes.try_next().is_some() {}

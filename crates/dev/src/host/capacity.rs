@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(host: Cluster, driver: Client) {
-    let mut changes = host.follow(&FOLLOWED);
+    let mut changes = simulate::follow::follow(&host, &FOLLOWED);
     loop {
         while changes.try_next().is_some() {}
         let whole = publish(&host, &driver).await;

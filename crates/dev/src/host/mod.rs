@@ -46,7 +46,7 @@ pub(super) async fn run(host: Cluster, driver: Client) -> anyhow::Result<()> {
 
 /// Calls `act` at first, and whenever something of these resources has changed.
 async fn whenever_changed(cluster: &Cluster, resources: &[&str], mut act: impl FnMut()) {
-    let mut changes = cluster.follow(resources);
+    let mut changes = simulate::follow::follow(cluster, resources);
     loop {
         while changes.try_next().is_some() {}
         act();

@@ -42,7 +42,7 @@ fn wanted(claim: &Value) -> Option<u64> {
 }
 
 pub(super) async fn run(host: Cluster, driver: Client) {
-    let mut changes = host.follow(&[CLAIMS]);
+    let mut changes = simulate::follow::follow(&host, &[CLAIMS]);
     let mut resizer = Resizer { host, driver, work: BTreeMap::new(), calls: JoinSet::new() };
     loop {
         while changes.try_next().is_some() {}

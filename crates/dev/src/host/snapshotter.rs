@@ -68,7 +68,7 @@ struct Snapshotter {
 }
 
 pub(super) async fn run(host: Cluster, driver: Client) {
-    let mut changes = host.follow(&[SNAPSHOTS, CONTENTS, CLASSES, CLAIMS]);
+    let mut changes = simulate::follow::follow(&host, &[SNAPSHOTS, CONTENTS, CLASSES, CLAIMS]);
     let mut part = Snapshotter { host, driver, work: BTreeMap::new(), calls: JoinSet::new() };
     loop {
         while changes.try_next().is_some() {}

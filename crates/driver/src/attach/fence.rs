@@ -30,7 +30,7 @@ pub async fn publish(
     let (mut claim, mut read) = (seen.clone(), false);
     for _ in 0..TRIES {
         match claim.life.published.publish(node, wanted) {
-            Verdict::Yes(with) => match leaf.record_published(&claim, hash, &with).await {
+            Verdict::Yes(with) => match leaf::change::record_published(leaf, &claim, hash, &with).await {
                 Err(Error::Refused(_) | Error::InProgress(_)) => {}
                 recorded => return recorded,
             },
@@ -84,7 +84,7 @@ pub async fn unpublish<D: Future<Output = Result<()>>>(
             _ if claim.life.published.is_corrupt() && read => return Err(unreadable(leaf, &claim)),
             // A publication may be on its way still, and nobody would take it off the record again. What is written over a version
             // needs no read of it.
-            None if !claim.life.published.is_corrupt() => match leaf.outdate(&claim, hash).await {
+            None if !claim.life.published.is_corrupt() => match leaf::change::outdate(leaf, &claim, hash).await {
                 Err(Error::Refused(_) | Error::InProgress(_)) => {}
                 Ok(()) => return unpublish_kept(leaf, &claim, node).await,
                 failed => return failed,
@@ -93,7 +93,7 @@ pub async fn unpublish<D: Future<Output = Result<()>>>(
                 for attached in claim.life.published.attached(node) {
                     detach(attached.clone()).await?;
                 }
-                match leaf.record_published(&claim, hash, &rest).await {
+                match leaf::change::record_published(leaf, &claim, hash, &rest).await {
                     Err(Error::Refused(_) | Error::InProgress(_)) => {}
                     Ok(()) => return unpublish_kept(leaf, &claim, node).await,
                     failed => return failed,
@@ -145,7 +145,7 @@ pub async fn unpublish_gone(
 /// False: the volume keeps nothing of the claim.
 async fn unpublish_on_volume(leaf: &MemberClient, volume: &str, node: Option<&str>, place: &LeafPlace) -> Result<bool> {
     for _ in 0..TRIES {
-        match leaf.unpublish_saved(volume, node).await? {
+        match leaf::healing::unpublish_saved(leaf, volume, node).await? {
             Unpublished::Yes => return Ok(true),
             Unpublished::NothingKept => return Ok(false),
             Unpublished::Changed => {}
@@ -181,7 +181,7 @@ pub async fn is_unpublished(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimR
 }
 
 async fn read_ours(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<ClaimRow> {
-    let found = leaf.read_claim(place).await?;
+    let found = leaf::claim::read_claim(leaf, place).await?;
     let gone = || Error::NotFound(format!("member {}: there is no leaf claim {place} of this volume", leaf.member));
     let claim = found.as_ref().ok_or_else(gone)?;
     match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {

@@ -10,7 +10,7 @@ use leaf::{MemberClient, backing::MemberNode, machine::Flavour};
 
 /// The node of the host, as its kubelet tells of the machine.
 async fn machine(host: &Host, node: &str) -> Result<Machine> {
-    let found = host.machine(node).await?;
+    let found = host::node::machine(host, node).await?;
     found.ok_or_else(|| Error::NotFound(format!("there is no node {node} in the host")))
 }
 
@@ -18,7 +18,7 @@ async fn machine(host: &Host, node: &str) -> Result<Machine> {
 pub async fn member_node(host: &Host, leaf: &MemberClient, node: &str) -> Result<MemberNode> {
     let machine = machine(host, node).await?;
     let wanted = claimed(host, MEMBER_NODE, machine.member_node.as_deref(), node).await?;
-    let Some(found) = leaf.member_node(&wanted).await? else {
+    let Some(found) = leaf::backing::member_node(leaf, &wanted).await? else {
         return Err(Error::Refused(format!(
             "member {}: there is no node {wanted}, which node {node} of the host should be: if it has another name there, \
              label the host's node {MEMBER_NODE}=<that name>",
@@ -44,7 +44,7 @@ pub async fn virtual_machine(host: &Host, node: &str) -> Result<(String, Machine
 
 /// The name that a node which may have gone says or would say; none where nobody can know it any more.
 pub async fn name_of_machine(host: &Host, node: &str) -> Result<Option<String>> {
-    let machine = host.machine(node).await?;
+    let machine = host::node::machine(host, node).await?;
     Ok(machine.map(|machine| machine.virtual_machine.unwrap_or_else(|| node.to_owned())))
 }
 
@@ -92,7 +92,7 @@ fn same(one: &str, other: &str) -> bool {
 /// The name that a label gives, or the node's own. No other node may claim the same by its label.
 async fn claimed(host: &Host, label: &str, value: Option<&str>, node: &str) -> Result<String> {
     let Some(value) = value else { return Ok(node.to_owned()) };
-    let claiming = host.nodes_with(label, value).await?;
+    let claiming = host::node::nodes_with(host, label, value).await?;
     match claiming.iter().find(|other| *other != node) {
         Some(other) => Err(Error::Refused(format!(
             "nodes {node} and {other} of the host both carry the label {label}={value}: take it from the wrong one"

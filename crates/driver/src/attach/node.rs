@@ -23,7 +23,7 @@ pub async fn check(node: &NodeId, volume_in: &str, members: &Registry, host: &Ho
             )))
         }
         NodeId::Real(name) => {
-            let Some(limit) = host.registered(name, &node.to_string()).await? else {
+            let Some(limit) = host::node::registered(host, name, &node.to_string()).await? else {
                 let reason = Error::NotFound(format!("no CSINode {name} of the host names it"));
                 return Err(unknown(node, reason));
             };

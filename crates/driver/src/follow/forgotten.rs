@@ -111,72 +111,75 @@ fn let_go(leaf: &MemberClient) -> Vec<(VolumeHash, ClaimRow)> {
     needs_repair.filter(|(_, row)| row.observed().terminating && row.finalizer.is_none()).collect()
 }
 
-impl Follower {
-    pub(super) async fn withdraw_forgotten(&self, leaf: &MemberClient, waiting: &mut Waiting) {
-        if !is_due(&mut waiting.look, LOOK) {
-            return;
-        }
-        // What no watch shows is listed, as seldom as somebody can be sure.
-        if is_due(&mut waiting.list, FORGOTTEN) {
-            snapshots::watch_if_there_are_any(leaf).await;
-            self.withdraw_forgotten_attachments(leaf, waiting).await;
-            self.withdraw_forgotten_groups(leaf, waiting).await;
-        }
-        self.withdraw_forgotten_snapshots(leaf, waiting).await;
-        let unknown: Vec<_> = unknown_to_the_host(leaf).into_iter().collect();
-        for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
-            if let Err(error) = self.withdraw(leaf, hash, &row).await {
-                tracing::debug!(member = leaf.member, claim = %row.place, %error, "a forgotten leaf is not withdrawn yet");
-            }
-        }
-        for (hash, row) in waiting.leaving.old(let_go(leaf), |(_, row)| &row.uid) {
-            if let Err(error) = leaf.end_consumer(&row.place.namespace, hash).await {
-                tracing::debug!(member = leaf.member, claim = %row.place, %error, "whether a consumer holds it is not known yet");
-            }
+pub(super) async fn withdraw_forgotten(follower: &Follower, leaf: &MemberClient, waiting: &mut Waiting) {
+    if !is_due(&mut waiting.look, LOOK) {
+        return;
+    }
+    // What no watch shows is listed, as seldom as somebody can be sure.
+    if is_due(&mut waiting.list, FORGOTTEN) {
+        snapshots::watch_if_there_are_any(leaf).await;
+        attachments::withdraw_forgotten_attachments(follower, leaf, waiting).await;
+        groups::withdraw_forgotten_groups(follower, leaf, waiting).await;
+    }
+    snapshots::withdraw_forgotten_snapshots(follower, leaf, waiting).await;
+    let unknown: Vec<_> = unknown_to_the_host(leaf).into_iter().collect();
+    for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
+        if let Err(error) = withdraw(follower, leaf, hash, &row).await {
+            tracing::debug!(member = leaf.member, claim = %row.place, %error, "a forgotten leaf is not withdrawn yet");
         }
     }
+    for (hash, row) in waiting.leaving.old(let_go(leaf), |(_, row)| &row.uid) {
+        if let Err(error) = leaf::consumer::end_consumer(leaf, &row.place.namespace, hash).await {
+            tracing::debug!(member = leaf.member, claim = %row.place, %error, "whether a consumer holds it is not known yet");
+        }
+    }
+}
 
-    /// The host and the member are asked themselves, and each step tests what it was decided on.
-    async fn withdraw(&self, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
-        let pair = leaf.examine(hash, &seen.place, None).await?;
-        let Some(forgotten) = pair.never_given_out(leaf, hash).filter(|found| found.claim.uid == seen.uid) else {
-            return Ok(());
-        };
-        if self.is_anybodys(leaf, hash, &forgotten).await? {
-            return Ok(());
-        }
-        let (now, made_for) = (&forgotten.claim, &forgotten.made_for);
-        tracing::info!(
-            member = leaf.member, claim = %now.place, volume = forgotten.volume,
-            host_claim = made_for.as_ref().map(|made_for| made_for.claim.to_string()),
-            "withdraws a leaf claim of which the host was never told: nobody asks for it any more"
-        );
-        leaf.withdraw(hash, &forgotten).await
+/// The host and the member are asked themselves, and each step tests what it was decided on.
+async fn withdraw(follower: &Follower, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+    let pair = leaf::healing::examine(leaf, hash, &seen.place, None).await?;
+    let Some(forgotten) = pair.never_given_out(leaf, hash).filter(|found| found.claim.uid == seen.uid) else {
+        return Ok(());
+    };
+    if is_anybodys(follower, leaf, hash, &forgotten).await? {
+        return Ok(());
     }
+    let (now, made_for) = (&forgotten.claim, &forgotten.made_for);
+    tracing::info!(
+        member = leaf.member, claim = %now.place, volume = forgotten.volume,
+        host_claim = made_for.as_ref().map(|made_for| made_for.claim.to_string()),
+        "withdraws a leaf claim of which the host was never told: nobody asks for it any more"
+    );
+    leaf::forgotten::withdraw(leaf, hash, &forgotten).await
+}
 
-    /// Whether the host's claim waits for it still, or a volume of the host's is made of it.
-    async fn is_anybodys(&self, leaf: &MemberClient, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<bool> {
-        let claim = &forgotten.claim;
-        let id = VolumeId::new(&leaf.member, &claim.place.namespace, &claim.place.claim, hash).to_string();
-        if let Some(handle) = self.host.handle_of(&forgotten.volume).await?
-            && self.leads_elsewhere(leaf, &handle).await
-        {
-            return self.host.uses("", &id).await;
-        }
-        // Of such a one a person has to judge.
-        let Some(made_for) = &forgotten.made_for else { return Ok(true) };
-        let waiting = self.host.read_claim(&made_for.claim, &made_for.volume).await?;
-        if waiting.is_some_and(|waiting| waiting.uid == made_for.uid) {
-            return Ok(true);
-        }
-        self.host.uses(&made_for.volume, &id).await
+/// Whether the host's claim waits for it still, or a volume of the host's is made of it.
+async fn is_anybodys(
+    follower: &Follower,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    forgotten: &NeverGivenOut,
+) -> Result<bool> {
+    let claim = &forgotten.claim;
+    let id = VolumeId::new(&leaf.member, &claim.place.namespace, &claim.place.claim, hash).to_string();
+    if let Some(handle) = host::volume::handle_of(&follower.host, &forgotten.volume).await?
+        && leads_elsewhere(follower, leaf, &handle).await
+    {
+        return host::volume::uses(&follower.host, "", &id).await;
     }
+    // Of such a one a person has to judge.
+    let Some(made_for) = &forgotten.made_for else { return Ok(true) };
+    let waiting = host::claim::read_claim(&follower.host, &made_for.claim, &made_for.volume).await?;
+    if waiting.is_some_and(|waiting| waiting.uid == made_for.uid) {
+        return Ok(true);
+    }
+    host::volume::uses(&follower.host, &made_for.volume, &id).await
+}
 
-    /// Whether a handle leads to another member, and its leaf volume is seen there.
-    async fn leads_elsewhere(&self, leaf: &MemberClient, handle: &str) -> bool {
-        let Some(id) = VolumeId::parse(handle) else { return false };
-        let Ok(member) = self.members.get(&id.member).await else { return false };
-        let Some(other) = member.last_known().filter(|other| other.member != leaf.member) else { return false };
-        other.rows.find(&id).is_some_and(|(_, row)| row.volume.is_some())
-    }
+/// Whether a handle leads to another member, and its leaf volume is seen there.
+async fn leads_elsewhere(follower: &Follower, leaf: &MemberClient, handle: &str) -> bool {
+    let Some(id) = VolumeId::parse(handle) else { return false };
+    let Ok(member) = follower.members.get(&id.member).await else { return false };
+    let Some(other) = member.last_known().filter(|other| other.member != leaf.member) else { return false };
+    other.rows.find(&id).is_some_and(|(_, row)| row.volume.is_some())
 }

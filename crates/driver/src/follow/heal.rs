@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::{
     Follower,
-    late::{came_late, may_have_come_late},
+    late::{self, came_late, may_have_come_late},
     obstacle::{is_refusal, obstacle},
-    repair::{Repair, Wanted},
+    repair::{Repair, Wanted, tell},
 };
 use domain::{
     error::Result,
@@ -80,180 +80,182 @@ fn suits(wish: Wish, row: &Row) -> bool {
     }
 }
 
-impl Follower {
-    /// Whether there may be something to do, by what is in memory alone.
-    pub(super) fn is_due(&self, repair: &Repair<'_>, row: &Row) -> bool {
-        let is_begun = || row.claim.is_some() && has_begun(row);
-        match self.volumes.with(&repair.handle).as_slice() {
-            [known] if known.wish() == Wish::Nothing => is_begun(),
-            [known] => {
-                let is_late = row.claim.as_ref().is_some_and(|claim| may_have_come_late(known, claim));
-                is_late || !suits(known.wish(), row) || is_elsewhere(known, row)
-            }
-            [] => (outlives_host(row) || is_begun()) && repair.is_the_leaf(row),
-            _ => false,
+/// Whether there may be something to do, by what is in memory alone.
+pub(super) fn is_due(follower: &Follower, repair: &Repair<'_>, row: &Row) -> bool {
+    let is_begun = || row.claim.is_some() && has_begun(row);
+    match follower.volumes.with(&repair.handle).as_slice() {
+        [known] if known.wish() == Wish::Nothing => is_begun(),
+        [known] => {
+            let is_late = row.claim.as_ref().is_some_and(|claim| may_have_come_late(known, claim));
+            is_late || !suits(known.wish(), row) || is_elsewhere(known, row)
         }
+        [] => (outlives_host(row) || is_begun()) && repair.is_the_leaf(row),
+        _ => false,
     }
+}
 
-    /// Goes as far as it can be gone now, at the so many'th look.
-    pub(super) async fn heal(&self, repair: &Repair<'_>, looks: u32) -> Result<()> {
-        for _ in 0..STEPS {
-            let (row, wanted) = (repair.row(), self.wanted(repair).await?);
-            let Some(place) = place_of(&row) else { return Ok(()) };
-            if wanted.wish == Wish::Nothing && !has_begun(&row) {
-                return Ok(());
-            }
-            if wanted.user.is_none() && !repair.is_the_leaf(&row) {
-                return Ok(());
-            }
-            let mut pair = Box::pin(examine(repair, &place, &row, &wanted)).await?;
-            if self.is_of_another_handle(repair, &pair).await? {
-                return Ok(());
-            }
-            if let Some(late) = came_late(repair, &pair, &wanted) {
-                return self.make_way(repair, &pair, &wanted, &late).await;
-            }
-            if let Some(user) = &wanted.user {
-                pair.volume.take_if(|volume| !was_given_out(user, volume.metadata.name.as_deref()));
-            }
-            let (claim, volume) = (pair.claim_seen(repair.leaf, repair.hash), pair.volume_seen());
-            let wish = wish_of_this(repair, &pair, &wanted)?;
-            let step = decide(wish, claim.as_ref(), volume.as_ref());
-            tracing::debug!(member = %repair.leaf.member, leaf = %pair.place, ?wish, ?step, "heals");
-            match self.take(repair, &step, &pair, &wanted).await {
-                Ok(Taken::Done) => {}
-                Ok(Taken::Rests) => return Ok(()),
-                Ok(Taken::Blocked) => {
-                    if let Some(news) = obstacle(repair, &step, &pair, looks) {
-                        self.tell(&wanted, &news).await;
-                    }
-                    return Ok(());
-                }
-                Err(error) => {
-                    if is_refusal(&step, &error) {
-                        let what =
-                            format!("is not as the host wants it, and the member refuses to change that: {error}");
-                        self.tell(&wanted, &repair.told("LeafStuck", &pair.place, &what, true)).await;
-                    }
-                    return Err(error);
-                }
-            }
+/// Goes as far as it can be gone now, at the so many'th look.
+pub(super) async fn heal(follower: &Follower, repair: &Repair<'_>, looks: u32) -> Result<()> {
+    for _ in 0..STEPS {
+        let (row, wanted) = (repair.row(), wanted(follower, repair).await?);
+        let Some(place) = place_of(&row) else { return Ok(()) };
+        if wanted.wish == Wish::Nothing && !has_begun(&row) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// No volume of the host has this handle, and that of the name on the claim is there: the claim is a copy of a leaf.
-    async fn is_of_another_handle(&self, repair: &Repair<'_>, pair: &LeafPair) -> Result<bool> {
-        match pair.volume_name().filter(|_| self.volumes.with(&repair.handle).is_empty()) {
-            Some(name) => self.host.has_volume(name).await,
-            None => Ok(false),
+        if wanted.user.is_none() && !repair.is_the_leaf(&row) {
+            return Ok(());
         }
-    }
-
-    /// What the one host volume with this handle wants. Of several, nobody can say whose the leaf is.
-    async fn wanted(&self, repair: &Repair<'_>) -> Result<Wanted> {
-        let nothing = Wanted { wish: Wish::Nothing, user: None };
-        let known = self.volumes.with(&repair.handle);
-        let known = match known.as_slice() {
-            [known] if known.wish() != Wish::Nothing => known,
-            [] if outlives_host(&repair.row()) && !self.host.uses("", &repair.handle).await? => {
-                return Ok(Wanted { wish: Wish::Keep, user: None });
-            }
-            _ => return Ok(nothing),
-        };
-        let live = self.host.read_volume(&known.name).await?;
-        let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *repair.handle);
-        Ok(live.map_or(nothing, |live| Wanted { wish: live.volume.wish(), user: Some(live) }))
-    }
-
-    async fn take(&self, repair: &Repair<'_>, step: &Healing, pair: &LeafPair, wanted: &Wanted) -> Result<Taken> {
-        let (leaf, place) = (repair.leaf, &pair.place);
-        let row = pair.claim.as_ref().map(ClaimRow::new);
-        match (step, &pair.volume, pair.saved(), row) {
-            (Healing::Follow | Healing::Keep, Some(volume), _, Some(row)) if repair.row().volume.is_none() => {
-                // Or it would be out of sight once its claim has gone.
-                let volume = volume.metadata.name.as_deref().unwrap_or_default();
-                leaf.label_volume(volume, repair.hash, &row.uid).await?.ours(&leaf.member)?;
-            }
-            (Healing::CallOff, Some(volume), ..) => leaf.call_off_removal(volume, repair.hash).await?,
-            (Healing::Follow, Some(volume), ..) => {
-                leaf.follow_host(volume).await?;
-                return Ok(Taken::Rests);
-            }
-            (Healing::Unfollow, Some(volume), _, Some(row)) => {
-                leaf.unfollow_host(volume, &row).await?;
-                return Ok(Taken::Rests);
-            }
-            (Healing::Keep, Some(volume), ..) => {
-                let saved = saved_of(&self.host.id, repair, pair, wanted).await?;
-                let Some(saved) = saved else { return Ok(Taken::Rests) };
-                leaf.keep_volume(volume, &saved).await?;
-                self.tell_of_deletion(repair, pair, wanted, &saved).await;
-            }
-            (Healing::LetGo, Some(volume), _, Some(row)) => {
-                leaf.delete_claim(&row, repair.hash).await?;
-                let volume = volume.metadata.name.as_deref().unwrap_or_default();
-                self.tell(wanted, &let_go(repair, place, volume)).await;
-            }
-            (Healing::Release, _, _, Some(row)) => leaf.release_claim(&row, repair.hash).await?,
-            (Healing::MakeAnew, _, Some(saved), _) => self.make_anew(repair, place, saved, wanted).await?,
-            (Healing::TakeRecord, _, Some(saved), Some(row)) => {
-                leaf.record_published(&row, repair.hash, &saved.record()).await?;
-            }
-            (Healing::GiveVolume, Some(volume), Some(saved), Some(row)) => {
-                leaf.give_volume(volume, repair.hash, &saved, &row).await?;
-            }
-            (Healing::PutPolicyBack, Some(volume), Some(saved), Some(row)) => {
-                leaf.put_policy_back(volume, &saved, &row).await?;
-                if saved.uid != *row.uid {
-                    let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
-                    self.tell(wanted, &repair.told("LeafHealed", place, &what, false)).await;
-                }
-            }
-            (Healing::TakeBack, _, _, Some(row)) => {
-                if self.host.uses("", &repair.handle).await? {
-                    return Ok(Taken::Rests);
-                }
-                leaf.delete_claim(&row, repair.hash).await?;
-            }
-            (Healing::AwaitClaim, ..) => {
-                // One of ours that was made late would hold it, and nobody else knows that it may go.
-                if let Err(error) = leaf.end_consumer(&place.namespace, repair.hash).await {
-                    tracing::debug!(member = leaf.member, claim = %place, %error, "whether a consumer pod holds a leaf claim is not known");
-                }
-                return Ok(Taken::Blocked);
-            }
-            _ => return Ok(Taken::Blocked),
+        let mut pair = Box::pin(examine(repair, &place, &row, &wanted)).await?;
+        if is_of_another_handle(follower, repair, &pair).await? {
+            return Ok(());
         }
-        Ok(Taken::Done)
-    }
-
-    /// The claim comes back, where the host's claim of now wants it.
-    async fn make_anew(&self, repair: &Repair<'_>, place: &LeafPlace, saved: Saved, wanted: &Wanted) -> Result<()> {
-        let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
-        let saved = match claim {
-            Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid, &volume.handle, place),
-            None => saved,
-        };
-        if let Made::Taken = repair.leaf.make_anew(place, &saved).await? {
-            // Somebody else has that name: what is there is told by the next look.
-            repair.leaf.read_claim(place).await?;
+        if let Some(late) = came_late(repair, &pair, &wanted) {
+            return late::make_way(follower, repair, &pair, &wanted, &late).await;
         }
-        Ok(())
-    }
-
-    async fn tell_of_deletion(&self, repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted, saved: &Saved) {
-        let leaves = pair.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
-        if leaves && matches!(wanted.wish, Wish::Use { .. }) {
-            let what = format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
-            self.tell(wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
-        }
-    }
-
-    pub(super) async fn tell(&self, wanted: &Wanted, news: &News) {
         if let Some(user) = &wanted.user {
-            self.host.tell(&user.volume, news).await;
+            pair.volume.take_if(|volume| !was_given_out(user, volume.metadata.name.as_deref()));
         }
+        let (claim, volume) = (pair.claim_seen(repair.leaf, repair.hash), pair.volume_seen());
+        let wish = wish_of_this(repair, &pair, &wanted)?;
+        let step = decide(wish, claim.as_ref(), volume.as_ref());
+        tracing::debug!(member = %repair.leaf.member, leaf = %pair.place, ?wish, ?step, "heals");
+        match take(follower, repair, &step, &pair, &wanted).await {
+            Ok(Taken::Done) => {}
+            Ok(Taken::Rests) => return Ok(()),
+            Ok(Taken::Blocked) => {
+                if let Some(news) = obstacle(repair, &step, &pair, looks) {
+                    tell(follower, &wanted, &news).await;
+                }
+                return Ok(());
+            }
+            Err(error) => {
+                if is_refusal(&step, &error) {
+                    let what = format!("is not as the host wants it, and the member refuses to change that: {error}");
+                    tell(follower, &wanted, &repair.told("LeafStuck", &pair.place, &what, true)).await;
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No volume of the host has this handle, and that of the name on the claim is there: the claim is a copy of a leaf.
+async fn is_of_another_handle(follower: &Follower, repair: &Repair<'_>, pair: &LeafPair) -> Result<bool> {
+    match pair.volume_name().filter(|_| follower.volumes.with(&repair.handle).is_empty()) {
+        Some(name) => host::volume::has_volume(&follower.host, name).await,
+        None => Ok(false),
+    }
+}
+
+/// What the one host volume with this handle wants. Of several, nobody can say whose the leaf is.
+async fn wanted(follower: &Follower, repair: &Repair<'_>) -> Result<Wanted> {
+    let nothing = Wanted { wish: Wish::Nothing, user: None };
+    let known = follower.volumes.with(&repair.handle);
+    let known = match known.as_slice() {
+        [known] if known.wish() != Wish::Nothing => known,
+        [] if outlives_host(&repair.row()) && !host::volume::uses(&follower.host, "", &repair.handle).await? => {
+            return Ok(Wanted { wish: Wish::Keep, user: None });
+        }
+        _ => return Ok(nothing),
+    };
+    let live = host::volume::read_volume(&follower.host, &known.name).await?;
+    let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *repair.handle);
+    Ok(live.map_or(nothing, |live| Wanted { wish: live.volume.wish(), user: Some(live) }))
+}
+
+async fn take(
+    follower: &Follower,
+    repair: &Repair<'_>,
+    step: &Healing,
+    pair: &LeafPair,
+    wanted: &Wanted,
+) -> Result<Taken> {
+    let (leaf, place) = (repair.leaf, &pair.place);
+    let row = pair.claim.as_ref().map(ClaimRow::new);
+    match (step, &pair.volume, pair.saved(), row) {
+        (Healing::Follow | Healing::Keep, Some(volume), _, Some(row)) if repair.row().volume.is_none() => {
+            // Or it would be out of sight once its claim has gone.
+            let volume = volume.metadata.name.as_deref().unwrap_or_default();
+            leaf::volume::label_volume(leaf, volume, repair.hash, &row.uid).await?.ours(&leaf.member)?;
+        }
+        (Healing::CallOff, Some(volume), ..) => leaf::retention::call_off_removal(leaf, volume, repair.hash).await?,
+        (Healing::Follow, Some(volume), ..) => {
+            leaf::retention::follow_host(leaf, volume).await?;
+            return Ok(Taken::Rests);
+        }
+        (Healing::Unfollow, Some(volume), _, Some(row)) => {
+            leaf::retention::unfollow_host(leaf, volume, &row).await?;
+            return Ok(Taken::Rests);
+        }
+        (Healing::Keep, Some(volume), ..) => {
+            let saved = saved_of(&follower.host.id, repair, pair, wanted).await?;
+            let Some(saved) = saved else { return Ok(Taken::Rests) };
+            leaf::healing::keep_volume(leaf, volume, &saved).await?;
+            tell_of_deletion(follower, repair, pair, wanted, &saved).await;
+        }
+        (Healing::LetGo, Some(volume), _, Some(row)) => {
+            leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
+            let volume = volume.metadata.name.as_deref().unwrap_or_default();
+            tell(follower, wanted, &let_go(repair, place, volume)).await;
+        }
+        (Healing::Release, _, _, Some(row)) => leaf::claim::release_claim(leaf, &row, repair.hash).await?,
+        (Healing::MakeAnew, _, Some(saved), _) => make_anew(follower, repair, place, saved, wanted).await?,
+        (Healing::TakeRecord, _, Some(saved), Some(row)) => {
+            leaf::change::record_published(leaf, &row, repair.hash, &saved.record()).await?;
+        }
+        (Healing::GiveVolume, Some(volume), Some(saved), Some(row)) => {
+            leaf::healing::give_volume(leaf, volume, repair.hash, &saved, &row).await?;
+        }
+        (Healing::PutPolicyBack, Some(volume), Some(saved), Some(row)) => {
+            leaf::healing::put_policy_back(leaf, volume, &saved, &row).await?;
+            if saved.uid != *row.uid {
+                let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
+                tell(follower, wanted, &repair.told("LeafHealed", place, &what, false)).await;
+            }
+        }
+        (Healing::TakeBack, _, _, Some(row)) => {
+            if host::volume::uses(&follower.host, "", &repair.handle).await? {
+                return Ok(Taken::Rests);
+            }
+            leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
+        }
+        (Healing::AwaitClaim, ..) => {
+            // One of ours that was made late would hold it, and nobody else knows that it may go.
+            if let Err(error) = leaf::consumer::end_consumer(leaf, &place.namespace, repair.hash).await {
+                tracing::debug!(member = leaf.member, claim = %place, %error, "whether a consumer pod holds a leaf claim is not known");
+            }
+            return Ok(Taken::Blocked);
+        }
+        _ => return Ok(Taken::Blocked),
+    }
+    Ok(Taken::Done)
+}
+
+/// The claim comes back, where the host's claim of now wants it.
+async fn make_anew(
+    _follower: &Follower,
+    repair: &Repair<'_>,
+    place: &LeafPlace,
+    saved: Saved,
+    wanted: &Wanted,
+) -> Result<()> {
+    let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
+    let saved = match claim {
+        Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid, &volume.handle, place),
+        None => saved,
+    };
+    if let Made::Taken = leaf::healing::make_anew(repair.leaf, place, &saved).await? {
+        // Somebody else has that name: what is there is told by the next leaf::claim::read_claim(&look.repair.leaf, place).await?;
+    }
+    Ok(())
+}
+
+async fn tell_of_deletion(follower: &Follower, repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted, saved: &Saved) {
+    let leaves = pair.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
+    if leaves && matches!(wanted.wish, Wish::Use { .. }) {
+        let what = format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
+        tell(follower, wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
     }
 }
 
@@ -261,7 +263,7 @@ impl Follower {
 /// claim says where.
 async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &Wanted) -> Result<LeafPair> {
     let volume = row.volume.as_ref().map(|volume| &*volume.name);
-    let pair = repair.leaf.examine(repair.hash, place, volume).await?;
+    let pair = leaf::healing::examine(repair.leaf, repair.hash, place, volume).await?;
     let ours = pair.claim_seen(repair.leaf, repair.hash).is_some_and(|claim| claim.ours);
     let claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
     let (Some(claim), Some(saved), Wish::Use { .. }, false) = (claim, pair.saved(), wanted.wish, ours) else {
@@ -269,7 +271,7 @@ async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &Wan
     };
     match saved.place(repair.leaf, claim, place)? {
         same if same == *place => Ok(pair),
-        other => repair.leaf.examine(repair.hash, &other, volume).await,
+        other => leaf::healing::examine(repair.leaf, repair.hash, &other, volume).await,
     }
 }
 
@@ -309,7 +311,7 @@ async fn saved_of(host: &HostId, repair: &Repair<'_>, pair: &LeafPair, wanted: &
     let user = wanted.user.as_ref().filter(|user| user.given_out.is_some());
     // A name that is not the one of the leaf's hash says nothing.
     match user.filter(|user| VolumeHash::new(host, &user.volume.name) == repair.hash) {
-        Some(user) => repair.leaf.recall(volume, &user.volume.name).await,
+        Some(user) => leaf::saved::recall(repair.leaf, volume, &user.volume.name).await,
         None => Ok(None),
     }
 }

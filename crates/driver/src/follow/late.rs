@@ -3,7 +3,7 @@
 
 use super::{
     Follower,
-    repair::{Repair, Wanted},
+    repair::{self, Repair, Wanted},
 };
 use domain::error::Result;
 use host::volume::HostVolume;
@@ -24,21 +24,19 @@ pub(super) fn came_late(repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted) -
     ))
 }
 
-impl Follower {
-    pub(super) async fn make_way(
-        &self,
-        repair: &Repair<'_>,
-        pair: &LeafPair,
-        wanted: &Wanted,
-        late: &str,
-    ) -> Result<()> {
-        let (leaf, place) = (repair.leaf(), &pair.place);
-        if let Some(forgotten) = pair.never_given_out(leaf, repair.hash()) {
-            tracing::info!(member = leaf.member, claim = %place, "withdraws it: leaf claim {place} {late}");
-            return leaf.withdraw(repair.hash(), &forgotten).await;
-        }
-        let what = format!("{late}. Nobody can tell whether it is used: if it is not, delete it in the member");
-        self.tell(wanted, &repair.told("LeafStuck", place, &what, true)).await;
-        Ok(())
+pub(super) async fn make_way(
+    follower: &Follower,
+    repair: &Repair<'_>,
+    pair: &LeafPair,
+    wanted: &Wanted,
+    late: &str,
+) -> Result<()> {
+    let (leaf, place) = (repair.leaf(), &pair.place);
+    if let Some(forgotten) = pair.never_given_out(leaf, repair.hash()) {
+        tracing::info!(member = leaf.member, claim = %place, "withdraws it: leaf claim {place} {late}");
+        return leaf::forgotten::withdraw(leaf, repair.hash(), &forgotten).await;
     }
+    let what = format!("{late}. Nobody can tell whether it is used: if it is not, delete it in the member");
+    repair::tell(follower, wanted, &repair.told("LeafStuck", place, &what, true)).await;
+    Ok(())
 }

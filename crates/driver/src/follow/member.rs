@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Follower,
-    forgotten::Waiting,
-    heal::pause,
+    forgotten::{self, Waiting},
+    heal::{self, pause},
     late::may_have_come_late,
     obstacle::LOST,
     repair::{Repair, repairs},
-    strays::Strays,
+    strays::{self, Strays},
     turn,
 };
 use domain::{
@@ -60,197 +60,198 @@ struct MemberBacklog {
     sweep: Option<Instant>,
 }
 
-impl Follower {
-    /// Works until it is dropped.
-    pub(super) async fn follow(&self, member: &Member) {
-        let (mut backlog, mut strays, mut told) = (MemberBacklog::default(), Strays::new(member), self.volumes.told());
-        let mut waiting = Waiting::new();
-        let turn = turn(&member.name);
-        let mut next_tick = Instant::now() + TICK + turn;
-        loop {
-            tokio::select! {
-                biased;
-                () = sleep_until(next_tick) => {}
-                _ = told.changed() => sleep(SOON + turn).await,
-                () = remarkable(member) => sleep(SOON).await,
-            }
-            let ticks = Instant::now() >= next_tick;
-            if !self.volumes.synced() {
-                next_tick = next_tick.max(Instant::now() + SOON);
-                continue;
-            }
-            let Ok(leaf) = member.leaf() else {
-                next_tick = Instant::now() + TICK;
-                continue;
-            };
-            self.take_news(leaf, &mut backlog);
-            self.tell_of_sizes(leaf).await;
-            if !ticks {
-                self.heal_all(member, &mut backlog).await;
-                continue;
-            }
+/// Works until it is dropped.
+pub(super) async fn follow(follower: &Follower, member: &Member) {
+    let (mut backlog, mut strays, mut told) = (MemberBacklog::default(), Strays::new(member), follower.volumes.told());
+    let mut waiting = Waiting::new();
+    let turn = turn(&member.name);
+    let mut next_tick = Instant::now() + TICK + turn;
+    loop {
+        tokio::select! {
+            biased;
+            () = sleep_until(next_tick) => {}
+            _ = told.changed() => sleep(SOON + turn).await,
+            () = remarkable(member) => sleep(SOON).await,
+        }
+        let ticks = Instant::now() >= next_tick;
+        if !follower.volumes.synced() {
+            next_tick = next_tick.max(Instant::now() + SOON);
+            continue;
+        }
+        let Ok(leaf) = member.leaf() else {
             next_tick = Instant::now() + TICK;
-            self.look(leaf, &mut backlog);
-            self.sweep(leaf, &mut backlog);
-            self.mark(member, &mut backlog).await;
-            self.heal_all(member, &mut backlog).await;
-            self.tell_of_missed(member, &mut backlog).await;
-            self.withdraw_forgotten(leaf, &mut waiting).await;
-            self.count_strays(leaf, &mut strays).await;
+            continue;
+        };
+        take_news(follower, leaf, &mut backlog);
+        strays::tell_of_sizes(follower, leaf).await;
+        if !ticks {
+            heal_all(follower, member, &mut backlog).await;
+            continue;
+        }
+        next_tick = Instant::now() + TICK;
+        look(follower, leaf, &mut backlog);
+        sweep(follower, leaf, &mut backlog);
+        mark(follower, member, &mut backlog).await;
+        heal_all(follower, member, &mut backlog).await;
+        tell_of_missed(follower, member, &mut backlog).await;
+        forgotten::withdraw_forgotten(follower, leaf, &mut waiting).await;
+        strays::count_strays(follower, leaf, &mut strays).await;
+    }
+}
+
+/// Goes by those of which there was news in the host or in the member, in memory.
+fn take_news(follower: &Follower, leaf: &MemberClient, backlog: &mut MemberBacklog) {
+    for handle in follower.volumes.take_news(&leaf.member) {
+        backlog.missed.remove(&handle);
+        if let Some(hash) = look_at(follower, leaf, handle, backlog) {
+            backlog.ill.remove(&hash);
         }
     }
+    look_whether_due(follower, leaf, leaf.rows.take_remarkable(), backlog);
+}
 
-    /// Goes by those of which there was news in the host or in the member, in memory.
-    fn take_news(&self, leaf: &MemberClient, backlog: &mut MemberBacklog) {
-        for handle in self.volumes.take_news(&leaf.member) {
-            backlog.missed.remove(&handle);
-            if let Some(hash) = self.look_at(leaf, handle, backlog) {
-                backlog.ill.remove(&hash);
-            }
-        }
-        self.look_whether_due(leaf, leaf.rows.take_remarkable(), backlog);
-    }
-
-    /// Goes by the next few in turn.
-    fn look(&self, leaf: &MemberClient, backlog: &mut MemberBacklog) {
-        let now = Instant::now();
-        if backlog.at.is_none() {
-            if backlog.round.is_some_and(|round| now < round) {
-                return;
-            }
-            backlog.round = Some(now + ROUND);
-        }
-        let next = self.volumes.next_in(&leaf.member, backlog.at.as_deref(), LOOKS);
-        backlog.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
-        for handle in next {
-            self.look_at(leaf, handle, backlog);
-        }
-    }
-
-    /// The volume that the handle leads to.
-    fn look_at(&self, leaf: &MemberClient, handle: Box<str>, backlog: &mut MemberBacklog) -> Option<VolumeHash> {
-        let id = VolumeId::parse(&handle)?;
-        let (hash, row) = leaf.rows.find(&id).unzip();
-        let (row, now) = (row.unwrap_or_default(), Instant::now());
-        let is_out_of_sight = row.is_empty() && !leaf.rows.volumes_of(&id).is_empty();
-        if let Some(hash) = hash
-            && self.is_due(&Repair::of(leaf, id, hash), &row)
-        {
-            backlog.odd.insert(hash);
-        }
-        match (row.claim, row.volume) {
-            (Some(claim), _) if !claim.had_volume() && !claim.is_lost() => {
-                backlog.marks.entry(handle).or_insert(now + LAZY);
-            }
-            (Some(_), _) | (None, Some(_)) => drop(backlog.missed.remove(&handle)),
-            (None, None) => {
-                let pause = if is_out_of_sight { SOON } else { MISSED };
-                backlog.missed.entry(handle).or_insert(now + pause);
-            }
-        }
-        hash
-    }
-
-    /// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
-    fn sweep(&self, leaf: &MemberClient, backlog: &mut MemberBacklog) {
-        let now = Instant::now();
-        if backlog.sweep.is_some_and(|due| now < due) {
+/// Goes by the next few in turn.
+fn look(follower: &Follower, leaf: &MemberClient, backlog: &mut MemberBacklog) {
+    let now = Instant::now();
+    if backlog.at.is_none() {
+        if backlog.round.is_some_and(|round| now < round) {
             return;
         }
-        backlog.sweep = Some(now + MISSED);
-        self.look_whether_due(leaf, leaf.rows.following(), backlog);
+        backlog.round = Some(now + ROUND);
     }
+    let next = follower.volumes.next_in(&leaf.member, backlog.at.as_deref(), LOOKS);
+    backlog.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
+    for handle in next {
+        look_at(follower, leaf, handle, backlog);
+    }
+}
 
-    fn look_whether_due(
-        &self,
-        leaf: &MemberClient,
-        some: impl IntoIterator<Item = VolumeHash>,
-        backlog: &mut MemberBacklog,
-    ) {
-        for hash in some {
-            let is_due = repairs(leaf, hash).iter().any(|repair| self.is_due(repair, &repair.row()));
-            if is_due && backlog.odd.insert(hash) {
-                backlog.ill.remove(&hash);
-            }
+/// The volume that the handle leads to.
+fn look_at(
+    follower: &Follower,
+    leaf: &MemberClient,
+    handle: Box<str>,
+    backlog: &mut MemberBacklog,
+) -> Option<VolumeHash> {
+    let id = VolumeId::parse(&handle)?;
+    let (hash, row) = leaf.rows.find(&id).unzip();
+    let (row, now) = (row.unwrap_or_default(), Instant::now());
+    let is_out_of_sight = row.is_empty() && !leaf.rows.volumes_of(&id).is_empty();
+    if let Some(hash) = hash
+        && heal::is_due(follower, &Repair::of(leaf, id, hash), &row)
+    {
+        backlog.odd.insert(hash);
+    }
+    match (row.claim, row.volume) {
+        (Some(claim), _) if !claim.had_volume() && !claim.is_lost() => {
+            backlog.marks.entry(handle).or_insert(now + LAZY);
+        }
+        (Some(_), _) | (None, Some(_)) => drop(backlog.missed.remove(&handle)),
+        (None, None) => {
+            let pause = if is_out_of_sight { SOON } else { MISSED };
+            backlog.missed.entry(handle).or_insert(now + pause);
         }
     }
+    hash
+}
 
-    async fn mark(&self, member: &Member, backlog: &mut MemberBacklog) {
-        let now = Instant::now();
-        let due = backlog.marks.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone());
-        for handle in due.take(MARKS).collect::<Vec<_>>() {
-            backlog.marks.remove(&handle);
-            if let Err(error) = self.mark_one(member, &handle).await {
-                tracing::debug!(%handle, %error, "a leaf is not marked yet");
-                backlog.marks.insert(handle, now + MISSED);
-            }
+/// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
+fn sweep(follower: &Follower, leaf: &MemberClient, backlog: &mut MemberBacklog) {
+    let now = Instant::now();
+    if backlog.sweep.is_some_and(|due| now < due) {
+        return;
+    }
+    backlog.sweep = Some(now + MISSED);
+    look_whether_due(follower, leaf, leaf.rows.following(), backlog);
+}
+
+fn look_whether_due(
+    follower: &Follower,
+    leaf: &MemberClient,
+    some: impl IntoIterator<Item = VolumeHash>,
+    backlog: &mut MemberBacklog,
+) {
+    for hash in some {
+        let is_due = repairs(leaf, hash).iter().any(|repair| heal::is_due(follower, repair, &repair.row()));
+        if is_due && backlog.odd.insert(hash) {
+            backlog.ill.remove(&hash);
         }
     }
+}
 
-    async fn mark_one(&self, member: &Member, handle: &str) -> Result<()> {
-        let leaf = member.leaf()?;
-        let volumes = self.volumes.with(handle);
-        let Some(volume) = volumes.iter().find(|volume| !volume.is_leaving()) else { return Ok(()) };
-        let Some((hash, row)) = VolumeId::parse(handle).and_then(|id| leaf.rows.find(&id)) else { return Ok(()) };
-        let is_to_be_marked = |claim: &ClaimRow| {
-            !claim.had_volume() && !claim.observed().terminating && !may_have_come_late(volume, claim)
-        };
-        match row.claim.filter(is_to_be_marked) {
-            Some(claim) => leaf.mark_used(&claim, &volume.uid, hash).await,
-            None => Ok(()),
+async fn mark(follower: &Follower, member: &Member, backlog: &mut MemberBacklog) {
+    let now = Instant::now();
+    let due = backlog.marks.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone());
+    for handle in due.take(MARKS).collect::<Vec<_>>() {
+        backlog.marks.remove(&handle);
+        if let Err(error) = mark_one(follower, member, &handle).await {
+            tracing::debug!(%handle, %error, "a leaf is not marked yet");
+            backlog.marks.insert(handle, now + MISSED);
         }
     }
+}
 
-    async fn heal_all(&self, member: &Member, backlog: &mut MemberBacklog) {
-        let Ok(leaf) = member.leaf() else { return };
-        let mut ill: BTreeSet<VolumeHash> = leaf.rows.needs_repair().into_iter().collect();
-        ill.extend(&backlog.odd);
-        backlog.ill.retain(|hash, _| ill.contains(hash));
-        for hash in ill {
-            let (looks, due) = *backlog.ill.entry(hash).or_insert_with(|| (0, Instant::now()));
-            if due > Instant::now() {
-                continue;
-            }
-            for repair in repairs(leaf, hash).iter().filter(|repair| self.is_due(repair, &repair.row())) {
-                if let Err(error) = self.heal(repair, looks).await {
-                    tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
-                }
-            }
-            if !repairs(leaf, hash).iter().any(|repair| self.is_due(repair, &repair.row())) {
-                backlog.odd.remove(&hash);
-            }
-            backlog.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
-        }
+async fn mark_one(follower: &Follower, member: &Member, handle: &str) -> Result<()> {
+    let leaf = member.leaf()?;
+    let volumes = follower.volumes.with(handle);
+    let Some(volume) = volumes.iter().find(|volume| !volume.is_leaving()) else { return Ok(()) };
+    let Some((hash, row)) = VolumeId::parse(handle).and_then(|id| leaf.rows.find(&id)) else { return Ok(()) };
+    let is_to_be_marked =
+        |claim: &ClaimRow| !claim.had_volume() && !claim.observed().terminating && !may_have_come_late(volume, claim);
+    match row.claim.filter(is_to_be_marked) {
+        Some(claim) => leaf::forgotten::mark_used(leaf, &claim, &volume.uid, hash).await,
+        None => Ok(()),
     }
+}
 
-    async fn tell_of_missed(&self, member: &Member, backlog: &mut MemberBacklog) {
-        let now = Instant::now();
-        let due: Vec<_> =
-            backlog.missed.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone()).collect();
-        for handle in due {
-            match self.look_for(member, &handle).await {
-                Ok(false) => drop(backlog.missed.remove(&handle)),
-                Ok(true) | Err(_) => drop(backlog.missed.insert(handle, Instant::now() + AGAIN)),
+async fn heal_all(follower: &Follower, member: &Member, backlog: &mut MemberBacklog) {
+    let Ok(leaf) = member.leaf() else { return };
+    let mut ill: BTreeSet<VolumeHash> = leaf.rows.needs_repair().into_iter().collect();
+    ill.extend(&backlog.odd);
+    backlog.ill.retain(|hash, _| ill.contains(hash));
+    for hash in ill {
+        let (looks, due) = *backlog.ill.entry(hash).or_insert_with(|| (0, Instant::now()));
+        if due > Instant::now() {
+            continue;
+        }
+        for repair in repairs(leaf, hash).iter().filter(|repair| heal::is_due(follower, repair, &repair.row())) {
+            if let Err(error) = heal::heal(follower, repair, looks).await {
+                tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
             }
         }
-    }
-
-    /// Whether a handle is to be looked at again. What is told of it was read just now in both clusters.
-    async fn look_for(&self, member: &Member, handle: &str) -> Result<bool> {
-        let leaf = member.leaf()?;
-        let volumes = self.volumes.with(handle);
-        let Some(id) = VolumeId::parse(handle) else { return Ok(false) };
-        let (Some(place), [volume]) = (id.place(), volumes.as_slice()) else { return Ok(false) };
-        let live = self.host.read_volume(&volume.name).await?;
-        let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
-        if !matches!(live.volume.wish(), Wish::Use { .. }) || leaf.is_well(&place).await? {
-            return Ok(true);
+        if !repairs(leaf, hash).iter().any(|repair| heal::is_due(follower, repair, &repair.row())) {
+            backlog.odd.remove(&hash);
         }
-        let Some((reason, what)) = missing(leaf, &id, live.given_out.as_ref()).await? else { return Ok(true) };
-        let message = format!("member {}: leaf claim {place} {what}", leaf.member);
-        self.host.tell(&live.volume, &News { reason, message, warning: true }).await;
-        Ok(true)
+        backlog.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
     }
+}
+
+async fn tell_of_missed(follower: &Follower, member: &Member, backlog: &mut MemberBacklog) {
+    let now = Instant::now();
+    let due: Vec<_> = backlog.missed.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone()).collect();
+    for handle in due {
+        match look_for(follower, member, &handle).await {
+            Ok(false) => drop(backlog.missed.remove(&handle)),
+            Ok(true) | Err(_) => drop(backlog.missed.insert(handle, Instant::now() + AGAIN)),
+        }
+    }
+}
+
+/// Whether a handle is to be looked at again. What is told of it was read just now in both clusters.
+async fn look_for(follower: &Follower, member: &Member, handle: &str) -> Result<bool> {
+    let leaf = member.leaf()?;
+    let volumes = follower.volumes.with(handle);
+    let Some(id) = VolumeId::parse(handle) else { return Ok(false) };
+    let (Some(place), [volume]) = (id.place(), volumes.as_slice()) else { return Ok(false) };
+    let live = host::volume::read_volume(&follower.host, &volume.name).await?;
+    let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
+    if !matches!(live.volume.wish(), Wish::Use { .. }) || leaf::claim::is_well(leaf, &place).await? {
+        return Ok(true);
+    }
+    let Some((reason, what)) = missing(leaf, &id, live.given_out.as_ref()).await? else { return Ok(true) };
+    let message = format!("member {}: leaf claim {place} {what}", leaf.member);
+    host::events::tell(&follower.host, &live.volume, &News { reason, message, warning: true }).await;
+    Ok(true)
 }
 
 /// What is to be said of a leaf whose claim is not there. Its volume may be well elsewhere, and then it is nothing.
@@ -261,9 +262,9 @@ async fn missing(
 ) -> Result<Option<(&'static str, String)>> {
     let lost = Some(("LeafLost", LOST.to_owned()));
     let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(lost) };
-    let Some(volume) = leaf.read_volume(&given_out.volume).await? else { return Ok(lost) };
+    let Some(volume) = leaf::volume::read_volume(leaf, &given_out.volume).await? else { return Ok(lost) };
     let uid = &given_out.claim_uid;
-    if !leaf.is_volume_of(id, uid, &volume) || !leaf.is_astray(id, uid, &volume).await? {
+    if !leaf::volume::is_volume_of(leaf, id, uid, &volume) || !leaf::volume::is_astray(leaf, id, uid, &volume).await? {
         return Ok(None);
     }
     let what = format!(

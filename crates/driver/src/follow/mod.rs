@@ -51,8 +51,8 @@ impl Follower {
             biased; // one order of events for one course of time
             () = volumes::keep(&self.host, &self.volumes) => {}
             () = self.follow_members() => {}
-            () = self.shield_claims() => {}
-            () = self.tell_of_stranded_pods() => {}
+            () = clustertree::shield_claims(&self) => {}
+            () = stranded_pods::tell_of_stranded_pods(&self) => {}
             () = renewal::run(self.host.clone(), self.members.clone()) => {}
         }
     }
@@ -62,7 +62,7 @@ impl Follower {
         let begin = |member: Arc<Member>| {
             let follower = self.clone();
             async move {
-                tokio::join!(follower.follow(&member), follower.tell_of_waiting(&member));
+                tokio::join!(member::follow(&follower, &member), waiting::tell_of_waiting(&follower, &member));
             }
         };
         let mut changes = self.members.changes();

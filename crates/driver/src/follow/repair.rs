@@ -1,5 +1,6 @@
 //! One volume that is looked at: its leaf, as it is known, and what the host wants of it.
 
+use super::Follower;
 use domain::volume::{LeafPlace, VolumeHash, VolumeId, healing::Wish};
 use host::{
     events::News,
@@ -80,4 +81,10 @@ impl<'a> Repair<'a> {
 /// A volume of each handle that its hash may have: one, but for copies.
 pub(super) fn repairs(leaf: &MemberClient, hash: VolumeHash) -> Vec<Repair<'_>> {
     leaf.rows.handle_places(hash).iter().map(|named| Repair::new(leaf, hash, named)).collect()
+}
+
+pub(super) async fn tell(follower: &Follower, wanted: &Wanted, news: &News) {
+    if let Some(user) = &wanted.user {
+        host::events::tell(&follower.host, &user.volume, news).await;
+    }
 }

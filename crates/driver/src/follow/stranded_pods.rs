@@ -18,49 +18,53 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Pods that were told of and need not be looked at again.
 const KNOWN: usize = 1024;
 
-impl Follower {
-    /// Works until it is dropped.
-    pub(super) async fn tell_of_stranded_pods(&self) {
-        let (mut known, mut told) = (VecDeque::new(), self.volumes.told());
-        while !self.volumes.synced() && told.changed().await.is_ok() {}
-        loop {
-            if let Err(error) = self.listen_to_scheduler(&mut known).await {
-                tracing::debug!(%error, "what the scheduler says is not heard");
-            }
-            sleep(PAUSE).await;
+/// Works until it is dropped.
+pub(super) async fn tell_of_stranded_pods(follower: &Follower) {
+    let (mut known, mut told) = (VecDeque::new(), follower.volumes.told());
+    while !follower.volumes.synced() && told.changed().await.is_ok() {}
+    loop {
+        if let Err(error) = listen_to_scheduler(follower, &mut known).await {
+            tracing::debug!(%error, "what the scheduler says is not heard");
         }
+        sleep(PAUSE).await;
     }
+}
 
-    async fn listen_to_scheduler(&self, known: &mut VecDeque<String>) -> Result<()> {
-        let mut pods = pin!(self.host.stranded_pods().await?);
-        while let Some(pod) = pods.try_next().await? {
-            if known.contains(&pod.uid) {
-                continue;
-            }
-            self.tell_of_stranded(&pod).await?;
-            known.push_back(pod.uid);
-            if known.len() > KNOWN {
-                known.pop_front();
-            }
+async fn listen_to_scheduler(follower: &Follower, known: &mut VecDeque<String>) -> Result<()> {
+    let mut pods = pin!(host::pod::stranded_pods(&follower.host).await?);
+    while let Some(pod) = pods.try_next().await? {
+        if known.contains(&pod.uid) {
+            continue;
         }
-        Ok(())
+        tell_of_stranded(follower, &pod).await?;
+        known.push_back(pod.uid);
+        if known.len() > KNOWN {
+            known.pop_front();
+        }
     }
+    Ok(())
+}
 
-    async fn tell_of_stranded(&self, pod: &StrandedPod) -> Result<()> {
-        for claim in self.host.claims_of_pod(pod).await? {
-            let handle = self.volumes.handle_of(&claim.volume);
-            let Some(id) = handle.and_then(|handle| VolumeId::parse(&handle)) else { continue };
-            if !self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
-                return Ok(());
-            }
-            let of = Claim { namespace: pod.namespace.clone(), name: claim.name };
-            let message = format!(
-                "pod {} finds no node: this claim's volume is in member {} and is used there alone, and no node of that \
-                 member (such as kosmos-{}) takes the pod. Let the pod go there, or give it another claim",
-                pod.name, id.member, id.member
-            );
-            self.host.tell_claim(&of, &claim.uid, &News { reason: "VolumeElsewhere", message, warning: true }).await;
+async fn tell_of_stranded(follower: &Follower, pod: &StrandedPod) -> Result<()> {
+    for claim in host::pod::claims_of_pod(&follower.host, pod).await? {
+        let handle = follower.volumes.handle_of(&claim.volume);
+        let Some(id) = handle.and_then(|handle| VolumeId::parse(&handle)) else { continue };
+        if !follower.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
+            return Ok(());
         }
-        Ok(())
+        let of = Claim { namespace: pod.namespace.clone(), name: claim.name };
+        let message = format!(
+            "pod {} finds no node: this claim's volume is in member {} and is used there alone, and no node of that \
+             member (such as kosmos-{}) takes the pod. Let the pod go there, or give it another claim",
+            pod.name, id.member, id.member
+        );
+        host::events::tell_claim(
+            &follower.host,
+            &of,
+            &claim.uid,
+            &News { reason: "VolumeElsewhere", message, warning: true },
+        )
+        .await;
     }
+    Ok(())
 }

@@ -44,68 +44,67 @@ impl Drop for Strays<'_> {
     }
 }
 
-impl Follower {
-    pub(super) async fn tell_of_sizes(&self, leaf: &MemberClient) {
-        for hash in leaf.rows.take_resized() {
-            for repair in repairs(leaf, hash) {
-                if let Err(error) = self.tell_of_size(&repair).await {
-                    tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared");
-                }
+pub(super) async fn tell_of_sizes(follower: &Follower, leaf: &MemberClient) {
+    for hash in leaf.rows.take_resized() {
+        for repair in repairs(leaf, hash) {
+            if let Err(error) = tell_of_size(follower, &repair).await {
+                tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared");
             }
         }
     }
+}
 
-    /// The host learns a size that it asked for by its own call: only what it did not ask for is told.
-    async fn tell_of_size(&self, repair: &Repair<'_>) -> Result<()> {
-        let Some(claim) = repair.row().claim else { return Ok(()) };
-        for known in self.volumes.with(repair.handle()) {
-            let Some(live) = self.host.read_volume(&known.name).await? else { continue };
-            let Some(of) = live.claim.as_ref().filter(|_| live.capacity != claim.capacity()) else { continue };
-            let asked = self.host.read_claim(of, &known.name).await?.and_then(|claim| claim.size);
-            let asked = asked.and_then(|size| quantity::parse(&size)).unwrap_or_default();
-            if asked <= live.capacity {
-                let (there, here) = (quantity::print(claim.capacity()), quantity::print(live.capacity));
-                let remedy = remedy(claim.capacity(), live.capacity);
-                let what = format!("has {there} there, and this volume says {here}: {remedy}");
-                self.host.tell(&live.volume, &repair.told("LeafResized", &claim.place, &what, true)).await;
-            }
+/// The host learns a size that it asked for by its own call: only what it did not ask for is told.
+async fn tell_of_size(follower: &Follower, repair: &Repair<'_>) -> Result<()> {
+    let Some(claim) = repair.row().claim else { return Ok(()) };
+    for known in follower.volumes.with(repair.handle()) {
+        let Some(live) = host::volume::read_volume(&follower.host, &known.name).await? else { continue };
+        let Some(of) = live.claim.as_ref().filter(|_| live.capacity != claim.capacity()) else { continue };
+        let asked = host::claim::read_claim(&follower.host, of, &known.name).await?.and_then(|claim| claim.size);
+        let asked = asked.and_then(|size| quantity::parse(&size)).unwrap_or_default();
+        if asked <= live.capacity {
+            let (there, here) = (quantity::print(claim.capacity()), quantity::print(live.capacity));
+            let remedy = remedy(claim.capacity(), live.capacity);
+            let what = format!("has {there} there, and this volume says {here}: {remedy}");
+            host::events::tell(&follower.host, &live.volume, &repair.told("LeafResized", &claim.place, &what, true))
+                .await;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Counts the leaves that no volume of the host has.
-    pub(super) async fn count_strays(&self, leaf: &MemberClient, strays: &mut Strays<'_>) {
-        let now = Instant::now();
-        if strays.due.is_some_and(|due| now < due) {
-            return;
-        }
-        strays.due = Some(now + ROUND);
-        let (mut found, mut after) = (BTreeSet::new(), None);
-        loop {
-            let some = leaf.rows.lasting_after(after, AT_ONCE);
-            after = some.last().copied();
-            let used = |hash: &VolumeHash| {
-                repairs(leaf, *hash).iter().any(|repair| !self.volumes.with(repair.handle()).is_empty())
-            };
-            found.extend(some.into_iter().filter(|hash| !used(hash)));
-            if after.is_none() {
-                break;
-            }
-            yield_now().await;
-        }
-        let again: Vec<VolumeHash> = found.intersection(&strays.seen).copied().collect();
-        for hash in again.iter().take(NAMED.saturating_sub(strays.named)) {
-            let places: Vec<String> = leaf.rows.handle_places(*hash).iter().map(ToString::to_string).collect();
-            tracing::warn!(
-                member = leaf.member,
-                claim = places.join(", "),
-                "a leaf has no volume in the host; `kosmos-csi doctor` tells more"
-            );
-            strays.named += 1;
-        }
-        strays.member.set_strays(again.len());
-        strays.seen = found;
+/// Counts the leaves that no volume of the host has.
+pub(super) async fn count_strays(follower: &Follower, leaf: &MemberClient, strays: &mut Strays<'_>) {
+    let now = Instant::now();
+    if strays.due.is_some_and(|due| now < due) {
+        return;
     }
+    strays.due = Some(now + ROUND);
+    let (mut found, mut after) = (BTreeSet::new(), None);
+    loop {
+        let some = leaf.rows.lasting_after(after, AT_ONCE);
+        after = some.last().copied();
+        let used = |hash: &VolumeHash| {
+            repairs(leaf, *hash).iter().any(|repair| !follower.volumes.with(repair.handle()).is_empty())
+        };
+        found.extend(some.into_iter().filter(|hash| !used(hash)));
+        if after.is_none() {
+            break;
+        }
+        yield_now().await;
+    }
+    let again: Vec<VolumeHash> = found.intersection(&strays.seen).copied().collect();
+    for hash in again.iter().take(NAMED.saturating_sub(strays.named)) {
+        let places: Vec<String> = leaf.rows.handle_places(*hash).iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            member = leaf.member,
+            claim = places.join(", "),
+            "a leaf has no volume in the host; `kosmos-csi doctor` tells more"
+        );
+        strays.named += 1;
+    }
+    strays.member.set_strays(again.len());
+    strays.seen = found;
 }
 
 fn remedy(there: u64, here: u64) -> String {

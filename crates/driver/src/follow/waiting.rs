@@ -243,98 +243,108 @@ fn hear(waiting: &mut Waiting, word: &MemberEvent) {
     }
 }
 
-impl Follower {
-    /// Works until it is dropped.
-    pub(super) async fn tell_of_waiting(&self, member: &Member) {
-        let mut queue = Queue::new();
-        sleep(turn(&member.name)).await;
-        loop {
-            let Ok(leaf) = member.leaf() else {
-                sleep(LOOK).await;
-                continue;
-            };
-            leaf.rows.somebody_waits().await;
-            queue.look(leaf, Instant::now());
-            if queue.is_needed() {
-                let (say, words) = mpsc::channel(RECENT);
-                tokio::select! {
-                    biased;
-                    () = self.pass_on(leaf, &mut queue, words) => {}
-                    () = listen(leaf, OF_CLAIMS, &say) => {}
-                    () = listen(leaf, OF_PODS, &say) => {}
-                }
-            } else {
-                sleep(LOOK).await;
+/// Works until it is dropped.
+pub(super) async fn tell_of_waiting(follower: &Follower, member: &Member) {
+    let mut queue = Queue::new();
+    sleep(turn(&member.name)).await;
+    loop {
+        let Ok(leaf) = member.leaf() else {
+            sleep(LOOK).await;
+            continue;
+        };
+        leaf.rows.somebody_waits().await;
+        queue.look(leaf, Instant::now());
+        if queue.is_needed() {
+            let (say, words) = mpsc::channel(RECENT);
+            tokio::select! {
+                biased;
+                () = pass_on(follower, leaf, &mut queue, words) => {}
+                () = listen(leaf, OF_CLAIMS, &say) => {}
+                () = listen(leaf, OF_PODS, &say) => {}
             }
+        } else {
+            sleep(LOOK).await;
         }
     }
+}
 
-    /// Until nobody waits any more.
-    async fn pass_on(&self, leaf: &MemberClient, queue: &mut Queue, mut words: Receiver<MemberEvent>) {
-        let mut needed = Instant::now();
-        while needed.elapsed() < LINGER {
-            if let Ok(Some(word)) = timeout(LOOK, words.recv()).await {
+/// Until nobody waits any more.
+async fn pass_on(follower: &Follower, leaf: &MemberClient, queue: &mut Queue, mut words: Receiver<MemberEvent>) {
+    let mut needed = Instant::now();
+    while needed.elapsed() < LINGER {
+        if let Ok(Some(word)) = timeout(LOOK, words.recv()).await {
+            queue.hear(word);
+            // More comes with it.
+            sleep(SOON).await;
+            while let Ok(word) = words.try_recv() {
                 queue.hear(word);
-                // More comes with it.
-                sleep(SOON).await;
-                while let Ok(word) = words.try_recv() {
-                    queue.hear(word);
-                }
             }
-            let now = Instant::now();
-            queue.look(leaf, now);
-            queue.hear_silence(leaf, now);
-            if queue.is_needed() {
-                needed = now;
+        }
+        let now = Instant::now();
+        queue.look(leaf, now);
+        queue.hear_silence(leaf, now);
+        if queue.is_needed() {
+            needed = now;
+        }
+        for (hash, word) in queue.due(now) {
+            let Some(waiting) = queue.waiting.get_mut(&hash) else { continue };
+            if !queue.budget.take(now) {
+                break;
             }
-            for (hash, word) in queue.due(now) {
-                let Some(waiting) = queue.waiting.get_mut(&hash) else { continue };
-                if !queue.budget.take(now) {
-                    break;
-                }
-                waiting.was_told(now);
-                if let Err(error) = self.pass_on_one(leaf, hash, &waiting.row, &word).await {
-                    tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "why it waits is not told");
-                }
+            waiting.was_told(now);
+            if let Err(error) = pass_on_one(follower, leaf, hash, &waiting.row, &word).await {
+                tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "why it waits is not told");
             }
         }
     }
+}
 
-    /// Which claim of the host it is, stands on the leaf claim.
-    async fn pass_on_one(&self, leaf: &MemberClient, hash: VolumeHash, row: &ClaimRow, word: &Telling) -> Result<()> {
-        let Some(claim) = leaf.read_claim(&row.place).await? else { return Ok(()) };
-        let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
-        let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
-        if !self.is_for(leaf, hash, row, &of).await? {
-            tracing::debug!(member = leaf.member, claim = %row.place, "is for no claim of the host that is known to wait there");
-            return Ok(());
-        }
-        if self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
-            let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
-            let news = News { reason: "LeafPending", message, warning: word.warning };
-            self.host.tell_claim(&of.claim, &of.uid, &news).await;
-        }
-        Ok(())
+/// Which claim of the host it is, stands on the leaf claim.
+async fn pass_on_one(
+    follower: &Follower,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    row: &ClaimRow,
+    word: &Telling,
+) -> Result<()> {
+    let Some(claim) = leaf::claim::read_claim(leaf, &row.place).await? else { return Ok(()) };
+    let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
+    let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
+    if !is_for(follower, leaf, hash, row, &of).await? {
+        tracing::debug!(member = leaf.member, claim = %row.place, "is for no claim of the host that is known to wait there");
+        return Ok(());
     }
+    if follower.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
+        let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
+        let news = News { reason: "LeafPending", message, warning: word.warning };
+        host::events::tell_claim(&follower.host, &of.claim, &of.uid, &news).await;
+    }
+    Ok(())
+}
 
-    /// Whoever makes claims in a member can write any claim of the host on them. So the host has to say it as well: it has chosen
-    /// this member for that claim, or the leaf's volume is that claim's.
-    async fn is_for(&self, leaf: &MemberClient, hash: VolumeHash, row: &ClaimRow, of: &MadeFor) -> Result<bool> {
-        let LeafPlace { namespace, claim } = row.handle_place();
-        let id = VolumeId::new(&leaf.member, namespace, claim, hash);
-        if self.volumes.with(&id.to_string()).iter().any(|volume| *volume.claim_uid == *of.uid) {
-            return Ok(true);
-        }
-        let Some(claim) = self.host.read_claim(&of.claim, &of.volume).await? else { return Ok(false) };
-        let members = self.members.all()?;
-        let chosen = claim.member.is_some_and(|chosen| serving(&members, &chosen) == leaf.member);
-        Ok(chosen && claim.uid == of.uid)
+/// Whoever makes claims in a member can write any claim of the host on them. So the host has to say it as well: it has chosen
+/// this member for that claim, or the leaf's volume is that claim's.
+async fn is_for(
+    follower: &Follower,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    row: &ClaimRow,
+    of: &MadeFor,
+) -> Result<bool> {
+    let LeafPlace { namespace, claim } = row.handle_place();
+    let id = VolumeId::new(&leaf.member, namespace, claim, hash);
+    if follower.volumes.with(&id.to_string()).iter().any(|volume| *volume.claim_uid == *of.uid) {
+        return Ok(true);
     }
+    let Some(claim) = host::claim::read_claim(&follower.host, &of.claim, &of.volume).await? else { return Ok(false) };
+    let members = follower.members.all()?;
+    let chosen = claim.member.is_some_and(|chosen| serving(&members, &chosen) == leaf.member);
+    Ok(chosen && claim.uid == of.uid)
 }
 
 async fn listen(leaf: &MemberClient, fields: &str, say: &Sender<MemberEvent>) {
     loop {
-        if let Err(error) = leaf.listen(fields, say).await {
+        if let Err(error) = leaf::member_events::listen(leaf, fields, say).await {
             tracing::debug!(member = leaf.member, %error, "events cannot be watched");
             sleep(REFUSED).await;
         }

@@ -1,6 +1,9 @@
 //! What was made for a claim that is gone, or that goes elsewhere, is taken back; what the host uses stays.
 
-use super::{Deadline, Provisioner, delete::Order};
+use super::{
+    Deadline, Provisioner,
+    delete::{self, Order},
+};
 use domain::{
     error::{Error, Result},
     volume::{Claim, LeafPlace, VolumeHash, VolumeSpec},
@@ -8,86 +11,89 @@ use domain::{
 use leaf::{MemberClient, row::ClaimRow};
 use member::{Member, registry};
 
-impl Provisioner {
-    /// The host claim is gone: what was made for it goes as well, unless it has become a volume of the host.
-    pub(super) async fn withdraw(
-        &self,
-        spec: &VolumeSpec,
-        claim: &Claim,
-        hash: VolumeHash,
-        deadline: &Deadline,
-    ) -> Error {
-        let claim = format!("claim {}/{}", claim.namespace, claim.name);
-        match self.try_withdraw(spec, hash, deadline).await {
-            Ok(true) => Error::Gone(format!("{claim} is gone; nothing is left of what was made for it")),
-            Ok(false) => Error::Gone(format!("{claim} is gone, but it has had a volume: that is left untouched")),
-            Err(error) => error.while_a_leaf_may_exist(),
-        }
+/// The host claim is gone: what was made for it goes as well, unless it has become a volume of the host.
+pub(super) async fn withdraw(
+    provisioner: &Provisioner,
+    spec: &VolumeSpec,
+    claim: &Claim,
+    hash: VolumeHash,
+    deadline: &Deadline,
+) -> Error {
+    let claim = format!("claim {}/{}", claim.namespace, claim.name);
+    match try_withdraw(provisioner, spec, hash, deadline).await {
+        Ok(true) => Error::Gone(format!("{claim} is gone; nothing is left of what was made for it")),
+        Ok(false) => Error::Gone(format!("{claim} is gone, but it has had a volume: that is left untouched")),
+        Err(error) => error.while_a_leaf_may_exist(),
     }
+}
 
-    /// Every member that may hold something is cleared, whatever the others say.
-    async fn try_withdraw(&self, spec: &VolumeSpec, hash: VolumeHash, deadline: &Deadline) -> Result<bool> {
-        if self.host.has_volume(&spec.name).await? {
-            return Ok(false);
-        }
-        // Nothing is made in a member before its name is on record.
-        let known = self.host.known_members().await?.unwrap_or_default();
-        let members = self.members.all()?;
-        let departed = known.iter().find(|name| !members.contains_key(*name) && allows(spec, name));
-        let mut unseen = departed.map(|name| registry::departed(name));
-        let (holders, others): (Vec<_>, Vec<_>) = members.values().partition(|member| holds(member, hash));
-        let others = others.into_iter().filter(|member| known.contains(&member.name) && may_hold(member, spec, hash));
-        for member in holders.into_iter().chain(others) {
-            match self.clear(member, spec, hash, deadline).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(false),
-                Err(error) => drop(unseen.get_or_insert(error)),
-            }
-        }
-        unseen.map_or(Ok(true), Err)
+/// Every member that may hold something is cleared, whatever the others say.
+async fn try_withdraw(
+    provisioner: &Provisioner,
+    spec: &VolumeSpec,
+    hash: VolumeHash,
+    deadline: &Deadline,
+) -> Result<bool> {
+    if host::volume::has_volume(&provisioner.host, &spec.name).await? {
+        return Ok(false);
     }
+    // Nothing is made in a member before its name is on record.
+    let known = host::pins::known_members(&provisioner.host).await?.unwrap_or_default();
+    let members = provisioner.members.all()?;
+    let departed = known.iter().find(|name| !members.contains_key(*name) && allows(spec, name));
+    let mut unseen = departed.map(|name| registry::departed(name));
+    let (holders, others): (Vec<_>, Vec<_>) = members.values().partition(|member| holds(member, hash));
+    let others = others.into_iter().filter(|member| known.contains(&member.name) && may_hold(member, spec, hash));
+    for member in holders.into_iter().chain(others) {
+        match clear(provisioner, member, spec, hash, deadline).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) => drop(unseen.get_or_insert(error)),
+        }
+    }
+    unseen.map_or(Ok(true), Err)
+}
 
-    /// Removes whatever this volume has in a member, and proves it gone. False: it is in use, and left as it is.
-    pub(super) async fn clear(
-        &self,
-        member: &Member,
-        spec: &VolumeSpec,
-        hash: VolumeHash,
-        deadline: &Deadline,
-    ) -> Result<bool> {
-        let leaf = member.leaf()?;
-        let place =
-            spec.place(&member.name, &leaf.host, &self.leaf_namespace).map_err(Error::while_a_leaf_may_exist)?;
-        let row = leaf.rows.row_at(hash, &place);
-        let elsewhere = leaf.rows.row(hash).and_then(|row| row.claim).filter(|_| row.claim.is_none());
-        if let Some(claim) = elsewhere {
-            return Err(misplaced(leaf, &claim.place, &place));
-        }
-        let had_volume = row.claim.as_ref().is_some_and(ClaimRow::had_volume);
-        if let (None, Some(volume)) =
-            (&row.claim, row.observed_volume().filter(|volume| volume.retained && !volume.by_hand))
-        {
-            return Err(Error::InProgress(format!(
-                "member {}: leaf volume {} is retained: delete it there when its data is no longer wanted",
-                member.name, volume.name
-            )));
-        }
-        let id = spec.id(&member.name, &leaf.host, &place);
-        let order = Order::of_creation(&id);
-        if had_volume || self.host.uses(&spec.name, &id.to_string()).await? {
-            return Ok(false);
-        }
-        // A read there is refused, which would say for ever that something may be left. Volumes are seen wherever their claims are.
-        if !leaf.namespaces.has(&place.namespace) && row.is_empty() {
-            return Ok(true);
-        }
-        let removed = async {
-            leaf.remove_consumer(&place.namespace, hash).await?;
-            self.remove(leaf, hash, &place, &order, deadline).await
-        };
-        removed.await.map_err(Error::while_a_leaf_may_exist)?;
-        Ok(true)
+/// Removes whatever this volume has in a member, and proves it gone. False: it is in use, and left as it is.
+pub(super) async fn clear(
+    provisioner: &Provisioner,
+    member: &Member,
+    spec: &VolumeSpec,
+    hash: VolumeHash,
+    deadline: &Deadline,
+) -> Result<bool> {
+    let leaf = member.leaf()?;
+    let place =
+        spec.place(&member.name, &leaf.host, &provisioner.leaf_namespace).map_err(Error::while_a_leaf_may_exist)?;
+    let row = leaf.rows.row_at(hash, &place);
+    let elsewhere = leaf.rows.row(hash).and_then(|row| row.claim).filter(|_| row.claim.is_none());
+    if let Some(claim) = elsewhere {
+        return Err(misplaced(leaf, &claim.place, &place));
     }
+    let had_volume = row.claim.as_ref().is_some_and(ClaimRow::had_volume);
+    if let (None, Some(volume)) =
+        (&row.claim, row.observed_volume().filter(|volume| volume.retained && !volume.by_hand))
+    {
+        return Err(Error::InProgress(format!(
+            "member {}: leaf volume {} is retained: delete it there when its data is no longer wanted",
+            member.name, volume.name
+        )));
+    }
+    let id = spec.id(&member.name, &leaf.host, &place);
+    let order = Order::of_creation(&id);
+    if had_volume || host::volume::uses(&provisioner.host, &spec.name, &id.to_string()).await? {
+        return Ok(false);
+    }
+    // A read there is refused, which would say for ever that something may be left. Volumes are seen wherever their claims are.
+    if !leaf.namespaces.has(&place.namespace) && row.is_empty() {
+        return Ok(true);
+    }
+    let removed = async {
+        leaf::consumer::remove_consumer(leaf, &place.namespace, hash).await?;
+        delete::remove(provisioner, leaf, hash, &place, &order, deadline).await
+    };
+    removed.await.map_err(Error::while_a_leaf_may_exist)?;
+    Ok(true)
 }
 
 pub(super) fn in_use(spec: &VolumeSpec, member: &str) -> Error {

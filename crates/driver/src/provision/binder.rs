@@ -97,7 +97,7 @@ impl VolumeCreation<'_> {
     pub(super) async fn pick(&self, attempt: &Attempt) -> Result<Option<String>> {
         let wanted = self.wanted_nodes();
         let nodes: Vec<String> = if wanted.is_empty() {
-            self.leaf.hear_capacity().await?;
+            leaf::capacity::hear_capacity(self.leaf).await?;
             let (class, size) = (self.class()?, self.spec.request.required.max(1));
             self.leaf.capacity.nodes(&class, size).ok_or_else(|| self.no_node(&class))?
         } else {
@@ -116,13 +116,13 @@ impl VolumeCreation<'_> {
 
     /// The claim names no node any more: the member's provisioner has taken back the one that was written on it.
     pub(super) async fn select(&self, row: &ClaimRow, attempt: &mut Attempt) -> Result<Option<NoCapacity>> {
-        let reason = self.leaf.lack_of_room(&row.place.namespace, &row.uid).await;
+        let reason = leaf::events::lack_of_room(self.leaf, &row.place.namespace, &row.uid).await;
         if let (Some(_), Some(node)) = (&reason, attempt.tried.last()) {
             self.remember(&row.class, Some(node));
         }
         match (self.pick(attempt).await?, reason) {
             (Some(node), _) => {
-                self.leaf.select_node(row, &node).await?;
+                leaf::claim::select_node(self.leaf, row, &node).await?;
                 attempt.tried.push(node);
                 Ok(None)
             }

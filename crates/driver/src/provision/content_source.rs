@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{Deadline, Provisioner};
+use super::{Deadline, Provisioner, abandon, find, snapshots};
 use domain::{
     error::{Error, Result},
     volume::{MEMBER_KEY, Request, Source, VolumeHash, VolumeId, VolumeSpec, quantity},
@@ -59,92 +59,95 @@ fn missing(source: &Source) -> Error {
     Error::NotFound(format!("volume_content_source: there is no {source}"))
 }
 
-impl Provisioner {
-    /// The requirement may have moved away from the source's member since a leaf was made there.
-    pub(super) async fn refused_beside_source(&self, spec: &VolumeSpec, refusal: Error, deadline: &Deadline) -> Error {
-        let cleared = async {
-            let source = spec.request.source.as_ref().and_then(|source| VolumeId::parse(source.handle()));
-            let Some(source) = source else { return Ok(true) };
-            let member = self.members.get(&source.member).await?;
-            self.clear(&member, spec, VolumeHash::new(&self.host.id, &spec.name), deadline).await
-        };
-        match cleared.await {
-            // Nothing was ever made in a member that never was.
-            Ok(true) | Err(Error::NotFound(_)) => refusal,
-            Ok(false) => Error::InProgress(format!("volume {} is in use by the host", spec.name)),
-            Err(error) => error.while_a_leaf_may_exist(),
-        }
+/// The requirement may have moved away from the source's member since a leaf was made there.
+pub(super) async fn refused_beside_source(
+    provisioner: &Provisioner,
+    spec: &VolumeSpec,
+    refusal: Error,
+    deadline: &Deadline,
+) -> Error {
+    let cleared = async {
+        let source = spec.request.source.as_ref().and_then(|source| VolumeId::parse(source.handle()));
+        let Some(source) = source else { return Ok(true) };
+        let member = provisioner.members.get(&source.member).await?;
+        abandon::clear(provisioner, &member, spec, VolumeHash::new(&provisioner.host.id, &spec.name), deadline).await
+    };
+    match cleared.await {
+        // Nothing was ever made in a member that never was.
+        Ok(true) | Err(Error::NotFound(_)) => refusal,
+        Ok(false) => Error::InProgress(format!("volume {} is in use by the host", spec.name)),
+        Err(error) => error.while_a_leaf_may_exist(),
     }
+}
 
-    /// Looks the source up and holds it against the request. Nothing is made yet.
-    pub(super) async fn filling(
-        &self,
-        leaf: &MemberClient,
-        namespace: &str,
-        class: &str,
-        request: &Request,
-        source: &Source,
-    ) -> Result<ContentSource> {
-        let found = match source {
-            Source::Snapshot(_) => self.found_snapshot(leaf, source).await?,
-            Source::Volume(_) => self.found_volume(source).await?,
-        };
-        let member = &leaf.member;
-        if found.namespace != namespace {
-            return Err(Error::Refused(format!(
-                "member {member}: {source} is in namespace {} and the new leaf claim would be in {}: a member copies within \
-                 one namespace only. Use a class whose leafNamespace.{member} is {}",
-                found.namespace, namespace, found.namespace
-            )));
-        }
-        // A driver that knows nothing of sources would make an empty volume without a word.
-        let provisioner = leaf.rows.class(class).map(|class| class.provisioner.to_string()).unwrap_or_default();
-        if found.driver.is_empty() || provisioner != found.driver {
-            let holder = if found.driver.is_empty() { "no CSI driver" } else { found.driver.as_str() };
-            return Err(Error::Refused(format!(
-                "member {member}: {source} is held by {holder}, and StorageClass {class} makes volumes by {provisioner}, which \
-                 cannot copy it: name a class of the same driver with leafStorageClass.{member}"
-            )));
-        }
-        let (required, limit) = (request.required, request.limit);
-        if (required > 0 && required < found.size) || (limit > 0 && limit < found.size) {
-            return Err(Error::OutOfRange(format!(
-                "{source} has {}, and a copy of it must be at least as large",
-                quantity::print(found.size)
-            )));
-        }
-        Ok(ContentSource { source: found.source, size: found.size })
+/// Looks the source up and holds it against the request. Nothing is made yet.
+pub(super) async fn filling(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    namespace: &str,
+    class: &str,
+    request: &Request,
+    source: &Source,
+) -> Result<ContentSource> {
+    let found = match source {
+        Source::Snapshot(_) => found_snapshot(provisioner, leaf, source).await?,
+        Source::Volume(_) => found_volume(provisioner, source).await?,
+    };
+    let member = &leaf.member;
+    if found.namespace != namespace {
+        return Err(Error::Refused(format!(
+            "member {member}: {source} is in namespace {} and the new leaf claim would be in {}: a member copies within \
+             one namespace only. Use a class whose leafNamespace.{member} is {}",
+            found.namespace, namespace, found.namespace
+        )));
     }
+    // A driver that knows nothing of sources would make an empty volume without a word.
+    let provisioner = leaf.rows.class(class).map(|class| class.provisioner.to_string()).unwrap_or_default();
+    if found.driver.is_empty() || provisioner != found.driver {
+        let holder = if found.driver.is_empty() { "no CSI driver" } else { found.driver.as_str() };
+        return Err(Error::Refused(format!(
+            "member {member}: {source} is held by {holder}, and StorageClass {class} makes volumes by {provisioner}, which \
+             cannot copy it: name a class of the same driver with leafStorageClass.{member}"
+        )));
+    }
+    let (required, limit) = (request.required, request.limit);
+    if (required > 0 && required < found.size) || (limit > 0 && limit < found.size) {
+        return Err(Error::OutOfRange(format!(
+            "{source} has {}, and a copy of it must be at least as large",
+            quantity::print(found.size)
+        )));
+    }
+    Ok(ContentSource { source: found.source, size: found.size })
+}
 
-    async fn found_snapshot(&self, leaf: &MemberClient, source: &Source) -> Result<Found> {
-        let row = self.source_snapshot(leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
-        if !row.ready {
-            return Err(Error::InProgress(format!("{source} cannot be used yet")));
-        }
-        Ok(Found {
-            source: LeafSource::Snapshot(row.place.claim.clone()),
-            namespace: row.place.namespace.clone(),
-            size: row.size,
-            driver: row.driver.to_string(),
-        })
+async fn found_snapshot(provisioner: &Provisioner, leaf: &MemberClient, source: &Source) -> Result<Found> {
+    let row = snapshots::source_snapshot(provisioner, leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
+    if !row.ready {
+        return Err(Error::InProgress(format!("{source} cannot be used yet")));
     }
+    Ok(Found {
+        source: LeafSource::Snapshot(row.place.claim.clone()),
+        namespace: row.place.namespace.clone(),
+        size: row.size,
+        driver: row.driver.to_string(),
+    })
+}
 
-    async fn found_volume(&self, source: &Source) -> Result<Found> {
-        let found = match self.find(source.handle()).await {
-            Err(Error::NotFound(_)) => return Err(missing(source)),
-            found => found?,
-        };
-        let (claim, observed) = (&found.claim, found.claim.observed());
-        if observed.terminating {
-            return Err(missing(source));
-        }
-        Ok(Found {
-            source: LeafSource::Claim(claim.place.claim.clone()),
-            namespace: claim.place.namespace.clone(),
-            size: observed.capacity,
-            driver: found.driver().await?.unwrap_or_default(),
-        })
+async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<Found> {
+    let found = match find::find(provisioner, source.handle()).await {
+        Err(Error::NotFound(_)) => return Err(missing(source)),
+        found => found?,
+    };
+    let (claim, observed) = (&found.claim, found.claim.observed());
+    if observed.terminating {
+        return Err(missing(source));
     }
+    Ok(Found {
+        source: LeafSource::Claim(claim.place.claim.clone()),
+        namespace: claim.place.namespace.clone(),
+        size: observed.capacity,
+        driver: found.driver().await?.unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Deadline, Provisioner, Volume,
-    abandon::{holds, in_use, leaf_volume_is_left},
+    abandon::{self, holds, in_use, leaf_volume_is_left},
     attempt::{Attempt, NoCapacity},
-    content_source::beside_source,
-    delete::Order,
+    content_source::{self, beside_source},
+    delete::{self, Order},
+    place, refusal, sibling_claims,
     volume_creation::VolumeCreation,
 };
 use domain::{
@@ -21,204 +22,193 @@ use domain::{
 use leaf::row::ClaimRow;
 use member::Member;
 
-impl Provisioner {
-    /// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
-    pub async fn create(&self, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
-        let spec = match beside_source(spec) {
-            Err(refusal @ Error::NoPlace(_)) => return Err(self.refused_beside_source(spec, refusal, deadline).await),
-            narrowed => &*narrowed?,
+/// A claim for which no node is selected goes on to the next member after a refusal: no scheduler does it for it.
+pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
+    let spec = match beside_source(spec) {
+        Err(refusal @ Error::NoPlace(_)) => {
+            return Err(content_source::refused_beside_source(provisioner, spec, refusal, deadline).await);
+        }
+        narrowed => &*narrowed?,
+    };
+    let hash = VolumeHash::new(&provisioner.host.id, &spec.name);
+    let mut refusals: BTreeMap<String, Error> = BTreeMap::new();
+    loop {
+        let owner = match &spec.claim {
+            None => None,
+            Some(claim) => match host::claim::read_claim(&provisioner.host, claim, &spec.name).await? {
+                Some(owner) => Some(owner),
+                None => return Err(abandon::withdraw(provisioner, spec, claim, hash, deadline).await),
+            },
         };
-        let hash = VolumeHash::new(&self.host.id, &spec.name);
-        let mut refusals: BTreeMap<String, Error> = BTreeMap::new();
-        loop {
-            let owner = match &spec.claim {
-                None => None,
-                Some(claim) => match self.host.read_claim(claim, &spec.name).await? {
-                    Some(owner) => Some(owner),
-                    None => return Err(self.withdraw(spec, claim, hash, deadline).await),
-                },
-            };
-            let member = self.place(spec, owner.as_ref(), hash, deadline).await?;
-            if let Some(refusal) = refusals.remove(&member.name) {
-                return Err(refusal);
+        let member = place::place(provisioner, spec, owner.as_ref(), hash, deadline).await?;
+        if let Some(refusal) = refusals.remove(&member.name) {
+            return Err(refusal);
+        }
+        let leaf = member.leaf()?;
+        let place = place::leaf_place(provisioner, leaf, spec, owner.as_ref(), hash).await?;
+        let job = VolumeCreation { provisioner, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
+        match settle(provisioner, &job).await {
+            Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
+                refusals.insert(member.name.clone(), refusal);
             }
-            let leaf = member.leaf()?;
-            let place = self.leaf_place(leaf, spec, owner.as_ref(), hash).await?;
-            let job = VolumeCreation { provisioner: self, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
-            match self.settle(&job).await {
-                Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
-                    refusals.insert(member.name.clone(), refusal);
-                }
-                answer => return answer,
-            }
+            answer => return answer,
         }
     }
+}
 
-    /// A request that is wrong in itself. The sidecar may forget the volume only where nothing was made before: its class may
-    /// have been made anew while the claim waits.
-    pub async fn refused_at_sight(&self, name: &str, claim: Option<&Claim>, invalid: Error) -> Error {
-        match self.may_be_in(name, claim).await {
-            Ok(None) => invalid,
-            Ok(Some(member)) => Error::InProgress(format!(
-                "{invalid}. This is new: member {member} may hold a leaf of it already, which becomes the volume once the \
-                 request is right, and is withdrawn once the claim is deleted"
-            )),
-            Err(unsure) => unsure,
-        }
+/// A request that is wrong in itself. The sidecar may forget the volume only where nothing was made before: its class may
+/// have been made anew while the claim waits.
+pub async fn refused_at_sight(provisioner: &Provisioner, name: &str, claim: Option<&Claim>, invalid: Error) -> Error {
+    match may_be_in(provisioner, name, claim).await {
+        Ok(None) => invalid,
+        Ok(Some(member)) => Error::InProgress(format!(
+            "{invalid}. This is new: member {member} may hold a leaf of it already, which becomes the volume once the \
+             request is right, and is withdrawn once the claim is deleted"
+        )),
+        Err(unsure) => unsure,
     }
+}
 
-    /// A member in which something may have been made for a volume. Nothing is before its name is on record.
-    async fn may_be_in(&self, name: &str, claim: Option<&Claim>) -> Result<Option<String>> {
-        let (members, hash) = (self.members.all()?, VolumeHash::new(&self.host.id, name));
-        if let Some(holder) = seen_in(&members, hash) {
-            return Ok(Some(holder));
-        }
-        if let Some(claim) = claim
-            && let Some(owner) = self.host.read_claim(claim, name).await?
-        {
-            return self.recorded(Some(&owner)).await;
-        }
-        let known = self.host.known_members().await?.unwrap_or_default();
-        let members = self.members.all()?;
-        all_listed(members.values().filter(|member| known.contains(&member.name)))?;
-        // Listed while the host was asked: the look before was one at nothing.
-        Ok(seen_in(&members, hash))
+/// A member in which something may have been made for a volume. Nothing is before its name is on record.
+async fn may_be_in(provisioner: &Provisioner, name: &str, claim: Option<&Claim>) -> Result<Option<String>> {
+    let (members, hash) = (provisioner.members.all()?, VolumeHash::new(&provisioner.host.id, name));
+    if let Some(holder) = seen_in(&members, hash) {
+        return Ok(Some(holder));
     }
+    if let Some(claim) = claim
+        && let Some(owner) = host::claim::read_claim(&provisioner.host, claim, name).await?
+    {
+        return place::recorded(provisioner, Some(&owner)).await;
+    }
+    let known = host::pins::known_members(&provisioner.host).await?.unwrap_or_default();
+    let members = provisioner.members.all()?;
+    place::all_listed(members.values().filter(|member| known.contains(&member.name)))?;
+    // Listed while the host was asked: the look before was one at nothing.
+    Ok(seen_in(&members, hash))
+}
 
-    async fn settle(&self, job: &VolumeCreation<'_>) -> Result<Volume> {
-        let (mut before, mut attempt) = (None, Attempt::default());
-        loop {
-            let row = job.row();
-            let binder = match job.binder(row.as_ref()) {
-                Err(error) if error.is_final() => {
-                    job.refuse(error).await?;
-                    return Err(job.late().await);
-                }
-                binder => binder?,
-            };
-            let step = job.next_step(&job.leaf.rows, binder);
-            tracing::debug!(member = job.leaf.member, claim = %job.place, step = ?step, "next step of CreateVolume");
-            // Acted, and nothing has changed: looking on would be asking in circles.
-            let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
-            // Whoever asked may have had it removed since.
-            let unasked = matches!(step, Creation::Create) && !job.deadline.caller_waits();
-            if circles || unasked {
+async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<Volume> {
+    let (mut before, mut attempt) = (None, Attempt::default());
+    loop {
+        let row = job.row();
+        let binder = match job.binder(row.as_ref()) {
+            Err(error) if error.is_final() => {
+                job.refuse(error).await?;
                 return Err(job.late().await);
             }
-            if before.is_some() && job.deadline.passed() {
-                job.deadline.tell(job.late().await)?;
-            }
-            match (&step, row) {
-                (Creation::Create, _) => {
-                    self.never_had(job).await?;
-                    job.make(binder, &mut attempt).await?;
-                }
-                (Creation::Ready { volume }, Some(row)) => {
-                    if before.is_some() {
-                        job.leaf.capacity.disprove_refusal(&row.class, job.spec.request.required);
-                    }
-                    return job.finish(&row, volume, binder).await.map_err(Error::while_a_leaf_may_exist);
-                }
-                (Creation::Accepted, Some(row)) => {
-                    job.want_after_all(&row).await.map_err(Error::while_a_leaf_may_exist)?;
-                    return Ok(job.accepted(&row));
-                }
-                (Creation::TooLarge, Some(row)) => return Err(self.too_large(job, &row).await),
-                (Creation::Differs, _) => return Err(job.differs().await),
-                (Creation::Lost, _) => return Err(job.lost()),
-                (_, row) => {
-                    let gone_on = self.go_on(job, &step, row, binder, &mut attempt).await;
-                    if let Some(no_capacity) = gone_on.map_err(Error::while_a_leaf_may_exist)? {
-                        return Err(self.give_up(job, no_capacity).await);
-                    }
-                }
-            }
-            before = Some(step);
+            binder => binder?,
+        };
+        let step = job.next_step(&job.leaf.rows, binder);
+        tracing::debug!(member = job.leaf.member, claim = %job.place, step = ?step, "next step of CreateVolume");
+        // Acted, and nothing has changed: looking on would be asking in circles.
+        let circles = before.as_ref() == Some(&step) && matches!(step, Creation::Create | Creation::Release);
+        // Whoever asked may have had it removed since.
+        let unasked = matches!(step, Creation::Create) && !job.deadline.caller_waits();
+        if circles || unasked {
+            return Err(job.late().await);
         }
+        if before.is_some() && job.deadline.passed() {
+            job.deadline.tell(job.late().await)?;
+        }
+        match (&step, row) {
+            (Creation::Create, _) => {
+                never_had(provisioner, job).await?;
+                job.make(binder, &mut attempt).await?;
+            }
+            (Creation::Ready { volume }, Some(row)) => {
+                if before.is_some() {
+                    job.leaf.capacity.disprove_refusal(&row.class, job.spec.request.required);
+                }
+                return job.finish(&row, volume, binder).await.map_err(Error::while_a_leaf_may_exist);
+            }
+            (Creation::Accepted, Some(row)) => {
+                job.want_after_all(&row).await.map_err(Error::while_a_leaf_may_exist)?;
+                return Ok(job.accepted(&row));
+            }
+            (Creation::TooLarge, Some(row)) => return Err(too_large(provisioner, job, &row).await),
+            (Creation::Differs, _) => return Err(job.differs().await),
+            (Creation::Lost, _) => return Err(job.lost()),
+            (_, row) => {
+                let gone_on = go_on(provisioner, job, &step, row, binder, &mut attempt).await;
+                if let Some(no_capacity) = gone_on.map_err(Error::while_a_leaf_may_exist)? {
+                    return Err(refusal::give_up(provisioner, job, no_capacity).await);
+                }
+            }
+        }
+        before = Some(step);
     }
+}
 
-    /// A volume that the host has had a leaf, whatever is seen of that now: no empty one is made in its place. Where nothing
-    /// was tried before there is no volume either.
-    async fn never_had(&self, job: &VolumeCreation<'_>) -> Result<()> {
-        let kept = job.leaf.rows.row_at(job.hash, &job.place).observed_volume().is_some_and(|volume| volume.retained);
-        let first = job.owner.is_some_and(|owner| owner.member.is_none());
-        if kept || !first && self.host.has_volume(&job.spec.name).await? {
-            return Err(Error::InProgress(format!(
-                "member {}: leaf claim {} is gone, and had a volume: it is made anew with its data, or not at all",
-                job.leaf.member, job.place
-            )));
-        }
-        Ok(())
+/// A volume that the host has had a leaf, whatever is seen of that now: no empty one is made in its place. Where nothing
+/// was tried before there is no volume either.
+async fn never_had(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<()> {
+    let kept = job.leaf.rows.row_at(job.hash, &job.place).observed_volume().is_some_and(|volume| volume.retained);
+    let first = job.owner.is_some_and(|owner| owner.member.is_none());
+    if kept || !first && host::volume::has_volume(&provisioner.host, &job.spec.name).await? {
+        return Err(Error::InProgress(format!(
+            "member {}: leaf claim {} is gone, and had a volume: it is made anew with its data, or not at all",
+            job.leaf.member, job.place
+        )));
     }
+    Ok(())
+}
 
-    /// The steps between making a leaf and having it: all of them may be met again.
-    async fn go_on(
-        &self,
-        job: &VolumeCreation<'_>,
-        step: &Creation,
-        row: Option<ClaimRow>,
-        binder: Binder,
-        attempt: &mut Attempt,
-    ) -> Result<Option<NoCapacity>> {
-        match (step, row) {
-            (Creation::Release, Some(row)) => job.leaf.release_claim(&row, job.hash).await.map(|()| None),
-            // What the host has comes back by itself.
-            (Creation::TakeBack, Some(row)) if self.remove_unused(job, &row).await? => {
-                let gone = "was removed while it was given a volume, and is made anew";
-                Err(Error::InProgress(format!("member {}: leaf claim {} {gone}", job.leaf.member, row.place)))
-            }
-            (Creation::Select, Some(row)) => job.select(&row, attempt).await,
-            (Creation::Consume, Some(row)) => {
-                self.consume(job, &row).await?;
-                job.wait(step, binder, attempt).await
-            }
-            (Creation::Label { volume }, Some(row)) => {
-                // Whether it can be labelled is asked again once it is bound.
-                if job.deadline.caller_waits()
-                    && let Err(error) = job.leaf.label_volume(volume, job.hash, &row.uid).await
-                {
-                    tracing::debug!(member = %job.leaf.member, %volume, %error, "is not labelled yet");
-                }
-                job.wait(step, binder, attempt).await
-            }
-            _ => job.wait(step, binder, attempt).await,
+/// The steps between making a leaf and having it: all of them may be met again.
+async fn go_on(
+    provisioner: &Provisioner,
+    job: &VolumeCreation<'_>,
+    step: &Creation,
+    row: Option<ClaimRow>,
+    binder: Binder,
+    attempt: &mut Attempt,
+) -> Result<Option<NoCapacity>> {
+    match (step, row) {
+        (Creation::Release, Some(row)) => leaf::claim::release_claim(job.leaf, &row, job.hash).await.map(|()| None),
+        // What the host has comes back by itself.
+        (Creation::TakeBack, Some(row)) if remove_unused(provisioner, job, &row).await? => {
+            let gone = "was removed while it was given a volume, and is made anew";
+            Err(Error::InProgress(format!("member {}: leaf claim {} {gone}", job.leaf.member, row.place)))
         }
+        (Creation::Select, Some(row)) => job.select(&row, attempt).await,
+        (Creation::Consume, Some(row)) => {
+            sibling_claims::consume(provisioner, job, &row).await?;
+            job.wait(step, binder, attempt).await
+        }
+        (Creation::Label { volume }, Some(row)) => {
+            // Whether it can be labelled is asked again once it is bound.
+            if job.deadline.caller_waits()
+                && let Err(error) = leaf::volume::label_volume(job.leaf, volume, job.hash, &row.uid).await
+            {
+                tracing::debug!(member = %job.leaf.member, %volume, %error, "is not labelled yet");
+            }
+            job.wait(step, binder, attempt).await
+        }
+        _ => job.wait(step, binder, attempt).await,
     }
+}
 
-    /// Removes the leaf with its volume. False: the host uses it, and nothing is done.
-    async fn remove_unused(&self, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<bool> {
-        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
-        if self.host.uses(&job.spec.name, &id.to_string()).await? {
-            return Ok(false);
-        }
-        self.remove(job.leaf, job.hash, &row.place, &Order::of_creation(&id), job.deadline).await?;
-        Ok(true)
+/// Removes the leaf with its volume. False: the host uses it, and nothing is done.
+async fn remove_unused(provisioner: &Provisioner, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<bool> {
+    let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
+    if host::volume::uses(&provisioner.host, &job.spec.name, &id.to_string()).await? {
+        return Ok(false);
     }
+    delete::remove(provisioner, job.leaf, job.hash, &row.place, &Order::of_creation(&id), job.deadline).await?;
+    Ok(true)
+}
 
-    async fn too_large(&self, job: &VolumeCreation<'_>, row: &ClaimRow) -> Error {
-        let (size, limit) = (quantity::print(row.observed().capacity), quantity::print(job.spec.request.limit));
-        match self.remove_unused(job, row).await {
-            Ok(true) => Error::OutOfRange(format!(
-                "member {} makes it {size}, and at most {limit} were allowed",
-                job.leaf.member
-            )),
-            Ok(false) => in_use(job.spec, &job.leaf.member),
-            Err(error) => error.while_a_leaf_may_exist(),
+async fn too_large(provisioner: &Provisioner, job: &VolumeCreation<'_>, row: &ClaimRow) -> Error {
+    let (size, limit) = (quantity::print(row.observed().capacity), quantity::print(job.spec.request.limit));
+    match remove_unused(provisioner, job, row).await {
+        Ok(true) => {
+            Error::OutOfRange(format!("member {} makes it {size}, and at most {limit} were allowed", job.leaf.member))
         }
+        Ok(false) => in_use(job.spec, &job.leaf.member),
+        Err(error) => error.while_a_leaf_may_exist(),
     }
 }
 
 fn seen_in(members: &BTreeMap<String, Arc<Member>>, hash: VolumeHash) -> Option<String> {
     let holder = members.values().find(|member| holds(member, hash) || leaf_volume_is_left(member, hash))?;
     Some(holder.name.clone())
-}
-
-pub(super) fn all_listed<'a>(mut members: impl Iterator<Item = &'a Arc<Member>>) -> Result<()> {
-    let unseen = members.find(|member| !member.last_known().is_some_and(|leaf| leaf.rows.synced()));
-    unseen.map_or(Ok(()), |member| {
-        Err(Error::Unreachable {
-            member: member.name.clone(),
-            reason: "whether this volume is there cannot be told yet, and no claim says where it was put".to_owned(),
-        })
-    })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    Deadline, Provisioner,
+    Deadline, Provisioner, find, imported,
     last_seen::{LastSeen, decide, stripped},
     wait,
 };
@@ -61,253 +61,241 @@ impl Order {
     ) -> Result<()> {
         let takes_it = matches!(step, Removal::Label { .. } | Removal::MakeDeletable(_) | Removal::DeleteClaim);
         match claim.filter(|claim| claim.volume().is_some() && !claim.is_withdrawn() && claim.made_for.is_some()) {
-            Some(claim) if takes_it && !self.given_out => leaf.mark_withdrawn(claim, hash, true).await,
+            Some(claim) if takes_it && !self.given_out => {
+                leaf::forgotten::mark_withdrawn(leaf, claim, hash, true).await
+            }
             _ => Ok(()),
         }
     }
 }
 
-impl Provisioner {
-    /// An id that is none of ours names a volume that does not exist, and that is what was asked for.
-    pub async fn delete(&self, id: &str, deadline: &Deadline) -> Result<()> {
-        let Some((id, member)) = self.member_of(id).await? else { return Ok(()) };
-        let (leaf, order) = (member.leaf()?, Order::of_volume(&id));
-        if let LeafName::Hashed(hash) = &id.leaf
-            && leaf.rows.row(*hash).is_none_or(|row| row.claim.is_none() && row.volume.is_none())
-        {
-            leaf.list_leaf(*hash).await?;
+/// An id that is none of ours names a volume that does not exist, and that is what was asked for.
+pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) -> Result<()> {
+    let Some((id, member)) = find::member_of(provisioner, id).await? else { return Ok(()) };
+    let (leaf, order) = (member.leaf()?, Order::of_volume(&id));
+    if let LeafName::Hashed(hash) = &id.leaf
+        && leaf.rows.row(*hash).is_none_or(|row| row.claim.is_none() && row.volume.is_none())
+    {
+        leaf::claim::list_leaf(leaf, *hash).await?;
+    }
+    match leaf.rows.find(&id) {
+        Some((hash, Row { claim: Some(claim), .. })) => {
+            check_against_copies(provisioner, leaf, &id, hash, &claim).await?;
+            attach::is_unpublished(leaf, hash, &claim).await?;
+            remove(provisioner, leaf, hash, &claim.place, &order, deadline).await?;
         }
-        match leaf.rows.find(&id) {
-            Some((hash, Row { claim: Some(claim), .. })) => {
-                self.check_against_copies(leaf, &id, hash, &claim).await?;
-                attach::is_unpublished(leaf, hash, &claim).await?;
-                self.remove(leaf, hash, &claim.place, &order, deadline).await?;
+        found => delete_unseen(provisioner, leaf, &id, found, &order, deadline).await?,
+    }
+    leaf.capacity.forget_refusals();
+    Ok(())
+}
+
+/// Where several claims carry the labels of a volume, the oldest is the leaf; of another one, the host's record must
+/// say so. A handle that names a copy may be forged.
+async fn check_against_copies(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    hash: VolumeHash,
+    claim: &ClaimRow,
+) -> Result<()> {
+    if !find::is_copy(provisioner, leaf, id, hash, claim).await? {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "member {}: claim {} carries the labels of this volume and nothing proves that it is its leaf: delete it there",
+        leaf.member, claim.place
+    )))
+}
+
+/// The watches show no such claim; a read decides.
+async fn delete_unseen(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    found: Option<(VolumeHash, Row)>,
+    order: &Order,
+    deadline: &Deadline,
+) -> Result<()> {
+    let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
+    // A leaf that was made anew for another claim is not where its handle says.
+    let place = volume.as_ref().map(|(_, place, _)| place.clone()).or_else(|| id.place());
+    let claim = match &place {
+        Some(place) => leaf::claim::read_claim(leaf, place).await?,
+        None => None,
+    };
+    let given_out = host::volume::leaf_of(&provisioner.host, &id.to_string()).await?;
+    if let (Some(place), Some(claim)) = (&place, &claim) {
+        let is_given_out = |given: &GivenOut| ownership::is_or_was(&claim.metadata, &given.claim_uid);
+        match judge(&claim.metadata, &leaf.host, Meant::Handle(id)) {
+            Identity::Leaf(hash) => {
+                attach::is_unpublished(leaf, hash, &ClaimRow::new(claim)).await?;
+                return remove(provisioner, leaf, hash, place, order, deadline).await;
             }
-            found => self.delete_unseen(leaf, &id, found, &order, deadline).await?,
-        }
-        leaf.capacity.forget_refusals();
-        Ok(())
-    }
-
-    /// Where several claims carry the labels of a volume, the oldest is the leaf; of another one, the host's record must
-    /// say so. A handle that names a copy may be forged.
-    async fn check_against_copies(
-        &self,
-        leaf: &MemberClient,
-        id: &VolumeId,
-        hash: VolumeHash,
-        claim: &ClaimRow,
-    ) -> Result<()> {
-        if !self.is_copy(leaf, id, hash, claim).await? {
-            return Ok(());
-        }
-        Err(Error::Refused(format!(
-            "member {}: claim {} carries the labels of this volume and nothing proves that it is its leaf: delete it there",
-            leaf.member, claim.place
-        )))
-    }
-
-    pub(super) async fn is_copy(
-        &self,
-        leaf: &MemberClient,
-        id: &VolumeId,
-        hash: VolumeHash,
-        claim: &ClaimRow,
-    ) -> Result<bool> {
-        let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
-        if oldest.is_none_or(|oldest| oldest.uid == claim.uid) {
-            return Ok(false);
-        }
-        let given_out = self.host.leaf_of(&id.to_string()).await?;
-        Ok(given_out.is_none_or(|given_out| !claim.is_or_was(&given_out.claim_uid)))
-    }
-
-    /// The watches show no such claim; a read decides.
-    async fn delete_unseen(
-        &self,
-        leaf: &MemberClient,
-        id: &VolumeId,
-        found: Option<(VolumeHash, Row)>,
-        order: &Order,
-        deadline: &Deadline,
-    ) -> Result<()> {
-        let volume = found.and_then(|(hash, row)| Some((hash, row.volume.clone()?.claim_place, row)));
-        // A leaf that was made anew for another claim is not where its handle says.
-        let place = volume.as_ref().map(|(_, place, _)| place.clone()).or_else(|| id.place());
-        let claim = match &place {
-            Some(place) => leaf.read_claim(place).await?,
-            None => None,
-        };
-        let given_out = self.host.leaf_of(&id.to_string()).await?;
-        if let (Some(place), Some(claim)) = (&place, &claim) {
-            let is_given_out = |given: &GivenOut| ownership::is_or_was(&claim.metadata, &given.claim_uid);
-            match judge(&claim.metadata, &leaf.host, Meant::Handle(id)) {
-                Identity::Leaf(hash) => {
-                    attach::is_unpublished(leaf, hash, &ClaimRow::new(claim)).await?;
-                    return self.remove(leaf, hash, place, order, deadline).await;
+            // What has taken the name of a leaf that was let go is not meant.
+            Identity::Consents if volume.is_none() => {
+                if id.member != leaf.member {
+                    return Ok(()); // its name was never good for an imported claim
                 }
-                // What has taken the name of a leaf that was let go is not meant.
-                Identity::Consents if volume.is_none() => {
-                    if id.member != leaf.member {
-                        return Ok(()); // its name was never good for an imported claim
+                return imported::delete_imported(provisioner, leaf, id, &ClaimRow::new(claim), deadline).await;
+            }
+            identity if given_out.as_ref().is_some_and(is_given_out) => {
+                return Err(match identity {
+                    Identity::OtherHost(_) => {
+                        of_another_host(leaf, place, &ownership::whose(&claim.metadata, &leaf.host))
                     }
-                    return self.delete_imported(leaf, id, &ClaimRow::new(claim), deadline).await;
-                }
-                identity if given_out.as_ref().is_some_and(is_given_out) => {
-                    return Err(match identity {
-                        Identity::OtherHost(_) => {
-                            of_another_host(leaf, place, &ownership::whose(&claim.metadata, &leaf.host))
-                        }
-                        _ => stripped(leaf, place),
-                    });
-                }
-                _ => {}
+                    _ => stripped(leaf, place),
+                });
             }
-        }
-        match volume {
-            Some((hash, place, row)) => {
-                let holder = claim.as_ref().and_then(|claim| claim.metadata.uid.as_deref());
-                check_volume_alone(leaf, given_out.as_ref(), &row, holder)?;
-                self.remove(leaf, hash, &place, order, deadline).await
-            }
-            None => self.nothing_outlives(leaf, id, order, given_out.as_ref()).await,
+            _ => {}
         }
     }
-
-    /// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
-    /// host may be so since the removal was asked for: there nobody is believed.
-    async fn still_stands(&self, order: &Order, step: &Removal, row: &Row) -> Result<()> {
-        let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing || volume.removal);
-        if order.asked.elapsed() < BELIEVED && !is_kept {
-            return Ok(());
+    match volume {
+        Some((hash, place, row)) => {
+            let holder = claim.as_ref().and_then(|claim| claim.metadata.uid.as_deref());
+            check_volume_alone(leaf, given_out.as_ref(), &row, holder)?;
+            remove(provisioner, leaf, hash, &place, order, deadline).await
         }
-        let volumes = self.host.volumes_with(&order.handle).await?;
-        if volumes.iter().any(|volume| volume.wish() != Wish::Nothing) {
-            return Err(Error::InProgress(format!(
-                "a volume of the host with handle {} is retained or in use again: its leaf is not removed",
-                order.handle
-            )));
-        }
-        if order.given_out && volumes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
-            return Err(Error::InProgress(format!(
-                "the leaf volume of handle {} was made Retain, and no volume of the host says that it is to go: it is kept",
-                order.handle
-            )));
-        }
-        Ok(())
-    }
-
-    /// Removes the leaf step by step until a read proves it gone.
-    pub(super) async fn remove(
-        &self,
-        leaf: &MemberClient,
-        hash: VolumeHash,
-        place: &LeafPlace,
-        order: &Order,
-        deadline: &Deadline,
-    ) -> Result<()> {
-        let mut seen = LastSeen::default();
-        let mut before = None;
-        loop {
-            let row = seen.only_mine(leaf.rows.row_at(hash, place));
-            let step = decide(&row, seen.no_volume);
-            tracing::debug!(member = leaf.member, claim = %place, step = ?step, "next step of DeleteVolume");
-            seen.note(&row);
-            // Acted, and nothing has changed: the news is still on its way.
-            if before.as_ref() == Some(&step) {
-                tokio::time::sleep(PAUSE).await;
-            }
-            if before.is_some() && deadline.passed() {
-                deadline.tell(late(leaf, place, &step))?;
-            }
-            if step.is_final() {
-                self.still_stands(order, &step, &row).await?;
-            }
-            order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
-            match (&step, &row.claim) {
-                (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
-                (Removal::Announce(volume), _) => leaf.announce_removal(volume, hash).await?,
-                (Removal::MakeDeletable(volume), _) => leaf.make_deletable(volume, hash).await?,
-                (Removal::DeleteClaim, Some(claim)) => {
-                    if seen.volume.is_none() {
-                        leaf.remove_consumer(&claim.place.namespace, hash).await?;
-                    }
-                    // A replica whose watch is behind may know of no node: what it knows is tested by the member.
-                    attach::is_unpublished(leaf, hash, claim).await?;
-                    match leaf.delete_claim(claim, hash).await {
-                        Err(Error::InProgress(_)) => drop(leaf.read_claim(place).await?),
-                        deleted => deleted?,
-                    }
-                }
-                (Removal::ReleaseClaim, Some(claim)) => leaf.release_claim(claim, hash).await?,
-                (Removal::HandBack(volume), _) => {
-                    seen.handed_back = leaf.hand_back(volume, hash).await?;
-                    if seen.handed_back {
-                        self.tell_of_kept(leaf, &order.handle, place, volume).await;
-                    }
-                }
-                (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
-                    let changed =
-                        |rows: &Rows| decide(&seen.only_mine(rows.row_at(hash, place)), seen.no_volume) != step;
-                    if !wait(leaf, hash, deadline, changed, async || late(leaf, place, &step)).await? {
-                        look_again(leaf, hash, place, &row).await?;
-                    }
-                }
-                // It may have been made anew while that was read.
-                _ if seen.is_gone(leaf, hash, place).await?
-                    && seen.only_mine(leaf.rows.row_at(hash, place)).claim.is_none() =>
-                {
-                    return Ok(());
-                }
-                _ => {}
-            }
-            before = Some(step);
-        }
+        None => nothing_outlives(provisioner, leaf, id, order, given_out.as_ref()).await,
     }
 }
 
-impl Provisioner {
-    /// The volume that was given out to the host may be out of sight: its labels, its claim or its claimRef were edited.
-    async fn nothing_outlives(
-        &self,
-        leaf: &MemberClient,
-        id: &VolumeId,
-        order: &Order,
-        given_out: Option<&GivenOut>,
-    ) -> Result<()> {
-        let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
-        let Some(volume) = leaf.read_volume(&given_out.volume).await? else { return Ok(()) };
-        if !leaf.is_volume_of(id, &given_out.claim_uid, &volume) {
-            return Ok(());
-        }
-        if volume.observed().by_hand {
-            let place = id.place().unwrap_or_else(|| volume.claim_place.clone());
-            self.tell_of_kept(leaf, &order.handle, &place, &volume.observed()).await;
-            return Ok(());
-        }
-        if leaf.is_astray(id, &given_out.claim_uid, &volume).await? {
-            return Err(astray(leaf, &volume, Some(given_out)));
-        }
-        Err(Error::InProgress(format!("member {}: its leaf volume {} is still there", leaf.member, volume.name)))
+/// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
+/// host may be so since the removal was asked for: there nobody is believed.
+async fn still_stands(provisioner: &Provisioner, order: &Order, step: &Removal, row: &Row) -> Result<()> {
+    let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing || volume.removal);
+    if order.asked.elapsed() < BELIEVED && !is_kept {
+        return Ok(());
     }
+    let volumes = host::volume::volumes_with(&provisioner.host, &order.handle).await?;
+    if volumes.iter().any(|volume| volume.wish() != Wish::Nothing) {
+        return Err(Error::InProgress(format!(
+            "a volume of the host with handle {} is retained or in use again: its leaf is not removed",
+            order.handle
+        )));
+    }
+    if order.given_out && volumes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
+        return Err(Error::InProgress(format!(
+            "the leaf volume of handle {} was made Retain, and no volume of the host says that it is to go: it is kept",
+            order.handle
+        )));
+    }
+    Ok(())
+}
 
-    /// The host removes a volume whose data people of the member have brought there.
-    async fn tell_of_kept(&self, leaf: &MemberClient, handle: &str, place: &LeafPlace, volume: &ObservedVolume) {
-        let message = format!(
-            "member {}: leaf claim {place} is gone. Its volume {} was made there by hand, not by a provisioner: it stays as \
-             it is, with its data",
-            leaf.member, volume.name
-        );
-        let news = News { reason: "LeafKept", message, warning: false };
-        tracing::info!(volume = handle, "{}", news.message);
-        match self.host.volumes_with(handle).await {
-            Ok(volumes) => {
-                for volume in &volumes {
-                    self.host.tell(volume, &news).await;
+/// Removes the leaf step by step until a read proves it gone.
+pub(super) async fn remove(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    place: &LeafPlace,
+    order: &Order,
+    deadline: &Deadline,
+) -> Result<()> {
+    let mut seen = LastSeen::default();
+    let mut before = None;
+    loop {
+        let row = seen.only_mine(leaf.rows.row_at(hash, place));
+        let step = decide(&row, seen.no_volume);
+        tracing::debug!(member = leaf.member, claim = %place, step = ?step, "next step of DeleteVolume");
+        seen.note(&row);
+        // Acted, and nothing has changed: the news is still on its way.
+        if before.as_ref() == Some(&step) {
+            tokio::time::sleep(PAUSE).await;
+        }
+        if before.is_some() && deadline.passed() {
+            deadline.tell(late(leaf, place, &step))?;
+        }
+        if step.is_final() {
+            still_stands(provisioner, order, &step, &row).await?;
+        }
+        order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
+        match (&step, &row.claim) {
+            (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
+            (Removal::Announce(volume), _) => leaf::volume::announce_removal(leaf, volume, hash).await?,
+            (Removal::MakeDeletable(volume), _) => leaf::volume::make_deletable(leaf, volume, hash).await?,
+            (Removal::DeleteClaim, Some(claim)) => {
+                if seen.volume.is_none() {
+                    leaf::consumer::remove_consumer(leaf, &claim.place.namespace, hash).await?;
+                }
+                // A replica whose watch is behind may know of no node: what it knows is tested by the member.
+                attach::is_unpublished(leaf, hash, claim).await?;
+                match leaf::claim::delete_claim(leaf, claim, hash).await {
+                    Err(Error::InProgress(_)) => drop(leaf::claim::read_claim(leaf, place).await?),
+                    deleted => deleted?,
                 }
             }
-            Err(error) => tracing::warn!(volume = handle, %error, "the host cannot be told so on the volume"),
+            (Removal::ReleaseClaim, Some(claim)) => leaf::claim::release_claim(leaf, claim, hash).await?,
+            (Removal::HandBack(volume), _) => {
+                seen.handed_back = leaf::volume::hand_back(leaf, volume, hash).await?;
+                if seen.handed_back {
+                    tell_of_kept(provisioner, leaf, &order.handle, place, volume).await;
+                }
+            }
+            (Removal::AwaitClaim | Removal::AwaitVolume, _) => {
+                let changed = |rows: &Rows| decide(&seen.only_mine(rows.row_at(hash, place)), seen.no_volume) != step;
+                if !wait(leaf, hash, deadline, changed, async || late(leaf, place, &step)).await? {
+                    look_again(leaf, hash, place, &row).await?;
+                }
+            }
+            // It may have been made anew while that was read.
+            _ if seen.is_gone(leaf, hash, place).await?
+                && seen.only_mine(leaf.rows.row_at(hash, place)).claim.is_none() =>
+            {
+                return Ok(());
+            }
+            _ => {}
         }
+        before = Some(step);
+    }
+}
+
+/// The volume that was given out to the host may be out of sight: its labels, its claim or its claimRef were edited.
+async fn nothing_outlives(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    order: &Order,
+    given_out: Option<&GivenOut>,
+) -> Result<()> {
+    let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
+    let Some(volume) = leaf::volume::read_volume(leaf, &given_out.volume).await? else { return Ok(()) };
+    if !leaf::volume::is_volume_of(leaf, id, &given_out.claim_uid, &volume) {
+        return Ok(());
+    }
+    if volume.observed().by_hand {
+        let place = id.place().unwrap_or_else(|| volume.claim_place.clone());
+        tell_of_kept(provisioner, leaf, &order.handle, &place, &volume.observed()).await;
+        return Ok(());
+    }
+    if leaf::volume::is_astray(leaf, id, &given_out.claim_uid, &volume).await? {
+        return Err(astray(leaf, &volume, Some(given_out)));
+    }
+    Err(Error::InProgress(format!("member {}: its leaf volume {} is still there", leaf.member, volume.name)))
+}
+
+/// The host removes a volume whose data people of the member have brought there.
+async fn tell_of_kept(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    handle: &str,
+    place: &LeafPlace,
+    volume: &ObservedVolume,
+) {
+    let message = format!(
+        "member {}: leaf claim {place} is gone. Its volume {} was made there by hand, not by a provisioner: it stays as \
+         it is, with its data",
+        leaf.member, volume.name
+    );
+    let news = News { reason: "LeafKept", message, warning: false };
+    tracing::info!(volume = handle, "{}", news.message);
+    match host::volume::volumes_with(&provisioner.host, handle).await {
+        Ok(volumes) => {
+            for volume in &volumes {
+                host::events::tell(&provisioner.host, volume, &news).await;
+            }
+        }
+        Err(error) => tracing::warn!(volume = handle, %error, "the host cannot be told so on the volume"),
     }
 }
 
@@ -353,13 +341,13 @@ fn left_untouched(leaf: &MemberClient, volume: &VolumeRow, why: &str) -> Error {
 /// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.
 async fn look_again(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
     if let Some(claim) = &row.claim {
-        leaf.end_consumer(&place.namespace, hash).await?;
-        if leaf.read_claim(place).await?.is_none() {
+        leaf::consumer::end_consumer(leaf, &place.namespace, hash).await?;
+        if leaf::claim::read_claim(leaf, place).await?.is_none() {
             leaf.rows.drop_claim(hash, &claim.uid, u64::MAX);
         }
     }
     if let Some(volume) = row.observed_volume()
-        && leaf.volume_is_gone(&volume.name, Some(&volume.uid)).await?
+        && leaf::volume::volume_is_gone(leaf, &volume.name, Some(&volume.uid)).await?
     {
         leaf.rows.drop_volume(hash, &volume.uid);
     }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    Deadline, Provisioner,
+    Deadline, Provisioner, find,
     found_group::{find, marked},
     snapshot::Snapshot,
     wait_for,
@@ -28,27 +28,30 @@ use leaf::{
 /// Between two looks at what the member removes one after another.
 const PAUSE: Duration = Duration::from_millis(200);
 
-impl Provisioner {
-    /// An id that is none of ours names a group that does not exist, and that is what was asked for.
-    pub async fn delete_group(&self, text: &str, snapshots: &[String], deadline: &Deadline) -> Result<()> {
-        let Some((id, member)) = self.member_of(text).await? else { return Ok(()) };
-        let leaf = member.leaf()?;
-        leaf.snapshots.want();
-        let Some(groups) = leaf.groups().await? else { return Ok(()) };
-        if let Some((hash, group)) = find(&groups, &id).await? {
-            let parts = leaf.parts(&group).await?;
-            let known = marked(leaf, &parts, hash);
-            // One that we made, and in which nothing carries our labels, was never given out: it came late. What was restored from
-            // a backup under our name is not that.
-            if !(known.is_empty() && group.chooses) {
-                check(&known, snapshots)?;
-            }
-            return remove_group(leaf, &groups, &group, &parts, hash, deadline).await;
+/// An id that is none of ours names a group that does not exist, and that is what was asked for.
+pub async fn delete_group(
+    provisioner: &Provisioner,
+    text: &str,
+    snapshots: &[String],
+    deadline: &Deadline,
+) -> Result<()> {
+    let Some((id, member)) = find::member_of(provisioner, text).await? else { return Ok(()) };
+    let leaf = member.leaf()?;
+    leaf.snapshots.want();
+    let Some(groups) = leaf::snapshot::group::groups(leaf).await? else { return Ok(()) };
+    if let Some((hash, group)) = find(&groups, &id).await? {
+        let parts = leaf::snapshot::group::parts(leaf, &group).await?;
+        let known = marked(leaf, &parts, hash);
+        // One that we made, and in which nothing carries our labels, was never given out: it came late. What was restored from
+        // a backup under our name is not that.
+        if !(known.is_empty() && group.chooses) {
+            check(&known, snapshots)?;
         }
-        match group_hash(&id) {
-            Some(hash) => remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await,
-            None => Ok(()),
-        }
+        return remove_group(leaf, &groups, &group, &parts, hash, deadline).await;
+    }
+    match group_hash(&id) {
+        Some(hash) => remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await,
+        None => Ok(()),
     }
 }
 
@@ -79,16 +82,17 @@ async fn remove_outlived(
     let late = || Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member));
     loop {
         let whole = groups.outlived(hash, of).await?;
-        let parts: Vec<Content> = leaf.list_group_contents(hash).await?.into_iter().filter(is_part).collect();
+        let parts: Vec<Content> =
+            leaf::snapshot::list_group_contents(leaf, hash).await?.into_iter().filter(is_part).collect();
         if whole.is_empty() && parts.is_empty() {
             return Ok(());
         }
         for part in parts.iter().filter(|part| part.retained) {
-            leaf.make_content_deletable(part).await?;
+            leaf::snapshot::make_content_deletable(leaf, part).await?;
         }
         groups.end(&whole).await?;
         for part in parts.iter().filter(|part| !part.terminating) {
-            leaf.delete_content(part).await?;
+            leaf::snapshot::delete_content(leaf, part).await?;
         }
         deadline.pause(PAUSE, late).await?;
     }
@@ -114,9 +118,9 @@ pub(super) async fn remove_group(
         {
             continue;
         }
-        let mut left = leaf.parts(group).await?.len();
+        let mut left = leaf::snapshot::group::parts(leaf, group).await?.len();
         for name in &contents {
-            left += usize::from(leaf.read_content(name).await?.is_some());
+            left += usize::from(leaf::snapshot::read_content(leaf, name).await?.is_some());
         }
         if let Some(name) = &group.content {
             left += usize::from(groups.content(name, &group.uid).await?.is_some());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Deadline, Provisioner, wait_for};
+use super::{Deadline, Provisioner, find, wait_for};
 use domain::{
     error::{Error, Result},
     volume::{LeafName, LeafPlace, VolumeHash, VolumeId},
@@ -15,75 +15,71 @@ use leaf::{
 /// Between two looks at something of which no news comes.
 const PAUSE: Duration = Duration::from_millis(200);
 
-impl Provisioner {
-    /// An id that is none of ours names a snapshot that does not exist, and that is what was asked for.
-    pub async fn delete_snapshot(&self, id: &str, deadline: &Deadline) -> Result<()> {
-        let Some((id, member)) = self.member_of(id).await? else { return Ok(()) };
-        let leaf = member.leaf()?;
-        leaf.snapshots.want();
-        let row = find_snapshot(leaf, &id).await?;
-        if row.as_ref().is_some_and(|row| row.group.is_some()) {
-            return Err(Error::Invalid(format!(
-                "snapshot {id} is part of a group and goes with it: delete the group instead"
-            )));
-        }
-        match (row, id.place()) {
-            (Some(row), _) => self.remove_snapshot(leaf, row.hash, &row.place, deadline).await,
-            (None, Some(place)) => match hash_in(&place).filter(|hash| id.names(*hash)) {
-                Some(hash) => self.remove_snapshot(leaf, hash, &place, deadline).await,
-                None => Ok(()),
-            },
-            (None, None) => match &id.leaf {
-                LeafName::Hashed(hash) => remove_contents(leaf, *hash, None, deadline).await,
-                LeafName::Readable { .. } => Ok(()),
-            },
+/// An id that is none of ours names a snapshot that does not exist, and that is what was asked for.
+pub async fn delete_snapshot(provisioner: &Provisioner, id: &str, deadline: &Deadline) -> Result<()> {
+    let Some((id, member)) = find::member_of(provisioner, id).await? else { return Ok(()) };
+    let leaf = member.leaf()?;
+    leaf.snapshots.want();
+    let row = find_snapshot(leaf, &id).await?;
+    if row.as_ref().is_some_and(|row| row.group.is_some()) {
+        return Err(Error::Invalid(format!(
+            "snapshot {id} is part of a group and goes with it: delete the group instead"
+        )));
+    }
+    match (row, id.place()) {
+        (Some(row), _) => remove_snapshot(provisioner, leaf, row.hash, &row.place, deadline).await,
+        (None, Some(place)) => match hash_in(&place).filter(|hash| id.names(*hash)) {
+            Some(hash) => remove_snapshot(provisioner, leaf, hash, &place, deadline).await,
+            None => Ok(()),
+        },
+        (None, None) => match &id.leaf {
+            LeafName::Hashed(hash) => remove_contents(leaf, *hash, None, deadline).await,
+            LeafName::Readable { .. } => Ok(()),
+        },
+    }
+}
+
+/// Removes the leaf snapshot until a read proves it gone, and what stands behind it. A write of ours that is carried out late may
+/// have made one of this name anew meanwhile: it goes as well.
+pub(super) async fn remove_snapshot(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    place: &LeafPlace,
+    deadline: &Deadline,
+) -> Result<()> {
+    let there = || leaf.snapshots.row(hash).filter(|row| row.place == *place);
+    let Some(mut row) = there() else { return remove_unseen(provisioner, leaf, hash, place, deadline).await };
+    loop {
+        remove_one(leaf, row, deadline).await?;
+        match there() {
+            Some(late) => row = late,
+            None => return Ok(()),
         }
     }
+}
 
-    /// Removes the leaf snapshot until a read proves it gone, and what stands behind it. A write of ours that is carried out late may
-    /// have made one of this name anew meanwhile: it goes as well.
-    pub(super) async fn remove_snapshot(
-        &self,
-        leaf: &MemberClient,
-        hash: VolumeHash,
-        place: &LeafPlace,
-        deadline: &Deadline,
-    ) -> Result<()> {
-        let there = || leaf.snapshots.row(hash).filter(|row| row.place == *place);
-        let Some(mut row) = there() else { return self.remove_unseen(leaf, hash, place, deadline).await };
-        loop {
-            remove_one(leaf, row, deadline).await?;
-            match there() {
-                Some(late) => row = late,
-                None => return Ok(()),
-            }
+/// No snapshot was seen; a read decides. What was marked may have outlived it.
+async fn remove_unseen(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    place: &LeafPlace,
+    deadline: &Deadline,
+) -> Result<()> {
+    match leaf::snapshot::read_snapshot(leaf, place).await? {
+        // The next look removes it.
+        Some((_, Some(row))) if row.hash == hash => {
+            Box::pin(remove_snapshot(provisioner, leaf, hash, place, deadline)).await
         }
-    }
-
-    /// No snapshot was seen; a read decides. What was marked may have outlived it.
-    async fn remove_unseen(
-        &self,
-        leaf: &MemberClient,
-        hash: VolumeHash,
-        place: &LeafPlace,
-        deadline: &Deadline,
-    ) -> Result<()> {
-        match leaf.read_snapshot(place).await? {
-            // The next look removes it.
-            Some((_, Some(row))) if row.hash == hash => {
-                Box::pin(self.remove_snapshot(leaf, hash, place, deadline)).await
-            }
-            Some((snapshot, _))
-                if ownership::hash_of(&snapshot.metadata, &leaf.host, ownership::SNAPSHOT).is_none() =>
-            {
-                Err(Error::Refused(format!(
-                    "member {}: snapshot {place} has the name of ours and not its labels: put back {}, or delete it there",
-                    leaf.member,
-                    ownership::selector(&leaf.host)
-                )))
-            }
-            _ => remove_contents(leaf, hash, Some(&place.namespace), deadline).await,
+        Some((snapshot, _)) if ownership::hash_of(&snapshot.metadata, &leaf.host, ownership::SNAPSHOT).is_none() => {
+            Err(Error::Refused(format!(
+                "member {}: snapshot {place} has the name of ours and not its labels: put back {}, or delete it there",
+                leaf.member,
+                ownership::selector(&leaf.host)
+            )))
         }
+        _ => remove_contents(leaf, hash, Some(&place.namespace), deadline).await,
     }
 }
 
@@ -101,7 +97,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
             }
         } else {
             follow_host(leaf, &Content::name_of(content.as_deref(), &uid), &row).await?;
-            leaf.delete_snapshot(&row).await?;
+            leaf::snapshot::delete_snapshot(leaf, &row).await?;
         }
         match leaf.snapshots.row(hash).filter(is_it) {
             Some(now) => row = now,
@@ -109,7 +105,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
         }
     }
     if content.is_none()
-        && let Some((snapshot, _)) = leaf.read_snapshot(&place).await?
+        && let Some((snapshot, _)) = leaf::snapshot::read_snapshot(leaf, &place).await?
         && snapshot.metadata.uid.as_deref() == Some(&*uid)
     {
         return Err(late(leaf, &place));
@@ -123,8 +119,8 @@ pub(super) async fn find_snapshot(leaf: &MemberClient, id: &VolumeId) -> Result<
         return Ok(Some(row));
     }
     match (id.place(), &id.leaf) {
-        (Some(place), _) => drop(leaf.read_snapshot(&place).await?),
-        (None, LeafName::Hashed(hash)) => leaf.list_snapshot(*hash).await?,
+        (Some(place), _) => drop(leaf::snapshot::read_snapshot(leaf, &place).await?),
+        (None, LeafName::Hashed(hash)) => leaf::snapshot::list_snapshot(leaf, *hash).await?,
         (None, LeafName::Readable { .. }) => {}
     }
     Ok(leaf.snapshots.find(id))
@@ -137,9 +133,9 @@ fn hash_in(place: &LeafPlace) -> Option<VolumeHash> {
 
 /// Deleting in the host deletes the data: a content that its class would retain is made to go as well.
 async fn follow_host(leaf: &MemberClient, name: &str, row: &SnapshotRow) -> Result<()> {
-    match leaf.read_content(name).await? {
+    match leaf::snapshot::read_content(leaf, name).await? {
         Some(content) if content.snapshot_uid == *row.uid && content.retained => {
-            leaf.make_content_deletable(&content).await
+            leaf::snapshot::make_content_deletable(leaf, &content).await
         }
         _ => Ok(()),
     }
@@ -148,7 +144,7 @@ async fn follow_host(leaf: &MemberClient, name: &str, row: &SnapshotRow) -> Resu
 /// Its snapshot has gone. It goes before that, unless somebody has taken the finalizers away.
 async fn content_is_gone(leaf: &MemberClient, name: &str, snapshot_uid: &str, deadline: &Deadline) -> Result<()> {
     loop {
-        match leaf.read_content(name).await? {
+        match leaf::snapshot::read_content(leaf, name).await? {
             Some(content) if content.snapshot_uid == snapshot_uid => end_content(leaf, &content, deadline).await?,
             _ => return Ok(()),
         }
@@ -162,7 +158,7 @@ async fn remove_contents(
     namespace: Option<&str>,
     deadline: &Deadline,
 ) -> Result<()> {
-    while let Some(content) = leaf.list_contents(hash, namespace).await?.first() {
+    while let Some(content) = leaf::snapshot::list_contents(leaf, hash, namespace).await?.first() {
         end_content(leaf, content, deadline).await?;
     }
     Ok(())
@@ -170,10 +166,10 @@ async fn remove_contents(
 
 async fn end_content(leaf: &MemberClient, content: &Content, deadline: &Deadline) -> Result<()> {
     if content.retained {
-        leaf.make_content_deletable(content).await?;
+        leaf::snapshot::make_content_deletable(leaf, content).await?;
     }
     if !content.terminating {
-        leaf.delete_content(content).await?;
+        leaf::snapshot::delete_content(leaf, content).await?;
     }
     let late = || format!("member {}: snapshot content {} is still being deleted", leaf.member, content.name);
     deadline.pause(PAUSE, || Error::InProgress(late())).await
@@ -181,7 +177,7 @@ async fn end_content(leaf: &MemberClient, content: &Content, deadline: &Deadline
 
 /// The watch said nothing for a while: it may be dead.
 async fn look_again(leaf: &MemberClient, row: &SnapshotRow) -> Result<()> {
-    let there = leaf.read_snapshot(&row.place).await?;
+    let there = leaf::snapshot::read_snapshot(leaf, &row.place).await?;
     if there.is_none_or(|(snapshot, _)| snapshot.metadata.uid.as_deref() != Some(&row.uid)) {
         leaf.snapshots.drop_row(row.hash, &row.uid);
     }

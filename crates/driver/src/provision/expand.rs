@@ -4,7 +4,11 @@
 //! claim, asks seldom, and lets the user ask for less. FAILED_PRECONDITION means to it "not while a pod uses the volume",
 //! and it would wait for that pod to go. RESOURCE_EXHAUSTED and ABORTED keep it asking.
 
-use super::{Deadline, Provisioner, find::Found, wait};
+use super::{
+    Deadline, Provisioner,
+    find::{self, Found},
+    wait,
+};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -26,69 +30,70 @@ pub struct Grown {
     pub on_node: bool,
 }
 
-impl Provisioner {
-    pub async fn expand(&self, handle: &str, required: u64, limit: u64, deadline: &Deadline) -> Result<Grown> {
-        let found = self.find_to_change(handle).await?;
-        if found.imported {
-            return as_it_is(&found, required, limit);
-        }
-        let mut asked = 0;
-        loop {
-            let claim = current(&found)?;
-            let step = expansion(required, limit, claim.size());
-            match step {
-                Expansion::Done { capacity } => return Ok(Grown { capacity, on_node: false }),
-                Expansion::AwaitMount if claim.life.published.is_on_real_node() => {
-                    return Ok(Grown { capacity: required, on_node: true });
-                }
-                Expansion::Ask if asked < ASKED_AT_MOST && deadline.caller_waits() => {
-                    asked += 1;
-                    self.ask_for_size(&found, &claim, required).await?;
-                }
-                // Nobody is there to mount it: a pod will be there sooner or later, and the sidecar asks again.
-                Expansion::AwaitMount if claim.life.published.is_unpublished() => {
-                    return Err(late(&found, required).await);
-                }
-                Expansion::Ask => return Err(late(&found, required).await),
-                Expansion::Await | Expansion::AwaitMount => {
-                    let differs = |rows: &Rows| {
-                        let now = rows.row_at(found.hash, &found.claim.place).claim;
-                        now.is_none_or(|claim| expansion(required, limit, claim.size()) != step)
-                    };
-                    if !wait(found.leaf()?, found.hash, deadline, differs, async || late(&found, required).await)
-                        .await?
-                    {
-                        found.leaf()?.read_claim(&found.claim.place).await?;
-                    }
-                }
-                refused => return Err(refusal(&found, &claim, refused, required, limit)),
+pub async fn expand(
+    provisioner: &Provisioner,
+    handle: &str,
+    required: u64,
+    limit: u64,
+    deadline: &Deadline,
+) -> Result<Grown> {
+    let found = find::find_to_change(provisioner, handle).await?;
+    if found.imported {
+        return as_it_is(&found, required, limit);
+    }
+    let mut asked = 0;
+    loop {
+        let claim = current(&found)?;
+        let step = expansion(required, limit, claim.size());
+        match step {
+            Expansion::Done { capacity } => return Ok(Grown { capacity, on_node: false }),
+            Expansion::AwaitMount if claim.life.published.is_on_real_node() => {
+                return Ok(Grown { capacity: required, on_node: true });
             }
+            Expansion::Ask if asked < ASKED_AT_MOST && deadline.caller_waits() => {
+                asked += 1;
+                ask_for_size(provisioner, &found, &claim, required).await?;
+            }
+            // Nobody is there to mount it: a pod will be there sooner or later, and the sidecar asks again.
+            Expansion::AwaitMount if claim.life.published.is_unpublished() => {
+                return Err(late(&found, required).await);
+            }
+            Expansion::Ask => return Err(late(&found, required).await),
+            Expansion::Await | Expansion::AwaitMount => {
+                let differs = |rows: &Rows| {
+                    let now = rows.row_at(found.hash, &found.claim.place).claim;
+                    now.is_none_or(|claim| expansion(required, limit, claim.size()) != step)
+                };
+                if !wait(found.leaf()?, found.hash, deadline, differs, async || late(&found, required).await).await? {
+                    leaf::claim::read_claim(found.leaf()?, &found.claim.place).await?;
+                }
+            }
+            refused => return Err(refusal(&found, &claim, refused, required, limit)),
         }
     }
+}
 
-    async fn ask_for_size(&self, found: &Found, claim: &ClaimRow, size: u64) -> Result<()> {
-        let leaf = found.leaf()?;
-        if leaf.rows.class(&claim.class).is_some_and(|class| !class.grows) {
-            return Err(Error::Invalid(format!(
-                "member {}: StorageClass {} lets no claim grow: set allowVolumeExpansion there, where its driver can expand \
-                 volumes",
-                leaf.member, claim.class
-            )));
-        }
-        let lowered = size < claim.life.requested;
-        match leaf.ask_for_size(claim, found.hash, size).await {
-            Err(Error::Refused(reason)) => {
-                // Somebody changed the claim: the next look decides anew, unless there is nothing new to see.
-                leaf.read_claim(&claim.place).await?;
-                let now = current(found)?;
-                if now.life.requested != claim.life.requested || now.size().capacity != claim.size().capacity {
-                    return Ok(());
-                }
-                let hint = if lowered { ": this member lets no claim ask for less than it did" } else { "" };
-                Err(Error::OutOfRange(format!("{reason}{hint}")))
+async fn ask_for_size(_provisioner: &Provisioner, found: &Found, claim: &ClaimRow, size: u64) -> Result<()> {
+    let leaf = found.leaf()?;
+    if leaf.rows.class(&claim.class).is_some_and(|class| !class.grows) {
+        return Err(Error::Invalid(format!(
+            "member {}: StorageClass {} lets no claim grow: set allowVolumeExpansion there, where its driver can expand \
+             volumes",
+            leaf.member, claim.class
+        )));
+    }
+    let lowered = size < claim.life.requested;
+    match leaf::change::ask_for_size(leaf, claim, found.hash, size).await {
+        Err(Error::Refused(reason)) => {
+            // Somebody changed the claim: the next look decides anew, unless there is nothing new to leaf::claim::read_claim(&see.leaf, &claim.place).await?;
+            let now = current(found)?;
+            if now.life.requested != claim.life.requested || now.size().capacity != claim.size().capacity {
+                return Ok(());
             }
-            asked => asked,
+            let hint = if lowered { ": this member lets no claim ask for less than it did" } else { "" };
+            Err(Error::OutOfRange(format!("{reason}{hint}")))
         }
+        asked => asked,
     }
 }
 
@@ -147,7 +152,7 @@ async fn late(found: &Found, required: u64) -> Error {
         ));
     }
     let warning = match found.leaf() {
-        Ok(leaf) => leaf.newest_warning(&claim.place.namespace, &claim.uid).await,
+        Ok(leaf) => leaf::events::newest_warning(leaf, &claim.place.namespace, &claim.uid).await,
         Err(_) => None,
     };
     let said = warning.map(|said| format!(": {said}")).unwrap_or_default();

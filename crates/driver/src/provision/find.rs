@@ -49,101 +49,100 @@ impl Found {
         let mut volume = leaf.rows.find(&self.id).and_then(|(_, row)| row.volume).filter(|_| !self.imported);
         // That of an imported claim carries no labels, nor does one that nobody has waited for.
         if let (None, Some(name)) = (&volume, self.claim.volume()) {
-            volume = leaf.read_volume(name).await?.filter(|volume| volume.is_or_was_bound_to(&self.claim.uid));
+            volume = leaf::volume::read_volume(leaf, name)
+                .await?
+                .filter(|volume| volume.is_or_was_bound_to(&self.claim.uid));
         }
         Ok(volume.map(|volume| volume.driver.to_string()))
     }
 }
 
-impl Provisioner {
-    /// From memory where it is known there, also while its member is down. Whoever forges a handle learns nothing from the
-    /// answer.
-    pub(super) async fn find(&self, handle: &str) -> Result<Found> {
-        match self.seek(handle).await? {
-            Sought::Found(found) => {
-                self.is_the_one(handle, &found).await?;
-                Ok(*found)
-            }
-            Sought::LetGo(volume) => Err(Error::InProgress(format!(
-                "volume {handle:?} has no leaf claim now, and its data is in leaf volume {volume}: a claim is made for it while \
-                 the host's volume is bound to one"
-            ))),
-            Sought::Stripped(member, place) => Err(attach::stripped(member.leaf()?, &place)),
-            Sought::Unknown => Err(unknown(handle)),
+/// From memory where it is known there, also while its member is down. Whoever forges a handle learns nothing from the
+/// answer.
+pub(super) async fn find(provisioner: &Provisioner, handle: &str) -> Result<Found> {
+    match seek(provisioner, handle).await? {
+        Sought::Found(found) => {
+            is_the_one(provisioner, handle, &found).await?;
+            Ok(*found)
         }
+        Sought::LetGo(volume) => Err(Error::InProgress(format!(
+            "volume {handle:?} has no leaf claim now, and its data is in leaf volume {volume}: a claim is made for it while \
+             the host's volume is bound to one"
+        ))),
+        Sought::Stripped(member, place) => Err(attach::stripped(member.leaf()?, &place)),
+        Sought::Unknown => Err(unknown(handle)),
     }
+}
 
-    /// The leaf of a volume is bound to a volume that carries our labels, or was seen with the host's, or has none yet. Of another
-    /// one the host says whether it has only come late to the place of the one that was given out.
-    async fn is_the_one(&self, handle: &str, found: &Found) -> Result<()> {
-        let (Ok(leaf), claim) = (found.leaf(), &found.claim) else { return Ok(()) };
-        let is_marked = || leaf.rows.row_at(found.hash, &claim.place).volume.is_some();
-        if found.imported || claim.had_volume() || claim.volume().is_none() || is_marked() {
-            return Ok(());
-        }
-        match self.host.leaf_of(handle).await? {
-            Some(told) if claim.came_late(&told.claim_uid, &told.volume) => Err(Error::InProgress(format!(
-                "member {}: leaf claim {} (UID {}) came when volume {handle:?} had been given out with another one (UID {}), whose \
-                 data was in leaf volume {}: it makes way for that",
-                leaf.member, claim.place, claim.uid, told.claim_uid, told.volume
-            ))),
-            _ => Ok(()),
-        }
+/// The leaf of a volume is bound to a volume that carries our labels, or was seen with the host's, or has none yet. Of another
+/// one the host says whether it has only come late to the place of the one that was given out.
+async fn is_the_one(provisioner: &Provisioner, handle: &str, found: &Found) -> Result<()> {
+    let (Ok(leaf), claim) = (found.leaf(), &found.claim) else { return Ok(()) };
+    let is_marked = || leaf.rows.row_at(found.hash, &claim.place).volume.is_some();
+    if found.imported || claim.had_volume() || claim.volume().is_none() || is_marked() {
+        return Ok(());
     }
-
-    /// To be changed: its member must answer, and it must be the leaf itself. A handle that names a copy is forged, unless
-    /// the host's own record says otherwise.
-    pub(super) async fn find_to_change(&self, handle: &str) -> Result<Found> {
-        let found = self.find(handle).await?;
-        let leaf = found.leaf()?;
-        if !found.imported && self.is_copy(leaf, &found.id, found.hash, &found.claim).await? {
-            return Err(unknown(handle));
-        }
-        Ok(found)
+    match host::volume::leaf_of(&provisioner.host, handle).await? {
+        Some(told) if claim.came_late(&told.claim_uid, &told.volume) => Err(Error::InProgress(format!(
+            "member {}: leaf claim {} (UID {}) came when volume {handle:?} had been given out with another one (UID {}), whose \
+             data was in leaf volume {}: it makes way for that",
+            leaf.member, claim.place, claim.uid, told.claim_uid, told.volume
+        ))),
+        _ => Ok(()),
     }
+}
 
-    /// Where a handle leads; nowhere, where it is none of ours or names a member that never was.
-    pub(super) async fn member_of(&self, handle: &str) -> Result<Option<(VolumeId, Arc<Member>)>> {
-        let Some(id) = VolumeId::parse(handle) else { return Ok(None) };
-        match self.members.get(&id.member).await {
-            Ok(member) => Ok(Some((id, member))),
-            Err(Error::NotFound(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+/// To be changed: its member must answer, and it must be the leaf itself. A handle that names a copy is forged, unless
+/// the host's own record says otherwise.
+pub(super) async fn find_to_change(provisioner: &Provisioner, handle: &str) -> Result<Found> {
+    let found = find(provisioner, handle).await?;
+    let leaf = found.leaf()?;
+    if !found.imported && is_copy(provisioner, leaf, &found.id, found.hash, &found.claim).await? {
+        return Err(unknown(handle));
     }
+    Ok(found)
+}
 
-    pub(super) async fn seek(&self, handle: &str) -> Result<Sought> {
-        let Some((id, member)) = self.member_of(handle).await? else { return Ok(Sought::Unknown) };
-        let found = |id, member, (hash, claim), imported| {
-            Ok(Sought::Found(Box::new(Found { id, member, hash, claim, imported })))
-        };
-        if let Some(seen) = member.last_known().and_then(|leaf| seen(leaf, &id)) {
-            return found(id, member, seen, false);
+/// Where a handle leads; nowhere, where it is none of ours or names a member that never was.
+pub(super) async fn member_of(provisioner: &Provisioner, handle: &str) -> Result<Option<(VolumeId, Arc<Member>)>> {
+    let Some(id) = VolumeId::parse(handle) else { return Ok(None) };
+    match provisioner.members.get(&id.member).await {
+        Ok(member) => Ok(Some((id, member))),
+        Err(Error::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) async fn seek(provisioner: &Provisioner, handle: &str) -> Result<Sought> {
+    let Some((id, member)) = member_of(provisioner, handle).await? else { return Ok(Sought::Unknown) };
+    let found =
+        |id, member, (hash, claim), imported| Ok(Sought::Found(Box::new(Found { id, member, hash, claim, imported })));
+    if let Some(seen) = member.last_known().and_then(|leaf| seen(leaf, &id)) {
+        return found(id, member, seen, false);
+    }
+    let leaf = member.leaf()?;
+    let kept = leaf.rows.find(&id).and_then(|(_, row)| row.volume).filter(VolumeRow::is_retained);
+    let place = kept.as_ref().map(|volume| volume.claim_place.clone()).or_else(|| id.place());
+    let let_go = || kept.as_ref().map_or(Sought::Unknown, |volume| Sought::LetGo(volume.name.to_string()));
+    let Some(place) = place else {
+        leaf::claim::list_leaf(leaf, *id.hashes().start()).await?;
+        let Some(listed) = seen(leaf, &id) else { return Ok(Sought::Unknown) };
+        return found(id, Arc::clone(&member), listed, false);
+    };
+    let Some(read) = leaf::claim::read_claim(leaf, &place).await? else { return Ok(let_go()) };
+    match judge(&read.metadata, &leaf.host, Meant::Handle(&id)) {
+        Identity::Leaf(hash) => found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false),
+        // What has taken the name of a leaf that was let go is not meant.
+        Identity::Consents if kept.is_none() => {
+            check_name(&id, leaf)?;
+            let hash = VolumeHash::imported(&leaf.host, &id);
+            let mut claim = ClaimRow::new(&read);
+            // Whatever stands there under our name, we have not written it.
+            claim.life.published = Published::default();
+            found(id, Arc::clone(&member), (hash, claim), true)
         }
-        let leaf = member.leaf()?;
-        let kept = leaf.rows.find(&id).and_then(|(_, row)| row.volume).filter(VolumeRow::is_retained);
-        let place = kept.as_ref().map(|volume| volume.claim_place.clone()).or_else(|| id.place());
-        let let_go = || kept.as_ref().map_or(Sought::Unknown, |volume| Sought::LetGo(volume.name.to_string()));
-        let Some(place) = place else {
-            leaf.list_leaf(*id.hashes().start()).await?;
-            let Some(listed) = seen(leaf, &id) else { return Ok(Sought::Unknown) };
-            return found(id, Arc::clone(&member), listed, false);
-        };
-        let Some(read) = leaf.read_claim(&place).await? else { return Ok(let_go()) };
-        match judge(&read.metadata, &leaf.host, Meant::Handle(&id)) {
-            Identity::Leaf(hash) => found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false),
-            // What has taken the name of a leaf that was let go is not meant.
-            Identity::Consents if kept.is_none() => {
-                check_name(&id, leaf)?;
-                let hash = VolumeHash::imported(&leaf.host, &id);
-                let mut claim = ClaimRow::new(&read);
-                // Whatever stands there under our name, we have not written it.
-                claim.life.published = Published::default();
-                found(id, Arc::clone(&member), (hash, claim), true)
-            }
-            Identity::Stripped => Ok(Sought::Stripped(Arc::clone(&member), place)),
-            _ => Ok(let_go()),
-        }
+        Identity::Stripped => Ok(Sought::Stripped(Arc::clone(&member), place)),
+        _ => Ok(let_go()),
     }
 }
 
@@ -165,4 +164,19 @@ fn seen(leaf: &MemberClient, id: &VolumeId) -> Option<(VolumeHash, ClaimRow)> {
 
 pub(super) fn unknown(handle: &str) -> Error {
     Error::NotFound(format!("no volume has the handle {handle:?}"))
+}
+
+pub(super) async fn is_copy(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    hash: VolumeHash,
+    claim: &ClaimRow,
+) -> Result<bool> {
+    let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
+    if oldest.is_none_or(|oldest| oldest.uid == claim.uid) {
+        return Ok(false);
+    }
+    let given_out = host::volume::leaf_of(&provisioner.host, &id.to_string()).await?;
+    Ok(given_out.is_none_or(|given_out| !claim.is_or_was(&given_out.claim_uid)))
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     Deadline, Provisioner,
     delete_group::{check, remove_group},
-    find::Sought,
+    find::{self, Sought},
     found_group::{find, marked},
     snapshot::Snapshot,
     wait_for,
@@ -59,201 +59,200 @@ struct GroupCreation<'a> {
     deadline: &'a Deadline,
 }
 
-impl Provisioner {
-    pub async fn group(&self, spec: &SnapshotSpec, deadline: &Deadline) -> Result<Group> {
-        let hash = VolumeHash::of_group(&self.host.id, &spec.name);
-        let member = self.members.get(&one_member(spec)?).await?;
-        let leaf = member.leaf()?;
-        leaf.snapshots.want();
-        let content = match &spec.content {
-            Some(name) => self.host.read_content(ContentKind::Group, name).await?,
-            None => None,
+pub async fn group(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: &Deadline) -> Result<Group> {
+    let hash = VolumeHash::of_group(&provisioner.host.id, &spec.name);
+    let member = provisioner.members.get(&one_member(spec)?).await?;
+    let leaf = member.leaf()?;
+    leaf.snapshots.want();
+    let content = match &spec.content {
+        Some(name) => host::snapshot::read_content(&provisioner.host, ContentKind::Group, name).await?,
+        None => None,
+    };
+    // An earlier call may have made it.
+    let groups = leaf::snapshot::group::groups(leaf).await.map_err(Error::while_a_leaf_may_exist)?;
+    let Some(groups) = groups else { return Err(no_groups(&member.name)) };
+    let job = GroupCreation { spec, hash, leaf, groups, deadline };
+    let unwanted = content.as_ref().is_none_or(|content| content.terminating && !content.given_out);
+    if spec.content.is_some() && unwanted {
+        let gone = Error::Gone(format!("group {} is no longer wanted in the host; nothing is left of it", spec.name));
+        let removed = withdraw_group(provisioner, &job).await;
+        return Err(removed.map_or_else(Error::while_a_leaf_may_exist, |()| gone));
+    }
+    settle_group(provisioner, &job, content.is_some_and(|content| content.given_out)).await
+}
+
+async fn settle_group(provisioner: &Provisioner, job: &GroupCreation<'_>, given_out: bool) -> Result<Group> {
+    let mut created = false;
+    loop {
+        let found = job.found().await.map_err(Error::while_a_leaf_may_exist)?;
+        match (cutting(&job.spec.sources, found.as_ref().map(LeafGroup::observed).as_ref()), found) {
+            (Cutting::Create, _) if given_out => return Err(job.lost()),
+            (Cutting::Create, _) if created || !job.deadline.caller_waits() => {
+                return Err(job.late("is being made"));
+            }
+            (Cutting::Create, _) => {
+                make_group(provisioner, job).await?;
+                created = true;
+            }
+            (Cutting::Cut, Some(group)) => {
+                return finish_group(provisioner, job, group).await.map_err(Error::while_a_leaf_may_exist);
+            }
+            (Cutting::Differs(difference), _) => {
+                return Err(Error::Exists(format!("group {} exists: {difference}", job.spec.name)));
+            }
+            (Cutting::Failing(trouble), _) => return Err(job.late(&format!("is not cut yet: {trouble}"))),
+            (step, group) => {
+                let place = group.map_or_else(|| job.place(""), |group| group.place);
+                let changed = |now: Option<LeafGroup>| {
+                    cutting(&job.spec.sources, now.map(|group| group.observed()).as_ref()) != step
+                };
+                let come = |pause| job.groups.until(&place, pause, changed);
+                wait_for(job.deadline, come, async || job.late("is not cut yet")).await?;
+            }
+        }
+    }
+}
+
+/// What stands in the way is final once nothing is left of an earlier attempt.
+async fn make_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
+    match post_group(provisioner, job).await {
+        Err(error) if error.is_final() => {
+            if job.found().await?.is_some() {
+                return Ok(());
+            }
+            unlabel(provisioner, job).await?;
+            Err(error)
+        }
+        posted => posted,
+    }
+}
+
+/// The claims are labelled first: a group without any is an error to the member.
+async fn post_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
+    let volumes = volumes_of(provisioner, job).await?;
+    let namespace = one_namespace(job.leaf, &volumes)?;
+    for volume in &volumes {
+        leaf::snapshot::chosen::label_for_group(job.leaf, &volume.claim, job.hash, true).await?;
+    }
+    let wanted = WantedGroup {
+        name: &job.spec.name,
+        hash: job.hash,
+        namespace,
+        sources: &job.spec.sources,
+        class: job.spec.leaf_class.at(&job.leaf.member).map(String::as_str),
+        content: job.spec.content.as_deref(),
+    };
+    // The next look tells whose it is, if the name is taken.
+    job.groups.create(&wanted).await.map(drop)
+}
+
+/// The claims of a group, each found and fit for it.
+async fn volumes_of(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<Vec<Volume>> {
+    let mut volumes = Vec::new();
+    for handle in &job.spec.sources {
+        let found = find::find(provisioner, handle).await?;
+        if found.imported {
+            return Err(Error::Refused(format!(
+                "member {}: claim {} was imported, so it carries no labels by which a group could select it",
+                job.leaf.member, found.claim.place
+            )));
+        }
+        let row = VolumeId::parse(handle).and_then(|id| job.leaf.rows.find(&id));
+        let (hash, row) = row.ok_or_else(|| super::snapshot::no_volume(handle))?;
+        let driver = row.volume.map(|volume| volume.driver.to_string()).unwrap_or_default();
+        volumes.push(Volume { handle: handle.clone(), hash, claim: found.claim, driver });
+    }
+    Ok(volumes)
+}
+
+/// Also where some of the volumes are gone: the others may carry the label.
+async fn unlabel(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
+    for handle in &job.spec.sources {
+        match find::seek(provisioner, handle).await? {
+            Sought::Found(found) if found.imported => {}
+            Sought::Found(found) => {
+                leaf::snapshot::chosen::label_for_group(job.leaf, &found.claim, job.hash, false).await?;
+            }
+            // Made anew, a claim is of no group.
+            Sought::LetGo(_) | Sought::Unknown => {}
+            Sought::Stripped(_, place) => return Err(attach::stripped(job.leaf, &place)),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the snapshots in it, and marks each as ours.
+async fn finish_group(provisioner: &Provisioner, job: &GroupCreation<'_>, group: LeafGroup) -> Result<Group> {
+    let volumes = volumes_of(provisioner, job).await?;
+    let parts = loop {
+        let parts = leaf::snapshot::group::parts(job.leaf, &group).await?;
+        let cut = |part: &&VolumeSnapshot| {
+            part.status.as_ref().is_some_and(|status| {
+                status.creation_time.is_some() && status.bound_volume_snapshot_content_name.is_some()
+            })
         };
-        // An earlier call may have made it.
-        let groups = leaf.groups().await.map_err(Error::while_a_leaf_may_exist)?;
-        let Some(groups) = groups else { return Err(no_groups(&member.name)) };
-        let job = GroupCreation { spec, hash, leaf, groups, deadline };
-        let unwanted = content.as_ref().is_none_or(|content| content.terminating && !content.given_out);
-        if spec.content.is_some() && unwanted {
-            let gone =
-                Error::Gone(format!("group {} is no longer wanted in the host; nothing is left of it", spec.name));
-            let removed = self.withdraw_group(&job).await;
-            return Err(removed.map_or_else(Error::while_a_leaf_may_exist, |()| gone));
+        if parts.iter().filter(cut).count() >= volumes.len() {
+            break parts;
         }
-        self.settle_group(&job, content.is_some_and(|content| content.given_out)).await
-    }
-
-    async fn settle_group(&self, job: &GroupCreation<'_>, given_out: bool) -> Result<Group> {
-        let mut created = false;
-        loop {
-            let found = job.found().await.map_err(Error::while_a_leaf_may_exist)?;
-            match (cutting(&job.spec.sources, found.as_ref().map(LeafGroup::observed).as_ref()), found) {
-                (Cutting::Create, _) if given_out => return Err(job.lost()),
-                (Cutting::Create, _) if created || !job.deadline.caller_waits() => {
-                    return Err(job.late("is being made"));
-                }
-                (Cutting::Create, _) => {
-                    self.make_group(job).await?;
-                    created = true;
-                }
-                (Cutting::Cut, Some(group)) => {
-                    return self.finish_group(job, group).await.map_err(Error::while_a_leaf_may_exist);
-                }
-                (Cutting::Differs(difference), _) => {
-                    return Err(Error::Exists(format!("group {} exists: {difference}", job.spec.name)));
-                }
-                (Cutting::Failing(trouble), _) => return Err(job.late(&format!("is not cut yet: {trouble}"))),
-                (step, group) => {
-                    let place = group.map_or_else(|| job.place(""), |group| group.place);
-                    let changed = |now: Option<LeafGroup>| {
-                        cutting(&job.spec.sources, now.map(|group| group.observed()).as_ref()) != step
-                    };
-                    let come = |pause| job.groups.until(&place, pause, changed);
-                    wait_for(job.deadline, come, async || job.late("is not cut yet")).await?;
-                }
+        job.deadline.pause(PAUSE, || job.late("is cut, and its snapshots are being made")).await?;
+    };
+    let (mut snapshots, mut rows) = (Vec::new(), Vec::new());
+    for part in &parts {
+        let claim = part.spec.source.persistent_volume_claim_name.as_deref().unwrap_or_default();
+        let volume = volumes.iter().find(|volume| volume.claim.place.claim == claim).ok_or_else(|| {
+            job.late(&format!(
+                "holds a snapshot of claim {claim}, which carries our labels and is of no volume of the group"
+            ))
+        })?;
+        let hash = VolumeHash::of_part(&job.leaf.host, &job.spec.name, volume.hash);
+        let known = job.leaf.snapshots.row(hash).filter(|row| Some(&*row.uid) == part.metadata.uid.as_deref());
+        let row = match known {
+            Some(row) if row.is_there() => Some(row),
+            _ => {
+                let mark = PartMark {
+                    hash,
+                    group: job.hash,
+                    volume: volume.hash,
+                    source: &volume.handle,
+                    driver: &volume.driver,
+                };
+                leaf::snapshot::group::mark_part(job.leaf, part, &mark).await?
             }
-        }
-    }
-
-    /// What stands in the way is final once nothing is left of an earlier attempt.
-    async fn make_group(&self, job: &GroupCreation<'_>) -> Result<()> {
-        match self.post_group(job).await {
-            Err(error) if error.is_final() => {
-                if job.found().await?.is_some() {
-                    return Ok(());
-                }
-                self.unlabel(job).await?;
-                Err(error)
-            }
-            posted => posted,
-        }
-    }
-
-    /// The claims are labelled first: a group without any is an error to the member.
-    async fn post_group(&self, job: &GroupCreation<'_>) -> Result<()> {
-        let volumes = self.volumes_of(job).await?;
-        let namespace = one_namespace(job.leaf, &volumes)?;
-        for volume in &volumes {
-            job.leaf.label_for_group(&volume.claim, job.hash, true).await?;
-        }
-        let wanted = WantedGroup {
-            name: &job.spec.name,
-            hash: job.hash,
-            namespace,
-            sources: &job.spec.sources,
-            class: job.spec.leaf_class.at(&job.leaf.member).map(String::as_str),
-            content: job.spec.content.as_deref(),
         };
-        // The next look tells whose it is, if the name is taken.
-        job.groups.create(&wanted).await.map(drop)
+        let row = row.ok_or_else(|| job.late("has a snapshot that does not take our labels"))?;
+        snapshots.push(Snapshot::new(job.leaf, &row));
+        rows.push(row);
     }
+    job.mark_what_stays(&group, &rows).await?;
+    unlabel(provisioner, job).await?;
+    snapshots.sort_by_key(|snapshot| snapshot.id.to_string());
+    Ok(Group {
+        id: group_id(&job.leaf.member, &group.place.namespace, job.hash),
+        ready: group.ready && snapshots.iter().all(|snapshot| snapshot.ready),
+        cut: group.cut.unwrap_or_default(),
+        snapshots,
+    })
+}
 
-    /// The claims of a group, each found and fit for it.
-    async fn volumes_of(&self, job: &GroupCreation<'_>) -> Result<Vec<Volume>> {
-        let mut volumes = Vec::new();
-        for handle in &job.spec.sources {
-            let found = self.find(handle).await?;
-            if found.imported {
-                return Err(Error::Refused(format!(
-                    "member {}: claim {} was imported, so it carries no labels by which a group could select it",
-                    job.leaf.member, found.claim.place
-                )));
-            }
-            let row = VolumeId::parse(handle).and_then(|id| job.leaf.rows.find(&id));
-            let (hash, row) = row.ok_or_else(|| super::snapshot::no_volume(handle))?;
-            let driver = row.volume.map(|volume| volume.driver.to_string()).unwrap_or_default();
-            volumes.push(Volume { handle: handle.clone(), hash, claim: found.claim, driver });
-        }
-        Ok(volumes)
+async fn withdraw_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
+    if let Some(group) = job.found().await? {
+        let parts = leaf::snapshot::group::parts(job.leaf, &group).await?;
+        remove_group(job.leaf, &job.groups, &group, &parts, job.hash, job.deadline).await?;
     }
+    unlabel(provisioner, job).await
+}
 
-    /// Also where some of the volumes are gone: the others may carry the label.
-    async fn unlabel(&self, job: &GroupCreation<'_>) -> Result<()> {
-        for handle in &job.spec.sources {
-            match self.seek(handle).await? {
-                Sought::Found(found) if found.imported => {}
-                Sought::Found(found) => job.leaf.label_for_group(&found.claim, job.hash, false).await?,
-                // Made anew, a claim is of no group.
-                Sought::LetGo(_) | Sought::Unknown => {}
-                Sought::Stripped(_, place) => return Err(attach::stripped(job.leaf, &place)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for the snapshots in it, and marks each as ours.
-    async fn finish_group(&self, job: &GroupCreation<'_>, group: LeafGroup) -> Result<Group> {
-        let volumes = self.volumes_of(job).await?;
-        let parts = loop {
-            let parts = job.leaf.parts(&group).await?;
-            let cut = |part: &&VolumeSnapshot| {
-                part.status.as_ref().is_some_and(|status| {
-                    status.creation_time.is_some() && status.bound_volume_snapshot_content_name.is_some()
-                })
-            };
-            if parts.iter().filter(cut).count() >= volumes.len() {
-                break parts;
-            }
-            job.deadline.pause(PAUSE, || job.late("is cut, and its snapshots are being made")).await?;
-        };
-        let (mut snapshots, mut rows) = (Vec::new(), Vec::new());
-        for part in &parts {
-            let claim = part.spec.source.persistent_volume_claim_name.as_deref().unwrap_or_default();
-            let volume = volumes.iter().find(|volume| volume.claim.place.claim == claim).ok_or_else(|| {
-                job.late(&format!(
-                    "holds a snapshot of claim {claim}, which carries our labels and is of no volume of the group"
-                ))
-            })?;
-            let hash = VolumeHash::of_part(&job.leaf.host, &job.spec.name, volume.hash);
-            let known = job.leaf.snapshots.row(hash).filter(|row| Some(&*row.uid) == part.metadata.uid.as_deref());
-            let row = match known {
-                Some(row) if row.is_there() => Some(row),
-                _ => {
-                    let mark = PartMark {
-                        hash,
-                        group: job.hash,
-                        volume: volume.hash,
-                        source: &volume.handle,
-                        driver: &volume.driver,
-                    };
-                    job.leaf.mark_part(part, &mark).await?
-                }
-            };
-            let row = row.ok_or_else(|| job.late("has a snapshot that does not take our labels"))?;
-            snapshots.push(Snapshot::new(job.leaf, &row));
-            rows.push(row);
-        }
-        job.mark_what_stays(&group, &rows).await?;
-        self.unlabel(job).await?;
-        snapshots.sort_by_key(|snapshot| snapshot.id.to_string());
-        Ok(Group {
-            id: group_id(&job.leaf.member, &group.place.namespace, job.hash),
-            ready: group.ready && snapshots.iter().all(|snapshot| snapshot.ready),
-            cut: group.cut.unwrap_or_default(),
-            snapshots,
-        })
-    }
-
-    async fn withdraw_group(&self, job: &GroupCreation<'_>) -> Result<()> {
-        if let Some(group) = job.found().await? {
-            let parts = job.leaf.parts(&group).await?;
-            remove_group(job.leaf, &job.groups, &group, &parts, job.hash, job.deadline).await?;
-        }
-        self.unlabel(job).await
-    }
-
-    pub async fn get_group(&self, text: &str, snapshots: &[String]) -> Result<Group> {
-        let unknown = || Error::NotFound(format!("no group of snapshots has the handle {text:?}"));
-        let id = VolumeId::parse(text).ok_or_else(unknown)?;
-        let member = self.members.get(&id.member).await?;
-        let leaf = member.leaf()?;
-        let groups = leaf.groups().await?.ok_or_else(unknown)?;
-        let (hash, group) = find(&groups, &id).await?.ok_or_else(unknown)?;
-        let parts = marked(leaf, &leaf.parts(&group).await?, hash);
-        check(&parts, snapshots)?;
-        let ready = group.ready && parts.iter().all(|part| part.ready);
-        Ok(Group { id, cut: group.cut.unwrap_or_default(), ready, snapshots: parts })
-    }
+pub async fn get_group(provisioner: &Provisioner, text: &str, snapshots: &[String]) -> Result<Group> {
+    let unknown = || Error::NotFound(format!("no group of snapshots has the handle {text:?}"));
+    let id = VolumeId::parse(text).ok_or_else(unknown)?;
+    let member = provisioner.members.get(&id.member).await?;
+    let leaf = member.leaf()?;
+    let groups = leaf::snapshot::group::groups(leaf).await?.ok_or_else(unknown)?;
+    let (hash, group) = find(&groups, &id).await?.ok_or_else(unknown)?;
+    let parts = marked(leaf, &leaf::snapshot::group::parts(leaf, &group).await?, hash);
+    check(&parts, snapshots)?;
+    let ready = group.ready && parts.iter().all(|part| part.ready);
+    Ok(Group { id, cut: group.cut.unwrap_or_default(), ready, snapshots: parts })
 }
 
 impl GroupCreation<'_> {
@@ -287,7 +286,7 @@ impl GroupCreation<'_> {
         };
         for part in parts.iter().filter(|part| !self.leaf.snapshots.is_marked(part.hash)) {
             if let Some(content) = &part.content {
-                self.leaf.mark_content(part, content).await?;
+                leaf::snapshot::mark_content(self.leaf, part, content).await?;
             }
         }
         self.groups.mark(&content, self.hash).await

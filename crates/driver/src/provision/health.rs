@@ -5,8 +5,8 @@
 
 use super::{
     Page, Provisioner,
-    find::{Sought, unknown},
-    list::Place,
+    find::{self, Sought, unknown},
+    list::{self, Place},
 };
 use domain::{
     error::Result,
@@ -43,68 +43,66 @@ pub struct Health {
     pub ailments: Vec<Ailment>,
 }
 
-impl Provisioner {
-    /// Those alone with which something is wrong.
-    pub fn list_ailing(&self, most: usize, token: &str) -> Result<Page<Health>> {
-        let pick = |leaf: &MemberClient, place: &Place<'_>, after, most| {
-            let ails = |row: &Row| !ailments(row, place).is_empty();
-            // Where a member does not answer, all that it holds is concerned.
-            if place.trouble.is_some() {
-                leaf.rows.page(after, most, ails)
-            } else {
-                leaf.rows.page_of_ailing(after, most, ails)
-            }
-        };
-        self.page(most, token, pick, |place, hash, row| {
-            let leaf = row.claim.as_ref().map(ClaimRow::handle_place);
-            let leaf = leaf.or_else(|| row.volume.as_ref().map(VolumeRow::handle_place))?;
-            let handle = VolumeId::new(place.member, &leaf.namespace, &leaf.claim, hash).to_string();
-            Some(Health { handle, ailments: ailments(&row, place) })
-        })
-    }
-
-    pub async fn health(&self, handle: &str) -> Result<Health> {
-        let mut ailments = match self.seek(handle).await? {
-            Sought::Found(found) => {
-                let trouble = found.member.leaf().err().map(|error| error.to_string());
-                let place = Place { member: &found.id.member, trouble };
-                let row = found.member.last_known().map(|leaf| leaf.rows.row_at(found.hash, &found.claim.place));
-                let mut told = ailments(&Row { claim: Some(found.claim.clone()), ..row.unwrap_or_default() }, &place);
-                if let (Ok(leaf), true) = (found.member.leaf(), told.is_empty()) {
-                    told.extend(look_closer(leaf, found.hash, &found.claim).await?);
-                }
-                told
-            }
-            Sought::Stripped(member, place) => vec![Ailment {
-                severity: Severity::Inaccessible,
-                reason: "LeafClaimUnlabelled",
-                message: format!("member {}: the labels of leaf claim {place} were removed", member.name),
-            }],
-            Sought::LetGo(_) | Sought::Unknown => vec![self.missing(handle).await?],
-        };
-        ailments.truncate(LONGEST);
-        Ok(Health { handle: handle.to_owned(), ailments })
-    }
-
-    /// No claim is behind the handle: its volume may be left, or the host alone remembers it.
-    async fn missing(&self, handle: &str) -> Result<Ailment> {
-        let id = VolumeId::parse(handle).ok_or_else(|| unknown(handle))?;
-        let member = self.members.get(&id.member).await?;
-        if let Some((_, row)) = member.last_known().and_then(|leaf| leaf.rows.find(&id))
-            && let Some(ailment) = orphaned(&row, &id.member)
-        {
-            return Ok(ailment);
+/// Those alone with which something is wrong.
+pub fn list_ailing(provisioner: &Provisioner, most: usize, token: &str) -> Result<Page<Health>> {
+    let pick = |leaf: &MemberClient, place: &Place<'_>, after, most| {
+        let ails = |row: &Row| !ailments(row, place).is_empty();
+        // Where a member does not answer, all that it holds is concerned.
+        if place.trouble.is_some() {
+            leaf.rows.page(after, most, ails)
+        } else {
+            leaf.rows.page_of_ailing(after, most, ails)
         }
-        let given_out = self.host.leaf_of(handle).await?.ok_or_else(|| unknown(handle))?;
-        Ok(Ailment {
-            severity: Severity::DataLoss,
-            reason: "LeafGone",
-            message: format!(
-                "member {}: neither the leaf claim (UID {}) nor its volume {} is there",
-                id.member, given_out.claim_uid, given_out.volume
-            ),
-        })
+    };
+    list::page(provisioner, most, token, pick, |place, hash, row| {
+        let leaf = row.claim.as_ref().map(ClaimRow::handle_place);
+        let leaf = leaf.or_else(|| row.volume.as_ref().map(VolumeRow::handle_place))?;
+        let handle = VolumeId::new(place.member, &leaf.namespace, &leaf.claim, hash).to_string();
+        Some(Health { handle, ailments: ailments(&row, place) })
+    })
+}
+
+pub async fn health(provisioner: &Provisioner, handle: &str) -> Result<Health> {
+    let mut ailments = match find::seek(provisioner, handle).await? {
+        Sought::Found(found) => {
+            let trouble = found.member.leaf().err().map(|error| error.to_string());
+            let place = Place { member: &found.id.member, trouble };
+            let row = found.member.last_known().map(|leaf| leaf.rows.row_at(found.hash, &found.claim.place));
+            let mut told = ailments(&Row { claim: Some(found.claim.clone()), ..row.unwrap_or_default() }, &place);
+            if let (Ok(leaf), true) = (found.member.leaf(), told.is_empty()) {
+                told.extend(look_closer(leaf, found.hash, &found.claim).await?);
+            }
+            told
+        }
+        Sought::Stripped(member, place) => vec![Ailment {
+            severity: Severity::Inaccessible,
+            reason: "LeafClaimUnlabelled",
+            message: format!("member {}: the labels of leaf claim {place} were removed", member.name),
+        }],
+        Sought::LetGo(_) | Sought::Unknown => vec![missing(provisioner, handle).await?],
+    };
+    ailments.truncate(LONGEST);
+    Ok(Health { handle: handle.to_owned(), ailments })
+}
+
+/// No claim is behind the handle: its volume may be left, or the host alone remembers it.
+async fn missing(provisioner: &Provisioner, handle: &str) -> Result<Ailment> {
+    let id = VolumeId::parse(handle).ok_or_else(|| unknown(handle))?;
+    let member = provisioner.members.get(&id.member).await?;
+    if let Some((_, row)) = member.last_known().and_then(|leaf| leaf.rows.find(&id))
+        && let Some(ailment) = orphaned(&row, &id.member)
+    {
+        return Ok(ailment);
     }
+    let given_out = host::volume::leaf_of(&provisioner.host, handle).await?.ok_or_else(|| unknown(handle))?;
+    Ok(Ailment {
+        severity: Severity::DataLoss,
+        reason: "LeafGone",
+        message: format!(
+            "member {}: neither the leaf claim (UID {}) nor its volume {} is there",
+            id.member, given_out.claim_uid, given_out.volume
+        ),
+    })
 }
 
 const LONGEST: usize = 16;
@@ -151,12 +149,13 @@ async fn look_closer(leaf: &MemberClient, hash: VolumeHash, claim: &ClaimRow) ->
     let about = format!("member {}: leaf claim {}", leaf.member, claim.place);
     let unseen = leaf.rows.row_at(hash, &claim.place).volume.is_none();
     if let (true, Some(volume)) = (unseen, claim.volume())
-        && leaf.volume_is_gone(volume, None).await?
+        && leaf::volume::volume_is_gone(leaf, volume, None).await?
     {
         let message = format!("{about}: its volume {volume} is gone");
         return Ok(Some(Ailment { severity: Severity::DataLoss, reason: "LeafVolumeGone", message }));
     }
-    let said = leaf.newest_of(&claim.place.namespace, &claim.uid, &[ABNORMAL, "VolumeConditionNormal"]).await;
+    let said =
+        leaf::events::newest_of(leaf, &claim.place.namespace, &claim.uid, &[ABNORMAL, "VolumeConditionNormal"]).await;
     Ok(said.filter(|said| said.0 == ABNORMAL).map(|(_, said)| Ailment {
         severity: Severity::Degraded,
         reason: ABNORMAL,

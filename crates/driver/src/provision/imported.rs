@@ -36,67 +36,73 @@ fn decide(users: &[HostVolume], claim: &ClaimRow, volume: Option<&ImportedVolume
     }
 }
 
-impl Provisioner {
-    pub(super) async fn delete_imported(
-        &self,
-        leaf: &MemberClient,
-        id: &VolumeId,
-        claim: &ClaimRow,
-        deadline: &Deadline,
-    ) -> Result<()> {
-        // Live, as all that leads to a removal.
-        let users = self.host.volumes_at(&id.member, &claim.place).await?;
-        let volume = match claim.volume() {
-            Some(name) => leaf.read_imported(name).await?,
-            None => None,
-        };
-        match (decide(&users, claim, volume.as_ref()), volume) {
-            (Fate::Remove, Some(volume)) => {
-                let hash = VolumeHash::imported(&leaf.host, id);
-                if !claim.observed().terminating {
-                    leaf.delete_claim(claim, hash).await?;
-                }
-                if self.is_removed(leaf, claim, &volume, deadline).await? {
-                    return Ok(());
-                }
-                self.keep(leaf, id, claim, &users, "the reclaim policy of its own volume is no longer Delete").await;
+pub(super) async fn delete_imported(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    claim: &ClaimRow,
+    deadline: &Deadline,
+) -> Result<()> {
+    // Live, as all that leads to a removal.
+    let users = host::volume::volumes_at(&provisioner.host, &id.member, &claim.place).await?;
+    let volume = match claim.volume() {
+        Some(name) => leaf::imported::read_imported(leaf, name).await?,
+        None => None,
+    };
+    match (decide(&users, claim, volume.as_ref()), volume) {
+        (Fate::Remove, Some(volume)) => {
+            let hash = VolumeHash::imported(&leaf.host, id);
+            if !claim.observed().terminating {
+                leaf::claim::delete_claim(leaf, claim, hash).await?;
             }
-            (Fate::Keep(why), _) => self.keep(leaf, id, claim, &users, why).await,
-            (Fate::Remove, None) => {}
-        }
-        Ok(())
-    }
-
-    /// Waits until claim and volume are gone. False: the volume is to stay after all.
-    async fn is_removed(
-        &self,
-        leaf: &MemberClient,
-        claim: &ClaimRow,
-        volume: &ImportedVolume,
-        deadline: &Deadline,
-    ) -> Result<bool> {
-        loop {
-            let there = leaf.read_claim(&claim.place).await?;
-            let in_use = there.is_some_and(|there| there.metadata.uid.as_deref() == Some(&*claim.uid));
-            if !in_use {
-                match leaf.read_imported(&volume.name).await? {
-                    Some(left) if left.uid == volume.uid && !left.deletes => return Ok(false),
-                    Some(left) if left.uid == volume.uid => {}
-                    _ => return Ok(true),
-                }
+            if is_removed(provisioner, leaf, claim, &volume, deadline).await? {
+                return Ok(());
             }
-            let what = if in_use { "is still in use by a pod" } else { "is gone and its volume is being deleted" };
-            let late = || format!("member {}: leaf claim {} {what}", leaf.member, claim.place);
-            deadline.pause(PAUSE, || Error::InProgress(late())).await?;
+            keep(provisioner, leaf, id, claim, &users, "the reclaim policy of its own volume is no longer Delete")
+                .await;
         }
+        (Fate::Keep(why), _) => keep(provisioner, leaf, id, claim, &users, why).await,
+        (Fate::Remove, None) => {}
     }
+    Ok(())
+}
 
-    async fn keep(&self, leaf: &MemberClient, id: &VolumeId, claim: &ClaimRow, users: &[HostVolume], why: &str) {
-        let message = format!("claim {} in member {} was imported and stays there: {why}", claim.place, leaf.member);
-        let news = News { reason: "LeafKept", message, warning: false };
-        let handle = id.to_string();
-        for user in users.iter().filter(|user| *user.handle == *handle) {
-            self.host.tell(user, &news).await;
+/// Waits until claim and volume are gone. False: the volume is to stay after all.
+async fn is_removed(
+    _provisioner: &Provisioner,
+    leaf: &MemberClient,
+    claim: &ClaimRow,
+    volume: &ImportedVolume,
+    deadline: &Deadline,
+) -> Result<bool> {
+    loop {
+        let there = leaf::claim::read_claim(leaf, &claim.place).await?;
+        let in_use = there.is_some_and(|there| there.metadata.uid.as_deref() == Some(&*claim.uid));
+        if !in_use {
+            match leaf::imported::read_imported(leaf, &volume.name).await? {
+                Some(left) if left.uid == volume.uid && !left.deletes => return Ok(false),
+                Some(left) if left.uid == volume.uid => {}
+                _ => return Ok(true),
+            }
         }
+        let what = if in_use { "is still in use by a pod" } else { "is gone and its volume is being deleted" };
+        let late = || format!("member {}: leaf claim {} {what}", leaf.member, claim.place);
+        deadline.pause(PAUSE, || Error::InProgress(late())).await?;
+    }
+}
+
+async fn keep(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    claim: &ClaimRow,
+    users: &[HostVolume],
+    why: &str,
+) {
+    let message = format!("claim {} in member {} was imported and stays there: {why}", claim.place, leaf.member);
+    let news = News { reason: "LeafKept", message, warning: false };
+    let handle = id.to_string();
+    for user in users.iter().filter(|user| *user.handle == *handle) {
+        host::events::tell(&provisioner.host, user, &news).await;
     }
 }

@@ -6,7 +6,10 @@
 //! from being listed; external-attacher then has its volumes published once more, which changes nothing. Imported volumes are
 //! in no memory: they are not listed, and looked up live.
 
-use super::{Provisioner, find::unknown};
+use super::{
+    Provisioner,
+    find::{self, unknown},
+};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, VolumeId, id::is_member_name, plan::Phase},
@@ -69,53 +72,51 @@ pub(super) struct Place<'a> {
     pub(super) trouble: Option<String>,
 }
 
-impl Provisioner {
-    /// Zero entries at most: as many as fit.
-    pub fn list(&self, most: usize, token: &str) -> Result<Page<Listed>> {
-        let is_there = |row: &Row| row.claim.as_ref().is_some_and(is_listed);
-        let pick = |leaf: &MemberClient, _: &Place<'_>, after, most| leaf.rows.page(after, most, is_there);
-        self.page(most, token, pick, |place, hash, row| row.claim.map(|claim| listed(place.member, hash, &claim)))
-    }
+/// Zero entries at most: as many as fit.
+pub fn list(provisioner: &Provisioner, most: usize, token: &str) -> Result<Page<Listed>> {
+    let is_there = |row: &Row| row.claim.as_ref().is_some_and(is_listed);
+    let pick = |leaf: &MemberClient, _: &Place<'_>, after, most| leaf.rows.page(after, most, is_there);
+    page(provisioner, most, token, pick, |place, hash, row| row.claim.map(|claim| listed(place.member, hash, &claim)))
+}
 
-    pub async fn get(&self, handle: &str) -> Result<Listed> {
-        let found = self.find(handle).await?;
-        // Not made yet is not there. An imported claim was given out by whoever made the host volume.
-        if !found.imported && !is_given_out(&found.claim) {
-            return Err(unknown(handle));
-        }
-        Ok(Listed { id: found.id.clone(), ..listed(&found.id.member, found.hash, &found.claim) })
+pub async fn get(provisioner: &Provisioner, handle: &str) -> Result<Listed> {
+    let found = find::find(provisioner, handle).await?;
+    // Not made yet is not there. An imported claim was given out by whoever made the host volume.
+    if !found.imported && !is_given_out(&found.claim) {
+        return Err(unknown(handle));
     }
+    Ok(Listed { id: found.id.clone(), ..listed(&found.id.member, found.hash, &found.claim) })
+}
 
-    /// Rows of all members, from where the token left off.
-    pub(super) fn page<T>(
-        &self,
-        most: usize,
-        token: &str,
-        pick: impl Fn(&MemberClient, &Place<'_>, Option<VolumeHash>, usize) -> Vec<(VolumeHash, Row)>,
-        entry: impl Fn(&Place<'_>, VolumeHash, Row) -> Option<T>,
-    ) -> Result<Page<T>> {
-        let most = if most == 0 { LONGEST_PAGE } else { most.min(LONGEST_PAGE) };
-        let token = Token::parse(token)?;
-        let begin = token.as_ref().map_or("", |token| token.member.as_str()).to_owned();
-        let members = self.members.all()?;
-        let (mut entries, mut last) = (Vec::new(), None);
-        for (name, member) in members.range(begin..) {
-            let Some(leaf) = member.last_known() else { continue };
-            let trouble = member.leaf().err().map(|error| error.to_string());
-            let place = Place { member: name, trouble };
-            let after = token.as_ref().filter(|token| token.member == *name).map(|token| token.hash);
-            // One more than there is room for says whether there is a next page.
-            for (hash, row) in pick(leaf, &place, after, most + 1 - entries.len()) {
-                if entries.len() == most {
-                    let next = last.as_ref().map(Token::print).unwrap_or_default();
-                    return Ok(Page { entries, next });
-                }
-                entries.extend(entry(&place, hash, row));
-                last = Some(Token { member: name.clone(), hash });
+/// Rows of all members, from where the token left off.
+pub(super) fn page<T>(
+    provisioner: &Provisioner,
+    most: usize,
+    token: &str,
+    pick: impl Fn(&MemberClient, &Place<'_>, Option<VolumeHash>, usize) -> Vec<(VolumeHash, Row)>,
+    entry: impl Fn(&Place<'_>, VolumeHash, Row) -> Option<T>,
+) -> Result<Page<T>> {
+    let most = if most == 0 { LONGEST_PAGE } else { most.min(LONGEST_PAGE) };
+    let token = Token::parse(token)?;
+    let begin = token.as_ref().map_or("", |token| token.member.as_str()).to_owned();
+    let members = provisioner.members.all()?;
+    let (mut entries, mut last) = (Vec::new(), None);
+    for (name, member) in members.range(begin..) {
+        let Some(leaf) = member.last_known() else { continue };
+        let trouble = member.leaf().err().map(|error| error.to_string());
+        let place = Place { member: name, trouble };
+        let after = token.as_ref().filter(|token| token.member == *name).map(|token| token.hash);
+        // One more than there is room for says whether there is a next page.
+        for (hash, row) in pick(leaf, &place, after, most + 1 - entries.len()) {
+            if entries.len() == most {
+                let next = last.as_ref().map(Token::print).unwrap_or_default();
+                return Ok(Page { entries, next });
             }
+            entries.extend(entry(&place, hash, row));
+            last = Some(Token { member: name.clone(), hash });
         }
-        Ok(Page { entries, next: String::new() })
     }
+    Ok(Page { entries, next: String::new() })
 }
 
 /// Given out, and not on its way out. One that waits for its first pod has been given out where a node has it.

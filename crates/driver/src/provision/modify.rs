@@ -3,7 +3,11 @@
 //! external-resizer takes INVALID_ARGUMENT as "cannot be", and lets the user go back; after ABORTED it holds on to what it
 //! has begun.
 
-use super::{Deadline, Provisioner, find::Found, wait};
+use super::{
+    Deadline, Provisioner,
+    find::{self, Found},
+    wait,
+};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -16,40 +20,43 @@ use leaf::{MemberClient, Rows, row::ClaimRow};
 
 const MODIFY_ERRORS: [&str; 1] = ["ModifyVolumeError"];
 
-impl Provisioner {
-    pub async fn modify(&self, handle: &str, attributes: &Attributes, deadline: &Deadline) -> Result<()> {
-        let found = self.find_to_change(handle).await?;
-        let Some(target) = attributes.at(&found.id.member) else { return Ok(()) };
-        if found.imported {
-            return match change(target, &found.claim.life.attributes) {
-                Change::Done => Ok(()),
-                _ => Err(Error::Invalid(format!(
-                    "member {}: claim {} is imported: its owner there can give it VolumeAttributesClass {target:?}",
-                    found.member.name, found.claim.place
-                ))),
-            };
-        }
-        let mut asked = false;
-        loop {
-            let leaf = found.leaf()?;
-            let claim = leaf.rows.row_at(found.hash, &found.claim.place).claim.ok_or_else(|| gone(&found))?;
-            let step = change(target, &claim.life.attributes);
-            match step {
-                Change::Done => return Ok(()),
-                Change::Ask if !asked && deadline.caller_waits() => {
-                    asked = true;
-                    ask(leaf, &found, &claim, target).await?;
-                }
-                Change::Ask => return Err(late(&found, &claim, target).await),
-                Change::Infeasible => return Err(infeasible(&found, &claim, target)),
-                Change::Await => {
-                    let differs = |rows: &Rows| {
-                        let now = rows.row_at(found.hash, &found.claim.place).claim;
-                        now.is_none_or(|claim| change(target, &claim.life.attributes) != step)
-                    };
-                    if !wait(leaf, found.hash, deadline, differs, async || late(&found, &claim, target).await).await? {
-                        leaf.read_claim(&found.claim.place).await?;
-                    }
+pub async fn modify(
+    provisioner: &Provisioner,
+    handle: &str,
+    attributes: &Attributes,
+    deadline: &Deadline,
+) -> Result<()> {
+    let found = find::find_to_change(provisioner, handle).await?;
+    let Some(target) = attributes.at(&found.id.member) else { return Ok(()) };
+    if found.imported {
+        return match change(target, &found.claim.life.attributes) {
+            Change::Done => Ok(()),
+            _ => Err(Error::Invalid(format!(
+                "member {}: claim {} is imported: its owner there can give it VolumeAttributesClass {target:?}",
+                found.member.name, found.claim.place
+            ))),
+        };
+    }
+    let mut asked = false;
+    loop {
+        let leaf = found.leaf()?;
+        let claim = leaf.rows.row_at(found.hash, &found.claim.place).claim.ok_or_else(|| gone(&found))?;
+        let step = change(target, &claim.life.attributes);
+        match step {
+            Change::Done => return Ok(()),
+            Change::Ask if !asked && deadline.caller_waits() => {
+                asked = true;
+                ask(leaf, &found, &claim, target).await?;
+            }
+            Change::Ask => return Err(late(&found, &claim, target).await),
+            Change::Infeasible => return Err(infeasible(&found, &claim, target)),
+            Change::Await => {
+                let differs = |rows: &Rows| {
+                    let now = rows.row_at(found.hash, &found.claim.place).claim;
+                    now.is_none_or(|claim| change(target, &claim.life.attributes) != step)
+                };
+                if !wait(leaf, found.hash, deadline, differs, async || late(&found, &claim, target).await).await? {
+                    leaf::claim::read_claim(leaf, &found.claim.place).await?;
                 }
             }
         }
@@ -65,10 +72,10 @@ async fn ask(leaf: &MemberClient, found: &Found, claim: &ClaimRow, target: &str)
     }
     let volume = leaf.rows.row_at(found.hash, &claim.place).volume;
     check_class(leaf, target, volume.as_ref().map(|volume| &*volume.driver)).await?;
-    match leaf.ask_for_attributes(claim, found.hash, target).await {
+    match leaf::change::ask_for_attributes(leaf, claim, found.hash, target).await {
         // Somebody changed the claim meanwhile: the next call looks again.
         Err(Error::Refused(reason)) => {
-            leaf.read_claim(&claim.place).await?;
+            leaf::claim::read_claim(leaf, &claim.place).await?;
             Err(Error::InProgress(reason))
         }
         asked => asked,
@@ -77,7 +84,7 @@ async fn ask(leaf: &MemberClient, found: &Found, claim: &ClaimRow, target: &str)
 
 /// Members accept the name of a class that they do not have, and then wait for it in silence.
 pub(super) async fn check_class(leaf: &MemberClient, class: &str, volume_driver: Option<&str>) -> Result<()> {
-    let Some(driver) = leaf.attributes_class_driver(class).await? else {
+    let Some(driver) = leaf::change::attributes_class_driver(leaf, class).await? else {
         return Err(Error::Refused(format!(
             "member {} has no VolumeAttributesClass {class:?}: make it there, or name another with the parameter \
              leafVolumeAttributesClass.{}",
@@ -103,7 +110,7 @@ fn infeasible(found: &Found, claim: &ClaimRow, target: &str) -> Error {
 
 async fn late(found: &Found, claim: &ClaimRow, target: &str) -> Error {
     let warning = match found.leaf() {
-        Ok(leaf) => leaf.newest_warning(&claim.place.namespace, &claim.uid).await,
+        Ok(leaf) => leaf::events::newest_warning(leaf, &claim.place.namespace, &claim.uid).await,
         Err(_) => None,
     };
     let said = warning.map(|said| format!(": {said}")).unwrap_or_default();

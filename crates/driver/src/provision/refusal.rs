@@ -10,7 +10,7 @@ use super::{
     Provisioner,
     abandon::in_use,
     attempt::{Attempt, NoCapacity},
-    delete::Order,
+    delete::{self, Order},
     volume_creation::VolumeCreation,
 };
 use domain::{
@@ -45,18 +45,20 @@ impl VolumeCreation<'_> {
     async fn look_for_lack(&self, row: &ClaimRow, binder: Binder, attempt: &mut Attempt) -> Result<Option<NoCapacity>> {
         let node = self.only_node();
         if binder == Binder::Consumer {
-            let pod = self.leaf.look_at_consumer(&row.place.namespace, self.hash).await?;
+            let pod = leaf::consumer::look_at_consumer(self.leaf, &row.place.namespace, self.hash).await?;
             let reason = pod.and_then(|pod| pod.obstacle).unwrap_or_default();
             if reason.contains("did not have enough free storage") {
                 return Ok(Some(NoCapacity { reason, node, lasting: true }));
             }
             if names_a_claim_that_is_gone(&reason) {
-                self.leaf.remove_consumer(&row.place.namespace, self.hash).await?;
+                leaf::consumer::remove_consumer(self.leaf, &row.place.namespace, self.hash).await?;
                 let no_capacity = NoCapacity { reason, node: None, lasting: false };
                 return Ok(self.node_selected().then_some(no_capacity));
             }
         }
-        let Some(reason) = self.leaf.lack_of_room(&row.place.namespace, &row.uid).await else { return Ok(None) };
+        let Some(reason) = leaf::events::lack_of_room(self.leaf, &row.place.namespace, &row.uid).await else {
+            return Ok(None);
+        };
         let sure = binder == Binder::Member || std::mem::replace(&mut attempt.suspected, true);
         Ok(sure.then_some(NoCapacity { reason, node, lasting: true }))
     }
@@ -67,44 +69,42 @@ impl VolumeCreation<'_> {
     }
 }
 
-impl Provisioner {
-    /// Takes the leaf back, remembers, and says so.
-    pub(super) async fn give_up(&self, job: &VolumeCreation<'_>, no_capacity: NoCapacity) -> Error {
-        match self.take_back(job).await {
-            Ok(class) => {
-                if no_capacity.lasting {
-                    job.remember(&class, no_capacity.node.as_deref());
-                }
-                let refusal = format!("member {} has no room for it: {}", job.leaf.member, no_capacity.reason);
-                if !job.deadline.caller_waits() {
-                    job.leaf.capacity.keep_verdict(job.hash, &refusal);
-                }
-                Error::NoPlace(refusal)
+/// Takes the leaf back, remembers, and says so.
+pub(super) async fn give_up(provisioner: &Provisioner, job: &VolumeCreation<'_>, no_capacity: NoCapacity) -> Error {
+    match take_back(provisioner, job).await {
+        Ok(class) => {
+            if no_capacity.lasting {
+                job.remember(&class, no_capacity.node.as_deref());
             }
-            Err(error) => error.while_a_leaf_may_exist(),
+            let refusal = format!("member {} has no room for it: {}", job.leaf.member, no_capacity.reason);
+            if !job.deadline.caller_waits() {
+                job.leaf.capacity.keep_verdict(job.hash, &refusal);
+            }
+            Error::NoPlace(refusal)
         }
+        Err(error) => error.while_a_leaf_may_exist(),
     }
+}
 
-    /// Removes a leaf that was never bound, and tells its class.
-    async fn take_back(&self, job: &VolumeCreation<'_>) -> Result<String> {
-        let id = job.spec.id(&job.leaf.member, &job.leaf.host, &job.place);
-        let order = Order::of_creation(&id);
-        if self.host.uses(&job.spec.name, &id.to_string()).await? {
-            return Err(in_use(job.spec, &job.leaf.member));
-        }
-        job.leaf.read_claim(&job.place).await?;
-        let Some(row) = job.row() else { return job.class() };
-        if !is_unbound(&row) || row.had_volume() {
-            let changed = format!("member {}: leaf claim {} has changed meanwhile", job.leaf.member, row.place);
-            return Err(Error::InProgress(changed));
-        }
-        job.leaf.remove_consumer(&row.place.namespace, job.hash).await?;
-        if !row.observed().terminating {
-            job.leaf.delete_claim(&row, job.hash).await?;
-        }
-        self.remove(job.leaf, job.hash, &job.place, &order, job.deadline).await?;
-        Ok(row.class.to_string())
+/// Removes a leaf that was never bound, and tells its class.
+async fn take_back(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<String> {
+    let id = job.spec.id(&job.leaf.member, &job.leaf.host, &job.place);
+    let order = Order::of_creation(&id);
+    if host::volume::uses(&provisioner.host, &job.spec.name, &id.to_string()).await? {
+        return Err(in_use(job.spec, &job.leaf.member));
     }
+    leaf::claim::read_claim(job.leaf, &job.place).await?;
+    let Some(row) = job.row() else { return job.class() };
+    if !is_unbound(&row) || row.had_volume() {
+        let changed = format!("member {}: leaf claim {} has changed meanwhile", job.leaf.member, row.place);
+        return Err(Error::InProgress(changed));
+    }
+    leaf::consumer::remove_consumer(job.leaf, &row.place.namespace, job.hash).await?;
+    if !row.observed().terminating {
+        leaf::claim::delete_claim(job.leaf, &row, job.hash).await?;
+    }
+    delete::remove(provisioner, job.leaf, job.hash, &job.place, &order, job.deadline).await?;
+    Ok(row.class.to_string())
 }
 
 fn is_unbound(row: &ClaimRow) -> bool {

@@ -33,84 +33,87 @@ enum Companion {
     Apart,
 }
 
-impl Provisioner {
-    /// Makes the consumer pod once.
-    pub(super) async fn consume(&self, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<()> {
-        if job.leaf.rows.row(job.hash).is_some_and(|row| matches!(row.consumer, Consumer::Made(_))) {
-            return Ok(());
-        }
-        let pod = match &job.spec.claim {
-            Some(claim) => self.host.pod_of(claim).await?,
-            None => None,
-        };
-        let mut wishes = pod.as_ref().map(|pod| Constraints::of(&pod.spec)).unwrap_or_default();
-        wishes.node = job.only_node();
-        let mut claims = vec![consumed(row)];
-        if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
-            claims.extend(self.companions(job, claim, pod, row).await?);
-        }
-        let until = job.deadline.next();
-        job.leaf.ensure_consumer(&row.place.namespace, job.hash, &claims, &wishes, until).await
+/// Makes the consumer pod once.
+pub(super) async fn consume(provisioner: &Provisioner, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<()> {
+    if job.leaf.rows.row(job.hash).is_some_and(|row| matches!(row.consumer, Consumer::Made(_))) {
+        return Ok(());
     }
+    let pod = match &job.spec.claim {
+        Some(claim) => host::pod::pod_of(&provisioner.host, claim).await?,
+        None => None,
+    };
+    let mut wishes = pod.as_ref().map(|pod| Constraints::of(&pod.spec)).unwrap_or_default();
+    wishes.node = job.only_node();
+    let mut claims = vec![consumed(row)];
+    if let (Some(pod), Some(claim)) = (&pod, &job.spec.claim) {
+        claims.extend(companions(provisioner, job, claim, pod, row).await?);
+    }
+    let until = job.deadline.next();
+    leaf::consumer::ensure_consumer(job.leaf, &row.place.namespace, job.hash, &claims, &wishes, until).await
+}
 
-    async fn companions(
-        &self,
-        job: &VolumeCreation<'_>,
-        claim: &Claim,
-        pod: &HostPod,
-        row: &ClaimRow,
-    ) -> Result<Vec<Consumed>> {
-        let now = Instant::now();
-        let until = now + (job.deadline.next().saturating_duration_since(now) / 2).min(LONGEST);
-        let mut open: Vec<&String> = pod.claims.iter().filter(|name| **name != claim.name).collect();
-        let mut here = Vec::new();
-        loop {
-            let (mut still_open, mut hashes) = (Vec::new(), Vec::new());
-            for name in open {
-                let other = Claim { namespace: claim.namespace.clone(), name: name.clone() };
-                match self.companion(job, &other, &row.place.namespace).await? {
-                    Companion::Here(consumed) => here.push(consumed),
-                    Companion::Apart => {}
-                    Companion::Coming(hash) => {
-                        still_open.push(name);
-                        hashes.push(hash);
-                    }
+async fn companions(
+    provisioner: &Provisioner,
+    job: &VolumeCreation<'_>,
+    claim: &Claim,
+    pod: &HostPod,
+    row: &ClaimRow,
+) -> Result<Vec<Consumed>> {
+    let now = Instant::now();
+    let until = now + (job.deadline.next().saturating_duration_since(now) / 2).min(LONGEST);
+    let mut open: Vec<&String> = pod.claims.iter().filter(|name| **name != claim.name).collect();
+    let mut here = Vec::new();
+    loop {
+        let (mut still_open, mut hashes) = (Vec::new(), Vec::new());
+        for name in open {
+            let other = Claim { namespace: claim.namespace.clone(), name: name.clone() };
+            match companion(provisioner, job, &other, &row.place.namespace).await? {
+                Companion::Here(consumed) => here.push(consumed),
+                Companion::Apart => {}
+                Companion::Coming(hash) => {
+                    still_open.push(name);
+                    hashes.push(hash);
                 }
             }
-            let now = Instant::now();
-            if still_open.is_empty() || now >= until {
-                return Ok(here);
-            }
-            open = still_open;
-            let pause = until.min(now + PAUSE);
-            let one = |hash: VolumeHash| Box::pin(job.leaf.rows.until(hash, pause, move |rows| is_there(rows, hash)));
-            futures::future::select_all(hashes.into_iter().map(one)).await;
         }
+        let now = Instant::now();
+        if still_open.is_empty() || now >= until {
+            return Ok(here);
+        }
+        open = still_open;
+        let pause = until.min(now + PAUSE);
+        let one = |hash: VolumeHash| Box::pin(job.leaf.rows.until(hash, pause, move |rows| is_there(rows, hash)));
+        futures::future::select_all(hashes.into_iter().map(one)).await;
     }
+}
 
-    async fn companion(&self, job: &VolumeCreation<'_>, claim: &Claim, namespace: &str) -> Result<Companion> {
-        let Some(found) = self.host.read_claim(claim, "").await? else { return Ok(Companion::Apart) };
-        let hash = VolumeHash::new(&self.host.id, &format!("pvc-{}", found.uid));
-        let mut leaf = job.leaf.rows.row(hash).and_then(|row| row.claim);
-        if let (None, Some(volume)) = (&leaf, &found.volume) {
-            // A volume that was made by hand, or for another claim before.
-            let handle = self.host.handle_of(volume).await?;
-            let id = handle.and_then(|handle| VolumeId::parse(&handle)).filter(|id| id.member == job.leaf.member);
-            leaf = id.and_then(|id| job.leaf.rows.find(&id)?.1.claim);
-        }
-        if let Some(leaf) = leaf {
-            let mountable = leaf.place.namespace == namespace && !leaf.observed().terminating;
-            return Ok(if mountable { Companion::Here(consumed(&leaf)) } else { Companion::Apart });
-        }
-        let ours = match found.provisioner.as_deref() {
-            Some(provisioner) => provisioner == DRIVER,
-            // Nobody has said yet whose it is.
-            None => job.node_selected(),
-        };
-        let elsewhere = found.member.as_ref().is_some_and(|member| *member != job.leaf.member);
-        let coming = ours && found.volume.is_none() && (job.node_selected() || !elsewhere);
-        Ok(if coming { Companion::Coming(hash) } else { Companion::Apart })
+async fn companion(
+    provisioner: &Provisioner,
+    job: &VolumeCreation<'_>,
+    claim: &Claim,
+    namespace: &str,
+) -> Result<Companion> {
+    let Some(found) = host::claim::read_claim(&provisioner.host, claim, "").await? else { return Ok(Companion::Apart) };
+    let hash = VolumeHash::new(&provisioner.host.id, &format!("pvc-{}", found.uid));
+    let mut leaf = job.leaf.rows.row(hash).and_then(|row| row.claim);
+    if let (None, Some(volume)) = (&leaf, &found.volume) {
+        // A volume that was made by hand, or for another claim before.
+        let handle = host::volume::handle_of(&provisioner.host, volume).await?;
+        let id = handle.and_then(|handle| VolumeId::parse(&handle)).filter(|id| id.member == job.leaf.member);
+        leaf = id.and_then(|id| job.leaf.rows.find(&id)?.1.claim);
     }
+    if let Some(leaf) = leaf {
+        let mountable = leaf.place.namespace == namespace && !leaf.observed().terminating;
+        return Ok(if mountable { Companion::Here(consumed(&leaf)) } else { Companion::Apart });
+    }
+    let ours = match found.provisioner.as_deref() {
+        Some(provisioner) => provisioner == DRIVER,
+        // Nobody has said yet whose it is.
+        None => job.node_selected(),
+    };
+    let elsewhere = found.member.as_ref().is_some_and(|member| *member != job.leaf.member);
+    let coming = ours && found.volume.is_none() && (job.node_selected() || !elsewhere);
+    Ok(if coming { Companion::Coming(hash) } else { Companion::Apart })
 }
 
 fn is_there(rows: &leaf::Rows, hash: VolumeHash) -> bool {

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Deadline, Provisioner, find::Found, wait_for};
+use super::{
+    Deadline, Provisioner, delete_snapshot,
+    find::{self, Found},
+    wait_for,
+};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -61,104 +65,106 @@ struct SnapshotCreation<'a> {
     deadline: &'a Deadline,
 }
 
-impl Provisioner {
-    pub async fn snapshot(&self, spec: &SnapshotSpec, deadline: &Deadline) -> Result<Snapshot> {
-        let source = spec.sources.first().map(String::as_str).unwrap_or_default();
-        let volume = VolumeId::parse(source).ok_or_else(|| no_volume(source))?;
-        let hash = VolumeHash::of_snapshot(&self.host.id, &spec.name);
-        let member = self.members.get(&volume.member).await?;
-        self.is_not_elsewhere(spec, &member.name, hash)?;
-        let leaf = member.leaf()?;
-        spec.check_place(&member.name)?;
-        leaf.snapshots.want();
-        let host_content = match &spec.content {
-            Some(name) => Some(self.host.read_content(ContentKind::Snapshot, name).await?).flatten(),
-            None => None,
-        };
-        let job = SnapshotCreation { spec, source, hash, leaf, host_content, deadline };
-        if spec.content.is_some() && job.is_unwanted() {
-            return Err(self.withdraw_snapshot(&job).await);
+pub async fn snapshot(provisioner: &Provisioner, spec: &SnapshotSpec, deadline: &Deadline) -> Result<Snapshot> {
+    let source = spec.sources.first().map(String::as_str).unwrap_or_default();
+    let volume = VolumeId::parse(source).ok_or_else(|| no_volume(source))?;
+    let hash = VolumeHash::of_snapshot(&provisioner.host.id, &spec.name);
+    let member = provisioner.members.get(&volume.member).await?;
+    is_not_elsewhere(provisioner, spec, &member.name, hash)?;
+    let leaf = member.leaf()?;
+    spec.check_place(&member.name)?;
+    leaf.snapshots.want();
+    let host_content = match &spec.content {
+        Some(name) => {
+            Some(host::snapshot::read_content(&provisioner.host, ContentKind::Snapshot, name).await?).flatten()
         }
-        self.settle_snapshot(&job).await
+        None => None,
+    };
+    let job = SnapshotCreation { spec, source, hash, leaf, host_content, deadline };
+    if spec.content.is_some() && job.is_unwanted() {
+        return Err(withdraw_snapshot(provisioner, &job).await);
     }
+    settle_snapshot(provisioner, &job).await
+}
 
-    /// The same name of a volume in another member. Only what is known is asked: the sidecar's names are unique.
-    fn is_not_elsewhere(&self, spec: &SnapshotSpec, member: &str, hash: VolumeHash) -> Result<()> {
-        let members = self.members.all()?;
-        let others = members.values().filter(|other| other.name != member);
-        let mut found = others.filter_map(|other| other.last_known()?.snapshots.row(hash));
-        found.next().map_or(Ok(()), |row| Err(exists(spec, &format!("it is a snapshot of {}", row.source))))
-    }
+/// The same name of a volume in another member. Only what is known is asked: the sidecar's names are unique.
+fn is_not_elsewhere(provisioner: &Provisioner, spec: &SnapshotSpec, member: &str, hash: VolumeHash) -> Result<()> {
+    let members = provisioner.members.all()?;
+    let others = members.values().filter(|other| other.name != member);
+    let mut found = others.filter_map(|other| other.last_known()?.snapshots.row(hash));
+    found.next().map_or(Ok(()), |row| Err(exists(spec, &format!("it is a snapshot of {}", row.source))))
+}
 
-    async fn settle_snapshot(&self, job: &SnapshotCreation<'_>) -> Result<Snapshot> {
-        let mut before = None;
-        let mut troubled: Option<Instant> = None;
-        loop {
-            let row = job.leaf.snapshots.row(job.hash);
-            let step = job.step(row.as_ref());
-            // Acted, and nothing has changed: looking on would be asking in circles. And whoever asked may have had it
-            // removed since.
-            let circles = before.as_ref() == Some(&step) || !job.deadline.caller_waits();
-            if circles && step == Cutting::Create {
-                return Err(job.late(row.as_ref()).await);
+async fn settle_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) -> Result<Snapshot> {
+    let mut before = None;
+    let mut troubled: Option<Instant> = None;
+    loop {
+        let row = job.leaf.snapshots.row(job.hash);
+        let step = job.step(row.as_ref());
+        // Acted, and nothing has changed: looking on would be asking in circles. And whoever asked may have had it
+        // removed since.
+        let circles = before.as_ref() == Some(&step) || !job.deadline.caller_waits();
+        if circles && step == Cutting::Create {
+            return Err(job.late(row.as_ref()).await);
+        }
+        if before.is_some() && job.deadline.passed() && step != Cutting::Cut {
+            job.deadline.tell(job.late(row.as_ref()).await)?;
+        }
+        match (&step, &row) {
+            (Cutting::Create, _) => make_snapshot(provisioner, job).await?,
+            (Cutting::Cut, Some(row)) => {
+                return job.finish(row).await.map_err(Error::while_a_leaf_may_exist);
             }
-            if before.is_some() && job.deadline.passed() && step != Cutting::Cut {
-                job.deadline.tell(job.late(row.as_ref()).await)?;
-            }
-            match (&step, &row) {
-                (Cutting::Create, _) => self.make_snapshot(job).await?,
-                (Cutting::Cut, Some(row)) => {
-                    return job.finish(row).await.map_err(Error::while_a_leaf_may_exist);
+            (Cutting::Differs(difference), _) => return Err(exists(job.spec, difference)),
+            (Cutting::Failing(_), row) => {
+                let until = *troubled.get_or_insert_with(|| Instant::now() + PATIENCE_WITH_TROUBLE);
+                if Instant::now() >= until {
+                    return Err(job.late(row.as_ref()).await);
                 }
-                (Cutting::Differs(difference), _) => return Err(exists(job.spec, difference)),
-                (Cutting::Failing(_), row) => {
-                    let until = *troubled.get_or_insert_with(|| Instant::now() + PATIENCE_WITH_TROUBLE);
-                    if Instant::now() >= until {
-                        return Err(job.late(row.as_ref()).await);
-                    }
-                    job.leaf.snapshots.until(until.min(job.deadline.next()), |_| job.changed(&step)).await;
-                }
-                _ => job.wait(&step).await.map_err(Error::while_a_leaf_may_exist)?,
+                job.leaf.snapshots.until(until.min(job.deadline.next()), |_| job.changed(&step)).await;
             }
-            before = Some(step);
+            _ => job.wait(&step).await.map_err(Error::while_a_leaf_may_exist)?,
         }
+        before = Some(step);
     }
+}
 
-    /// Nothing is there. What stands in the way is final only once a read has shown that it still is so.
-    async fn make_snapshot(&self, job: &SnapshotCreation<'_>) -> Result<()> {
-        if job.host_content.as_ref().is_some_and(|content| content.given_out) {
-            return job.nothing_is_there(job.lost()).await;
-        }
-        let volume = match self.find(job.source).await {
-            Err(error) if error.is_final() => return job.nothing_is_there(error).await,
-            found => found?,
-        };
-        if volume.claim.observed().terminating {
-            let refusal = format!("volume {} is being deleted, and snapshots can no longer be made of it", job.source);
-            return job.nothing_is_there(Error::Refused(refusal)).await;
-        }
-        match job.post(&volume).await {
-            Ok(Made::Now) => Ok(()),
-            Ok(Made::Taken) => job.adopt(&volume.claim.place.namespace).await,
-            Err(error) if error.is_final() => job.nothing_is_there(error).await,
-            Err(error) => Err(error),
-        }
+/// Nothing is there. What stands in the way is final only once a read has shown that it still is so.
+async fn make_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) -> Result<()> {
+    if job.host_content.as_ref().is_some_and(|content| content.given_out) {
+        return job.nothing_is_there(job.lost()).await;
     }
+    let volume = match find::find(provisioner, job.source).await {
+        Err(error) if error.is_final() => return job.nothing_is_there(error).await,
+        found => found?,
+    };
+    if volume.claim.observed().terminating {
+        let refusal = format!("volume {} is being deleted, and snapshots can no longer be made of it", job.source);
+        return job.nothing_is_there(Error::Refused(refusal)).await;
+    }
+    match job.post(&volume).await {
+        Ok(Made::Now) => Ok(()),
+        Ok(Made::Taken) => job.adopt(&volume.claim.place.namespace).await,
+        Err(error) if error.is_final() => job.nothing_is_there(error).await,
+        Err(error) => Err(error),
+    }
+}
 
-    /// Nobody waits for it any more: what was made goes, and the sidecar may forget it.
-    async fn withdraw_snapshot(&self, job: &SnapshotCreation<'_>) -> Error {
-        let removed = async {
-            if job.place().is_none() {
-                job.leaf.list_snapshot(job.hash).await?;
+/// Nobody waits for it any more: what was made goes, and the sidecar may forget it.
+async fn withdraw_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) -> Error {
+    let removed = async {
+        if job.place().is_none() {
+            leaf::snapshot::list_snapshot(job.leaf, job.hash).await?;
+        }
+        match job.place() {
+            Some(place) => {
+                delete_snapshot::remove_snapshot(provisioner, job.leaf, job.hash, &place, job.deadline).await
             }
-            match job.place() {
-                Some(place) => self.remove_snapshot(job.leaf, job.hash, &place, job.deadline).await,
-                None => Ok(()),
-            }
-        };
-        let gone = format!("snapshot {} is no longer wanted in the host; nothing is left of it", job.spec.name);
-        removed.await.map_or_else(Error::while_a_leaf_may_exist, |()| Error::Gone(gone))
-    }
+            None => Ok(()),
+        }
+    };
+    let gone = format!("snapshot {} is no longer wanted in the host; nothing is left of it", job.spec.name);
+    removed.await.map_or_else(Error::while_a_leaf_may_exist, |()| Error::Gone(gone))
 }
 
 impl SnapshotCreation<'_> {
@@ -205,13 +211,13 @@ impl SnapshotCreation<'_> {
             class: self.spec.leaf_class.at(&self.leaf.member).map(String::as_str),
             content: self.spec.content.as_deref(),
         };
-        self.leaf.create_snapshot(&wanted).await
+        leaf::snapshot::create_snapshot(self.leaf, &wanted).await
     }
 
     /// The name is taken: by our own, whose row was not here yet, or by somebody else's.
     async fn adopt(&self, namespace: &str) -> Result<()> {
         let place = LeafPlace { namespace: namespace.to_owned(), claim: leaf_name(self.hash) };
-        match self.leaf.read_snapshot(&place).await.map_err(Error::while_a_leaf_may_exist)? {
+        match leaf::snapshot::read_snapshot(self.leaf, &place).await.map_err(Error::while_a_leaf_may_exist)? {
             None | Some((_, Some(_))) => Ok(()),
             Some((foreign, None)) => Err(Error::Exists(format!(
                 "member {}: snapshot {place} is there already and {}; it is left untouched. Remove it there",
@@ -224,8 +230,12 @@ impl SnapshotCreation<'_> {
     /// The error itself, where a read shows that there is no leaf; nothing, where there is one after all.
     async fn nothing_is_there(&self, error: Error) -> Result<()> {
         let found = match self.place() {
-            Some(place) => self.leaf.read_snapshot(&place).await.map(|found| found.and_then(|(_, row)| row)),
-            None => self.leaf.list_snapshot(self.hash).await.map(|()| self.leaf.snapshots.row(self.hash)),
+            Some(place) => {
+                leaf::snapshot::read_snapshot(self.leaf, &place).await.map(|found| found.and_then(|(_, row)| row))
+            }
+            None => {
+                leaf::snapshot::list_snapshot(self.leaf, self.hash).await.map(|()| self.leaf.snapshots.row(self.hash))
+            }
         };
         match found {
             Ok(Some(_)) => Ok(()),
@@ -243,7 +253,7 @@ impl SnapshotCreation<'_> {
             wait_for(self.deadline, |pause| self.leaf.snapshots.until(pause, |_| self.changed(step)), late).await?;
         if !heard && let Some(row) = self.leaf.snapshots.row(self.hash) {
             // The watch said nothing for a while: it may be dead.
-            let there = self.leaf.read_snapshot(&row.place).await?;
+            let there = leaf::snapshot::read_snapshot(self.leaf, &row.place).await?;
             if there.is_none_or(|(snapshot, _)| snapshot.metadata.uid.as_deref() != Some(&row.uid)) {
                 self.leaf.snapshots.drop_row(row.hash, &row.uid);
             }
@@ -254,7 +264,7 @@ impl SnapshotCreation<'_> {
     /// Marks what stands behind it as ours, so that it is found also when its snapshot has gone.
     async fn finish(&self, row: &SnapshotRow) -> Result<Snapshot> {
         if let Some(content) = row.content.as_deref().filter(|_| !self.leaf.snapshots.is_marked(row.hash)) {
-            self.leaf.mark_content(row, content).await?;
+            leaf::snapshot::mark_content(self.leaf, row, content).await?;
         }
         Ok(Snapshot::new(self.leaf, row))
     }
@@ -266,7 +276,7 @@ impl SnapshotCreation<'_> {
         };
         let mut reason = row.trouble.as_deref().map(str::to_owned);
         if reason.is_none() {
-            reason = self.leaf.newest_warning(&row.place.namespace, &row.uid).await;
+            reason = leaf::events::newest_warning(self.leaf, &row.place.namespace, &row.uid).await;
         }
         let state = if row.terminating { "is being removed in the member" } else { "is not cut yet" };
         Error::InProgress(format!(

@@ -25,57 +25,63 @@ pub struct Wanted {
     pub token: String,
 }
 
-impl Provisioner {
-    /// One page of the snapshots, in the order of their handles, and the token of the next.
-    pub async fn list_snapshots(&self, wanted: &Wanted, deadline: Instant) -> Result<(Vec<Snapshot>, String)> {
-        let after = begin(&wanted.token)?;
-        let mut found = Vec::new();
-        for member in self.snapshot_members(wanted).await? {
-            let Some(leaf) = member.last_known() else { continue };
-            ensure_listed(&member, deadline).await?;
-            let source = |row: &SnapshotRow| wanted.source.is_empty() || *row.source == *wanted.source;
-            let id = |row: &SnapshotRow| wanted.id.is_empty() || row.id(&leaf.member).to_string() == wanted.id;
-            let rows = leaf.snapshots.all(|row| row.is_there() && source(row) && id(row));
-            found.extend(rows.iter().map(|row| Snapshot::new(leaf, row)));
-        }
-        Ok(page(found, &after, wanted.most))
-    }
-
-    pub async fn get_snapshot(&self, id: &str, deadline: Instant) -> Result<Snapshot> {
-        let unknown = || Error::NotFound(format!("no snapshot has the handle {id:?}"));
-        let parsed = VolumeId::parse(id).ok_or_else(unknown)?;
-        let member = self.members.get(&parsed.member).await?;
-        let leaf = member.leaf()?;
+/// One page of the snapshots, in the order of their handles, and the token of the next.
+pub async fn list_snapshots(
+    provisioner: &Provisioner,
+    wanted: &Wanted,
+    deadline: Instant,
+) -> Result<(Vec<Snapshot>, String)> {
+    let after = begin(&wanted.token)?;
+    let mut found = Vec::new();
+    for member in snapshot_members(provisioner, wanted).await? {
+        let Some(leaf) = member.last_known() else { continue };
         ensure_listed(&member, deadline).await?;
-        let row = leaf.snapshots.find(&parsed).filter(SnapshotRow::is_there).ok_or_else(unknown)?;
-        Ok(Snapshot::new(leaf, &row))
+        let source = |row: &SnapshotRow| wanted.source.is_empty() || *row.source == *wanted.source;
+        let id = |row: &SnapshotRow| wanted.id.is_empty() || row.id(&leaf.member).to_string() == wanted.id;
+        let rows = leaf.snapshots.all(|row| row.is_there() && source(row) && id(row));
+        found.extend(rows.iter().map(|row| Snapshot::new(leaf, row)));
     }
+    Ok(page(found, &after, wanted.most))
+}
 
-    /// The members that can hold what is asked for: one, where a handle says which.
-    async fn snapshot_members(&self, wanted: &Wanted) -> Result<Vec<std::sync::Arc<Member>>> {
-        let filters = [&wanted.id, &wanted.source].into_iter().filter(|filter| !filter.is_empty());
-        let mut named = BTreeSet::new();
-        for filter in filters {
-            match VolumeId::parse(filter) {
-                Some(id) => drop(named.insert(id.member)),
-                None => return Ok(Vec::new()),
-            }
-        }
-        match named.first() {
-            None => Ok(self.members.all()?.values().cloned().collect()),
-            Some(_) if named.len() > 1 => Ok(Vec::new()),
-            Some(name) => match self.members.get(name).await {
-                Ok(member) => Ok(vec![member]),
-                Err(Error::NotFound(_)) => Ok(Vec::new()),
-                Err(error) => Err(error),
-            },
-        }
-    }
+pub async fn get_snapshot(provisioner: &Provisioner, id: &str, deadline: Instant) -> Result<Snapshot> {
+    let unknown = || Error::NotFound(format!("no snapshot has the handle {id:?}"));
+    let parsed = VolumeId::parse(id).ok_or_else(unknown)?;
+    let member = provisioner.members.get(&parsed.member).await?;
+    let leaf = member.leaf()?;
+    ensure_listed(&member, deadline).await?;
+    let row = leaf.snapshots.find(&parsed).filter(SnapshotRow::is_there).ok_or_else(unknown)?;
+    Ok(Snapshot::new(leaf, &row))
+}
 
-    /// The leaf snapshot a volume is to be filled with.
-    pub(super) async fn source_snapshot(&self, leaf: &MemberClient, id: &VolumeId) -> Result<Option<SnapshotRow>> {
-        Ok(find_snapshot(leaf, id).await?.filter(|row| !row.terminating))
+/// The members that can hold what is asked for: one, where a handle says which.
+async fn snapshot_members(provisioner: &Provisioner, wanted: &Wanted) -> Result<Vec<std::sync::Arc<Member>>> {
+    let filters = [&wanted.id, &wanted.source].into_iter().filter(|filter| !filter.is_empty());
+    let mut named = BTreeSet::new();
+    for filter in filters {
+        match VolumeId::parse(filter) {
+            Some(id) => drop(named.insert(id.member)),
+            None => return Ok(Vec::new()),
+        }
     }
+    match named.first() {
+        None => Ok(provisioner.members.all()?.values().cloned().collect()),
+        Some(_) if named.len() > 1 => Ok(Vec::new()),
+        Some(name) => match provisioner.members.get(name).await {
+            Ok(member) => Ok(vec![member]),
+            Err(Error::NotFound(_)) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// The leaf snapshot a volume is to be filled with.
+pub(super) async fn source_snapshot(
+    _provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+) -> Result<Option<SnapshotRow>> {
+    Ok(find_snapshot(leaf, id).await?.filter(|row| !row.terminating))
 }
 
 /// Where no watch stands, one question tells whether there is anything to see. What was seen once is the answer also
@@ -83,7 +89,7 @@ impl Provisioner {
 async fn ensure_listed(member: &Member, deadline: Instant) -> Result<()> {
     let Some(known) = member.last_known().filter(|known| !known.snapshots.synced()) else { return Ok(()) };
     let leaf = member.leaf()?;
-    if !leaf.has_snapshots().await? {
+    if !leaf::snapshot::has_snapshots(leaf).await? {
         return Ok(());
     }
     known.snapshots.want();

@@ -1,25 +1,27 @@
 //! ValidateVolumeCapabilities: can this volume be used in these ways?
 
-use super::Provisioner;
+use super::{Provisioner, find};
 use domain::{
     error::Result,
     volume::{AccessMode, VolumeMode},
 };
 use leaf::row::ClaimRow;
 
-impl Provisioner {
-    /// None where all ways are open; else why one is not.
-    pub async fn obstacle(&self, id: &str, wanted: &[(AccessMode, VolumeMode)]) -> Result<Option<String>> {
-        let found = self.find(id).await?;
-        if let (true, Some(reason)) = (found.imported, found.claim.unusable()) {
-            tracing::info!(volume = %found.hash, handle = %found.id, reason, "an imported volume cannot be used");
-            return Ok(Some(format!("member {}: leaf claim {} {reason}", found.member.name, found.claim.place)));
-        }
-        Ok(wanted.iter().find_map(|(access, mode)| obstacle(&found.claim, *access, *mode)))
+/// None where all ways are open; else why one is not.
+pub async fn obstacle(
+    provisioner: &Provisioner,
+    id: &str,
+    wanted: &[(AccessMode, VolumeMode)],
+) -> Result<Option<String>> {
+    let found = find::find(provisioner, id).await?;
+    if let (true, Some(reason)) = (found.imported, found.claim.unusable()) {
+        tracing::info!(volume = %found.hash, handle = %found.id, reason, "an imported volume cannot be used");
+        return Ok(Some(format!("member {}: leaf claim {} {reason}", found.member.name, found.claim.place)));
     }
+    Ok(wanted.iter().find_map(|(access, mode)| refused_use(&found.claim, *access, *mode)))
 }
 
-pub(super) fn obstacle(claim: &ClaimRow, access: AccessMode, mode: VolumeMode) -> Option<String> {
+pub(super) fn refused_use(claim: &ClaimRow, access: AccessMode, mode: VolumeMode) -> Option<String> {
     // What the volume was asked for its class has seen to, also where the leaf claim itself is of another kind.
     if claim.life.asked.as_ref().is_some_and(|(asked, as_mode)| *as_mode == mode && asked.contains(&access)) {
         return None;

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Deadline, Provisioner, Volume, attempt::Attempt, content_source::ContentSource, modify::check_class,
+    Deadline, Provisioner, Volume,
+    attempt::Attempt,
+    content_source::{self, ContentSource},
+    modify::check_class,
     publish::wants_block,
 };
 use domain::{
@@ -91,12 +94,12 @@ impl VolumeCreation<'_> {
         if let Some(class) = wanted.attributes {
             check_class(self.leaf, class, None).await?;
         }
-        let made = self.leaf.create_claim(&wanted).await;
+        let made = leaf::claim::create_claim(self.leaf, &wanted).await;
         if !matches!(made, Err(Error::NotFound(_))) {
             return made;
         }
-        self.leaf.create_namespace(&self.place.namespace).await?;
-        self.leaf.create_claim(&wanted).await
+        leaf::claim::create_namespace(self.leaf, &self.place.namespace).await?;
+        leaf::claim::create_claim(self.leaf, &wanted).await
     }
 
     /// A disk that a machine gets while it runs must be bare, whatever the host makes of it.
@@ -115,7 +118,7 @@ impl VolumeCreation<'_> {
 
     /// The name is taken: by our own leaf, whose row was not here yet, or by somebody else's claim.
     pub(super) async fn adopt(&self) -> Result<()> {
-        let found = self.leaf.read_claim(&self.place).await.map_err(Error::while_a_leaf_may_exist)?;
+        let found = leaf::claim::read_claim(self.leaf, &self.place).await.map_err(Error::while_a_leaf_may_exist)?;
         let Some(claim) = found else { return Ok(()) };
         let taken = format!("member {}: claim {}", self.leaf.member, self.place);
         let way_out = match judge(&claim.metadata, &self.leaf.host, Meant::Volume(self.hash)) {
@@ -145,7 +148,7 @@ impl VolumeCreation<'_> {
 
     /// The member refused. That is final only once a read has shown that no leaf of ours is there.
     pub(super) async fn refuse(&self, error: Error) -> Result<()> {
-        match self.leaf.read_claim(&self.place).await {
+        match leaf::claim::read_claim(self.leaf, &self.place).await {
             Ok(Some(claim)) if is_leaf_of(&claim.metadata, &self.leaf.host, self.hash) => Ok(()),
             Ok(_) => Err(error),
             Err(unsure) => Err(Error::Unreachable {
@@ -169,7 +172,7 @@ impl VolumeCreation<'_> {
 
     /// The watch said nothing for a while: it may be dead.
     pub(super) async fn look_again(&self) -> Result<()> {
-        let found = self.leaf.read_claim(&self.place).await?;
+        let found = leaf::claim::read_claim(self.leaf, &self.place).await?;
         if let (None, Some(row)) = (found, self.row()) {
             self.leaf.rows.drop_claim(self.hash, &row.uid, u64::MAX);
         }
@@ -182,9 +185,9 @@ impl VolumeCreation<'_> {
         let Some(claim) = &row.claim else {
             return Error::InProgress(format!("member {}: the leaf claim is being made", self.leaf.member));
         };
-        let mut reason = self.leaf.newest_warning(&claim.place.namespace, &claim.uid).await;
+        let mut reason = leaf::events::newest_warning(self.leaf, &claim.place.namespace, &claim.uid).await;
         if let (None, Consumer::Made(pod)) = (&reason, &row.consumer) {
-            reason = self.leaf.newest_warning(&claim.place.namespace, pod).await;
+            reason = leaf::events::newest_warning(self.leaf, &claim.place.namespace, pod).await;
         }
         let state = if claim.observed().terminating { "is being removed in the member" } else { "is not bound yet" };
         Error::InProgress(format!(
@@ -197,7 +200,7 @@ impl VolumeCreation<'_> {
 
     /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
     pub(super) async fn differs(&self) -> Error {
-        let there = self.leaf.read_claim(&self.place).await.ok().flatten();
+        let there = leaf::claim::read_claim(self.leaf, &self.place).await.ok().flatten();
         let earlier = there.as_ref().and_then(marks::request_of);
         let difference = earlier.and_then(|earlier| self.spec.request.difference(&earlier));
         let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
@@ -230,20 +233,24 @@ impl VolumeCreation<'_> {
 
     /// Its removal had begun, and is not to be taken up again by anybody.
     pub(super) async fn want_after_all(&self, row: &ClaimRow) -> Result<()> {
-        if row.is_withdrawn() { self.leaf.mark_withdrawn(row, self.hash, false).await } else { Ok(()) }
+        if row.is_withdrawn() {
+            leaf::forgotten::mark_withdrawn(self.leaf, row, self.hash, false).await
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, binder: Binder) -> Result<Volume> {
         // The labels say that somebody may have been told of it. Where nobody waits any more, nobody is.
         let labelled = if self.deadline.caller_waits() {
             self.want_after_all(row).await?;
-            Some(self.leaf.label_volume(volume, self.hash, &row.uid).await?.ours(&self.leaf.member)?)
+            Some(leaf::volume::label_volume(self.leaf, volume, self.hash, &row.uid).await?.ours(&self.leaf.member)?)
         } else {
             None
         };
         let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
         if binder == Binder::Consumer || made {
-            self.leaf.remove_consumer(&row.place.namespace, self.hash).await?;
+            leaf::consumer::remove_consumer(self.leaf, &row.place.namespace, self.hash).await?;
         }
         let Some(leaf_volume) = labelled else { return Err(self.late().await) };
         let context = [
@@ -274,7 +281,9 @@ impl VolumeCreation<'_> {
         match &self.spec.request.source {
             Some(source) => {
                 let (class, namespace) = (self.class()?, &self.place.namespace);
-                self.provisioner.filling(self.leaf, namespace, &class, &self.spec.request, source).await.map(Some)
+                content_source::filling(self.provisioner, self.leaf, namespace, &class, &self.spec.request, source)
+                    .await
+                    .map(Some)
             }
             None => Ok(None),
         }

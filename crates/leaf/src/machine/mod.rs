@@ -87,34 +87,32 @@ fn word<'a>(item: &'a Value, pointer: &str) -> &'a str {
     item.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-impl MemberClient {
-    /// None where it has no machines that this driver knows. Once known, it is not asked again.
-    pub async fn machines(&self, namespace: &str) -> Result<Option<Machines<'_>>> {
-        let flavour = match self.flavour.get() {
-            Some(flavour) => Some(flavour.clone()),
-            None => self.discover().await?.inspect(|flavour| drop(self.flavour.set(flavour.clone()))),
-        };
-        Ok(flavour.map(|flavour| Machines { cluster: self, flavour, namespace: namespace.to_owned() }))
-    }
+/// None where it has no machines that this driver knows. Once known, it is not asked again.
+pub async fn machines<'a>(client: &'a MemberClient, namespace: &str) -> Result<Option<Machines<'a>>> {
+    let flavour = match client.flavour.get() {
+        Some(flavour) => Some(flavour.clone()),
+        None => discover(client).await?.inspect(|flavour| drop(client.flavour.set(flavour.clone()))),
+    };
+    Ok(flavour.map(|flavour| Machines { cluster: client, flavour, namespace: namespace.to_owned() }))
+}
 
-    async fn discover(&self) -> Result<Option<Flavour>> {
-        let served = self.client.list_api_groups().await;
-        let served = served.map_err(|error| self.outcome("list API groups", &error))?;
-        let versions = |name: &str| -> Vec<String> {
-            let group = served.groups.iter().find(|group| group.name == name);
-            group.into_iter().flat_map(|group| &group.versions).map(|version| version.version.clone()).collect()
-        };
-        let best = |name: &str, wanted: &str| {
-            let versions = versions(name);
-            versions.iter().find(|version| *version == wanted).or_else(|| versions.first()).cloned()
-        };
-        // The oldest one that can be applied to item by item: every release since has it.
-        if let Some(version) = best(OPERATOR, "v1alpha2") {
-            return Ok(Some(Flavour::Operator { version }));
-        }
-        let by_request = !versions(SUBRESOURCES).is_empty();
-        Ok(best(KUBEVIRT, "v1").map(|version| Flavour::KubeVirt { version, by_request }))
+async fn discover(client: &MemberClient) -> Result<Option<Flavour>> {
+    let served = client.client.list_api_groups().await;
+    let served = served.map_err(|error| client.outcome("list API groups", &error))?;
+    let versions = |name: &str| -> Vec<String> {
+        let group = served.groups.iter().find(|group| group.name == name);
+        group.into_iter().flat_map(|group| &group.versions).map(|version| version.version.clone()).collect()
+    };
+    let best = |name: &str, wanted: &str| {
+        let versions = versions(name);
+        versions.iter().find(|version| *version == wanted).or_else(|| versions.first()).cloned()
+    };
+    // The oldest one that can be applied to item by item: every release since has it.
+    if let Some(version) = best(OPERATOR, "v1alpha2") {
+        return Ok(Some(Flavour::Operator { version }));
     }
+    let by_request = !versions(SUBRESOURCES).is_empty();
+    Ok(best(KUBEVIRT, "v1").map(|version| Flavour::KubeVirt { version, by_request }))
 }
 
 fn resource(group: &str, version: &str, kind: &str) -> ApiResource {

@@ -14,31 +14,29 @@ fn path_of(group: VolumeHash) -> String {
     format!("/metadata/labels/{}{group}", MEMBER_OF.replace('/', "~1"))
 }
 
-impl MemberClient {
-    /// Puts a group's label on a claim of ours, or takes it off.
-    pub async fn label_for_group(&self, claim: &ClaimRow, group: VolumeHash, on: bool) -> Result<()> {
-        let path = path_of(group);
-        let change =
-            if on { json!({"op": "add", "path": path, "value": "yes"}) } else { json!({"op": "remove", "path": path}) };
-        self.change_labels(claim, &[change]).await.or_else(|error| match error {
-            // It carried none, or the claim is gone.
-            Error::Refused(_) | Error::NotFound(_) if !on => Ok(()),
-            error => Err(error),
-        })
-    }
+/// Puts a group's label on a claim of ours, or takes it off.
+pub async fn label_for_group(client: &MemberClient, claim: &ClaimRow, group: VolumeHash, on: bool) -> Result<()> {
+    let path = path_of(group);
+    let change =
+        if on { json!({"op": "add", "path": path, "value": "yes"}) } else { json!({"op": "remove", "path": path}) };
+    change_labels(client, claim, &[change]).await.or_else(|error| match error {
+        // It carried none, or the claim is gone.
+        Error::Refused(_) | Error::NotFound(_) if !on => Ok(()),
+        error => Err(error),
+    })
+}
 
-    /// Takes a group's label off a claim on which nobody has written since it was read.
-    pub async fn leave_group(&self, claim: &ClaimRow, group: VolumeHash) -> Result<()> {
-        let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": claim.version_text()});
-        self.change_labels(claim, &[unchanged, json!({"op": "remove", "path": path_of(group)})]).await
-    }
+/// Takes a group's label off a claim on which nobody has written since it was read.
+pub async fn leave_group(client: &MemberClient, claim: &ClaimRow, group: VolumeHash) -> Result<()> {
+    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": claim.version_text()});
+    change_labels(client, claim, &[unchanged, json!({"op": "remove", "path": path_of(group)})]).await
+}
 
-    async fn change_labels(&self, claim: &ClaimRow, changes: &[Value]) -> Result<()> {
-        let this = json!({"op": "test", "path": "/metadata/uid", "value": claim.uid});
-        let operations = json_patch(json!([&[this], changes].concat()))?;
-        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.place.namespace);
-        let patched = claims.patch_metadata(&claim.place.claim, &PatchParams::default(), &operations).await;
-        let doing = format!("label claim {} for a group", claim.place);
-        patched.map(drop).map_err(|error| self.outcome(&doing, &error))
-    }
+async fn change_labels(client: &MemberClient, claim: &ClaimRow, changes: &[Value]) -> Result<()> {
+    let this = json!({"op": "test", "path": "/metadata/uid", "value": claim.uid});
+    let operations = json_patch(json!([&[this], changes].concat()))?;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &claim.place.namespace);
+    let patched = claims.patch_metadata(&claim.place.claim, &PatchParams::default(), &operations).await;
+    let doing = format!("label claim {} for a group", claim.place);
+    patched.map(drop).map_err(|error| client.outcome(&doing, &error))
 }

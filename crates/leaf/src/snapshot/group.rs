@@ -141,54 +141,56 @@ pub fn content_of(part: &VolumeSnapshot) -> Option<&str> {
     part.status.as_ref()?.bound_volume_snapshot_content_name.as_deref()
 }
 
-impl MemberClient {
-    /// None where the member has no group snapshots.
-    pub async fn groups(&self) -> Result<Option<Groups<'_>>> {
-        let served = self.client.list_api_groups().await;
-        let served = served.map_err(|error| self.outcome("list API groups", &error))?;
-        let group = served.groups.into_iter().find(|group| group.name == GROUP);
-        Ok(group.and_then(|group| {
-            let newest = group.versions.iter().find(|version| version.version == "v1");
-            let version = newest.cloned().or(group.preferred_version)?;
-            Some(Groups { cluster: self, version: version.version })
-        }))
-    }
+/// None where the member has no group snapshots.
+pub async fn groups(client: &MemberClient) -> Result<Option<Groups<'_>>> {
+    let served = client.client.list_api_groups().await;
+    let served = served.map_err(|error| client.outcome("list API groups", &error))?;
+    let group = served.groups.into_iter().find(|group| group.name == GROUP);
+    Ok(group.and_then(|group| {
+        let newest = group.versions.iter().find(|version| version.version == "v1");
+        let version = newest.cloned().or(group.preferred_version)?;
+        Some(Groups { cluster: client, version: version.version })
+    }))
+}
 
-    /// The snapshots that the member has made for a group.
-    pub async fn parts(&self, group: &LeafGroup) -> Result<Vec<VolumeSnapshot>> {
-        let all = Api::<VolumeSnapshot>::namespaced(self.client.clone(), &group.place.namespace);
-        let all = all.list(&ListParams::default()).await;
-        let all = all.map_err(|error| self.outcome("list snapshots of a group", &error))?;
-        let owned = |part: &VolumeSnapshot| part.owner_references().iter().any(|owner| owner.uid == group.uid);
-        Ok(all.items.into_iter().filter(owned).collect())
-    }
+/// The snapshots that the member has made for a group.
+pub async fn parts(client: &MemberClient, group: &LeafGroup) -> Result<Vec<VolumeSnapshot>> {
+    let all = Api::<VolumeSnapshot>::namespaced(client.client.clone(), &group.place.namespace);
+    let all = all.list(&ListParams::default()).await;
+    let all = all.map_err(|error| client.outcome("list snapshots of a group", &error))?;
+    let owned = |part: &VolumeSnapshot| part.owner_references().iter().any(|owner| owner.uid == group.uid);
+    Ok(all.items.into_iter().filter(owned).collect())
+}
 
-    /// Whether a part was marked as one of a group of ours.
-    pub fn is_marked_part(&self, part: &VolumeSnapshot, group: VolumeHash) -> bool {
-        ownership::hash_of(&part.metadata, &self.host, ownership::GROUP) == Some(group)
-    }
+/// Whether a part was marked as one of a group of ours.
+pub fn is_marked_part(client: &MemberClient, part: &VolumeSnapshot, group: VolumeHash) -> bool {
+    ownership::hash_of(&part.metadata, &client.host, ownership::GROUP) == Some(group)
+}
 
-    /// Marks a part as ours, over the labels and annotations it was seen with.
-    pub async fn mark_part(&self, part: &VolumeSnapshot, mark: &PartMark<'_>) -> Result<Option<SnapshotRow>> {
-        let (old_labels, old_annotations) = (&part.metadata.labels, &part.metadata.annotations);
-        let mut labels = old_labels.clone().unwrap_or_default();
-        labels.extend(super::labels(self, mark.hash, Some(mark.volume)));
-        labels.insert(ownership::GROUP.to_owned(), mark.group.to_string());
-        let mut annotations = old_annotations.clone().unwrap_or_default();
-        annotations.insert(ownership::SOURCE.to_owned(), mark.source.to_owned());
-        annotations.insert(ownership::HOLDER.to_owned(), mark.driver.to_owned());
-        let patch = json_patch(json!([
-            {"op": "test", "path": "/metadata/uid", "value": part.uid()},
-            {"op": "test", "path": "/metadata/labels", "value": old_labels},
-            {"op": "test", "path": "/metadata/annotations", "value": old_annotations},
-            {"op": "add", "path": "/metadata/labels", "value": labels},
-            {"op": "add", "path": "/metadata/annotations", "value": annotations},
-        ]))?;
-        let parts = Api::<VolumeSnapshot>::namespaced(self.client.clone(), &part.namespace().unwrap_or_default());
-        let patched = parts.patch(&part.name_any(), &PatchParams::default(), &patch).await;
-        let patched = patched.map_err(|error| self.outcome(&format!("mark snapshot {}", part.name_any()), &error))?;
-        Ok(self.snapshots.put(&patched))
-    }
+/// Marks a part as ours, over the labels and annotations it was seen with.
+pub async fn mark_part(
+    client: &MemberClient,
+    part: &VolumeSnapshot,
+    mark: &PartMark<'_>,
+) -> Result<Option<SnapshotRow>> {
+    let (old_labels, old_annotations) = (&part.metadata.labels, &part.metadata.annotations);
+    let mut labels = old_labels.clone().unwrap_or_default();
+    labels.extend(super::labels(client, mark.hash, Some(mark.volume)));
+    labels.insert(ownership::GROUP.to_owned(), mark.group.to_string());
+    let mut annotations = old_annotations.clone().unwrap_or_default();
+    annotations.insert(ownership::SOURCE.to_owned(), mark.source.to_owned());
+    annotations.insert(ownership::HOLDER.to_owned(), mark.driver.to_owned());
+    let patch = json_patch(json!([
+        {"op": "test", "path": "/metadata/uid", "value": part.uid()},
+        {"op": "test", "path": "/metadata/labels", "value": old_labels},
+        {"op": "test", "path": "/metadata/annotations", "value": old_annotations},
+        {"op": "add", "path": "/metadata/labels", "value": labels},
+        {"op": "add", "path": "/metadata/annotations", "value": annotations},
+    ]))?;
+    let parts = Api::<VolumeSnapshot>::namespaced(client.client.clone(), &part.namespace().unwrap_or_default());
+    let patched = parts.patch(&part.name_any(), &PatchParams::default(), &patch).await;
+    let patched = patched.map_err(|error| client.outcome(&format!("mark snapshot {}", part.name_any()), &error))?;
+    Ok(client.snapshots.put(&patched))
 }
 
 impl Groups<'_> {
@@ -288,8 +290,10 @@ impl Groups<'_> {
     /// Has the group go with its snapshots and with what stands behind them, whatever their classes say.
     pub async fn remove(&self, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<()> {
         for name in parts.iter().filter_map(content_of) {
-            if let Some(content) = self.cluster.read_content(name).await?.filter(|content| content.retained) {
-                self.cluster.make_content_deletable(&content).await?;
+            if let Some(content) =
+                crate::snapshot::read_content(self.cluster, name).await?.filter(|content| content.retained)
+            {
+                crate::snapshot::make_content_deletable(self.cluster, &content).await?;
             }
         }
         if let Some(name) = &group.content

@@ -88,241 +88,242 @@ fn labels(cluster: &MemberClient, hash: VolumeHash, volume: Option<VolumeHash>) 
     labels
 }
 
-impl MemberClient {
-    fn snapshots_in(&self, namespace: &str) -> Api<VolumeSnapshot> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
+fn snapshots_in(client: &MemberClient, namespace: &str) -> Api<VolumeSnapshot> {
+    Api::namespaced(client.client.clone(), namespace)
+}
 
-    fn contents(&self) -> Api<VolumeSnapshotContent> {
-        Api::all(self.client.clone())
-    }
+fn contents(client: &MemberClient) -> Api<VolumeSnapshotContent> {
+    Api::all(client.client.clone())
+}
 
-    /// POST first: a name that is free costs one request.
-    pub async fn create_snapshot(&self, wanted: &WantedSnapshot<'_>) -> Result<Made> {
-        let notes =
-            [(ownership::NAME, wanted.name), (ownership::SOURCE, wanted.source), (ownership::HOLDER, wanted.driver)];
-        let content = wanted.content.map(|content| (ownership::CONTENT, content));
-        let annotations = notes.into_iter().chain(content).map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let snapshot = VolumeSnapshot {
-            api_version: "snapshot.storage.k8s.io/v1".to_owned(),
-            kind: "VolumeSnapshot".to_owned(),
-            metadata: ObjectMeta {
-                name: Some(wanted.place.claim.clone()),
-                namespace: Some(wanted.place.namespace.clone()),
-                labels: Some(labels(self, wanted.hash, Some(wanted.volume))),
-                annotations: Some(annotations.collect()),
-                ..ObjectMeta::default()
+/// POST first: a name that is free costs one request.
+pub async fn create_snapshot(client: &MemberClient, wanted: &WantedSnapshot<'_>) -> Result<Made> {
+    let notes =
+        [(ownership::NAME, wanted.name), (ownership::SOURCE, wanted.source), (ownership::HOLDER, wanted.driver)];
+    let content = wanted.content.map(|content| (ownership::CONTENT, content));
+    let annotations = notes.into_iter().chain(content).map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let snapshot = VolumeSnapshot {
+        api_version: "snapshot.storage.k8s.io/v1".to_owned(),
+        kind: "VolumeSnapshot".to_owned(),
+        metadata: ObjectMeta {
+            name: Some(wanted.place.claim.clone()),
+            namespace: Some(wanted.place.namespace.clone()),
+            labels: Some(labels(client, wanted.hash, Some(wanted.volume))),
+            annotations: Some(annotations.collect()),
+            ..ObjectMeta::default()
+        },
+        spec: SnapshotSource {
+            source: Source {
+                persistent_volume_claim_name: Some(wanted.claim.to_owned()),
+                volume_snapshot_content_name: None,
             },
-            spec: SnapshotSource {
-                source: Source {
-                    persistent_volume_claim_name: Some(wanted.claim.to_owned()),
-                    volume_snapshot_content_name: None,
-                },
-                volume_snapshot_class_name: wanted.class.map(str::to_owned),
-            },
-            status: None,
-        };
-        let made = self.snapshots_in(&wanted.place.namespace).create(&PostParams::default(), &snapshot).await;
-        match made {
-            Ok(snapshot) => {
-                self.snapshots.put(&snapshot);
-                Ok(Made::Now)
+            volume_snapshot_class_name: wanted.class.map(str::to_owned),
+        },
+        status: None,
+    };
+    let made = snapshots_in(client, &wanted.place.namespace).create(&PostParams::default(), &snapshot).await;
+    match made {
+        Ok(snapshot) => {
+            client.snapshots.put(&snapshot);
+            Ok(Made::Now)
+        }
+        Err(error) => match client.outcome(&format!("create snapshot {}", wanted.place), &error) {
+            Error::Exists(_) => Ok(Made::Taken),
+            other => Err(unless_unserved(client, &error, other).await),
+        },
+    }
+}
+
+/// A member without the kind answers 404 about the path, as a proxy on the way may. What the member says of all its
+/// kinds decides.
+async fn unless_unserved(client: &MemberClient, error: &kube::Error, outcome: Error) -> Error {
+    let about_the_path =
+        matches!(error, kube::Error::Api(status) if status.code == 404 && !cluster::says_what_is_missing(status));
+    if about_the_path && matches!(serves(client, kinds::GROUP).await, Ok(false)) {
+        return Error::Refused(format!(
+            "member {} has no volume snapshots: install the CRDs of {} and the snapshot controller there",
+            client.member,
+            kinds::GROUP
+        ));
+    }
+    outcome
+}
+
+/// Whether the member has an API group.
+pub async fn serves(client: &MemberClient, group: &str) -> Result<bool> {
+    let groups = client.client.list_api_groups().await;
+    let groups = groups.map_err(|error| client.outcome("list API groups", &error))?;
+    Ok(groups.groups.iter().any(|served| served.name == group))
+}
+
+/// A quorum read: the only thing that proves a snapshot absent. A foreign one is there and has no row.
+pub async fn read_snapshot(
+    client: &MemberClient,
+    place: &LeafPlace,
+) -> Result<Option<(VolumeSnapshot, Option<SnapshotRow>)>> {
+    let answer = snapshots_in(client, &place.namespace).get(&place.claim).await;
+    match cluster::read(answer, &place.claim) {
+        Ok(Some(snapshot)) => {
+            let row = client.snapshots.put(&snapshot);
+            Ok(Some((snapshot, row)))
+        }
+        Ok(None) => Ok(None),
+        Err(error) => {
+            let outcome = client.outcome(&format!("get snapshot {place}"), &error);
+            match unless_unserved(client, &error, outcome).await {
+                // Without the kind there is none.
+                Error::Refused(_) => Ok(None),
+                other => Err(other),
             }
-            Err(error) => match self.outcome(&format!("create snapshot {}", wanted.place), &error) {
-                Error::Exists(_) => Ok(Made::Taken),
-                other => Err(self.unless_unserved(&error, other).await),
-            },
         }
     }
+}
 
-    /// A member without the kind answers 404 about the path, as a proxy on the way may. What the member says of all its
-    /// kinds decides.
-    async fn unless_unserved(&self, error: &kube::Error, outcome: Error) -> Error {
-        let about_the_path =
-            matches!(error, kube::Error::Api(status) if status.code == 404 && !cluster::says_what_is_missing(status));
-        if about_the_path && matches!(self.serves(kinds::GROUP).await, Ok(false)) {
-            return Error::Refused(format!(
-                "member {} has no volume snapshots: install the CRDs of {} and the snapshot controller there",
-                self.member,
-                kinds::GROUP
-            ));
-        }
-        outcome
-    }
-
-    /// Whether the member has an API group.
-    pub async fn serves(&self, group: &str) -> Result<bool> {
-        let groups = self.client.list_api_groups().await;
-        let groups = groups.map_err(|error| self.outcome("list API groups", &error))?;
-        Ok(groups.groups.iter().any(|served| served.name == group))
-    }
-
-    /// A quorum read: the only thing that proves a snapshot absent. A foreign one is there and has no row.
-    pub async fn read_snapshot(&self, place: &LeafPlace) -> Result<Option<(VolumeSnapshot, Option<SnapshotRow>)>> {
-        let answer = self.snapshots_in(&place.namespace).get(&place.claim).await;
-        match cluster::read(answer, &place.claim) {
-            Ok(Some(snapshot)) => {
-                let row = self.snapshots.put(&snapshot);
-                Ok(Some((snapshot, row)))
-            }
-            Ok(None) => Ok(None),
+/// Whether there is any leaf snapshot of ours; asked only where no watch stands.
+pub async fn has_snapshots(client: &MemberClient) -> Result<bool> {
+    let one = ListParams::default().labels(&ownership::selector(&client.host)).limit(1);
+    for namespace in client.namespaces.each() {
+        match client.within::<VolumeSnapshot>(namespace).list_metadata(&one).await {
+            Ok(list) if list.items.is_empty() => {}
+            Ok(_) => return Ok(true),
             Err(error) => {
-                let outcome = self.outcome(&format!("get snapshot {place}"), &error);
-                match self.unless_unserved(&error, outcome).await {
-                    // Without the kind there is none.
-                    Error::Refused(_) => Ok(None),
+                let outcome = client.outcome("list snapshots", &error);
+                return match unless_unserved(client, &error, outcome).await {
+                    Error::Refused(_) => Ok(false),
                     other => Err(other),
+                };
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Takes in whatever carries a snapshot's label, where a handle does not say its place.
+pub async fn list_snapshot(client: &MemberClient, hash: VolumeHash) -> Result<()> {
+    let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::SNAPSHOT);
+    let wanted = ListParams::default().labels(&selector);
+    match client.listed(|namespace| client.within::<VolumeSnapshot>(namespace), &wanted).await {
+        Ok(found) => found.iter().for_each(|snapshot| drop(client.snapshots.put(snapshot))),
+        Err(error) => {
+            let outcome = client.outcome("list snapshots", &error);
+            match unless_unserved(client, &error, outcome).await {
+                Error::Refused(_) => {}
+                other => return Err(other),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the snapshot with this UID and no other. The answer tells whether it has gone at once.
+pub async fn delete_snapshot(client: &MemberClient, row: &SnapshotRow) -> Result<()> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    let deleted = snapshots_in(client, &row.place.namespace).delete(&row.place.claim, &parameters).await;
+    match deleted.map_err(|error| client.outcome(&format!("delete snapshot {}", row.place), &error)) {
+        Ok(answer) => {
+            match answer.left() {
+                Some(snapshot) if snapshot.metadata.deletion_timestamp.is_some() => {
+                    drop(client.snapshots.put(&snapshot));
                 }
+                _ => client.snapshots.drop_row(row.hash, &row.uid),
+            }
+            Ok(())
+        }
+        Err(Error::NotFound(_)) => {
+            client.snapshots.drop_row(row.hash, &row.uid);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+pub async fn read_content(client: &MemberClient, name: &str) -> Result<Option<Content>> {
+    let found = cluster::read(contents(client).get(name).await, name);
+    let found = found.map_err(|error| client.outcome(&format!("get snapshot content {name}"), &error))?;
+    Ok(found.as_ref().map(Content::new))
+}
+
+/// The contents that were marked for a snapshot, which may outlive it. One that carries the labels and is of another
+/// snapshot is a copy.
+pub async fn list_contents(client: &MemberClient, hash: VolumeHash, namespace: Option<&str>) -> Result<Vec<Content>> {
+    let mut found = contents_with(client, ownership::SNAPSHOT, hash).await?;
+    found.retain(|Content { of, .. }| {
+        of.claim == leaf_name(hash) && namespace.is_none_or(|namespace| of.namespace == namespace)
+    });
+    Ok(found)
+}
+
+/// The contents that were marked for the snapshots of a group.
+pub async fn list_group_contents(client: &MemberClient, group: VolumeHash) -> Result<Vec<Content>> {
+    contents_with(client, ownership::GROUP, group).await
+}
+
+async fn contents_with(client: &MemberClient, label: &str, hash: VolumeHash) -> Result<Vec<Content>> {
+    let selector = format!("{},{label}={hash}", ownership::selector(&client.host));
+    match contents(client).list(&ListParams::default().labels(&selector)).await {
+        Ok(found) => Ok(found.iter().map(Content::new).collect()),
+        Err(error) => {
+            let outcome = client.outcome("list snapshot contents", &error);
+            match unless_unserved(client, &error, outcome).await {
+                Error::Refused(_) => Ok(Vec::new()),
+                other => Err(other),
             }
         }
     }
+}
 
-    /// Whether there is any leaf snapshot of ours; asked only where no watch stands.
-    pub async fn has_snapshots(&self) -> Result<bool> {
-        let one = ListParams::default().labels(&ownership::selector(&self.host)).limit(1);
-        for namespace in self.namespaces.each() {
-            match self.within::<VolumeSnapshot>(namespace).list_metadata(&one).await {
-                Ok(list) if list.items.is_empty() => {}
-                Ok(_) => return Ok(true),
-                Err(error) => {
-                    let outcome = self.outcome("list snapshots", &error);
-                    return match self.unless_unserved(&error, outcome).await {
-                        Error::Refused(_) => Ok(false),
-                        other => Err(other),
-                    };
-                }
-            }
-        }
-        Ok(false)
+/// Puts our labels on the content that is bound to this snapshot, and on no other.
+pub async fn mark_content(client: &MemberClient, row: &SnapshotRow, content: &str) -> Result<()> {
+    let mut labels = labels(client, row.hash, row.volume);
+    labels.extend(row.group.map(|group| (ownership::GROUP.to_owned(), group.to_string())));
+    let bound = json!({"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": row.uid});
+    let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
+    let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
+    let first = patch_content(client, content, json!([bound, unlabelled, all]), "label").await;
+    if let Err(Error::Refused(_)) = first {
+        let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
+        let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
+        let operations: Vec<_> = std::iter::once(bound).chain(each).collect();
+        patch_content(client, content, json!(operations), "label").await?;
+    } else {
+        first?;
     }
+    client.snapshots.mark(row.hash, &row.uid);
+    Ok(())
+}
 
-    /// Takes in whatever carries a snapshot's label, where a handle does not say its place.
-    pub async fn list_snapshot(&self, hash: VolumeHash) -> Result<()> {
-        let selector = format!("{},{}={hash}", ownership::selector(&self.host), ownership::SNAPSHOT);
-        let wanted = ListParams::default().labels(&selector);
-        match self.listed(|namespace| self.within::<VolumeSnapshot>(namespace), &wanted).await {
-            Ok(found) => found.iter().for_each(|snapshot| drop(self.snapshots.put(snapshot))),
-            Err(error) => {
-                let outcome = self.outcome("list snapshots", &error);
-                match self.unless_unserved(&error, outcome).await {
-                    Error::Refused(_) => {}
-                    other => return Err(other),
-                }
-            }
-        }
-        Ok(())
+/// The host deletes, so the content must not outlive its snapshot.
+pub async fn make_content_deletable(client: &MemberClient, content: &Content) -> Result<()> {
+    let operations = json!([
+        {"op": "test", "path": "/metadata/uid", "value": content.uid},
+        {"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": content.snapshot_uid},
+        {"op": "replace", "path": "/spec/deletionPolicy", "value": "Delete"},
+    ]);
+    match patch_content(client, &content.name, operations, "make deletable").await {
+        Ok(()) | Err(Error::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
     }
+}
 
-    /// Deletes the snapshot with this UID and no other. The answer tells whether it has gone at once.
-    pub async fn delete_snapshot(&self, row: &SnapshotRow) -> Result<()> {
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        let deleted = self.snapshots_in(&row.place.namespace).delete(&row.place.claim, &parameters).await;
-        match deleted.map_err(|error| self.outcome(&format!("delete snapshot {}", row.place), &error)) {
-            Ok(answer) => {
-                match answer.left() {
-                    Some(snapshot) if snapshot.metadata.deletion_timestamp.is_some() => {
-                        drop(self.snapshots.put(&snapshot));
-                    }
-                    _ => self.snapshots.drop_row(row.hash, &row.uid),
-                }
-                Ok(())
-            }
-            Err(Error::NotFound(_)) => {
-                self.snapshots.drop_row(row.hash, &row.uid);
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
+/// A content whose snapshot has gone before it.
+pub async fn delete_content(client: &MemberClient, content: &Content) -> Result<()> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(content.uid.clone()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    let deleted = contents(client).delete(&content.name, &parameters).await;
+    let doing = format!("delete snapshot content {}", content.name);
+    match deleted.map_err(|error| client.outcome(&doing, &error)) {
+        Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
     }
+}
 
-    pub async fn read_content(&self, name: &str) -> Result<Option<Content>> {
-        let found = cluster::read(self.contents().get(name).await, name);
-        let found = found.map_err(|error| self.outcome(&format!("get snapshot content {name}"), &error))?;
-        Ok(found.as_ref().map(Content::new))
-    }
-
-    /// The contents that were marked for a snapshot, which may outlive it. One that carries the labels and is of another
-    /// snapshot is a copy.
-    pub async fn list_contents(&self, hash: VolumeHash, namespace: Option<&str>) -> Result<Vec<Content>> {
-        let mut found = self.contents_with(ownership::SNAPSHOT, hash).await?;
-        found.retain(|Content { of, .. }| {
-            of.claim == leaf_name(hash) && namespace.is_none_or(|namespace| of.namespace == namespace)
-        });
-        Ok(found)
-    }
-
-    /// The contents that were marked for the snapshots of a group.
-    pub async fn list_group_contents(&self, group: VolumeHash) -> Result<Vec<Content>> {
-        self.contents_with(ownership::GROUP, group).await
-    }
-
-    async fn contents_with(&self, label: &str, hash: VolumeHash) -> Result<Vec<Content>> {
-        let selector = format!("{},{label}={hash}", ownership::selector(&self.host));
-        match self.contents().list(&ListParams::default().labels(&selector)).await {
-            Ok(found) => Ok(found.iter().map(Content::new).collect()),
-            Err(error) => {
-                let outcome = self.outcome("list snapshot contents", &error);
-                match self.unless_unserved(&error, outcome).await {
-                    Error::Refused(_) => Ok(Vec::new()),
-                    other => Err(other),
-                }
-            }
-        }
-    }
-
-    /// Puts our labels on the content that is bound to this snapshot, and on no other.
-    pub async fn mark_content(&self, row: &SnapshotRow, content: &str) -> Result<()> {
-        let mut labels = labels(self, row.hash, row.volume);
-        labels.extend(row.group.map(|group| (ownership::GROUP.to_owned(), group.to_string())));
-        let bound = json!({"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": row.uid});
-        let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
-        let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-        let first = self.patch_content(content, json!([bound, unlabelled, all]), "label").await;
-        if let Err(Error::Refused(_)) = first {
-            let path = |key: &str| format!("/metadata/labels/{}", key.replace('/', "~1"));
-            let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
-            let operations: Vec<_> = std::iter::once(bound).chain(each).collect();
-            self.patch_content(content, json!(operations), "label").await?;
-        } else {
-            first?;
-        }
-        self.snapshots.mark(row.hash, &row.uid);
-        Ok(())
-    }
-
-    /// The host deletes, so the content must not outlive its snapshot.
-    pub async fn make_content_deletable(&self, content: &Content) -> Result<()> {
-        let operations = json!([
-            {"op": "test", "path": "/metadata/uid", "value": content.uid},
-            {"op": "test", "path": "/spec/volumeSnapshotRef/uid", "value": content.snapshot_uid},
-            {"op": "replace", "path": "/spec/deletionPolicy", "value": "Delete"},
-        ]);
-        match self.patch_content(&content.name, operations, "make deletable").await {
-            Ok(()) | Err(Error::NotFound(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A content whose snapshot has gone before it.
-    pub async fn delete_content(&self, content: &Content) -> Result<()> {
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(content.uid.clone()), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        let deleted = self.contents().delete(&content.name, &parameters).await;
-        let doing = format!("delete snapshot content {}", content.name);
-        match deleted.map_err(|error| self.outcome(&doing, &error)) {
-            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn patch_content(&self, name: &str, operations: serde_json::Value, what: &str) -> Result<()> {
-        let patch = json_patch(operations)?;
-        let patched = self.contents().patch_metadata(name, &PatchParams::default(), &patch).await;
-        patched.map(drop).map_err(|error| self.outcome(&format!("{what} snapshot content {name}"), &error))
-    }
+async fn patch_content(client: &MemberClient, name: &str, operations: serde_json::Value, what: &str) -> Result<()> {
+    let patch = json_patch(operations)?;
+    let patched = contents(client).patch_metadata(name, &PatchParams::default(), &patch).await;
+    patched.map(drop).map_err(|error| client.outcome(&format!("{what} snapshot content {name}"), &error))
 }

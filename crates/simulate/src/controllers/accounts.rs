@@ -15,7 +15,7 @@ const NAMESPACES: &str = "namespaces";
 const DEFAULT: &str = "default";
 
 pub(super) async fn run(cluster: Cluster, after: Duration) {
-    let mut changes = cluster.follow(&[NAMESPACES, ACCOUNTS]);
+    let mut changes = crate::follow::follow(&cluster, &[NAMESPACES, ACCOUNTS]);
     loop {
         let change = changes.next().await;
         let gone = change.what == What::Deleted;

@@ -34,7 +34,7 @@ const PROVISIONER: [&str; 2] =
 const SOURCE: &str = "persistentvolume-controller";
 
 pub(super) async fn run(cluster: Cluster) {
-    let mut changes = cluster.follow(&[CLASSES, CLAIMS, VOLUMES]);
+    let mut changes = crate::follow::follow(&cluster, &[CLASSES, CLAIMS, VOLUMES]);
     let mut binder = Binder { cluster, index: Index::default() };
     loop {
         let change = changes.next().await;

@@ -21,7 +21,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(cluster: Cluster) {
-    let mut changes = cluster.follow(&[NAMESPACES]);
+    let mut changes = crate::follow::follow(&cluster, &[NAMESPACES]);
     let mut emptied = HashSet::new();
     let mut timers = Timers::new();
     loop {
@@ -50,12 +50,12 @@ fn end(cluster: &Cluster, namespace: &str) -> bool {
     if !terminating {
         return true;
     }
-    let content = cluster.content(namespace);
+    let content = content_of(cluster, namespace);
     for (resource, (namespace, name)) in due(&content) {
         // Gone already is what is wanted.
         drop(cluster.delete(resource, namespace, name));
     }
-    let empty = cluster.content(namespace).is_empty();
+    let empty = content_of(cluster, namespace).is_empty();
     if empty {
         drop(cluster.change(NAMESPACES, "", namespace, let_go));
     }
@@ -75,15 +75,13 @@ fn let_go(namespace: &mut Value) {
     namespace["spec"]["finalizers"] = json!(others);
 }
 
-impl Cluster {
-    /// The names of everything in a namespace, by resource.
-    fn content(&self, namespace: &str) -> BTreeMap<String, Vec<Key>> {
-        let store = self.store();
-        let within = |table: &Table| -> Vec<Key> {
-            let first: Key = (namespace.to_owned(), String::new());
-            table.objects().range(first..).map(|(key, _)| key).take_while(|key| key.0 == namespace).cloned().collect()
-        };
-        let namespaced = store.tables().filter(|table| table.kind.namespaced);
-        namespaced.map(|table| (table.kind.resource(), within(table))).filter(|(_, keys)| !keys.is_empty()).collect()
-    }
+/// The names of everything in a namespace, by resource.
+fn content_of(cluster: &Cluster, namespace: &str) -> BTreeMap<String, Vec<Key>> {
+    let store = cluster.store();
+    let within = |table: &Table| -> Vec<Key> {
+        let first: Key = (namespace.to_owned(), String::new());
+        table.objects().range(first..).map(|(key, _)| key).take_while(|key| key.0 == namespace).cloned().collect()
+    };
+    let namespaced = store.tables().filter(|table| table.kind.namespaced);
+    namespaced.map(|table| (table.kind.resource(), within(table))).filter(|(_, keys)| !keys.is_empty()).collect()
 }

@@ -12,7 +12,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 pub(super) async fn run(cluster: Cluster) {
-    let mut changes = cluster.follow(&[NODES]);
+    let mut changes = crate::follow::follow(&cluster, &[NODES]);
     loop {
         let change = changes.next().await;
         // A node that is gone has no taints.

@@ -40,12 +40,13 @@ struct Collector {
 impl Collector {
     /// Follows all the kinds there are, until there are others.
     async fn follow(&mut self) {
-        let resources = self.cluster.resources();
-        let mut changes = self.cluster.follow(&resources.iter().map(String::as_str).collect::<Vec<_>>());
+        let resources = kinds_of(&self.cluster);
+        let mut changes =
+            crate::follow::follow(&self.cluster, &resources.iter().map(String::as_str).collect::<Vec<_>>());
         loop {
             let change = changes.next().await;
             self.changed(&change.resource, &change.object, change.what == What::Deleted);
-            if change.resource == DEFINITIONS && self.cluster.resources() != resources {
+            if change.resource == DEFINITIONS && kinds_of(&self.cluster) != resources {
                 return;
             }
         }
@@ -134,7 +135,7 @@ impl Collector {
 
     fn state(&self, owner: &Reference, within: &str) -> State {
         // What is not known to be gone is there.
-        let Some((resource, namespaced)) = self.cluster.resource_of(&owner.group, &owner.kind) else {
+        let Some((resource, namespaced)) = resource_of(&self.cluster, &owner.group, &owner.kind) else {
             return State::There;
         };
         let key: Key = (if namespaced { within.to_owned() } else { String::new() }, owner.name.clone());
@@ -159,15 +160,13 @@ fn place(resource: &str, object: &Value) -> Place {
     (resource.to_owned(), (namespace(object).to_owned(), name(object).to_owned()))
 }
 
-impl Cluster {
-    fn resources(&self) -> Vec<String> {
-        self.store().tables().map(|table| table.kind.resource()).collect()
-    }
+fn kinds_of(cluster: &Cluster) -> Vec<String> {
+    cluster.store().tables().map(|table| table.kind.resource()).collect()
+}
 
-    /// The resource of a kind, and whether it has namespaces.
-    fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
-        let store = self.store();
-        let found = store.tables().map(|table| &table.kind).find(|known| known.group == group && known.kind == kind)?;
-        Some((found.resource(), found.namespaced))
-    }
+/// The resource of a kind, and whether it has namespaces.
+fn resource_of(cluster: &Cluster, group: &str, kind: &str) -> Option<(String, bool)> {
+    let store = cluster.store();
+    let found = store.tables().map(|table| &table.kind).find(|known| known.group == group && known.kind == kind)?;
+    Some((found.resource(), found.namespaced))
 }

@@ -16,7 +16,7 @@ const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 
 pub(super) async fn run(cluster: Cluster) {
-    let mut changes = cluster.follow(&[PODS, CLAIMS, VOLUMES]);
+    let mut changes = crate::follow::follow(&cluster, &[PODS, CLAIMS, VOLUMES]);
     let mut users = Users::default();
     loop {
         let change = changes.next().await;

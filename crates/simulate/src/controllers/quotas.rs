@@ -3,7 +3,7 @@
 use crate::{Cluster, object::namespace, quota};
 
 pub(super) async fn run(cluster: Cluster) {
-    let mut changes = cluster.follow(&["resourcequotas"]);
+    let mut changes = crate::follow::follow(&cluster, &["resourcequotas"]);
     loop {
         let change = changes.next().await;
         quota::begin(&cluster, namespace(&change.object));

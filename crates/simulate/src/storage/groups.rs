@@ -17,7 +17,7 @@ const DEFAULT_CLASS: &str = "groupsnapshot.storage.kubernetes.io/is-default-clas
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(member: &Member) {
-    let mut changes = member.cluster.follow(&[GROUPS, SNAPSHOTS, CONTENTS]);
+    let mut changes = crate::follow::follow(&member.cluster, &[GROUPS, SNAPSHOTS, CONTENTS]);
     loop {
         let groups = member.cluster.list(GROUPS);
         let waits = groups.iter().map(|group| look(member, group)).filter(|done| !done).count() > 0;

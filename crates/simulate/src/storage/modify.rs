@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) async fn run(member: &Member) {
-    let mut changes = member.cluster.follow(&[CLAIMS, ATTRIBUTES_CLASSES]);
+    let mut changes = crate::follow::follow(&member.cluster, &[CLAIMS, ATTRIBUTES_CLASSES]);
     let mut modifier = Modifier { member, busy: HashSet::new(), timers: Timers::new() };
     loop {
         tokio::select! {

@@ -30,7 +30,7 @@ use crate::{
 const SCHEDULER: &str = "default-scheduler";
 
 pub(super) async fn run(member: &Member) {
-    let mut changes = member.cluster.follow(&[NODES, PODS, CLAIMS]);
+    let mut changes = crate::follow::follow(&member.cluster, &[NODES, PODS, CLAIMS]);
     let mut room = member.backing.changes();
     let mut pods = Pods::new(member);
     loop {

@@ -24,7 +24,7 @@ const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
 pub(super) async fn run(member: &Member) {
-    let mut changes = member.cluster.follow(&[CLAIMS]);
+    let mut changes = crate::follow::follow(&member.cluster, &[CLAIMS]);
     let mut provisioner = Provisioner { member, busy: HashSet::new(), timers: Timers::new() };
     loop {
         tokio::select! {

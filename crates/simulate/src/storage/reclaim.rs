@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(super) async fn run(member: &Member) {
-    let mut changes = member.cluster.follow(&[VOLUMES]);
+    let mut changes = crate::follow::follow(&member.cluster, &[VOLUMES]);
     let mut reclaimer = Reclaimer { member, busy: HashSet::new(), timers: Timers::new() };
     loop {
         tokio::select! {

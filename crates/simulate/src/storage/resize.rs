@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub(super) async fn run(member: &Member) {
-    let mut changes = member.cluster.follow(&[CLAIMS, PODS]);
+    let mut changes = crate::follow::follow(&member.cluster, &[CLAIMS, PODS]);
     let mut resizer = Resizer { member, busy: HashMap::new(), users: Users::default(), timers: Timers::new() };
     loop {
         tokio::select! {

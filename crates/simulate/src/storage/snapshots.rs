@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(super) async fn run(member: &Member) {
-    let mut changes = member.cluster.follow(&[SNAPSHOTS, CONTENTS]);
+    let mut changes = crate::follow::follow(&member.cluster, &[SNAPSHOTS, CONTENTS]);
     let mut snapshots = Snapshots { member, sources: HashMap::new(), attempts: HashMap::new(), timers: Timers::new() };
     let mut contents = Contents::new(member);
     loop {

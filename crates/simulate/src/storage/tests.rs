@@ -100,7 +100,7 @@ async fn a_change_of_policy_moves_the_finalizer() {
 async fn a_volume_that_was_begun_is_made_and_reclaimed_though_its_claim_has_gone() {
     let provisioning = Work::takes(Duration::from_secs(5)..=Duration::from_secs(5));
     let (cluster, storage) = member(Settings { provisioning, ..Settings::default() });
-    let mut seen = cluster.follow(&[VOLUMES]);
+    let mut seen = crate::follow::follow(&cluster, &[VOLUMES]);
     let gone = async {
         cluster.create(CLAIMS, claim("data", "now")).unwrap();
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -54,7 +54,7 @@ pub(super) async fn import(flags: &Import, dial: &Dial) -> anyhow::Result<Report
 /// The name in the handle must lead to the cluster in which the consent is given.
 async fn is_the_member(flags: &Import, host: &Host, admin: &Admin) -> anyhow::Result<()> {
     let name = &flags.member;
-    match pins::compare(&host.pins().await?, name, &admin.identity) {
+    match pins::compare(&host::pins::pins(host).await?, name, &admin.identity) {
         Some(pins::Pin::Held) => Ok(()),
         None => bail!("the host knows no member {name} yet: kosmos-csi member add {name}"),
         Some(pin) => bail!("--member {name}: {}", member::quarantined(&pin, &admin.identity)),
@@ -71,7 +71,7 @@ async fn read(flags: &Import, client: &Client) -> anyhow::Result<PersistentVolum
 
 async fn is_free(flags: &Import, host: &Host) -> anyhow::Result<()> {
     let place = LeafPlace { namespace: flags.claim.namespace.clone(), claim: flags.claim.name.clone() };
-    let there = host.volumes_at(&flags.member, &place).await?;
+    let there = host::volume::volumes_at(host, &flags.member, &place).await?;
     match there.first() {
         None => Ok(()),
         Some(volume) => bail!("the host uses that claim already, by volume {}", volume.name),

@@ -77,7 +77,7 @@ pub(super) async fn host_claims(host: &Host) -> anyhow::Result<Vec<PersistentVol
 pub(super) async fn look(host: &Host, access: &MembersAccess, dial: &Dial) -> anyhow::Result<Seen> {
     let named = connect::members(host, access).await?;
     let for_pods = connect::members_as(host, access, Account::VirtualNode).await?;
-    let pins = host.pins().await?;
+    let pins = host::pins::pins(host).await?;
     let opening = named.iter().map(async |(name, definition)| {
         let known = connect::known(host, name, definition, &pins, dial).await;
         (name.clone(), listed(known).await)
@@ -173,7 +173,7 @@ impl Seen {
         let places = ids.filter(|id| id.member == leaf.member).filter_map(|id| id.place());
         let places = places.filter(|place| !known.contains(&(place.namespace.as_str(), place.claim.as_str())));
         let reading = stream::iter(places).map(async |place: LeafPlace| {
-            let claim = leaf.read_claim(&place).await.map_err(|error| error.to_string())?;
+            let claim = leaf::claim::read_claim(leaf, &place).await.map_err(|error| error.to_string())?;
             let consents =
                 claim.is_some_and(|claim| judge(&claim.metadata, &leaf.host, Meant::Any) == Identity::Consents);
             Ok::<_, String>(consents.then_some((place.namespace, place.claim)))

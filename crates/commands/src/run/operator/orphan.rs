@@ -73,7 +73,7 @@ fn unfound(flags: &RemoveOrphan, member: &str, members: &[operator::doctor::Seen
 async fn known(host: &Host, flags: &RemoveOrphan, member: &str, dial: &Dial) -> anyhow::Result<Known> {
     let named = connect::members(host, &flags.look.members).await?;
     let definition = named.get(member).with_context(|| format!("nobody names member {member} any more"))?;
-    let known = connect::known(host, member, definition, &host.pins().await?, dial).await;
+    let known = connect::known(host, member, definition, &host::pins::pins(host).await?, dial).await;
     known.map_err(|reason| anyhow::anyhow!("member {member}: {reason}"))
 }
 
@@ -86,7 +86,9 @@ async fn examine(
     finding: &Finding,
 ) -> anyhow::Result<Result<Orphan, Refusal>> {
     let refuse = |why: String| Ok(Err(Refusal(why)));
-    let Some(claim) = known.leaf.read_claim(place).await? else { return refuse("it has gone meanwhile".to_owned()) };
+    let Some(claim) = leaf::claim::read_claim(&known.leaf, place).await? else {
+        return refuse("it has gone meanwhile".to_owned());
+    };
     let Identity::Leaf(hash) = judge(&claim.metadata, &host.id, Meant::Any) else {
         return refuse(format!("its labels say otherwise: {}", ownership::whose(&claim.metadata, &host.id)));
     };
@@ -128,7 +130,7 @@ async fn wanted(
     }
     let name = claim.annotations().get(NAME).map(String::as_str).unwrap_or_default();
     let handle = VolumeId::new(member, &place.namespace, &place.claim, hash).to_string();
-    let used = host.uses(name, &handle).await?;
+    let used = host::volume::uses(host, name, &handle).await?;
     Ok(used.then(|| format!("the host has a volume for it ({name} or one with handle {handle})")))
 }
 

@@ -248,7 +248,7 @@ async fn member(
         chain.missing("member", name, "has left, or never joined: nobody names it");
         return Ok(());
     };
-    match connect::known(host, name, definition, &host.pins().await?, dial).await {
+    match connect::known(host, name, definition, &host::pins::pins(host).await?, dial).await {
         Err(why) => chain.missing("member", name, why),
         Ok(known) => {
             let cordon = if definition.policy.cordoned { ", closed to new volumes" } else { "" };
@@ -277,7 +277,7 @@ async fn leaf(leaf: &MemberClient, wanted: Wanted<'_>, chain: &mut Chain) {
 }
 
 async fn at_place(leaf: &MemberClient, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>, String> {
-    leaf.read_claim(place).await.map_err(|error| error.to_string())
+    leaf::claim::read_claim(leaf, place).await.map_err(|error| error.to_string())
 }
 
 async fn with_hash(leaf: &MemberClient, hash: VolumeHash) -> Result<Option<PersistentVolumeClaim>, String> {

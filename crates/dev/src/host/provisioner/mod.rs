@@ -75,7 +75,7 @@ impl Attempts {
 }
 
 pub(super) async fn run(host: Cluster, driver: Client) {
-    let mut changes = host.follow(&FOLLOWED);
+    let mut changes = simulate::follow::follow(&host, &FOLLOWED);
     let mut creations = Creations::new(host.clone(), driver.clone());
     let mut removals = Removals::new(host, driver);
     let mut calls = Calls::new();

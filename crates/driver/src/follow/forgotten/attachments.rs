@@ -11,54 +11,60 @@ use domain::{
 };
 use leaf::{MemberClient, attachment::LeafAttachment};
 
-impl Follower {
-    pub(super) async fn withdraw_forgotten_attachments(&self, leaf: &MemberClient, waiting: &mut Waiting) {
-        let all = match leaf.our_attachments().await {
-            Ok(all) => all,
-            Err(error) => return tracing::debug!(member = leaf.member, %error, "attachments are not looked through"),
-        };
-        let unknown = all.into_iter().filter(|one| !one.terminating && !is_known(leaf, one));
-        let (begun, others): (Vec<_>, Vec<_>) = unknown.partition(|one| one.withdrawn);
-        for one in waiting.attachments.old(others, |one| &one.uid).into_iter().chain(begun) {
-            if let Err(error) = self.withdraw_attachment(leaf, &one).await {
-                tracing::debug!(member = leaf.member, attachment = one.name, %error, "a forgotten attachment is not withdrawn yet");
-            }
+pub(super) async fn withdraw_forgotten_attachments(follower: &Follower, leaf: &MemberClient, waiting: &mut Waiting) {
+    let all = match leaf::attachment::our_attachments(leaf).await {
+        Ok(all) => all,
+        Err(error) => return tracing::debug!(member = leaf.member, %error, "attachments are not looked through"),
+    };
+    let unknown = all.into_iter().filter(|one| !one.terminating && !is_known(leaf, one));
+    let (begun, others): (Vec<_>, Vec<_>) = unknown.partition(|one| one.withdrawn);
+    for one in waiting.attachments.old(others, |one| &one.uid).into_iter().chain(begun) {
+        if let Err(error) = withdraw_attachment(follower, leaf, &one).await {
+            tracing::debug!(member = leaf.member, attachment = one.name, %error, "a forgotten attachment is not withdrawn yet");
         }
     }
+}
 
-    async fn withdraw_attachment(&self, leaf: &MemberClient, seen: &LeafAttachment) -> Result<()> {
-        let Some(hash) = own_leaf(leaf, seen) else { return Ok(()) };
-        if self.is_wanted(leaf, hash, seen).await? {
-            return if seen.withdrawn { leaf.mark_attachment(seen, false).await.map(drop) } else { Ok(()) };
-        }
-        let marked = if seen.withdrawn { seen.clone() } else { leaf.mark_attachment(seen, true).await? };
-        if self.is_wanted(leaf, hash, &marked).await? {
-            return leaf.mark_attachment(&marked, false).await.map(drop);
-        }
-        tracing::info!(
-            member = leaf.member,
-            attachment = seen.name,
-            volume = seen.handle,
-            node = seen.node,
-            "withdraws a VolumeAttachment of which no leaf claim's record tells: nobody asks for it any more"
-        );
-        leaf.delete_attachment(&marked).await.map(drop)
-    }
-
-    /// Read just now: the volume, the claim that it is bound to, and what is described on it. Where no record is left of what
-    /// somebody has removed by force, the host says whether it may be in use.
-    async fn is_wanted(&self, leaf: &MemberClient, hash: VolumeHash, one: &LeafAttachment) -> Result<bool> {
-        let record = match leaf.read_volume(&one.volume).await? {
-            Some(volume) => {
-                let pair = leaf.examine(hash, &volume.claim_place, Some(&one.volume)).await?;
-                pair.records(leaf, hash, &as_recorded(one))
-            }
-            None => None,
+async fn withdraw_attachment(follower: &Follower, leaf: &MemberClient, seen: &LeafAttachment) -> Result<()> {
+    let Some(hash) = own_leaf(leaf, seen) else { return Ok(()) };
+    if is_wanted(follower, leaf, hash, seen).await? {
+        return if seen.withdrawn {
+            leaf::attachment::mark_attachment(leaf, seen, false).await.map(drop)
+        } else {
+            Ok(())
         };
-        match record {
-            Some(named) => Ok(named),
-            None => Ok(self.host.volumes_with(&one.handle).await?.iter().any(|volume| volume.wish() != Wish::Nothing)),
+    }
+    let marked =
+        if seen.withdrawn { seen.clone() } else { leaf::attachment::mark_attachment(leaf, seen, true).await? };
+    if is_wanted(follower, leaf, hash, &marked).await? {
+        return leaf::attachment::mark_attachment(leaf, &marked, false).await.map(drop);
+    }
+    tracing::info!(
+        member = leaf.member,
+        attachment = seen.name,
+        volume = seen.handle,
+        node = seen.node,
+        "withdraws a VolumeAttachment of which no leaf claim's record tells: nobody asks for it any more"
+    );
+    leaf::attachment::delete_attachment(leaf, &marked).await.map(drop)
+}
+
+/// Read just now: the volume, the claim that it is bound to, and what is described on it. Where no record is left of what
+/// somebody has removed by force, the host says whether it may be in use.
+async fn is_wanted(follower: &Follower, leaf: &MemberClient, hash: VolumeHash, one: &LeafAttachment) -> Result<bool> {
+    let record = match leaf::volume::read_volume(leaf, &one.volume).await? {
+        Some(volume) => {
+            let pair = leaf::healing::examine(leaf, hash, &volume.claim_place, Some(&one.volume)).await?;
+            pair.records(leaf, hash, &as_recorded(one))
         }
+        None => None,
+    };
+    match record {
+        Some(named) => Ok(named),
+        None => Ok(host::volume::volumes_with(&follower.host, &one.handle)
+            .await?
+            .iter()
+            .any(|volume| volume.wish() != Wish::Nothing)),
     }
 }
 

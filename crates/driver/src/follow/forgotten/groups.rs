@@ -13,62 +13,62 @@ use leaf::{
     },
 };
 
-impl Follower {
-    pub(super) async fn withdraw_forgotten_groups(&self, leaf: &MemberClient, waiting: &mut Waiting) {
-        let (groups, all) = match listed(leaf).await {
-            Ok(listed) => listed,
-            Err(error) => {
-                return tracing::debug!(member = leaf.member, %error, "groups of snapshots are not looked through");
-            }
-        };
-        for (hash, group) in waiting.groups.old(all, |(_, group)| &group.uid) {
-            if let Some(groups) = &groups
-                && let Err(error) = self.withdraw_group(leaf, groups, hash, &group).await
-            {
-                tracing::debug!(member = leaf.member, group = %group.place, %error, "a forgotten group is not withdrawn yet");
-            }
+pub(super) async fn withdraw_forgotten_groups(follower: &Follower, leaf: &MemberClient, waiting: &mut Waiting) {
+    let (groups, all) = match listed(leaf).await {
+        Ok(listed) => listed,
+        Err(error) => {
+            return tracing::debug!(member = leaf.member, %error, "groups of snapshots are not looked through");
         }
-        for (hash, claim) in waiting.chosen.old(leaf.rows.chosen_for_groups(), |(_, claim)| &claim.uid) {
-            if let Err(error) = leave_groups(leaf, groups.as_ref(), hash, &claim).await {
-                tracing::debug!(member = leaf.member, claim = %claim.place, %error, "a leaf claim keeps the label of a group");
-            }
+    };
+    for (hash, group) in waiting.groups.old(all, |(_, group)| &group.uid) {
+        if let Some(groups) = &groups
+            && let Err(error) = withdraw_group(follower, leaf, groups, hash, &group).await
+        {
+            tracing::debug!(member = leaf.member, group = %group.place, %error, "a forgotten group is not withdrawn yet");
         }
     }
+    for (hash, claim) in waiting.chosen.old(leaf.rows.chosen_for_groups(), |(_, claim)| &claim.uid) {
+        if let Err(error) = leave_groups(leaf, groups.as_ref(), hash, &claim).await {
+            tracing::debug!(member = leaf.member, claim = %claim.place, %error, "a leaf claim keeps the label of a group");
+        }
+    }
+}
 
-    /// A group is given out only once its snapshots carry our labels. What was restored from a backup under our name stays, and
-    /// so do snapshots of which nobody can tell whether they are asked for still.
-    async fn withdraw_group(
-        &self,
-        leaf: &MemberClient,
-        groups: &Groups<'_>,
-        hash: VolumeHash,
-        seen: &LeafGroup,
-    ) -> Result<()> {
-        let Some(Ok(now)) = groups.read(&seen.place, hash).await? else { return Ok(()) };
-        if now.uid != seen.uid || !now.chooses {
-            return Ok(());
-        }
-        let parts = leaf.parts(&now).await?;
-        if parts.iter().any(|part| leaf.is_marked_part(part, hash)) || self.is_asked_for(&now, &parts).await? {
-            return Ok(());
-        }
-        tracing::info!(
-            member = leaf.member, group = %now.place, host_content = now.asked_by,
-            "withdraws a leaf group of snapshots of which the host was never told: nobody asks for it any more"
-        );
-        groups.remove(&now, &parts).await
+/// A group is given out only once its snapshots carry our labels. What was restored from a backup under our name stays, and
+/// so do snapshots of which nobody can tell whether they are asked for still.
+async fn withdraw_group(
+    follower: &Follower,
+    leaf: &MemberClient,
+    groups: &Groups<'_>,
+    hash: VolumeHash,
+    seen: &LeafGroup,
+) -> Result<()> {
+    let Some(Ok(now)) = groups.read(&seen.place, hash).await? else { return Ok(()) };
+    if now.uid != seen.uid || !now.chooses {
+        return Ok(());
     }
+    let parts = leaf::snapshot::group::parts(leaf, &now).await?;
+    if parts.iter().any(|part| leaf::snapshot::group::is_marked_part(leaf, part, hash))
+        || is_asked_for(follower, &now, &parts).await?
+    {
+        return Ok(());
+    }
+    tracing::info!(
+        member = leaf.member, group = %now.place, host_content = now.asked_by,
+        "withdraws a leaf group of snapshots of which the host was never told: nobody asks for it any more"
+    );
+    groups.remove(&now, &parts).await
+}
 
-    async fn is_asked_for(&self, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<bool> {
-        let Some(asked_by) = group.asked_by.as_deref() else { return Ok(!parts.is_empty()) };
-        let record = self.host.read_content(ContentKind::Group, asked_by).await?;
-        Ok(record.is_some_and(|record| !record.terminating || record.given_out))
-    }
+async fn is_asked_for(follower: &Follower, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<bool> {
+    let Some(asked_by) = group.asked_by.as_deref() else { return Ok(!parts.is_empty()) };
+    let record = host::snapshot::read_content(&follower.host, ContentKind::Group, asked_by).await?;
+    Ok(record.is_some_and(|record| !record.terminating || record.given_out))
 }
 
 /// No watch shows them. A member without the kind has none.
 async fn listed(leaf: &MemberClient) -> Result<(Option<Groups<'_>>, Vec<(VolumeHash, LeafGroup)>)> {
-    let groups = leaf.groups().await?;
+    let groups = leaf::snapshot::group::groups(leaf).await?;
     let all = match &groups {
         Some(groups) => groups.ours().await?,
         None => Vec::new(),
@@ -83,7 +83,7 @@ async fn leave_groups(
     hash: VolumeHash,
     seen: &ClaimRow,
 ) -> Result<()> {
-    let pair = leaf.examine(hash, &seen.place, None).await?;
+    let pair = leaf::healing::examine(leaf, hash, &seen.place, None).await?;
     let Some(claim) = pair.ours(leaf, hash) else { return Ok(()) };
     for group in groups_of(&claim.metadata) {
         let found = match groups {
@@ -95,7 +95,7 @@ async fn leave_groups(
                 member = leaf.member, claim = %seen.place, %group,
                 "takes a label off a leaf claim by which a group of snapshots would choose it: no such group is being cut"
             );
-            return leaf.leave_group(&ClaimRow::new(claim), group).await;
+            return leaf::snapshot::chosen::leave_group(leaf, &ClaimRow::new(claim), group).await;
         }
     }
     Ok(())

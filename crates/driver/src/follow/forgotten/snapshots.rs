@@ -14,49 +14,47 @@ pub(super) async fn watch_if_there_are_any(leaf: &MemberClient) {
     if leaf.snapshots.synced() {
         return;
     }
-    match leaf.has_snapshots().await {
+    match leaf::snapshot::has_snapshots(leaf).await {
         Ok(true) => leaf.snapshots.want(),
         Ok(false) => {}
         Err(error) => tracing::debug!(member = leaf.member, %error, "whether there are snapshots is not known"),
     }
 }
 
-impl Follower {
-    pub(super) async fn withdraw_forgotten_snapshots(&self, leaf: &MemberClient, waiting: &mut Waiting) {
-        let unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());
-        for row in waiting.snapshots.old(unmarked, |row| &row.uid) {
-            if let Err(error) = self.withdraw_snapshot(leaf, &row).await {
-                tracing::debug!(member = leaf.member, snapshot = %row.place, %error, "a forgotten snapshot is not withdrawn yet");
-            }
+pub(super) async fn withdraw_forgotten_snapshots(follower: &Follower, leaf: &MemberClient, waiting: &mut Waiting) {
+    let unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());
+    for row in waiting.snapshots.old(unmarked, |row| &row.uid) {
+        if let Err(error) = withdraw_snapshot(follower, leaf, &row).await {
+            tracing::debug!(member = leaf.member, snapshot = %row.place, %error, "a forgotten snapshot is not withdrawn yet");
         }
     }
+}
 
-    /// The member and the host are asked themselves. What was restored from a backup under our name is bound to a content that
-    /// was there before it, and stays.
-    async fn withdraw_snapshot(&self, leaf: &MemberClient, seen: &SnapshotRow) -> Result<()> {
-        let Some((snapshot, Some(now))) = leaf.read_snapshot(&seen.place).await? else { return Ok(()) };
-        let own = Content::name_of(None, &now.uid);
-        let is_cut = snapshot.spec.source.persistent_volume_claim_name.is_some();
-        if now.uid != seen.uid || !is_cut || now.content.as_deref().is_some_and(|content| content != own) {
-            return Ok(());
-        }
-        let content = leaf.read_content(&own).await?.filter(|content| content.snapshot_uid == *now.uid);
-        if content.as_ref().is_some_and(|content| content.marked) {
-            leaf.snapshots.mark(now.hash, &now.uid);
-            return Ok(());
-        }
-        let Some(asked_by) = now.asked_by.as_deref() else { return Ok(()) };
-        let record = self.host.read_content(ContentKind::Snapshot, asked_by).await?;
-        if record.is_some_and(|record| !record.terminating || record.given_out) {
-            return Ok(());
-        }
-        tracing::info!(
-            member = leaf.member, snapshot = %now.place, host_content = asked_by,
-            "withdraws a leaf snapshot of which the host was never told: nobody asks for it any more"
-        );
-        if let Some(content) = content.filter(|content| content.retained) {
-            leaf.make_content_deletable(&content).await?;
-        }
-        if now.terminating { Ok(()) } else { leaf.delete_snapshot(&now).await }
+/// The member and the host are asked themselves. What was restored from a backup under our name is bound to a content that
+/// was there before it, and stays.
+async fn withdraw_snapshot(follower: &Follower, leaf: &MemberClient, seen: &SnapshotRow) -> Result<()> {
+    let Some((snapshot, Some(now))) = leaf::snapshot::read_snapshot(leaf, &seen.place).await? else { return Ok(()) };
+    let own = Content::name_of(None, &now.uid);
+    let is_cut = snapshot.spec.source.persistent_volume_claim_name.is_some();
+    if now.uid != seen.uid || !is_cut || now.content.as_deref().is_some_and(|content| content != own) {
+        return Ok(());
     }
+    let content = leaf::snapshot::read_content(leaf, &own).await?.filter(|content| content.snapshot_uid == *now.uid);
+    if content.as_ref().is_some_and(|content| content.marked) {
+        leaf.snapshots.mark(now.hash, &now.uid);
+        return Ok(());
+    }
+    let Some(asked_by) = now.asked_by.as_deref() else { return Ok(()) };
+    let record = host::snapshot::read_content(&follower.host, ContentKind::Snapshot, asked_by).await?;
+    if record.is_some_and(|record| !record.terminating || record.given_out) {
+        return Ok(());
+    }
+    tracing::info!(
+        member = leaf.member, snapshot = %now.place, host_content = asked_by,
+        "withdraws a leaf snapshot of which the host was never told: nobody asks for it any more"
+    );
+    if let Some(content) = content.filter(|content| content.retained) {
+        leaf::snapshot::make_content_deletable(leaf, &content).await?;
+    }
+    if now.terminating { Ok(()) } else { leaf::snapshot::delete_snapshot(leaf, &now).await }
 }

@@ -21,53 +21,53 @@ pub(super) enum AttachPath {
     Machine(Box<machine::Plan>),
 }
 
-impl Provisioner {
-    pub(super) async fn way(
-        &self,
-        found: &Found,
-        volume: &LeafVolume,
-        mode: AttachMode,
-        node: &str,
-    ) -> Result<AttachPath> {
-        let leaf = found.leaf()?;
-        let about = format!("member {}: leaf volume {}", leaf.member, volume.name);
-        if mode == AttachMode::VirtualMachine {
-            return self.way_by_machine(found, volume, node).await.map(|plan| AttachPath::Machine(Box::new(plan)));
+pub(super) async fn way(
+    provisioner: &Provisioner,
+    found: &Found,
+    volume: &LeafVolume,
+    mode: AttachMode,
+    node: &str,
+) -> Result<AttachPath> {
+    let leaf = found.leaf()?;
+    let about = format!("member {}: leaf volume {}", leaf.member, volume.name);
+    if mode == AttachMode::VirtualMachine {
+        return machine::way_by_machine(provisioner, found, volume, node)
+            .await
+            .map(|plan| AttachPath::Machine(Box::new(plan)));
+    }
+    match &volume.source {
+        Source::Nfs { server, path } => {
+            Ok(AttachPath::Direct(Backing::Nfs { server: server.clone(), path: path.clone() }))
         }
-        match &volume.source {
-            Source::Nfs { server, path } => {
-                Ok(AttachPath::Direct(Backing::Nfs { server: server.clone(), path: path.clone() }))
-            }
-            Source::Local { path } => {
-                let member_node = attach::member_node(&self.host, leaf, node).await?;
-                is_there(volume, volume.is_on(&member_node), &about, &member_node.name)?;
-                Ok(AttachPath::Direct(Backing::Local { path: path.clone() }))
-            }
-            Source::Csi(csi) => {
-                let driver = leaf.leaf_driver(&csi.driver).await?;
-                let LeafDriver { attach_required, group_policy } = driver.unwrap_or_default();
-                let csi = CsiLeaf { group_policy, ..csi.clone() };
-                match mode {
-                    AttachMode::VolumeAttachment if attach_required => {
-                        let member_node = attach::member_node(&self.host, leaf, node).await?.name;
-                        Ok(AttachPath::Attachment { csi, member_node })
-                    }
-                    // One that says nothing of itself may well need nothing.
-                    AttachMode::None if driver.is_some_and(|driver| driver.attach_required) => {
-                        Err(Error::Refused(format!(
-                            "{about} is of driver {}, whose CSIDriver says attachRequired, and the volume is not to be attached: \
-                             set parameter attachMode of its class to volume-attachment or virtual-machine",
-                            csi.driver
-                        )))
-                    }
-                    _ => Ok(AttachPath::Direct(Backing::Csi(csi))),
+        Source::Local { path } => {
+            let member_node = attach::member_node(&provisioner.host, leaf, node).await?;
+            is_there(volume, volume.is_on(&member_node), &about, &member_node.name)?;
+            Ok(AttachPath::Direct(Backing::Local { path: path.clone() }))
+        }
+        Source::Csi(csi) => {
+            let driver = leaf::backing::leaf_driver(leaf, &csi.driver).await?;
+            let LeafDriver { attach_required, group_policy } = driver.unwrap_or_default();
+            let csi = CsiLeaf { group_policy, ..csi.clone() };
+            match mode {
+                AttachMode::VolumeAttachment if attach_required => {
+                    let member_node = attach::member_node(&provisioner.host, leaf, node).await?.name;
+                    Ok(AttachPath::Attachment { csi, member_node })
                 }
+                // One that says nothing of itself may well need nothing.
+                AttachMode::None if driver.is_some_and(|driver| driver.attach_required) => {
+                    Err(Error::Refused(format!(
+                        "{about} is of driver {}, whose CSIDriver says attachRequired, and the volume is not to be attached: \
+                         set parameter attachMode of its class to volume-attachment or virtual-machine",
+                        csi.driver
+                    )))
+                }
+                _ => Ok(AttachPath::Direct(Backing::Csi(csi))),
             }
-            Source::Other(kind) => Err(Error::Refused(format!(
-                "{about} is of kind {kind}, which a real node of the host cannot use: take a leaf class whose volumes are of a \
-                 CSI driver, NFS or local, or let pods use it on a virtual node of the member"
-            ))),
         }
+        Source::Other(kind) => Err(Error::Refused(format!(
+            "{about} is of kind {kind}, which a real node of the host cannot use: take a leaf class whose volumes are of a \
+             CSI driver, NFS or local, or let pods use it on a virtual node of the member"
+        ))),
     }
 }
 

@@ -26,64 +26,67 @@ pub(super) struct Plan {
     disk: DiskName,
 }
 
-impl Provisioner {
-    /// Nothing is decided on a machine that is not proved to be the node.
-    pub(super) async fn way_by_machine(&self, found: &Found, volume: &LeafVolume, node: &str) -> Result<Plan> {
-        let leaf = found.leaf()?;
-        if found.imported {
-            return Err(Error::Refused(format!(
-                "member {}: claim {} was imported, and nothing is written on such a claim, so nobody would remember the machine \
-                 that has leaf volume {}: attachMode virtual-machine is for volumes that this driver has made",
-                leaf.member, found.claim.place, volume.name
-            )));
-        }
-        let namespace = &found.claim.place.namespace;
-        let machines = machines(leaf, namespace).await?;
-        let (name, host_node) = attach::virtual_machine(&self.host, node).await?;
-        let machine = machines.read(&name).await?;
-        if !machine.is_defined() {
-            return Err(Error::Refused(format!(
-                "member {}: there is no virtual machine {namespace}/{name}, which node {node} of the host should be: if it has \
-                 another name there, label the host's node kosmos.node-restriction.kubernetes.io/virtual-machine=<that name>",
-                leaf.member
-            )));
-        }
-        let place = format!("{namespace}/{name} of member {}", leaf.member);
-        attach::check_machine(&host_node, &machines.flavour, &place, &name, machine.uuid())?;
-        let disk = DiskName { claim: found.claim.place.claim.clone(), ..DiskName::new(found.hash) };
-        Ok(Plan { machine, disk })
+/// Nothing is decided on a machine that is not proved to be the node.
+pub(super) async fn way_by_machine(
+    provisioner: &Provisioner,
+    found: &Found,
+    volume: &LeafVolume,
+    node: &str,
+) -> Result<Plan> {
+    let leaf = found.leaf()?;
+    if found.imported {
+        return Err(Error::Refused(format!(
+            "member {}: claim {} was imported, and nothing is written on such a claim, so nobody would remember the machine \
+             that has leaf volume {}: attachMode virtual-machine is for volumes that this driver has made",
+            leaf.member, found.claim.place, volume.name
+        )));
     }
+    let namespace = &found.claim.place.namespace;
+    let machines = machines(leaf, namespace).await?;
+    let (name, host_node) = attach::virtual_machine(&provisioner.host, node).await?;
+    let machine = machines.read(&name).await?;
+    if !machine.is_defined() {
+        return Err(Error::Refused(format!(
+            "member {}: there is no virtual machine {namespace}/{name}, which node {node} of the host should be: if it has \
+             another name there, label the host's node kosmos.node-restriction.kubernetes.io/virtual-machine=<that name>",
+            leaf.member
+        )));
+    }
+    let place = format!("{namespace}/{name} of member {}", leaf.member);
+    attach::check_machine(&host_node, &machines.flavour, &place, &name, machine.uuid())?;
+    let disk = DiskName { claim: found.claim.place.claim.clone(), ..DiskName::new(found.hash) };
+    Ok(Plan { machine, disk })
+}
 
-    /// Without a record, the machines themselves tell which has the disk. Leaf claims of this mode have a name of ours.
-    pub(super) async fn unplug_unrecorded(
-        &self,
-        leaf: &MemberClient,
-        id: &VolumeId,
-        node: &str,
-        deadline: &Deadline,
-    ) -> Result<()> {
-        let LeafName::Readable { namespace, claim, .. } = &id.leaf else { return Ok(()) };
-        let hash = claim.strip_prefix("v-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash));
-        let (Some(hash), real) = (hash, NodeId::parse(node)) else { return Ok(()) };
-        let named = match real {
-            Some(NodeId::Real(node)) => attach::name_of_machine(&self.host, &node).await?,
-            Some(NodeId::Virtual { .. }) => return Ok(()),
-            None => None,
-        };
-        let Some(machines) = leaf.machines(namespace).await? else { return Ok(()) };
-        let having = match machines.with(&DiskName::new(hash)).await {
-            Err(Error::Denied(reason)) => {
-                tracing::info!(member = %leaf.member, volume = %id, reason, "taken for detached: who may not see machines plugged nothing");
-                return Ok(());
-            }
-            having => having?,
-        };
-        for name in having.iter().filter(|name| named.as_ref().is_none_or(|named| named == *name)) {
-            tracing::info!(member = %leaf.member, volume = %id, machine = name, "detached without a record");
-            detach(leaf, hash, namespace, name, deadline).await?;
+/// Without a record, the machines themselves tell which has the disk. Leaf claims of this mode have a name of ours.
+pub(super) async fn unplug_unrecorded(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    node: &str,
+    deadline: &Deadline,
+) -> Result<()> {
+    let LeafName::Readable { namespace, claim, .. } = &id.leaf else { return Ok(()) };
+    let hash = claim.strip_prefix("v-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash));
+    let (Some(hash), real) = (hash, NodeId::parse(node)) else { return Ok(()) };
+    let named = match real {
+        Some(NodeId::Real(node)) => attach::name_of_machine(&provisioner.host, &node).await?,
+        Some(NodeId::Virtual { .. }) => return Ok(()),
+        None => None,
+    };
+    let Some(machines) = leaf::machine::machines(leaf, namespace).await? else { return Ok(()) };
+    let having = match machines.with(&DiskName::new(hash)).await {
+        Err(Error::Denied(reason)) => {
+            tracing::info!(member = %leaf.member, volume = %id, reason, "taken for detached: who may not see machines plugged nothing");
+            return Ok(());
         }
-        Ok(())
+        having => having?,
+    };
+    for name in having.iter().filter(|name| named.as_ref().is_none_or(|named| named == *name)) {
+        tracing::info!(member = %leaf.member, volume = %id, machine = name, "detached without a record");
+        detach(leaf, hash, namespace, name, deadline).await?;
     }
+    Ok(())
 }
 
 /// Whether a leaf claim that is to become a disk must be a bare device.
@@ -92,7 +95,7 @@ pub(in super::super) async fn wants_block(leaf: &MemberClient, namespace: &str) 
 }
 
 async fn machines<'a>(leaf: &'a MemberClient, namespace: &str) -> Result<Machines<'a>> {
-    leaf.machines(namespace).await?.ok_or_else(|| {
+    leaf::machine::machines(leaf, namespace).await?.ok_or_else(|| {
         Error::Refused(format!(
             "member {} has no virtual machines that this driver knows: attachMode virtual-machine needs vmoperator.vmware.com or \
              kubevirt.io there",

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     Deadline, Provisioner,
-    find::{Found, Sought},
+    find::{self, Found, Sought},
     validate, wait_for,
 };
 use crate::attach;
@@ -43,117 +43,125 @@ pub struct Publishing {
     pub context: BTreeMap<String, String>,
 }
 
-impl Provisioner {
-    /// What the node is to be told.
-    pub async fn publish(&self, wanted: &Publishing, deadline: &Deadline) -> Result<BTreeMap<String, String>> {
-        let found = self.find_to_change(&wanted.volume).await?;
-        let unknown = || Error::NotFound(format!("there is no node {:?}", wanted.node));
-        let node = NodeId::parse(&wanted.node).ok_or_else(unknown)?;
-        if !found.claim.life.published.is_on(&wanted.node) {
-            attach::check(&node, &found.member.name, &self.members, &self.host).await?;
-            attach::is_usable(&found.member.name, &found.claim)?;
-        }
-        if let Some(obstacle) = validate::obstacle(&found.claim, wanted.access, wanted.mode) {
-            return Err(Error::Refused(obstacle));
-        }
-        match node {
-            NodeId::Virtual { .. } => {
-                fence(&found, wanted, None).await?;
-                Ok(backing::context_of_virtual_node())
-            }
-            NodeId::Real(node) => self.bring(&found, &node, wanted, deadline).await?.context(),
-        }
+/// What the node is to be told.
+pub async fn publish(
+    provisioner: &Provisioner,
+    wanted: &Publishing,
+    deadline: &Deadline,
+) -> Result<BTreeMap<String, String>> {
+    let found = find::find_to_change(provisioner, &wanted.volume).await?;
+    let unknown = || Error::NotFound(format!("there is no node {:?}", wanted.node));
+    let node = NodeId::parse(&wanted.node).ok_or_else(unknown)?;
+    if !found.claim.life.published.is_on(&wanted.node) {
+        attach::check(&node, &found.member.name, &provisioner.members, &provisioner.host).await?;
+        attach::is_usable(&found.member.name, &found.claim)?;
     }
+    if let Some(obstacle) = validate::refused_use(&found.claim, wanted.access, wanted.mode) {
+        return Err(Error::Refused(obstacle));
+    }
+    match node {
+        NodeId::Virtual { .. } => {
+            fence(&found, wanted, None).await?;
+            Ok(backing::context_of_virtual_node())
+        }
+        NodeId::Real(node) => bring(provisioner, &found, &node, wanted, deadline).await?.context(),
+    }
+}
 
-    async fn bring(&self, found: &Found, node: &str, wanted: &Publishing, deadline: &Deadline) -> Result<Attached> {
-        let mode = AttachMode::of_volume(&wanted.context)?;
-        let leaf = found.leaf()?;
-        let volume = leaf.describe_volume(bound(found)?, &found.claim).await?;
-        let way = self.way(found, &volume, mode, node).await?;
-        let secrets = match &way {
-            AttachPath::Direct(_) | AttachPath::Attachment { .. } => {
-                self.secrets(found, &volume, &wanted.volume).await?
-            }
-            // The node sees a disk, and nothing of the driver.
-            AttachPath::Machine(_) => None,
-        };
-        let backing = match way {
-            AttachPath::Direct(backing) => {
-                fence(found, wanted, None).await?;
-                backing
-            }
-            AttachPath::Attachment { csi, member_node } => {
-                let (hash, handle) = (found.hash, wanted.volume.as_str());
-                let job = attachment::AttachCall { leaf, hash, handle, volume: &volume, csi, member_node, deadline };
-                let own = job.alone().await?;
-                fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone()))).await?;
-                job.attach(own, &wanted.node).await?
-            }
-            AttachPath::Machine(plan) => {
-                only_for_one_node(wanted.access)?;
-                fence(found, wanted, Some(Attachment::VirtualMachine(plan.name().to_owned()))).await?;
-                plan.attach(leaf, &found.claim.place.namespace, volume.filesystem(), deadline).await?
-            }
-        };
-        if let Some(secrets) = secrets {
-            self.hand_over(found, &secrets).await?;
+async fn bring(
+    provisioner: &Provisioner,
+    found: &Found,
+    node: &str,
+    wanted: &Publishing,
+    deadline: &Deadline,
+) -> Result<Attached> {
+    let mode = AttachMode::of_volume(&wanted.context)?;
+    let leaf = found.leaf()?;
+    let volume = leaf::backing::describe_volume(leaf, bound(found)?, &found.claim).await?;
+    let way = attach_path::way(provisioner, found, &volume, mode, node).await?;
+    let secrets = match &way {
+        AttachPath::Direct(_) | AttachPath::Attachment { .. } => {
+            secrets::secrets(provisioner, found, &volume, &wanted.volume).await?
         }
-        let (options, readonly) = (volume.options, volume.readonly);
-        Ok(Attached { volume: wanted.volume.clone(), mode, backing, options, readonly })
+        // The node sees a disk, and nothing of the driver.
+        AttachPath::Machine(_) => None,
+    };
+    let backing = match way {
+        AttachPath::Direct(backing) => {
+            fence(found, wanted, None).await?;
+            backing
+        }
+        AttachPath::Attachment { csi, member_node } => {
+            let (hash, handle) = (found.hash, wanted.volume.as_str());
+            let job = attachment::AttachCall { leaf, hash, handle, volume: &volume, csi, member_node, deadline };
+            let own = job.alone().await?;
+            fence(found, wanted, Some(Attachment::MemberNode(job.member_node.clone()))).await?;
+            job.attach(own, &wanted.node).await?
+        }
+        AttachPath::Machine(plan) => {
+            only_for_one_node(wanted.access)?;
+            fence(found, wanted, Some(Attachment::VirtualMachine(plan.name().to_owned()))).await?;
+            plan.attach(leaf, &found.claim.place.namespace, volume.filesystem(), deadline).await?
+        }
+    };
+    if let Some(secrets) = secrets {
+        secrets::hand_over(provisioner, found, &secrets).await?;
     }
+    let (options, readonly) = (volume.options, volume.readonly);
+    Ok(Attached { volume: wanted.volume.clone(), mode, backing, options, readonly })
+}
 
-    /// Of a volume or a node that is not there, nothing is attached.
-    pub async fn unpublish(&self, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
-        let found = match self.seek(handle).await? {
-            Sought::Found(found) => found,
-            Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
-            Sought::LetGo(_) | Sought::Unknown => {
-                self.unpublish_unknown(handle, node, deadline).await?;
-                return self.unpublish_kept(handle, node).await;
-            }
-        };
-        if found.imported {
-            return detach_unrecorded(found.leaf()?, &found.id, node, deadline).await;
+/// Of a volume or a node that is not there, nothing is attached.
+pub async fn unpublish(provisioner: &Provisioner, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
+    let found = match find::seek(provisioner, handle).await? {
+        Sought::Found(found) => found,
+        Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
+        Sought::LetGo(_) | Sought::Unknown => {
+            unpublish_unknown(provisioner, handle, node, deadline).await?;
+            return unpublish_kept(provisioner, handle, node).await;
         }
-        let leaf = found.leaf()?;
-        if self.is_copy(leaf, &found.id, found.hash, &found.claim).await? {
-            return Ok(());
-        }
-        let node = (!node.is_empty()).then_some(node);
-        let (hash, namespace) = (found.hash, found.claim.place.namespace.as_str());
-        let detach = |attached| async move {
-            match attached {
-                Attachment::MemberNode(name) => attachment::detach(leaf, hash, &name, deadline).await,
-                Attachment::VirtualMachine(name) => machine::detach(leaf, hash, namespace, &name, deadline).await,
-            }
-        };
-        attach::unpublish(leaf, hash, &found.claim, node, detach).await
+    };
+    if found.imported {
+        return detach_unrecorded(found.leaf()?, &found.id, node, deadline).await;
     }
+    let leaf = found.leaf()?;
+    if find::is_copy(provisioner, leaf, &found.id, found.hash, &found.claim).await? {
+        return Ok(());
+    }
+    let node = (!node.is_empty()).then_some(node);
+    let (hash, namespace) = (found.hash, found.claim.place.namespace.as_str());
+    let detach = |attached| async move {
+        match attached {
+            Attachment::MemberNode(name) => attachment::detach(leaf, hash, &name, deadline).await,
+            Attachment::VirtualMachine(name) => machine::detach(leaf, hash, namespace, &name, deadline).await,
+        }
+    };
+    attach::unpublish(leaf, hash, &found.claim, node, detach).await
+}
 
-    /// What the volume keeps of the claim is read: another replica may have written it just now.
-    async fn unpublish_kept(&self, handle: &str, node: &str) -> Result<()> {
-        let Some((id, member)) = self.member_of(handle).await? else { return Ok(()) };
-        let leaf = member.leaf()?;
-        let Some((hash, Some(volume))) = leaf.rows.find(&id).map(|(hash, row)| (hash, row.volume)) else {
-            return Ok(());
-        };
-        let node = (!node.is_empty()).then_some(node);
-        match attach::unpublish_gone(leaf, hash, Some(&volume.name), node, &volume.claim_place).await? {
-            None => Ok(()),
-            Some(_) => Err(Error::InProgress(format!(
-                "member {}: leaf claim {} was made anew while its volume was detached: the node is taken off its record \
-                 with the next call",
-                leaf.member, volume.claim_place
-            ))),
-        }
+/// What the volume keeps of the claim is read: another replica may have written it just now.
+async fn unpublish_kept(provisioner: &Provisioner, handle: &str, node: &str) -> Result<()> {
+    let Some((id, member)) = find::member_of(provisioner, handle).await? else { return Ok(()) };
+    let leaf = member.leaf()?;
+    let Some((hash, Some(volume))) = leaf.rows.find(&id).map(|(hash, row)| (hash, row.volume)) else {
+        return Ok(());
+    };
+    let node = (!node.is_empty()).then_some(node);
+    match attach::unpublish_gone(leaf, hash, Some(&volume.name), node, &volume.claim_place).await? {
+        None => Ok(()),
+        Some(_) => Err(Error::InProgress(format!(
+            "member {}: leaf claim {} was made anew while its volume was detached: the node is taken off its record \
+             with the next call",
+            leaf.member, volume.claim_place
+        ))),
     }
+}
 
-    /// The leaf claim has gone, and with it the record.
-    async fn unpublish_unknown(&self, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
-        let Some((id, member)) = self.member_of(handle).await? else { return Ok(()) };
-        detach_unrecorded(member.leaf()?, &id, node, deadline).await?;
-        self.unplug_unrecorded(member.leaf()?, &id, node, deadline).await
-    }
+/// The leaf claim has gone, and with it the record.
+async fn unpublish_unknown(provisioner: &Provisioner, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
+    let Some((id, member)) = find::member_of(provisioner, handle).await? else { return Ok(()) };
+    detach_unrecorded(member.leaf()?, &id, node, deadline).await?;
+    machine::unplug_unrecorded(provisioner, member.leaf()?, &id, node, deadline).await
 }
 
 fn only_for_one_node(access: AccessMode) -> Result<()> {

@@ -15,32 +15,35 @@ pub(super) struct Wanted {
     of: SecretsOf,
 }
 
-impl Provisioner {
-    /// None where the leaf driver wants no Secret.
-    pub(super) async fn secrets(&self, found: &Found, volume: &LeafVolume, handle: &str) -> Result<Option<Wanted>> {
-        if volume.secrets == SecretRefs::default() {
-            return Ok(None);
-        }
-        let name = self.name_of(found).await?;
-        let of = self.host.secrets_of(name.as_deref(), handle).await?;
-        let of = of.ok_or_else(|| Error::NotFound(format!("no volume of the host has the handle {handle}")))?;
-        Ok(Some(Wanted { copies: secrets::copies(&volume.secrets, &of.refs)?, of }))
+/// None where the leaf driver wants no Secret.
+pub(super) async fn secrets(
+    provisioner: &Provisioner,
+    found: &Found,
+    volume: &LeafVolume,
+    handle: &str,
+) -> Result<Option<Wanted>> {
+    if volume.secrets == SecretRefs::default() {
+        return Ok(None);
     }
+    let name = name_of(provisioner, found).await?;
+    let of = host::secret::secrets_of(&provisioner.host, name.as_deref(), handle).await?;
+    let of = of.ok_or_else(|| Error::NotFound(format!("no volume of the host has the handle {handle}")))?;
+    Ok(Some(Wanted { copies: secrets::copies(&volume.secrets, &of.refs)?, of }))
+}
 
-    /// The name of the host volume, where the leaf claim tells it.
-    async fn name_of(&self, found: &Found) -> Result<Option<String>> {
-        if found.imported {
-            return Ok(None);
-        }
-        let claim = found.leaf()?.read_claim(&found.claim.place).await?;
-        Ok(claim.and_then(|claim| claim.metadata.annotations?.remove(ownership::NAME)))
+/// The name of the host volume, where the leaf claim tells it.
+async fn name_of(_provisioner: &Provisioner, found: &Found) -> Result<Option<String>> {
+    if found.imported {
+        return Ok(None);
     }
+    let claim = leaf::claim::read_claim(found.leaf()?, &found.claim.place).await?;
+    Ok(claim.and_then(|claim| claim.metadata.annotations?.remove(ownership::NAME)))
+}
 
-    pub(super) async fn hand_over(&self, found: &Found, wanted: &Wanted) -> Result<()> {
-        for copy in &wanted.copies {
-            let data = found.leaf()?.read_secret(&copy.from).await?;
-            self.host.keep_secret(&copy.to, &wanted.of, found.hash, &data).await?;
-        }
-        Ok(())
+pub(super) async fn hand_over(provisioner: &Provisioner, found: &Found, wanted: &Wanted) -> Result<()> {
+    for copy in &wanted.copies {
+        let data = leaf::secret::read_secret(found.leaf()?, &copy.from).await?;
+        host::secret::keep_secret(&provisioner.host, &copy.to, &wanted.of, found.hash, &data).await?;
     }
+    Ok(())
 }

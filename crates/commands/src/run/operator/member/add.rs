@@ -125,7 +125,7 @@ struct Place {
 impl Place {
     async fn new(host: Host, name: &str, identity: &str) -> anyhow::Result<Self> {
         secret::needs_namespace(&host).await?;
-        match pins::compare(&host.pins().await?, name, identity) {
+        match pins::compare(&host::pins::pins(&host).await?, name, identity) {
             None | Some(Pin::Held) => {}
             Some(pin) => bail!("member {name}: {}", member::quarantined(&pin, identity)),
         }
@@ -135,7 +135,7 @@ impl Place {
 
     /// The record comes first: else whoever answered the first look of the controller or the agent would be the member.
     async fn write(&self, flags: &Add, identity: &str, kubeconfig: &str) -> anyhow::Result<&'static str> {
-        match self.host.pin(&flags.name, identity).await? {
+        match host::pins::pin(&self.host, &flags.name, identity).await? {
             Pin::Held => secret::write(&self.host, &flags.name, self.secret.as_ref(), kubeconfig).await,
             pin => bail!("member {}: {}", flags.name, member::quarantined(&pin, identity)),
         }

@@ -148,7 +148,7 @@ async fn identity(host: &Host, name: &str, client: &Client, sheet: &mut Sheet) -
     };
     sheet.ok("address", "it answers");
     sheet.ok("credentials", "they are good");
-    match pins::compare(&host.pins().await?, name, &identity) {
+    match pins::compare(&host::pins::pins(host).await?, name, &identity) {
         Some(pins::Pin::Held) => sheet.ok("identity", identity),
         None => sheet.note("identity", format!("{identity}; no controller has met it yet")),
         Some(pin) => {
@@ -222,7 +222,7 @@ async fn stranger(agents: &Host, name: &str, client: &Client) -> anyhow::Result<
         Ok(identity) => identity,
         Err(error) => return Ok(Some(member::refusal(&error))),
     };
-    Ok(match pins::compare(&agents.pins().await?, name, &identity) {
+    Ok(match pins::compare(&host::pins::pins(agents).await?, name, &identity) {
         None | Some(pins::Pin::Held) => None,
         Some(pin) => Some(member::quarantined(&pin, &identity)),
     })

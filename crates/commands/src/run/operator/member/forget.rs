@@ -27,7 +27,7 @@ pub(in crate::run::operator) async fn forget(flags: &Forget, dial: &Dial) -> any
         );
         return Ok(Report::new(why, false));
     }
-    let forgotten = [host.forget(name).await?, agents.forget(name).await?];
+    let forgotten = [host::pins::forget(&host, name).await?, host::pins::forget(&agents, name).await?];
     if !forgotten.contains(&true) {
         return Ok(Report::new(format!("No member {name} is remembered: there is nothing to forget.\n"), false));
     }

@@ -46,7 +46,7 @@ pub(in crate::run::operator) async fn list(flags: &List, dial: &Dial) -> anyhow:
 async fn rows(flags: &List, dial: &Dial) -> anyhow::Result<Vec<Row>> {
     let host = connect::host(&flags.members.host, dial).await?;
     let named = connect::members(&host, &flags.members).await?;
-    let pins = host.pins().await?;
+    let pins = host::pins::pins(&host).await?;
     let volumes = volumes_by_member(&host).await?;
     let count = |name: &String| volumes.get(name).map_or(0, Vec::len);
     let asking = named.iter().map(async |(name, definition)| Row {

@@ -66,7 +66,7 @@ async fn admin(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Optio
     let Some(path) = &flags.member_kubeconfig else { return Ok(None) };
     let access = MemberAccess { member_kubeconfig: PathBuf::clone(path), member_context: flags.member_context.clone() };
     let admin = connect::admin(&access, dial).await?;
-    match host.pins().await?.get(&flags.name) {
+    match host::pins::pins(host).await?.get(&flags.name) {
         Some(pinned) if *pinned != admin.identity => bail!(
             "--member-kubeconfig leads to cluster {}, and member {} is cluster {pinned}: nothing was removed",
             admin.identity,
@@ -84,7 +84,7 @@ async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
         let file = folder.join(format!("{name}.kubeconfig"));
         return Ok(Report::new(format!("Member {name} is a file: remove {} there.\n", file.display()), false));
     }
-    let pinned = host.pins().await?.contains_key(name);
+    let pinned = host::pins::pins(host).await?.contains_key(name);
     let known = if pinned { "it was removed before; `member forget` forgets it" } else { "there never was one" };
     Ok(Report::new(format!("No Secret in {} names a member {name}: {known}.\n", host.namespace), false))
 }
@@ -103,7 +103,7 @@ async fn still_there(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result
     }
     let named = connect::members(host, &flags.members).await?;
     let Some(definition) = named.get(name) else { return Ok(None) };
-    let leaves = match connect::known(host, name, definition, &host.pins().await?, dial).await {
+    let leaves = match connect::known(host, name, definition, &host::pins::pins(host).await?, dial).await {
         Ok(known) => leaf_claims(&known.leaf).await,
         Err(reason) => Err(reason),
     };

@@ -33,11 +33,17 @@ impl Folder {
         let path = std::path::absolute(path).map_err(misuse)?;
         socket_path(&path.join(LONGEST_SOCKET).display().to_string())
             .map_err(|reason| Misuse(format!("--dir {shown}: for the sockets in it {reason}")))?;
+        let foreign = || Misuse(format!("--dir {shown} belongs to another user: give another folder"));
         if is_foreign(&path).map_err(misuse)? {
-            return Err(Misuse(format!("--dir {shown} belongs to another user: give another folder")));
+            return Err(foreign());
         }
         let private = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-        private(&path).and_then(|()| private(&path.join("state"))).map_err(misuse)?;
+        private(&path).map_err(misuse)?;
+        // Somebody may have laid it between the look and the making.
+        if is_foreign(&path).map_err(misuse)? {
+            return Err(foreign());
+        }
+        private(&path.join("state")).map_err(misuse)?;
         let lock = File::create(path.join("state/lock")).map_err(misuse)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock }),
@@ -160,12 +166,13 @@ impl Folder {
     }
 }
 
-/// Below a folder for everybody, whoever came first could have laid links for us to write through.
+/// Below a folder for everybody, whoever came first could have laid links for us to write through: neither the folder nor a link to it
+/// is another user's.
 fn is_foreign(path: &Path) -> io::Result<bool> {
-    match fs::metadata(path) {
-        Ok(there) => Ok(there.uid() != fs::metadata("/proc/self")?.uid()),
+    let own = fs::metadata("/proc/self")?.uid();
+    match fs::symlink_metadata(path).and_then(|link| Ok(link.uid() != own || fs::metadata(path)?.uid() != own)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
+        foreign => foreign,
     }
 }
 

@@ -231,7 +231,7 @@ fn partial_list(call: &Call, page: &super::read::Page) -> Value {
     list
 }
 
-fn refused(refusal: &Refusal) -> Response<Reply> {
+pub(super) fn refused(refusal: &Refusal) -> Response<Reply> {
     if refusal.is_page() {
         return whole(refusal.code, "text/plain; charset=utf-8", refusal.message.clone().into_bytes());
     }

@@ -90,3 +90,32 @@ fn nothing_is_made_for_a_caller_who_hangs_up_early() {
         assert!(bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_none());
     });
 }
+
+/// Whether there is one nobody knows from an answer that says nothing.
+#[test]
+fn consumer_pod_goes_also_where_its_making_was_answered_with_an_error() {
+    virtual_time::run(1, async {
+        let bench = Bench::new(1, 1, &fixture::steady(SLOW * 3)).await;
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_secs(1)).await;
+        let caller = Caller::new(&bench, Script { leaf_class: fixture::LATER, ..Script::new("data") });
+        caller.create().await.unwrap_err();
+        let member = &bench.members[0];
+        let made = member.list("pods");
+        assert_eq!(made.len(), 1);
+        member.delete_now("pods", SHOP, text(&made[0], "/metadata/name")).unwrap();
+        bench.guard.set_fate(|_, _, asked| match (asked.verb, asked.resource.as_str()) {
+            (Verb::Create, "pods") => Action::ApplyThenAnswer { code: 504, reason: "Timeout" },
+            _ => Action::Pass,
+        });
+        let mut again = Vec::new();
+        while let Err(refused) = caller.create().await {
+            again.push(member.list("pods").len());
+            assert!(again.len() < 60, "{refused}");
+            sleep(Duration::from_secs(5)).await;
+        }
+        assert!(again.contains(&1), "it was made again: {again:?}");
+        assert!(member.list("pods").is_empty(), "the consumer is gone: {again:?}");
+    });
+}

@@ -270,6 +270,8 @@ pub async fn ensure_consumer(
 
 async fn create_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash, pod: &Pod) -> Result<()> {
     let doing = format!("create consumer pod {namespace}/{}", pod_name(hash));
+    // It may be there from now on, whatever is answered, and whether or not anybody waits for the answer.
+    client.rows.set_consumer(hash, Consumer::Unknown);
     match pods(client, namespace).create(&PostParams::default(), pod).await {
         Ok(pod) => {
             client.rows.set_consumer(hash, made(pod.uid()));

@@ -1,7 +1,7 @@
 //! What watches have told: objects by place, and news of which of them have changed.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -20,7 +20,7 @@ use super::{
     LABEL, LABEL_VALUE, PREFIX,
     object::{self, Objects, Place, text, whole},
 };
-use cluster::{pauses, with_causes};
+use cluster::{Relist, pauses, with_causes};
 use domain::volume::DRIVER;
 
 /// Who is further behind with the news looks at everything.
@@ -45,8 +45,7 @@ pub(super) struct ObjectCache {
 #[derive(Debug, Default)]
 struct Table {
     objects: HashMap<Place, Arc<Value>>,
-    /// Places that the list under way has told.
-    listing: HashSet<Place>,
+    relist: Relist<Place>,
     /// What the objects take, in bytes.
     weight: usize,
 }
@@ -127,12 +126,10 @@ impl ObjectCache {
         *obstacle = Some(reason);
     }
 
-    fn put(&self, object: Value, listing: bool) {
+    fn put(&self, object: Value) {
         let place = Place::of(&object);
         let mut table = self.lock();
-        if listing {
-            table.listing.insert(place.clone());
-        }
+        table.relist.tell(&place);
         table.insert(place.clone(), Arc::new(object));
         if table.weight > MOST {
             self.overfull.send_replace(true);
@@ -148,13 +145,13 @@ impl ObjectCache {
     }
 
     fn complete(&self) {
-        let mut table = self.lock();
-        let listed = std::mem::take(&mut table.listing);
-        let gone: Vec<Place> = table.objects.keys().filter(|place| !listed.contains(place)).cloned().collect();
+        let mut locked = self.lock();
+        let table = &mut *locked;
+        let gone = table.relist.end(table.objects.keys());
         for place in &gone {
             table.remove(place);
         }
-        drop(table);
+        drop(locked);
         for place in gone {
             let _ = self.news.send(place);
         }
@@ -167,16 +164,16 @@ impl ObjectCache {
             (keeps(&mut object), object)
         };
         match event {
-            Event::Init => self.lock().listing.clear(),
+            Event::Init => self.lock().relist.begin(),
             Event::InitApply(object) => {
                 let (kept, object) = judged(object);
                 if kept {
-                    self.put(object, true);
+                    self.put(object);
                 }
             }
             Event::InitDone => self.complete(),
             Event::Apply(object) => match judged(object) {
-                (true, object) => self.put(object, false),
+                (true, object) => self.put(object),
                 (false, object) => self.remove(Place::of(&object)),
             },
             Event::Delete(object) => self.remove(Place::of(&whole(object))),

@@ -9,6 +9,7 @@ pub mod events;
 pub mod lease;
 mod measure;
 pub mod metrics;
+mod relist;
 mod writes;
 
 use std::{
@@ -35,6 +36,7 @@ use self::{
 };
 pub use self::{
     measure::{Answers, Reading},
+    relist::Relist,
     writes::Writes,
 };
 use crate::metrics::Metrics;

@@ -22,7 +22,7 @@ use super::{
     Host,
     volume::{self, HostVolume},
 };
-use cluster::{pauses, with_causes};
+use cluster::{Relist, pauses, with_causes};
 
 /// The host's volumes of this driver.
 #[derive(Debug, Default)]
@@ -36,8 +36,8 @@ struct Table {
     /// By handle, then by name: people make several volumes with one handle.
     volumes: BTreeMap<(Box<str>, Box<str>), HostVolume>,
     handles: HashMap<Box<str>, Box<str>>,
-    /// Names that the list under way has told.
-    listing: BTreeSet<Box<str>>,
+    /// By name.
+    relist: Relist<Box<str>>,
     synced: bool,
     /// Handles of which there is news, by member.
     news: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
@@ -82,12 +82,10 @@ impl HostVolumes {
         self.told.subscribe()
     }
 
-    fn put(&self, volume: &PersistentVolume, listing: bool) {
+    fn put(&self, volume: &PersistentVolume) {
         let Some(new) = HostVolume::new(volume) else { return };
         let mut table = self.lock();
-        if listing {
-            table.listing.insert(new.name.clone());
-        }
+        table.relist.tell(&new.name);
         let key = (new.handle.clone(), new.name.clone());
         if table.volumes.get(&key) == Some(&new) {
             return;
@@ -101,24 +99,23 @@ impl HostVolumes {
     }
 
     fn drop(&self, name: &str) {
-        let mut table = self.lock();
-        if let Some(handle) = table.forget(name) {
-            table.is_news(&handle);
-        }
-        drop(table);
+        self.lock().lose(name);
         self.told.send_replace(());
     }
 
     fn begin(&self) {
-        self.lock().listing.clear();
+        self.lock().relist.begin();
     }
 
     fn complete(&self) {
-        let mut table = self.lock();
-        let listed = std::mem::take(&mut table.listing);
-        table.volumes.retain(|(_, name), _| listed.contains(name));
-        table.handles.retain(|name, _| listed.contains(name));
+        let mut locked = self.lock();
+        let table = &mut *locked;
+        for name in table.relist.end(table.handles.keys()) {
+            table.lose(&name);
+        }
         table.synced = true;
+        drop(locked);
+        self.told.send_replace(());
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -132,6 +129,13 @@ impl Table {
         let (name, handle) = self.handles.remove_entry(name)?;
         self.volumes.remove(&(handle.clone(), name));
         Some(handle)
+    }
+
+    /// It has gone, which is news.
+    fn lose(&mut self, name: &str) {
+        if let Some(handle) = self.forget(name) {
+            self.is_news(&handle);
+        }
     }
 
     fn is_news(&mut self, handle: &str) {
@@ -148,9 +152,8 @@ pub async fn keep(host: &Host, volumes: &HostVolumes) {
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => volumes.begin(),
-            Ok(Event::InitApply(volume)) => volumes.put(&volume, true),
+            Ok(Event::InitApply(volume) | Event::Apply(volume)) => volumes.put(&volume),
             Ok(Event::InitDone) => volumes.complete(),
-            Ok(Event::Apply(volume)) => volumes.put(&volume, false),
             Ok(Event::Delete(volume)) => volumes.drop(&volume.name_any()),
             Err(error) => tracing::debug!(error = with_causes(&error), "the host's volumes cannot be watched"),
         }
@@ -178,16 +181,16 @@ mod tests {
     #[test]
     fn volumes_are_found_by_handle_and_told_by_member() {
         let volumes = HostVolumes::default();
-        volumes.put(&volume("a", "m0/n/c/1"), false);
-        volumes.put(&volume("b", "m0/n/c/1"), false);
-        volumes.put(&volume("c", "m1/n/c/1"), false);
-        volumes.put(&volume("d", "no handle of ours"), false);
+        volumes.put(&volume("a", "m0/n/c/1"));
+        volumes.put(&volume("b", "m0/n/c/1"));
+        volumes.put(&volume("c", "m1/n/c/1"));
+        volumes.put(&volume("d", "no handle of ours"));
         assert_eq!(names(&volumes, "m0/n/c/1"), ["a", "b"]);
         assert_eq!(volumes.take_news("m0").len(), 1);
         assert!(volumes.take_news("m0").is_empty(), "told once");
-        volumes.put(&volume("a", "m0/n/c/1"), false);
+        volumes.put(&volume("a", "m0/n/c/1"));
         assert!(volumes.take_news("m0").is_empty(), "nothing has changed");
-        volumes.put(&volume("a", "m0/n/c/2"), false);
+        volumes.put(&volume("a", "m0/n/c/2"));
         assert_eq!(names(&volumes, "m0/n/c/1"), ["b"]);
         assert_eq!(volumes.take_news("m0").len(), 1);
         volumes.drop("b");
@@ -198,11 +201,13 @@ mod tests {
     #[test]
     fn what_a_new_list_does_not_tell_has_gone() {
         let volumes = HostVolumes::default();
-        volumes.put(&volume("a", "m0/n/a/1"), false);
+        volumes.put(&volume("a", "m0/n/a/1"));
         assert!(!volumes.synced());
         volumes.begin();
-        volumes.put(&volume("b", "m0/n/b/1"), true);
+        volumes.put(&volume("b", "m0/n/b/1"));
+        volumes.take_news("m0");
         volumes.complete();
+        assert_eq!(volumes.take_news("m0"), BTreeSet::from([Box::from("m0/n/a/1")]), "that it has gone is news");
         assert!(volumes.synced() && names(&volumes, "m0/n/a/1").is_empty());
         assert_eq!(names(&volumes, "m0/n/b/1"), ["b"]);
     }
@@ -211,7 +216,7 @@ mod tests {
     fn handles_of_a_member_are_gone_through_a_few_at_a_time() {
         let volumes = HostVolumes::default();
         for (name, handle) in [("a", "m0/n/a/1"), ("a2", "m0/n/a/1"), ("b", "m0/n/b/1"), ("c", "m0x/n/c/1")] {
-            volumes.put(&volume(name, handle), false);
+            volumes.put(&volume(name, handle));
         }
         assert_eq!(volumes.next_in("m0", None, 1), [Box::from("m0/n/a/1")]);
         assert_eq!(volumes.next_in("m0", Some("m0/n/a/1"), 5), [Box::from("m0/n/b/1")]);

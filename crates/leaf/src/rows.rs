@@ -21,6 +21,7 @@ use super::{
     row::{ClaimRow, Consumer, Row, VolumeRow},
     volume_objects::VolumeObjects,
 };
+use cluster::Relist;
 use domain::volume::{HostId, LeafPlace, VolumeHash, VolumeId};
 
 /// How many removed claims are remembered.
@@ -47,7 +48,7 @@ struct Table {
     names: Interner,
     extent: Extent,
     classes: BTreeMap<String, ClassRow>,
-    listing: BTreeMap<String, ClassRow>,
+    relisted_classes: Relist<String>,
     claim_round: u32,
     volume_round: u32,
     synced: [bool; 3],
@@ -234,10 +235,11 @@ impl Rows {
         });
     }
 
-    pub fn put_class(&self, class: &StorageClass, listing: bool) {
+    pub fn put_class(&self, class: &StorageClass) {
+        let (name, row) = (class.name_any(), ClassRow::new(class, &self.host));
         self.write_all(|table| {
-            let classes = if listing { &mut table.listing } else { &mut table.classes };
-            classes.insert(class.name_any(), ClassRow::new(class, &self.host));
+            table.relisted_classes.tell(&name);
+            table.classes.insert(name, row);
         });
     }
 
@@ -248,8 +250,7 @@ impl Rows {
     /// Why no more is remembered of the member. What is, is forgotten then.
     pub fn too_much(&self) -> Option<String> {
         let mut table = self.lock();
-        let classes = table.classes.len().max(table.listing.len());
-        let all = Extent { leaves: table.extent.leaves.max(classes), ..table.extent };
+        let all = Extent { leaves: table.extent.leaves.max(table.classes.len()), ..table.extent };
         let reason = all.too_much()?;
         *table = Table {
             claim_round: table.claim_round,
@@ -268,7 +269,7 @@ impl Rows {
         match kind {
             Kind::Claims => table.claim_round += 1,
             Kind::Volumes => table.volume_round += 1,
-            Kind::Classes => table.listing.clear(),
+            Kind::Classes => table.relisted_classes.begin(),
         }
         std::mem::replace(&mut table.begun[kind as usize], true)
     }
@@ -279,7 +280,7 @@ impl Rows {
             match kind {
                 Kind::Claims => table.rows.values_mut().for_each(|entry| entry.keep_claims(claims)),
                 Kind::Volumes => table.rows.values_mut().for_each(|entry| entry.keep_volumes(volumes)),
-                Kind::Classes => table.classes = std::mem::take(&mut table.listing),
+                Kind::Classes => table.lose_unlisted_classes(),
             }
             table.rows.retain(|_, entry| !entry.is_empty());
             table.extent = Extent::default();
@@ -354,6 +355,12 @@ impl Table {
 
     fn extent_of(&self, hash: VolumeHash) -> Extent {
         self.rows.get(&hash).map(|entry| entry.extent()).unwrap_or_default()
+    }
+
+    fn lose_unlisted_classes(&mut self) {
+        for name in self.relisted_classes.end(self.classes.keys()) {
+            self.classes.remove(&name);
+        }
     }
 
     fn tidy(&mut self, hash: VolumeHash) {

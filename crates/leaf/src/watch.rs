@@ -48,7 +48,7 @@ pub async fn keep(cluster: &MemberClient) {
         Change::Drop(object) => drop_row(cluster, &object, |hash, uid| known.drop_volume(hash, uid)),
     });
     let classes = follow(cluster, Kind::Classes, "", |change: Change<StorageClass>| match change {
-        Change::Put { object, listing } => known.put_class(&object, listing),
+        Change::Put { object, .. } => known.put_class(&object),
         Change::Drop(object) => known.drop_class(&object.name_any()),
     });
     tokio::select! {

@@ -200,9 +200,9 @@ fn default_class_is_the_newest_that_says_so() {
         }))
         .unwrap()
     };
-    rows.put_class(&class("old", "2026-01-01T00:00:00Z", "true"), false);
-    rows.put_class(&class("new", "2026-02-01T00:00:00Z", "true"), false);
-    rows.put_class(&class("newest", "2026-03-01T00:00:00Z", "false"), false);
+    rows.put_class(&class("old", "2026-01-01T00:00:00Z", "true"));
+    rows.put_class(&class("new", "2026-02-01T00:00:00Z", "true"));
+    rows.put_class(&class("newest", "2026-03-01T00:00:00Z", "false"));
     assert_eq!(rows.default_class().as_deref(), Some("new"));
     assert!(rows.class("new").unwrap().waits_for_pod);
     rows.begin(Kind::Classes);

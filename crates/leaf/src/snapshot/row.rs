@@ -40,7 +40,6 @@ pub struct SnapshotRow {
     /// Its content carries our labels, as far as this process knows.
     pub(super) marked: bool,
     pub(super) version: u64,
-    pub(super) round: u32,
 }
 
 impl SnapshotRow {
@@ -81,7 +80,6 @@ impl SnapshotRow {
             trouble: trouble.map(Into::into),
             marked: false,
             version: version(snapshot),
-            round: 0,
             place,
         })
     }

@@ -13,6 +13,7 @@ use tokio::{
 
 use super::{kinds::VolumeSnapshot, row::SnapshotRow};
 use crate::limits::Extent;
+use cluster::Relist;
 use domain::volume::{HostId, VolumeHash, VolumeId};
 
 /// How many removed snapshots are remembered.
@@ -22,7 +23,7 @@ const REMEMBERED: usize = 64;
 struct Table {
     rows: BTreeMap<VolumeHash, SnapshotRow>,
     extent: Extent,
-    round: u32,
+    relist: Relist<VolumeHash>,
     synced: bool,
     /// Snapshots that have gone, and as of which version: older news of them may still be on its way.
     removed: VecDeque<(Box<str>, u64)>,
@@ -74,7 +75,7 @@ impl Snapshots {
     pub(super) fn too_much(&self) -> Option<String> {
         let mut table = self.lock();
         let reason = table.extent.too_much()?;
-        *table = Table { round: table.round, ..Table::default() };
+        *table = Table::default();
         Some(reason)
     }
 
@@ -105,11 +106,12 @@ impl Snapshots {
             if table.removed.iter().any(|(uid, as_of)| *uid == new.uid && new.version <= *as_of) {
                 return;
             }
-            new.round = table.round;
+            let relisted = table.relist.awaits(&new.hash);
+            table.relist.tell(&new.hash);
             let before = table.extent_of(new.hash);
             match table.rows.get_mut(&new.hash) {
                 // News from before what is known; that it was listed counts all the same.
-                Some(known) if known.uid == new.uid && known.round == new.round && known.version > new.version => {}
+                Some(known) if known.uid == new.uid && !relisted && known.version > new.version => {}
                 Some(known) => {
                     new.marked = known.marked && known.uid == new.uid;
                     *known = new.clone();
@@ -163,13 +165,14 @@ impl Snapshots {
 
     /// A list begins: what is neither in it nor written by us meanwhile has gone.
     pub(super) fn begin(&self) {
-        self.write(|table| table.round += 1);
+        self.write(|table| table.relist.begin());
     }
 
     pub(super) fn complete(&self) {
         self.write(|table| {
-            let round = table.round;
-            table.rows.retain(|_, row| row.round == round);
+            for hash in table.relist.end(table.rows.keys()) {
+                table.rows.remove(&hash);
+            }
             table.extent = Extent::default();
             table.rows.values().for_each(|row| table.extent.change(Extent::default(), row.extent()));
             table.synced = true;

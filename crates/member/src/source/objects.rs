@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::{Definition, Definitions};
-use cluster::{pauses, with_causes};
+use cluster::{Relist, pauses, with_causes};
 use domain::volume::id::is_member_name;
 
 /// Before a kind that was not served is asked for again.
@@ -100,7 +100,7 @@ fn is_unserved(error: &watcher::Error) -> bool {
 #[derive(Default)]
 struct Found {
     objects: BTreeMap<String, (String, Definition)>,
-    listing: BTreeMap<String, (String, Definition)>,
+    relist: Relist<String>,
     /// Those of which it was told that their name will not do.
     refused: BTreeSet<String>,
     complete: bool,
@@ -109,18 +109,16 @@ struct Found {
 impl Found {
     fn take<K: ResourceExt>(&mut self, event: Event<K>, define: impl Fn(&K) -> Option<(String, Definition)>) {
         match event {
-            Event::Init => self.listing.clear(),
-            Event::InitApply(object) => {
-                if let Some(entry) = self.named_well(define(&object)) {
-                    self.listing.insert(object.name_any(), entry);
-                }
-            }
+            Event::Init => self.relist.begin(),
             Event::InitDone => {
-                self.objects = std::mem::take(&mut self.listing);
+                for name in self.relist.end(self.objects.keys()) {
+                    self.objects.remove(&name);
+                }
                 self.complete = true;
             }
-            Event::Apply(object) => {
+            Event::InitApply(object) | Event::Apply(object) => {
                 let name = object.name_any();
+                self.relist.tell(&name);
                 match self.named_well(define(&object)) {
                     Some(entry) => self.objects.insert(name, entry),
                     None => self.objects.remove(&name),

@@ -247,7 +247,7 @@ async fn classes(host: &Host, client: &Client, sheet: &mut Sheet) {
         Err(error) => return sheet.failed("storage classes", with_causes(&error)),
     };
     let rows = Rows::new(host.id.clone());
-    classes.iter().for_each(|class| rows.put_class(class, false));
+    classes.iter().for_each(|class| rows.put_class(class));
     match rows.class_names() {
         none if none.is_empty() => {
             sheet.failed("storage classes", "there are none that this host may use: nothing can be made here");

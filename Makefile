@@ -145,6 +145,10 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members:
 	@$(call say,scale)
 	@time $(TARGET)/release/examples/bench --scale
 
+.PHONY: book
+book: ## The documentation as a book, target/book; mdBook is built the first time
+	@docs/book.sh $(TARGET)/book
+
 .PHONY: image
 image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, and IMAGE-node for real nodes: no container daemon needed
 	@$(call say,release build)

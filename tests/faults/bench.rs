@@ -15,7 +15,7 @@ use std::{
 use cluster::{Dial, Transport, metrics::Metrics};
 use commands::{args::KosmosClusters, run::driver::Driver};
 use csi::{
-    client::{Client, Refusal},
+    client::{CallError, Client},
     controller::Controller,
     v1::{self, controller_server::Controller as _},
 };
@@ -332,7 +332,7 @@ pub fn with_deadline<T>(message: T) -> Request<T> {
     request
 }
 
-fn as_status(refusal: Refusal) -> Status {
+fn as_status(refusal: CallError) -> Status {
     Status::new(refusal.code, refusal.message)
 }
 

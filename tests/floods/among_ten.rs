@@ -20,7 +20,7 @@ use axum::{
     response::Response as Answering,
 };
 use csi::{
-    client::{Client, Refusal},
+    client::{CallError, Client},
     v1::{CapacityRange, CreateVolumeRequest, VolumeCapability, volume_capability as capability},
 };
 use domain::volume::HostId;
@@ -232,7 +232,7 @@ impl World {
     }
 }
 
-async fn create(client: &Client, name: &str, member: &str) -> Result<String, Refusal> {
+async fn create(client: &Client, name: &str, member: &str) -> Result<String, CallError> {
     let mount = capability::AccessType::Mount(capability::MountVolume::default());
     let mode = capability::access_mode::Mode::SingleNodeWriter;
     let request = CreateVolumeRequest {

@@ -11,7 +11,7 @@ use super::{files, root};
 /// Circles that are there, and stay. `docs/design/simulator.md` says why.
 const KNOWN: [(&str, &[&str]); 5] = [
     ("dev/host", &["attacher", "capacity", "provisioner", "scheduler"]),
-    ("simulate", &["call", "decoder", "kinds", "labels", "protobuf", "refusal", "selector", "versions"]),
+    ("simulate", &["call", "decoder", "kinds", "labels", "protobuf", "selector", "status_error", "versions"]),
     ("simulate", &["persist", "resources", "store"]),
     ("simulate", &["service", "watch"]),
     ("simulate", &["storage", "testing"]),

@@ -9,7 +9,7 @@ use domain::{
         backing::{AttachMode, Attached, Backing, CsiLeaf, GroupPolicy},
     },
 };
-use mount::{Access, Expanded, Machine, Permitted, Step, VolumeUse};
+use mount::{Access, Expanded, Machine, Permitted, Progress, VolumeUse};
 
 use crate::fake::{Content, Fake, LEAF};
 
@@ -123,7 +123,7 @@ impl Kind {
         let (staging, target) = (Path::new(STAGING), |number: usize| Path::new(TARGETS[number]));
         match act {
             Act::Stage => {
-                if let Step::Ask(_) = mount::stage::stage(&machine, &self.attached, staging, &self.way)? {
+                if let Progress::Ask(_) = mount::stage::stage(&machine, &self.attached, staging, &self.way)? {
                     leaf_mounts(fake, STAGING);
                 }
             }
@@ -131,7 +131,7 @@ impl Kind {
                 let target = target(number);
                 let step =
                     mount::publish::publish(&machine, &self.attached, staging, target, &self.way, self.readonly)?;
-                if let Step::Ask(_) = step {
+                if let Progress::Ask(_) = step {
                     leaf_mounts(fake, TARGETS[number]);
                     mount::publish::own(&machine, VOLUME, target)?;
                 }
@@ -141,13 +141,13 @@ impl Kind {
                 assert_eq!(matches!(grown, Expanded::Ask(_)), self.name == "csi");
             }
             Act::Unpublish(number) => {
-                if let Step::Ask(_) = mount::undo::unpublish(&machine, VOLUME, target(number))? {
+                if let Progress::Ask(_) = mount::undo::unpublish(&machine, VOLUME, target(number))? {
                     leaf_unmounts(fake, TARGETS[number]);
                     mount::undo::unpublished(&machine, VOLUME, target(number))?;
                 }
             }
             Act::Unstage => {
-                if let Step::Ask(_) = mount::undo::unstage(&machine, VOLUME, staging)? {
+                if let Progress::Ask(_) = mount::undo::unstage(&machine, VOLUME, staging)? {
                     leaf_unmounts(fake, STAGING);
                     mount::undo::unstaged(&machine, VOLUME, staging)?;
                 }

@@ -14,7 +14,7 @@ use domain::{
         backing::{Attached, Backing},
     },
 };
-use mount::{Access, Expanded, Step, VolumeUse};
+use mount::{Access, Expanded, Progress, VolumeUse};
 
 use crate::kinds::{GROUP, VOLUME, attached, way};
 use ground::{Ground, Loop, inside};
@@ -30,7 +30,7 @@ fn lives(ground: &Ground, attached: &Attached) {
     let machine = ground.machine();
     let (staging, one, two) = (ground.staging(), ground.target(1), ground.target(2));
     for round in 0..2 {
-        assert_eq!(mount::stage::stage(&machine, attached, &staging, &way()).unwrap(), Step::Done);
+        assert_eq!(mount::stage::stage(&machine, attached, &staging, &way()).unwrap(), Progress::Done);
         mount::publish::publish(&machine, attached, &staging, &one, &way(), false).unwrap();
         mount::publish::publish(&machine, attached, &staging, &two, &way(), true).unwrap();
         let file = one.join("data");
@@ -47,7 +47,7 @@ fn lives(ground: &Ground, attached: &Attached) {
             mount::undo::unpublish(&machine, VOLUME, target).unwrap();
             assert!(!target.exists());
         }
-        assert_eq!(mount::undo::unstage(&machine, VOLUME, &staging).unwrap(), Step::Done);
+        assert_eq!(mount::undo::unstage(&machine, VOLUME, &staging).unwrap(), Progress::Done);
         ground.assert_nothing_is_left();
     }
 }

@@ -9,7 +9,7 @@ use domain::{
         backing::{Attached, Backing, CsiLeaf, GroupPolicy},
     },
 };
-use mount::{Access, Amounts, Expanded, Step, Trouble, VolumeUse};
+use mount::{Access, Amounts, Expanded, Progress, Trouble, VolumeUse};
 
 use crate::{
     fake::{Content, Fake, NFS},
@@ -412,20 +412,20 @@ fn leaf_driver_is_asked_for_its_own_volumes() {
     let fake = kind.machine();
     let machine = machine(&fake);
     let (staging, target) = (Path::new(STAGING), Path::new(TARGETS[0]));
-    let ask = Step::Ask(leaf());
+    let ask = Progress::Ask(leaf());
     assert_eq!(
         mount::undo::unstage(&machine, VOLUME, staging).unwrap(),
-        Step::Done,
+        Progress::Done,
         "of one that is unknown nobody can be asked"
     );
     assert_eq!(mount::stage::stage(&machine, &kind.attached, staging, &kind.way).unwrap(), ask);
     assert_eq!(mount::stage::stage(&machine, &kind.attached, staging, &kind.way).unwrap(), ask);
     assert_eq!(mount::publish::publish(&machine, &kind.attached, staging, target, &kind.way, false).unwrap(), ask);
     assert_eq!(mount::measure::expand(&machine, VOLUME, target).unwrap(), Expanded::Ask(leaf()));
-    assert_eq!(mount::undo::unpublish(&machine, VOLUME, Path::new(TARGETS[1])).unwrap(), Step::Done);
+    assert_eq!(mount::undo::unpublish(&machine, VOLUME, Path::new(TARGETS[1])).unwrap(), Progress::Done);
     assert_eq!(mount::undo::unpublish(&machine, VOLUME, target).unwrap(), ask);
     mount::undo::unpublished(&machine, VOLUME, target).unwrap();
-    assert_eq!(mount::undo::unpublish(&machine, VOLUME, target).unwrap(), Step::Done);
+    assert_eq!(mount::undo::unpublish(&machine, VOLUME, target).unwrap(), Progress::Done);
     assert_eq!(mount::undo::unstage(&machine, VOLUME, staging).unwrap(), ask);
     mount::undo::unstaged(&machine, VOLUME, staging).unwrap();
     assert_eq!(machine.record(VOLUME).unwrap(), None);

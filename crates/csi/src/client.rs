@@ -23,18 +23,18 @@ pub struct Client {
 
 /// An answer other than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct CallError {
     pub code: Code,
     pub message: String,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CallError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?}: {}", self.code, self.message)
     }
 }
 
-impl From<Status> for Refusal {
+impl From<Status> for CallError {
     fn from(status: Status) -> Self {
         // A driver that dies while it works answers nothing. The library calls that an unknown error, with a cause of its own;
         // the sidecars' library says UNAVAILABLE, after which they ask again.
@@ -55,9 +55,9 @@ impl Client {
         Ok(Self { channel: endpoint.connect_lazy() })
     }
 
-    pub async fn create_volume(&self, request: CreateVolumeRequest, patience: Duration) -> Result<Volume, Refusal> {
+    pub async fn create_volume(&self, request: CreateVolumeRequest, patience: Duration) -> Result<Volume, CallError> {
         let answer = ControllerClient::new(self.channel.clone()).create_volume(within(request, patience)).await?;
-        let empty = || Refusal { code: Code::Internal, message: "the driver's answer holds no volume".to_owned() };
+        let empty = || CallError { code: Code::Internal, message: "the driver's answer holds no volume".to_owned() };
         answer.into_inner().volume.ok_or_else(empty)
     }
 
@@ -65,12 +65,12 @@ impl Client {
         &self,
         request: GetCapacityRequest,
         patience: Duration,
-    ) -> Result<GetCapacityResponse, Refusal> {
+    ) -> Result<GetCapacityResponse, CallError> {
         let answer = ControllerClient::new(self.channel.clone()).get_capacity(within(request, patience)).await?;
         Ok(answer.into_inner())
     }
 
-    pub async fn delete_volume(&self, volume_id: String, patience: Duration) -> Result<(), Refusal> {
+    pub async fn delete_volume(&self, volume_id: String, patience: Duration) -> Result<(), CallError> {
         let request = DeleteVolumeRequest { volume_id, ..DeleteVolumeRequest::default() };
         ControllerClient::new(self.channel.clone()).delete_volume(within(request, patience)).await?;
         Ok(())
@@ -80,7 +80,7 @@ impl Client {
         &self,
         request: ControllerExpandVolumeRequest,
         patience: Duration,
-    ) -> Result<ControllerExpandVolumeResponse, Refusal> {
+    ) -> Result<ControllerExpandVolumeResponse, CallError> {
         let request = within(request, patience);
         Ok(ControllerClient::new(self.channel.clone()).controller_expand_volume(request).await?.into_inner())
     }
@@ -90,7 +90,7 @@ impl Client {
         &self,
         request: ControllerPublishVolumeRequest,
         patience: Duration,
-    ) -> Result<HashMap<String, String>, Refusal> {
+    ) -> Result<HashMap<String, String>, CallError> {
         let request = within(request, patience);
         let answer = ControllerClient::new(self.channel.clone()).controller_publish_volume(request).await?;
         Ok(answer.into_inner().publish_context)
@@ -100,7 +100,7 @@ impl Client {
         &self,
         request: ControllerUnpublishVolumeRequest,
         patience: Duration,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CallError> {
         ControllerClient::new(self.channel.clone()).controller_unpublish_volume(within(request, patience)).await?;
         Ok(())
     }
@@ -109,13 +109,13 @@ impl Client {
         &self,
         request: CreateSnapshotRequest,
         patience: Duration,
-    ) -> Result<Snapshot, Refusal> {
+    ) -> Result<Snapshot, CallError> {
         let answer = ControllerClient::new(self.channel.clone()).create_snapshot(within(request, patience)).await?;
-        let empty = || Refusal { code: Code::Internal, message: "the driver's answer holds no snapshot".to_owned() };
+        let empty = || CallError { code: Code::Internal, message: "the driver's answer holds no snapshot".to_owned() };
         answer.into_inner().snapshot.ok_or_else(empty)
     }
 
-    pub async fn delete_snapshot(&self, snapshot_id: String, patience: Duration) -> Result<(), Refusal> {
+    pub async fn delete_snapshot(&self, snapshot_id: String, patience: Duration) -> Result<(), CallError> {
         let request = DeleteSnapshotRequest { snapshot_id, ..DeleteSnapshotRequest::default() };
         ControllerClient::new(self.channel.clone()).delete_snapshot(within(request, patience)).await?;
         Ok(())

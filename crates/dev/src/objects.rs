@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use domain::volume::{DRIVER, MEMBER_KEY};
-use simulate::{Cluster, Refusal, storage::definitions};
+use simulate::{Cluster, StatusError, storage::definitions};
 
 /// The class of the example, in the host and in the members.
 pub(super) const CLASS: &str = "openebs-hostpath";
@@ -20,7 +20,7 @@ const DEFAULT_SNAPSHOT_CLASS: &str = "snapshot.storage.kubernetes.io/is-default-
 const DEFAULT_GROUP_CLASS: &str = "groupsnapshot.storage.kubernetes.io/is-default-class";
 
 /// Makes what is missing, and corrects what follows from the members there are.
-pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal> {
+pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), StatusError> {
     for namespace in [DRIVER_NAMESPACE, PODS_NAMESPACE, NAMESPACE] {
         ensure(host, "namespaces", json!({"metadata": {"name": namespace}}))?;
     }
@@ -39,14 +39,14 @@ pub(super) fn prepare(host: &Cluster, members: &[String]) -> Result<(), Refusal>
 }
 
 /// The kinds of snapshots in a member, and classes of its own driver for them.
-pub(super) fn prepare_member(member: &Cluster, driver: &str) -> Result<(), Refusal> {
+pub(super) fn prepare_member(member: &Cluster, driver: &str) -> Result<(), StatusError> {
     definitions::install(member)?;
     ensure(member, SNAPSHOT_CLASSES, definitions::class(CLASS, driver, "Delete", Some(DEFAULT_SNAPSHOT_CLASS)))?;
     ensure(member, GROUP_CLASSES, definitions::class(CLASS, driver, "Delete", Some(DEFAULT_GROUP_CLASS)))
 }
 
 /// What is there stays as the user has made it.
-fn ensure(host: &Cluster, resource: &str, object: Value) -> Result<(), Refusal> {
+fn ensure(host: &Cluster, resource: &str, object: Value) -> Result<(), StatusError> {
     match host.create(resource, object) {
         Err(refusal) if refusal.reason != "AlreadyExists" => Err(refusal),
         _ => Ok(()),

@@ -31,7 +31,7 @@ use domain::{
 
 /// What a leaf claim says besides the request.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct LeafSpec<'a> {
     pub spec: &'a VolumeSpec,
     pub hash: VolumeHash,
     pub place: &'a LeafPlace,
@@ -74,7 +74,7 @@ pub enum Made {
     Taken,
 }
 
-impl Wanted<'_> {
+impl LeafSpec<'_> {
     /// The leaf claim in full. Nothing of the host claim's own metadata is copied.
     fn manifest(&self, host: &HostId) -> PersistentVolumeClaim {
         let access = self.access.iter().map(|mode| mode.as_str().to_owned()).collect();
@@ -127,7 +127,7 @@ fn claims(client: &MemberClient, namespace: &str) -> Api<Trimmed<PersistentVolum
 }
 
 /// POST first: a name that is free costs one request.
-pub async fn create_claim(client: &MemberClient, wanted: &Wanted<'_>) -> Result<Made> {
+pub async fn create_claim(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<Made> {
     let doing = format!("create claim {}", wanted.place);
     let manifest = Trimmed(wanted.manifest(&client.host));
     let made = claims(client, &wanted.place.namespace).create(&PostParams::default(), &manifest).await;

@@ -17,13 +17,13 @@ const QUOTA: Duration = Duration::from_secs(10);
 /// All refusals of a member that are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    by_storage: BTreeMap<(String, Option<String>), Refusal>,
+    by_storage: BTreeMap<(String, Option<String>), RejectedSize>,
     /// The size refused, and until when that holds, by class.
     by_quota: BTreeMap<String, (u64, Instant)>,
 }
 
 #[derive(Debug)]
-struct Refusal {
+struct RejectedSize {
     /// The smallest of the sizes that were refused.
     size: u64,
     until: Instant,
@@ -41,7 +41,7 @@ impl Refusals {
             _ => FIRST,
         };
         let smallest = before.filter(|before| now < before.until).map_or(size, |before| before.size.min(size));
-        self.by_storage.insert(key, Refusal { size: smallest, until: now + lasts, lasts, said: None });
+        self.by_storage.insert(key, RejectedSize { size: smallest, until: now + lasts, lasts, said: None });
     }
 
     pub(super) fn note_quota(&mut self, class: &str, size: u64, now: Instant) {

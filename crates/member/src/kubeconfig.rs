@@ -7,7 +7,7 @@ use domain::volume::namespaces::{EXTENSION, Namespaces};
 
 /// Who wrote the kubeconfig, and so what it may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub enum KubeconfigSource {
     /// A file in a folder that belongs to whoever started this process: paths and `http://` are his own.
     Folder,
     /// An object in the host: somebody may have put there what he could not reach himself.
@@ -15,14 +15,14 @@ pub enum Trust {
 }
 
 /// A client configuration, or the sentence that names the field and the fix.
-pub async fn parse(text: &str, trust: Trust) -> Result<Config, String> {
+pub async fn parse(text: &str, source: KubeconfigSource) -> Result<Config, String> {
     if text.trim().is_empty() {
         return Err("the kubeconfig is empty".to_owned());
     }
     // The parser's own words quote the text, and with it the credentials.
     let kubeconfig =
         Kubeconfig::from_yaml(text).map_err(|_| "the kubeconfig is not the YAML of a kubeconfig".to_owned())?;
-    check(&kubeconfig, trust)?;
+    check(&kubeconfig, source)?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|error| format!("the kubeconfig cannot be used: {error}"))?;
@@ -67,7 +67,7 @@ pub fn new_token(before: &str, after: &str) -> Option<String> {
     (before.replace(&old, "") == after.replace(&new, "")).then_some(new)
 }
 
-fn check(kubeconfig: &Kubeconfig, trust: Trust) -> Result<(), String> {
+fn check(kubeconfig: &Kubeconfig, source: KubeconfigSource) -> Result<(), String> {
     if kubeconfig.current_context.as_deref().unwrap_or_default().is_empty() {
         return Err("current-context is missing: it must name the context to use".to_owned());
     }
@@ -82,7 +82,7 @@ fn check(kubeconfig: &Kubeconfig, trust: Trust) -> Result<(), String> {
             "give the CA in certificate-authority-data",
         )?;
         refuse(cluster.proxy_url.is_some(), &field("proxy-url"), "members are reached directly")?;
-        if trust == Trust::Object {
+        if source == KubeconfigSource::Object {
             let server = cluster.server.as_deref().unwrap_or_default();
             refuse(!server.starts_with("https://"), &field("server"), "it must be an https:// address")?;
             refuse(
@@ -100,7 +100,7 @@ fn check(kubeconfig: &Kubeconfig, trust: Trust) -> Result<(), String> {
         refuse(user.exec.is_some(), &field("exec"), "it would run a program; use a token or a client certificate")?;
         refuse(user.auth_provider.is_some(), &field("auth-provider"), "use a token or a client certificate")?;
         refuse(user.impersonate.as_deref() == Some(""), &field("as"), "an empty user is nobody")?;
-        if trust == Trust::Object {
+        if source == KubeconfigSource::Object {
             refuse(user.token_file.is_some(), &field("tokenFile"), "embed it as token")?;
             refuse(
                 user.client_certificate.is_some(),
@@ -110,7 +110,7 @@ fn check(kubeconfig: &Kubeconfig, trust: Trust) -> Result<(), String> {
             refuse(user.client_key.is_some(), &field("client-key"), "embed it as client-key-data")?;
         }
     }
-    if trust == Trust::Object { has_authorities(kubeconfig) } else { Ok(()) }
+    if source == KubeconfigSource::Object { has_authorities(kubeconfig) } else { Ok(()) }
 }
 
 /// Else whatever the machine trusts would do.
@@ -150,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn token_and_embedded_certificates_are_enough() {
-        let config = parse(&kubeconfig(SERVER, "token: secret"), Trust::Object).await.unwrap();
+        let config = parse(&kubeconfig(SERVER, "token: secret"), KubeconfigSource::Object).await.unwrap();
         assert_eq!(config.cluster_url.to_string(), "https://127.0.0.1:6443/");
         assert_eq!(config.proxy_url, None);
     }
@@ -169,7 +169,7 @@ mod tests {
             ("server: 'https://a', insecure-skip-tls-verify: true", "", "insecure-skip-tls-verify"),
             ("server: 'http://127.0.0.1:80'", "", "server"),
         ] {
-            let error = parse(&kubeconfig(cluster, user), Trust::Object).await.unwrap_err();
+            let error = parse(&kubeconfig(cluster, user), KubeconfigSource::Object).await.unwrap_err();
             assert!(error.contains(&format!(".{field} is refused")), "{error}");
         }
     }
@@ -177,9 +177,9 @@ mod tests {
     #[tokio::test]
     async fn authority_of_a_member_is_its_kubeconfigs_and_not_what_the_machine_trusts() {
         for cluster in ["server: 'https://a'", "server: 'https://a', certificate-authority-data: ''"] {
-            let error = parse(&kubeconfig(cluster, "token: secret"), Trust::Object).await.unwrap_err();
+            let error = parse(&kubeconfig(cluster, "token: secret"), KubeconfigSource::Object).await.unwrap_err();
             assert!(error.contains(".certificate-authority-data is missing"), "{error}");
-            assert!(parse(&kubeconfig("server: 'https://a'", "token: secret"), Trust::Folder).await.is_ok());
+            assert!(parse(&kubeconfig("server: 'https://a'", "token: secret"), KubeconfigSource::Folder).await.is_ok());
         }
     }
 
@@ -212,9 +212,9 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_started_the_process_may_use_paths_and_http_but_no_programs() {
-        assert!(parse(&kubeconfig("server: 'http://127.0.0.1:80'", ""), Trust::Folder).await.is_ok());
+        assert!(parse(&kubeconfig("server: 'http://127.0.0.1:80'", ""), KubeconfigSource::Folder).await.is_ok());
         let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true'}";
-        assert!(parse(&kubeconfig(SERVER, exec), Trust::Folder).await.is_err());
+        assert!(parse(&kubeconfig(SERVER, exec), KubeconfigSource::Folder).await.is_err());
     }
 
     #[tokio::test]
@@ -225,13 +225,13 @@ mod tests {
             "users:\n- user:\n    token: canary-4711\n   bad: [",
             "a: *canary-4711",
         ] {
-            let error = parse(text, Trust::Object).await.unwrap_err();
+            let error = parse(text, KubeconfigSource::Object).await.unwrap_err();
             assert!(!error.contains("canary"), "{error}");
         }
         for user in
             ["client-certificate-data: canary4711", "client-key-data: canary4711, client-certificate-data: YQ=="]
         {
-            if let Err(error) = parse(&kubeconfig(SERVER, user), Trust::Object).await {
+            if let Err(error) = parse(&kubeconfig(SERVER, user), KubeconfigSource::Object).await {
                 assert!(!error.contains("canary"), "{error}");
             }
         }
@@ -240,7 +240,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_kubeconfig_is_a_sentence_not_a_panic() {
         for text in ["", "  \n", "a: [", "[]", "hello", "apiVersion: v1\nkind: Config\n", "current-context: gone\n"] {
-            let error = parse(text, Trust::Object).await.unwrap_err();
+            let error = parse(text, KubeconfigSource::Object).await.unwrap_err();
             assert!(error.len() > 10, "{text:?}: {error}");
         }
     }

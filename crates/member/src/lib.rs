@@ -30,7 +30,7 @@ use placement::{Candidate, Offer, Standing};
 use policy::Policy;
 pub use registry::Registry;
 pub use session::{quarantined, refusal};
-use source::Definition;
+use source::MemberDefinition;
 pub use tasks::MemberTasks;
 use token::Token;
 
@@ -55,7 +55,7 @@ struct TokenSource {
 }
 
 impl TokenSource {
-    fn of(definition: &Definition) -> Self {
+    fn of(definition: &MemberDefinition) -> Self {
         Self { secret: definition.secret.clone(), token: Token::of(&definition.kubeconfig) }
     }
 }
@@ -73,12 +73,12 @@ struct Link {
     tracked: Scope,
     leaf: MemberClient,
     line: Connection,
-    trust: Mutex<Trust>,
+    identity: Mutex<Identity>,
 }
 
 /// How far a member is known to be the cluster it is taken for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Trust {
+enum Identity {
     /// Not yet asked with success, and why.
     Unproven(String),
     /// About to be asked, and nothing has gone wrong yet.
@@ -152,8 +152,8 @@ impl Member {
 
     /// The member that serves this one's cluster, where that is another one.
     pub fn alias_of(&self) -> Option<String> {
-        match &*self.link.as_ref().ok()?.trust.lock().unwrap_or_else(PoisonError::into_inner) {
-            Trust::Alias(serving) => Some(serving.clone()),
+        match &*self.link.as_ref().ok()?.identity.lock().unwrap_or_else(PoisonError::into_inner) {
+            Identity::Alias(serving) => Some(serving.clone()),
             _ => None,
         }
     }
@@ -169,10 +169,10 @@ impl Member {
     }
 
     /// Goes on with a new token, where nothing else is new but what may change at any time.
-    fn renew(&self, before: &Definition, after: &Definition) -> bool {
+    fn renew(&self, before: &MemberDefinition, after: &MemberDefinition) -> bool {
         let Ok(link) = &self.link else { return false };
         let token = kubeconfig::new_token(&before.kubeconfig, &after.kubeconfig);
-        let renewed = before.trust == after.trust && token.is_some_and(|token| link.line.renew(&token));
+        let renewed = before.source == after.source && token.is_some_and(|token| link.line.renew(&token));
         if renewed {
             self.set(after);
         }
@@ -218,7 +218,7 @@ impl Member {
     }
 
     /// What may change without the member being another one.
-    fn set(&self, definition: &Definition) {
+    fn set(&self, definition: &MemberDefinition) {
         self.policy
             .send_if_modified(|policy| std::mem::replace(policy, definition.policy.clone()) != definition.policy);
         self.clustertree.store(definition.clustertree, Ordering::Relaxed);
@@ -235,11 +235,11 @@ fn age(begun: Option<i64>) -> Duration {
 
 impl Link {
     fn closed(&self) -> Option<Closed> {
-        match &*self.trust.lock().unwrap_or_else(PoisonError::into_inner) {
-            Trust::Unproven(reason) | Trust::Quarantined(reason) => return Some(Closed::by(reason.clone())),
-            Trust::Alias(serving) => return Some(Closed::by(format!("it is another name of member {serving}"))),
-            Trust::Connecting(reason) => return Some(Closed::at_first(reason)),
-            Trust::Proven => {}
+        match &*self.identity.lock().unwrap_or_else(PoisonError::into_inner) {
+            Identity::Unproven(reason) | Identity::Quarantined(reason) => return Some(Closed::by(reason.clone())),
+            Identity::Alias(serving) => return Some(Closed::by(format!("it is another name of member {serving}"))),
+            Identity::Connecting(reason) => return Some(Closed::at_first(reason)),
+            Identity::Proven => {}
         }
         if let Some(reason) = self.line.breaker.open() {
             return Some(Closed::by(reason));
@@ -254,11 +254,11 @@ impl Link {
     }
 
     fn proven(&self) -> bool {
-        *self.trust.lock().unwrap_or_else(PoisonError::into_inner) == Trust::Proven
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) == Identity::Proven
     }
 
-    fn set(&self, trust: Trust) {
-        *self.trust.lock().unwrap_or_else(PoisonError::into_inner) = trust;
+    fn set(&self, identity: Identity) {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let line = cluster::connect("m", config, Answers::Bounded, &Dial::default(), &Metrics::new()).unwrap();
         let leaf = MemberClient::new("m", HostId("host".to_owned()), line.client.clone());
-        Link { tracked, leaf, line, trust: Mutex::new(Trust::Connecting("it is being connected to")) }
+        Link { tracked, leaf, line, identity: Mutex::new(Identity::Connecting("it is being connected to")) }
     }
 
     #[tokio::test]
@@ -280,13 +280,13 @@ mod tests {
         let link = link(Scope::Leaves);
         let starting = || link.closed().map(|closed| closed.starting);
         assert_eq!(starting(), Some(true), "connecting");
-        link.set(Trust::Proven);
+        link.set(Identity::Proven);
         assert_eq!(starting(), Some(true), "listing");
         link.line.breaker.failed("no answer");
         assert_eq!(starting(), Some(false), "silent");
         link.line.breaker.close();
-        for trust in [Trust::Unproven("refused".to_owned()), Trust::Quarantined("another".to_owned())] {
-            link.set(trust);
+        for identity in [Identity::Unproven("refused".to_owned()), Identity::Quarantined("another".to_owned())] {
+            link.set(identity);
             assert_eq!(starting(), Some(false));
         }
     }
@@ -295,7 +295,7 @@ mod tests {
     async fn member_whose_leaves_are_not_followed_is_open_once_it_is_proven() {
         let link = link(Scope::Nothing);
         assert!(link.closed().is_some());
-        link.set(Trust::Proven);
+        link.set(Identity::Proven);
         assert_eq!(link.closed(), None);
         link.line.breaker.failed("no answer");
         assert!(link.closed().is_some());

@@ -14,8 +14,8 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Link, Member, Scope, TokenSource, Trust, kubeconfig, session,
-    source::{Definition, Definitions, MemberUpdates},
+    Identity, Link, Member, Scope, TokenSource, kubeconfig, session,
+    source::{MemberDefinition, MemberDefinitions, MemberUpdates},
 };
 use cluster::{Answers, Dial, metrics::Metrics};
 use domain::error::{Error, Result};
@@ -94,7 +94,7 @@ pub struct RegistryLoop {
     tracked: Scope,
     metrics: Metrics,
     members: watch::Sender<Option<Snapshot>>,
-    known: Definitions,
+    known: MemberDefinitions,
     started: BTreeMap<String, Arc<Member>>,
     stops: BTreeMap<String, CancellationToken>,
     sessions: JoinSet<()>,
@@ -114,7 +114,7 @@ impl RegistryLoop {
             tracked,
             metrics,
             members: sender,
-            known: Definitions::new(),
+            known: MemberDefinitions::new(),
             started: BTreeMap::new(),
             stops: BTreeMap::new(),
             sessions: JoinSet::new(),
@@ -125,7 +125,7 @@ impl RegistryLoop {
     /// Follows the sources; tells `ready` once each has been read.
     pub async fn run(mut self, mut sources: Vec<MemberUpdates>, ready: watch::Sender<bool>) {
         loop {
-            let told: Vec<Option<Definitions>> =
+            let told: Vec<Option<MemberDefinitions>> =
                 sources.iter_mut().map(|news| news.borrow_and_update().clone()).collect();
             self.apply(merge(&told), told.iter().all(Option::is_some)).await;
             ready.send_if_modified(|ready| !std::mem::replace(ready, told.iter().all(Option::is_some)));
@@ -145,7 +145,7 @@ impl RegistryLoop {
         }
     }
 
-    async fn apply(&mut self, wanted: Definitions, complete: bool) {
+    async fn apply(&mut self, wanted: MemberDefinitions, complete: bool) {
         let known = std::mem::take(&mut self.known);
         let mut members = std::mem::take(&mut self.started);
         for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
@@ -155,8 +155,9 @@ impl RegistryLoop {
         }
         for (name, definition) in &wanted {
             let (before, member) = (known.get(name), members.get(name));
-            let same =
-                |before: &Definition| before.kubeconfig == definition.kubeconfig && before.trust == definition.trust;
+            let same = |before: &MemberDefinition| {
+                before.kubeconfig == definition.kubeconfig && before.source == definition.source
+            };
             if before.is_some_and(same) {
                 if let Some(member) = member {
                     member.set(definition);
@@ -182,7 +183,7 @@ impl RegistryLoop {
         }
     }
 
-    async fn start(&mut self, name: &str, definition: &Definition) -> Arc<Member> {
+    async fn start(&mut self, name: &str, definition: &MemberDefinition) -> Arc<Member> {
         let link = self.link(name, definition).await;
         if let Err(reason) = &link {
             tracing::warn!(member = name, origin = definition.origin, reason, "cannot be used");
@@ -206,8 +207,8 @@ impl RegistryLoop {
         member
     }
 
-    async fn link(&self, name: &str, definition: &Definition) -> Result<Link, String> {
-        let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
+    async fn link(&self, name: &str, definition: &MemberDefinition) -> Result<Link, String> {
+        let config = kubeconfig::parse(&definition.kubeconfig, definition.source).await?;
         let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
         let line = cluster::connect(name, config, Answers::Bounded, &self.dial, &self.metrics)
             .map_err(|error| format!("the kubeconfig cannot be used: {}", cluster::with_causes(&error)))?;
@@ -215,15 +216,15 @@ impl RegistryLoop {
             tracked: self.tracked,
             leaf: MemberClient::new(name, self.host.id.clone(), line.client.clone()).with_rights_in(namespaces),
             line,
-            trust: Mutex::new(Trust::Connecting("it is being connected to")),
+            identity: Mutex::new(Identity::Connecting("it is being connected to")),
         })
     }
 }
 
 /// All sources together; where two name one member, the earlier source counts. Whether clustertree is there as well counts
 /// from any.
-pub fn merge(sources: &[Option<Definitions>]) -> Definitions {
-    let mut merged = Definitions::new();
+pub fn merge(sources: &[Option<MemberDefinitions>]) -> MemberDefinitions {
+    let mut merged = MemberDefinitions::new();
     for (name, definition) in sources.iter().flatten().flatten() {
         let first = merged.entry(name.clone()).or_insert_with(|| definition.clone());
         first.clustertree |= definition.clustertree;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::{Instant, sleep};
 
-use super::{Link, Member, Scope, Trust};
+use super::{Identity, Link, Member, Scope};
 use cluster::with_causes;
 use host::{Host, pins::Pin};
 
@@ -33,7 +33,7 @@ pub(super) async fn run(member: &Member, host: &Host) {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
             }
         }
-        link.set(Trust::Connecting("it is being connected to anew"));
+        link.set(Identity::Connecting("it is being connected to anew"));
     }
 }
 
@@ -47,34 +47,34 @@ async fn prove(member: &Member, link: &Link, host: &Host) -> String {
     let mut pauses = pauses();
     let mut told = String::new();
     loop {
-        let trust = match host::identity(&link.line.probe).await {
+        let identity = match host::identity(&link.line.probe).await {
             Ok(identity) => match host::pins::pin(host, &member.name, &identity).await {
                 Ok(Pin::Held) => {
                     link.line.breaker.close();
                     link.leaf.rows.unsync();
-                    link.set(Trust::Proven);
+                    link.set(Identity::Proven);
                     return identity;
                 }
-                Ok(Pin::SameAs { name }) => Trust::Alias(name),
-                Ok(pin @ Pin::Moved { .. }) => Trust::Quarantined(quarantined(&pin, &identity)),
-                Err(error) => Trust::Unproven(error.to_string()),
+                Ok(Pin::SameAs { name }) => Identity::Alias(name),
+                Ok(pin @ Pin::Moved { .. }) => Identity::Quarantined(quarantined(&pin, &identity)),
+                Err(error) => Identity::Unproven(error.to_string()),
             },
-            Err(error) => Trust::Unproven(refusal(&error)),
+            Err(error) => Identity::Unproven(refusal(&error)),
         };
-        tell(member, &trust, &mut told);
-        link.set(trust);
+        tell(member, &identity, &mut told);
+        link.set(identity);
         sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }
 
 /// What keeps the member from being used, once.
-fn tell(member: &Member, trust: &Trust, told: &mut String) {
-    let (Trust::Unproven(news) | Trust::Quarantined(news) | Trust::Alias(news)) = trust else { return };
+fn tell(member: &Member, identity: &Identity, told: &mut String) {
+    let (Identity::Unproven(news) | Identity::Quarantined(news) | Identity::Alias(news)) = identity else { return };
     if news == told {
         return;
     }
     told.clone_from(news);
-    if let Trust::Alias(serving) = trust {
+    if let Identity::Alias(serving) = identity {
         tracing::warn!(member = member.name, serving, "is another name of a member: it gets no new volumes");
     } else {
         tracing::warn!(member = member.name, reason = news, "cannot be used; it is tried again");

@@ -35,26 +35,26 @@ impl Filesystem {
 
 /// What a probe says of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum DiskContent {
     Nothing,
     Signature(String),
     Partitions(String),
 }
 
 /// Reads the answer of `blkid --probe --output export`.
-pub fn found(device: &str, ended: &Ended) -> Result<Found> {
+pub fn found(device: &str, ended: &Ended) -> Result<DiskContent> {
     let value = |key: &str| {
         let lines = ended.stdout.lines().filter_map(|line| line.split_once('='));
         lines.filter(|(name, value)| *name == key && !value.is_empty()).map(|(_, value)| value.to_owned()).next()
     };
     match ended.code {
         Some(0) => Ok(match (value("PTTYPE"), value("TYPE")) {
-            (Some(table), _) => Found::Partitions(table),
-            (None, Some(signature)) => Found::Signature(signature),
-            (None, None) => Found::Signature("something that has no name".to_owned()),
+            (Some(table), _) => DiskContent::Partitions(table),
+            (None, Some(signature)) => DiskContent::Signature(signature),
+            (None, None) => DiskContent::Signature("something that has no name".to_owned()),
         }),
         // It says 2 as well when it could not read.
-        Some(2) if ended.stderr.trim().is_empty() => Ok(Found::Nothing),
+        Some(2) if ended.stderr.trim().is_empty() => Ok(DiskContent::Nothing),
         Some(8) => Err(Error::Refused(format!(
             "disk {device} has the signatures of several filesystems and is left untouched: remove the wrong ones by hand"
         ))),
@@ -70,16 +70,22 @@ pub enum Plan {
 
 /// What to do with a disk. `zeros`: it begins with nothing else; `unfinished`: its format was begun while it was blank,
 /// and nothing has used it since.
-pub fn plan(device: &str, found: &Found, wanted: Option<Filesystem>, zeros: bool, unfinished: bool) -> Result<Plan> {
+pub fn plan(
+    device: &str,
+    found: &DiskContent,
+    wanted: Option<Filesystem>,
+    zeros: bool,
+    unfinished: bool,
+) -> Result<Plan> {
     let refuse = |what: &str| {
         let fix = "it is left untouched; use another volume, or empty this one by hand";
         Err(Error::Refused(format!("disk {device} holds {what}, and {fix}")))
     };
     match found {
-        Found::Nothing if zeros || unfinished => Ok(Plan::Format(wanted.unwrap_or(Filesystem::Ext4))),
-        Found::Nothing => refuse("data that is no filesystem (a blank one begins with 1 MiB of zeros)"),
-        Found::Partitions(table) => refuse(&format!("a partition table ({table})")),
-        Found::Signature(there) => match (Filesystem::known(there), wanted) {
+        DiskContent::Nothing if zeros || unfinished => Ok(Plan::Format(wanted.unwrap_or(Filesystem::Ext4))),
+        DiskContent::Nothing => refuse("data that is no filesystem (a blank one begins with 1 MiB of zeros)"),
+        DiskContent::Partitions(table) => refuse(&format!("a partition table ({table})")),
+        DiskContent::Signature(there) => match (Filesystem::known(there), wanted) {
             (Some(there), None) => Ok(Plan::Use(there)),
             (Some(there), Some(wanted)) if there == wanted => Ok(Plan::Use(there)),
             (_, Some(wanted)) => refuse(&format!("{there}, not the {} that is asked for", wanted.as_str())),
@@ -163,13 +169,13 @@ mod tests {
     #[test]
     fn probe_is_read_and_what_it_could_not_read_is_never_blank() {
         let found = |code, stdout, stderr| found("/dev/x", &ended(code, stdout, stderr));
-        assert_eq!(found(2, "", "").unwrap(), Found::Nothing);
+        assert_eq!(found(2, "", "").unwrap(), DiskContent::Nothing);
         assert_eq!(
             found(0, "DEVNAME=/dev/x\nTYPE=ext4\nUSAGE=filesystem\n", "").unwrap(),
-            Found::Signature("ext4".into())
+            DiskContent::Signature("ext4".into())
         );
-        assert_eq!(found(0, "TYPE=vfat\nPTTYPE=dos\n", "").unwrap(), Found::Partitions("dos".into()));
-        assert!(matches!(found(0, "USAGE=other\n", "").unwrap(), Found::Signature(_)));
+        assert_eq!(found(0, "TYPE=vfat\nPTTYPE=dos\n", "").unwrap(), DiskContent::Partitions("dos".into()));
+        assert!(matches!(found(0, "USAGE=other\n", "").unwrap(), DiskContent::Signature(_)));
         for (code, stderr) in [(2, "error: /dev/x: Input/output error"), (8, ""), (4, "usage"), (1, "")] {
             assert!(matches!(found(code, "", stderr), Err(Error::Refused(_))), "{code}");
         }
@@ -180,19 +186,19 @@ mod tests {
     #[test]
     fn only_a_blank_disk_is_formatted() {
         let (ext4, xfs) = (Filesystem::Ext4, Filesystem::Xfs);
-        let signature = |name: &str| Found::Signature(name.to_owned());
+        let signature = |name: &str| DiskContent::Signature(name.to_owned());
         let table = [
-            (Found::Nothing, None, true, false, Ok(Plan::Format(ext4))),
-            (Found::Nothing, Some(xfs), true, false, Ok(Plan::Format(xfs))),
-            (Found::Nothing, Some(xfs), false, true, Ok(Plan::Format(xfs))),
-            (Found::Nothing, None, false, false, Err("begins with 1 MiB of zeros")),
+            (DiskContent::Nothing, None, true, false, Ok(Plan::Format(ext4))),
+            (DiskContent::Nothing, Some(xfs), true, false, Ok(Plan::Format(xfs))),
+            (DiskContent::Nothing, Some(xfs), false, true, Ok(Plan::Format(xfs))),
+            (DiskContent::Nothing, None, false, false, Err("begins with 1 MiB of zeros")),
             (signature("ext4"), None, false, false, Ok(Plan::Use(ext4))),
             (signature("xfs"), None, false, false, Ok(Plan::Use(xfs))),
             (signature("xfs"), Some(xfs), false, true, Ok(Plan::Use(xfs))),
             (signature("xfs"), Some(ext4), false, false, Err("holds xfs, not the ext4")),
             (signature("ext3"), None, false, false, Err("ext3, which is neither")),
             (signature("LVM2_member"), Some(ext4), true, true, Err("LVM2_member")),
-            (Found::Partitions("gpt".into()), Some(ext4), true, true, Err("partition table (gpt)")),
+            (DiskContent::Partitions("gpt".into()), Some(ext4), true, true, Err("partition table (gpt)")),
         ];
         for (there, wanted, zeros, unfinished, expected) in table {
             match (plan("/dev/x", &there, wanted, zeros, unfinished), expected) {

@@ -40,7 +40,7 @@ use domain::{
 
 /// How far a call got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Progress {
     Done,
     /// The leaf driver on this node has to do the same.
     Ask(CsiLeaf),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Kernel, Machine, Step,
+    Kernel, Machine, Progress,
     decide::{self, only_reads},
     device::{self, Disk},
     kernel::{Kind, Point, Seen},
@@ -30,7 +30,7 @@ pub fn publish<K: Kernel>(
     target: &Path,
     way: &VolumeUse,
     readonly: bool,
-) -> Result<Step> {
+) -> Result<Progress> {
     let wanted = Target { way: way.clone(), readonly };
     let mut record = staged_record(machine, attached, staging, target, way)?;
     let volume = &attached.volume;
@@ -54,12 +54,12 @@ pub fn publish<K: Kernel>(
     decide::may_join(volume, &wanted, &others)?;
     if let Backing::Csi(leaf) = &attached.backing {
         enter(machine, &mut record, target, wanted)?;
-        return Ok(Step::Ask(leaf.clone()));
+        return Ok(Progress::Ask(leaf.clone()));
     }
     let shown = what_to_show(machine, &record, &wanted, &table)?;
     check_target(machine, &record, &place, &shown, &table)?;
     enter(machine, &mut record, target, wanted.clone())?;
-    show(machine, &record, &wanted, &place, &shown, mounted).map(|()| Step::Done)
+    show(machine, &record, &wanted, &place, &shown, mounted).map(|()| Progress::Done)
 }
 
 /// The record of a volume, if it is staged as the request says.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{
-    Kernel, Machine, Step,
+    Kernel, Machine, Progress,
     decide::{self, Live, Stage},
     device::{self, Disk},
     disk::Filesystem,
@@ -23,7 +23,12 @@ use domain::{
 };
 
 /// Makes a volume ready on this node. `Ask`: the leaf driver stages it at the same path.
-pub fn stage<K: Kernel>(machine: &Machine<K>, attached: &Attached, staging: &Path, way: &VolumeUse) -> Result<Step> {
+pub fn stage<K: Kernel>(
+    machine: &Machine<K>,
+    attached: &Attached,
+    staging: &Path,
+    way: &VolumeUse,
+) -> Result<Progress> {
     paths::check("staging_target_path", staging)?;
     let mut wanted = Record::new(attached, staging, way);
     let checked = source::check(&wanted)?;
@@ -45,7 +50,7 @@ pub fn stage<K: Kernel>(machine: &Machine<K>, attached: &Attached, staging: &Pat
     }
     if let Backing::Csi(leaf) = &attached.backing {
         machine.records.keep(&machine.kernel, &wanted)?;
-        return Ok(Step::Ask(leaf.clone()));
+        return Ok(Progress::Ask(leaf.clone()));
     }
     if next == Stage::Begin || found.as_ref() != Some(&wanted) {
         if let (Some(disk), Stage::Begin) = (&disk, next) {
@@ -54,7 +59,7 @@ pub fn stage<K: Kernel>(machine: &Machine<K>, attached: &Attached, staging: &Pat
         machine.records.keep(&machine.kernel, &wanted)?;
     }
     let staged = bring_up(machine, &mut wanted, &place, disk.as_ref(), &checked, next);
-    staged.map(|()| Step::Done).map_err(|error| take_back(machine, error, found.as_ref(), &wanted, &place, &live))
+    staged.map(|()| Progress::Done).map_err(|error| take_back(machine, error, found.as_ref(), &wanted, &place, &live))
 }
 
 /// What is mounted of a volume; anything else at the staging path is an error.

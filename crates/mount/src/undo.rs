@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    Kernel, Machine, Step, decide, device, kernel::Failure, paths, points, publish, records::Record, source,
+    Kernel, Machine, Progress, decide, device, kernel::Failure, paths, points, publish, records::Record, source,
     table::Table,
 };
 use domain::{
@@ -12,12 +12,12 @@ use domain::{
 };
 
 /// Takes a volume from a pod's path. `Ask`: the leaf driver unpublishes it first, and then [`unpublished`].
-pub fn unpublish<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Result<Step> {
+pub fn unpublish<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path) -> Result<Progress> {
     paths::check("target_path", target)?;
     let record = machine.record(volume)?;
     match record.filter(|record| record.targets.contains_key(target)).map(|record| record.attached.backing) {
-        Some(Backing::Csi(leaf)) => Ok(Step::Ask(leaf)),
-        _ => unpublished(machine, volume, target).map(|()| Step::Done),
+        Some(Backing::Csi(leaf)) => Ok(Progress::Ask(leaf)),
+        _ => unpublished(machine, volume, target).map(|()| Progress::Done),
     }
 }
 
@@ -45,15 +45,15 @@ pub fn unpublished<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path)
 }
 
 /// Takes a volume from this node. `Ask`: the leaf driver unstages it first, and then [`unstaged`].
-pub fn unstage<K: Kernel>(machine: &Machine<K>, volume: &str, staging: &Path) -> Result<Step> {
+pub fn unstage<K: Kernel>(machine: &Machine<K>, volume: &str, staging: &Path) -> Result<Progress> {
     paths::check("staging_target_path", staging)?;
     let record = machine.record(volume)?.filter(|record| record.staging == staging);
     if let Some(record) = &record {
         check_unpublished(machine, record)?;
     }
     match record.map(|record| record.attached.backing) {
-        Some(Backing::Csi(leaf)) => Ok(Step::Ask(leaf)),
-        _ => unstaged(machine, volume, staging).map(|()| Step::Done),
+        Some(Backing::Csi(leaf)) => Ok(Progress::Ask(leaf)),
+        _ => unstaged(machine, volume, staging).map(|()| Progress::Done),
     }
 }
 

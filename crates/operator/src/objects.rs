@@ -112,7 +112,7 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
 
 /// What is to be done about one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ObjectStep {
     Make,
     /// It says all that it has to say.
     Leave,
@@ -122,12 +122,12 @@ pub enum Step {
     Refuse,
 }
 
-pub fn step(live: Option<&Value>, wanted: &Value) -> Step {
+pub fn step(live: Option<&Value>, wanted: &Value) -> ObjectStep {
     match live {
-        None => Step::Make,
-        Some(live) if covers(live, wanted) => Step::Leave,
-        Some(live) if is_ours(live) => Step::Update,
-        Some(_) => Step::Refuse,
+        None => ObjectStep::Make,
+        Some(live) if covers(live, wanted) => ObjectStep::Leave,
+        Some(live) if is_ours(live) => ObjectStep::Update,
+        Some(_) => ObjectStep::Refuse,
     }
 }
 
@@ -223,12 +223,12 @@ mod tests {
         let theirs =
             |verbs: Value| json!({"metadata": {"name": "a", "uid": "u"}, "rules": [{"verbs": verbs, "apiGroups": []}]});
         for (live, expected) in [
-            (None, Step::Make),
-            (Some(theirs(json!(["get", "list"]))), Step::Leave),
-            (Some(theirs(json!(["get"]))), Step::Refuse),
-            (Some(theirs(json!(["get", "list", "delete"]))), Step::Refuse),
-            (Some(marked(&theirs(json!(["get"])))), Step::Update),
-            (Some(marked(&theirs(json!(["get", "list"])))), Step::Leave),
+            (None, ObjectStep::Make),
+            (Some(theirs(json!(["get", "list"]))), ObjectStep::Leave),
+            (Some(theirs(json!(["get"]))), ObjectStep::Refuse),
+            (Some(theirs(json!(["get", "list", "delete"]))), ObjectStep::Refuse),
+            (Some(marked(&theirs(json!(["get"])))), ObjectStep::Update),
+            (Some(marked(&theirs(json!(["get", "list"])))), ObjectStep::Leave),
         ] {
             assert_eq!(step(live.as_ref(), &wanted), expected, "{live:?}");
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use http::{Method, request::Parts};
 use serde_json::Value;
 
-use super::{faults::Verb, protobuf, refusal::Refusal, resources::Kind, selector::Selector, store::Store, versions};
+use super::{
+    faults::Verb, protobuf, resources::Kind, selector::Selector, status_error::StatusError, store::Store, versions,
+};
 
 /// Parameters of the query, decoded.
 #[derive(Clone, Debug, Default)]
@@ -110,9 +112,13 @@ impl Place {
     }
 
     /// A group that is known answers for what it does not have; of others there is no page.
-    fn missing(&self, store: &Store) -> Refusal {
+    fn missing(&self, store: &Store) -> StatusError {
         let known = |kind: &Kind| kind.group == self.group && (!kind.custom || kind.versions.contains(&self.version));
-        if store.tables().any(|table| known(&table.kind)) { Refusal::no_such_path() } else { Refusal::no_page() }
+        if store.tables().any(|table| known(&table.kind)) {
+            StatusError::no_such_path()
+        } else {
+            StatusError::no_page()
+        }
     }
 
     pub fn verb(&self, method: &Method, query: &Query) -> Option<Verb> {
@@ -151,7 +157,7 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn new(place: &Place, parts: &Parts, mut body: Vec<u8>, store: &Store) -> Result<Self, Refusal> {
+    pub fn new(place: &Place, parts: &Parts, mut body: Vec<u8>, store: &Store) -> Result<Self, StatusError> {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let resource = place.resource();
         let kind = store
@@ -160,12 +166,12 @@ impl Call {
             .filter(|kind| kind.versions.contains(&place.version) && (kind.namespaced || place.namespace.is_empty()));
         let kind = kind.ok_or_else(|| place.missing(store))?;
         let resource = versions::kept_as(resource);
-        let verb = place.verb(&parts.method, &query).ok_or_else(Refusal::method_not_allowed)?;
+        let verb = place.verb(&parts.method, &query).ok_or_else(StatusError::method_not_allowed)?;
         if kind.namespaced && place.namespace.is_empty() && !matches!(verb, Verb::List | Verb::Watch) {
-            return Err(Refusal::method_not_allowed());
+            return Err(StatusError::method_not_allowed());
         }
         if !place.subresource.is_empty() && !kind.subresources.contains(&place.subresource) {
-            return Err(Refusal::no_such_path());
+            return Err(StatusError::no_such_path());
         }
         let header =
             |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
@@ -197,7 +203,7 @@ impl Call {
     }
 
     /// The body as the object it must be.
-    pub fn object(&self) -> Result<Value, Refusal> {
+    pub fn object(&self) -> Result<Value, StatusError> {
         super::decoder::object(&self.kind.kind, &self.body)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::refusal::Refusal;
+use super::status_error::StatusError;
 
 /// As much of a body as is quoted.
 const QUOTED: usize = 30;
@@ -29,10 +29,10 @@ pub fn problem(body: &[u8]) -> Option<String> {
 }
 
 /// A body that is to be an object of a kind.
-pub fn object(kind: &str, body: &[u8]) -> Result<Value, Refusal> {
+pub fn object(kind: &str, body: &[u8]) -> Result<Value, StatusError> {
     let unrecognized = |problem: &str| {
         let quoted = quoted(body);
-        Refusal::bad_request(&format!(
+        StatusError::bad_request(&format!(
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: \
             {problem} ({quoted})"
         ))
@@ -66,8 +66,8 @@ fn quoted(body: &[u8]) -> String {
 }
 
 /// Numbers in queries.
-pub fn number(text: &str) -> Result<i64, Refusal> {
-    text.parse().map_err(|_| Refusal::bad_request(&format!("strconv.ParseInt: parsing \"{text}\": invalid syntax")))
+pub fn number(text: &str) -> Result<i64, StatusError> {
+    text.parse().map_err(|_| StatusError::bad_request(&format!("strconv.ParseInt: parsing \"{text}\": invalid syntax")))
 }
 
 /// Versions in queries.

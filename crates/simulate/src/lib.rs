@@ -30,12 +30,12 @@ pub mod protobuf;
 pub mod quantity;
 pub mod quota;
 pub mod read;
-pub mod refusal;
 pub mod remove;
 pub mod resources;
 pub mod selector;
 pub mod server;
 pub mod service;
+pub mod status_error;
 pub mod storage;
 pub mod store;
 pub mod subresources;
@@ -60,10 +60,10 @@ use clock::Clock;
 use faults::Faults;
 pub use follow::{Change, Changes};
 pub use news::Listener;
-pub use refusal::Refusal;
 use remove::Options;
 pub use server::serve;
 pub use service::{Lost, Service};
+pub use status_error::StatusError;
 use store::Store;
 pub use store::{Backup, What, text};
 
@@ -180,9 +180,9 @@ impl Cluster {
         self.store().table(resource).map(|table| table.objects().values().cloned().collect()).unwrap_or_default()
     }
 
-    pub fn create(&self, resource: &str, mut object: Value) -> Result<Arc<Value>, Refusal> {
+    pub fn create(&self, resource: &str, mut object: Value) -> Result<Arc<Value>, StatusError> {
         let mut store = self.store();
-        let kind = store.table(resource).map(|table| Arc::clone(&table.kind)).ok_or_else(Refusal::no_such_path)?;
+        let kind = store.table(resource).map(|table| Arc::clone(&table.kind)).ok_or_else(StatusError::no_such_path)?;
         object["kind"] = json!(kind.kind);
         object["apiVersion"] = json!(kind.api_version());
         self.make(&mut store, &kind, object, write::Maker::Inside, false)
@@ -195,9 +195,9 @@ impl Cluster {
         namespace: &str,
         name: &str,
         edit: impl FnOnce(&mut Value),
-    ) -> Result<Arc<Value>, Refusal> {
+    ) -> Result<Arc<Value>, StatusError> {
         let mut store = self.store();
-        let live = store.get(resource, namespace, name).ok_or_else(|| Refusal::not_found(resource, name))?;
+        let live = store.get(resource, namespace, name).ok_or_else(|| StatusError::not_found(resource, name))?;
         let mut object = Value::clone(&live);
         edit(&mut object);
         if object == *live {
@@ -207,12 +207,12 @@ impl Cluster {
     }
 
     /// As a client deletes: finalizers are waited for, and pods are given their time.
-    pub fn delete(&self, resource: &str, namespace: &str, name: &str) -> Result<(), Refusal> {
+    pub fn delete(&self, resource: &str, namespace: &str, name: &str) -> Result<(), StatusError> {
         remove::end(self, &mut self.store(), resource, namespace, name, &Options::default()).map(drop)
     }
 
     /// As a kubelet deletes a pod that has ended.
-    pub fn delete_now(&self, resource: &str, namespace: &str, name: &str) -> Result<(), Refusal> {
+    pub fn delete_now(&self, resource: &str, namespace: &str, name: &str) -> Result<(), StatusError> {
         remove::end(self, &mut self.store(), resource, namespace, name, &Options::at_once()).map(drop)
     }
 

@@ -7,7 +7,7 @@ use super::{
     decoder,
     faults::Verb,
     kinds::Causes,
-    refusal::Refusal,
+    status_error::StatusError,
 };
 
 const FORMS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
@@ -15,7 +15,7 @@ const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes
 const LONGEST_MANAGER: usize = 128;
 const KINDS_OF_ANSWERS: [&str; 3] = ["Table", "PartialObjectMetadata", "PartialObjectMetadataList"];
 
-pub fn check(call: &Call) -> Result<(), Refusal> {
+pub fn check(call: &Call) -> Result<(), StatusError> {
     acceptable(call)?;
     let mut causes = Causes::default();
     let kind = match call.verb {
@@ -37,27 +37,31 @@ pub fn check(call: &Call) -> Result<(), Refusal> {
 }
 
 /// Whether the client takes JSON, and a form of it that there is.
-fn acceptable(call: &Call) -> Result<(), Refusal> {
+fn acceptable(call: &Call) -> Result<(), StatusError> {
     let wanted: Vec<&str> = call.accept.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     let media = |part: &&str| ["application/json", "*/*"].contains(&part.split(';').next().unwrap_or_default().trim());
     if !wanted.is_empty() && !wanted.iter().any(media) {
         let several = matches!(call.verb, Verb::List | Verb::Watch);
-        return Err(Refusal::not_acceptable(&if several { format!("{FORMS}, {STREAMS}") } else { FORMS.to_owned() }));
+        return Err(StatusError::not_acceptable(&if several {
+            format!("{FORMS}, {STREAMS}")
+        } else {
+            FORMS.to_owned()
+        }));
     }
     let form = |part: &&str| part.split(';').find_map(|word| word.trim().strip_prefix("as=").map(str::to_owned));
     let known = |part: &&str| media(part) && form(part).is_none_or(|form| KINDS_OF_ANSWERS.contains(&form.as_str()));
-    if wanted.is_empty() || wanted.iter().any(known) { Ok(()) } else { Err(Refusal::no_such_form(FORMS)) }
+    if wanted.is_empty() || wanted.iter().any(known) { Ok(()) } else { Err(StatusError::no_such_form(FORMS)) }
 }
 
-fn readable(call: &Call) -> Result<(), Refusal> {
+fn readable(call: &Call) -> Result<(), StatusError> {
     let media = call.content_type.split(';').next().unwrap_or_default().trim();
     if call.verb == Verb::Patch || media.is_empty() || media == "application/json" {
         return Ok(());
     }
-    Err(Refusal::unknown_format(FORMS))
+    Err(StatusError::unknown_format(FORMS))
 }
 
-fn numbers(query: &Query) -> Result<(), Refusal> {
+fn numbers(query: &Query) -> Result<(), StatusError> {
     let given = ["limit", "timeoutSeconds"].into_iter().map(|name| query.get(name)).filter(|text| !text.is_empty());
     given.into_iter().try_for_each(|text| decoder::number(text).map(drop))
 }
@@ -116,7 +120,7 @@ fn dry_run(given: &str, causes: &mut Causes) {
 }
 
 /// Of a deletion, from its body where there is one: then the query says nothing.
-pub fn of_deletion(body: &Value) -> Result<(), Refusal> {
+pub fn of_deletion(body: &Value) -> Result<(), StatusError> {
     let mut causes = Causes::default();
     let policy = &body["propagationPolicy"];
     if let Some(given) = policy.as_str() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Cluster,
     quantity::{parse, print},
-    refusal::Refusal,
+    status_error::StatusError,
     store::{Store, Table, text},
 };
 
@@ -55,7 +55,7 @@ fn quotas<'a>(store: &'a Store, namespace: &'a str) -> impl Iterator<Item = &'a 
 }
 
 /// Refuses what would take more than a quota of its namespace leaves.
-pub fn admit(store: &Store, resource: &str, object: &Value, live: Option<&Value>) -> Result<(), Refusal> {
+pub fn admit(store: &Store, resource: &str, object: &Value, live: Option<&Value>) -> Result<(), StatusError> {
     let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
     if resource == QUOTAS || namespace.is_empty() {
         return Ok(());
@@ -85,7 +85,7 @@ pub fn admit(store: &Store, resource: &str, object: &Value, live: Option<&Value>
                 say(&|name, _| used.get(name).copied().unwrap_or(0)),
                 say(&|_, limit| limit),
             );
-            return Err(Refusal::forbidden(resource, name, &problem));
+            return Err(StatusError::forbidden(resource, name, &problem));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     call::Call,
     decoder,
-    refusal::Refusal,
+    status_error::StatusError,
     store::{Key, Store, Table, text, version_of},
 };
 
@@ -21,9 +21,9 @@ pub struct Page {
 }
 
 /// `back` revisions ago, where a fault asks for it.
-pub fn get(call: &Call, store: &Store, back: u64) -> Result<Arc<Value>, Refusal> {
-    decoder::version(call.query.get("resourceVersion")).map_err(|problem| Refusal::unforeseen(&problem))?;
-    let missing = || Refusal::not_found(&call.resource, &call.name);
+pub fn get(call: &Call, store: &Store, back: u64) -> Result<Arc<Value>, StatusError> {
+    decoder::version(call.query.get("resourceVersion")).map_err(|problem| StatusError::unforeseen(&problem))?;
+    let missing = || StatusError::not_found(&call.resource, &call.name);
     let table = store.table(&call.resource).ok_or_else(missing)?;
     let key: Key = (call.namespace.clone(), call.name.clone());
     if back > 0 {
@@ -33,12 +33,12 @@ pub fn get(call: &Call, store: &Store, back: u64) -> Result<Arc<Value>, Refusal>
     table.get(&key).cloned().ok_or_else(missing)
 }
 
-pub fn list(call: &Call, store: &Store, back: u64) -> Result<Page, Refusal> {
-    let table = store.table(&call.resource).ok_or_else(Refusal::no_such_path)?;
+pub fn list(call: &Call, store: &Store, back: u64) -> Result<Page, StatusError> {
+    let table = store.table(&call.resource).ok_or_else(StatusError::no_such_path)?;
     let limit = usize::try_from(call.query.number("limit").unwrap_or(0)).unwrap_or(usize::MAX);
     let token = call.query.get("continue");
     if !token.is_empty() && !["", "0"].contains(&call.query.get("resourceVersion")) {
-        return Err(Refusal::bad_request("specifying resource version is not allowed when using continue"));
+        return Err(StatusError::bad_request("specifying resource version is not allowed when using continue"));
     }
     let (revision, after) = if token.is_empty() { (asked_revision(call, store)?, None) } else { resume(token)? };
     if back > 0 {
@@ -51,18 +51,18 @@ pub fn list(call: &Call, store: &Store, back: u64) -> Result<Page, Refusal> {
     Ok(page(call, &known(table, revision)?, revision, limit, after))
 }
 
-fn known(table: &Table, revision: u64) -> Result<BTreeMap<Key, Arc<Value>>, Refusal> {
+fn known(table: &Table, revision: u64) -> Result<BTreeMap<Key, Arc<Value>>, StatusError> {
     table.at(revision).ok_or_else(|| {
-        Refusal::expired("The provided continue parameter is too old to display a consistent list result.")
+        StatusError::expired("The provided continue parameter is too old to display a consistent list result.")
     })
 }
 
 /// Only an exact match reads the past: everything else may be, and is, answered by what is newest.
-fn asked_revision(call: &Call, store: &Store) -> Result<u64, Refusal> {
+fn asked_revision(call: &Call, store: &Store) -> Result<u64, StatusError> {
     let number = decoder::version(call.query.get("resourceVersion"))
-        .map_err(|problem| Refusal::bad_request(&format!("invalid resource version: {problem}")))?;
+        .map_err(|problem| StatusError::bad_request(&format!("invalid resource version: {problem}")))?;
     if number > store.revision {
-        return Err(Refusal::too_large_version(number, store.revision));
+        return Err(StatusError::too_large_version(number, store.revision));
     }
     Ok(if call.query.get("resourceVersionMatch") == "Exact" { number } else { store.revision })
 }
@@ -90,9 +90,10 @@ fn token(revision: u64, key: &Key) -> String {
     decoder::base64(text.as_bytes(), decoder::IN_PATHS).trim_end_matches('=').to_owned()
 }
 
-fn resume(token: &str) -> Result<(u64, Option<Key>), Refusal> {
-    let wrong =
-        |problem: &str| Refusal::bad_request(&format!("invalid continue token: continue key is not valid: {problem}"));
+fn resume(token: &str) -> Result<(u64, Option<Key>), StatusError> {
+    let wrong = |problem: &str| {
+        StatusError::bad_request(&format!("invalid continue token: continue key is not valid: {problem}"))
+    };
     let bytes = decoder::from_base64(token).ok_or_else(|| wrong("illegal base64 data"))?;
     let (revision, namespace, name) = serde_json::from_slice(&bytes).map_err(|_| {
         let first = bytes.first().copied().unwrap_or_default();
@@ -142,14 +143,14 @@ pub(super) fn item_text(call: &Call, object: &Value) -> String {
 }
 
 /// Refuses a write that was decided on an older version.
-pub fn check_version(call: &Call, live: &Value, wanted: &str) -> Result<(), Refusal> {
+pub fn check_version(call: &Call, live: &Value, wanted: &str) -> Result<(), StatusError> {
     if ["", "0"].contains(&wanted) || wanted == text(live, "/metadata/resourceVersion") {
         return Ok(());
     }
     if wanted.parse::<u64>().is_err() {
         let problem = format!("strconv.ParseUint: parsing \"{wanted}\": invalid syntax");
-        return Err(Refusal::unforeseen(&problem));
+        return Err(StatusError::unforeseen(&problem));
     }
     debug_assert!(version_of(live) > 0, "stored objects have a version");
-    Err(Refusal::conflict(&call.resource, &call.name, super::refusal::MODIFIED))
+    Err(StatusError::conflict(&call.resource, &call.name, super::status_error::MODIFIED))
 }

@@ -9,7 +9,7 @@ use super::{
     call::{Call, Query},
     decoder, quota,
     read::list,
-    refusal::Refusal,
+    status_error::StatusError,
     store::{Store, text},
     write::{is_held, is_terminating},
 };
@@ -29,7 +29,7 @@ pub struct Options {
 
 impl Options {
     /// A body is believed alone: where there is one, the query says nothing.
-    fn of(call: &Call) -> Result<Self, Refusal> {
+    fn of(call: &Call) -> Result<Self, StatusError> {
         let body = if call.body.is_empty() { from_query(&call.query)? } else { from_body(&call.body)? };
         super::options::of_deletion(&body)?;
         let given = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-fn from_query(query: &Query) -> Result<Value, Refusal> {
+fn from_query(query: &Query) -> Result<Value, StatusError> {
     let mut body = json!({});
     for (field, text) in ["propagationPolicy", "dryRun"].map(|field| (field, query.get(field))) {
         if !text.is_empty() {
@@ -61,14 +61,14 @@ fn from_query(query: &Query) -> Result<Value, Refusal> {
     Ok(body)
 }
 
-fn from_body(body: &[u8]) -> Result<Value, Refusal> {
+fn from_body(body: &[u8]) -> Result<Value, StatusError> {
     let options: Value = serde_json::from_slice(body).map_err(|_| {
         let problem = decoder::problem(body).unwrap_or_default();
-        Refusal::bad_request(&format!("couldn't get version/kind; json parse error: {problem}"))
+        StatusError::bad_request(&format!("couldn't get version/kind; json parse error: {problem}"))
     })?;
     let (kind, version) = (text(&options, "/kind"), text(&options, "/apiVersion"));
     if !["", "DeleteOptions"].contains(&kind) {
-        return Err(Refusal::bad_request(&format!(
+        return Err(StatusError::bad_request(&format!(
             "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
         )));
     }
@@ -83,11 +83,11 @@ pub enum Removed {
     Gone(Arc<Value>),
 }
 
-pub(super) fn delete_by(cluster: &Cluster, call: &Call, store: &mut Store) -> Result<Removed, Refusal> {
+pub(super) fn delete_by(cluster: &Cluster, call: &Call, store: &mut Store) -> Result<Removed, StatusError> {
     end(cluster, store, &call.resource, &call.namespace, &call.name, &Options::of(call)?)
 }
 
-pub(super) fn delete_all_by(cluster: &Cluster, call: &Call, store: &mut Store) -> Result<Vec<Arc<Value>>, Refusal> {
+pub(super) fn delete_all_by(cluster: &Cluster, call: &Call, store: &mut Store) -> Result<Vec<Arc<Value>>, StatusError> {
     let options = Options::of(call)?;
     let page = list(call, store, 0)?;
     for object in &page.objects {
@@ -104,11 +104,11 @@ pub(super) fn end(
     namespace: &str,
     name: &str,
     options: &Options,
-) -> Result<Removed, Refusal> {
-    let live = store.get(resource, namespace, name).ok_or_else(|| Refusal::not_found(resource, name))?;
+) -> Result<Removed, StatusError> {
+    let live = store.get(resource, namespace, name).ok_or_else(|| StatusError::not_found(resource, name))?;
     check(resource, name, &live, options)?;
     if resource == "namespaces" && UNDELETABLE.contains(&name) {
-        return Err(Refusal::forbidden(resource, name, "this namespace may not be deleted"));
+        return Err(StatusError::forbidden(resource, name, "this namespace may not be deleted"));
     }
     let mut object = Value::clone(&live);
     let begun = is_terminating(&live);
@@ -170,21 +170,21 @@ fn grace(resource: &str, object: &Value, options: &Options) -> i64 {
     options.grace.or(own).unwrap_or(30).max(0)
 }
 
-fn check(resource: &str, name: &str, live: &Value, options: &Options) -> Result<(), Refusal> {
+fn check(resource: &str, name: &str, live: &Value, options: &Options) -> Result<(), StatusError> {
     let uid = text(live, "/metadata/uid");
     let (_, group) = resource.split_once('.').unwrap_or((resource, ""));
     let kind = text(live, "/kind");
     let kind = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         if resource != "namespaces" {
-            return Err(Refusal::other_uid(&kind, name, wanted, uid));
+            return Err(StatusError::other_uid(&kind, name, wanted, uid));
         }
         let problem = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
-        return Err(Refusal::conflict(resource, name, &problem));
+        return Err(StatusError::conflict(resource, name, &problem));
     }
     let version = text(live, "/metadata/resourceVersion");
     if let Some(wanted) = options.version.as_deref().filter(|wanted| *wanted != version) {
-        return Err(Refusal::other_version(&kind, name, wanted, version));
+        return Err(StatusError::other_version(&kind, name, wanted, version));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{labels, refusal::Refusal};
+use super::{labels, status_error::StatusError};
 
 /// What a list or a watch is narrowed to.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +35,8 @@ struct Field {
 }
 
 impl Selector {
-    pub fn parse(labels: &str, fields: &str, resource: &str) -> Result<Self, Refusal> {
-        let labels = labels::parse(labels).map_err(|problem| Refusal::bad_request(&problem))?;
+    pub fn parse(labels: &str, fields: &str, resource: &str) -> Result<Self, StatusError> {
+        let labels = labels::parse(labels).map_err(|problem| StatusError::bad_request(&problem))?;
         let fields = fields
             .split(',')
             .map(str::trim)
@@ -113,19 +113,19 @@ fn selectable(resource: &str) -> &'static [&'static str] {
     }
 }
 
-fn field(part: &str, resource: &str) -> Result<Field, Refusal> {
+fn field(part: &str, resource: &str) -> Result<Field, StatusError> {
     let (path, value, equal) = if let Some((path, value)) = part.split_once("!=") {
         (path, value, false)
     } else if let Some((path, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
         (path, value, true)
     } else {
-        return Err(Refusal::bad_request(&format!("invalid selector: '{part}'; can't understand '{part}'")));
+        return Err(StatusError::bad_request(&format!("invalid selector: '{part}'; can't understand '{part}'")));
     };
     let (path, value) = (path.trim(), value.trim());
     if !["metadata.name", "metadata.namespace"].contains(&path) && !selectable(resource).contains(&path) {
         // Kinds with fields of their own and those of definitions say it in one way, the others in another.
         let own = !selectable(resource).is_empty() || !is_core(resource);
-        return Err(Refusal::bad_request(&if own {
+        return Err(StatusError::bad_request(&if own {
             format!("field label not supported: {path}")
         } else {
             format!("\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")

@@ -10,8 +10,8 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::{
     Cluster,
-    refusal::Refusal,
     service::{Lost, Reply, answer, refused},
+    status_error::StatusError,
 };
 
 /// Serves until it is dropped.
@@ -42,7 +42,7 @@ async fn respond(cluster: &Cluster, request: Request<Incoming>) -> Result<Respon
     let (parts, body) = request.into_parts();
     if !is_by_address(&parts.headers) {
         let problem = "it is asked for by a name that is no address of this machine";
-        return Ok(refused(&Refusal::forbidden("host", "header", problem)));
+        return Ok(refused(&StatusError::forbidden("host", "header", problem)));
     }
     let client = parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let body = body.collect().await.map_err(|_| Lost)?.to_bytes();

@@ -21,8 +21,8 @@ use super::{
     discovery,
     faults::{Action, Asked, Verb},
     read::{as_list, get, item_text, list},
-    refusal::Refusal,
     remove::{self, Removed},
+    status_error::StatusError,
     table, versions,
     watch::Watching,
     write::Written,
@@ -81,14 +81,14 @@ pub async fn answer(cluster: &Cluster, client: &str, parts: &http::request::Part
         Action::Hang => std::future::pending().await,
         Action::Delay(time) => tokio::time::sleep(time).await,
         Action::Late(time) => return arrive(cluster.clone(), parts.clone(), body, time).await,
-        Action::Answer { code, reason } => return Ok(refused(&Refusal::injected(code, reason))),
+        Action::Answer { code, reason } => return Ok(refused(&StatusError::injected(code, reason))),
         _ => {}
     }
     let done = carry_out(cluster, parts, body, &action);
     match action {
         Action::ApplyThenLose => Err(Lost),
         Action::ApplyThenHang => std::future::pending().await,
-        Action::ApplyThenAnswer { code, reason } => Ok(refused(&Refusal::injected(code, reason))),
+        Action::ApplyThenAnswer { code, reason } => Ok(refused(&StatusError::injected(code, reason))),
         _ => Ok(done.unwrap_or_else(|refusal| refused(&refusal))),
     }
 }
@@ -126,12 +126,12 @@ fn carry_out(
     parts: &http::request::Parts,
     body: Vec<u8>,
     fault: &Action,
-) -> Result<Response<Reply>, Refusal> {
+) -> Result<Response<Reply>, StatusError> {
     let accept = parts.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut store = cluster.store();
     let Some(place) = Place::parse(parts.uri.path()) else {
         let kinds: Vec<_> = store.tables().map(|table| Arc::clone(&table.kind)).collect();
-        let page = discovery::page(parts.uri.path(), accept, &kinds).ok_or_else(Refusal::no_page)?;
+        let page = discovery::page(parts.uri.path(), accept, &kinds).ok_or_else(StatusError::no_page)?;
         return Ok(whole(200, &page.content_type, page.body));
     };
     let call = Call::new(&place, parts, body, &store)?;
@@ -231,7 +231,7 @@ fn partial_list(call: &Call, page: &super::read::Page) -> Value {
     list
 }
 
-pub(super) fn refused(refusal: &Refusal) -> Response<Reply> {
+pub(super) fn refused(refusal: &StatusError) -> Response<Reply> {
     if refusal.is_page() {
         return whole(refusal.code, "text/plain; charset=utf-8", refusal.message.clone().into_bytes());
     }

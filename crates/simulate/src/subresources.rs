@@ -6,13 +6,12 @@ use super::{
     Cluster,
     call::Call,
     faults::Verb,
-    patch,
-    refusal::Refusal,
-    remove,
+    patch, remove,
+    status_error::StatusError,
     store::{Store, text},
 };
 
-type Answer = Result<(u16, Value), Refusal>;
+type Answer = Result<(u16, Value), StatusError>;
 
 /// None where the subresource is a part of the object, such as its status.
 pub fn answer(cluster: &Cluster, call: &Call, store: &mut Store) -> Option<Answer> {
@@ -26,9 +25,9 @@ pub fn answer(cluster: &Cluster, call: &Call, store: &mut Store) -> Option<Answe
     }
 }
 
-fn live(call: &Call, store: &Store) -> Result<Value, Refusal> {
+fn live(call: &Call, store: &Store) -> Result<Value, StatusError> {
     let found = store.get(&call.resource, &call.namespace, &call.name);
-    found.map(|object| Value::clone(&object)).ok_or_else(|| Refusal::not_found(&call.resource, &call.name))
+    found.map(|object| Value::clone(&object)).ok_or_else(|| StatusError::not_found(&call.resource, &call.name))
 }
 
 fn success(code: u16) -> (u16, Value) {
@@ -40,7 +39,7 @@ fn bind(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
     let mut pod = live(call, store)?;
     if !text(&pod, "/spec/nodeName").is_empty() {
         let problem = format!("pod {} is already assigned to node \"{}\"", call.name, text(&pod, "/spec/nodeName"));
-        return Err(Refusal::conflict("pods/binding", &call.name, &problem));
+        return Err(StatusError::conflict("pods/binding", &call.name, &problem));
     }
     pod["spec"]["nodeName"] = json!(node);
     let scheduled =
@@ -98,7 +97,7 @@ fn scale(object: &Value) -> Value {
 }
 
 /// The scale that a body asks for, itself or as a patch of what is there.
-fn wanted_scale(cluster: &Cluster, call: &Call, there: &Value) -> Result<Value, Refusal> {
+fn wanted_scale(cluster: &Cluster, call: &Call, there: &Value) -> Result<Value, StatusError> {
     if call.verb != Verb::Patch {
         return call.object();
     }
@@ -131,7 +130,7 @@ fn rescale(cluster: &Cluster, call: &Call, store: &mut Store) -> Answer {
         causes.into_result("Scale.autoscaling", &call.name)?;
     }
     let replicas = given.as_u64();
-    let replicas = replicas.ok_or_else(|| Refusal::bad_request("spec.replicas is missing or no number"))?;
+    let replicas = replicas.ok_or_else(|| StatusError::bad_request("spec.replicas is missing or no number"))?;
     if object.pointer("/spec/replicas").and_then(Value::as_u64) != Some(replicas) {
         object["spec"]["replicas"] = json!(replicas);
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(1);

@@ -11,8 +11,8 @@ use super::{
     decoder,
     faults::Action,
     news::Listener,
-    refusal::Refusal,
     service::present,
+    status_error::StatusError,
     store::{Entry, Store, What, text},
 };
 
@@ -38,8 +38,8 @@ pub struct Watching {
 }
 
 impl Watching {
-    pub fn begin(cluster: &Cluster, call: Call, store: &Store, fault: Action) -> Result<Self, Refusal> {
-        let table = store.table(&call.resource).ok_or_else(Refusal::no_such_path)?;
+    pub fn begin(cluster: &Cluster, call: Call, store: &Store, fault: Action) -> Result<Self, StatusError> {
+        let table = store.table(&call.resource).ok_or_else(StatusError::no_such_path)?;
         let now = Instant::now();
         let limit =
             call.query.number("timeoutSeconds").filter(|seconds| *seconds > 0).map_or(LONGEST, Duration::from_secs);
@@ -62,7 +62,7 @@ impl Watching {
         Ok(watching)
     }
 
-    fn start(&mut self, store: &Store, wanted: &str) -> Result<(), Refusal> {
+    fn start(&mut self, store: &Store, wanted: &str) -> Result<(), StatusError> {
         let Some(table) = store.table(&self.call.resource) else { return Ok(()) };
         let initial = self.call.query.get("sendInitialEvents");
         let whole = ["", "0"].contains(&wanted) && initial != "false" || initial == "true";
@@ -75,9 +75,9 @@ impl Watching {
             }
             return Ok(());
         }
-        let from: u64 = decoder::version(wanted).map_err(|problem| Refusal::unforeseen(&problem))?;
+        let from: u64 = decoder::version(wanted).map_err(|problem| StatusError::unforeseen(&problem))?;
         if from < table.forgotten {
-            let problem = Refusal::expired(&format!("too old resource version: {from} ({})", table.forgotten));
+            let problem = StatusError::expired(&format!("too old resource version: {from} ({})", table.forgotten));
             self.pending.push_back(json!({"type": "ERROR", "object": problem.to_status()}));
             self.over = true;
         }
@@ -152,7 +152,7 @@ impl Watching {
         };
         if self.position < table.forgotten {
             let problem =
-                Refusal::expired(&format!("too old resource version: {} ({})", self.position, table.forgotten));
+                StatusError::expired(&format!("too old resource version: {} ({})", self.position, table.forgotten));
             self.pending.push_back(json!({"type": "ERROR", "object": problem.to_status()}));
             self.over = true;
             return;

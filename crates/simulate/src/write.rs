@@ -12,8 +12,8 @@ use super::{
     call::Call,
     kinds, patch, quota,
     read::check_version,
-    refusal::Refusal,
     resources::Kind,
+    status_error::StatusError,
     store::{Store, key_of, text},
     versions,
 };
@@ -47,8 +47,8 @@ impl Written {
 const OF_THE_SERVER: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// A body as its kind keeps it; what was dropped is refused, told or not, as the request wants it.
-fn read_strictly(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
-    let undecodable = |problem: &str| Refusal::undecodable(call, problem);
+fn read_strictly(call: &Call, object: &mut Value) -> Result<Vec<String>, StatusError> {
+    let undecodable = |problem: &str| StatusError::undecodable(call, problem);
     let noticed = kinds::decode(&call.kind, object).map_err(|problem: String| undecodable(&problem))?;
     let mut odd: Vec<String> =
         kinds::duplicates(&call.body).iter().map(|field| format!("duplicate field \"{field}\"")).collect();
@@ -61,15 +61,15 @@ fn read_strictly(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal
 }
 
 /// Some bodies are refused before they are applied.
-fn read_patch(call: &Call, how: patch::PatchType) -> Result<(), Refusal> {
+fn read_patch(call: &Call, how: patch::PatchType) -> Result<(), StatusError> {
     let Ok(body) = serde_json::from_slice::<Value>(&call.body) else { return Ok(()) };
     match how {
         patch::PatchType::Apply if body["kind"] == *call.kind.kind => {
             let problem = kinds::unappliable(&call.kind, &body).filter(|_| !call.kind.custom);
-            problem.map_or(Ok(()), |problem| Err(Refusal::unappliable(call, &problem)))
+            problem.map_or(Ok(()), |problem| Err(StatusError::unappliable(call, &problem)))
         }
         patch::PatchType::Strategic => match kinds::unpatchable(&call.kind.resource(), &body) {
-            Some((shown, problem)) => Err(Refusal::unusable_patch(&shown, problem)),
+            Some((shown, problem)) => Err(StatusError::unusable_patch(&shown, problem)),
             None => Ok(()),
         },
         _ => Ok(()),
@@ -77,9 +77,9 @@ fn read_patch(call: &Call, how: patch::PatchType) -> Result<(), Refusal> {
 }
 
 /// The same of an object that a patch has made.
-fn read_patched(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal> {
+fn read_patched(call: &Call, object: &mut Value) -> Result<Vec<String>, StatusError> {
     let noticed = kinds::decode(&call.kind, object);
-    let unreadable = |problem: &str| Refusal::unreadable_patch(&object.to_string(), problem);
+    let unreadable = |problem: &str| StatusError::unreadable_patch(&object.to_string(), problem);
     let noticed = noticed.map_err(|problem| unreadable(&problem))?;
     let odd: Vec<String> = noticed.unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect();
     match call.query.get("fieldValidation") {
@@ -89,19 +89,19 @@ fn read_patched(call: &Call, object: &mut Value) -> Result<Vec<String>, Refusal>
     }
 }
 
-fn same_place(call: &Call, object: &Value) -> Result<(), Refusal> {
+fn same_place(call: &Call, object: &Value) -> Result<(), StatusError> {
     let name = text(object, "/metadata/name");
     if name != call.name {
-        return Err(Refusal::other_name(name, &call.name));
+        return Err(StatusError::other_name(name, &call.name));
     }
     if text(object, "/metadata/namespace") != call.namespace {
-        return Err(Refusal::other_namespace());
+        return Err(StatusError::other_namespace());
     }
     Ok(())
 }
 
 impl Cluster {
-    pub(super) fn create_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
+    pub(super) fn create_by(&self, call: &Call, store: &mut Store) -> Result<Written, StatusError> {
         let mut object = call.object()?;
         Self::fit(call, &mut object)?;
         let warnings = read_strictly(call, &mut object)?;
@@ -111,8 +111,8 @@ impl Cluster {
         Ok(Written { object, new: true, warnings })
     }
 
-    fn kept_kind(call: &Call, store: &Store) -> Result<Arc<Kind>, Refusal> {
-        store.table(&call.resource).map(|table| Arc::clone(&table.kind)).ok_or_else(Refusal::no_such_path)
+    fn kept_kind(call: &Call, store: &Store) -> Result<Arc<Kind>, StatusError> {
+        store.table(&call.resource).map(|table| Arc::clone(&table.kind)).ok_or_else(StatusError::no_such_path)
     }
 
     /// Everything that happens to a new object, whoever makes it.
@@ -123,9 +123,9 @@ impl Cluster {
         mut object: Value,
         maker: Maker<'_>,
         dry: bool,
-    ) -> Result<Arc<Value>, Refusal> {
+    ) -> Result<Arc<Value>, StatusError> {
         let resource = kind.resource();
-        kinds::decode(kind, &mut object).map_err(|problem| Refusal::bad_request(&problem))?;
+        kinds::decode(kind, &mut object).map_err(|problem| StatusError::bad_request(&problem))?;
         let namespace = text(&object, "/metadata/namespace").to_owned();
         self.complete_name(&mut object);
         let name = text(&object, "/metadata/name").to_owned();
@@ -133,7 +133,7 @@ impl Cluster {
             living_namespace(store, &resource, &namespace, &name)?;
         }
         if !text(&object, "/metadata/resourceVersion").is_empty() {
-            return Err(Refusal::unforeseen("resourceVersion should not be set on objects to be created"));
+            return Err(StatusError::unforeseen("resourceVersion should not be set on objects to be created"));
         }
         let view = |resource: &str| {
             store.table(resource).map(|table| table.objects().values().cloned().collect()).unwrap_or_default()
@@ -148,7 +148,7 @@ impl Cluster {
         kinds::prepare_create(&mut object, &mut kinds::Making { kind, view: &view, random, now: &now, inside })?;
         quota::admit(store, &resource, &object, None)?;
         if let Some(there) = store.get(&resource, &namespace, &name) {
-            return Err(Refusal::already_exists(&resource, &name, is_terminating(&there)));
+            return Err(StatusError::already_exists(&resource, &name, is_terminating(&there)));
         }
         if let Maker::Client(writer) = maker {
             patch::note(&resource, kind.custom, &Value::Null, &mut object, writer);
@@ -173,29 +173,31 @@ impl Cluster {
     }
 
     /// Puts kind, version, namespace and metadata where a body left them out, and refuses a body about something else.
-    fn fit(call: &Call, object: &mut Value) -> Result<(), Refusal> {
+    fn fit(call: &Call, object: &mut Value) -> Result<(), StatusError> {
         if !object.is_object() {
-            return Err(Refusal::bad_request("the body is not an object"));
+            return Err(StatusError::bad_request("the body is not an object"));
         }
         for (field, expected) in [("kind", &call.kind.kind), ("apiVersion", &call.api_version())] {
             match object.get(field).and_then(Value::as_str).unwrap_or_default() {
                 "" => object[field] = json!(expected),
                 given if given == expected => {}
-                _ if call.kind.custom => return Err(Refusal::wrong_custom_kind(call, object)),
-                _ => return Err(Refusal::wrong_kind(call, object)),
+                _ if call.kind.custom => return Err(StatusError::wrong_custom_kind(call, object)),
+                _ => return Err(StatusError::wrong_kind(call, object)),
             }
         }
         if object["metadata"].is_null() {
             object["metadata"] = json!({});
         }
         if !object["metadata"].is_object() {
-            return kinds::decode(&call.kind, object).map(drop).map_err(|problem| Refusal::undecodable(call, &problem));
+            return kinds::decode(&call.kind, object)
+                .map(drop)
+                .map_err(|problem| StatusError::undecodable(call, &problem));
         }
         if call.kind.namespaced {
             match text(object, "/metadata/namespace") {
                 "" => object["metadata"]["namespace"] = json!(call.namespace),
                 given if given == call.namespace => {}
-                _ => return Err(Refusal::other_namespace()),
+                _ => return Err(StatusError::other_namespace()),
             }
         } else if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("namespace");
@@ -203,25 +205,25 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn update_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
+    pub(super) fn update_by(&self, call: &Call, store: &mut Store) -> Result<Written, StatusError> {
         let mut object = call.object()?;
         Self::fit(call, &mut object)?;
         let warnings = read_strictly(call, &mut object)?;
         let name = text(&object, "/metadata/name").to_owned();
         if name.is_empty() {
-            return Err(Refusal::bad_request(&format!(
+            return Err(StatusError::bad_request(&format!(
                 "the name of the object ({} based on URL) was undeterminable: name must be provided",
                 call.name
             )));
         }
         if name != call.name {
-            return Err(Refusal::other_name(&name, &call.name));
+            return Err(StatusError::other_name(&name, &call.name));
         }
         let Some(live) = store.get(&call.resource, &call.namespace, &call.name) else {
-            return Err(Refusal::not_found(&call.resource, &call.name));
+            return Err(StatusError::not_found(&call.resource, &call.name));
         };
         if text(&object, "/metadata/resourceVersion").is_empty() && call.kind.custom {
-            return Err(Refusal::version_missing(call));
+            return Err(StatusError::version_missing(call));
         }
         check_version(call, &live, text(&object, "/metadata/resourceVersion"))?;
         versions::to_kept(call, &mut object);
@@ -238,7 +240,7 @@ impl Cluster {
         }
     }
 
-    pub(super) fn patch_by(&self, call: &Call, store: &mut Store) -> Result<Written, Refusal> {
+    pub(super) fn patch_by(&self, call: &Call, store: &mut Store) -> Result<Written, StatusError> {
         let how = patch::PatchType::from_content_type(&call.content_type)?;
         read_patch(call, how)?;
         let live = store.get(&call.resource, &call.namespace, &call.name);
@@ -252,7 +254,7 @@ impl Cluster {
         };
         let Some(live) = live else {
             if how != patch::PatchType::Apply || !call.subresource.is_empty() {
-                return Err(Refusal::not_found(&call.resource, &call.name));
+                return Err(StatusError::not_found(&call.resource, &call.name));
             }
             let mut object = patch::apply(how, &call.resource, &Value::Null, &call.body, &options)?;
             Self::fit(call, &mut object)?;
@@ -284,7 +286,7 @@ impl Cluster {
         live: &Value,
         mut object: Value,
         writer: Option<&patch::Writer>,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<Written, StatusError> {
         keep_system_fields(call, live, &mut object)?;
         let view = |resource: &str| {
             store.table(resource).map(|table| table.objects().values().cloned().collect()).unwrap_or_default()
@@ -333,9 +335,10 @@ pub(super) fn is_held(resource: &str, object: &Value) -> bool {
     some("/metadata/finalizers") || (resource == "namespaces" && some("/spec/finalizers")) || grace > 0
 }
 
-fn living_namespace(store: &Store, resource: &str, namespace: &str, name: &str) -> Result<(), Refusal> {
-    let found = store.get("namespaces", "", namespace).ok_or_else(|| Refusal::not_found("namespaces", namespace))?;
-    if is_terminating(&found) { Err(Refusal::namespace_terminating(resource, name, namespace)) } else { Ok(()) }
+fn living_namespace(store: &Store, resource: &str, namespace: &str, name: &str) -> Result<(), StatusError> {
+    let found =
+        store.get("namespaces", "", namespace).ok_or_else(|| StatusError::not_found("namespaces", namespace))?;
+    if is_terminating(&found) { Err(StatusError::namespace_terminating(resource, name, namespace)) } else { Ok(()) }
 }
 
 impl Call {

@@ -11,7 +11,7 @@ use crate::proto::csi;
 use crate::proto::csi::volume_capability::AccessType;
 use crate::proto::csi::volume_capability::access_mode::Mode as WireMode;
 use crate::proto::csi::volume_content_source::Type as WireSource;
-use crate::volume::{Access, Capability, Format, Group, Map, Mode, Snapshot, Source, Volume, Wanted};
+use crate::volume::{Access, Capability, Format, Group, Map, Mode, Snapshot, Source, Volume, VolumeRequest};
 
 /// The longest text that the standard allows.
 const MOST_BYTES: usize = 128;
@@ -77,8 +77,8 @@ fn requisite(wire: Option<csi::TopologyRequirement>) -> Vec<Map> {
     places.into_iter().map(|place| map(place.segments)).collect()
 }
 
-pub(crate) fn wanted(wire: csi::CreateVolumeRequest) -> Result<Wanted, Error> {
-    Ok(Wanted {
+pub(crate) fn wanted(wire: csi::CreateVolumeRequest) -> Result<VolumeRequest, Error> {
+    Ok(VolumeRequest {
         name: name(wire.name)?,
         range: range(wire.capacity_range)?,
         capabilities: capabilities(wire.volume_capabilities)?,

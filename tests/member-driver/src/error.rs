@@ -22,7 +22,7 @@ pub(crate) enum Error {
     /// A page token that this driver did not give out.
     BadToken(String),
     /// A failure that the storage class asks for.
-    Wanted(Code),
+    VolumeRequest(Code),
     Unsupported(String),
     Internal(String),
 }
@@ -42,7 +42,7 @@ impl Error {
             Self::NoRoom(_) => Code::ResourceExhausted,
             Self::OutOfRange(_) => Code::OutOfRange,
             Self::InProgress(_) | Self::BadToken(_) => Code::Aborted,
-            Self::Wanted(code) => *code,
+            Self::VolumeRequest(code) => *code,
             Self::Unsupported(_) => Code::Unimplemented,
             Self::Internal(_) => Code::Internal,
         }
@@ -62,7 +62,7 @@ impl fmt::Display for Error {
             | Self::BadToken(message)
             | Self::Unsupported(message)
             | Self::Internal(message) => formatter.write_str(message),
-            Self::Wanted(_) => formatter.write_str("the class's parameters ask for this failure"),
+            Self::VolumeRequest(_) => formatter.write_str("the class's parameters ask for this failure"),
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
             (Error::OutOfRange(text()), Code::OutOfRange),
             (Error::InProgress(text()), Code::Aborted),
             (Error::BadToken(text()), Code::Aborted),
-            (Error::Wanted(Code::DataLoss), Code::DataLoss),
+            (Error::VolumeRequest(Code::DataLoss), Code::DataLoss),
             (Error::Unsupported(text()), Code::Unimplemented),
             (Error::Internal(text()), Code::Internal),
         ];

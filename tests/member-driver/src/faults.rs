@@ -47,7 +47,7 @@ impl Faults {
             return Ok(());
         }
         *count = count.saturating_add(1);
-        Err(Error::Wanted(failure.code))
+        Err(Error::VolumeRequest(failure.code))
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_calls_of_each_volume_fail() {
         let faults = Faults::default();
-        let failed = Err(Error::Wanted(Code::Unavailable));
+        let failed = Err(Error::VolumeRequest(Code::Unavailable));
         assert_eq!(faults.pass("a", &fault(Some(2))).await, failed);
         assert_eq!(faults.pass("b", &fault(Some(2))).await, failed);
         assert_eq!(faults.pass("a", &fault(Some(2))).await, failed);

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::parameters::{Kind, Parameters, check_mutable};
 use crate::placement::{self, Range};
 use crate::staging::has_live_stage;
-use crate::volume::{Format, Map, Source, Volume, Wanted};
+use crate::volume::{Format, Map, Source, Volume, VolumeRequest};
 
 /// What a copy starts from.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ struct Origin {
 }
 
 /// The name is the key: a repeated call finds the volume that is there.
-pub(crate) async fn create(driver: &Driver, wanted: Wanted) -> Result<Volume, Error> {
+pub(crate) async fn create(driver: &Driver, wanted: VolumeRequest) -> Result<Volume, Error> {
     let parameters = Parameters::parse(&wanted.parameters)?;
     check_mutable(&wanted.mutable_parameters)?;
     for capability in &wanted.capabilities {
@@ -107,7 +107,7 @@ fn origin(driver: &Driver, source: &Source) -> Result<Origin, Error> {
     }
 }
 
-fn plan(id: String, kind: Kind, origin: Option<Origin>, wanted: Wanted) -> Result<Volume, Error> {
+fn plan(id: String, kind: Kind, origin: Option<Origin>, wanted: VolumeRequest) -> Result<Volume, Error> {
     let format = kind.format(&wanted.capabilities, origin.map(|origin| origin.format))?;
     if origin.is_some_and(|origin| origin.kind != kind || origin.format != format) {
         return Err(Error::Invalid("a copy has the kind and the format of its source".to_owned()));
@@ -150,13 +150,13 @@ mod tests {
 
     const MEBIBYTE: u64 = 1 << 20;
 
-    fn wanted(required: u64, filesystem: Option<Format>) -> Wanted {
+    fn wanted(required: u64, filesystem: Option<Format>) -> VolumeRequest {
         let access = Access::Mount { filesystem, options: vec![] };
-        Wanted {
+        VolumeRequest {
             name: "a".to_owned(),
             range: Range { required, limit: 0 },
             capabilities: vec![Capability { access, mode: Mode::SingleNodeWriter }],
-            ..Wanted::default()
+            ..VolumeRequest::default()
         }
     }
 

@@ -111,7 +111,7 @@ pub(crate) struct Group {
 
 /// What a volume is asked to be.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct VolumeRequest {
     pub(crate) name: String,
     pub(crate) range: Range,
     pub(crate) capabilities: Vec<Capability>,
@@ -174,7 +174,7 @@ impl Kind {
 
 impl Volume {
     /// Whether a request that carries this volume's name asks for this volume.
-    pub(crate) fn matches(&self, wanted: &Wanted) -> Result<(), Error> {
+    pub(crate) fn matches(&self, wanted: &VolumeRequest) -> Result<(), Error> {
         let difference = if !wanted.range.contains(self.bytes) {
             "size"
         } else if self.parameters != wanted.parameters {
@@ -222,12 +222,12 @@ mod tests {
         Capability { access: Access::Block, mode }
     }
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> VolumeRequest {
+        VolumeRequest {
             name: "a".to_owned(),
             range: Range { required: 1 << 20, limit: 0 },
             capabilities: vec![mount(None, Mode::SingleNodeWriter)],
-            ..Wanted::default()
+            ..VolumeRequest::default()
         }
     }
 
@@ -274,20 +274,20 @@ mod tests {
     #[test]
     fn a_repeated_request_finds_its_volume() {
         assert_eq!(volume().matches(&wanted()), Ok(()));
-        let later = Wanted { mutable_parameters: Map::from([("iops".to_owned(), "9".to_owned())]), ..wanted() };
+        let later = VolumeRequest { mutable_parameters: Map::from([("iops".to_owned(), "9".to_owned())]), ..wanted() };
         assert_eq!(volume().matches(&later), Ok(()), "attributes may have changed since");
     }
 
     #[test]
     fn any_other_request_of_the_name_is_refused() {
         let others = [
-            Wanted { range: Range { required: 2 << 20, limit: 0 }, ..wanted() },
-            Wanted { range: Range { required: 0, limit: 1 }, ..wanted() },
-            Wanted { parameters: Map::from([("kind".to_owned(), "loop".to_owned())]), ..wanted() },
-            Wanted { source: Some(Source::Volume("vol-2".to_owned())), ..wanted() },
-            Wanted { capabilities: vec![block(Mode::SingleNodeWriter)], ..wanted() },
-            Wanted { capabilities: vec![mount(Some(Format::Xfs), Mode::SingleNodeWriter)], ..wanted() },
-            Wanted { capabilities: vec![mount(None, Mode::MultiNodeMultiWriter)], ..wanted() },
+            VolumeRequest { range: Range { required: 2 << 20, limit: 0 }, ..wanted() },
+            VolumeRequest { range: Range { required: 0, limit: 1 }, ..wanted() },
+            VolumeRequest { parameters: Map::from([("kind".to_owned(), "loop".to_owned())]), ..wanted() },
+            VolumeRequest { source: Some(Source::Volume("vol-2".to_owned())), ..wanted() },
+            VolumeRequest { capabilities: vec![block(Mode::SingleNodeWriter)], ..wanted() },
+            VolumeRequest { capabilities: vec![mount(Some(Format::Xfs), Mode::SingleNodeWriter)], ..wanted() },
+            VolumeRequest { capabilities: vec![mount(None, Mode::MultiNodeMultiWriter)], ..wanted() },
         ];
         for other in others {
             assert!(matches!(volume().matches(&other), Err(Error::Exists(_))), "{other:?}");

@@ -5,9 +5,9 @@
 //! for whom the host itself says yes, and leads only to pods that carry the marks of this host's own.
 
 mod entrance;
+mod http_error;
 mod path;
 mod pod;
-mod refusal;
 mod subject;
 mod tls;
 mod tunnel;
@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     entrance::{Entering, Entrance},
+    http_error::HttpError,
     path::Asked,
-    refusal::Refusal,
 };
 use domain::error::{Error, Result};
 use host::{Host, access::Caller};
@@ -142,16 +142,16 @@ impl Server {
         let answer = self.try_answer(guest, request).await;
         let code = answer.as_ref().map_or_else(|refusal| refusal.code, Response::status).as_u16();
         tracing::info!(user = guest.caller.user, %method, path, code, "kubelet endpoint");
-        Ok(answer.unwrap_or_else(Refusal::into_response))
+        Ok(answer.unwrap_or_else(HttpError::into_response))
     }
 
     async fn try_answer(
         &self,
         guest: &AuthenticatedCaller,
         request: Request<Incoming>,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Result<Response<Body>, HttpError> {
         let asked = Asked::parse(request.uri().path()).ok_or_else(|| {
-            Refusal::new(StatusCode::NOT_FOUND, "a virtual node serves logs, exec, attach and portForward")
+            HttpError::new(StatusCode::NOT_FOUND, "a virtual node serves logs, exec, attach and portForward")
         })?;
         check_method(&asked, &request)?;
         // Logs are read; the others do something, whatever the method says.
@@ -166,12 +166,12 @@ impl Server {
     }
 }
 
-fn check_method(asked: &Asked, request: &Request<Incoming>) -> Result<(), Refusal> {
+fn check_method(asked: &Asked, request: &Request<Incoming>) -> Result<(), HttpError> {
     let upgrades = request.headers().contains_key(UPGRADE);
     match *request.method() {
         Method::GET if !asked.what.upgrades() => Ok(()),
         Method::GET | Method::POST if asked.what.upgrades() && upgrades => Ok(()),
-        Method::GET | Method::POST if asked.what.upgrades() => Err(Refusal::bad_request("an upgrade is required")),
-        _ => Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served")),
+        Method::GET | Method::POST if asked.what.upgrades() => Err(HttpError::bad_request("an upgrade is required")),
+        _ => Err(HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served")),
     }
 }

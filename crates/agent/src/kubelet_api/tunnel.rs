@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{AuthenticatedCaller, refusal::Refusal};
+use super::{AuthenticatedCaller, http_error::HttpError};
 use cluster::with_causes;
 
 /// What a change of protocols needs. Whoever asks brings no credentials of his own.
@@ -51,15 +51,15 @@ pub(super) async fn pass(
     mut request: Request<Incoming>,
     target: &str,
     guest: &AuthenticatedCaller,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, HttpError> {
     let upgrades = request.headers().contains_key(UPGRADE);
     let here = upgrades.then(|| hyper::upgrade::on(&mut request));
     let mut asked = Request::builder().method(request.method()).uri(target);
     if let (Some(headers), true) = (asked.headers_mut(), upgrades) {
         pass_headers(TO_MEMBER, request.headers(), headers);
     }
-    let asked = asked.body(nothing()).map_err(|error| Refusal::bad_request(&error.to_string()))?;
-    let mut answer = client.send(asked).await.map_err(|error| Refusal::unreachable(&with_causes(&error)))?;
+    let asked = asked.body(nothing()).map_err(|error| HttpError::bad_request(&error.to_string()))?;
+    let mut answer = client.send(asked).await.map_err(|error| HttpError::unreachable(&with_causes(&error)))?;
     let mut passed = Response::new(nothing());
     *passed.status_mut() = answer.status();
     match here {

@@ -28,11 +28,11 @@ use host::{
     events::{About, News},
 };
 use member::Member;
-use plan::{Leave, Step};
+use plan::{Leave, NodeStep};
 pub(super) use plan::{VirtualNodeId, is_of_clustertree, patch_of, virtual_node_of};
 pub(super) use room::{is_open, reduce};
-use status::Found;
 pub(super) use status::Health;
+use status::ObservedStatus;
 pub(super) use writes::ignore_conflict;
 use writes::{create, patch, remove, renew};
 
@@ -69,7 +69,7 @@ pub(super) struct Nodes {
     host: Host,
     view: Arc<HostCache>,
     beats: HashMap<String, Instant>,
-    found: HashMap<String, (Instant, Found)>,
+    found: HashMap<String, (Instant, ObservedStatus)>,
     /// Nodes that are not to be looked at before.
     later: HashMap<String, Instant>,
     told: HashSet<String>,
@@ -170,7 +170,7 @@ impl Nodes {
         name: &str,
         state: &MemberState,
         kubelet_api: Option<SocketAddr>,
-    ) -> Found {
+    ) -> ObservedStatus {
         if let Some((since, found)) = self.found.get(name)
             && since.elapsed() < BELIEVED
         {
@@ -179,7 +179,7 @@ impl Nodes {
         let nodes = nodes_of(virtual_node, state);
         let open: Vec<&Value> = nodes.iter().copied().filter(|node| is_open(node)).collect();
         let architecture = nodes.iter().map(|node| text(node, "/status/nodeInfo/architecture"));
-        let found = Found {
+        let found = ObservedStatus {
             room: room::left(&open, state.foreign_pods.iter().map(|pod| &**pod)),
             version: state.version.clone(),
             architecture: architecture.min().filter(|known| !known.is_empty()).unwrap_or("amd64").to_owned(),
@@ -199,12 +199,12 @@ impl Nodes {
     ) -> kube::Result<Option<Value>> {
         let decide = |node: Option<&Value>, csi_node: Option<&Value>| match node {
             Some(node) if guest => plan::guest_step(virtual_node, node, csi_node),
-            None if guest => Step::Wait,
+            None if guest => NodeStep::Wait,
             node => plan::step(virtual_node, architecture, node, csi_node),
         };
         let place = Place { namespace: String::new(), name: name.to_owned() };
         let (node, csi_node) = (self.view.nodes.get(&place), self.view.csi_nodes.get(&place));
-        if decide(node.as_deref(), csi_node.as_deref()) == Step::Done {
+        if decide(node.as_deref(), csi_node.as_deref()) == NodeStep::Done {
             return Ok(node.map(|node| Value::clone(&node)));
         }
         let (nodes, csi_nodes) = (object::nodes(&self.host.client), object::csi_nodes(&self.host.client));
@@ -212,17 +212,17 @@ impl Nodes {
             let (node, csi_node) = (read(&nodes, name).await?, read(&csi_nodes, name).await?);
             let step = decide(node.as_ref(), csi_node.as_ref());
             match step {
-                Step::CreateNode(made) => create(&nodes, made).await?,
-                Step::PatchNode(change) => patch(&nodes, name, &change).await?,
-                Step::CreateCsiNode(made) => create(&csi_nodes, made).await?,
-                Step::PatchCsiNode(change) => patch(&csi_nodes, name, &change).await?,
-                Step::Foreign(said) => {
+                NodeStep::CreateNode(made) => create(&nodes, made).await?,
+                NodeStep::PatchNode(change) => patch(&nodes, name, &change).await?,
+                NodeStep::CreateCsiNode(made) => create(&csi_nodes, made).await?,
+                NodeStep::PatchCsiNode(change) => patch(&csi_nodes, name, &change).await?,
+                NodeStep::Foreign(said) => {
                     self.later.insert(name.to_owned(), Instant::now() + BELIEVED);
                     self.refuse(node.as_ref(), said).await;
                     return Ok(None);
                 }
-                Step::Wait => return Ok(None),
-                Step::Done => return Ok(node),
+                NodeStep::Wait => return Ok(None),
+                NodeStep::Done => return Ok(node),
             }
         }
         Ok(None)
@@ -236,7 +236,7 @@ impl Nodes {
         }
     }
 
-    async fn say(&self, node: &Value, health: &Health, found: Option<&Found>) -> kube::Result<()> {
+    async fn say(&self, node: &Value, health: &Health, found: Option<&ObservedStatus>) -> kube::Result<()> {
         let Some(change) = status::change(node, health, found, &now()) else { return Ok(()) };
         let name = text(node, "/metadata/name");
         let turned = items(node, "/status/conditions").find(|one| one["type"] == "Ready");

@@ -75,7 +75,7 @@ pub(crate) fn is_of_clustertree(node: &Value, member: &str) -> bool {
 
 /// The next thing to do. Patches carry the version of what they were decided on.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum NodeStep {
     CreateNode(Value),
     PatchNode(Value),
     CreateCsiNode(Value),
@@ -92,10 +92,10 @@ pub(super) fn step(
     architecture: &str,
     node: Option<&Value>,
     csi_node: Option<&Value>,
-) -> Step {
-    let Some(node) = node else { return Step::CreateNode(manifest(virtual_node, architecture)) };
+) -> NodeStep {
+    let Some(node) = node else { return NodeStep::CreateNode(manifest(virtual_node, architecture)) };
     if virtual_node_of(node).as_ref() != Some(virtual_node) {
-        return Step::Foreign(format!(
+        return NodeStep::Foreign(format!(
             "Node {} is there and was not made for member {} by {DRIVER} (it lacks the annotation {ID}: {}): it is left \
              alone and runs no pods of this agent. Delete it, and a new one is made",
             virtual_node.name(),
@@ -104,28 +104,28 @@ pub(super) fn step(
         ));
     }
     if is_leaving(node) {
-        return Step::Wait;
+        return NodeStep::Wait;
     }
     if let Some(patch) = mended(virtual_node, architecture, node) {
-        return Step::PatchNode(patch);
+        return NodeStep::PatchNode(patch);
     }
     if let Some(step) = csi_step(virtual_node, node, csi_node) {
         return step;
     }
-    labelled(virtual_node, node).or_else(|| opened(node)).map_or(Step::Done, Step::PatchNode)
+    labelled(virtual_node, node).or_else(|| opened(node)).map_or(NodeStep::Done, NodeStep::PatchNode)
 }
 
 /// The same for a node that clustertree keeps: only what it lacks is added.
-pub(super) fn guest_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> Step {
+pub(super) fn guest_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> NodeStep {
     if is_leaving(node) {
-        return Step::Wait;
+        return NodeStep::Wait;
     }
     if node["metadata"]["annotations"].get(ATTACHED_BY_CONTROLLER).is_none() {
         let annotations = json!({ATTACHED_BY_CONTROLLER: "true"});
-        return Step::PatchNode(patch_of(node, json!({"metadata": {"annotations": annotations}})));
+        return NodeStep::PatchNode(patch_of(node, json!({"metadata": {"annotations": annotations}})));
     }
     csi_step(virtual_node, node, csi_node)
-        .unwrap_or_else(|| labelled(virtual_node, node).map_or(Step::Done, Step::PatchNode))
+        .unwrap_or_else(|| labelled(virtual_node, node).map_or(NodeStep::Done, NodeStep::PatchNode))
 }
 
 /// For each node that a member says it has, a Node, its Lease and its status are written in the host: it is not to say how many there
@@ -218,17 +218,17 @@ fn differing(wanted: &Value, there: &Value) -> Map<String, Value> {
         .collect()
 }
 
-fn csi_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> Option<Step> {
+fn csi_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>) -> Option<NodeStep> {
     let keys: Vec<&str> = virtual_node.topology().into_iter().map(|(key, _)| key).collect();
     let entry = json!({"name": DRIVER, "nodeID": virtual_node.id(), "topologyKeys": keys});
     let name = text(node, "/metadata/name");
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]});
     let Some(there) = csi_node else {
         let metadata = json!({"name": name, "ownerReferences": [owner]});
-        return Some(Step::CreateCsiNode(json!({"metadata": metadata, "spec": {"drivers": [entry]}})));
+        return Some(NodeStep::CreateCsiNode(json!({"metadata": metadata, "spec": {"drivers": [entry]}})));
     };
     if is_leaving(there) {
-        return Some(Step::Wait);
+        return Some(NodeStep::Wait);
     }
     let others = || items(there, "/spec/drivers").filter(|driver| driver["name"] != DRIVER).cloned();
     let ours = items(there, "/spec/drivers").find(|driver| driver["name"] == DRIVER);
@@ -248,7 +248,7 @@ fn csi_step(virtual_node: &VirtualNodeId, node: &Value, csi_node: Option<&Value>
         let rest = items(there, "/metadata/ownerReferences").filter(|reference| !is_node(reference)).cloned();
         change["metadata"]["ownerReferences"] = rest.chain([owner]).collect();
     }
-    (change != json!({})).then(|| Step::PatchCsiNode(patch_of(there, change)))
+    (change != json!({})).then(|| NodeStep::PatchCsiNode(patch_of(there, change)))
 }
 
 fn labelled(virtual_node: &VirtualNodeId, node: &Value) -> Option<Value> {

@@ -24,7 +24,7 @@ pub(crate) struct Health {
 
 /// What was found in the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ObservedStatus {
     pub(super) room: Amounts,
     pub(super) version: String,
     pub(super) architecture: String,
@@ -32,7 +32,7 @@ pub(super) struct Found {
 }
 
 /// The change from what a Node says to what is so; none where it says it. What is not known just now stays as it was.
-pub(super) fn change(node: &Value, health: &Health, found: Option<&Found>, now: &str) -> Option<Value> {
+pub(super) fn change(node: &Value, health: &Health, found: Option<&ObservedStatus>, now: &str) -> Option<Value> {
     let mut status = json!({});
     let conditions = conditions(node, health, now);
     if node["status"].get("conditions") != Some(&conditions) {
@@ -78,7 +78,7 @@ fn changes(there: &Value, mut wanted: Map<String, Value>) -> Map<String, Value> 
     wanted
 }
 
-fn info(found: &Found) -> Map<String, Value> {
+fn info(found: &ObservedStatus) -> Map<String, Value> {
     let known = [
         ("kubeletVersion", found.version.as_str()),
         ("operatingSystem", "linux"),
@@ -136,9 +136,9 @@ mod tests {
         Health { ready, reason, message: message.to_owned() }
     }
 
-    fn found(cpu: u128) -> Found {
+    fn found(cpu: u128) -> ObservedStatus {
         let room = Amounts::from([("cpu".to_owned(), cpu)]);
-        Found { room, version: "v1.36.3".to_owned(), architecture: "amd64".to_owned(), kubelet_api: None }
+        ObservedStatus { room, version: "v1.36.3".to_owned(), architecture: "amd64".to_owned(), kubelet_api: None }
     }
 
     fn applied(node: &mut Value, change: &Value) {
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn door_is_told_where_there_is_one() {
         let node = json!({"metadata": {"name": "kosmos-m"}});
-        let found = Found { kubelet_api: Some("10.0.0.7:10250".parse().unwrap()), ..found(1) };
+        let found = ObservedStatus { kubelet_api: Some("10.0.0.7:10250".parse().unwrap()), ..found(1) };
         let change = change(&node, &health(true, ""), Some(&found), "1").unwrap();
         assert_eq!(change["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10250);
         assert_eq!(

@@ -16,7 +16,7 @@ use super::{
         object::{self, Place, is_leaving, items, read, text},
     },
     Pods,
-    refusal::Refusal,
+    rejection::PodRejection,
 };
 use domain::volume::{DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId};
 use host::volume::{LEAF_UID, LEAF_VOLUME};
@@ -44,8 +44,8 @@ fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
 }
 
 /// The host volume of a bound claim, by name.
-fn bound<'a>(pod: &Value, name: &str, claim: Option<&'a Value>, for_pod: bool) -> Result<&'a str, Refusal> {
-    let waits = |what: &str| Refusal::new("WaitsForClaim", format!("claim {name} {what}"));
+fn bound<'a>(pod: &Value, name: &str, claim: Option<&'a Value>, for_pod: bool) -> Result<&'a str, PodRejection> {
+    let waits = |what: &str| PodRejection::new("WaitsForClaim", format!("claim {name} {what}"));
     let claim = claim.ok_or_else(|| waits("is not there yet"))?;
     let owned = || items(claim, "/metadata/ownerReferences").any(|owner| owner["uid"] == pod["metadata"]["uid"]);
     if for_pod && !owned() {
@@ -61,23 +61,23 @@ fn bound<'a>(pod: &Value, name: &str, claim: Option<&'a Value>, for_pod: bool) -
 }
 
 /// The handle of a host volume that is this claim's and this driver's.
-fn handle_of<'a>(name: &str, claim_uid: &str, volume: Option<&'a Value>) -> Result<&'a str, Refusal> {
+fn handle_of<'a>(name: &str, claim_uid: &str, volume: Option<&'a Value>) -> Result<&'a str, PodRejection> {
     let volume = volume.filter(|volume| text(volume, "/spec/claimRef/uid") == claim_uid);
-    let volume =
-        volume.ok_or_else(|| Refusal::new("WaitsForClaim", format!("claim {name} has no volume of its own yet")))?;
+    let volume = volume
+        .ok_or_else(|| PodRejection::new("WaitsForClaim", format!("claim {name} has no volume of its own yet")))?;
     if text(volume, "/spec/csi/driver") != DRIVER {
         let message = format!(
             "claim {name} is bound to volume {}, which is not one of {DRIVER}: a virtual node has no others",
             text(volume, "/metadata/name")
         );
-        return Err(Refusal::new("VolumeNotCopied", message));
+        return Err(PodRejection::new("VolumeNotCopied", message));
     }
     Ok(text(volume, "/spec/csi/volumeHandle"))
 }
 
 /// The volume that a handle names, where it is one of this member.
-fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, Refusal> {
-    let refused = |why: String| Refusal::new("VolumeNotCopied", format!("claim {claim}: {why}"));
+fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, PodRejection> {
+    let refused = |why: String| PodRejection::new("VolumeNotCopied", format!("claim {claim}: {why}"));
     let id = VolumeId::parse(handle).ok_or_else(|| refused(format!("its volume has no handle of ours ({handle})")))?;
     if id.member != member {
         let why = format!("its volume is in member {}, and this node runs its pods in member {member}", id.member);
@@ -108,7 +108,7 @@ fn leaves_among(id: &VolumeId, host: &HostId, namespace: &str, found: &[ObjectMe
 }
 
 /// The one leaf. Somebody who copies a claim copies its labels, and only its owner can say which of them holds the data.
-fn only_leaf(claim: &str, id: &VolumeId, namespace: &str, leaves: Vec<ObjectMeta>) -> Result<ObjectMeta, Refusal> {
+fn only_leaf(claim: &str, id: &VolumeId, namespace: &str, leaves: Vec<ObjectMeta>) -> Result<ObjectMeta, PodRejection> {
     let member = &id.member;
     let why = match <[ObjectMeta; 1]>::try_from(leaves) {
         Ok([leaf]) => return Ok(leaf),
@@ -119,7 +119,7 @@ fn only_leaf(claim: &str, id: &VolumeId, namespace: &str, leaves: Vec<ObjectMeta
         ),
         Err(_) => without_leaf(id, namespace),
     };
-    Err(Refusal::new("VolumeNotCopied", format!("claim {claim}: {why}")))
+    Err(PodRejection::new("VolumeNotCopied", format!("claim {claim}: {why}")))
 }
 
 fn without_leaf(id: &VolumeId, namespace: &str) -> String {
@@ -143,7 +143,7 @@ fn is_attached(attachment: &Value) -> bool {
 pub(super) async fn leaf_claims(
     pods: &Pods<'_>,
     pod: &Value,
-) -> kube::Result<Result<BTreeMap<String, String>, Refusal>> {
+) -> kube::Result<Result<BTreeMap<String, String>, PodRejection>> {
     let (namespace, node) = (text(pod, "/metadata/namespace"), text(pod, "/spec/nodeName"));
     let (claims, volumes) = (object::claims(&pods.host.client, namespace), object::volumes(&pods.host.client));
     let mut leaves = BTreeMap::new();
@@ -175,7 +175,7 @@ pub(super) async fn leaf_claims(
                 leaf.name.unwrap_or_default(),
                 pods.member.name
             );
-            return Ok(Err(Refusal::new("WaitsForVolume", message)));
+            return Ok(Err(PodRejection::new("WaitsForVolume", message)));
         }
         leaves.insert(volume, leaf.name.unwrap_or_default());
     }
@@ -225,7 +225,7 @@ async fn came_late(pods: &Pods<'_>, leaf: &ObjectMeta, namespace: &str, volume: 
 }
 
 /// What a watch says is where to look; that it is so is read from the object itself.
-async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kube::Result<Result<(), Refusal>> {
+async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kube::Result<Result<(), PodRejection>> {
     let is_it = |attachment: &&std::sync::Arc<Value>| {
         text(attachment, "/spec/nodeName") == node && text(attachment, "/spec/source/persistentVolumeName") == volume
     };
@@ -235,7 +235,7 @@ async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kub
         // Then nothing is attached anywhere, and nobody is kept from anything.
         let needless = driver.is_some_and(|driver| driver["spec"]["attachRequired"] == false);
         let message = format!("claim {claim} is not attached to node {node} yet");
-        return Ok(if needless { Ok(()) } else { Err(Refusal::new("WaitsForVolume", message)) });
+        return Ok(if needless { Ok(()) } else { Err(PodRejection::new("WaitsForVolume", message)) });
     };
     let name = Place::of(&known).name;
     let live = if is_attached(&known) { read(&object::attachments(&pods.host.client), &name).await? } else { None };
@@ -245,7 +245,7 @@ async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kub
     let why = text(&known, "/status/attachError/message");
     let message =
         format!("claim {claim} is not attached to node {node} yet{}{why}", if why.is_empty() { "" } else { ": " });
-    Ok(Err(Refusal::new("WaitsForVolume", message)))
+    Ok(Err(PodRejection::new("WaitsForVolume", message)))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::{
     },
     Pods,
     names::{self, Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, Token, named, token_secret, tokens},
-    refusal::Refusal,
+    rejection::PodRejection,
 };
 use domain::volume::DRIVER;
 
@@ -57,7 +57,7 @@ impl Synced {
 
 impl Pods<'_> {
     /// Puts what a pod names into the member, or says what is in the way.
-    pub(super) async fn sync_for(&self, pod: &Value) -> kube::Result<Result<Synced, Refusal>> {
+    pub(super) async fn sync_for(&self, pod: &Value) -> kube::Result<Result<Synced, PodRejection>> {
         let namespace = text(pod, "/metadata/namespace");
         let (wanted, tokens) = (named(&pod["spec"]), tokens(&pod["spec"]));
         let wants_secret = wanted.keys().find(|(kind, _)| *kind == Kind::Secret);
@@ -69,7 +69,7 @@ impl Pods<'_> {
                 "it names Secret {name}, and the Secrets of namespace {namespace} are not given to members: label the \
                  namespace {OPEN}=true, or do without"
             );
-            return Ok(Err(Refusal::new("SecretsNotGiven", message)));
+            return Ok(Err(PodRejection::new("SecretsNotGiven", message)));
         }
         let mut kept = Synced { secrets: open, left_out: Vec::new() };
         for (name, needed) in in_copy(pod, open) {
@@ -82,7 +82,7 @@ impl Pods<'_> {
                 Ok(false) if !needed => kept.left_out.push(name),
                 Ok(false) => {
                     let message = format!("{} {} is not there", name.0, in_host(&name.1));
-                    return Ok(Err(Refusal::new("WaitsForObject", message)));
+                    return Ok(Err(PodRejection::new("WaitsForObject", message)));
                 }
                 Err(why) => return Ok(Err(why)),
             }
@@ -102,7 +102,11 @@ impl Pods<'_> {
     }
 
     /// Whether the host has it; then the member has it as well.
-    pub(super) async fn sync_one(&self, (kind, name): &Name, namespace: &str) -> kube::Result<Result<bool, Refusal>> {
+    pub(super) async fn sync_one(
+        &self,
+        (kind, name): &Name,
+        namespace: &str,
+    ) -> kube::Result<Result<bool, PodRejection>> {
         let host = read(&self.of_kind(*kind, namespace, true), in_host(name)).await;
         let Some(original) = (match host {
             Err(error) => return denied(error, *kind, namespace, "host"),
@@ -120,7 +124,7 @@ impl Pods<'_> {
         self.put(*kind, namespace, name, wanted, is_current).await.map(|put| put.map(|()| true))
     }
 
-    pub(super) async fn sync_tokens(&self, pod: &Value, wanted: &[Token]) -> kube::Result<Result<(), Refusal>> {
+    pub(super) async fn sync_tokens(&self, pod: &Value, wanted: &[Token]) -> kube::Result<Result<(), PodRejection>> {
         let uid = text(pod, "/metadata/uid");
         let (namespace, name) = (text(pod, "/metadata/namespace"), token_secret(uid));
         let there = read(&self.of_kind(Kind::Secret, namespace, false), &name).await;
@@ -182,7 +186,7 @@ impl Pods<'_> {
         name: &str,
         wanted: Value,
         is_current: impl Fn(&Value) -> bool,
-    ) -> kube::Result<Result<(), Refusal>> {
+    ) -> kube::Result<Result<(), PodRejection>> {
         let objects = self.of_kind(kind, namespace, false);
         let there = match read(&objects, name).await {
             Ok(there) => there,
@@ -201,7 +205,7 @@ impl Pods<'_> {
                     self.member.name,
                     way_out(there, &self.host.id.0)
                 );
-                return Ok(Err(Refusal::new("NameTaken", message)));
+                return Ok(Err(PodRejection::new("NameTaken", message)));
             }
             Some(there) if is_current(there) => return Ok(Ok(())),
             Some(there) => {
@@ -297,18 +301,18 @@ pub(super) fn is_due(there: &Value) -> bool {
 }
 
 /// A right that is missing is said to the user who waits, and nothing of what the cluster has said.
-fn denied<T>(error: kube::Error, kind: Kind, namespace: &str, cluster: &str) -> kube::Result<Result<T, Refusal>> {
+fn denied<T>(error: kube::Error, kind: Kind, namespace: &str, cluster: &str) -> kube::Result<Result<T, PodRejection>> {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
             let message = format!(
                 "{cluster} gives the agent no right to a {kind} of namespace {namespace}: bind its ClusterRole there, as \
                  deploy/manifests/virtual-node.yaml and deploy/member-virtual-node.yaml show"
             );
-            Ok(Err(Refusal::new("NoRight", message)))
+            Ok(Err(PodRejection::new("NoRight", message)))
         }
         kube::Error::Api(status) if [400, 409, 422].contains(&status.code) => {
             let message = format!("{cluster} does not take a {kind} in namespace {namespace}: {}", status.reason);
-            Ok(Err(Refusal::new("WaitsForObject", message)))
+            Ok(Err(PodRejection::new("WaitsForObject", message)))
         }
         other => Err(other),
     }

@@ -10,7 +10,7 @@ use super::{
         HOST, MANAGED_BY,
         object::{items, mark, text},
     },
-    refusal::{Here, Refusal},
+    rejection::{Here, PodRejection},
 };
 use domain::volume::DRIVER;
 use leaf::ownership::{HOSTS, names};
@@ -53,7 +53,7 @@ const SELINUX_TYPES: [&str; 5] = ["", "container_t", "container_init_t", "contai
 const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Why a pod is not run in a member that takes no more than `baseline`.
-pub(super) fn refused_level(pod: &Value, here: Here<'_>) -> Option<Refusal> {
+pub(super) fn refused_level(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
     let field = above_baseline(pod).filter(|_| !here.privileged)?;
     let message = format!(
         "{field} asks for more than the Pod Security level {BASELINE}, up to which pods are run in member {}: leave it out. \
@@ -61,11 +61,11 @@ pub(super) fn refused_level(pod: &Value, here: Here<'_>) -> Option<Refusal> {
          on its Cluster, and who administers the member by that label on the namespace there",
         here.member
     );
-    Some(Refusal::new("AboveBaseline", message))
+    Some(PodRejection::new("AboveBaseline", message))
 }
 
 /// Why a pod is not run in a namespace that the member has.
-pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> Option<Refusal> {
+pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> Option<PodRejection> {
     let name = text(there, "/metadata/name");
     let label = |level| format!("kubectl label namespace {name} {PODS}={level}");
     let level = mark(there, "labels", PODS);
@@ -81,7 +81,7 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
             here.member,
             label(BASELINE)
         );
-        return Some(Refusal::new("NamespaceNotOpen", message));
+        return Some(PodRejection::new("NamespaceNotOpen", message));
     }
     if there["metadata"]["annotations"][HOSTS].as_str().is_some_and(|hosts| !names(hosts, here.host)) {
         let message = format!(
@@ -89,7 +89,7 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
              annotation {HOSTS}",
             here.member, here.host
         );
-        return Some(Refusal::new("NamespaceNotOpen", message));
+        return Some(PodRejection::new("NamespaceNotOpen", message));
     }
     let field = above_baseline(pod).filter(|_| level != PRIVILEGED)?;
     let message = format!(
@@ -98,7 +98,7 @@ pub(super) fn refused_namespace(pod: &Value, there: &Value, here: Here<'_>) -> O
         here.member,
         label(PRIVILEGED)
     );
-    Some(Refusal::new("AboveBaseline", message))
+    Some(PodRejection::new("AboveBaseline", message))
 }
 
 /// The first field by which a pod asks more of a node than `baseline` allows, tolerates every taint, or has a driver of the node do

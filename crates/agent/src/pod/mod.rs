@@ -7,7 +7,7 @@ mod copy;
 mod level;
 mod names;
 mod refresh;
-mod refusal;
+mod rejection;
 mod status;
 mod step;
 mod work_queue;
@@ -38,10 +38,10 @@ use host::{Host, events::News};
 use leaf::ownership;
 use level::{ENFORCED, refused_namespace};
 use member::{Member, policy::BASELINE};
-use refusal::{Here, Refusal};
+use rejection::{Here, PodRejection};
 use status::Source;
 pub(super) use step::COPY_OF;
-use step::{Step, copy_of, step};
+use step::{PodStep, copy_of, step};
 use work_queue::WorkQueue;
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
@@ -166,7 +166,7 @@ impl Pods<'_> {
         Here { host: &self.host.id.0, member: &self.member.name, privileged }
     }
 
-    fn decide(&self, pod: Option<&Value>, there: Option<&Value>) -> Step {
+    fn decide(&self, pod: Option<&Value>, there: Option<&Value>) -> PodStep {
         step(pod, pod.is_some_and(|pod| self.serves(pod)), there, self.here())
     }
 
@@ -174,9 +174,9 @@ impl Pods<'_> {
     async fn look(&self, place: &Place, looks: u32) -> kube::Result<Next> {
         let (pod, there) = (self.view.pods.get(place), self.there.get(place));
         match (self.decide(pod.as_deref(), there.as_deref()), &pod, &there) {
-            (Step::Nothing, ..) => return Ok(Next::Settled),
-            (Step::Tell, Some(pod), Some(there)) => return self.tell(pod, there).await,
-            (Step::Refuse(why), Some(pod), _) => return self.refuse(pod, &why).await,
+            (PodStep::Nothing, ..) => return Ok(Next::Settled),
+            (PodStep::Tell, Some(pod), Some(there)) => return self.tell(pod, there).await,
+            (PodStep::Refuse(why), Some(pod), _) => return self.refuse(pod, &why).await,
             _ => {}
         }
         let pod = read(&object::pods(&self.host.client, &place.namespace), &place.name).await?;
@@ -184,13 +184,13 @@ impl Pods<'_> {
         let step = self.decide(pod.as_ref(), there.as_ref());
         tracing::debug!(member = self.member.name, pod = %place, ?step, "next step of a pod");
         match (step, &pod, &there) {
-            (Step::Nothing, ..) => Ok(Next::Settled),
-            (Step::Tell, Some(pod), Some(there)) => self.tell(pod, there).await,
-            (Step::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,
-            (Step::Copy, Some(pod), _) => self.begin(pod, looks).await,
-            (Step::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,
-            (Step::EndPod, Some(pod), _) => self.end(pod).await,
-            (Step::FailPod, Some(pod), _) => self.fail(pod).await,
+            (PodStep::Nothing, ..) => Ok(Next::Settled),
+            (PodStep::Tell, Some(pod), Some(there)) => self.tell(pod, there).await,
+            (PodStep::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,
+            (PodStep::Copy, Some(pod), _) => self.begin(pod, looks).await,
+            (PodStep::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,
+            (PodStep::EndPod, Some(pod), _) => self.end(pod).await,
+            (PodStep::FailPod, Some(pod), _) => self.fail(pod).await,
             _ => Ok(Next::After(AGAIN)),
         }
     }
@@ -216,7 +216,7 @@ impl Pods<'_> {
     }
 
     /// Whether the namespace takes the pod; one that is missing is made.
-    async fn enter(&self, pod: &Value) -> kube::Result<Option<Refusal>> {
+    async fn enter(&self, pod: &Value) -> kube::Result<Option<PodRejection>> {
         let name = text(pod, "/metadata/namespace");
         let namespaces = object::namespaces(self.client);
         let mut there = read(&namespaces, name).await?;
@@ -253,7 +253,7 @@ impl Pods<'_> {
             }
             Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
                 let message = format!("member {} does not take it: {}", self.member.name, status.message);
-                self.wait(pod, &Refusal::new("RefusedByMember", message), MUCH_LATER).await
+                self.wait(pod, &PodRejection::new("RefusedByMember", message), MUCH_LATER).await
             }
             Err(error) => Err(error),
         }
@@ -274,14 +274,14 @@ impl Pods<'_> {
     }
 
     /// Says why a pod has no copy; it is looked at again when something of it changes.
-    async fn refuse(&self, pod: &Value, why: &Refusal) -> kube::Result<Next> {
+    async fn refuse(&self, pod: &Value, why: &PodRejection) -> kube::Result<Next> {
         if is_leaving(pod) {
             return Ok(Next::Settled);
         }
         self.wait(pod, why, MUCH_LATER * 4).await
     }
 
-    async fn wait(&self, pod: &Value, why: &Refusal, pause: Duration) -> kube::Result<Next> {
+    async fn wait(&self, pod: &Value, why: &PodRejection, pause: Duration) -> kube::Result<Next> {
         if let Some(change) = status::pending(pod, why, &now()) {
             self.write(pod, change).await?;
             let news = News { reason: why.reason, message: why.message.clone(), warning: true };
@@ -330,7 +330,7 @@ impl Pods<'_> {
             "its copy in member {} was deleted there, and not by this host; a controller that owns the pod makes another one",
             self.member.name
         );
-        let why = Refusal::new("DeletedInMember", message);
+        let why = PodRejection::new("DeletedInMember", message);
         self.write(pod, status::failed(pod, &why, &now())).await?;
         let news = News { reason: why.reason, message: why.message, warning: true };
         host::events::tell_of(self.host, &about(pod), &news).await;

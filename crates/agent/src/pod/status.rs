@@ -8,7 +8,7 @@ use super::{
         object::{items, text},
     },
     COPIED,
-    refusal::Refusal,
+    rejection::PodRejection,
 };
 use member::policy::PodNetworks;
 
@@ -71,7 +71,7 @@ pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) ->
 }
 
 /// Why it waits; none where it says so already.
-pub(super) fn pending(pod: &Value, why: &Refusal, now: &str) -> Option<Value> {
+pub(super) fn pending(pod: &Value, why: &PodRejection, now: &str) -> Option<Value> {
     let copied = condition(pod, COPIED, false, why.reason, &why.message, now);
     let conditions = with(pod, vec![copied]);
     (pod["status"].get("conditions") != Some(&conditions))
@@ -80,11 +80,11 @@ pub(super) fn pending(pod: &Value, why: &Refusal, now: &str) -> Option<Value> {
 
 /// The end of a pod that was to end, and whose copy has not told of it.
 pub(super) fn terminated(pod: &Value, now: &str) -> Value {
-    failed(pod, &Refusal::new("Deleted", "it was deleted before it had ended"), now)
+    failed(pod, &PodRejection::new("Deleted", "it was deleted before it had ended"), now)
 }
 
 /// The end of a pod whose copy somebody in the member has deleted.
-pub(super) fn failed(pod: &Value, why: &Refusal, now: &str) -> Value {
+pub(super) fn failed(pod: &Value, why: &PodRejection, now: &str) -> Value {
     let gone = |kind| condition(pod, kind, false, why.reason, &why.message, now);
     let conditions = with(pod, vec![gone("Ready"), gone("ContainersReady")]);
     let mut status = json!({"phase": "Failed", "reason": why.reason, "message": why.message, "conditions": conditions});
@@ -110,7 +110,7 @@ fn ended(container: &Value, now: &str) -> Value {
 }
 
 /// The copy's conditions, but for what the host knows better, and what only the host says.
-fn conditions(pod: &Value, copy: &Value, copied: &Refusal, now: &str) -> Value {
+fn conditions(pod: &Value, copy: &Value, copied: &PodRejection, now: &str) -> Value {
     let is_told = |one: &&Value| one["type"] != SCHEDULED && !is_gate(pod, &one["type"]);
     let mut told: Vec<Value> = items(copy, "/status/conditions").filter(is_told).cloned().collect();
     for one in &mut told {
@@ -125,14 +125,14 @@ fn conditions(pod: &Value, copy: &Value, copied: &Refusal, now: &str) -> Value {
 }
 
 /// Which copy it is, and what is amiss with it.
-fn copied(copy: &Value, member: &str, disbelief: Option<String>) -> Refusal {
+fn copied(copy: &Value, member: &str, disbelief: Option<String>) -> PodRejection {
     let unscheduled =
         items(copy, "/status/conditions").find(|one| one["type"] == SCHEDULED && one["status"] == "False");
     let uid = text(copy, "/metadata/uid");
     match (unscheduled, disbelief) {
-        (Some(why), _) => Refusal::new("Unschedulable", format!("member {member}: {}", text(why, "/message"))),
-        (None, Some(why)) => Refusal::new("AddressNotTold", format!("member {member}, pod {uid}: {why}")),
-        (None, None) => Refusal::new("Copied", format!("member {member}, pod {uid}")),
+        (Some(why), _) => PodRejection::new("Unschedulable", format!("member {member}: {}", text(why, "/message"))),
+        (None, Some(why)) => PodRejection::new("AddressNotTold", format!("member {member}, pod {uid}: {why}")),
+        (None, None) => PodRejection::new("Copied", format!("member {member}, pod {uid}")),
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
         let mut pod = pod();
         let change = mirrored(&pod, &copy(), WHO, "1").unwrap();
         apply(&mut pod, &change);
-        let change = failed(&pod, &Refusal::new("DeletedInMember", "somebody deleted it"), "2");
+        let change = failed(&pod, &PodRejection::new("DeletedInMember", "somebody deleted it"), "2");
         apply(&mut pod, &change);
         assert_eq!((text(&pod, "/status/phase"), text(&pod, "/status/reason")), ("Failed", "DeletedInMember"));
         assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn reason_for_waiting_is_told_once_and_since_when_stays() {
         let mut pod = pod();
-        let why = |message: &str| Refusal::new("NameTaken", message);
+        let why = |message: &str| PodRejection::new("NameTaken", message);
         let change = pending(&pod, &why("a"), "1").unwrap();
         apply(&mut pod, &change);
         assert_eq!(pending(&pod, &why("a"), "2"), None);

@@ -10,7 +10,7 @@ use super::{
     },
     COPIED,
     level::refused_level,
-    refusal::{Here, Refusal},
+    rejection::{Here, PodRejection},
 };
 use domain::volume::DRIVER;
 
@@ -18,11 +18,11 @@ use domain::volume::DRIVER;
 pub(crate) const COPY_OF: &str = "kosmos.csi.io/pod-uid";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PodStep {
     Nothing,
     Copy,
     /// It is not run there, and why.
-    Refuse(Refusal),
+    Refuse(PodRejection),
     /// The copy goes, with this grace or its own.
     RemoveCopy(Option<u64>),
     /// The copy is gone, so the pod that was to end has ended.
@@ -48,57 +48,57 @@ fn had_copy(pod: &Value) -> bool {
 }
 
 /// `served`: whether the pod is bound to a virtual node of ours for this member.
-pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, here: Here<'_>) -> Step {
+pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, here: Here<'_>) -> PodStep {
     let of = there.and_then(|there| copy_of(there, here.host));
     match (pod, there, of) {
         (Some(pod), Some(there), Some(of)) if text(pod, "/metadata/uid") == of => match with_copy(pod, there) {
             // Whoever makes pods in a member can write any pod's UID on them.
-            Step::Tell if !served => Step::Nothing,
+            PodStep::Tell if !served => PodStep::Nothing,
             step => step,
         },
         (_, Some(there), Some(_)) => remove(there, None),
         (Some(pod), there, _) if served => without_copy(pod, there, here),
-        _ => Step::Nothing,
+        _ => PodStep::Nothing,
     }
 }
 
-fn with_copy(pod: &Value, there: &Value) -> Step {
+fn with_copy(pod: &Value, there: &Value) -> PodStep {
     if is_leaving(pod) {
         let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
         return remove(there, grace);
     }
     // Before it tells of its end: the host would take a pod that was stopped for one that has done its work.
     if is_leaving(there) && !is_over(pod) {
-        return Step::Nothing;
+        return PodStep::Nothing;
     }
     // What has ended in the host does not begin again.
     let same = text(pod, "/status/phase") == text(there, "/status/phase");
-    if is_over(pod) && !same { Step::Nothing } else { Step::Tell }
+    if is_over(pod) && !same { PodStep::Nothing } else { PodStep::Tell }
 }
 
 /// A copy that goes already is told of, and hurried where the host is in a hurry.
-fn remove(there: &Value, grace: Option<u64>) -> Step {
+fn remove(there: &Value, grace: Option<u64>) -> PodStep {
     let now = there.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
     match (is_leaving(there), grace, now) {
-        (true, Some(grace), Some(now)) if grace < now => Step::RemoveCopy(Some(grace)),
-        (true, Some(_), _) => Step::Tell,
-        (true, None, _) => Step::Nothing,
-        (false, ..) => Step::RemoveCopy(grace),
+        (true, Some(grace), Some(now)) if grace < now => PodStep::RemoveCopy(Some(grace)),
+        (true, Some(_), _) => PodStep::Tell,
+        (true, None, _) => PodStep::Nothing,
+        (false, ..) => PodStep::RemoveCopy(grace),
     }
 }
 
-fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> Step {
+fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> PodStep {
     if is_leaving(pod) {
-        return Step::EndPod;
+        return PodStep::EndPod;
     }
     if is_over(pod) {
-        return Step::Nothing;
+        return PodStep::Nothing;
     }
     if had_copy(pod) {
-        return Step::FailPod;
+        return PodStep::FailPod;
     }
     if let Some(refusal) = refusal(pod, here) {
-        return Step::Refuse(refusal);
+        return PodStep::Refuse(refusal);
     }
     if let Some(there) = there {
         let message = format!(
@@ -107,9 +107,9 @@ fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> Step {
             Place::of(pod),
             way_out(there, here.host)
         );
-        return Step::Refuse(Refusal::new("NameTaken", message));
+        return PodStep::Refuse(PodRejection::new("NameTaken", message));
     }
-    Step::Copy
+    PodStep::Copy
 }
 
 /// Kinds of volumes that mean the same in a member.
@@ -131,30 +131,30 @@ const VOLUMES: [&str; 11] = [
 const SOURCES: [&str; 4] = ["configMap", "downwardAPI", "secret", "serviceAccountToken"];
 
 /// Why a pod is not run in a member, whatever is there.
-pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<Refusal> {
+pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
     refused_kind(pod).or_else(|| refused_volume(pod)).or_else(|| refused_level(pod, here))
 }
 
 /// Why it is run in none.
-fn refused_kind(pod: &Value) -> Option<Refusal> {
+fn refused_kind(pod: &Value) -> Option<PodRejection> {
     if is_of_daemon_set(pod) {
         let message = "pods of DaemonSets look after a machine, and a virtual node is none: it is not run. Keep the \
                        DaemonSet away by a node affinity (kosmos.io/node DoesNotExist)";
-        return Some(Refusal::new("DaemonSetNotCopied", message));
+        return Some(PodRejection::new("DaemonSetNotCopied", message));
     }
     if text(pod, "/metadata/namespace") == "kube-system" {
         let message = "pods of kube-system are not run in members, whose own kube-system it would be";
-        return Some(Refusal::new("NamespaceNotCopied", message));
+        return Some(PodRejection::new("NamespaceNotCopied", message));
     }
     let claims = items(pod, "/spec/resourceClaims").next();
     if claims.is_some() {
         let message = "spec.resourceClaims names devices of the host, which members do not have: it is not run";
-        return Some(Refusal::new("FieldNotCopied", message));
+        return Some(PodRejection::new("FieldNotCopied", message));
     }
     None
 }
 
-fn refused_volume(pod: &Value) -> Option<Refusal> {
+fn refused_volume(pod: &Value) -> Option<PodRejection> {
     items(pod, "/spec/volumes").find_map(|volume| {
         let name = text(volume, "/name");
         let kinds = || volume.as_object().into_iter().flatten().map(|(kind, _)| kind).filter(|kind| *kind != "name");
@@ -172,7 +172,7 @@ fn refused_volume(pod: &Value) -> Option<Refusal> {
             }
             (None, None) => return None,
         };
-        Some(Refusal::new("VolumeNotCopied", message))
+        Some(PodRejection::new("VolumeNotCopied", message))
     })
 }
 
@@ -220,27 +220,27 @@ mod tests {
         let mut of_the_driver = copy("u", None, "Running");
         of_the_driver["metadata"]["annotations"] = Value::Null;
         for (name, pod, there, expected) in [
-            ("new", Some(&new), None, Step::Copy),
-            ("running", Some(&living), Some(&ours), Step::Tell),
-            ("not yet told", Some(&new), Some(&ours), Step::Tell),
-            ("copy deleted", Some(&living), None, Step::FailPod),
-            ("copy replaced", Some(&living), Some(&foreign), Step::FailPod),
-            ("copy being deleted", Some(&living), Some(&going), Step::Nothing),
-            ("ended", Some(&over), None, Step::Nothing),
-            ("ended otherwise", Some(&over), Some(&done), Step::Nothing),
-            ("former copy", Some(&new), Some(&former), Step::RemoveCopy(None)),
-            ("former copy, told", Some(&living), Some(&former), Step::RemoveCopy(None)),
-            ("pod deleted", Some(&leaving), Some(&ours), Step::RemoveCopy(Some(30))),
-            ("on its way", Some(&leaving), Some(&going), Step::Tell),
-            ("in a hurry", Some(&leaving), Some(&slowly), Step::RemoveCopy(Some(30))),
-            ("gone", Some(&leaving), None, Step::EndPod),
-            ("gone unseen", Some(&unseen_leaving), None, Step::EndPod),
-            ("foreign in its place", Some(&leaving), Some(&foreign), Step::EndPod),
-            ("orphan", None, Some(&ours), Step::RemoveCopy(None)),
-            ("orphan going", None, Some(&going), Step::Nothing),
-            ("stranger", None, Some(&foreign), Step::Nothing),
-            ("another host's", None, Some(&of_other_host), Step::Nothing),
-            ("a consumer of a claim", None, Some(&of_the_driver), Step::Nothing),
+            ("new", Some(&new), None, PodStep::Copy),
+            ("running", Some(&living), Some(&ours), PodStep::Tell),
+            ("not yet told", Some(&new), Some(&ours), PodStep::Tell),
+            ("copy deleted", Some(&living), None, PodStep::FailPod),
+            ("copy replaced", Some(&living), Some(&foreign), PodStep::FailPod),
+            ("copy being deleted", Some(&living), Some(&going), PodStep::Nothing),
+            ("ended", Some(&over), None, PodStep::Nothing),
+            ("ended otherwise", Some(&over), Some(&done), PodStep::Nothing),
+            ("former copy", Some(&new), Some(&former), PodStep::RemoveCopy(None)),
+            ("former copy, told", Some(&living), Some(&former), PodStep::RemoveCopy(None)),
+            ("pod deleted", Some(&leaving), Some(&ours), PodStep::RemoveCopy(Some(30))),
+            ("on its way", Some(&leaving), Some(&going), PodStep::Tell),
+            ("in a hurry", Some(&leaving), Some(&slowly), PodStep::RemoveCopy(Some(30))),
+            ("gone", Some(&leaving), None, PodStep::EndPod),
+            ("gone unseen", Some(&unseen_leaving), None, PodStep::EndPod),
+            ("foreign in its place", Some(&leaving), Some(&foreign), PodStep::EndPod),
+            ("orphan", None, Some(&ours), PodStep::RemoveCopy(None)),
+            ("orphan going", None, Some(&going), PodStep::Nothing),
+            ("stranger", None, Some(&foreign), PodStep::Nothing),
+            ("another host's", None, Some(&of_other_host), PodStep::Nothing),
+            ("a consumer of a claim", None, Some(&of_the_driver), PodStep::Nothing),
         ] {
             assert_eq!(step(pod, true, there, HERE), expected, "{name}");
         }
@@ -249,7 +249,7 @@ mod tests {
             (&of_other_host, "it belongs to another host cluster (other): give this one another name"),
             (&of_the_driver, "Remove it there, or"),
         ] {
-            let Step::Refuse(refusal) = step(Some(&new), true, Some(there), HERE) else { panic!("{there}") };
+            let PodStep::Refuse(refusal) = step(Some(&new), true, Some(there), HERE) else { panic!("{there}") };
             assert!(refusal.reason == "NameTaken" && refusal.message.contains(words), "{refusal:?}");
             assert_eq!(refusal.message.contains("Remove"), words.contains("Remove"), "{refusal:?}");
         }
@@ -259,9 +259,9 @@ mod tests {
     fn pod_on_another_node_has_no_copy_here() {
         let (new, leaving) = (pod("u", None, "Pending"), pod("u", Some(30), "Running"));
         for pod in [&new, &leaving] {
-            assert_eq!(step(Some(pod), false, None, HERE), Step::Nothing);
+            assert_eq!(step(Some(pod), false, None, HERE), PodStep::Nothing);
             let former = copy("old", None, "Running");
-            assert_eq!(step(Some(pod), false, Some(&former), HERE), Step::RemoveCopy(None));
+            assert_eq!(step(Some(pod), false, Some(&former), HERE), PodStep::RemoveCopy(None));
         }
     }
 
@@ -270,10 +270,10 @@ mod tests {
         let (living, leaving) = (copied(pod("u", None, "Running")), copied(pod("u", Some(30), "Running")));
         let (forged, going) = (copy("u", None, "Failed"), copy("u", Some(30), "Failed"));
         for (pod, there, expected) in [
-            (&living, &forged, Step::Nothing),
-            (&living, &going, Step::Nothing),
-            (&leaving, &going, Step::Nothing),
-            (&leaving, &forged, Step::RemoveCopy(Some(30))),
+            (&living, &forged, PodStep::Nothing),
+            (&living, &going, PodStep::Nothing),
+            (&leaving, &going, PodStep::Nothing),
+            (&leaving, &forged, PodStep::RemoveCopy(Some(30))),
         ] {
             assert_eq!(step(Some(pod), false, Some(there), HERE), expected, "{pod} {there}");
         }
@@ -310,15 +310,15 @@ mod tests {
                     new[part][field] = value.clone();
                 }
             }
-            let Step::Refuse(refusal) = step(Some(&new), true, None, HERE) else { panic!("{change}") };
+            let PodStep::Refuse(refusal) = step(Some(&new), true, None, HERE) else { panic!("{change}") };
             assert_eq!(refusal.reason, reason);
             assert!(refusal.message.contains(words) && refusal.message.len() < 900, "{}", refusal.message);
         }
         let mut usual = pod("u", None, "Pending");
         let projected = json!({"sources": [{"configMap": {"name": "c"}}, {"serviceAccountToken": {"path": "t"}}]});
         usual["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}, {"name": "p", "projected": projected}]);
-        assert_eq!(step(Some(&usual), true, None, HERE), Step::Copy);
+        assert_eq!(step(Some(&usual), true, None, HERE), PodStep::Copy);
         usual["spec"]["volumes"] = json!([{"name": "w", "csi": {"driver": "d"}}]);
-        assert_eq!(step(Some(&usual), true, None, Here { privileged: true, ..HERE }), Step::Copy);
+        assert_eq!(step(Some(&usual), true, None, Here { privileged: true, ..HERE }), PodStep::Copy);
     }
 }

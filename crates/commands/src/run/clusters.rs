@@ -17,7 +17,7 @@ use host::Host;
 use member::{
     Registry, Scope,
     registry::RegistryLoop,
-    source::{Account, Definitions, MemberUpdates, clusters, directory, secrets},
+    source::{Account, MemberDefinitions, MemberUpdates, clusters, directory, secrets},
 };
 
 /// The host as it is called in messages and metrics.
@@ -95,7 +95,7 @@ fn start_sources(
 
 fn start_source<F>(
     tasks: &mut JoinSet<anyhow::Result<()>>,
-    follow: impl FnOnce(watch::Sender<Option<Definitions>>) -> F,
+    follow: impl FnOnce(watch::Sender<Option<MemberDefinitions>>) -> F,
 ) -> MemberUpdates
 where
     F: Future<Output = ()> + Send + 'static,

@@ -15,7 +15,7 @@ use cluster::{
     metrics::Metrics,
 };
 use csi::{controller::Controller, inflight::InFlight};
-use driver::{follow::Follower, provision::Provisioner};
+use driver::{provision::Provisioner, reconcile::Reconciler};
 use member::{Scope, source::Account};
 
 /// What a driver is made from.
@@ -59,9 +59,9 @@ impl Driver {
         };
         let (members, all_listed) = clusters.follow(&host, Account::Driver, Scope::Leaves, tasks);
         let lease = Lease::new(host.client.clone(), &host.namespace, lease::CONTROLLER);
-        let follower = Follower::new(host.clone(), members.clone());
+        let reconciler = Reconciler::new(host.clone(), members.clone());
         tasks.spawn(async move {
-            lease.lead(|| Box::pin(follower.clone().run())).await;
+            lease.lead(|| Box::pin(reconciler.clone().run())).await;
             Ok(())
         });
         let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();

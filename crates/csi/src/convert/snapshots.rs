@@ -8,7 +8,7 @@ use domain::{
     error::{Error, Result},
     volume::{SnapshotSpec, Source, id::is_subdomain, snapshot::leaf_class},
 };
-use driver::provision::{group::Group, snapshot::Snapshot, snapshots::Wanted};
+use driver::provision::{group::Group, snapshot::Snapshot, snapshots::SnapshotQuery};
 
 const GROUP_CONTENT: &str = "csi.storage.k8s.io/volumegroupsnapshotcontent/name";
 const CONTENT: &str = "csi.storage.k8s.io/volumesnapshotcontent/name";
@@ -83,10 +83,10 @@ pub fn snapshot(snapshot: Snapshot) -> v1::Snapshot {
     }
 }
 
-pub fn wanted(request: v1::ListSnapshotsRequest) -> Result<Wanted> {
+pub fn wanted(request: v1::ListSnapshotsRequest) -> Result<SnapshotQuery> {
     let most = usize::try_from(request.max_entries)
         .map_err(|_| Error::Invalid(format!("max_entries is {}, which is negative", request.max_entries)))?;
-    Ok(Wanted { id: request.snapshot_id, source: request.source_volume_id, most, token: request.starting_token })
+    Ok(SnapshotQuery { id: request.snapshot_id, source: request.source_volume_id, most, token: request.starting_token })
 }
 
 pub fn source(source: v1::VolumeContentSource) -> Result<Source> {

@@ -20,7 +20,7 @@ use domain::{
         backing::{Attached, Backing, CsiLeaf},
     },
 };
-use mount::{Expanded, Linux, Machine, Step};
+use mount::{Expanded, Linux, Machine, Progress};
 
 impl Node {
     pub(super) async fn stage(
@@ -36,7 +36,7 @@ impl Node {
         let work = async move {
             let (options, at, asked) = (attached.options.clone(), staging.clone(), id.clone());
             let before = blocking(&machine, move |machine| machine.record(&asked)).await?;
-            let Step::Ask(leaf) =
+            let Progress::Ask(leaf) =
                 blocking(&machine, move |machine| mount::stage::stage(machine, &attached, &at, &way)).await?
             else {
                 return Ok(());
@@ -62,7 +62,9 @@ impl Node {
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
             let (at, again) = (staging.clone(), id.clone());
-            if let Step::Ask(leaf) = blocking(&machine, move |machine| mount::undo::unstage(machine, &id, &at)).await? {
+            if let Progress::Ask(leaf) =
+                blocking(&machine, move |machine| mount::undo::unstage(machine, &id, &at)).await?
+            {
                 leaves.driver_of(leaf).await?.unstage(request.staging_target_path).await?;
                 blocking(&machine, move |machine| mount::undo::unstaged(machine, &again, &staging)).await?;
             }
@@ -91,7 +93,7 @@ impl Node {
             let publish = move |machine: &Machine<Linux>| {
                 mount::publish::publish(machine, &attached, &staging, &at, &wanted, reads)
             };
-            let Step::Ask(leaf) = blocking(&machine, publish).await? else {
+            let Progress::Ask(leaf) = blocking(&machine, publish).await? else {
                 return Ok(());
             };
             let given = async { leaves.driver_of(leaf).await?.publish(request, &options, readonly).await }.await;
@@ -124,7 +126,7 @@ impl Node {
         let (machine, leaves, id) = (Arc::clone(&self.machine), self.leaves.clone(), volume.clone());
         let work = async move {
             let (at, again) = (target.clone(), id.clone());
-            if let Step::Ask(leaf) =
+            if let Progress::Ask(leaf) =
                 blocking(&machine, move |machine| mount::undo::unpublish(machine, &id, &at)).await?
             {
                 leaves.driver_of(leaf).await?.unpublish(request.target_path).await?;

@@ -15,7 +15,7 @@ use super::{
     workloads::ephemeral::claim_name,
 };
 use csi::{
-    client::{Client, Refusal},
+    client::{CallError, Client},
     v1::{ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest},
 };
 use domain::volume::{DRIVER, HostId, VolumeHash};
@@ -33,7 +33,7 @@ const IDLE: std::time::Duration = std::time::Duration::from_hours(1);
 
 /// What the host wants: a volume on a node.
 #[derive(Clone, Debug, PartialEq)]
-struct Wanted {
+struct WantedAttachment {
     node: String,
     node_id: String,
     volume: String,
@@ -41,7 +41,7 @@ struct Wanted {
 
 /// What is to be done about an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum AttachStep {
     Nothing,
     Publish,
     /// Nobody wants it any more.
@@ -49,20 +49,20 @@ enum Step {
     Unpublish,
 }
 
-fn step(attachment: &Value, wanted: bool) -> Step {
+fn step(attachment: &Value, wanted: bool) -> AttachStep {
     let leaving = !text(attachment, "/metadata/deletionTimestamp").is_empty();
     match (leaving, wanted, attachment["status"]["attached"] == true) {
-        (true, ..) => Step::Unpublish,
-        (false, false, _) => Step::Delete,
-        (false, true, false) => Step::Publish,
-        (false, true, true) => Step::Nothing,
+        (true, ..) => AttachStep::Unpublish,
+        (false, false, _) => AttachStep::Delete,
+        (false, true, false) => AttachStep::Publish,
+        (false, true, true) => AttachStep::Nothing,
     }
 }
 
 /// An answer about the attachment of this name.
 enum Answer {
-    Published(String, Result<HashMap<String, String>, Refusal>),
-    Unpublished(String, Result<(), Refusal>),
+    Published(String, Result<HashMap<String, String>, CallError>),
+    Unpublished(String, Result<(), CallError>),
 }
 
 pub(super) async fn run(host: Cluster, driver: Client) {
@@ -106,15 +106,15 @@ impl Attacher {
             let name = text(attachment, "/metadata/name");
             known.push(name);
             match step(attachment, wanted.contains_key(name)) {
-                Step::Nothing => {}
-                Step::Delete => drop(overtaken("a detachment", self.host.delete(ATTACHMENTS, "", name))),
+                AttachStep::Nothing => {}
+                AttachStep::Delete => drop(overtaken("a detachment", self.host.delete(ATTACHMENTS, "", name))),
                 step => self.ask(step, name, attachment, now),
             }
         }
         self.work.retain(|name, attempts| attempts.under_way || known.contains(&name.as_str()));
     }
 
-    fn ask(&mut self, step: Step, name: &str, attachment: &Value, now: Instant) {
+    fn ask(&mut self, step: AttachStep, name: &str, attachment: &Value, now: Instant) {
         let attempts = self.work.entry(name.to_owned()).or_insert_with(|| Attempts::new(now));
         if attempts.under_way || attempts.due > now {
             return;
@@ -125,7 +125,7 @@ impl Attacher {
         let (driver, name) = (self.driver.clone(), name.to_owned());
         let volume_id = text(&volume, "/spec/csi/volumeHandle").to_owned();
         let node_id = attachment["metadata"]["annotations"][NODE_ID].as_str().unwrap_or_default().to_owned();
-        if step == Step::Unpublish {
+        if step == AttachStep::Unpublish {
             let request = ControllerUnpublishVolumeRequest { volume_id, node_id, ..Default::default() };
             self.calls
                 .spawn(async move { Answer::Unpublished(name, driver.unpublish_volume(request, PATIENCE).await) });
@@ -176,7 +176,7 @@ impl Attacher {
     }
 }
 
-fn manifest(name: &str, wanted: &Wanted) -> Value {
+fn manifest(name: &str, wanted: &WantedAttachment) -> Value {
     json!({
         "metadata": {"name": name, "finalizers": [FINALIZER], "annotations": {NODE_ID: wanted.node_id}},
         "spec": {"attacher": DRIVER, "nodeName": wanted.node, "source": {"persistentVolumeName": wanted.volume}},
@@ -184,14 +184,14 @@ fn manifest(name: &str, wanted: &Wanted) -> Value {
 }
 
 /// What all pods together want, by the attachment's name.
-fn wanted(host: &Cluster) -> BTreeMap<String, Wanted> {
+fn wanted(host: &Cluster) -> BTreeMap<String, WantedAttachment> {
     let pods = host.list("pods");
     let living = pods.iter().filter(|pod| !["Succeeded", "Failed"].contains(&text(pod, "/status/phase")));
     living.flat_map(|pod| of_pod(host, pod)).collect()
 }
 
 /// The attachments that a pod needs, where there are any to be made.
-fn of_pod(host: &Cluster, pod: &Value) -> Vec<(String, Wanted)> {
+fn of_pod(host: &Cluster, pod: &Value) -> Vec<(String, WantedAttachment)> {
     let node = text(pod, "/spec/nodeName");
     let required = host.get(DRIVERS, "", DRIVER).is_none_or(|driver| driver["spec"]["attachRequired"] != false);
     let Some(node_id) = node_id(host, node).filter(|_| required) else { return Vec::new() };
@@ -200,7 +200,7 @@ fn of_pod(host: &Cluster, pod: &Value) -> Vec<(String, Wanted)> {
         let volume = host.get("persistentvolumes", "", text(&claim, "/spec/volumeName"))?;
         (text(&volume, "/spec/csi/driver") == DRIVER).then_some(volume)
     });
-    let wanted = |volume: &Value| Wanted {
+    let wanted = |volume: &Value| WantedAttachment {
         node: node.to_owned(),
         node_id: node_id.clone(),
         volume: text(volume, "/metadata/name").to_owned(),
@@ -240,12 +240,12 @@ mod tests {
         let mut leaving = state(true);
         leaving["metadata"]["deletionTimestamp"] = json!("now");
         for (attachment, wanted, expected) in [
-            (state(false), true, Step::Publish),
-            (state(true), true, Step::Nothing),
-            (state(true), false, Step::Delete),
-            (state(false), false, Step::Delete),
-            (leaving.clone(), true, Step::Unpublish),
-            (leaving, false, Step::Unpublish),
+            (state(false), true, AttachStep::Publish),
+            (state(true), true, AttachStep::Nothing),
+            (state(true), false, AttachStep::Delete),
+            (state(false), false, AttachStep::Delete),
+            (leaving.clone(), true, AttachStep::Unpublish),
+            (leaving, false, AttachStep::Unpublish),
         ] {
             assert_eq!(step(&attachment, wanted), expected, "{attachment} {wanted}");
         }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::objects::DRIVER_NAMESPACE;
 use csi::{
-    client::{Client, Refusal},
+    client::{CallError, Client},
     v1::{GetCapacityRequest, GetCapacityResponse, Topology},
 };
 use domain::volume::{DRIVER, quantity};
@@ -77,7 +77,7 @@ async fn publish(host: &Cluster, driver: &Client) -> bool {
     whole
 }
 
-async fn ask(driver: &Client, class: &StorageClass, place: &Place) -> Result<GetCapacityResponse, Refusal> {
+async fn ask(driver: &Client, class: &StorageClass, place: &Place) -> Result<GetCapacityResponse, CallError> {
     let request = GetCapacityRequest {
         parameters: class.parameters.clone().unwrap_or_default().into_iter().collect(),
         accessible_topology: Some(Topology { segments: place.clone().into_iter().collect() }),

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 use csi::client::Client;
 use simulate::{
-    Cluster, Refusal,
+    Cluster, StatusError,
     events::{About, tell},
 };
 
@@ -69,7 +69,7 @@ fn all<T: DeserializeOwned>(cluster: &Cluster, resource: &str) -> Vec<T> {
 }
 
 /// Makes an object; what was left open in it is left out, as a client does.
-fn create(cluster: &Cluster, resource: &str, mut object: Value) -> Result<Arc<Value>, Refusal> {
+fn create(cluster: &Cluster, resource: &str, mut object: Value) -> Result<Arc<Value>, StatusError> {
     drop_nulls(&mut object);
     cluster.create(resource, object)
 }

@@ -18,7 +18,7 @@ use super::{
     provisioner::{Attempts, PATIENCE, capabilities},
 };
 use csi::{
-    client::{Client, Refusal},
+    client::{CallError, Client},
     v1::{CapacityRange, ControllerExpandVolumeRequest, ControllerExpandVolumeResponse},
 };
 use domain::volume::{DRIVER, quantity};
@@ -64,7 +64,7 @@ struct Resizer {
     host: Cluster,
     driver: Client,
     work: BTreeMap<Key, Attempts>,
-    calls: JoinSet<(Key, Result<ControllerExpandVolumeResponse, Refusal>)>,
+    calls: JoinSet<(Key, Result<ControllerExpandVolumeResponse, CallError>)>,
 }
 
 impl Resizer {
@@ -99,7 +99,7 @@ impl Resizer {
         self.calls.spawn(async move { (key, driver.expand_volume(request, PATIENCE).await) });
     }
 
-    fn answered(&mut self, key: &Key, answer: Result<ControllerExpandVolumeResponse, Refusal>, now: Instant) {
+    fn answered(&mut self, key: &Key, answer: Result<ControllerExpandVolumeResponse, CallError>, now: Instant) {
         match answer {
             Ok(grown) => {
                 self.work.remove(key);

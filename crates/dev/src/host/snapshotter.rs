@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{create, overtaken};
 use csi::{
-    client::{Client, Code, Refusal},
+    client::{CallError, Client, Code},
     v1,
 };
 use domain::volume::DRIVER;
@@ -37,7 +37,7 @@ const IDLE: Duration = Duration::from_hours(1);
 
 /// What is to be done about a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum SnapshotStep {
     Nothing,
     Make,
     Remove,
@@ -47,8 +47,8 @@ enum Step {
 
 /// A call that has ended, about the content of this name.
 enum Answer {
-    Made(Result<v1::Snapshot, Refusal>),
-    Removed(Result<(), Refusal>),
+    Made(Result<v1::Snapshot, CallError>),
+    Removed(Result<(), CallError>),
 }
 
 /// The calls for one content: one at a time, with pauses that grow.
@@ -87,16 +87,16 @@ pub(super) async fn run(host: Cluster, driver: Client) {
     }
 }
 
-fn step(content: &Value, open: bool) -> Step {
+fn step(content: &Value, open: bool) -> SnapshotStep {
     let leaving = content.pointer("/metadata/deletionTimestamp").is_some();
     let held = !text(content, "/status/snapshotHandle").is_empty();
     match (leaving, held) {
-        (false, _) if objects::is_ready(content) => Step::Nothing,
-        (false, _) => Step::Make,
-        (true, true) if objects::deletes(content) => Step::Remove,
+        (false, _) if objects::is_ready(content) => SnapshotStep::Nothing,
+        (false, _) => SnapshotStep::Make,
+        (true, true) if objects::deletes(content) => SnapshotStep::Remove,
         // The driver may be at work on it: it is asked until it says otherwise.
-        (true, false) if open => Step::Make,
-        (true, _) => Step::LetGo,
+        (true, false) if open => SnapshotStep::Make,
+        (true, _) => SnapshotStep::LetGo,
     }
 }
 
@@ -163,20 +163,20 @@ impl Snapshotter {
                 continue;
             }
             match step(content, attempts.open) {
-                Step::Nothing => {}
-                Step::LetGo => {
+                SnapshotStep::Nothing => {}
+                SnapshotStep::LetGo => {
                     overtaken(
                         "a change of finalizers",
                         self.host.change(CONTENTS, "", &name, objects::release_content),
                     );
                 }
-                Step::Make => {
+                SnapshotStep::Make => {
                     (attempts.under_way, attempts.open) = (true, true);
                     let (driver, request) = (self.driver.clone(), self.request(content));
                     self.calls
                         .spawn(async move { (name, Answer::Made(driver.create_snapshot(request, PATIENCE).await)) });
                 }
-                Step::Remove => {
+                SnapshotStep::Remove => {
                     attempts.under_way = true;
                     let (driver, handle) = (self.driver.clone(), text(content, "/status/snapshotHandle").to_owned());
                     self.calls
@@ -275,13 +275,13 @@ mod tests {
             content
         };
         for (content, open, expected) in [
-            (content(false, "", false, "Delete"), false, Step::Make),
-            (content(false, "h", false, "Delete"), false, Step::Make),
-            (content(false, "h", true, "Delete"), false, Step::Nothing),
-            (content(true, "h", true, "Delete"), false, Step::Remove),
-            (content(true, "h", true, "Retain"), false, Step::LetGo),
-            (content(true, "", false, "Delete"), true, Step::Make),
-            (content(true, "", false, "Delete"), false, Step::LetGo),
+            (content(false, "", false, "Delete"), false, SnapshotStep::Make),
+            (content(false, "h", false, "Delete"), false, SnapshotStep::Make),
+            (content(false, "h", true, "Delete"), false, SnapshotStep::Nothing),
+            (content(true, "h", true, "Delete"), false, SnapshotStep::Remove),
+            (content(true, "h", true, "Retain"), false, SnapshotStep::LetGo),
+            (content(true, "", false, "Delete"), true, SnapshotStep::Make),
+            (content(true, "", false, "Delete"), false, SnapshotStep::LetGo),
         ] {
             assert_eq!(step(&content, open), expected, "{content} {open}");
         }

@@ -61,7 +61,7 @@ pub struct SeenVolume {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Healing {
     /// It is well, or others see to it.
-    Rest,
+    Nothing,
     /// The host wants it back: what its removal has under way is to find it changed.
     CallOff,
     /// Make the volume stay, as the host's does.
@@ -108,7 +108,7 @@ pub fn decide(wish: Wish, claim: Option<&SeenClaim>, volume: Option<&SeenVolume>
             Healing::Stuck("it had no volume yet: delete the claim here and make it again")
         }
         (None, None) if wanted => Healing::Lost,
-        _ => Healing::Rest,
+        _ => Healing::Nothing,
     }
 }
 
@@ -118,7 +118,7 @@ fn deleted(wanted: bool, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
     let saved = volume.saved.is_some() && volume.retained;
     match volume.claim_uid == claim.uid {
         // A removal that the host has asked for goes the same way.
-        _ if !wanted => Healing::Rest,
+        _ if !wanted => Healing::Nothing,
         true if volume.terminating => {
             Healing::Stuck("its leaf volume is being deleted as well: keep a copy of the data")
         }
@@ -128,7 +128,7 @@ fn deleted(wanted: bool, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
         true => Healing::Keep,
         // Made anew, and deleted before it had its volume.
         false if saved => leaves,
-        false => Healing::Rest,
+        false => Healing::Nothing,
     }
 }
 
@@ -146,7 +146,7 @@ fn there(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
         }
         (Some(saved), false) => promised(wish, claim, volume, saved),
         (None, true) if claim.bound => at_peace(wish, claim, volume),
-        (None, _) => Healing::Rest,
+        (None, _) => Healing::Nothing,
     }
 }
 
@@ -155,11 +155,11 @@ fn promised(wish: Wish, claim: &SeenClaim, volume: &SeenVolume, saved: &String) 
     let waits = claim.volume.as_ref() == Some(&volume.name) && claim.former.contains(saved);
     match wish {
         // It may have been given, by a write that arrived late, to a claim made anew that was deleted as well.
-        _ if !waits || volume.claim_uid != *saved && !volume.left => Healing::Rest,
+        _ if !waits || volume.claim_uid != *saved && !volume.left => Healing::Nothing,
         Wish::Use { .. } if claim.published != volume.published => Healing::TakeRecord,
         Wish::Use { .. } => Healing::GiveVolume,
         Wish::Keep if volume.retained => Healing::LetGo,
-        Wish::Keep | Wish::Nothing => Healing::Rest,
+        Wish::Keep | Wish::Nothing => Healing::Nothing,
     }
 }
 
@@ -171,7 +171,7 @@ fn at_peace(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
         Wish::Use { .. } | Wish::Keep if volume.terminating => Healing::Endangered,
         Wish::Keep if !claim.published.is_unpublished() => Healing::AwaitDetach,
         Wish::Keep => Healing::Keep,
-        Wish::Use { .. } | Wish::Nothing => Healing::Rest,
+        Wish::Use { .. } | Wish::Nothing => Healing::Nothing,
     }
 }
 
@@ -183,14 +183,14 @@ fn let_go(claim: &SeenClaim) -> Healing {
 fn gone(wish: Wish, volume: &SeenVolume, taken: bool) -> Healing {
     let astray = volume.taken || volume.claim_uid.is_empty();
     match (&volume.saved, volume.retained) {
-        _ if wish == Wish::Nothing => Healing::Rest,
-        _ if wish == Wish::Keep && astray => Healing::Rest,
+        _ if wish == Wish::Nothing => Healing::Nothing,
+        _ if wish == Wish::Keep && astray => Healing::Nothing,
         _ if astray => {
             Healing::Stuck("somebody has changed the claimRef of its leaf volume there: put it back as it was")
         }
         // The member removes the data.
         (_, false) => Healing::Lost,
-        _ if wish == Wish::Keep => Healing::Rest,
+        _ if wish == Wish::Keep => Healing::Nothing,
         _ if volume.terminating => Healing::Stuck("its leaf volume is being deleted: keep a copy of the data"),
         _ if taken => Healing::Stuck("somebody else's claim has its name: remove that one"),
         (Some(saved), true) if *saved == volume.claim_uid => Healing::MakeAnew,
@@ -202,6 +202,6 @@ fn taken_back(claim: &SeenClaim) -> Healing {
     match (claim.terminating, claim.protected) {
         (false, _) => Healing::TakeBack,
         (true, true) => Healing::Release,
-        (true, false) => Healing::Rest,
+        (true, false) => Healing::Nothing,
     }
 }

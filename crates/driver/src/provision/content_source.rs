@@ -18,7 +18,7 @@ pub(super) struct ContentSource {
 }
 
 /// The leaf of a source, as it was found.
-struct Found {
+struct FoundSource {
     source: LeafSource,
     namespace: String,
     size: u64,
@@ -120,12 +120,12 @@ pub(super) async fn filling(
     Ok(ContentSource { source: found.source, size: found.size })
 }
 
-async fn found_snapshot(provisioner: &Provisioner, leaf: &MemberClient, source: &Source) -> Result<Found> {
+async fn found_snapshot(provisioner: &Provisioner, leaf: &MemberClient, source: &Source) -> Result<FoundSource> {
     let row = snapshots::source_snapshot(provisioner, leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
     if !row.ready {
         return Err(Error::InProgress(format!("{source} cannot be used yet")));
     }
-    Ok(Found {
+    Ok(FoundSource {
         source: LeafSource::Snapshot(row.place.claim.clone()),
         namespace: row.place.namespace.clone(),
         size: row.size,
@@ -133,7 +133,7 @@ async fn found_snapshot(provisioner: &Provisioner, leaf: &MemberClient, source: 
     })
 }
 
-async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<Found> {
+async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<FoundSource> {
     let found = match find::find(provisioner, source.handle()).await {
         Err(Error::NotFound(_)) => return Err(missing(source)),
         found => found?,
@@ -142,7 +142,7 @@ async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<Foun
     if observed.terminating {
         return Err(missing(source));
     }
-    Ok(Found {
+    Ok(FoundSource {
         source: LeafSource::Claim(claim.place.claim.clone()),
         namespace: claim.place.namespace.clone(),
         size: observed.capacity,

@@ -6,7 +6,7 @@
 
 use super::{
     Deadline, Provisioner,
-    find::{self, Found},
+    find::{self, FoundLeaf},
     wait,
 };
 use domain::{
@@ -73,7 +73,7 @@ pub async fn expand(
     }
 }
 
-async fn ask_for_size(_provisioner: &Provisioner, found: &Found, claim: &ClaimRow, size: u64) -> Result<()> {
+async fn ask_for_size(_provisioner: &Provisioner, found: &FoundLeaf, claim: &ClaimRow, size: u64) -> Result<()> {
     let leaf = found.leaf()?;
     if leaf.rows.class(&claim.class).is_some_and(|class| !class.grows) {
         return Err(Error::Invalid(format!(
@@ -98,7 +98,7 @@ async fn ask_for_size(_provisioner: &Provisioner, found: &Found, claim: &ClaimRo
 }
 
 /// Nothing is written on an imported claim: whoever owns it decides on its size.
-fn as_it_is(found: &Found, required: u64, limit: u64) -> Result<Grown> {
+fn as_it_is(found: &FoundLeaf, required: u64, limit: u64) -> Result<Grown> {
     let claim = &found.claim;
     match expansion(required, limit, claim.size()) {
         Expansion::Done { capacity } => Ok(Grown { capacity, on_node: false }),
@@ -113,7 +113,7 @@ fn as_it_is(found: &Found, required: u64, limit: u64) -> Result<Grown> {
 }
 
 /// The claim as the rows have it now.
-fn current(found: &Found) -> Result<ClaimRow> {
+fn current(found: &FoundLeaf) -> Result<ClaimRow> {
     let leaf = found.leaf()?;
     let claim = leaf.rows.row_at(found.hash, &found.claim.place).claim;
     claim.ok_or_else(|| {
@@ -121,7 +121,7 @@ fn current(found: &Found) -> Result<ClaimRow> {
     })
 }
 
-fn refusal(found: &Found, claim: &ClaimRow, step: Expansion, required: u64, limit: u64) -> Error {
+fn refusal(found: &FoundLeaf, claim: &ClaimRow, step: Expansion, required: u64, limit: u64) -> Error {
     let about = format!("member {}: leaf claim {}", found.member.name, claim.place);
     let required = quantity::print(required);
     match step {
@@ -141,7 +141,7 @@ fn refusal(found: &Found, claim: &ClaimRow, step: Expansion, required: u64, limi
 }
 
 /// Why it still waits, in the member's own words where it has any.
-async fn late(found: &Found, required: u64) -> Error {
+async fn late(found: &FoundLeaf, required: u64) -> Error {
     let Ok(claim) = current(found) else {
         return Error::InProgress(format!("member {}: the leaf claim is not seen now", found.member.name));
     };

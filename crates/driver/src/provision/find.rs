@@ -18,7 +18,7 @@ use member::Member;
 
 /// A leaf claim, where it is, and whose.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundLeaf {
     pub(super) id: VolumeId,
     pub(super) member: Arc<Member>,
     /// Of an imported claim, which carries no labels: a hash that stands for it.
@@ -30,7 +30,7 @@ pub(super) struct Found {
 
 /// What is behind a handle.
 pub(super) enum Sought {
-    Found(Box<Found>),
+    FoundLeaf(Box<FoundLeaf>),
     /// It was ours until somebody took its labels away.
     Stripped(Arc<Member>, LeafPlace),
     /// Its claim was let go, or has gone otherwise; its volume, of this name, is kept.
@@ -38,7 +38,7 @@ pub(super) enum Sought {
     Unknown,
 }
 
-impl Found {
+impl FoundLeaf {
     pub(super) fn leaf(&self) -> Result<&MemberClient> {
         self.member.leaf()
     }
@@ -59,9 +59,9 @@ impl Found {
 
 /// From memory where it is known there, also while its member is down. Whoever forges a handle learns nothing from the
 /// answer.
-pub(super) async fn find(provisioner: &Provisioner, handle: &str) -> Result<Found> {
+pub(super) async fn find(provisioner: &Provisioner, handle: &str) -> Result<FoundLeaf> {
     match seek(provisioner, handle).await? {
-        Sought::Found(found) => {
+        Sought::FoundLeaf(found) => {
             is_the_one(provisioner, handle, &found).await?;
             Ok(*found)
         }
@@ -76,7 +76,7 @@ pub(super) async fn find(provisioner: &Provisioner, handle: &str) -> Result<Foun
 
 /// The leaf of a volume is bound to a volume that carries our labels, or was seen with the host's, or has none yet. Of another
 /// one the host says whether it has only come late to the place of the one that was given out.
-async fn is_the_one(provisioner: &Provisioner, handle: &str, found: &Found) -> Result<()> {
+async fn is_the_one(provisioner: &Provisioner, handle: &str, found: &FoundLeaf) -> Result<()> {
     let (Ok(leaf), claim) = (found.leaf(), &found.claim) else { return Ok(()) };
     let is_marked = || leaf.rows.row_at(found.hash, &claim.place).volume.is_some();
     if found.imported || claim.had_volume() || claim.volume().is_none() || is_marked() {
@@ -94,7 +94,7 @@ async fn is_the_one(provisioner: &Provisioner, handle: &str, found: &Found) -> R
 
 /// To be changed: its member must answer, and it must be the leaf itself. A handle that names a copy is forged, unless
 /// the host's own record says otherwise.
-pub(super) async fn find_to_change(provisioner: &Provisioner, handle: &str) -> Result<Found> {
+pub(super) async fn find_to_change(provisioner: &Provisioner, handle: &str) -> Result<FoundLeaf> {
     let found = find(provisioner, handle).await?;
     let leaf = found.leaf()?;
     if !found.imported && is_copy(provisioner, leaf, &found.id, found.hash, &found.claim).await? {
@@ -115,8 +115,9 @@ pub(super) async fn member_of(provisioner: &Provisioner, handle: &str) -> Result
 
 pub(super) async fn seek(provisioner: &Provisioner, handle: &str) -> Result<Sought> {
     let Some((id, member)) = member_of(provisioner, handle).await? else { return Ok(Sought::Unknown) };
-    let found =
-        |id, member, (hash, claim), imported| Ok(Sought::Found(Box::new(Found { id, member, hash, claim, imported })));
+    let found = |id, member, (hash, claim), imported| {
+        Ok(Sought::FoundLeaf(Box::new(FoundLeaf { id, member, hash, claim, imported })))
+    };
     if let Some(seen) = member.last_known().and_then(|leaf| seen(leaf, &id)) {
         return found(id, member, seen, false);
     }

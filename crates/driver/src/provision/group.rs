@@ -169,8 +169,8 @@ async fn volumes_of(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Resul
 async fn unlabel(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Result<()> {
     for handle in &job.spec.sources {
         match find::seek(provisioner, handle).await? {
-            Sought::Found(found) if found.imported => {}
-            Sought::Found(found) => {
+            Sought::FoundLeaf(found) if found.imported => {}
+            Sought::FoundLeaf(found) => {
                 leaf::snapshot::chosen::label_for_group(job.leaf, &found.claim, job.hash, false).await?;
             }
             // Made anew, a claim is of no group.

@@ -64,7 +64,7 @@ pub fn list_ailing(provisioner: &Provisioner, most: usize, token: &str) -> Resul
 
 pub async fn health(provisioner: &Provisioner, handle: &str) -> Result<Health> {
     let mut ailments = match find::seek(provisioner, handle).await? {
-        Sought::Found(found) => {
+        Sought::FoundLeaf(found) => {
             let trouble = found.member.leaf().err().map(|error| error.to_string());
             let place = Place { member: &found.id.member, trouble };
             let row = found.member.last_known().map(|leaf| leaf.rows.row_at(found.hash, &found.claim.place));

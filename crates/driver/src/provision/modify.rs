@@ -5,7 +5,7 @@
 
 use super::{
     Deadline, Provisioner,
-    find::{self, Found},
+    find::{self, FoundLeaf},
     wait,
 };
 use domain::{
@@ -63,7 +63,7 @@ pub async fn modify(
     }
 }
 
-async fn ask(leaf: &MemberClient, found: &Found, claim: &ClaimRow, target: &str) -> Result<()> {
+async fn ask(leaf: &MemberClient, found: &FoundLeaf, claim: &ClaimRow, target: &str) -> Result<()> {
     if claim.size().terminating {
         return Err(Error::InProgress(format!("member {}: leaf claim {} is being removed", leaf.member, claim.place)));
     }
@@ -100,7 +100,7 @@ pub(super) async fn check_class(leaf: &MemberClient, class: &str, volume_driver:
     }
 }
 
-fn infeasible(found: &Found, claim: &ClaimRow, target: &str) -> Error {
+fn infeasible(found: &FoundLeaf, claim: &ClaimRow, target: &str) -> Error {
     let said = claim.life.complaint(&MODIFY_ERRORS).map(|said| format!(": {said}")).unwrap_or_default();
     Error::Invalid(format!(
         "member {}: leaf claim {} cannot have VolumeAttributesClass {target:?}{said}",
@@ -108,7 +108,7 @@ fn infeasible(found: &Found, claim: &ClaimRow, target: &str) -> Error {
     ))
 }
 
-async fn late(found: &Found, claim: &ClaimRow, target: &str) -> Error {
+async fn late(found: &FoundLeaf, claim: &ClaimRow, target: &str) -> Error {
     let warning = match found.leaf() {
         Ok(leaf) => leaf::events::newest_warning(leaf, &claim.place.namespace, &claim.uid).await,
         Err(_) => None,
@@ -120,6 +120,6 @@ async fn late(found: &Found, claim: &ClaimRow, target: &str) -> Error {
     ))
 }
 
-fn gone(found: &Found) -> Error {
+fn gone(found: &FoundLeaf) -> Error {
     Error::InProgress(format!("member {}: leaf claim {} is not there any more", found.member.name, found.claim.place))
 }

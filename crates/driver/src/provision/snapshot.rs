@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     Deadline, Provisioner, delete_snapshot,
-    find::{self, Found},
+    find::{self, FoundLeaf},
     wait_for,
 };
 use domain::{
@@ -189,7 +189,7 @@ impl SnapshotCreation<'_> {
     }
 
     /// Nothing is written on the claim, so an imported one will do as well.
-    async fn post(&self, volume: &Found) -> Result<Made> {
+    async fn post(&self, volume: &FoundLeaf) -> Result<Made> {
         let claim = &volume.claim;
         let about = |what: &str| {
             Error::Refused(format!("member {}: the volume of claim {} {what}", self.leaf.member, claim.place))

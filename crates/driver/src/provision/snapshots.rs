@@ -17,7 +17,7 @@ const TOKEN: &str = "after:";
 
 /// Which snapshots are asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct SnapshotQuery {
     pub id: String,
     pub source: String,
     /// At most so many; 0: all.
@@ -28,7 +28,7 @@ pub struct Wanted {
 /// One page of the snapshots, in the order of their handles, and the token of the next.
 pub async fn list_snapshots(
     provisioner: &Provisioner,
-    wanted: &Wanted,
+    wanted: &SnapshotQuery,
     deadline: Instant,
 ) -> Result<(Vec<Snapshot>, String)> {
     let after = begin(&wanted.token)?;
@@ -55,7 +55,7 @@ pub async fn get_snapshot(provisioner: &Provisioner, id: &str, deadline: Instant
 }
 
 /// The members that can hold what is asked for: one, where a handle says which.
-async fn snapshot_members(provisioner: &Provisioner, wanted: &Wanted) -> Result<Vec<std::sync::Arc<Member>>> {
+async fn snapshot_members(provisioner: &Provisioner, wanted: &SnapshotQuery) -> Result<Vec<std::sync::Arc<Member>>> {
     let filters = [&wanted.id, &wanted.source].into_iter().filter(|filter| !filter.is_empty());
     let mut named = BTreeSet::new();
     for filter in filters {

@@ -24,7 +24,7 @@ use host::{
 };
 use leaf::{
     MemberClient,
-    claim::{Made, Wanted},
+    claim::{LeafSpec, Made},
     identity::{Identity, Meant, is_leaf_of, judge},
     marks, ownership,
     row::{ClaimRow, Consumer},
@@ -78,7 +78,7 @@ impl VolumeCreation<'_> {
 
     async fn post(&self, class: &str, node: Option<&str>) -> Result<Made> {
         let filling = self.filling().await?;
-        let wanted = Wanted {
+        let wanted = LeafSpec {
             spec: self.spec,
             hash: self.hash,
             place: &self.place,

@@ -13,10 +13,10 @@ use kube::{
 use tokio::{sync::watch, time::sleep};
 
 use super::{
-    Definition, Definitions,
+    MemberDefinition, MemberDefinitions,
     objects::{self, Words},
 };
-use crate::{kubeconfig::Trust, policy::Policy};
+use crate::{kubeconfig::KubeconfigSource, policy::Policy};
 use cluster::with_causes;
 
 const GROUP: &str = "kosmos.io";
@@ -36,7 +36,7 @@ const WORDS: Words = Words {
 
 /// Follows the objects until nobody listens any more. While the host does not have their kind there are none; if they are
 /// required, nothing is told before.
-pub async fn follow(client: Client, required: bool, news: watch::Sender<Option<Definitions>>) {
+pub async fn follow(client: Client, required: bool, news: watch::Sender<Option<MemberDefinitions>>) {
     let mut told = String::new();
     while !news.is_closed() {
         let obstacle = match is_served(&client).await {
@@ -50,7 +50,7 @@ pub async fn follow(client: Client, required: bool, news: watch::Sender<Option<D
             }
             Ok(false) if required => format!("--kosmos-clusters on waits for the CRD {PLURAL}.{GROUP}"),
             Ok(false) => {
-                objects::tell(&news, Definitions::new());
+                objects::tell(&news, MemberDefinitions::new());
                 String::new()
             }
             Err(error) => {
@@ -66,9 +66,9 @@ pub async fn follow(client: Client, required: bool, news: watch::Sender<Option<D
 }
 
 /// The members as the objects name them now, for who asks once.
-pub async fn read(client: Client) -> Result<Definitions, kube::Error> {
+pub async fn read(client: Client) -> Result<MemberDefinitions, kube::Error> {
     if !is_served(&client).await? {
-        return Ok(Definitions::new());
+        return Ok(MemberDefinitions::new());
     }
     let listed = clusters(client).list(&ListParams::default()).await?;
     Ok(objects::definitions(&listed.items, define))
@@ -90,14 +90,14 @@ fn clusters(client: Client) -> Api<DynamicObject> {
     Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, PLURAL))
 }
 
-fn define(cluster: &DynamicObject) -> Option<(String, Definition)> {
+fn define(cluster: &DynamicObject) -> Option<(String, MemberDefinition)> {
     if cluster.annotations().get(ROLE).is_some_and(|role| role == ROOT) {
         return None;
     }
     let name = cluster.name_any();
-    let definition = Definition {
+    let definition = MemberDefinition {
         kubeconfig: kubeconfig(cluster),
-        trust: Trust::Object,
+        source: KubeconfigSource::Object,
         policy: Policy::annotated(cluster.annotations()),
         clustertree: true,
         secret: None,
@@ -133,7 +133,11 @@ mod tests {
         let object = cluster(&json!({"kosmos.csi.io/cordon": "true"}), &json!({"kubeconfig": "YQ=="}));
         let (member, definition) = define(&object).unwrap();
         assert_eq!((member.as_str(), definition.kubeconfig.as_str()), ("cluster38", "a"));
-        assert_eq!(definition.trust, Trust::Object, "whoever may write it may not read this process's files");
+        assert_eq!(
+            definition.source,
+            KubeconfigSource::Object,
+            "whoever may write it may not read this process's files"
+        );
         assert!(definition.policy.cordoned && definition.clustertree);
         assert_eq!(definition.origin, "Cluster cluster38");
     }

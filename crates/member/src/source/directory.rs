@@ -11,9 +11,9 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Account, Definition, Definitions};
+use super::{Account, MemberDefinition, MemberDefinitions};
 use crate::{
-    kubeconfig::Trust,
+    kubeconfig::KubeconfigSource,
     policy::{PodNetworks, Policy},
 };
 use domain::volume::id::is_member_name;
@@ -30,7 +30,7 @@ struct Stamp {
 }
 
 /// Follows a folder until nobody listens any more.
-pub async fn follow(folder: PathBuf, account: Account, news: watch::Sender<Option<Definitions>>) {
+pub async fn follow(folder: PathBuf, account: Account, news: watch::Sender<Option<MemberDefinitions>>) {
     let mut folder = Folder::new(folder, account);
     let mut ticks = tokio::time::interval(LOOK);
     while !news.is_closed() {
@@ -54,7 +54,7 @@ pub async fn follow(folder: PathBuf, account: Account, news: watch::Sender<Optio
 }
 
 /// The members as the folder names them now, for who asks once.
-pub fn read(folder: &Path, account: Account) -> io::Result<Definitions> {
+pub fn read(folder: &Path, account: Account) -> io::Result<MemberDefinitions> {
     Folder::new(folder.to_owned(), account).look()
 }
 
@@ -70,7 +70,7 @@ impl Folder {
         Self { path, account, read: BTreeMap::new(), refused: BTreeSet::new() }
     }
 
-    fn look(&mut self) -> io::Result<Definitions> {
+    fn look(&mut self) -> io::Result<MemberDefinitions> {
         let (mut found, mut own) = (BTreeMap::new(), BTreeMap::new());
         let (mut cordoned, mut privileged) = (BTreeSet::new(), BTreeSet::new());
         for entry in std::fs::read_dir(&self.path)? {
@@ -95,9 +95,9 @@ impl Folder {
         let used: BTreeSet<&PathBuf> = found.values().collect();
         self.read.retain(|path, _| used.contains(path));
         let define = |(name, path): (String, PathBuf)| {
-            let definition = Definition {
+            let definition = MemberDefinition {
                 kubeconfig: self.text(&path),
-                trust: Trust::Folder,
+                source: KubeconfigSource::Folder,
                 policy: Policy {
                     cordoned: cordoned.contains(&name),
                     privileged_pods: privileged.contains(&name),

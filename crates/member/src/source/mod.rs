@@ -7,13 +7,13 @@ pub mod secrets;
 
 use std::collections::BTreeMap;
 
-use super::{kubeconfig::Trust, policy::Policy};
+use super::{kubeconfig::KubeconfigSource, policy::Policy};
 
 /// What a source says of one member.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Definition {
+pub struct MemberDefinition {
     pub kubeconfig: String,
-    pub trust: Trust,
+    pub source: KubeconfigSource,
     pub policy: Policy,
     /// A Kosmos `Cluster` object is behind it: clustertree copies the host's pods there, and claims that are not ours.
     pub clustertree: bool,
@@ -23,9 +23,9 @@ pub struct Definition {
     pub origin: String,
 }
 
-impl std::fmt::Debug for Definition {
+impl std::fmt::Debug for MemberDefinition {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Definition").field("origin", &self.origin).finish_non_exhaustive()
+        out.debug_struct("MemberDefinition").field("origin", &self.origin).finish_non_exhaustive()
     }
 }
 
@@ -37,7 +37,7 @@ pub enum Account {
     VirtualNode,
 }
 
-pub type Definitions = BTreeMap<String, Definition>;
+pub type MemberDefinitions = BTreeMap<String, MemberDefinition>;
 
 /// Nothing yet: the source has not been read once.
-pub type MemberUpdates = tokio::sync::watch::Receiver<Option<Definitions>>;
+pub type MemberUpdates = tokio::sync::watch::Receiver<Option<MemberDefinitions>>;

@@ -17,7 +17,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::{Definition, Definitions};
+use super::{MemberDefinition, MemberDefinitions};
 use cluster::{Relist, pauses, with_causes};
 use domain::volume::id::is_member_name;
 
@@ -36,15 +36,15 @@ pub(super) struct Words {
 pub(super) async fn follow<K>(
     objects: Api<K>,
     which: watcher::Config,
-    define: impl Fn(&K) -> Option<(String, Definition)>,
+    define: impl Fn(&K) -> Option<(String, MemberDefinition)>,
     words: &Words,
-    news: &watch::Sender<Option<Definitions>>,
+    news: &watch::Sender<Option<MemberDefinitions>>,
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let events = watcher(objects, which).backoff(ExponentialBackoff::from(pauses()));
     let mut events = std::pin::pin!(events);
-    let mut found = Found::default();
+    let mut found = DefinedMembers::default();
     while let Some(event) = events.next().await {
         let complete = found.complete;
         match event {
@@ -66,7 +66,7 @@ pub(super) async fn follow<K>(
 }
 
 /// Tells what the members are now, if that has changed.
-pub(super) fn tell(news: &watch::Sender<Option<Definitions>>, definitions: Definitions) {
+pub(super) fn tell(news: &watch::Sender<Option<MemberDefinitions>>, definitions: MemberDefinitions) {
     news.send_if_modified(|known| {
         let changed = known.as_ref() != Some(&definitions);
         *known = Some(definitions);
@@ -77,9 +77,9 @@ pub(super) fn tell(news: &watch::Sender<Option<Definitions>>, definitions: Defin
 /// What objects that were listed once define.
 pub(super) fn definitions<K: ResourceExt>(
     objects: &[K],
-    define: impl Fn(&K) -> Option<(String, Definition)>,
-) -> Definitions {
-    let mut found = Found::default();
+    define: impl Fn(&K) -> Option<(String, MemberDefinition)>,
+) -> MemberDefinitions {
+    let mut found = DefinedMembers::default();
     for object in objects {
         if let Some(entry) = found.named_well(define(object)) {
             found.objects.insert(object.name_any(), entry);
@@ -98,16 +98,16 @@ fn is_unserved(error: &watcher::Error) -> bool {
 
 /// The members by the objects that define them, and whether all have been seen once.
 #[derive(Default)]
-struct Found {
-    objects: BTreeMap<String, (String, Definition)>,
+struct DefinedMembers {
+    objects: BTreeMap<String, (String, MemberDefinition)>,
     relist: Relist<String>,
     /// Those of which it was told that their name will not do.
     refused: BTreeSet<String>,
     complete: bool,
 }
 
-impl Found {
-    fn take<K: ResourceExt>(&mut self, event: Event<K>, define: impl Fn(&K) -> Option<(String, Definition)>) {
+impl DefinedMembers {
+    fn take<K: ResourceExt>(&mut self, event: Event<K>, define: impl Fn(&K) -> Option<(String, MemberDefinition)>) {
         match event {
             Event::Init => self.relist.begin(),
             Event::InitDone => {
@@ -129,7 +129,7 @@ impl Found {
     }
 
     /// What has no member's name is ignored, and told of once.
-    fn named_well(&mut self, entry: Option<(String, Definition)>) -> Option<(String, Definition)> {
+    fn named_well(&mut self, entry: Option<(String, MemberDefinition)>) -> Option<(String, MemberDefinition)> {
         let (member, definition) = entry?;
         if is_member_name(&member) {
             return Some((member, definition));
@@ -142,8 +142,8 @@ impl Found {
     }
 
     /// Where two objects name one member, the first by name counts.
-    fn definitions(&self) -> Definitions {
-        let mut definitions = Definitions::new();
+    fn definitions(&self) -> MemberDefinitions {
+        let mut definitions = MemberDefinitions::new();
         for (member, definition) in self.objects.values() {
             definitions.entry(member.clone()).or_insert_with(|| definition.clone());
         }
@@ -159,16 +159,16 @@ mod tests {
     };
 
     use super::*;
-    use crate::{kubeconfig::Trust, policy::Policy};
+    use crate::{kubeconfig::KubeconfigSource, policy::Policy};
 
     fn object(name: &str, member: &str) -> ConfigMap {
         from_value(json!({"metadata": {"name": name, "labels": {"member": member}}})).unwrap()
     }
 
-    fn define(object: &ConfigMap) -> Option<(String, Definition)> {
-        let definition = Definition {
+    fn define(object: &ConfigMap) -> Option<(String, MemberDefinition)> {
+        let definition = MemberDefinition {
             kubeconfig: object.name_any(),
-            trust: Trust::Object,
+            source: KubeconfigSource::Object,
             policy: Policy::default(),
             clustertree: false,
             secret: None,
@@ -177,13 +177,13 @@ mod tests {
         Some((object.labels().get("member")?.clone(), definition))
     }
 
-    fn member(found: &Found, name: &str) -> Option<String> {
+    fn member(found: &DefinedMembers, name: &str) -> Option<String> {
         found.definitions().get(name).map(|definition| definition.kubeconfig.clone())
     }
 
     #[test]
     fn nothing_is_told_before_all_were_listed_and_the_first_object_by_name_counts() {
-        let mut found = Found::default();
+        let mut found = DefinedMembers::default();
         found.take(Event::Init, define);
         found.take(Event::InitApply(object("two", "cluster38")), define);
         found.take(Event::InitApply(object("one", "cluster38")), define);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn object_without_a_members_name_is_no_member_and_is_told_of_once() {
-        let mut found = Found::default();
+        let mut found = DefinedMembers::default();
         found.take(Event::Apply(object("one", "cluster38")), define);
         found.take(Event::Apply(object("one", "Not A Name")), define);
         found.take(Event::Apply(object("one", "Not A Name")), define);

@@ -6,16 +6,16 @@ use kube::{Api, Client, ResourceExt, api::ListParams, runtime::watcher};
 use tokio::{sync::watch, time::sleep};
 
 use super::{
-    Definition, Definitions,
+    MemberDefinition, MemberDefinitions,
     objects::{self, Words},
 };
-use crate::{kubeconfig::Trust, policy::Policy};
+use crate::{kubeconfig::KubeconfigSource, policy::Policy};
 
 pub const LABEL: &str = "kosmos.csi.io/member";
 pub const KEY: &str = "kubeconfig";
 
 /// The members as the Secrets name them now, for who asks once.
-pub async fn read(client: Client, namespace: &str) -> Result<Definitions, kube::Error> {
+pub async fn read(client: Client, namespace: &str) -> Result<MemberDefinitions, kube::Error> {
     let secrets = Api::<Secret>::namespaced(client, namespace).list(&ListParams::default().labels(LABEL)).await?;
     Ok(objects::definitions(&secrets.items, define))
 }
@@ -26,7 +26,7 @@ const WORDS: Words = Words {
 };
 
 /// Follows the Secrets until nobody listens any more.
-pub async fn follow(client: Client, namespace: String, news: watch::Sender<Option<Definitions>>) {
+pub async fn follow(client: Client, namespace: String, news: watch::Sender<Option<MemberDefinitions>>) {
     while !news.is_closed() {
         let secrets = Api::<Secret>::namespaced(client.clone(), &namespace);
         let labelled = watcher::Config::default().labels(LABEL);
@@ -35,12 +35,12 @@ pub async fn follow(client: Client, namespace: String, news: watch::Sender<Optio
     }
 }
 
-fn define(secret: &Secret) -> Option<(String, Definition)> {
+fn define(secret: &Secret) -> Option<(String, MemberDefinition)> {
     let member = secret.labels().get(LABEL)?.clone();
     let bytes = secret.data.as_ref().and_then(|data| data.get(KEY)).map(|bytes| bytes.0.clone());
-    let definition = Definition {
+    let definition = MemberDefinition {
         kubeconfig: String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default(),
-        trust: Trust::Object,
+        source: KubeconfigSource::Object,
         policy: Policy::annotated(secret.annotations()),
         clustertree: false,
         secret: Some(secret.name_any()),
@@ -71,7 +71,7 @@ mod tests {
     fn secret_defines_the_member_its_label_names() {
         let (member, definition) = define(&secret(&json!({LABEL: "cluster38"}))).unwrap();
         assert_eq!((member.as_str(), definition.kubeconfig.as_str()), ("cluster38", "a"));
-        assert_eq!((definition.trust, definition.policy.cordoned), (Trust::Object, true));
+        assert_eq!((definition.source, definition.policy.cordoned), (KubeconfigSource::Object, true));
         assert_eq!(definition.origin, "Secret kosmos-csi/one");
         assert_eq!(define(&secret(&json!({}))), None);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::refusal::{Cause, Refusal};
+use crate::status_error::{Cause, StatusError};
 
 #[derive(Debug, Default)]
 pub struct Causes(Vec<Cause>);
@@ -80,7 +80,7 @@ impl Causes {
     }
 
     /// `kind` with its group, such as `Deployment.apps`.
-    pub fn into_result(self, kind: &str, name: &str) -> Result<(), Refusal> {
-        if self.0.is_empty() { Ok(()) } else { Err(Refusal::invalid(kind, name, &self.0)) }
+    pub fn into_result(self, kind: &str, name: &str) -> Result<(), StatusError> {
+        if self.0.is_empty() { Ok(()) } else { Err(StatusError::invalid(kind, name, &self.0)) }
     }
 }

@@ -26,7 +26,7 @@ pub use decode::{decode, unappliable};
 pub use strict::duplicates;
 pub use types::{name_of, unpatchable};
 
-use super::{refusal::Refusal, resources::Kind, store::text};
+use super::{resources::Kind, status_error::StatusError, store::text};
 pub use causes::Causes;
 
 type View<'a> = &'a dyn Fn(&str) -> Vec<Arc<Value>>;
@@ -66,7 +66,7 @@ fn counts_changes(kind: &Kind) -> bool {
     kind.custom || kind.group == "apps" || kind.group == "apiextensions.k8s.io" || counting.contains(&resource.as_str())
 }
 
-pub fn prepare_create(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
+pub fn prepare_create(object: &mut Value, making: &mut Making<'_>) -> Result<(), StatusError> {
     let resource = making.kind.resource();
     if making.kind.subresources.iter().any(|part| part == "status") && resource != "nodes" && resource != "services" {
         object.as_object_mut().map(|fields| fields.remove("status"));
@@ -181,7 +181,7 @@ fn check_change(resource: &str, old: &Value, new: &Value, causes: &mut Causes) {
     }
 }
 
-pub fn prepare_update(old: &Value, new: &mut Value, part: &str, making: &Making<'_>) -> Result<(), Refusal> {
+pub fn prepare_update(old: &Value, new: &mut Value, part: &str, making: &Making<'_>) -> Result<(), StatusError> {
     let resource = making.kind.resource();
     let mut causes = Causes::default();
     // What is kept may be older than a default.

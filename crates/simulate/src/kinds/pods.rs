@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Making, causes::Causes, fill, quantities, words};
-use crate::{refusal::Refusal, store::text};
+use crate::{status_error::StatusError, store::text};
 
 const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const LISTS: [&str; 2] = ["initContainers", "containers"];
@@ -87,7 +87,7 @@ pub(super) fn status(status: &mut Value) {
 }
 
 /// What only pods have: an account, tolerations, a priority, a status.
-pub(super) fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Refusal> {
+pub(super) fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), StatusError> {
     let namespace = text(object, "/metadata/namespace").to_owned();
     object["metadata"]["generation"] = json!(1);
     let spec = &mut object["spec"];
@@ -106,7 +106,7 @@ pub(super) fn pod(object: &mut Value, making: &mut Making<'_>) -> Result<(), Ref
     if account.is_none() && !making.inside {
         let problem =
             format!("error looking up service account {namespace}/{wanted}: serviceaccount \"{wanted}\" not found");
-        return Err(Refusal::forbidden("pods", text(object, "/metadata/name"), &problem));
+        return Err(StatusError::forbidden("pods", text(object, "/metadata/name"), &problem));
     }
     let automatic = account.map(|account| account["automountServiceAccountToken"].clone()).unwrap_or_default();
     let mounted = object["spec"].get("automountServiceAccountToken").unwrap_or(&automatic);

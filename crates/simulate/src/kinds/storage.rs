@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Making, causes::Causes, fill, quantities, words};
-use crate::{refusal::Refusal, store::text};
+use crate::{status_error::StatusError, store::text};
 
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -149,7 +149,7 @@ pub(super) fn check_claim_status(new: &Value, causes: &mut Causes) {
 }
 
 /// Only a class that says so lets its claims grow.
-pub(super) fn admit_growth(old: &Value, new: &Value, making: &Making<'_>) -> Result<(), Refusal> {
+pub(super) fn admit_growth(old: &Value, new: &Value, making: &Making<'_>) -> Result<(), StatusError> {
     let size = |object: &Value| quantities::nanos(text(object, "/spec/resources/requests/storage")).unwrap_or(0);
     if size(new) <= size(old) || old["status"]["phase"] != "Bound" {
         return Ok(());
@@ -160,7 +160,7 @@ pub(super) fn admit_growth(old: &Value, new: &Value, making: &Making<'_>) -> Res
     if class.is_some_and(|class| class["allowVolumeExpansion"] == true) {
         return Ok(());
     }
-    Err(Refusal::forbidden("persistentvolumeclaims", text(new, "/metadata/name"), NOT_RESIZABLE))
+    Err(StatusError::forbidden("persistentvolumeclaims", text(new, "/metadata/name"), NOT_RESIZABLE))
 }
 
 pub(super) fn volume(object: &mut Value, making: &Making<'_>) {

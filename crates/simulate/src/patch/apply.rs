@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{
-        refusal::{Cause, Refusal},
+        status_error::{Cause, StatusError},
         store::text,
     },
     Options,
@@ -13,7 +13,7 @@ use super::{
     schema::{Place, Same},
 };
 
-pub(super) fn apply(resource: &str, live: &Value, wanted: Value, options: &Options) -> Result<Value, Refusal> {
+pub(super) fn apply(resource: &str, live: &Value, wanted: Value, options: &Options) -> Result<Value, StatusError> {
     check(resource, live, &wanted, options)?;
     let place = Place::root(resource, options.custom);
     let owner = Owner::of(&options.writer, "Apply");
@@ -36,28 +36,28 @@ pub(super) fn apply(resource: &str, live: &Value, wanted: Value, options: &Optio
     Ok(object)
 }
 
-fn check(resource: &str, live: &Value, wanted: &Value, options: &Options) -> Result<(), Refusal> {
+fn check(resource: &str, live: &Value, wanted: &Value, options: &Options) -> Result<(), StatusError> {
     if options.writer.manager.is_empty() {
         let cause = Cause {
             reason: "FieldValueRequired".to_owned(),
             message: "Required value: is required for apply patch".to_owned(),
             field: "fieldManager".to_owned(),
         };
-        return Err(Refusal::invalid("PatchOptions.meta.k8s.io", "", &[cause]));
+        return Err(StatusError::invalid("PatchOptions.meta.k8s.io", "", &[cause]));
     }
     let (given, kind) = (text(wanted, "/apiVersion"), text(wanted, "/kind"));
     if (given, kind) != (&options.api_version, &options.kind) {
         let given = if given.is_empty() { "/".to_owned() } else { with_group(given) };
-        return Err(Refusal::bad_request(&format!("invalid object type: {given}, Kind={kind}")));
+        return Err(StatusError::bad_request(&format!("invalid object type: {given}, Kind={kind}")));
     }
     if wanted.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
-        return Err(Refusal::bad_request("metadata.managedFields must be nil"));
+        return Err(StatusError::bad_request("metadata.managedFields must be nil"));
     }
     let uid = text(wanted, "/metadata/uid");
     if live.is_null() && !uid.is_empty() {
         let problem =
             format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-        return Err(Refusal::conflict(resource, &options.name, &problem));
+        return Err(StatusError::conflict(resource, &options.name, &problem));
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ fn merged_item(live: Option<&Value>, item: &Value, place: &Place<'_>) -> Value {
 }
 
 /// What others own of the changed fields is a conflict, or is taken from them.
-fn take_over(managers: &mut Managers, owner: &Owner, changed: &Set, force: bool) -> Result<(), Refusal> {
+fn take_over(managers: &mut Managers, owner: &Owner, changed: &Set, force: bool) -> Result<(), StatusError> {
     let others = managers.iter_mut().filter(|(other, _)| *other != owner);
     let mut conflicts: Vec<(String, Vec<Path>)> = Vec::new();
     for (other, owned) in others {
@@ -136,7 +136,7 @@ fn take_over(managers: &mut Managers, owner: &Owner, changed: &Set, force: bool)
     if force || conflicts.is_empty() { Ok(()) } else { Err(conflict(conflicts)) }
 }
 
-fn conflict(mut conflicts: Vec<(String, Vec<Path>)>) -> Refusal {
+fn conflict(mut conflicts: Vec<(String, Vec<Path>)>) -> StatusError {
     conflicts.sort();
     let causes: Vec<Cause> = conflicts
         .iter()
@@ -158,7 +158,7 @@ fn conflict(mut conflicts: Vec<(String, Vec<Path>)>) -> Refusal {
             format!("{} conflicts: {}", many.len(), each.collect::<Vec<_>>().join("\n"))
         }
     };
-    Refusal::apply_conflict(&format!("Apply failed with {said}"), &causes)
+    StatusError::apply_conflict(&format!("Apply failed with {said}"), &causes)
 }
 
 /// What the manager owned, no longer wants, and nobody else owns; what holds other fields before them.
@@ -241,7 +241,7 @@ mod tests {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
     }
 
-    fn applied(live: &Value, manager: &str, data: &Value, force: bool) -> Result<Value, Refusal> {
+    fn applied(live: &Value, manager: &str, data: &Value, force: bool) -> Result<Value, StatusError> {
         apply("configmaps", live, map(data), &options(manager, force))
     }
 

@@ -3,14 +3,14 @@
 
 use serde_json::Value;
 
-use super::super::refusal::Refusal;
+use super::super::status_error::StatusError;
 
-pub(super) fn patch(target: &mut Value, steps: &Value) -> Result<(), Refusal> {
+pub(super) fn patch(target: &mut Value, steps: &Value) -> Result<(), StatusError> {
     let steps = steps
         .as_array()
         .ok_or_else(|| super::wrong_shape(steps, "error decoding patch: ", "[]handlers.jsonPatchOp"))?;
     for step in steps {
-        take(target, step).ok_or_else(Refusal::not_processable)?;
+        take(target, step).ok_or_else(StatusError::not_processable)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ mod strategic;
 
 use serde_json::Value;
 
-use super::{refusal::Refusal, store::text};
+use super::{status_error::StatusError, store::text};
 pub use managers::{Writer, note};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,19 +37,25 @@ pub struct Options {
 const OF_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 impl PatchType {
-    pub fn from_content_type(text: &str) -> Result<Self, Refusal> {
+    pub fn from_content_type(text: &str) -> Result<Self, StatusError> {
         match text.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ => Err(Refusal::unsupported_media_type()),
+            _ => Err(StatusError::unsupported_media_type()),
         }
     }
 }
 
 /// The patched object; `live` is null where there is none yet, which is for `PatchType::Apply` alone.
-pub fn apply(how: PatchType, resource: &str, live: &Value, body: &[u8], options: &Options) -> Result<Value, Refusal> {
+pub fn apply(
+    how: PatchType,
+    resource: &str,
+    live: &Value,
+    body: &[u8],
+    options: &Options,
+) -> Result<Value, StatusError> {
     let mut object = live.clone();
     match how {
         PatchType::Apply => {
@@ -57,7 +63,7 @@ pub fn apply(how: PatchType, resource: &str, live: &Value, body: &[u8], options:
             object = apply::apply(resource, live, wanted, options)?;
         }
         PatchType::Json => json::patch(&mut object, &parsed(body, "error decoding patch: ")?)?,
-        PatchType::Strategic if options.custom => return Err(Refusal::unknown_format(OF_CUSTOM)),
+        PatchType::Strategic if options.custom => return Err(StatusError::unknown_format(OF_CUSTOM)),
         PatchType::Strategic => {
             let place = schema::Place::root(resource, options.custom);
             strategic::merge(&mut object, &fields_of(parsed(body, "")?, "")?, &place)?;
@@ -72,34 +78,34 @@ pub fn apply(how: PatchType, resource: &str, live: &Value, body: &[u8], options:
     Ok(object)
 }
 
-fn parsed(body: &[u8], before: &str) -> Result<Value, Refusal> {
+fn parsed(body: &[u8], before: &str) -> Result<Value, StatusError> {
     serde_json::from_slice(body).map_err(|error| {
         let problem = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
-        Refusal::bad_request(&format!("{before}{problem}"))
+        StatusError::bad_request(&format!("{before}{problem}"))
     })
 }
 
-fn fields_of(patch: Value, before: &str) -> Result<serde_json::Map<String, Value>, Refusal> {
+fn fields_of(patch: Value, before: &str) -> Result<serde_json::Map<String, Value>, StatusError> {
     match patch {
         Value::Object(fields) => Ok(fields),
-        Value::Null => Err(Refusal::bad_request("Invalid JSON Patch")),
+        Value::Null => Err(StatusError::bad_request("Invalid JSON Patch")),
         other => Err(wrong_shape(&other, before, "map[string]interface {}")),
     }
 }
 
 /// A body that is JSON, but not of the kind that a patch is.
-fn wrong_shape(patch: &Value, before: &str, wanted: &str) -> Refusal {
+fn wrong_shape(patch: &Value, before: &str, wanted: &str) -> StatusError {
     let given = super::kinds::name_of(patch);
-    Refusal::bad_request(&format!("{before}json: cannot unmarshal {given} into Go value of type {wanted}"))
+    StatusError::bad_request(&format!("{before}json: cannot unmarshal {given} into Go value of type {wanted}"))
 }
 
-fn check_name(object: &Value, name: &str) -> Result<(), Refusal> {
+fn check_name(object: &Value, name: &str) -> Result<(), StatusError> {
     match text(object, "/metadata/name") {
         given if given == name => Ok(()),
-        "" => Err(Refusal::bad_request(&format!(
+        "" => Err(StatusError::bad_request(&format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         ))),
-        given => Err(Refusal::bad_request(&format!(
+        given => Err(StatusError::bad_request(&format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
         ))),
     }

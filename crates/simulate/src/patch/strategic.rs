@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    super::refusal::Refusal,
+    super::status_error::StatusError,
     schema::{Place, Same},
 };
 
@@ -15,7 +15,7 @@ const ORDER: &str = "$setElementOrder/";
 
 type Fields = Map<String, Value>;
 
-pub(super) fn merge(target: &mut Value, patch: &Fields, place: &Place<'_>) -> Result<(), Refusal> {
+pub(super) fn merge(target: &mut Value, patch: &Fields, place: &Place<'_>) -> Result<(), StatusError> {
     if !target.is_object() {
         *target = Value::Object(Map::new());
     }
@@ -51,13 +51,13 @@ pub(super) fn merge(target: &mut Value, patch: &Fields, place: &Place<'_>) -> Re
     Ok(())
 }
 
-fn directive(patch: &Fields) -> Result<Option<&str>, Refusal> {
+fn directive(patch: &Fields) -> Result<Option<&str>, StatusError> {
     match patch.get(DIRECTIVE).map(|value| value.as_str().unwrap_or_default()) {
         Some(known @ ("replace" | "delete" | "merge")) => Ok(Some(known)),
         None => Ok(None),
         Some(unknown) => {
             let printed = print(&Value::Object(patch.clone()));
-            Err(Refusal::unforeseen(&format!("unknown patch type: {unknown} in map: {printed}")))
+            Err(StatusError::unforeseen(&format!("unknown patch type: {unknown} in map: {printed}")))
         }
     }
 }
@@ -68,7 +68,7 @@ fn merge_field(
     value: &Value,
     patch: &Fields,
     place: &Place<'_>,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     match value {
         Value::Null => drop(target.remove(field)),
         Value::Object(fields) if !place.is_replaced() => {
@@ -107,7 +107,7 @@ fn merge_list(
     items: &[Value],
     order: Option<&Vec<Value>>,
     place: &Place<'_>,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let key = match place.strategic() {
         Same::Keys(keys) => keys.first(),
         _ => None,
@@ -132,14 +132,14 @@ fn merge_list(
     Ok(())
 }
 
-fn merge_item(live: &mut Vec<Value>, item: &Fields, key: &str, place: &Place<'_>) -> Result<(), Refusal> {
+fn merge_item(live: &mut Vec<Value>, item: &Fields, key: &str, place: &Place<'_>) -> Result<(), StatusError> {
     let directive = directive(item)?;
     let Some(value) = item.get(key) else {
         if directive == Some("replace") {
             return Ok(()); // it speaks for the list
         }
         let printed = print(&Value::Object(item.clone()));
-        return Err(Refusal::unforeseen(&format!("map: {printed} does not contain declared merge key: {key}")));
+        return Err(StatusError::unforeseen(&format!("map: {printed} does not contain declared merge key: {key}")));
     };
     let position = live.iter().position(|there| there.get(key) == Some(value));
     match (directive, position) {

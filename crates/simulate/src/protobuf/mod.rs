@@ -5,7 +5,7 @@ mod schema;
 
 use serde_json::{Map, Value, json};
 
-use super::refusal::Refusal;
+use super::status_error::StatusError;
 use schema::Type;
 
 /// What every such body begins with.
@@ -16,8 +16,8 @@ pub fn is_meant(content_type: &str) -> bool {
 }
 
 /// Refuses what it does not know to the last field: nothing that a client sends is dropped unsaid.
-pub fn to_json(body: &[u8]) -> Result<Value, Refusal> {
-    read(body).ok_or_else(|| Refusal::unknown_format("application/json"))
+pub fn to_json(body: &[u8]) -> Result<Value, StatusError> {
+    read(body).ok_or_else(|| StatusError::unknown_format("application/json"))
 }
 
 /// An envelope names the kind of what it holds.

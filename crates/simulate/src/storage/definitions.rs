@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Cluster, Refusal};
+use crate::{Cluster, StatusError};
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
@@ -65,7 +65,7 @@ const KINDS: [Row; 6] = [
 ];
 
 /// Makes the kinds that are missing.
-pub fn install(cluster: &Cluster) -> Result<(), Refusal> {
+pub fn install(cluster: &Cluster) -> Result<(), StatusError> {
     for (group, plural, kind, scope, columns) in KINDS {
         let columns: Vec<Value> =
             columns.iter().map(|(name, data, path)| json!({"name": name, "type": data, "jsonPath": path})).collect();

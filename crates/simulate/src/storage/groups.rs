@@ -111,7 +111,7 @@ fn part(
     number: usize,
     claim: &str,
     handle: &str,
-) -> Result<(), crate::Refusal> {
+) -> Result<(), crate::StatusError> {
     let snapshot_name = format!("snapshot-{}-{number}", uid(group));
     if member.cluster.get(SNAPSHOTS, namespace(group), &snapshot_name).is_some() {
         return Ok(());

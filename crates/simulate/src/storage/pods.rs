@@ -58,10 +58,10 @@ struct Pods<'a> {
     starting: HashSet<String>,
     stopping: HashSet<String>,
     addresses: u32,
-    timers: Timers<Step>,
+    timers: Timers<PodStep>,
 }
 
-enum Step {
+enum PodStep {
     Start { pod: Key, uid: String },
     Stop { pod: Key, uid: String },
 }
@@ -218,7 +218,7 @@ impl<'a> Pods<'a> {
             |claim: &str| self.member.cluster.get(CLAIMS, &key.0, claim).is_some_and(|claim| is_bound(&claim));
         if claims_of(pod).all(is_ready) && self.starting.insert(uid(pod).to_owned()) {
             let after = settings::within(&self.member.settings.pods.starts, &self.chance("start", pod));
-            self.timers.add(after, Step::Start { pod: key.clone(), uid: uid(pod).to_owned() });
+            self.timers.add(after, PodStep::Start { pod: key.clone(), uid: uid(pod).to_owned() });
         }
     }
 
@@ -227,18 +227,18 @@ impl<'a> Pods<'a> {
             let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(0);
             let needed = settings::within(&self.member.settings.pods.stops, &self.chance("stop", pod));
             let after = needed.min(Duration::from_secs(grace));
-            self.timers.add(after, Step::Stop { pod: key.clone(), uid: uid(pod).to_owned() });
+            self.timers.add(after, PodStep::Stop { pod: key.clone(), uid: uid(pod).to_owned() });
         }
     }
 
-    fn take(&mut self, step: &Step) {
-        let (Step::Start { pod: key, uid: wanted } | Step::Stop { pod: key, uid: wanted }) = step;
+    fn take(&mut self, step: &PodStep) {
+        let (PodStep::Start { pod: key, uid: wanted } | PodStep::Stop { pod: key, uid: wanted }) = step;
         let pod = self.member.cluster.get(PODS, &key.0, &key.1).filter(|pod| uid(pod) == wanted);
         let Some(pod) = pod else {
             return;
         };
         let now = self.member.cluster.stamp();
-        if matches!(step, Step::Stop { .. }) {
+        if matches!(step, PodStep::Stop { .. }) {
             self.edit(&pod, |pod| status::stop(pod, &now));
             // Without time left, and without finalizers, a pod that ends is gone.
             self.edit(&pod, |pod| set(pod, &["metadata", "deletionGracePeriodSeconds"], json!(0)));

@@ -39,10 +39,10 @@ struct Provisioner<'a> {
     member: &'a Member,
     /// UIDs of the claims that are worked on.
     busy: HashSet<String>,
-    timers: Timers<Step>,
+    timers: Timers<ProvisionStep>,
 }
 
-enum Step {
+enum ProvisionStep {
     /// The work of an attempt is over.
     Finish { claim: Arc<Value>, attempt: u32, fails: bool },
     /// It is time for another attempt.
@@ -70,16 +70,16 @@ impl Provisioner<'_> {
         self.tell(&claim, "Normal", "Provisioning", "a volume is being made");
         let (takes, fails) =
             settings::attempt(&self.member.settings.provisioning, self.member.cluster.seed(), &thing, attempt);
-        self.timers.add(takes, Step::Finish { claim, attempt, fails });
+        self.timers.add(takes, ProvisionStep::Finish { claim, attempt, fails });
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: ProvisionStep) {
         match step {
-            Step::Again { claim, attempt } => match self.wanting(&claim) {
+            ProvisionStep::Again { claim, attempt } => match self.wanting(&claim) {
                 Some(claim) => self.attempt(claim, attempt),
                 None => drop(self.busy.remove(uid(&claim))),
             },
-            Step::Finish { claim, attempt, fails } => {
+            ProvisionStep::Finish { claim, attempt, fails } => {
                 let outcome =
                     if fails { Err(Failure::Other("the storage failed".to_owned())) } else { self.make(&claim) };
                 self.conclude(claim, attempt, outcome);
@@ -103,7 +103,7 @@ impl Provisioner<'_> {
             self.busy.remove(uid(&claim));
             self.unselect(&claim);
         } else {
-            self.timers.add(settings::pause(attempt), Step::Again { claim, attempt: attempt + 1 });
+            self.timers.add(settings::pause(attempt), ProvisionStep::Again { claim, attempt: attempt + 1 });
         }
     }
 

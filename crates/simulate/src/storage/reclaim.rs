@@ -30,10 +30,10 @@ pub(super) async fn run(member: &Member) {
 struct Reclaimer<'a> {
     member: &'a Member,
     busy: HashSet<String>,
-    timers: Timers<Step>,
+    timers: Timers<ReclaimStep>,
 }
 
-enum Step {
+enum ReclaimStep {
     Finish { volume: Arc<Value>, attempt: u32, fails: bool },
     Again { volume: Arc<Value>, attempt: u32 },
 }
@@ -53,19 +53,19 @@ impl Reclaimer<'_> {
         let thing = format!("delete {}", name(&volume));
         let (takes, fails) =
             settings::attempt(&self.member.settings.deleting, self.member.cluster.seed(), &thing, attempt);
-        self.timers.add(takes, Step::Finish { volume, attempt, fails });
+        self.timers.add(takes, ReclaimStep::Finish { volume, attempt, fails });
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: ReclaimStep) {
         let (volume, attempt, fails) = match step {
-            Step::Again { volume, attempt } => {
+            ReclaimStep::Again { volume, attempt } => {
                 match self.ours(&volume).filter(|volume| is_doomed(volume)) {
                     Some(volume) => self.attempt(volume, attempt),
                     None => drop(self.busy.remove(uid(&volume))),
                 }
                 return;
             }
-            Step::Finish { volume, attempt, fails } => (volume, attempt, fails),
+            ReclaimStep::Finish { volume, attempt, fails } => (volume, attempt, fails),
         };
         let removed = if fails { Err("the storage failed".to_owned()) } else { self.remove(&volume) };
         match removed {
@@ -80,7 +80,7 @@ impl Reclaimer<'_> {
                     "VolumeFailedDelete",
                     &message,
                 );
-                self.timers.add(settings::pause(attempt), Step::Again { volume, attempt: attempt + 1 });
+                self.timers.add(settings::pause(attempt), ReclaimStep::Again { volume, attempt: attempt + 1 });
             }
         }
     }

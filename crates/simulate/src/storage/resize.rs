@@ -39,10 +39,10 @@ struct Resizer<'a> {
     /// The size that is worked on, by the UID of the claim.
     busy: HashMap<String, u64>,
     users: Users,
-    timers: Timers<Step>,
+    timers: Timers<ResizeStep>,
 }
 
-enum Step {
+enum ResizeStep {
     Finish { claim: Arc<Value>, attempt: u32, fails: bool },
     Again { claim: Arc<Value>, attempt: u32 },
 }
@@ -85,19 +85,19 @@ impl Resizer<'_> {
         self.tell(&claim, "Normal", "Resizing", "the volume is made larger");
         let thing = format!("resize {}/{} {size}", namespace(&claim), name(&claim));
         let (takes, fails) = settings::attempt(&self.member.settings.resizing, cluster.seed(), &thing, attempt);
-        self.timers.add(takes, Step::Finish { claim, attempt, fails });
+        self.timers.add(takes, ResizeStep::Finish { claim, attempt, fails });
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: ResizeStep) {
         let (claim, attempt, fails) = match step {
-            Step::Again { claim, attempt } => {
+            ResizeStep::Again { claim, attempt } => {
                 self.busy.remove(uid(&claim));
                 if let Some(claim) = self.growing(&claim) {
                     self.attempt(claim, attempt);
                 }
                 return;
             }
-            Step::Finish { claim, attempt, fails } => (claim, attempt, fails),
+            ResizeStep::Finish { claim, attempt, fails } => (claim, attempt, fails),
         };
         let outcome = if fails { Err("the storage failed".to_owned()) } else { self.grow(&claim) };
         match outcome {
@@ -108,7 +108,7 @@ impl Resizer<'_> {
             }
             Err(message) => {
                 self.tell(&claim, "Warning", "VolumeResizeFailed", &message);
-                self.timers.add(settings::pause(attempt), Step::Again { claim, attempt: attempt + 1 });
+                self.timers.add(settings::pause(attempt), ResizeStep::Again { claim, attempt: attempt + 1 });
             }
         }
     }

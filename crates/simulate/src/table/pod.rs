@@ -15,7 +15,7 @@ pub(super) const SHOWN: &[Shown] = &[Shown {
 }];
 
 fn cells(view: &View<'_>) -> Vec<Value> {
-    let found = Found::of(view);
+    let found = PodSummary::of(view);
     vec![
         view.name(),
         json!(format!("{}/{}", found.ready, found.containers)),
@@ -66,14 +66,14 @@ impl<'a> Restarts<'a> {
     }
 }
 
-struct Found<'a> {
+struct PodSummary<'a> {
     status: String,
     ready: usize,
     containers: usize,
     restarts: Restarts<'a>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> PodSummary<'a> {
     fn of(view: &View<'a>) -> Self {
         let first =
             |pointers: [&str; 2]| pointers.map(|pointer| view.word(pointer)).into_iter().find(|word| !word.is_empty());

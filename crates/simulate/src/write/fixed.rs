@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::is_terminating;
-use crate::{call::Call, faults::Verb, kinds, refusal::Refusal, store::text};
+use crate::{call::Call, faults::Verb, kinds, status_error::StatusError, store::text};
 
 /// What belongs to the server is as it was, whatever a client sends.
-pub(super) fn keep_system_fields(call: &Call, live: &Value, object: &mut Value) -> Result<(), Refusal> {
+pub(super) fn keep_system_fields(call: &Call, live: &Value, object: &mut Value) -> Result<(), StatusError> {
     let uid = text(object, "/metadata/uid");
     let other = !uid.is_empty() && uid != text(live, "/metadata/uid");
     if other && call.verb == Verb::Patch {
@@ -26,7 +26,7 @@ pub(super) fn keep_system_fields(call: &Call, live: &Value, object: &mut Value) 
             place.join("/"),
             text(live, "/metadata/uid")
         );
-        return Err(Refusal::conflict(&call.resource, &call.name, &problem));
+        return Err(StatusError::conflict(&call.resource, &call.name, &problem));
     }
     if !object["metadata"].is_object() {
         object["metadata"] = json!({});
@@ -53,7 +53,7 @@ pub(super) fn keep_system_fields(call: &Call, live: &Value, object: &mut Value) 
     Ok(())
 }
 
-pub(super) fn no_new_finalizers(call: &Call, live: &Value, object: &Value) -> Result<(), Refusal> {
+pub(super) fn no_new_finalizers(call: &Call, live: &Value, object: &Value) -> Result<(), StatusError> {
     if !is_terminating(live) {
         return Ok(());
     }
@@ -63,5 +63,5 @@ pub(super) fn no_new_finalizers(call: &Call, live: &Value, object: &Value) -> Re
     };
     let before = list(live);
     let added: Vec<String> = list(object).into_iter().filter(|one| !before.contains(one)).collect();
-    if added.is_empty() { Ok(()) } else { Err(Refusal::finalizers_added(call, &added)) }
+    if added.is_empty() { Ok(()) } else { Err(StatusError::finalizers_added(call, &added)) }
 }

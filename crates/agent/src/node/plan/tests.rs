@@ -27,26 +27,26 @@ fn converge(virtual_node: &VirtualNodeId, node: &mut Option<Value>, csi_node: &m
     let mut told = Vec::new();
     loop {
         told.push(match step(virtual_node, "amd64", node.as_ref(), csi_node.as_ref()) {
-            Step::CreateNode(mut made) => {
+            NodeStep::CreateNode(mut made) => {
                 made["metadata"]["uid"] = json!("n1");
                 *node = Some(made);
                 "node"
             }
-            Step::PatchNode(patch) => {
+            NodeStep::PatchNode(patch) => {
                 merge(node.as_mut().unwrap(), &patch);
                 "patch"
             }
-            Step::CreateCsiNode(made) => {
+            NodeStep::CreateCsiNode(made) => {
                 *csi_node = Some(made);
                 "csi"
             }
-            Step::PatchCsiNode(patch) => {
+            NodeStep::PatchCsiNode(patch) => {
                 merge(csi_node.as_mut().unwrap(), &patch);
                 "csi-patch"
             }
-            Step::Foreign(_) => "foreign",
-            Step::Wait => "wait",
-            Step::Done => return told,
+            NodeStep::Foreign(_) => "foreign",
+            NodeStep::Wait => "wait",
+            NodeStep::Done => return told,
         });
         assert!(told.len() < 10, "{told:?}");
     }
@@ -122,7 +122,7 @@ fn member_that_says_it_has_nodes_without_number_has_a_thousand_in_the_host() {
 #[test]
 fn node_that_is_not_ours_is_left_alone() {
     let foreign = json!({"metadata": {"name": "kosmos-m", "labels": {LABEL: "true"}}});
-    let Step::Foreign(said) = step(&virtual_node(), "amd64", Some(&foreign), None) else { panic!("it is touched") };
+    let NodeStep::Foreign(said) = step(&virtual_node(), "amd64", Some(&foreign), None) else { panic!("it is touched") };
     assert!(said.contains("Node kosmos-m") && said.len() < 900);
 }
 
@@ -136,12 +136,12 @@ fn node_of_clustertree_gets_only_what_it_lacks() {
     let mut told = Vec::new();
     while told.len() < 5 {
         match guest_step(&virtual_node(), &node, csi_node.as_ref()) {
-            Step::PatchNode(patch) => {
+            NodeStep::PatchNode(patch) => {
                 told.push(patch["metadata"].as_object().unwrap().keys().next().unwrap().clone());
                 merge(&mut node, &patch);
             }
-            Step::CreateCsiNode(made) => csi_node = Some(made),
-            Step::Done => break,
+            NodeStep::CreateCsiNode(made) => csi_node = Some(made),
+            NodeStep::Done => break,
             other => panic!("{other:?}"),
         }
     }

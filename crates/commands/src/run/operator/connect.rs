@@ -19,7 +19,7 @@ use host::{Host, pins};
 use leaf::MemberClient;
 use member::{
     kubeconfig, registry,
-    source::{Account, Definition, Definitions, clusters, directory, secrets},
+    source::{Account, MemberDefinition, MemberDefinitions, clusters, directory, secrets},
 };
 
 /// The host, which has said who it is.
@@ -104,12 +104,16 @@ pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client,
 
 /// All members that are named, in the folder, in Secrets and by Kosmos `MemberClient` objects; of two, the one that the
 /// controller takes.
-pub(super) async fn members(host: &Host, access: &MembersAccess) -> anyhow::Result<Definitions> {
+pub(super) async fn members(host: &Host, access: &MembersAccess) -> anyhow::Result<MemberDefinitions> {
     members_as(host, access, Account::Driver).await
 }
 
 /// The same with the credentials of one account.
-pub(super) async fn members_as(host: &Host, access: &MembersAccess, account: Account) -> anyhow::Result<Definitions> {
+pub(super) async fn members_as(
+    host: &Host,
+    access: &MembersAccess,
+    account: Account,
+) -> anyhow::Result<MemberDefinitions> {
     let mut sources = Vec::new();
     if let Some(folder) = &access.members_dir {
         let read = directory::read(folder, account);
@@ -138,11 +142,11 @@ pub(super) struct Known {
 pub(super) async fn known(
     host: &Host,
     name: &str,
-    definition: &Definition,
+    definition: &MemberDefinition,
     pins: &std::collections::BTreeMap<String, String>,
     dial: &Dial,
 ) -> Result<Known, String> {
-    let config = kubeconfig::parse(&definition.kubeconfig, definition.trust).await?;
+    let config = kubeconfig::parse(&definition.kubeconfig, definition.source).await?;
     let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
     let client = open(name, config, dial)?;
     let identity = host::identity(&client).await.map_err(|error| member::refusal(&error))?;

@@ -25,7 +25,7 @@ use leaf::{
     identity::{Identity, Meant, judge},
     ownership,
 };
-use member::source::{Account, Definitions};
+use member::source::{Account, MemberDefinitions};
 use operator::{
     compare::{HostSide, HostVolume, Leaf, LeafVolume, MemberSide},
     doctor::SeenMember,
@@ -136,7 +136,11 @@ fn host_volume(volume: &PersistentVolume) -> Option<HostVolume> {
 }
 
 /// Those that are named, and those that were.
-fn members([named, for_pods]: [&Definitions; 2], pins: &BTreeMap<String, String>, host: &HostSide) -> Vec<SeenMember> {
+fn members(
+    [named, for_pods]: [&MemberDefinitions; 2],
+    pins: &BTreeMap<String, String>,
+    host: &HostSide,
+) -> Vec<SeenMember> {
     let mut volumes: BTreeMap<String, usize> = BTreeMap::new();
     for id in host.volumes.iter().filter_map(|volume| VolumeId::parse(&volume.handle)) {
         *volumes.entry(id.member).or_default() += 1;

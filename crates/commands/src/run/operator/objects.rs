@@ -9,7 +9,7 @@ use kube::{
 use serde_json::Value;
 
 use cluster::with_causes;
-use operator::objects::{MANAGER, Step, is_ours, marked, step, title, word};
+use operator::objects::{MANAGER, ObjectStep, is_ours, marked, step, title, word};
 
 const POLICIES: &str = "admissionregistration.k8s.io/v1";
 
@@ -48,11 +48,11 @@ pub(super) async fn read(client: &Client, object: &Value) -> anyhow::Result<Opti
 }
 
 /// What is to be done about each of these, by one look.
-pub(super) async fn steps(client: &Client, objects: &[Value]) -> anyhow::Result<Vec<Step>> {
+pub(super) async fn steps(client: &Client, objects: &[Value]) -> anyhow::Result<Vec<ObjectStep>> {
     let mut steps = Vec::new();
     for object in objects {
         let step = step(read(client, object).await?.as_ref(), object);
-        if step == Step::Refuse {
+        if step == ObjectStep::Refuse {
             bail!(
                 "{} is there already, and somebody else has made it differently: it is left untouched. Make it as in \
                  deploy/, or delete it, and type this again",
@@ -65,12 +65,12 @@ pub(super) async fn steps(client: &Client, objects: &[Value]) -> anyhow::Result<
 }
 
 /// Makes or updates one object. Where somebody else has written a field of it since, the cluster refuses.
-pub(super) async fn apply(client: &Client, object: &Value, step: Step) -> anyhow::Result<Done> {
+pub(super) async fn apply(client: &Client, object: &Value, step: ObjectStep) -> anyhow::Result<Done> {
     let title = title(object);
     let result = match step {
-        Step::Make => "made",
-        Step::Update => "updated",
-        Step::Leave | Step::Refuse => return Ok(Done { title, result: "unchanged" }),
+        ObjectStep::Make => "made",
+        ObjectStep::Update => "updated",
+        ObjectStep::Leave | ObjectStep::Refuse => return Ok(Done { title, result: "unchanged" }),
     };
     let apply = PatchParams::apply(MANAGER);
     let (api, name) = (api(client, object), word(object, "/metadata/name"));

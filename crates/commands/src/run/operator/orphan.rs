@@ -29,7 +29,7 @@ use operator::{
 };
 
 /// What speaks against it; and nothing was done.
-struct Refusal(String);
+struct NotRemoved(String);
 
 /// The orphan as it is just before it is removed.
 struct Orphan {
@@ -54,7 +54,7 @@ pub(super) async fn remove(flags: &RemoveOrphan, dial: &Dial) -> anyhow::Result<
     };
     let known = known(&host, flags, &member, dial).await?;
     match examine(flags, &host, &known, &place, finding).await? {
-        Err(Refusal(why)) => Ok(Report::new(format!("{} is not removed: {why}.\n", flags.finding), false)),
+        Err(NotRemoved(why)) => Ok(Report::new(format!("{} is not removed: {why}.\n", flags.finding), false)),
         Ok(orphan) => end(flags, &known.leaf.client, &member, &orphan).await,
     }
 }
@@ -84,8 +84,8 @@ async fn examine(
     known: &Known,
     place: &LeafPlace,
     finding: &Finding,
-) -> anyhow::Result<Result<Orphan, Refusal>> {
-    let refuse = |why: String| Ok(Err(Refusal(why)));
+) -> anyhow::Result<Result<Orphan, NotRemoved>> {
+    let refuse = |why: String| Ok(Err(NotRemoved(why)));
     let Some(claim) = leaf::claim::read_claim(&known.leaf, place).await? else {
         return refuse("it has gone meanwhile".to_owned());
     };

@@ -66,7 +66,7 @@ async fn follow(flags: &Trace, host: &Host, dial: &Dial, chain: &mut Chain) -> a
     attachments(host, &volume, chain).await;
     let handle = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()).filter(|csi| csi.driver == DRIVER);
     if let Some(id) = handle.and_then(|csi| VolumeId::parse(&csi.volume_handle)) {
-        return member(flags, host, &id.member, Wanted::Handle(&id), dial, chain).await;
+        return member(flags, host, &id.member, LeafKey::Handle(&id), dial, chain).await;
     }
     chain.missing("handle", "", "none of this driver's");
     Ok(())
@@ -221,16 +221,16 @@ async fn unbound(
     let name = format!("pvc-{}", claim.uid().unwrap_or_default());
     let hash = VolumeHash::new(&host.id, &name);
     if let Some(chosen) = chosen_member(claim) {
-        return member(flags, host, chosen, Wanted::Hash(hash), dial, chain).await;
+        return member(flags, host, chosen, LeafKey::Hash(hash), dial, chain).await;
     }
     for name in connect::members(host, &flags.members).await?.keys() {
-        member(flags, host, name, Wanted::Hash(hash), dial, chain).await?;
+        member(flags, host, name, LeafKey::Hash(hash), dial, chain).await?;
     }
     Ok(())
 }
 
 /// How the leaf is looked for.
-enum Wanted<'a> {
+enum LeafKey<'a> {
     Handle(&'a VolumeId),
     Hash(VolumeHash),
 }
@@ -239,7 +239,7 @@ async fn member(
     flags: &Trace,
     host: &Host,
     name: &str,
-    wanted: Wanted<'_>,
+    wanted: LeafKey<'_>,
     dial: &Dial,
     chain: &mut Chain,
 ) -> anyhow::Result<()> {
@@ -259,18 +259,18 @@ async fn member(
     Ok(())
 }
 
-async fn leaf(leaf: &MemberClient, wanted: Wanted<'_>, chain: &mut Chain) {
+async fn leaf(leaf: &MemberClient, wanted: LeafKey<'_>, chain: &mut Chain) {
     let found = match &wanted {
-        Wanted::Handle(id) => match id.place() {
+        LeafKey::Handle(id) => match id.place() {
             Some(place) => at_place(leaf, &place).await,
             None => with_hash(leaf, *id.hashes().start()).await,
         },
-        Wanted::Hash(hash) => with_hash(leaf, *hash).await,
+        LeafKey::Hash(hash) => with_hash(leaf, *hash).await,
     };
     let claim = match (found, wanted) {
         (Ok(Some(claim)), _) => claim,
-        (Ok(None), Wanted::Handle(id)) => return chain.missing("leaf claim", id.to_string(), "is not there"),
-        (Ok(None), Wanted::Hash(_)) => return chain.add("leaf claim", "", "none here"),
+        (Ok(None), LeafKey::Handle(id)) => return chain.missing("leaf claim", id.to_string(), "is not there"),
+        (Ok(None), LeafKey::Hash(_)) => return chain.add("leaf claim", "", "none here"),
         (Err(why), _) => return chain.missing("leaf claim", "", why),
     };
     leaf_claim(leaf, &claim, chain).await;

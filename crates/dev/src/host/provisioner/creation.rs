@@ -19,7 +19,7 @@ use super::{
 };
 use crate::host::{all, create, events::Kind, overtaken, scheduler::SELECTED_NODE};
 use csi::{
-    client::{Client, Refusal},
+    client::{CallError, Client},
     v1::{self, CreateVolumeRequest},
 };
 use domain::volume::DRIVER;
@@ -36,20 +36,20 @@ enum Wish {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum CreationStep {
     Ask,
     Wait,
     Forget,
 }
 
 /// Once the driver may hold something, it is asked until it says otherwise, whatever has become of the claim.
-fn step(wish: Wish, open: bool, attempts: &Attempts, now: Instant) -> Step {
+fn step(wish: Wish, open: bool, attempts: &Attempts, now: Instant) -> CreationStep {
     match wish {
-        _ if attempts.under_way => Step::Wait,
-        Wish::Nothing if !open => Step::Forget,
-        Wish::Later if !open => Step::Wait,
-        _ if attempts.due > now => Step::Wait,
-        _ => Step::Ask,
+        _ if attempts.under_way => CreationStep::Wait,
+        Wish::Nothing if !open => CreationStep::Forget,
+        Wish::Later if !open => CreationStep::Wait,
+        _ if attempts.due > now => CreationStep::Wait,
+        _ => CreationStep::Ask,
     }
 }
 
@@ -99,9 +99,9 @@ impl Creations {
         for name in names {
             let Some(mut work) = self.work.remove(&name) else { continue };
             match step(work.wish, work.open.is_some(), &work.attempts, now) {
-                Step::Forget => continue,
-                Step::Wait => {}
-                Step::Ask => self.ask(&name, &mut work, now, calls),
+                CreationStep::Forget => continue,
+                CreationStep::Wait => {}
+                CreationStep::Ask => self.ask(&name, &mut work, now, calls),
             }
             self.work.insert(name, work);
         }
@@ -166,7 +166,7 @@ impl Creations {
         volume::request(&work.claim, &work.class, &places, source).map_err(|reason| (Next::AskMuchLater, reason))
     }
 
-    pub(super) fn answered(&mut self, name: &str, answer: Result<v1::Volume, Refusal>, now: Instant) {
+    pub(super) fn answered(&mut self, name: &str, answer: Result<v1::Volume, CallError>, now: Instant) {
         let Some(mut work) = self.work.remove(name) else { return };
         work.attempts.under_way = false;
         match answer {
@@ -215,15 +215,15 @@ mod tests {
         let now = Instant::now();
         let attempts = |due: u64, under_way| Attempts { count: 1, due: now + Duration::from_secs(due), under_way };
         for (wish, open, attempts, expected) in [
-            (Wish::Volume, false, attempts(0, false), Step::Ask),
-            (Wish::Volume, true, attempts(0, false), Step::Ask),
-            (Wish::Volume, true, attempts(1, false), Step::Wait),
-            (Wish::Volume, true, attempts(0, true), Step::Wait),
-            (Wish::Later, false, attempts(0, false), Step::Wait),
-            (Wish::Later, true, attempts(0, false), Step::Ask),
-            (Wish::Nothing, false, attempts(1, false), Step::Forget),
-            (Wish::Nothing, true, attempts(0, false), Step::Ask),
-            (Wish::Nothing, false, attempts(0, true), Step::Wait),
+            (Wish::Volume, false, attempts(0, false), CreationStep::Ask),
+            (Wish::Volume, true, attempts(0, false), CreationStep::Ask),
+            (Wish::Volume, true, attempts(1, false), CreationStep::Wait),
+            (Wish::Volume, true, attempts(0, true), CreationStep::Wait),
+            (Wish::Later, false, attempts(0, false), CreationStep::Wait),
+            (Wish::Later, true, attempts(0, false), CreationStep::Ask),
+            (Wish::Nothing, false, attempts(1, false), CreationStep::Forget),
+            (Wish::Nothing, true, attempts(0, false), CreationStep::Ask),
+            (Wish::Nothing, false, attempts(0, true), CreationStep::Wait),
         ] {
             assert_eq!(step(wish, open, &attempts, now), expected, "{wish:?} {open} {attempts:?}");
         }

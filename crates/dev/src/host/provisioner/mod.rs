@@ -22,7 +22,7 @@ pub(super) use self::volume::capabilities;
 use self::{answer::Next, creation::Creations, removal::Removals};
 use super::{attacher::ATTACHMENTS, events::Speaker};
 use csi::{
-    client::{Client, Refusal},
+    client::{CallError, Client},
     v1,
 };
 use simulate::Cluster;
@@ -44,8 +44,8 @@ const FOLLOWED: [&str; 6] = [
 /// A call that has ended, about the volume of this name.
 #[derive(Debug)]
 enum Answer {
-    Created(String, Result<v1::Volume, Refusal>),
-    Removed(String, Result<(), Refusal>),
+    Created(String, Result<v1::Volume, CallError>),
+    Removed(String, Result<(), CallError>),
 }
 
 type Calls = JoinSet<Answer>;

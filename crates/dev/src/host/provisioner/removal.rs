@@ -13,12 +13,12 @@ use super::{
     volume::{FINALIZER, PROVISIONED_BY},
 };
 use crate::host::{all, attacher::ATTACHMENTS, events::Kind, overtaken};
-use csi::client::{Client, Refusal};
+use csi::client::{CallError, Client};
 use domain::volume::DRIVER;
 use simulate::{Cluster, text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum RemovalStep {
     Nothing,
     /// Ask the driver to delete what is behind this handle.
     Delete(String),
@@ -26,17 +26,17 @@ enum Step {
     LetGo,
 }
 
-fn step(volume: &PersistentVolume) -> Step {
-    let Some(spec) = &volume.spec else { return Step::Nothing };
-    let Some(csi) = spec.csi.as_ref().filter(|csi| csi.driver == DRIVER) else { return Step::Nothing };
+fn step(volume: &PersistentVolume) -> RemovalStep {
+    let Some(spec) = &volume.spec else { return RemovalStep::Nothing };
+    let Some(csi) = spec.csi.as_ref().filter(|csi| csi.driver == DRIVER) else { return RemovalStep::Nothing };
     let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|by| by == DRIVER);
     let deletes = spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete");
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     match phase {
-        _ if !ours => Step::Nothing,
-        _ if !deletes && volume.finalizers().iter().any(|finalizer| finalizer == FINALIZER) => Step::LetGo,
-        Some("Released" | "Failed") if deletes => Step::Delete(csi.volume_handle.clone()),
-        _ => Step::Nothing,
+        _ if !ours => RemovalStep::Nothing,
+        _ if !deletes && volume.finalizers().iter().any(|finalizer| finalizer == FINALIZER) => RemovalStep::LetGo,
+        Some("Released" | "Failed") if deletes => RemovalStep::Delete(csi.volume_handle.clone()),
+        _ => RemovalStep::Nothing,
     }
 }
 
@@ -62,13 +62,14 @@ impl Removals {
         let attached: HashSet<&str> =
             attachments.iter().map(|one| text(one, "/spec/source/persistentVolumeName")).collect();
         let unattached = volumes.iter().filter(|volume| !attached.contains(volume.name_any().as_str()));
-        let steps: BTreeMap<String, Step> = unattached.map(|volume| (volume.name_any(), step(volume))).collect();
-        self.work.retain(|name, attempts| attempts.under_way || matches!(steps.get(name), Some(Step::Delete(_))));
+        let steps: BTreeMap<String, RemovalStep> = unattached.map(|volume| (volume.name_any(), step(volume))).collect();
+        self.work
+            .retain(|name, attempts| attempts.under_way || matches!(steps.get(name), Some(RemovalStep::Delete(_))));
         for (name, step) in steps {
             match step {
-                Step::Nothing => {}
-                Step::LetGo => self.let_go(&name),
-                Step::Delete(handle) => self.ask(name, handle, now, calls),
+                RemovalStep::Nothing => {}
+                RemovalStep::LetGo => self.let_go(&name),
+                RemovalStep::Delete(handle) => self.ask(name, handle, now, calls),
             }
         }
     }
@@ -82,7 +83,7 @@ impl Removals {
         }
     }
 
-    pub(super) fn answered(&mut self, name: &str, answer: Result<(), Refusal>, now: Instant) {
+    pub(super) fn answered(&mut self, name: &str, answer: Result<(), CallError>, now: Instant) {
         let Some(attempts) = self.work.get_mut(name) else { return };
         attempts.under_way = false;
         match answer {
@@ -125,15 +126,15 @@ mod tests {
             let spec = json!({"csi": {"driver": driver, "volumeHandle": "h"}, "persistentVolumeReclaimPolicy": policy});
             from_value(json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}})).unwrap()
         };
-        let delete = Step::Delete("h".to_owned());
+        let delete = RemovalStep::Delete("h".to_owned());
         for (driver, by, policy, phase, expected) in [
             (DRIVER, DRIVER, "Delete", "Released", delete.clone()),
             (DRIVER, DRIVER, "Delete", "Failed", delete),
-            (DRIVER, DRIVER, "Delete", "Bound", Step::Nothing),
-            (DRIVER, DRIVER, "Retain", "Released", Step::LetGo),
-            (DRIVER, DRIVER, "Retain", "Bound", Step::LetGo),
-            (DRIVER, "by hand", "Delete", "Released", Step::Nothing),
-            ("another.csi", DRIVER, "Delete", "Released", Step::Nothing),
+            (DRIVER, DRIVER, "Delete", "Bound", RemovalStep::Nothing),
+            (DRIVER, DRIVER, "Retain", "Released", RemovalStep::LetGo),
+            (DRIVER, DRIVER, "Retain", "Bound", RemovalStep::LetGo),
+            (DRIVER, "by hand", "Delete", "Released", RemovalStep::Nothing),
+            ("another.csi", DRIVER, "Delete", "Released", RemovalStep::Nothing),
         ] {
             assert_eq!(step(&volume(driver, by, policy, phase)), expected, "{driver} {by} {policy} {phase}");
         }

@@ -32,7 +32,7 @@ fn anew(bound: bool) -> SeenClaim {
 fn steps_follow_one_another() {
     let released = SeenClaim { protected: false, ..deleted("a") };
     for (claim, volume, expected) in [
-        (Some(claim("a")), volume("a", None, false), Healing::Rest),
+        (Some(claim("a")), volume("a", None, false), Healing::Nothing),
         (Some(deleted("a")), volume("a", None, false), Healing::Keep),
         (Some(deleted("a")), volume("a", None, true), Healing::Keep),
         (Some(deleted("a")), volume("a", Some("a"), false), Healing::Keep),
@@ -41,10 +41,10 @@ fn steps_follow_one_another() {
         (None, volume("a", Some("a"), true), Healing::MakeAnew),
         (Some(anew(false)), volume("a", Some("a"), true), Healing::GiveVolume),
         (Some(anew(false)), SeenVolume { left: true, ..volume("c", Some("a"), true) }, Healing::GiveVolume),
-        (Some(anew(false)), volume("c", Some("a"), true), Healing::Rest),
+        (Some(anew(false)), volume("c", Some("a"), true), Healing::Nothing),
         (Some(anew(false)), volume("b", Some("a"), true), Healing::AwaitBond),
         (Some(anew(true)), volume("b", Some("a"), true), Healing::PutPolicyBack),
-        (Some(anew(true)), volume("b", None, false), Healing::Rest),
+        (Some(anew(true)), volume("b", None, false), Healing::Nothing),
     ] {
         assert_eq!(decide(USED, claim.as_ref(), Some(&volume)), expected, "{claim:?} {volume:?}");
     }
@@ -60,7 +60,7 @@ fn volume_whose_claim_ref_is_of_nobody_or_of_others_is_left_to_a_person() {
                 assert!(matches!(decide(wish, None, Some(&astray)), Healing::Stuck(_)), "{astray:?}");
             }
             for wish in [Wish::Keep, Wish::Nothing] {
-                assert_eq!(decide(wish, None, Some(&astray)), Healing::Rest, "{astray:?}");
+                assert_eq!(decide(wish, None, Some(&astray)), Healing::Nothing, "{astray:?}");
             }
         }
     }
@@ -92,7 +92,7 @@ fn nothing_is_held_back_from_a_removal_that_the_host_has_asked_for() {
     let volumes = [volume("a", None, false), volume("a", Some("a"), true), volume("a", None, true)];
     for claim in &claims {
         for volume in &volumes {
-            assert_eq!(decide(Wish::Nothing, claim.as_ref(), Some(volume)), Healing::Rest, "{claim:?} {volume:?}");
+            assert_eq!(decide(Wish::Nothing, claim.as_ref(), Some(volume)), Healing::Nothing, "{claim:?} {volume:?}");
         }
     }
 }
@@ -103,7 +103,7 @@ fn what_was_made_for_a_volume_that_has_gone_is_taken_back() {
     let going = SeenClaim { terminating: true, ..anew(false) };
     assert_eq!(decide(Wish::Nothing, Some(&going), None), Healing::Release);
     assert_eq!(decide(USED, Some(&anew(false)), None), Healing::Lost, "and stays while the host wants it");
-    assert_eq!(decide(Wish::Nothing, Some(&claim("a")), None), Healing::Rest, "never one that was not made anew");
+    assert_eq!(decide(Wish::Nothing, Some(&claim("a")), None), Healing::Nothing, "never one that was not made anew");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn nothing_is_made_in_the_place_of_data_that_is_gone() {
     assert_eq!(decide(USED, None, None), Healing::Lost);
     assert_eq!(decide(USED, None, Some(&volume("a", None, false))), Healing::Lost);
     assert_eq!(decide(USED, Some(&deleted("a")), None), Healing::Lost);
-    assert_eq!(decide(Wish::Nothing, None, None), Healing::Rest);
+    assert_eq!(decide(Wish::Nothing, None, None), Healing::Nothing);
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn retained_volume_of_a_claim_that_is_gone_gets_it_back() {
 fn claim_that_never_had_a_volume_is_for_its_user_to_make_again() {
     let waiting = SeenClaim { bound: false, volume: None, ..deleted("a") };
     assert!(matches!(decide(USED, Some(&waiting), None), Healing::Stuck(_)));
-    assert_eq!(decide(Wish::Nothing, Some(&waiting), None), Healing::Rest);
+    assert_eq!(decide(Wish::Nothing, Some(&waiting), None), Healing::Nothing);
     let living = SeenClaim { terminating: false, ..waiting };
-    assert_eq!(decide(USED, Some(&living), None), Healing::Rest);
+    assert_eq!(decide(USED, Some(&living), None), Healing::Nothing);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn claim_holds_a_volume_that_somebody_deletes() {
         assert_eq!(decide(wish, Some(&claim("a")), Some(&going)), Healing::Endangered, "{wish:?}");
     }
     assert_eq!(decide(RETAINED, Some(&claim("a")), Some(&going)), Healing::Follow, "the data may outlive it");
-    assert_eq!(decide(Wish::Nothing, Some(&claim("a")), Some(&going)), Healing::Rest);
+    assert_eq!(decide(Wish::Nothing, Some(&claim("a")), Some(&going)), Healing::Nothing);
 }
 
 fn following(volume: SeenVolume) -> SeenVolume {
@@ -157,9 +157,9 @@ fn leaf_volume_stays_where_the_hosts_does_and_only_as_long_as_its_claim_holds_it
         (RETAINED, volume("a", None, false), Healing::Follow),
         (RETAINED, volume("a", None, true), Healing::Follow),
         (RETAINED, following(volume("a", None, false)), Healing::Follow),
-        (RETAINED, following(volume("a", None, true)), Healing::Rest),
+        (RETAINED, following(volume("a", None, true)), Healing::Nothing),
         (USED, following(volume("a", None, true)), Healing::Unfollow),
-        (USED, volume("a", None, true), Healing::Rest),
+        (USED, volume("a", None, true), Healing::Nothing),
     ] {
         assert_eq!(decide(wish, Some(&claim("a")), Some(&volume)), expected, "{wish:?} {volume:?}");
     }
@@ -181,7 +181,7 @@ fn claim_is_let_go_only_after_its_volume_stays_and_no_node_has_it() {
         (Some(deleted("a")), volume("a", Some("a"), true), Healing::Release),
         (Some(deleted("a")), volume("a", Some("a"), false), Healing::Keep),
         (Some(released), volume("a", Some("a"), true), Healing::AwaitClaim),
-        (None, volume("a", Some("a"), true), Healing::Rest),
+        (None, volume("a", Some("a"), true), Healing::Nothing),
         (None, volume("a", Some("a"), false), Healing::Lost),
     ] {
         assert_eq!(decide(Wish::Keep, claim.as_ref(), Some(&volume)), expected, "{claim:?} {volume:?}");
@@ -219,6 +219,6 @@ fn whoever_changes_his_mind_meets_every_step_halfway() {
 fn nothing_is_let_go_of_a_volume_that_is_being_removed_or_that_nobody_knows() {
     for volume in [volume("a", None, true), volume("a", Some("a"), true), following(volume("a", None, true))] {
         let step = decide(Wish::Nothing, Some(&claim("a")), Some(&volume));
-        assert!(matches!(step, Healing::Rest | Healing::PutPolicyBack), "{volume:?}: {step:?}");
+        assert!(matches!(step, Healing::Nothing | Healing::PutPolicyBack), "{volume:?}: {step:?}");
     }
 }

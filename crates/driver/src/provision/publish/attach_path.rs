@@ -1,7 +1,7 @@
 //! By which way a real node of the host gets at a leaf volume, or why it cannot.
 
 use super::{
-    super::{Provisioner, find::Found},
+    super::{Provisioner, find::FoundLeaf},
     machine,
 };
 use crate::attach;
@@ -23,7 +23,7 @@ pub(super) enum AttachPath {
 
 pub(super) async fn way(
     provisioner: &Provisioner,
-    found: &Found,
+    found: &FoundLeaf,
     volume: &LeafVolume,
     mode: AttachMode,
     node: &str,

@@ -1,7 +1,7 @@
 //! attachMode `virtual-machine`: the leaf claim becomes a disk of the virtual machine that the host's node is.
 
 use super::{
-    super::{Provisioner, find::Found},
+    super::{Provisioner, find::FoundLeaf},
     Deadline, watch,
 };
 use crate::attach;
@@ -29,7 +29,7 @@ pub(super) struct Plan {
 /// Nothing is decided on a machine that is not proved to be the node.
 pub(super) async fn way_by_machine(
     provisioner: &Provisioner,
-    found: &Found,
+    found: &FoundLeaf,
     volume: &LeafVolume,
     node: &str,
 ) -> Result<Plan> {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     Deadline, Provisioner,
-    find::{self, Found, Sought},
+    find::{self, FoundLeaf, Sought},
     validate, wait_for,
 };
 use crate::attach;
@@ -70,7 +70,7 @@ pub async fn publish(
 
 async fn bring(
     provisioner: &Provisioner,
-    found: &Found,
+    found: &FoundLeaf,
     node: &str,
     wanted: &Publishing,
     deadline: &Deadline,
@@ -114,7 +114,7 @@ async fn bring(
 /// Of a volume or a node that is not there, nothing is attached.
 pub async fn unpublish(provisioner: &Provisioner, handle: &str, node: &str, deadline: &Deadline) -> Result<()> {
     let found = match find::seek(provisioner, handle).await? {
-        Sought::Found(found) => found,
+        Sought::FoundLeaf(found) => found,
         Sought::Stripped(member, place) => return Err(attach::stripped(member.leaf()?, &place)),
         Sought::LetGo(_) | Sought::Unknown => {
             unpublish_unknown(provisioner, handle, node, deadline).await?;
@@ -184,7 +184,7 @@ async fn detach_unrecorded(leaf: &MemberClient, id: &VolumeId, node: &str, deadl
     attachment::detach_all(leaf, id, node, deadline).await
 }
 
-async fn fence(found: &Found, wanted: &Publishing, attached: Option<Attachment>) -> Result<()> {
+async fn fence(found: &FoundLeaf, wanted: &Publishing, attached: Option<Attachment>) -> Result<()> {
     if found.imported {
         // Nothing is ever written on it, so nothing fences it but the host's own attach controller.
         return Ok(());
@@ -213,7 +213,7 @@ async fn watch<K, W: Future<Output = Watched<K>>>(
 }
 
 /// A real node needs to know what the volume is made of; a virtual one has a pod in the member that waits for it.
-fn bound(found: &Found) -> Result<&str> {
+fn bound(found: &FoundLeaf) -> Result<&str> {
     let volume = found.claim.volume().filter(|_| found.claim.unusable().is_none());
     volume.ok_or_else(|| {
         Error::InProgress(format!(

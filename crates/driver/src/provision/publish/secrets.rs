@@ -1,7 +1,7 @@
 //! Secrets that a leaf driver wants on a node. The node gets them from its kubelet, out of a Secret of the host which the
 //! host volume names; it is kept equal to the member's at each publish. They are in no context, and in no message.
 
-use super::super::{Provisioner, find::Found};
+use super::super::{Provisioner, find::FoundLeaf};
 use domain::{
     error::{Error, Result},
     volume::secrets::{self, Copy, SecretRefs},
@@ -10,7 +10,7 @@ use host::secret::SecretsOf;
 use leaf::{backing::LeafVolume, ownership};
 
 /// What is to be copied, and to whom it will belong.
-pub(super) struct Wanted {
+pub(super) struct SecretCopies {
     copies: Vec<Copy>,
     of: SecretsOf,
 }
@@ -18,21 +18,21 @@ pub(super) struct Wanted {
 /// None where the leaf driver wants no Secret.
 pub(super) async fn secrets(
     provisioner: &Provisioner,
-    found: &Found,
+    found: &FoundLeaf,
     volume: &LeafVolume,
     handle: &str,
-) -> Result<Option<Wanted>> {
+) -> Result<Option<SecretCopies>> {
     if volume.secrets == SecretRefs::default() {
         return Ok(None);
     }
     let name = name_of(provisioner, found).await?;
     let of = host::secret::secrets_of(&provisioner.host, name.as_deref(), handle).await?;
     let of = of.ok_or_else(|| Error::NotFound(format!("no volume of the host has the handle {handle}")))?;
-    Ok(Some(Wanted { copies: secrets::copies(&volume.secrets, &of.refs)?, of }))
+    Ok(Some(SecretCopies { copies: secrets::copies(&volume.secrets, &of.refs)?, of }))
 }
 
 /// The name of the host volume, where the leaf claim tells it.
-async fn name_of(_provisioner: &Provisioner, found: &Found) -> Result<Option<String>> {
+async fn name_of(_provisioner: &Provisioner, found: &FoundLeaf) -> Result<Option<String>> {
     if found.imported {
         return Ok(None);
     }
@@ -40,7 +40,7 @@ async fn name_of(_provisioner: &Provisioner, found: &Found) -> Result<Option<Str
     Ok(claim.and_then(|claim| claim.metadata.annotations?.remove(ownership::NAME)))
 }
 
-pub(super) async fn hand_over(provisioner: &Provisioner, found: &Found, wanted: &Wanted) -> Result<()> {
+pub(super) async fn hand_over(provisioner: &Provisioner, found: &FoundLeaf, wanted: &SecretCopies) -> Result<()> {
     for copy in &wanted.copies {
         let data = leaf::secret::read_secret(found.leaf()?, &copy.from).await?;
         host::secret::keep_secret(&provisioner.host, &copy.to, &wanted.of, found.hash, &data).await?;

@@ -20,10 +20,10 @@ use crate::{
 pub(super) struct Contents<'a> {
     member: &'a Member,
     busy: HashSet<String>,
-    pub(super) timers: Timers<Step>,
+    pub(super) timers: Timers<ContentStep>,
 }
 
-pub(super) struct Step {
+pub(super) struct ContentStep {
     content: Arc<Value>,
     attempt: u32,
     /// Whether the attempt is over, and whether it failed; none while it is still to begin.
@@ -75,10 +75,10 @@ impl<'a> Contents<'a> {
         let work = if ends { &self.member.settings.deleting } else { &self.member.settings.snapshotting };
         let thing = format!("{} {}", if ends { "remove" } else { "snapshot" }, name(&content));
         let (takes, fails) = settings::attempt(work, self.member.cluster.seed(), &thing, attempt);
-        self.timers.add(takes, Step { content, attempt, failed: Some(fails) });
+        self.timers.add(takes, ContentStep { content, attempt, failed: Some(fails) });
     }
 
-    pub(super) fn take(&mut self, Step { content, attempt, failed }: Step) {
+    pub(super) fn take(&mut self, ContentStep { content, attempt, failed }: ContentStep) {
         let Some(failed) = failed else {
             self.again(&content, attempt);
             return;
@@ -94,7 +94,7 @@ impl<'a> Contents<'a> {
             Err(message) => {
                 let now = self.member.cluster.stamp();
                 self.edit(&content, |content| objects::tell_error(content, &message, &now));
-                self.timers.add(settings::pause(attempt), Step { content, attempt: attempt + 1, failed: None });
+                self.timers.add(settings::pause(attempt), ContentStep { content, attempt: attempt + 1, failed: None });
             }
         }
     }

@@ -35,11 +35,11 @@ use host::{
     Host,
     pins::{self, Pin},
 };
-use member::kubeconfig::{self as rules, Trust};
+use member::kubeconfig::{self as rules, KubeconfigSource};
 use operator::{
     kubeconfig::{self, Reach, until},
     narrow::narrowed,
-    objects::{NAMESPACE, Step, Uses, title, tokens},
+    objects::{NAMESPACE, ObjectStep, Uses, title, tokens},
     rights::{Right, by_subject, missing},
     table::Table,
 };
@@ -195,7 +195,7 @@ async fn reach(flags: &Add, admin: &Admin) -> anyhow::Result<Reach> {
     let namespaces = Namespaces::named(flags.namespace.iter().map(String::as_str));
     let namespaces = namespaces.map_err(|reason| Misuse(format!("--namespace: {reason}")))?;
     let reach = Reach { server, authority, server_name: entry.tls_server_name.clone(), insecure, namespaces };
-    let judged = rules::parse(&kubeconfig::text(&flags.name, &reach, "none"), Trust::Object).await;
+    let judged = rules::parse(&kubeconfig::text(&flags.name, &reach, "none"), KubeconfigSource::Object).await;
     judged.map_err(|reason| {
         let file = flags.member.member_kubeconfig.display();
         Misuse(format!("--member-kubeconfig {file}: {reason} (--server https://ADDRESS:PORT says another address)"))
@@ -211,12 +211,12 @@ fn embedded(path: &str) -> anyhow::Result<String> {
     }
 }
 
-fn plan(flags: &Add, objects: &[Value], steps: &[Step], target: &Target, table: &mut Table) {
+fn plan(flags: &Add, objects: &[Value], steps: &[ObjectStep], target: &Target, table: &mut Table) {
     for (object, step) in objects.iter().zip(steps) {
         let result = match step {
-            Step::Make => "would be made",
-            Step::Update => "would be updated",
-            Step::Leave | Step::Refuse => "unchanged",
+            ObjectStep::Make => "would be made",
+            ObjectStep::Update => "would be updated",
+            ObjectStep::Leave | ObjectStep::Refuse => "unchanged",
         };
         table.row([title(object).as_str(), &flags.name, result]);
     }
@@ -229,7 +229,7 @@ fn plan(flags: &Add, objects: &[Value], steps: &[Step], target: &Target, table: 
 
 /// Whether the member answers here as the host will ask it; an error where somebody else answers.
 async fn reaches(flags: &Add, admin: &Admin, text: &str, dial: &Dial) -> anyhow::Result<Result<(), String>> {
-    let config = rules::parse(text, Trust::Object).await.map_err(anyhow::Error::msg)?;
+    let config = rules::parse(text, KubeconfigSource::Object).await.map_err(anyhow::Error::msg)?;
     let client = connect::open(&flags.name, config, dial).map_err(anyhow::Error::msg)?;
     match patiently("asking the member as the host will", host::identity(&client)).await {
         Ok(identity) if identity == admin.identity => Ok(Ok(())),

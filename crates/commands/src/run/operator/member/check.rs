@@ -19,7 +19,7 @@ use host::{Host, pins};
 use leaf::Rows;
 use member::{
     kubeconfig as rules,
-    source::{Account, Definition},
+    source::{Account, MemberDefinition},
     token::Token,
 };
 use operator::{
@@ -81,11 +81,11 @@ fn nowhere(flags: &Check, host: &Host, named: &[String]) -> String {
 async fn examine(
     flags: &Check,
     host: &Host,
-    definition: &Definition,
+    definition: &MemberDefinition,
     dial: &Dial,
     sheet: &mut Sheet,
 ) -> anyhow::Result<()> {
-    let config = match rules::parse(&definition.kubeconfig, definition.trust).await {
+    let config = match rules::parse(&definition.kubeconfig, definition.source).await {
         Ok(config) => config,
         Err(reason) => {
             sheet.failed("kubeconfig", reason);
@@ -118,7 +118,7 @@ async fn examine(
     Ok(())
 }
 
-fn token(line: &str, definition: &Definition, name: &str, sheet: &mut Sheet) {
+fn token(line: &str, definition: &MemberDefinition, name: &str, sheet: &mut Sheet) {
     let Some(token) = kubeconfig::read(&definition.kubeconfig).token else { return };
     let left = until(token.ends, now());
     let renew = format!("`member add {name}` renews it");
@@ -162,7 +162,7 @@ async fn identity(host: &Host, name: &str, client: &Client, sheet: &mut Sheet) -
 async fn account(
     flags: &Check,
     host: &Host,
-    definition: &Definition,
+    definition: &MemberDefinition,
     client: &Client,
     sheet: &mut Sheet,
 ) -> anyhow::Result<()> {
@@ -178,7 +178,7 @@ async fn account(
 }
 
 /// What the account of a kubeconfig needs: this host's own, or the one of hosts that have none.
-fn needed(uses: Uses, account: &str, definition: &Definition, host: &Host) -> anyhow::Result<Vec<Right>> {
+fn needed(uses: Uses, account: &str, definition: &MemberDefinition, host: &Host) -> anyhow::Result<Vec<Right>> {
     let own = own_name(account, &host.id.0);
     let token = Token::of(&definition.kubeconfig);
     let is_own = token.is_some_and(|token| token.account() == Some((NAMESPACE, &own)));
@@ -189,7 +189,13 @@ fn needed(uses: Uses, account: &str, definition: &Definition, host: &Host) -> an
 }
 
 /// The account that runs pods there, where it is not the driver's own.
-async fn pods(flags: &Check, host: &Host, driver: &Definition, dial: &Dial, sheet: &mut Sheet) -> anyhow::Result<()> {
+async fn pods(
+    flags: &Check,
+    host: &Host,
+    driver: &MemberDefinition,
+    dial: &Dial,
+    sheet: &mut Sheet,
+) -> anyhow::Result<()> {
     let named = connect::members_as(host, &flags.members, Account::VirtualNode).await?;
     let own = named.get(&flags.name).filter(|own| own.kubeconfig != driver.kubeconfig);
     let Some(own) = own else {
@@ -197,7 +203,7 @@ async fn pods(flags: &Check, host: &Host, driver: &Definition, dial: &Dial, shee
         return Ok(());
     };
     token("token for pods", own, &flags.name, sheet);
-    let client = match rules::parse(&own.kubeconfig, own.trust).await {
+    let client = match rules::parse(&own.kubeconfig, own.source).await {
         Ok(config) => connect::open(&flags.name, config, dial),
         Err(reason) => Err(reason),
     };

@@ -4,14 +4,18 @@
 //! One may be wanted again at any moment. So it is marked first, and then the record is read once more; whoever publishes writes
 //! the record first, and then looks at the mark. One of the two sees the other.
 
-use super::{Follower, Waiting};
+use super::{Reconciler, Waiting};
 use domain::{
     error::Result,
     volume::{VolumeHash, VolumeId, healing::Wish, published::Attachment},
 };
 use leaf::{MemberClient, attachment::LeafAttachment};
 
-pub(super) async fn withdraw_forgotten_attachments(follower: &Follower, leaf: &MemberClient, waiting: &mut Waiting) {
+pub(super) async fn withdraw_forgotten_attachments(
+    reconciler: &Reconciler,
+    leaf: &MemberClient,
+    waiting: &mut Waiting,
+) {
     let all = match leaf::attachment::our_attachments(leaf).await {
         Ok(all) => all,
         Err(error) => return tracing::debug!(member = leaf.member, %error, "attachments are not looked through"),
@@ -19,15 +23,15 @@ pub(super) async fn withdraw_forgotten_attachments(follower: &Follower, leaf: &M
     let unknown = all.into_iter().filter(|one| !one.terminating && !is_known(leaf, one));
     let (begun, others): (Vec<_>, Vec<_>) = unknown.partition(|one| one.withdrawn);
     for one in waiting.attachments.old(others, |one| &one.uid).into_iter().chain(begun) {
-        if let Err(error) = withdraw_attachment(follower, leaf, &one).await {
+        if let Err(error) = withdraw_attachment(reconciler, leaf, &one).await {
             tracing::debug!(member = leaf.member, attachment = one.name, %error, "a forgotten attachment is not withdrawn yet");
         }
     }
 }
 
-async fn withdraw_attachment(follower: &Follower, leaf: &MemberClient, seen: &LeafAttachment) -> Result<()> {
+async fn withdraw_attachment(reconciler: &Reconciler, leaf: &MemberClient, seen: &LeafAttachment) -> Result<()> {
     let Some(hash) = own_leaf(leaf, seen) else { return Ok(()) };
-    if is_wanted(follower, leaf, hash, seen).await? {
+    if is_wanted(reconciler, leaf, hash, seen).await? {
         return if seen.withdrawn {
             leaf::attachment::mark_attachment(leaf, seen, false).await.map(drop)
         } else {
@@ -36,7 +40,7 @@ async fn withdraw_attachment(follower: &Follower, leaf: &MemberClient, seen: &Le
     }
     let marked =
         if seen.withdrawn { seen.clone() } else { leaf::attachment::mark_attachment(leaf, seen, true).await? };
-    if is_wanted(follower, leaf, hash, &marked).await? {
+    if is_wanted(reconciler, leaf, hash, &marked).await? {
         return leaf::attachment::mark_attachment(leaf, &marked, false).await.map(drop);
     }
     tracing::info!(
@@ -51,7 +55,12 @@ async fn withdraw_attachment(follower: &Follower, leaf: &MemberClient, seen: &Le
 
 /// Read just now: the volume, the claim that it is bound to, and what is described on it. Where no record is left of what
 /// somebody has removed by force, the host says whether it may be in use.
-async fn is_wanted(follower: &Follower, leaf: &MemberClient, hash: VolumeHash, one: &LeafAttachment) -> Result<bool> {
+async fn is_wanted(
+    reconciler: &Reconciler,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    one: &LeafAttachment,
+) -> Result<bool> {
     let record = match leaf::volume::read_volume(leaf, &one.volume).await? {
         Some(volume) => {
             let pair = leaf::healing::examine(leaf, hash, &volume.claim_place, Some(&one.volume)).await?;
@@ -61,7 +70,7 @@ async fn is_wanted(follower: &Follower, leaf: &MemberClient, hash: VolumeHash, o
     };
     match record {
         Some(named) => Ok(named),
-        None => Ok(host::volume::volumes_with(&follower.host, &one.handle)
+        None => Ok(host::volume::volumes_with(&reconciler.host, &one.handle)
             .await?
             .iter()
             .any(|volume| volume.wish() != Wish::Nothing)),

@@ -1,6 +1,6 @@
 //! Leaf groups that came when nobody asked for them any more, and labels that did, by which a group chooses its claims.
 
-use super::{Follower, Waiting};
+use super::{Reconciler, Waiting};
 use domain::{error::Result, volume::VolumeHash};
 use host::snapshot::ContentKind;
 use leaf::{
@@ -13,7 +13,7 @@ use leaf::{
     },
 };
 
-pub(super) async fn withdraw_forgotten_groups(follower: &Follower, leaf: &MemberClient, waiting: &mut Waiting) {
+pub(super) async fn withdraw_forgotten_groups(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     let (groups, all) = match listed(leaf).await {
         Ok(listed) => listed,
         Err(error) => {
@@ -22,7 +22,7 @@ pub(super) async fn withdraw_forgotten_groups(follower: &Follower, leaf: &Member
     };
     for (hash, group) in waiting.groups.old(all, |(_, group)| &group.uid) {
         if let Some(groups) = &groups
-            && let Err(error) = withdraw_group(follower, leaf, groups, hash, &group).await
+            && let Err(error) = withdraw_group(reconciler, leaf, groups, hash, &group).await
         {
             tracing::debug!(member = leaf.member, group = %group.place, %error, "a forgotten group is not withdrawn yet");
         }
@@ -37,7 +37,7 @@ pub(super) async fn withdraw_forgotten_groups(follower: &Follower, leaf: &Member
 /// A group is given out only once its snapshots carry our labels. What was restored from a backup under our name stays, and
 /// so do snapshots of which nobody can tell whether they are asked for still.
 async fn withdraw_group(
-    follower: &Follower,
+    reconciler: &Reconciler,
     leaf: &MemberClient,
     groups: &Groups<'_>,
     hash: VolumeHash,
@@ -49,7 +49,7 @@ async fn withdraw_group(
     }
     let parts = leaf::snapshot::group::parts(leaf, &now).await?;
     if parts.iter().any(|part| leaf::snapshot::group::is_marked_part(leaf, part, hash))
-        || is_asked_for(follower, &now, &parts).await?
+        || is_asked_for(reconciler, &now, &parts).await?
     {
         return Ok(());
     }
@@ -60,9 +60,9 @@ async fn withdraw_group(
     groups.remove(&now, &parts).await
 }
 
-async fn is_asked_for(follower: &Follower, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<bool> {
+async fn is_asked_for(reconciler: &Reconciler, group: &LeafGroup, parts: &[VolumeSnapshot]) -> Result<bool> {
     let Some(asked_by) = group.asked_by.as_deref() else { return Ok(!parts.is_empty()) };
-    let record = host::snapshot::read_content(&follower.host, ContentKind::Group, asked_by).await?;
+    let record = host::snapshot::read_content(&reconciler.host, ContentKind::Group, asked_by).await?;
     Ok(record.is_some_and(|record| !record.terminating || record.given_out))
 }
 

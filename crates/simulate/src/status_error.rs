@@ -16,20 +16,20 @@ pub struct Cause {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct StatusError {
     pub code: u16,
     pub reason: &'static str,
     pub message: String,
     pub details: Option<Value>,
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for StatusError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} {}: {}", self.code, self.reason, self.message)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for StatusError {}
 
 fn details(resource: &str, name: &str) -> Value {
     let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
@@ -46,7 +46,7 @@ fn listed(causes: &[Cause]) -> Value {
     causes.iter().map(cause).collect()
 }
 
-impl Refusal {
+impl StatusError {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None }
     }
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn refusals_read_as_those_of_an_api_server() {
         assert_eq!(
-            Refusal::not_found("storageclasses.storage.k8s.io", "fast").to_status(),
+            StatusError::not_found("storageclasses.storage.k8s.io", "fast").to_status(),
             json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound",
                 "message": "storageclasses.storage.k8s.io \"fast\" not found", "code": 404,
@@ -312,11 +312,11 @@ mod tests {
             message: "Required value".to_owned(),
             field: field.to_owned(),
         };
-        let refusal = Refusal::invalid("Deployment.apps", "web", &[cause("spec.a"), cause("spec.b")]);
+        let refusal = StatusError::invalid("Deployment.apps", "web", &[cause("spec.a"), cause("spec.b")]);
         let expected = "Deployment.apps \"web\" is invalid: [spec.a: Required value, spec.b: Required value]";
         assert_eq!(refusal.message, expected);
         assert_eq!(refusal.to_status()["details"]["causes"][1]["field"], json!("spec.b"));
-        let status = Refusal::unforeseen("x").to_status();
+        let status = StatusError::unforeseen("x").to_status();
         assert!(status.get("reason").is_none() && status.get("details").is_none(), "{status}");
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, pin::pin, sync::PoisonError, time::Duration};
 use futures::TryStreamExt;
 use tokio::time::{Instant, sleep};
 
-use super::Follower;
+use super::Reconciler;
 use domain::{
     error::Result,
     volume::{Claim, VolumeId},
@@ -19,24 +19,24 @@ const PAUSE: Duration = Duration::from_secs(1);
 const KNOWN: usize = 1024;
 
 /// Works until it is dropped.
-pub(super) async fn tell_of_stranded_pods(follower: &Follower) {
-    let (mut known, mut told) = (VecDeque::new(), follower.volumes.told());
-    while !follower.volumes.synced() && told.changed().await.is_ok() {}
+pub(super) async fn tell_of_stranded_pods(reconciler: &Reconciler) {
+    let (mut known, mut told) = (VecDeque::new(), reconciler.volumes.told());
+    while !reconciler.volumes.synced() && told.changed().await.is_ok() {}
     loop {
-        if let Err(error) = listen_to_scheduler(follower, &mut known).await {
+        if let Err(error) = listen_to_scheduler(reconciler, &mut known).await {
             tracing::debug!(%error, "what the scheduler says is not heard");
         }
         sleep(PAUSE).await;
     }
 }
 
-async fn listen_to_scheduler(follower: &Follower, known: &mut VecDeque<String>) -> Result<()> {
-    let mut pods = pin!(host::pod::stranded_pods(&follower.host).await?);
+async fn listen_to_scheduler(reconciler: &Reconciler, known: &mut VecDeque<String>) -> Result<()> {
+    let mut pods = pin!(host::pod::stranded_pods(&reconciler.host).await?);
     while let Some(pod) = pods.try_next().await? {
         if known.contains(&pod.uid) {
             continue;
         }
-        tell_of_stranded(follower, &pod).await?;
+        tell_of_stranded(reconciler, &pod).await?;
         known.push_back(pod.uid);
         if known.len() > KNOWN {
             known.pop_front();
@@ -45,11 +45,11 @@ async fn listen_to_scheduler(follower: &Follower, known: &mut VecDeque<String>) 
     Ok(())
 }
 
-async fn tell_of_stranded(follower: &Follower, pod: &StrandedPod) -> Result<()> {
-    for claim in host::pod::claims_of_pod(&follower.host, pod).await? {
-        let handle = follower.volumes.handle_of(&claim.volume);
+async fn tell_of_stranded(reconciler: &Reconciler, pod: &StrandedPod) -> Result<()> {
+    for claim in host::pod::claims_of_pod(&reconciler.host, pod).await? {
+        let handle = reconciler.volumes.handle_of(&claim.volume);
         let Some(id) = handle.and_then(|handle| VolumeId::parse(&handle)) else { continue };
-        if !follower.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
+        if !reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
             return Ok(());
         }
         let of = Claim { namespace: pod.namespace.clone(), name: claim.name };
@@ -59,7 +59,7 @@ async fn tell_of_stranded(follower: &Follower, pod: &StrandedPod) -> Result<()> 
             pod.name, id.member, id.member
         );
         host::events::tell_claim(
-            &follower.host,
+            &reconciler.host,
             &of,
             &claim.uid,
             &News { reason: "VolumeElsewhere", message, warning: true },

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    Follower,
+    Reconciler,
     forgotten::{self, Waiting},
     heal::{self, pause},
     late::may_have_come_late,
@@ -61,8 +61,9 @@ struct MemberBacklog {
 }
 
 /// Works until it is dropped.
-pub(super) async fn follow(follower: &Follower, member: &Member) {
-    let (mut backlog, mut strays, mut told) = (MemberBacklog::default(), Strays::new(member), follower.volumes.told());
+pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
+    let (mut backlog, mut strays, mut told) =
+        (MemberBacklog::default(), Strays::new(member), reconciler.volumes.told());
     let mut waiting = Waiting::new();
     let turn = turn(&member.name);
     let mut next_tick = Instant::now() + TICK + turn;
@@ -74,7 +75,7 @@ pub(super) async fn follow(follower: &Follower, member: &Member) {
             () = remarkable(member) => sleep(SOON).await,
         }
         let ticks = Instant::now() >= next_tick;
-        if !follower.volumes.synced() {
+        if !reconciler.volumes.synced() {
             next_tick = next_tick.max(Instant::now() + SOON);
             continue;
         }
@@ -82,36 +83,36 @@ pub(super) async fn follow(follower: &Follower, member: &Member) {
             next_tick = Instant::now() + TICK;
             continue;
         };
-        take_news(follower, leaf, &mut backlog);
-        strays::tell_of_sizes(follower, leaf).await;
+        take_news(reconciler, leaf, &mut backlog);
+        strays::tell_of_sizes(reconciler, leaf).await;
         if !ticks {
-            heal_all(follower, member, &mut backlog).await;
+            heal_all(reconciler, member, &mut backlog).await;
             continue;
         }
         next_tick = Instant::now() + TICK;
-        look(follower, leaf, &mut backlog);
-        sweep(follower, leaf, &mut backlog);
-        mark(follower, member, &mut backlog).await;
-        heal_all(follower, member, &mut backlog).await;
-        tell_of_missed(follower, member, &mut backlog).await;
-        forgotten::withdraw_forgotten(follower, leaf, &mut waiting).await;
-        strays::count_strays(follower, leaf, &mut strays).await;
+        look(reconciler, leaf, &mut backlog);
+        sweep(reconciler, leaf, &mut backlog);
+        mark(reconciler, member, &mut backlog).await;
+        heal_all(reconciler, member, &mut backlog).await;
+        tell_of_missed(reconciler, member, &mut backlog).await;
+        forgotten::withdraw_forgotten(reconciler, leaf, &mut waiting).await;
+        strays::count_strays(reconciler, leaf, &mut strays).await;
     }
 }
 
 /// Goes by those of which there was news in the host or in the member, in memory.
-fn take_news(follower: &Follower, leaf: &MemberClient, backlog: &mut MemberBacklog) {
-    for handle in follower.volumes.take_news(&leaf.member) {
+fn take_news(reconciler: &Reconciler, leaf: &MemberClient, backlog: &mut MemberBacklog) {
+    for handle in reconciler.volumes.take_news(&leaf.member) {
         backlog.missed.remove(&handle);
-        if let Some(hash) = look_at(follower, leaf, handle, backlog) {
+        if let Some(hash) = look_at(reconciler, leaf, handle, backlog) {
             backlog.ill.remove(&hash);
         }
     }
-    look_whether_due(follower, leaf, leaf.rows.take_remarkable(), backlog);
+    look_whether_due(reconciler, leaf, leaf.rows.take_remarkable(), backlog);
 }
 
 /// Goes by the next few in turn.
-fn look(follower: &Follower, leaf: &MemberClient, backlog: &mut MemberBacklog) {
+fn look(reconciler: &Reconciler, leaf: &MemberClient, backlog: &mut MemberBacklog) {
     let now = Instant::now();
     if backlog.at.is_none() {
         if backlog.round.is_some_and(|round| now < round) {
@@ -119,16 +120,16 @@ fn look(follower: &Follower, leaf: &MemberClient, backlog: &mut MemberBacklog) {
         }
         backlog.round = Some(now + ROUND);
     }
-    let next = follower.volumes.next_in(&leaf.member, backlog.at.as_deref(), LOOKS);
+    let next = reconciler.volumes.next_in(&leaf.member, backlog.at.as_deref(), LOOKS);
     backlog.at = next.last().cloned().filter(|_| next.len() >= LOOKS);
     for handle in next {
-        look_at(follower, leaf, handle, backlog);
+        look_at(reconciler, leaf, handle, backlog);
     }
 }
 
 /// The volume that the handle leads to.
 fn look_at(
-    follower: &Follower,
+    reconciler: &Reconciler,
     leaf: &MemberClient,
     handle: Box<str>,
     backlog: &mut MemberBacklog,
@@ -138,7 +139,7 @@ fn look_at(
     let (row, now) = (row.unwrap_or_default(), Instant::now());
     let is_out_of_sight = row.is_empty() && !leaf.rows.volumes_of(&id).is_empty();
     if let Some(hash) = hash
-        && heal::is_due(follower, &Repair::of(leaf, id, hash), &row)
+        && heal::is_due(reconciler, &Repair::of(leaf, id, hash), &row)
     {
         backlog.odd.insert(hash);
     }
@@ -156,44 +157,44 @@ fn look_at(
 }
 
 /// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
-fn sweep(follower: &Follower, leaf: &MemberClient, backlog: &mut MemberBacklog) {
+fn sweep(reconciler: &Reconciler, leaf: &MemberClient, backlog: &mut MemberBacklog) {
     let now = Instant::now();
     if backlog.sweep.is_some_and(|due| now < due) {
         return;
     }
     backlog.sweep = Some(now + MISSED);
-    look_whether_due(follower, leaf, leaf.rows.following(), backlog);
+    look_whether_due(reconciler, leaf, leaf.rows.following(), backlog);
 }
 
 fn look_whether_due(
-    follower: &Follower,
+    reconciler: &Reconciler,
     leaf: &MemberClient,
     some: impl IntoIterator<Item = VolumeHash>,
     backlog: &mut MemberBacklog,
 ) {
     for hash in some {
-        let is_due = repairs(leaf, hash).iter().any(|repair| heal::is_due(follower, repair, &repair.row()));
+        let is_due = repairs(leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row()));
         if is_due && backlog.odd.insert(hash) {
             backlog.ill.remove(&hash);
         }
     }
 }
 
-async fn mark(follower: &Follower, member: &Member, backlog: &mut MemberBacklog) {
+async fn mark(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBacklog) {
     let now = Instant::now();
     let due = backlog.marks.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone());
     for handle in due.take(MARKS).collect::<Vec<_>>() {
         backlog.marks.remove(&handle);
-        if let Err(error) = mark_one(follower, member, &handle).await {
+        if let Err(error) = mark_one(reconciler, member, &handle).await {
             tracing::debug!(%handle, %error, "a leaf is not marked yet");
             backlog.marks.insert(handle, now + MISSED);
         }
     }
 }
 
-async fn mark_one(follower: &Follower, member: &Member, handle: &str) -> Result<()> {
+async fn mark_one(reconciler: &Reconciler, member: &Member, handle: &str) -> Result<()> {
     let leaf = member.leaf()?;
-    let volumes = follower.volumes.with(handle);
+    let volumes = reconciler.volumes.with(handle);
     let Some(volume) = volumes.iter().find(|volume| !volume.is_leaving()) else { return Ok(()) };
     let Some((hash, row)) = VolumeId::parse(handle).and_then(|id| leaf.rows.find(&id)) else { return Ok(()) };
     let is_to_be_marked =
@@ -204,7 +205,7 @@ async fn mark_one(follower: &Follower, member: &Member, handle: &str) -> Result<
     }
 }
 
-async fn heal_all(follower: &Follower, member: &Member, backlog: &mut MemberBacklog) {
+async fn heal_all(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBacklog) {
     let Ok(leaf) = member.leaf() else { return };
     let mut ill: BTreeSet<VolumeHash> = leaf.rows.needs_repair().into_iter().collect();
     ill.extend(&backlog.odd);
@@ -214,23 +215,23 @@ async fn heal_all(follower: &Follower, member: &Member, backlog: &mut MemberBack
         if due > Instant::now() {
             continue;
         }
-        for repair in repairs(leaf, hash).iter().filter(|repair| heal::is_due(follower, repair, &repair.row())) {
-            if let Err(error) = heal::heal(follower, repair, looks).await {
+        for repair in repairs(leaf, hash).iter().filter(|repair| heal::is_due(reconciler, repair, &repair.row())) {
+            if let Err(error) = heal::heal(reconciler, repair, looks).await {
                 tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
             }
         }
-        if !repairs(leaf, hash).iter().any(|repair| heal::is_due(follower, repair, &repair.row())) {
+        if !repairs(leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row())) {
             backlog.odd.remove(&hash);
         }
         backlog.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
     }
 }
 
-async fn tell_of_missed(follower: &Follower, member: &Member, backlog: &mut MemberBacklog) {
+async fn tell_of_missed(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBacklog) {
     let now = Instant::now();
     let due: Vec<_> = backlog.missed.iter().filter(|(_, due)| **due <= now).map(|(handle, _)| handle.clone()).collect();
     for handle in due {
-        match look_for(follower, member, &handle).await {
+        match look_for(reconciler, member, &handle).await {
             Ok(false) => drop(backlog.missed.remove(&handle)),
             Ok(true) | Err(_) => drop(backlog.missed.insert(handle, Instant::now() + AGAIN)),
         }
@@ -238,19 +239,19 @@ async fn tell_of_missed(follower: &Follower, member: &Member, backlog: &mut Memb
 }
 
 /// Whether a handle is to be looked at again. What is told of it was read just now in both clusters.
-async fn look_for(follower: &Follower, member: &Member, handle: &str) -> Result<bool> {
+async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Result<bool> {
     let leaf = member.leaf()?;
-    let volumes = follower.volumes.with(handle);
+    let volumes = reconciler.volumes.with(handle);
     let Some(id) = VolumeId::parse(handle) else { return Ok(false) };
     let (Some(place), [volume]) = (id.place(), volumes.as_slice()) else { return Ok(false) };
-    let live = host::volume::read_volume(&follower.host, &volume.name).await?;
+    let live = host::volume::read_volume(&reconciler.host, &volume.name).await?;
     let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
     if !matches!(live.volume.wish(), Wish::Use { .. }) || leaf::claim::is_well(leaf, &place).await? {
         return Ok(true);
     }
     let Some((reason, what)) = missing(leaf, &id, live.given_out.as_ref()).await? else { return Ok(true) };
     let message = format!("member {}: leaf claim {place} {what}", leaf.member);
-    host::events::tell(&follower.host, &live.volume, &News { reason, message, warning: true }).await;
+    host::events::tell(&reconciler.host, &live.volume, &News { reason, message, warning: true }).await;
     Ok(true)
 }
 

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// What the work needs.
 #[derive(Clone, Debug)]
-pub struct Follower {
+pub struct Reconciler {
     host: Host,
     members: Registry,
     volumes: Arc<HostVolumes>,
@@ -39,7 +39,7 @@ pub struct Follower {
     budget: Arc<Mutex<Budget>>,
 }
 
-impl Follower {
+impl Reconciler {
     pub fn new(host: Host, members: Registry) -> Self {
         Self { host, members, volumes: Arc::default(), budget: Arc::new(Mutex::new(Budget::of_all())) }
     }
@@ -60,9 +60,9 @@ impl Follower {
     async fn follow_members(&self) {
         let mut works = MemberTasks::default();
         let begin = |member: Arc<Member>| {
-            let follower = self.clone();
+            let reconciler = self.clone();
             async move {
-                tokio::join!(member::follow(&follower, &member), waiting::tell_of_waiting(&follower, &member));
+                tokio::join!(member::follow(&reconciler, &member), waiting::tell_of_waiting(&reconciler, &member));
             }
         };
         let mut changes = self.members.changes();

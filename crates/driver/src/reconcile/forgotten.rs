@@ -14,7 +14,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::Follower;
+use super::Reconciler;
 use domain::{
     error::Result,
     volume::{VolumeHash, VolumeId},
@@ -111,20 +111,20 @@ fn let_go(leaf: &MemberClient) -> Vec<(VolumeHash, ClaimRow)> {
     needs_repair.filter(|(_, row)| row.observed().terminating && row.finalizer.is_none()).collect()
 }
 
-pub(super) async fn withdraw_forgotten(follower: &Follower, leaf: &MemberClient, waiting: &mut Waiting) {
+pub(super) async fn withdraw_forgotten(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     if !is_due(&mut waiting.look, LOOK) {
         return;
     }
     // What no watch shows is listed, as seldom as somebody can be sure.
     if is_due(&mut waiting.list, FORGOTTEN) {
         snapshots::watch_if_there_are_any(leaf).await;
-        attachments::withdraw_forgotten_attachments(follower, leaf, waiting).await;
-        groups::withdraw_forgotten_groups(follower, leaf, waiting).await;
+        attachments::withdraw_forgotten_attachments(reconciler, leaf, waiting).await;
+        groups::withdraw_forgotten_groups(reconciler, leaf, waiting).await;
     }
-    snapshots::withdraw_forgotten_snapshots(follower, leaf, waiting).await;
+    snapshots::withdraw_forgotten_snapshots(reconciler, leaf, waiting).await;
     let unknown: Vec<_> = unknown_to_the_host(leaf).into_iter().collect();
     for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
-        if let Err(error) = withdraw(follower, leaf, hash, &row).await {
+        if let Err(error) = withdraw(reconciler, leaf, hash, &row).await {
             tracing::debug!(member = leaf.member, claim = %row.place, %error, "a forgotten leaf is not withdrawn yet");
         }
     }
@@ -136,12 +136,12 @@ pub(super) async fn withdraw_forgotten(follower: &Follower, leaf: &MemberClient,
 }
 
 /// The host and the member are asked themselves, and each step tests what it was decided on.
-async fn withdraw(follower: &Follower, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
     let pair = leaf::healing::examine(leaf, hash, &seen.place, None).await?;
     let Some(forgotten) = pair.never_given_out(leaf, hash).filter(|found| found.claim.uid == seen.uid) else {
         return Ok(());
     };
-    if is_anybodys(follower, leaf, hash, &forgotten).await? {
+    if is_anybodys(reconciler, leaf, hash, &forgotten).await? {
         return Ok(());
     }
     let (now, made_for) = (&forgotten.claim, &forgotten.made_for);
@@ -155,31 +155,31 @@ async fn withdraw(follower: &Follower, leaf: &MemberClient, hash: VolumeHash, se
 
 /// Whether the host's claim waits for it still, or a volume of the host's is made of it.
 async fn is_anybodys(
-    follower: &Follower,
+    reconciler: &Reconciler,
     leaf: &MemberClient,
     hash: VolumeHash,
     forgotten: &NeverGivenOut,
 ) -> Result<bool> {
     let claim = &forgotten.claim;
     let id = VolumeId::new(&leaf.member, &claim.place.namespace, &claim.place.claim, hash).to_string();
-    if let Some(handle) = host::volume::handle_of(&follower.host, &forgotten.volume).await?
-        && leads_elsewhere(follower, leaf, &handle).await
+    if let Some(handle) = host::volume::handle_of(&reconciler.host, &forgotten.volume).await?
+        && leads_elsewhere(reconciler, leaf, &handle).await
     {
-        return host::volume::uses(&follower.host, "", &id).await;
+        return host::volume::uses(&reconciler.host, "", &id).await;
     }
     // Of such a one a person has to judge.
     let Some(made_for) = &forgotten.made_for else { return Ok(true) };
-    let waiting = host::claim::read_claim(&follower.host, &made_for.claim, &made_for.volume).await?;
+    let waiting = host::claim::read_claim(&reconciler.host, &made_for.claim, &made_for.volume).await?;
     if waiting.is_some_and(|waiting| waiting.uid == made_for.uid) {
         return Ok(true);
     }
-    host::volume::uses(&follower.host, &made_for.volume, &id).await
+    host::volume::uses(&reconciler.host, &made_for.volume, &id).await
 }
 
 /// Whether a handle leads to another member, and its leaf volume is seen there.
-async fn leads_elsewhere(follower: &Follower, leaf: &MemberClient, handle: &str) -> bool {
+async fn leads_elsewhere(reconciler: &Reconciler, leaf: &MemberClient, handle: &str) -> bool {
     let Some(id) = VolumeId::parse(handle) else { return false };
-    let Ok(member) = follower.members.get(&id.member).await else { return false };
+    let Ok(member) = reconciler.members.get(&id.member).await else { return false };
     let Some(other) = member.last_known().filter(|other| other.member != leaf.member) else { return false };
     other.rows.find(&id).is_some_and(|(_, row)| row.volume.is_some())
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use tokio::{task::yield_now, time::Instant};
 
 use super::{
-    Follower,
+    Reconciler,
     repair::{Repair, repairs},
 };
 use domain::{
@@ -44,10 +44,10 @@ impl Drop for Strays<'_> {
     }
 }
 
-pub(super) async fn tell_of_sizes(follower: &Follower, leaf: &MemberClient) {
+pub(super) async fn tell_of_sizes(reconciler: &Reconciler, leaf: &MemberClient) {
     for hash in leaf.rows.take_resized() {
         for repair in repairs(leaf, hash) {
-            if let Err(error) = tell_of_size(follower, &repair).await {
+            if let Err(error) = tell_of_size(reconciler, &repair).await {
                 tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared");
             }
         }
@@ -55,18 +55,18 @@ pub(super) async fn tell_of_sizes(follower: &Follower, leaf: &MemberClient) {
 }
 
 /// The host learns a size that it asked for by its own call: only what it did not ask for is told.
-async fn tell_of_size(follower: &Follower, repair: &Repair<'_>) -> Result<()> {
+async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<()> {
     let Some(claim) = repair.row().claim else { return Ok(()) };
-    for known in follower.volumes.with(repair.handle()) {
-        let Some(live) = host::volume::read_volume(&follower.host, &known.name).await? else { continue };
+    for known in reconciler.volumes.with(repair.handle()) {
+        let Some(live) = host::volume::read_volume(&reconciler.host, &known.name).await? else { continue };
         let Some(of) = live.claim.as_ref().filter(|_| live.capacity != claim.capacity()) else { continue };
-        let asked = host::claim::read_claim(&follower.host, of, &known.name).await?.and_then(|claim| claim.size);
+        let asked = host::claim::read_claim(&reconciler.host, of, &known.name).await?.and_then(|claim| claim.size);
         let asked = asked.and_then(|size| quantity::parse(&size)).unwrap_or_default();
         if asked <= live.capacity {
             let (there, here) = (quantity::print(claim.capacity()), quantity::print(live.capacity));
             let remedy = remedy(claim.capacity(), live.capacity);
             let what = format!("has {there} there, and this volume says {here}: {remedy}");
-            host::events::tell(&follower.host, &live.volume, &repair.told("LeafResized", &claim.place, &what, true))
+            host::events::tell(&reconciler.host, &live.volume, &repair.told("LeafResized", &claim.place, &what, true))
                 .await;
         }
     }
@@ -74,7 +74,7 @@ async fn tell_of_size(follower: &Follower, repair: &Repair<'_>) -> Result<()> {
 }
 
 /// Counts the leaves that no volume of the host has.
-pub(super) async fn count_strays(follower: &Follower, leaf: &MemberClient, strays: &mut Strays<'_>) {
+pub(super) async fn count_strays(reconciler: &Reconciler, leaf: &MemberClient, strays: &mut Strays<'_>) {
     let now = Instant::now();
     if strays.due.is_some_and(|due| now < due) {
         return;
@@ -85,7 +85,7 @@ pub(super) async fn count_strays(follower: &Follower, leaf: &MemberClient, stray
         let some = leaf.rows.lasting_after(after, AT_ONCE);
         after = some.last().copied();
         let used = |hash: &VolumeHash| {
-            repairs(leaf, *hash).iter().any(|repair| !follower.volumes.with(repair.handle()).is_empty())
+            repairs(leaf, *hash).iter().any(|repair| !reconciler.volumes.with(repair.handle()).is_empty())
         };
         found.extend(some.into_iter().filter(|hash| !used(hash)));
         if after.is_none() {

@@ -2,8 +2,8 @@
 //! and a volume of its own, in which nobody's data is. It makes way.
 
 use super::{
-    Follower,
-    repair::{self, Repair, Wanted},
+    Reconciler,
+    repair::{self, LiveWish, Repair},
 };
 use domain::error::Result;
 use host::volume::HostVolume;
@@ -15,7 +15,7 @@ pub(super) fn may_have_come_late(known: &HostVolume, claim: &ClaimRow) -> bool {
 }
 
 /// By what was read just now, in the host and in the member: the claim, and what the host was given in its place.
-pub(super) fn came_late(repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted) -> Option<String> {
+pub(super) fn came_late(repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish) -> Option<String> {
     let claim = ClaimRow::new(pair.ours(repair.leaf(), repair.hash())?);
     let told = wanted.given_out().filter(|told| claim.came_late(&told.claim_uid, &told.volume))?;
     Some(format!(
@@ -25,10 +25,10 @@ pub(super) fn came_late(repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted) -
 }
 
 pub(super) async fn make_way(
-    follower: &Follower,
+    reconciler: &Reconciler,
     repair: &Repair<'_>,
     pair: &LeafPair,
-    wanted: &Wanted,
+    wanted: &LiveWish,
     late: &str,
 ) -> Result<()> {
     let (leaf, place) = (repair.leaf(), &pair.place);
@@ -37,6 +37,6 @@ pub(super) async fn make_way(
         return leaf::forgotten::withdraw(leaf, repair.hash(), &forgotten).await;
     }
     let what = format!("{late}. Nobody can tell whether it is used: if it is not, delete it in the member");
-    repair::tell(follower, wanted, &repair.told("LeafStuck", place, &what, true)).await;
+    repair::tell(reconciler, wanted, &repair.told("LeafStuck", place, &what, true)).await;
     Ok(())
 }

@@ -6,20 +6,20 @@ use std::{collections::BTreeSet, pin::pin};
 use futures::StreamExt;
 use tokio::time::sleep;
 
-use super::{Follower, PAUSE};
+use super::{PAUSE, Reconciler};
 use domain::volume::VolumeId;
 use host::owners::OwnedClaim;
 use member::registry::{is_beside_clustertree, serving};
 
 /// Works until it is dropped. Hosts without Kosmos are asked nothing.
-pub(super) async fn shield_claims(follower: &Follower) {
+pub(super) async fn shield_claims(reconciler: &Reconciler) {
     loop {
-        let beside = beside_clustertree(follower);
-        if !beside.is_empty() && follower.volumes.synced() {
+        let beside = beside_clustertree(reconciler);
+        if !beside.is_empty() && reconciler.volumes.synced() {
             tokio::select! {
                 biased;
-                () = shield_all(follower, &beside) => {}
-                () = changes_from(follower, &beside) => {}
+                () = shield_all(reconciler, &beside) => {}
+                () = changes_from(reconciler, &beside) => {}
             }
         }
         sleep(PAUSE).await;
@@ -27,14 +27,14 @@ pub(super) async fn shield_claims(follower: &Follower) {
 }
 
 /// Until one cannot be written: then all are looked at again.
-async fn shield_all(follower: &Follower, beside: &BTreeSet<String>) {
-    let mut claims = pin!(host::owners::owned_claims(&follower.host));
+async fn shield_all(reconciler: &Reconciler, beside: &BTreeSet<String>) {
+    let mut claims = pin!(host::owners::owned_claims(&reconciler.host));
     while let Some(claim) = claims.next().await {
-        let meant = claim.is_exposed() && member_of(follower, &claim).is_some_and(|member| beside.contains(&member));
+        let meant = claim.is_exposed() && member_of(reconciler, &claim).is_some_and(|member| beside.contains(&member));
         if !meant {
             continue;
         }
-        if let Err(error) = host::owners::shield(&follower.host, &claim).await {
+        if let Err(error) = host::owners::shield(&reconciler.host, &claim).await {
             tracing::warn!(%error, "a claim is not kept from clustertree yet");
             return;
         }
@@ -42,20 +42,20 @@ async fn shield_all(follower: &Follower, beside: &BTreeSet<String>) {
 }
 
 /// Where its volume is. What a claim that is not bound says of itself may have been copied with it.
-fn member_of(follower: &Follower, claim: &OwnedClaim) -> Option<String> {
-    let handle = follower.volumes.handle_of(claim.volume.as_deref()?)?;
+fn member_of(reconciler: &Reconciler, claim: &OwnedClaim) -> Option<String> {
+    let handle = reconciler.volumes.handle_of(claim.volume.as_deref()?)?;
     VolumeId::parse(&handle).map(|id| id.member)
 }
 
 /// All names of the members into which clustertree copies pods.
-fn beside_clustertree(follower: &Follower) -> BTreeSet<String> {
-    let members = follower.members.all().unwrap_or_default();
+fn beside_clustertree(reconciler: &Reconciler) -> BTreeSet<String> {
+    let members = reconciler.members.all().unwrap_or_default();
     let beside = |name: &&String| is_beside_clustertree(&members, &serving(&members, name));
     members.keys().filter(beside).cloned().collect()
 }
 
-async fn changes_from(follower: &Follower, known: &BTreeSet<String>) {
-    while beside_clustertree(follower) == *known {
+async fn changes_from(reconciler: &Reconciler, known: &BTreeSet<String>) {
+    while beside_clustertree(reconciler) == *known {
         sleep(PAUSE).await;
     }
 }

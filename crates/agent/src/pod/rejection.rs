@@ -1,12 +1,12 @@
 //! Why a pod is not run in a member, in words for its user.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct PodRejection {
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-impl Refusal {
+impl PodRejection {
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }

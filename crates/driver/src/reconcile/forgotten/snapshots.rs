@@ -1,7 +1,7 @@
 //! Leaf snapshots that came when nobody asked for them any more: the host's own record of a snapshot is there before it is asked
 //! for, and stays until it has gone, so one without a record was written late.
 
-use super::{Follower, Waiting};
+use super::{Reconciler, Waiting};
 use domain::error::Result;
 use host::snapshot::ContentKind;
 use leaf::{
@@ -21,10 +21,10 @@ pub(super) async fn watch_if_there_are_any(leaf: &MemberClient) {
     }
 }
 
-pub(super) async fn withdraw_forgotten_snapshots(follower: &Follower, leaf: &MemberClient, waiting: &mut Waiting) {
+pub(super) async fn withdraw_forgotten_snapshots(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     let unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());
     for row in waiting.snapshots.old(unmarked, |row| &row.uid) {
-        if let Err(error) = withdraw_snapshot(follower, leaf, &row).await {
+        if let Err(error) = withdraw_snapshot(reconciler, leaf, &row).await {
             tracing::debug!(member = leaf.member, snapshot = %row.place, %error, "a forgotten snapshot is not withdrawn yet");
         }
     }
@@ -32,7 +32,7 @@ pub(super) async fn withdraw_forgotten_snapshots(follower: &Follower, leaf: &Mem
 
 /// The member and the host are asked themselves. What was restored from a backup under our name is bound to a content that
 /// was there before it, and stays.
-async fn withdraw_snapshot(follower: &Follower, leaf: &MemberClient, seen: &SnapshotRow) -> Result<()> {
+async fn withdraw_snapshot(reconciler: &Reconciler, leaf: &MemberClient, seen: &SnapshotRow) -> Result<()> {
     let Some((snapshot, Some(now))) = leaf::snapshot::read_snapshot(leaf, &seen.place).await? else { return Ok(()) };
     let own = Content::name_of(None, &now.uid);
     let is_cut = snapshot.spec.source.persistent_volume_claim_name.is_some();
@@ -45,7 +45,7 @@ async fn withdraw_snapshot(follower: &Follower, leaf: &MemberClient, seen: &Snap
         return Ok(());
     }
     let Some(asked_by) = now.asked_by.as_deref() else { return Ok(()) };
-    let record = host::snapshot::read_content(&follower.host, ContentKind::Snapshot, asked_by).await?;
+    let record = host::snapshot::read_content(&reconciler.host, ContentKind::Snapshot, asked_by).await?;
     if record.is_some_and(|record| !record.terminating || record.given_out) {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Follower, turn};
+use super::{Reconciler, turn};
 use domain::{
     error::Result,
     volume::{LeafPlace, VolumeHash, VolumeId},
@@ -244,7 +244,7 @@ fn hear(waiting: &mut Waiting, word: &MemberEvent) {
 }
 
 /// Works until it is dropped.
-pub(super) async fn tell_of_waiting(follower: &Follower, member: &Member) {
+pub(super) async fn tell_of_waiting(reconciler: &Reconciler, member: &Member) {
     let mut queue = Queue::new();
     sleep(turn(&member.name)).await;
     loop {
@@ -258,7 +258,7 @@ pub(super) async fn tell_of_waiting(follower: &Follower, member: &Member) {
             let (say, words) = mpsc::channel(RECENT);
             tokio::select! {
                 biased;
-                () = pass_on(follower, leaf, &mut queue, words) => {}
+                () = pass_on(reconciler, leaf, &mut queue, words) => {}
                 () = listen(leaf, OF_CLAIMS, &say) => {}
                 () = listen(leaf, OF_PODS, &say) => {}
             }
@@ -269,7 +269,7 @@ pub(super) async fn tell_of_waiting(follower: &Follower, member: &Member) {
 }
 
 /// Until nobody waits any more.
-async fn pass_on(follower: &Follower, leaf: &MemberClient, queue: &mut Queue, mut words: Receiver<MemberEvent>) {
+async fn pass_on(reconciler: &Reconciler, leaf: &MemberClient, queue: &mut Queue, mut words: Receiver<MemberEvent>) {
     let mut needed = Instant::now();
     while needed.elapsed() < LINGER {
         if let Ok(Some(word)) = timeout(LOOK, words.recv()).await {
@@ -292,7 +292,7 @@ async fn pass_on(follower: &Follower, leaf: &MemberClient, queue: &mut Queue, mu
                 break;
             }
             waiting.was_told(now);
-            if let Err(error) = pass_on_one(follower, leaf, hash, &waiting.row, &word).await {
+            if let Err(error) = pass_on_one(reconciler, leaf, hash, &waiting.row, &word).await {
                 tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "why it waits is not told");
             }
         }
@@ -301,7 +301,7 @@ async fn pass_on(follower: &Follower, leaf: &MemberClient, queue: &mut Queue, mu
 
 /// Which claim of the host it is, stands on the leaf claim.
 async fn pass_on_one(
-    follower: &Follower,
+    reconciler: &Reconciler,
     leaf: &MemberClient,
     hash: VolumeHash,
     row: &ClaimRow,
@@ -310,14 +310,14 @@ async fn pass_on_one(
     let Some(claim) = leaf::claim::read_claim(leaf, &row.place).await? else { return Ok(()) };
     let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
     let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
-    if !is_for(follower, leaf, hash, row, &of).await? {
+    if !is_for(reconciler, leaf, hash, row, &of).await? {
         tracing::debug!(member = leaf.member, claim = %row.place, "is for no claim of the host that is known to wait there");
         return Ok(());
     }
-    if follower.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
+    if reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {
         let message = format!("member {}: leaf claim {} {}", leaf.member, row.place, word.text);
         let news = News { reason: "LeafPending", message, warning: word.warning };
-        host::events::tell_claim(&follower.host, &of.claim, &of.uid, &news).await;
+        host::events::tell_claim(&reconciler.host, &of.claim, &of.uid, &news).await;
     }
     Ok(())
 }
@@ -325,7 +325,7 @@ async fn pass_on_one(
 /// Whoever makes claims in a member can write any claim of the host on them. So the host has to say it as well: it has chosen
 /// this member for that claim, or the leaf's volume is that claim's.
 async fn is_for(
-    follower: &Follower,
+    reconciler: &Reconciler,
     leaf: &MemberClient,
     hash: VolumeHash,
     row: &ClaimRow,
@@ -333,11 +333,11 @@ async fn is_for(
 ) -> Result<bool> {
     let LeafPlace { namespace, claim } = row.handle_place();
     let id = VolumeId::new(&leaf.member, namespace, claim, hash);
-    if follower.volumes.with(&id.to_string()).iter().any(|volume| *volume.claim_uid == *of.uid) {
+    if reconciler.volumes.with(&id.to_string()).iter().any(|volume| *volume.claim_uid == *of.uid) {
         return Ok(true);
     }
-    let Some(claim) = host::claim::read_claim(&follower.host, &of.claim, &of.volume).await? else { return Ok(false) };
-    let members = follower.members.all()?;
+    let Some(claim) = host::claim::read_claim(&reconciler.host, &of.claim, &of.volume).await? else { return Ok(false) };
+    let members = reconciler.members.all()?;
     let chosen = claim.member.is_some_and(|chosen| serving(&members, &chosen) == leaf.member);
     Ok(chosen && claim.uid == of.uid)
 }

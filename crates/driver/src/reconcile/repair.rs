@@ -1,6 +1,6 @@
 //! One volume that is looked at: its leaf, as it is known, and what the host wants of it.
 
-use super::Follower;
+use super::Reconciler;
 use domain::volume::{LeafPlace, VolumeHash, VolumeId, healing::Wish};
 use host::{
     events::News,
@@ -20,12 +20,12 @@ pub(super) struct Repair<'a> {
 }
 
 /// What the host wants, read just now, and the volume that wants it.
-pub(super) struct Wanted {
+pub(super) struct LiveWish {
     pub(super) wish: Wish,
     pub(super) user: Option<LiveVolume>,
 }
 
-impl Wanted {
+impl LiveWish {
     /// The leaf that the host was told of.
     pub(super) fn given_out(&self) -> Option<&GivenOut> {
         self.user.as_ref()?.given_out.as_ref()
@@ -83,8 +83,8 @@ pub(super) fn repairs(leaf: &MemberClient, hash: VolumeHash) -> Vec<Repair<'_>> 
     leaf.rows.handle_places(hash).iter().map(|named| Repair::new(leaf, hash, named)).collect()
 }
 
-pub(super) async fn tell(follower: &Follower, wanted: &Wanted, news: &News) {
+pub(super) async fn tell(reconciler: &Reconciler, wanted: &LiveWish, news: &News) {
     if let Some(user) = &wanted.user {
-        host::events::tell(&follower.host, &user.volume, news).await;
+        host::events::tell(&reconciler.host, &user.volume, news).await;
     }
 }

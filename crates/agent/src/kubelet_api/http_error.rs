@@ -6,12 +6,12 @@ use kube::client::Body;
 use domain::error::Error;
 
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct HttpError {
     pub(super) code: StatusCode,
     message: String,
 }
 
-impl Refusal {
+impl HttpError {
     pub(super) fn new(code: StatusCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -32,7 +32,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for HttpError {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::NotFound(_) => StatusCode::NOT_FOUND,

@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use super::{
-    Follower,
+    Reconciler,
     late::{self, came_late, may_have_come_late},
     obstacle::{is_refusal, obstacle},
-    repair::{Repair, Wanted, tell},
+    repair::{LiveWish, Repair, tell},
 };
 use domain::{
     error::Result,
@@ -81,9 +81,9 @@ fn suits(wish: Wish, row: &Row) -> bool {
 }
 
 /// Whether there may be something to do, by what is in memory alone.
-pub(super) fn is_due(follower: &Follower, repair: &Repair<'_>, row: &Row) -> bool {
+pub(super) fn is_due(reconciler: &Reconciler, repair: &Repair<'_>, row: &Row) -> bool {
     let is_begun = || row.claim.is_some() && has_begun(row);
-    match follower.volumes.with(&repair.handle).as_slice() {
+    match reconciler.volumes.with(&repair.handle).as_slice() {
         [known] if known.wish() == Wish::Nothing => is_begun(),
         [known] => {
             let is_late = row.claim.as_ref().is_some_and(|claim| may_have_come_late(known, claim));
@@ -95,9 +95,9 @@ pub(super) fn is_due(follower: &Follower, repair: &Repair<'_>, row: &Row) -> boo
 }
 
 /// Goes as far as it can be gone now, at the so many'th look.
-pub(super) async fn heal(follower: &Follower, repair: &Repair<'_>, looks: u32) -> Result<()> {
+pub(super) async fn heal(reconciler: &Reconciler, repair: &Repair<'_>, looks: u32) -> Result<()> {
     for _ in 0..STEPS {
-        let (row, wanted) = (repair.row(), wanted(follower, repair).await?);
+        let (row, wanted) = (repair.row(), wanted(reconciler, repair).await?);
         let Some(place) = place_of(&row) else { return Ok(()) };
         if wanted.wish == Wish::Nothing && !has_begun(&row) {
             return Ok(());
@@ -106,11 +106,11 @@ pub(super) async fn heal(follower: &Follower, repair: &Repair<'_>, looks: u32) -
             return Ok(());
         }
         let mut pair = Box::pin(examine(repair, &place, &row, &wanted)).await?;
-        if is_of_another_handle(follower, repair, &pair).await? {
+        if is_of_another_handle(reconciler, repair, &pair).await? {
             return Ok(());
         }
         if let Some(late) = came_late(repair, &pair, &wanted) {
-            return late::make_way(follower, repair, &pair, &wanted, &late).await;
+            return late::make_way(reconciler, repair, &pair, &wanted, &late).await;
         }
         if let Some(user) = &wanted.user {
             pair.volume.take_if(|volume| !was_given_out(user, volume.metadata.name.as_deref()));
@@ -119,19 +119,19 @@ pub(super) async fn heal(follower: &Follower, repair: &Repair<'_>, looks: u32) -
         let wish = wish_of_this(repair, &pair, &wanted)?;
         let step = decide(wish, claim.as_ref(), volume.as_ref());
         tracing::debug!(member = %repair.leaf.member, leaf = %pair.place, ?wish, ?step, "heals");
-        match take(follower, repair, &step, &pair, &wanted).await {
+        match take(reconciler, repair, &step, &pair, &wanted).await {
             Ok(Taken::Done) => {}
             Ok(Taken::Rests) => return Ok(()),
             Ok(Taken::Blocked) => {
                 if let Some(news) = obstacle(repair, &step, &pair, looks) {
-                    tell(follower, &wanted, &news).await;
+                    tell(reconciler, &wanted, &news).await;
                 }
                 return Ok(());
             }
             Err(error) => {
                 if is_refusal(&step, &error) {
                     let what = format!("is not as the host wants it, and the member refuses to change that: {error}");
-                    tell(follower, &wanted, &repair.told("LeafStuck", &pair.place, &what, true)).await;
+                    tell(reconciler, &wanted, &repair.told("LeafStuck", &pair.place, &what, true)).await;
                 }
                 return Err(error);
             }
@@ -141,35 +141,35 @@ pub(super) async fn heal(follower: &Follower, repair: &Repair<'_>, looks: u32) -
 }
 
 /// No volume of the host has this handle, and that of the name on the claim is there: the claim is a copy of a leaf.
-async fn is_of_another_handle(follower: &Follower, repair: &Repair<'_>, pair: &LeafPair) -> Result<bool> {
-    match pair.volume_name().filter(|_| follower.volumes.with(&repair.handle).is_empty()) {
-        Some(name) => host::volume::has_volume(&follower.host, name).await,
+async fn is_of_another_handle(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> Result<bool> {
+    match pair.volume_name().filter(|_| reconciler.volumes.with(&repair.handle).is_empty()) {
+        Some(name) => host::volume::has_volume(&reconciler.host, name).await,
         None => Ok(false),
     }
 }
 
 /// What the one host volume with this handle wants. Of several, nobody can say whose the leaf is.
-async fn wanted(follower: &Follower, repair: &Repair<'_>) -> Result<Wanted> {
-    let nothing = Wanted { wish: Wish::Nothing, user: None };
-    let known = follower.volumes.with(&repair.handle);
+async fn wanted(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<LiveWish> {
+    let nothing = LiveWish { wish: Wish::Nothing, user: None };
+    let known = reconciler.volumes.with(&repair.handle);
     let known = match known.as_slice() {
         [known] if known.wish() != Wish::Nothing => known,
-        [] if outlives_host(&repair.row()) && !host::volume::uses(&follower.host, "", &repair.handle).await? => {
-            return Ok(Wanted { wish: Wish::Keep, user: None });
+        [] if outlives_host(&repair.row()) && !host::volume::uses(&reconciler.host, "", &repair.handle).await? => {
+            return Ok(LiveWish { wish: Wish::Keep, user: None });
         }
         _ => return Ok(nothing),
     };
-    let live = host::volume::read_volume(&follower.host, &known.name).await?;
+    let live = host::volume::read_volume(&reconciler.host, &known.name).await?;
     let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *repair.handle);
-    Ok(live.map_or(nothing, |live| Wanted { wish: live.volume.wish(), user: Some(live) }))
+    Ok(live.map_or(nothing, |live| LiveWish { wish: live.volume.wish(), user: Some(live) }))
 }
 
 async fn take(
-    follower: &Follower,
+    reconciler: &Reconciler,
     repair: &Repair<'_>,
     step: &Healing,
     pair: &LeafPair,
-    wanted: &Wanted,
+    wanted: &LiveWish,
 ) -> Result<Taken> {
     let (leaf, place) = (repair.leaf, &pair.place);
     let row = pair.claim.as_ref().map(ClaimRow::new);
@@ -189,18 +189,18 @@ async fn take(
             return Ok(Taken::Rests);
         }
         (Healing::Keep, Some(volume), ..) => {
-            let saved = saved_of(&follower.host.id, repair, pair, wanted).await?;
+            let saved = saved_of(&reconciler.host.id, repair, pair, wanted).await?;
             let Some(saved) = saved else { return Ok(Taken::Rests) };
             leaf::healing::keep_volume(leaf, volume, &saved).await?;
-            tell_of_deletion(follower, repair, pair, wanted, &saved).await;
+            tell_of_deletion(reconciler, repair, pair, wanted, &saved).await;
         }
         (Healing::LetGo, Some(volume), _, Some(row)) => {
             leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
             let volume = volume.metadata.name.as_deref().unwrap_or_default();
-            tell(follower, wanted, &let_go(repair, place, volume)).await;
+            tell(reconciler, wanted, &let_go(repair, place, volume)).await;
         }
         (Healing::Release, _, _, Some(row)) => leaf::claim::release_claim(leaf, &row, repair.hash).await?,
-        (Healing::MakeAnew, _, Some(saved), _) => make_anew(follower, repair, place, saved, wanted).await?,
+        (Healing::MakeAnew, _, Some(saved), _) => make_anew(reconciler, repair, place, saved, wanted).await?,
         (Healing::TakeRecord, _, Some(saved), Some(row)) => {
             leaf::change::record_published(leaf, &row, repair.hash, &saved.record()).await?;
         }
@@ -211,11 +211,11 @@ async fn take(
             leaf::healing::put_policy_back(leaf, volume, &saved, &row).await?;
             if saved.uid != *row.uid {
                 let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
-                tell(follower, wanted, &repair.told("LeafHealed", place, &what, false)).await;
+                tell(reconciler, wanted, &repair.told("LeafHealed", place, &what, false)).await;
             }
         }
         (Healing::TakeBack, _, _, Some(row)) => {
-            if host::volume::uses(&follower.host, "", &repair.handle).await? {
+            if host::volume::uses(&reconciler.host, "", &repair.handle).await? {
                 return Ok(Taken::Rests);
             }
             leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
@@ -234,11 +234,11 @@ async fn take(
 
 /// The claim comes back, where the host's claim of now wants it.
 async fn make_anew(
-    _follower: &Follower,
+    _follower: &Reconciler,
     repair: &Repair<'_>,
     place: &LeafPlace,
     saved: Saved,
-    wanted: &Wanted,
+    wanted: &LiveWish,
 ) -> Result<()> {
     let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
     let saved = match claim {
@@ -251,17 +251,23 @@ async fn make_anew(
     Ok(())
 }
 
-async fn tell_of_deletion(follower: &Follower, repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted, saved: &Saved) {
+async fn tell_of_deletion(
+    reconciler: &Reconciler,
+    repair: &Repair<'_>,
+    pair: &LeafPair,
+    wanted: &LiveWish,
+    saved: &Saved,
+) {
     let leaves = pair.claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
     if leaves && matches!(wanted.wish, Wish::Use { .. }) {
         let what = format!("(UID {}) was deleted in the member; its data is kept and it is made anew", saved.uid);
-        tell(follower, wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
+        tell(reconciler, wanted, &repair.told("LeafDeleted", &pair.place, &what, true)).await;
     }
 }
 
 /// Claim and volume as they are now, at the place where the claim is or belongs: of one that is to be made anew, the host's
 /// claim says where.
-async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &Wanted) -> Result<LeafPair> {
+async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &LiveWish) -> Result<LeafPair> {
     let volume = row.volume.as_ref().map(|volume| &*volume.name);
     let pair = leaf::healing::examine(repair.leaf, repair.hash, place, volume).await?;
     let ours = pair.claim_seen(repair.leaf, repair.hash).is_some_and(|claim| claim.ours);
@@ -276,7 +282,7 @@ async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &Wan
 }
 
 /// A claim that was made for another one of the host's is let go, and made anew where it belongs.
-fn wish_of_this(repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted) -> Result<Wish> {
+fn wish_of_this(repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish) -> Result<Wish> {
     let host_claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
     let (Some(host_claim), Some(claim), Some(volume)) = (host_claim, &pair.claim, &pair.volume) else {
         return Ok(wanted.wish);
@@ -303,7 +309,7 @@ fn was_given_out(user: &LiveVolume, volume: Option<&str>) -> bool {
     told.is_none_or(|told| told.is_empty() || Some(told) == volume)
 }
 
-async fn saved_of(host: &HostId, repair: &Repair<'_>, pair: &LeafPair, wanted: &Wanted) -> Result<Option<Saved>> {
+async fn saved_of(host: &HostId, repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish) -> Result<Option<Saved>> {
     let Some(volume) = &pair.volume else { return Ok(None) };
     if let Some(claim) = &pair.claim {
         return Ok(Some(Saved::of_claim(claim, volume)));

@@ -1,5 +1,5 @@
 //! What is to be done about a leaf that is not as the host wants it: its claim was deleted by somebody else, or is to be let go,
-//! or to come back, or its volume's policy is not the one that keeps the data. Pure: the shell in `follow/` acts on it. All
+//! or to come back, or its volume's policy is not the one that keeps the data. Pure: the shell in `driver/reconcile` acts on it. All
 //! that is known is in the objects, so that whoever comes next goes on where the last one stopped.
 
 #[cfg(test)]

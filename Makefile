@@ -123,7 +123,7 @@ e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
 .PHONY: faults-real
 faults-real: tools ## Long: the faults that take half an hour on real clusters
 	@$(call say,faults on real clusters)
-	@time $(CARGO) test --workspace --test e2e -- --ignored --nocapture killed_provisioner token_of_ten_minutes
+	@time $(CARGO) test --workspace --test e2e -- --ignored --nocapture killed_provisioner token_of_ten_minutes replaced_200_times
 
 .PHONY: sanity
 sanity: ## csi-sanity against the driver on real clusters

@@ -46,6 +46,7 @@ mod policies;
 mod pool;
 mod reasons;
 mod reclaim;
+mod replacement;
 mod requests;
 mod rig;
 mod rights;

@@ -47,6 +47,7 @@ mod process;
 mod prompt;
 mod reclaim;
 mod refusals;
+mod replaced;
 mod restored;
 mod rolled_back;
 mod schedules;

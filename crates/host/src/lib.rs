@@ -10,6 +10,7 @@ pub mod node;
 pub mod owners;
 pub mod pins;
 pub mod pod;
+pub mod replacement;
 pub mod secret;
 pub mod snapshot;
 pub mod volume;

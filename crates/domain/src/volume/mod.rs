@@ -13,6 +13,7 @@ pub mod parameters;
 pub mod plan;
 pub mod published;
 pub mod quantity;
+pub mod replacement;
 pub mod secrets;
 pub mod snapshot;
 pub mod spec;

@@ -7,9 +7,10 @@ mod index;
 mod tests;
 mod volume;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
 
 use self::index::Index;
 use crate::{
@@ -32,12 +33,22 @@ const PROVISIONER: [&str; 2] =
     ["volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"];
 
 const SOURCE: &str = "persistentvolume-controller";
+/// Between two looks at what nothing has happened to.
+const RESYNC: Duration = Duration::from_secs(15);
 
 pub(super) async fn run(cluster: Cluster) {
     let mut changes = crate::follow::follow(&cluster, &[CLASSES, CLAIMS, VOLUMES]);
-    let mut binder = Binder { cluster, index: Index::default() };
+    let mut binder = Binder { cluster, index: Index::default(), lost: BTreeSet::new() };
+    let began = Instant::now();
     loop {
-        let change = changes.next().await;
+        let change = tokio::select! {
+            biased;
+            change = changes.next() => change,
+            () = sleep_until(next_resync(began)), if !binder.lost.is_empty() => {
+                binder.resync();
+                continue;
+            }
+        };
         let gone = change.what == What::Deleted;
         match change.resource.as_str() {
             CLAIMS => binder.claim_changed(&change.object, gone),
@@ -47,12 +58,26 @@ pub(super) async fn run(cluster: Cluster) {
     }
 }
 
+fn next_resync(began: Instant) -> Instant {
+    let passed = began.elapsed().as_secs() / RESYNC.as_secs() + 1;
+    began + Duration::from_secs(passed * RESYNC.as_secs())
+}
+
 struct Binder {
     cluster: Cluster,
     index: Index,
+    /// Claims whose volume has gone. That one is there again is not told them: they are looked at when they change, or at last
+    /// with all that there is.
+    lost: BTreeSet<Key>,
 }
 
 impl Binder {
+    fn resync(&mut self) {
+        for claim in std::mem::take(&mut self.lost) {
+            self.sync_claim(&claim);
+        }
+    }
+
     fn claim_changed(&mut self, claim: &Value, gone: bool) {
         let key = (namespace(claim).to_owned(), name(claim).to_owned());
         self.index.put_claim(&key, claim, gone);
@@ -70,20 +95,24 @@ impl Binder {
         self.index.put_volume(volume, gone);
         self.sync_volume(name(volume));
         for claim in self.index.claims_of(volume) {
-            self.sync_claim(&claim);
+            if !self.lost.contains(&claim) {
+                self.sync_claim(&claim);
+            }
         }
         if !gone && is_free(volume) && text(volume, "/status/phase") == "Available" {
             self.wake_class(class_of(volume));
         }
     }
 
-    fn wake_class(&self, class: &str) {
+    fn wake_class(&mut self, class: &str) {
         for claim in self.index.waiting(class) {
             self.sync_claim(&claim);
         }
     }
 
-    fn sync_claim(&self, (namespace, name): &Key) {
+    fn sync_claim(&mut self, key: &Key) {
+        self.lost.remove(key);
+        let (namespace, name) = key;
         let Some(claim) = self.cluster.get(CLAIMS, namespace, name) else {
             return;
         };
@@ -99,7 +128,7 @@ impl Binder {
         self.act(&claim, claim::decide(&claim, &seen));
     }
 
-    fn act(&self, claim: &Arc<Value>, verdict: claim::Verdict) {
+    fn act(&mut self, claim: &Arc<Value>, verdict: claim::Verdict) {
         match verdict {
             claim::Verdict::Bind(volume) => self.bind(claim, &volume),
             claim::Verdict::Wait(event) => {
@@ -114,6 +143,7 @@ impl Binder {
             }
             claim::Verdict::Provision(provisioner) => self.ask_for(claim, &provisioner),
             claim::Verdict::Lost(reason, message) => {
+                self.lost.insert((namespace(claim).to_owned(), name(claim).to_owned()));
                 if text(claim, "/status/phase") != "Lost" {
                     self.tell_phase(claim, "Lost");
                     self.tell(claim, "Warning", reason, &message);

@@ -151,6 +151,31 @@ async fn a_claim_whose_volume_vanished_or_belongs_to_another_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lost_claim_hears_of_its_volume_when_it_is_changed_or_after_a_while() {
+    for changed in [true, false] {
+        let cluster = cluster();
+        cluster.create(CLAIMS, claim("data", "now")).unwrap();
+        provisioned(&cluster, "data");
+        pass(&cluster, 1).await;
+        let mut again = Value::clone(&cluster.volume("made"));
+        again["metadata"] = json!({"name": "made"});
+        cluster.change(VOLUMES, "", "made", |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+        cluster.delete(VOLUMES, "", "made").unwrap();
+        pass(&cluster, 1).await;
+        cluster.create(VOLUMES, again).unwrap();
+        pass(&cluster, 1).await;
+        assert_eq!(phases(&cluster, "data", "made"), ("Lost".into(), "Bound".into()), "as in a real cluster");
+        if changed {
+            cluster.change(CLAIMS, "default", "data", |claim| claim["metadata"]["labels"] = json!({"a": "b"})).unwrap();
+            pass(&cluster, 1).await;
+        } else {
+            pass(&cluster, 15).await;
+        }
+        assert_eq!(phases(&cluster, "data", "made"), ("Bound".into(), "Bound".into()), "changed: {changed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_volumes_for_one_claim_the_other_is_given_up() {
     let cluster = cluster();
     cluster.create(CLAIMS, claim("data", "now")).unwrap();

@@ -1,0 +1,119 @@
+//! A host volume makes way for another one of its name, with another handle, for the same claim: what is to be done next, by
+//! what is there. Whoever goes on, and however often, comes to the same end.
+
+/// What the storage's own controllers put on host volumes. With any other one somebody counts on the object.
+const KNOWN_FINALIZERS: [&str; 3] = [
+    "kubernetes.io/pv-protection",
+    "external-provisioner.volume.kubernetes.io/finalizer",
+    "external-attacher/kosmos-csi-io",
+];
+
+/// The volume of that name, read just now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenVolume {
+    pub uid: String,
+    /// UID of the volume in whose place it was made.
+    pub replaces: Option<String>,
+    pub terminating: bool,
+    pub finalizers: Vec<String>,
+}
+
+impl SeenVolume {
+    /// Those that are not the storage's own.
+    pub fn foreign_finalizers(&self) -> Vec<&str> {
+        self.finalizers.iter().map(String::as_str).filter(|name| !KNOWN_FINALIZERS.contains(name)).collect()
+    }
+}
+
+/// The claim of that name, read just now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenClaim {
+    pub uid: String,
+    pub bound: bool,
+}
+
+/// The next step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// Delete the volume as it was pinned.
+    Delete,
+    /// It is on its way out: what holds it is the storage's own.
+    DropFinalizers,
+    /// The name is free.
+    Create,
+    /// The new volume is there and its claim says it has lost its own: nobody looks at it again by himself.
+    WakeClaim,
+    Done,
+    /// A person has to act.
+    Stuck(String),
+}
+
+/// `replaced` and `claim_uid` are those that were read before anything was done.
+pub fn decide(replaced: &str, claim_uid: &str, volume: Option<&SeenVolume>, claim: Option<&SeenClaim>) -> Replacement {
+    match volume {
+        None => Replacement::Create,
+        Some(volume) if volume.replaces.as_deref() == Some(replaced) => match claim {
+            Some(claim) if claim.uid == claim_uid && !claim.bound => Replacement::WakeClaim,
+            _ => Replacement::Done,
+        },
+        Some(volume) if volume.uid != replaced => {
+            Replacement::Stuck("somebody has made another volume of its name: remove that one".to_owned())
+        }
+        Some(volume) if !volume.terminating => Replacement::Delete,
+        Some(volume) => match volume.foreign_finalizers()[..] {
+            [] => Replacement::DropFinalizers,
+            [first, ..] => {
+                Replacement::Stuck(format!("finalizer {first} holds it: whoever has put it there takes it away"))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(uid: &str) -> SeenVolume {
+        SeenVolume { uid: uid.to_owned(), finalizers: vec![KNOWN_FINALIZERS[0].to_owned()], ..SeenVolume::default() }
+    }
+
+    fn claim(uid: &str, bound: bool) -> SeenClaim {
+        SeenClaim { uid: uid.to_owned(), bound }
+    }
+
+    #[test]
+    fn volume_of_the_pinned_uid_goes_and_the_new_one_comes() {
+        let (old, claim_of_it) = (volume("old"), claim("claim", true));
+        let going = SeenVolume { terminating: true, ..old.clone() };
+        let new = SeenVolume { replaces: Some("old".to_owned()), ..volume("new") };
+        for (seen, of, next) in [
+            (Some(&old), &claim_of_it, Replacement::Delete),
+            (Some(&going), &claim_of_it, Replacement::DropFinalizers),
+            (None, &claim("claim", false), Replacement::Create),
+            (Some(&new), &claim("claim", false), Replacement::WakeClaim),
+            (Some(&new), &claim_of_it, Replacement::Done),
+        ] {
+            assert_eq!(decide("old", "claim", seen, Some(of)), next, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn claim_that_has_gone_or_is_another_one_is_left_alone_and_the_volume_is_there_for_its_removal() {
+        let new = SeenVolume { replaces: Some("old".to_owned()), ..volume("new") };
+        assert_eq!(decide("old", "claim", None, None), Replacement::Create);
+        assert_eq!(decide("old", "claim", Some(&new), None), Replacement::Done);
+        assert_eq!(decide("old", "claim", Some(&new), Some(&claim("another", false))), Replacement::Done);
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_touched_by_no_step() {
+        let held = SeenVolume { terminating: true, finalizers: vec!["example.com/backup".to_owned()], ..volume("old") };
+        let copied = SeenVolume { replaces: Some("of another one".to_owned()), ..volume("another") };
+        for (seen, word) in
+            [(volume("another"), "another volume"), (copied, "another volume"), (held, "example.com/backup")]
+        {
+            let next = decide("old", "claim", Some(&seen), Some(&claim("claim", true)));
+            assert!(matches!(&next, Replacement::Stuck(why) if why.contains(word)), "{seen:?}: {next:?}");
+        }
+    }
+}

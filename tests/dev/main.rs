@@ -107,6 +107,28 @@ async fn what_was_there_is_there_again_after_a_kill() {
     delete_all(&host, &member, &leaf).await;
 }
 
+#[tokio::test]
+async fn claim_that_waits_goes_on_with_its_class_once_that_is_made_again_without_the_slip() {
+    const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+    let folder = folder();
+    let dev = Dev::start(folder.path()).await;
+    let host = dev.cluster("host").await;
+    let class = |leaf: &str| {
+        json!({"metadata": {"name": "mended"}, "provisioner": "kosmos.csi.io", "volumeBindingMode": "Immediate",
+            "parameters": {"member": "cluster38", "leafStorageClass": leaf}})
+    };
+    host.create(CLASSES, &class("no-such-class")).await;
+    let mut claim = demo::claim();
+    claim["spec"]["storageClassName"] = json!("mended");
+    host.create(CLAIMS, &claim).await;
+    let events = "/api/v1/namespaces/test-new/events";
+    let told = |events: &Value| items(events).iter().any(|event| text(event, "/message").contains("no-such-class"));
+    host.until(events, "told why it waits", told).await;
+    host.delete(&format!("{CLASSES}/mended")).await;
+    host.create(CLASSES, &class("openebs-hostpath")).await;
+    host.until(CLAIM, "bound", is_bound).await;
+}
+
 /// A claim that asks for more gets it on both sides, and while a pod has it, it is attached to the pod's node.
 #[tokio::test]
 async fn volume_is_attached_while_it_is_used_and_grows_when_it_is_asked_to() {

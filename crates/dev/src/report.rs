@@ -35,6 +35,8 @@ pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &
          {host} apply -f {example}\n\
          for c in {HOST} {first}; do kubectl --kubeconfig {typed}/$c.kubeconfig -n {namespace} get all,pvc,pv -o wide; done\n\
          {host} delete -f {example}\n\n\
+         The operators' commands, such as:\n\n\
+         kosmos-csi trace {namespace}/CLAIM --kubeconfig {typed}/{HOST}.kubeconfig --members-dir {typed}/state/members\n\n\
          Ctrl-C ends all of it. Started again on {dir}, everything is still there; rm -r {typed} forgets it.\n",
         namespace = objects::NAMESPACE,
     );

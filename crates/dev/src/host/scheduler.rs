@@ -110,7 +110,12 @@ impl Need<'_> {
             Need::Bound(volume) => {
                 let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
                 let reachable = affinity.is_none_or(|selector| fit::selects(selector, node));
-                (!reachable).then(|| format!("from where volume {} cannot be reached", volume.name_any()))
+                (!reachable).then(|| {
+                    format!(
+                        "with a volume node affinity conflict: volume {} cannot be reached there",
+                        volume.name_any()
+                    )
+                })
             }
             Need::Unbound { name, selected: Some(selected), .. } if *selected != node.name_any() => {
                 Some(format!("other than {selected}, where the volume of claim {name} is being made"))

@@ -133,12 +133,11 @@ impl Creations {
     }
 
     fn ask(&mut self, name: &str, work: &mut Work, now: Instant, calls: &mut Calls) {
-        let request = match work.open.clone() {
-            Some(request) => request,
-            None => match self.request(work) {
-                Ok(request) => Box::new(request),
-                Err((next, reason)) => return self.failed(work, next, &reason, now),
-            },
+        // By the class as it is now; where nothing can be asked any more, as before.
+        let request = match (self.request(work), work.open.take()) {
+            (Ok(request), _) => Box::new(request),
+            (Err(_), Some(before)) => before,
+            (Err((next, reason)), None) => return self.failed(work, next, &reason, now),
         };
         if work.attempts.count == 0 {
             let message = format!("the driver {DRIVER} is asked for volume {name}");

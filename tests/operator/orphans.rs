@@ -2,7 +2,7 @@
 
 use domain::volume::{HostId, VolumeHash, VolumeId};
 use serde_json::{Value, json};
-use simulate::{Cluster, text};
+use simulate::text;
 
 use crate::clusters::{CLAIMS, Clusters, VOLUMES, identity};
 
@@ -64,11 +64,15 @@ pub fn host_volume(clusters: &Clusters, claim: &str, name: &str) {
     clusters.host.create(VOLUMES, volume).unwrap();
 }
 
-/// What the host needs besides, so that nothing is wrong.
-fn complete(host: &Cluster) {
+/// What host and member need besides, so that nothing is wrong.
+fn complete(clusters: &Clusters) {
+    let host = &clusters.host;
     host.create("csidrivers.storage.k8s.io", json!({"metadata": {"name": "kosmos.csi.io"}, "spec": {}})).unwrap();
-    let class = json!({"metadata": {"name": "fast"}, "provisioner": "kosmos.csi.io"});
-    host.create("storageclasses.storage.k8s.io", class).unwrap();
+    for (cluster, provisioner) in [(host, "kosmos.csi.io"), (&clusters.members[0], "nobody.example")] {
+        let class = json!({"metadata": {"name": "fast"}, "provisioner": provisioner,
+            "parameters": {"leafStorageClass": "fast"}});
+        cluster.create("storageclasses.storage.k8s.io", class).unwrap();
+    }
     let renewed = k8s_openapi::jiff::Timestamp::now().to_string();
     let lease =
         json!({"metadata": {"name": "kosmos-csi-leader", "namespace": "kosmos-csi"}, "spec": {"renewTime": renewed}});
@@ -79,7 +83,7 @@ fn complete(host: &Cluster) {
 async fn doctor_tells_of_everything_that_has_lost_its_other_half() {
     let clusters = Clusters::new(1);
     clusters.join().await;
-    complete(&clusters.host);
+    complete(&clusters);
     leaf(&clusters, "well", "pvc-1");
     host_volume(&clusters, "well", "pvc-1");
     let told = clusters.does(&format!("doctor {NOW}")).await;
@@ -93,13 +97,15 @@ async fn doctor_tells_of_everything_that_has_lost_its_other_half() {
     let young = clusters.type_in("doctor --interval=0s -o json").await.unwrap();
     let young: Value = serde_json::from_str(&young.text).unwrap();
     assert_eq!((young["young"].as_i64(), young["findings"].as_array().unwrap().len()), (Some(1), 1), "{young}");
+    clusters.members[0].delete("storageclasses.storage.k8s.io", "", "fast").unwrap();
+    clusters.refuses(&format!("doctor {NOW}"), &["class:fast", "m0 has no fast"]).await;
 }
 
 #[tokio::test]
 async fn doctor_names_what_the_host_lacks_and_judges_no_member_that_is_silent() {
     let clusters = Clusters::new(1);
     clusters.refuses(&format!("doctor {NOW}"), &["host:csidriver", "host:class", "host:lease"]).await;
-    complete(&clusters.host);
+    complete(&clusters);
     clusters.join().await;
     host_volume(&clusters, "gone", "pvc-3");
     clusters.pin("m0", 0);

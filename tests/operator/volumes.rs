@@ -85,13 +85,34 @@ async fn trace_goes_from_the_claim_to_the_leaf_volume() {
     });
     clusters.host.create("events", event).unwrap();
     let told = clusters.does("trace shop/db").await;
-    for words in ["the storage is on fire", "m0/shop/db/", "answers as", "shop/db", "pv-db"] {
+    for words in ["the storage is on fire (", "d ago)", "m0/shop/db/", "answers as", "shop/db", "pv-db"] {
         assert!(told.contains(words), "{words}: {told}");
     }
     let steps: Vec<&str> = told.lines().skip(1).filter_map(|row| row.split("   ").next()).collect();
     let order = ["host claim", "host volume", "member", "leaf claim", "leaf volume"];
     let places: Vec<Option<usize>> = order.iter().map(|step| steps.iter().position(|found| found == step)).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{told}");
+}
+
+#[tokio::test]
+async fn trace_finds_the_leaf_of_a_volume_that_another_claim_uses_now() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    leaf(&clusters, "again", "pvc-1");
+    host_volume(&clusters, "db", "pvc-1");
+    clusters.host.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+    let claim = json!({
+        "metadata": {"name": "again", "namespace": "shop"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "pvc-1",
+            "volumeMode": "Filesystem", "storageClassName": ""},
+    });
+    clusters.host.create(CLAIMS, claim).unwrap();
+    clusters.refuses("trace shop/again", &["m0/shop/db/", "is not there"]).await;
+    let handle = text(&clusters.host.get(VOLUMES, "", "pvc-1").unwrap(), "/spec/csi/volumeHandle").to_owned();
+    let says_it = |leaf: &mut Value| leaf["metadata"]["annotations"]["kosmos.csi.io/handle"] = json!(handle);
+    clusters.members[0].change(CLAIMS, "shop", "again", says_it).unwrap();
+    let told = clusters.does("trace shop/again").await;
+    assert!(told.contains("leaf claim") && told.contains("shop/again"), "{told}");
 }
 
 #[tokio::test]

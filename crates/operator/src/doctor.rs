@@ -1,6 +1,7 @@
 //! What is wrong besides volumes and leaves: members, tokens, and the driver's own objects in the host.
 
 use super::{compare::Finding, kubeconfig::until};
+use domain::volume::Parameters;
 use member::token::Token;
 
 /// A member as it was found.
@@ -15,14 +16,56 @@ pub struct SeenMember {
     pub volumes: usize,
     /// Somebody names it still.
     pub named: bool,
+    /// What this host may use there; none where it could not be read.
+    pub classes: Option<LeafClasses>,
+}
+
+/// The StorageClasses of a member that are open to the host.
+#[derive(Clone, Debug, Default)]
+pub struct LeafClasses {
+    pub names: Vec<String>,
+    pub has_default: bool,
 }
 
 /// A class of the host that has this driver's name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SeenClass {
     pub name: String,
-    /// Why its parameters are refused.
-    pub problem: Option<String>,
+    /// What they say, or why they are refused.
+    pub parameters: Result<Parameters, String>,
+}
+
+impl SeenClass {
+    /// What keeps any volume from being made by it. A member that could not be read may have what it takes.
+    fn problem(&self, members: &[SeenMember]) -> Option<String> {
+        let parameters = match &self.parameters {
+            Ok(parameters) => parameters,
+            Err(refused) => return Some(refused.clone()),
+        };
+        let may_be_used =
+            |member: &&SeenMember| member.named && parameters.member.as_ref().is_none_or(|named| *named == member.name);
+        let members: Vec<&SeenMember> = members.iter().filter(may_be_used).collect();
+        let serves = |member: &&SeenMember| {
+            let wanted = parameters.leaf_class.at(&member.name);
+            member.classes.as_ref().is_none_or(|has| match wanted {
+                Some(wanted) => has.names.contains(wanted),
+                None => has.has_default,
+            })
+        };
+        if members.is_empty() || members.iter().any(serves) {
+            return None;
+        }
+        let missing = members.iter().map(|member| match parameters.leaf_class.at(&member.name) {
+            Some(wanted) => format!("{} has no {wanted}", member.name),
+            None => format!("{} has no default class", member.name),
+        });
+        let missing: Vec<String> = missing.take(TOLD).collect();
+        Some(format!(
+            "no member that it may use has the StorageClass that it asks for ({}): make one there, or this class again \
+             with another leafStorageClass",
+            missing.join(", ")
+        ))
+    }
 }
 
 /// The host without its volumes.
@@ -34,18 +77,20 @@ pub struct SeenHost {
     pub lease_age: Option<i64>,
 }
 
+/// Members that are named where all lack something.
+const TOLD: usize = 5;
 /// Longer than a replica takes to take over.
 const LEASE_LATE: i64 = 60;
 
 pub fn judge(host: &SeenHost, members: &[SeenMember], now: i64) -> Vec<Finding> {
-    let mut findings = judge_host(host);
+    let mut findings = judge_host(host, members);
     for member in members {
         findings.extend(judge_member(member, now));
     }
     findings
 }
 
-fn judge_host(host: &SeenHost) -> Vec<Finding> {
+fn judge_host(host: &SeenHost, members: &[SeenMember]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut tell = |kind: &str, about: &str, message: String| findings.push(Finding::new(kind, about, message));
     if !host.driver_object {
@@ -57,8 +102,8 @@ fn judge_host(host: &SeenHost) -> Vec<Finding> {
         tell("host", "class", message.to_owned());
     }
     for class in &host.classes {
-        if let Some(problem) = &class.problem {
-            tell("class", &class.name, problem.clone());
+        if let Some(problem) = class.problem(members) {
+            tell("class", &class.name, problem);
         }
     }
     match host.lease_age {
@@ -118,8 +163,16 @@ mod tests {
         judge(host, &[member], NOW).into_iter().map(|finding| finding.name).collect()
     }
 
+    fn class(name: &str, parameters: &[(&str, &str)]) -> SeenClass {
+        let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        SeenClass {
+            name: name.to_owned(),
+            parameters: Parameters::parse(&parameters).map_err(|error| error.to_string()),
+        }
+    }
+
     fn well() -> SeenHost {
-        let classes = vec![SeenClass { name: "fast".to_owned(), problem: None }];
+        let classes = vec![class("fast", &[])];
         SeenHost { driver_object: true, classes, lease_age: Some(5) }
     }
 
@@ -146,10 +199,36 @@ mod tests {
     fn everything_that_is_missing_in_the_host_is_told() {
         let nothing = SeenHost::default();
         assert_eq!(names(&nothing, member()), ["host:csidriver", "host:class", "host:lease"]);
-        let problem = Some("unknown StorageClass parameter".to_owned());
-        let odd = vec![SeenClass { name: "odd".to_owned(), problem }];
+        let odd = vec![class("odd", &[("no-such-key", "x")])];
         let late = SeenHost { lease_age: Some(LEASE_LATE + 1), classes: odd, ..well() };
         assert_eq!(names(&late, member()), ["class:odd", "host:lease"]);
+    }
+
+    #[test]
+    fn class_that_no_member_can_serve_is_told_with_what_each_lacks() {
+        let has = |name: &str, names: &[&str], has_default| SeenMember {
+            name: name.to_owned(),
+            classes: Some(LeafClasses { names: names.iter().map(|&name| name.to_owned()).collect(), has_default }),
+            ..member()
+        };
+        let members = [has("a", &["fast"], false), has("b", &["slow"], true)];
+        let unread = [has("a", &[], false), SeenMember { name: "b".to_owned(), ..member() }];
+        let gone = [has("a", &[], false), SeenMember { named: false, ..has("b", &["fast"], false) }];
+        for (parameters, members, told) in [
+            (&[("leafStorageClass", "fast")][..], &members, None),
+            (&[], &members, None),
+            (&[("leafStorageClass", "none")], &members, Some("a has no none, b has no none")),
+            (&[("leafStorageClass", "none"), ("leafStorageClass.b", "slow")], &members, None),
+            (&[("leafStorageClass", "slow"), ("member", "a")], &members, Some("a has no slow")),
+            (&[("member", "a")], &members, Some("a has no default class")),
+            (&[("member", "c")], &members, None),
+            (&[("leafStorageClass", "fast")], &unread, None),
+            (&[("leafStorageClass", "fast")], &gone, Some("a has no fast")),
+        ] {
+            let problem = class("x", parameters).problem(members);
+            assert_eq!(problem.is_some(), told.is_some(), "{parameters:?}: {problem:?}");
+            assert!(told.is_none_or(|told| problem.unwrap().contains(told)), "{parameters:?}");
+        }
     }
 
     #[test]

@@ -81,12 +81,17 @@ pub fn read(text: &str) -> Told {
 /// The time from now to then, in words.
 pub fn until(then: i64, now: i64) -> String {
     let left = then.saturating_sub(now);
-    let span = match left.saturating_abs() {
+    let span = span(left.saturating_abs());
+    if left > 0 { span } else { format!("expired {span} ago") }
+}
+
+/// So many seconds, in the unit that fits.
+pub fn span(seconds: i64) -> String {
+    match seconds {
         long if long >= 2 * DAY => format!("{}d", long / DAY),
         some if some >= 2 * HOUR => format!("{}h", some / HOUR),
         short => format!("{}m", short / 60),
-    };
-    if left > 0 { span } else { format!("expired {span} ago") }
+    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,10 @@ pub fn reason(wish: &Wish<'_>, members: &[Candidate], chosen: &str) -> &'static 
         _ if wish.parameter.is_some() => "its class names it",
         (true, true) => "of the members that are open it has the most room, or as much as others",
         (true, false) => "it is the first of the volume's topology that is open and has room",
-        (false, true) => "of the members that are open none is known to have room",
-        (false, false) => "of the volume's topology none that is open is known to have room",
+        (false, true) => "none of the members that are open is known to have room, and it is tried all the same",
+        (false, false) => {
+            "none of the volume's topology that is open is known to have room, and it is tried all the same"
+        }
     }
 }
 

@@ -74,8 +74,7 @@ async fn see(host: &Host) -> anyhow::Result<SeenHost> {
 
 fn seen_class(class: &StorageClass) -> SeenClass {
     let parameters: BTreeMap<String, String> = class.parameters.clone().unwrap_or_default();
-    let problem = Parameters::parse(&parameters).err().map(|error| error.to_string());
-    SeenClass { name: class.name_any(), problem }
+    SeenClass { name: class.name_any(), parameters: Parameters::parse(&parameters).map_err(|error| error.to_string()) }
 }
 
 fn table(flags: &Look, findings: &[Finding], looked: &Looked) -> String {

@@ -9,7 +9,10 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use k8s_openapi::{
-    api::core::v1::{PersistentVolume, PersistentVolumeClaim},
+    api::{
+        core::v1::{PersistentVolume, PersistentVolumeClaim},
+        storage::v1::StorageClass,
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Resource, ResourceExt, api::ListParams};
@@ -24,11 +27,12 @@ use leaf::{
     MemberClient,
     identity::{Identity, Meant, judge},
     ownership,
+    rows::Rows,
 };
 use member::source::{Account, MemberDefinitions};
 use operator::{
     compare::{HostSide, HostVolume, Leaf, LeafVolume, MemberSide},
-    doctor::SeenMember,
+    doctor::{LeafClasses, SeenMember},
     kubeconfig,
 };
 
@@ -87,15 +91,26 @@ pub(super) async fn look(host: &Host, access: &MembersAccess, dial: &Dial) -> an
     let side = host_side(host).await?;
     let mut seen = Seen { members: members([&named, &for_pods], &pins, &side), host: side, sides: Vec::new() };
     for (name, listed) in listed {
-        let judged = match listed {
-            Ok((known, listed)) => seen.judge(&known.leaf, listed).await,
-            Err(reason) => Err(reason),
+        let (judged, classes) = match listed {
+            Ok((known, listed)) => (seen.judge(&known.leaf, listed).await, classes(&known.leaf).await),
+            Err(reason) => (Err(reason), None),
         };
-        if let (Err(reason), Some(member)) = (judged, seen.members.iter_mut().find(|member| member.name == name)) {
-            member.problem = Some(reason);
+        if let Some(member) = seen.members.iter_mut().find(|member| member.name == name) {
+            member.problem = judged.err();
+            member.classes = classes;
         }
     }
     Ok(seen)
+}
+
+/// None where they cannot be read: nothing is said of them then.
+async fn classes(leaf: &MemberClient) -> Option<LeafClasses> {
+    let all = whole(Api::<StorageClass>::all(leaf.client.clone()), &ListParams::default()).await.ok()?;
+    let rows = Rows::new(leaf.host.clone());
+    for class in &all {
+        rows.put_class(class);
+    }
+    Some(LeafClasses { names: rows.class_names(), has_default: rows.default_class().is_some() })
 }
 
 type Listed = (Vec<PersistentVolumeClaim>, Vec<PersistentVolume>);
@@ -155,6 +170,7 @@ fn members(
             .collect(),
         volumes: volumes.get(name).copied().unwrap_or_default(),
         named: named.contains_key(name),
+        classes: None,
     });
     seen.collect()
 }

@@ -11,7 +11,12 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use super::{Report, connect, print::patiently};
+use super::{
+    Report,
+    connect::{self, now},
+    look::leaf_claims,
+    print::patiently,
+};
 use crate::args::operator::Trace;
 use cluster::{Dial, with_causes};
 use domain::volume::{DRIVER, LeafPlace, VolumeHash, VolumeId};
@@ -21,7 +26,7 @@ use leaf::{
     identity::{Identity, Meant, judge},
     ownership::{self, FINALIZER, HAD_VOLUME, PUBLISHED},
 };
-use operator::table::Table;
+use operator::{kubeconfig::span, table::Table};
 
 /// The lines so far.
 struct Chain {
@@ -108,7 +113,9 @@ async fn newest_warning(client: &Client, namespace: &str, uid: &str, step: &str,
     match Api::<Event>::namespaced(client.clone(), namespace).list(&about).await {
         Ok(events) => {
             if let Some(event) = events.items.into_iter().max_by_key(time) {
-                let said = event.message.unwrap_or_default();
+                let ago =
+                    time(&event).map(|time| format!(" ({} ago)", span(now() - time.0.as_second()))).unwrap_or_default();
+                let said = format!("{}{ago}", event.message.unwrap_or_default());
                 chain.add(&format!("{step}: newest warning"), event.reason.unwrap_or_default(), said);
             }
         }
@@ -262,7 +269,11 @@ async fn member(
 async fn leaf(leaf: &MemberClient, wanted: LeafKey<'_>, chain: &mut Chain) {
     let found = match &wanted {
         LeafKey::Handle(id) => match id.place() {
-            Some(place) => at_place(leaf, &place).await,
+            Some(place) => match at_place(leaf, &place).await {
+                // A volume that another claim uses keeps its handle, and its leaf is where that claim's is.
+                Ok(None) => with_handle(leaf, id).await,
+                found => found,
+            },
             None => with_hash(leaf, *id.hashes().start()).await,
         },
         LeafKey::Hash(hash) => with_hash(leaf, *hash).await,
@@ -278,6 +289,12 @@ async fn leaf(leaf: &MemberClient, wanted: LeafKey<'_>, chain: &mut Chain) {
 
 async fn at_place(leaf: &MemberClient, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>, String> {
     leaf::claim::read_claim(leaf, place).await.map_err(|error| error.to_string())
+}
+
+async fn with_handle(leaf: &MemberClient, id: &VolumeId) -> Result<Option<PersistentVolumeClaim>, String> {
+    let claims = leaf_claims(leaf).await.map_err(|why| format!("cannot be listed: {why}"))?;
+    let said = |claim: &PersistentVolumeClaim| claim.annotations().get(ownership::HANDLE) == Some(&id.to_string());
+    Ok(claims.into_iter().find(said))
 }
 
 async fn with_hash(leaf: &MemberClient, hash: VolumeHash) -> Result<Option<PersistentVolumeClaim>, String> {

@@ -130,6 +130,27 @@ fn source(file: &str) -> String {
     fs::read_to_string(root().join("crates").join(name).join("src").join(below)).unwrap_or_default()
 }
 
+#[test]
+fn event_has_its_words_where_the_page_says_and_a_row_for_who_meets_it() {
+    let read = |page: &str| fs::read_to_string(root().join(page)).unwrap();
+    let (page, troubles) = (read("docs/development.md"), read("docs/troubleshooting.md"));
+    let table = page.split("## Where words are").nth(1).unwrap();
+    let rows: Vec<Vec<&str>> =
+        table.lines().filter(|line| line.starts_with("| `")).map(|line| line.split('|').skip(1).collect()).collect();
+    assert!(rows.len() > 5, "{rows:?}");
+    for row in rows {
+        for (event, file) in quoted(row[0]).flat_map(|event| quoted(row[2]).map(move |file| (event, file))) {
+            assert!(source(file).contains(&format!("\"{event}\"")), "{file} has no {event}");
+            assert!(troubles.contains(&format!("`{event}`")), "docs/troubleshooting.md leaves out {event}");
+        }
+    }
+}
+
+/// What stands in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
 /// A file that a way passes, and the functions in it.
 type Station = (String, Vec<String>);
 
@@ -140,9 +161,8 @@ fn ways(page: &str) -> Vec<(String, Vec<Station>)> {
         .map(|section| {
             let title = section.lines().next().unwrap_or_default().to_owned();
             let stations = section.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
-            let quoted = |line: &str| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
             let station = |line: &str| {
-                let mut words = quoted(line).into_iter();
+                let mut words = quoted(line).map(str::to_owned);
                 (words.next().unwrap_or_default(), words.collect())
             };
             (title, stations.map(station).collect())

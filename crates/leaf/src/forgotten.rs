@@ -98,7 +98,7 @@ pub async fn mark_used(client: &MemberClient, claim: &ClaimRow, by: &str, hash: 
 pub async fn mark_withdrawn(client: &MemberClient, claim: &ClaimRow, hash: VolumeHash, withdrawn: bool) -> Result<()> {
     match mark(client, claim, hash, &withdrawn_mark(&claim.uid, &claim.version_text(), withdrawn)).await {
         Err(Error::Refused(_)) => {
-            // The next look goes by the claim as it is claim::read_claim(&now.client, &claim.place).await?;
+            // The next look goes by the claim as it is now.
             let changed = format!("member {}: leaf claim {} has changed meanwhile", client.member, claim.place);
             Err(Error::InProgress(changed))
         }

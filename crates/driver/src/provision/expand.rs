@@ -85,7 +85,7 @@ async fn ask_for_size(_provisioner: &Provisioner, found: &FoundLeaf, claim: &Cla
     let lowered = size < claim.life.requested;
     match leaf::change::ask_for_size(leaf, claim, found.hash, size).await {
         Err(Error::Refused(reason)) => {
-            // Somebody changed the claim: the next look decides anew, unless there is nothing new to leaf::claim::read_claim(&see.leaf, &claim.place).await?;
+            // Somebody changed the claim: the next look decides anew, unless there is nothing new to see.
             let now = current(found)?;
             if now.life.requested != claim.life.requested || now.size().capacity != claim.size().capacity {
                 return Ok(());

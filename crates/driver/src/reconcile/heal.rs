@@ -200,7 +200,7 @@ async fn take(
             tell(reconciler, wanted, &let_go(repair, place, volume)).await;
         }
         (Healing::Release, _, _, Some(row)) => leaf::claim::release_claim(leaf, &row, repair.hash).await?,
-        (Healing::MakeAnew, _, Some(saved), _) => make_anew(reconciler, repair, place, saved, wanted).await?,
+        (Healing::MakeAnew, _, Some(saved), _) => make_anew(repair, place, saved, wanted).await?,
         (Healing::TakeRecord, _, Some(saved), Some(row)) => {
             leaf::change::record_published(leaf, &row, repair.hash, &saved.record()).await?;
         }
@@ -233,20 +233,14 @@ async fn take(
 }
 
 /// The claim comes back, where the host's claim of now wants it.
-async fn make_anew(
-    _follower: &Reconciler,
-    repair: &Repair<'_>,
-    place: &LeafPlace,
-    saved: Saved,
-    wanted: &LiveWish,
-) -> Result<()> {
+async fn make_anew(repair: &Repair<'_>, place: &LeafPlace, saved: Saved, wanted: &LiveWish) -> Result<()> {
     let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
     let saved = match claim {
         Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid, &volume.handle, place),
         None => saved,
     };
     if let Made::Taken = leaf::healing::make_anew(repair.leaf, place, &saved).await? {
-        // Somebody else has that name: what is there is told by the next leaf::claim::read_claim(&look.repair.leaf, place).await?;
+        // Somebody else has that name: what is there is told by the next look.
     }
     Ok(())
 }

@@ -16,6 +16,8 @@ use tokio::runtime::Runtime;
 
 /// Bad configuration, by the convention of `sysexits`.
 const MISUSE: u8 = 64;
+/// A command that only looks could not, as `grep` and `diff` say it: that something is wrong is 1.
+const UNKNOWN: u8 = 2;
 
 fn main() -> ExitCode {
     let runtime = match Runtime::new() {
@@ -85,7 +87,11 @@ async fn operate(command: &operator::Command) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {}", printable(&format!("{error:#}")));
-            if error.is::<Misuse>() { MISUSE.into() } else { ExitCode::FAILURE }
+            match error.is::<Misuse>() {
+                true => MISUSE.into(),
+                false if command.only_looks() => UNKNOWN.into(),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

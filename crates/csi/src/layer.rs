@@ -92,11 +92,8 @@ impl Call {
         let name = format!("{code:?}");
         self.metrics.rpc_handled(self.method, &name, took);
         let milliseconds = took.as_millis();
-        let quiet = matches!(self.method, "Probe" | "GetPluginInfo")
-            || self.method.ends_with("GetCapabilities")
-            || self.method.ends_with("GetPluginCapabilities");
         match code {
-            Code::Ok if quiet => tracing::debug!(code = name, milliseconds, "answered"),
+            Code::Ok if only_asks(self.method) => tracing::debug!(code = name, milliseconds, "answered"),
             Code::Ok => tracing::info!(code = name, milliseconds, "answered"),
             Code::Unavailable | Code::Internal | Code::Unknown | Code::PermissionDenied => {
                 tracing::warn!(code = name, milliseconds, message, "answered");
@@ -104,6 +101,16 @@ impl Call {
             _ => tracing::info!(code = name, milliseconds, message, "answered"),
         }
     }
+}
+
+/// Sidecars ask these again and again, and an answer that is well says nothing to who reads the log.
+fn only_asks(method: &str) -> bool {
+    let looks = ["List", "ControllerGet", "GetSnapshot", "GetVolumeGroupSnapshot", "NodeGet"];
+    method == "Probe"
+        || method == "GetCapacity"
+        || method.starts_with("GetPlugin")
+        || method.ends_with("GetCapabilities")
+        || looks.iter().any(|look| method.starts_with(look))
 }
 
 impl Drop for Call {
@@ -133,6 +140,18 @@ mod tests {
 
     fn request(path: &str) -> Request<()> {
         Request::builder().uri(path).body(()).unwrap()
+    }
+
+    #[test]
+    fn call_that_changes_something_has_its_line_in_the_log() {
+        for asks in
+            ["Probe", "GetCapacity", "GetPluginInfo", "NodeGetCapabilities", "ListVolumes", "ControllerGetVolume"]
+        {
+            assert!(only_asks(asks), "{asks}");
+        }
+        for does in ["CreateVolume", "DeleteSnapshot", "NodeStageVolume", "ControllerModifyVolume", "unknown"] {
+            assert!(!only_asks(does), "{does}");
+        }
     }
 
     #[tokio::test]

@@ -10,8 +10,7 @@ use super::{member_name, namespace};
 pub use values::ClaimName;
 use values::{claim, finding, lifetime, object_name};
 
-const EXIT_CODES: &str =
-    "Exit code: 0 when all is well, 1 when something is wrong or was refused, 64 when what was typed is wrong.";
+const EXIT_CODES: &str = "Exit code: 0 when all is well, 1 when something is wrong or was refused, 2 when a command that only looks could not, 64 when what was typed is wrong.";
 
 /// How the host is reached.
 #[derive(Clone, Debug, clap::Args)]
@@ -76,6 +75,18 @@ pub enum Command {
     Trace(Trace),
     /// Let go of a leaf claim in a member, keeping its data: the forced way out for who administers the member
     Release(Release),
+}
+
+impl Command {
+    /// Nothing is changed by it, and what it says is what it has found.
+    pub fn only_looks(&self) -> bool {
+        match self {
+            Self::Member(member) => matches!(member, Member::List(_) | Member::Check(_)),
+            Self::Doctor(doctor) => doctor.remedy.is_none(),
+            Self::Trace(_) => true,
+            Self::Import(_) | Self::Release(_) => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

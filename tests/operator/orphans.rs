@@ -97,6 +97,20 @@ async fn doctor_tells_of_everything_that_has_lost_its_other_half() {
     let young = clusters.type_in("doctor --interval=0s -o json").await.unwrap();
     let young: Value = serde_json::from_str(&young.text).unwrap();
     assert_eq!((young["young"].as_i64(), young["findings"].as_array().unwrap().len()), (Some(1), 1), "{young}");
+    let claim = json!({"metadata": {"name": "waits", "namespace": "shop"}, "spec": {"storageClassName": "fast",
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let _ = clusters.host.create("namespaces", json!({"metadata": {"name": "shop"}}));
+    let claim = clusters.host.create(CLAIMS, claim).unwrap();
+    let warning = json!({
+        "metadata": {"name": "e", "namespace": "shop"}, "type": "Warning", "reason": "ProvisioningFailed", "message": "no room",
+        "involvedObject": {"kind": "PersistentVolumeClaim", "name": "waits", "namespace": "shop", "uid": claim["metadata"]["uid"]},
+    });
+    clusters.host.create("events", warning).unwrap();
+    let told = clusters.type_in(&format!("doctor {NOW}")).await.unwrap().text;
+    assert!(!told.contains("claim:"), "it may be on its way: {told}");
+    let aged = |claim: &mut Value| claim["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    clusters.host.change(CLAIMS, "shop", "waits", aged).unwrap();
+    clusters.refuses(&format!("doctor {NOW}"), &["claim:shop/waits", "no room"]).await;
     clusters.members[0].delete("storageclasses.storage.k8s.io", "", "fast").unwrap();
     clusters.refuses(&format!("doctor {NOW}"), &["class:fast", "m0 has no fast"]).await;
 }

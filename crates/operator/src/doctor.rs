@@ -1,6 +1,9 @@
 //! What is wrong besides volumes and leaves: members, tokens, and the driver's own objects in the host.
 
-use super::{compare::Finding, kubeconfig::until};
+use super::{
+    compare::Finding,
+    kubeconfig::{span, until},
+};
 use domain::volume::Parameters;
 use member::token::Token;
 
@@ -68,17 +71,31 @@ impl SeenClass {
     }
 }
 
+/// A claim of this driver's classes that has no volume yet.
+#[derive(Clone, Debug, Default)]
+pub struct WaitingClaim {
+    /// Namespace and name.
+    pub place: String,
+    /// In seconds.
+    pub age: i64,
+    /// What was last said of it.
+    pub warning: Option<String>,
+}
+
 /// The host without its volumes.
 #[derive(Clone, Debug, Default)]
 pub struct SeenHost {
     pub driver_object: bool,
     pub classes: Vec<SeenClass>,
+    pub waiting: Vec<WaitingClaim>,
     /// Seconds since the lease was renewed; none where there is no lease.
     pub lease_age: Option<i64>,
 }
 
 /// Members that are named where all lack something.
 const TOLD: usize = 5;
+/// Most volumes are made within seconds.
+const WAITS_LONG: i64 = 300;
 /// Longer than a replica takes to take over.
 const LEASE_LATE: i64 = 60;
 
@@ -105,6 +122,10 @@ fn judge_host(host: &SeenHost, members: &[SeenMember]) -> Vec<Finding> {
         if let Some(problem) = class.problem(members) {
             tell("class", &class.name, problem);
         }
+    }
+    for claim in host.waiting.iter().filter(|claim| claim.age > WAITS_LONG) {
+        let why = claim.warning.as_deref().unwrap_or("nobody has warned of it; its pod may say more, or there is none");
+        tell("claim", &claim.place, format!("waits for its volume for {}: {why}", span(claim.age)));
     }
     match host.lease_age {
         None => tell(
@@ -173,7 +194,7 @@ mod tests {
 
     fn well() -> SeenHost {
         let classes = vec![class("fast", &[])];
-        SeenHost { driver_object: true, classes, lease_age: Some(5) }
+        SeenHost { driver_object: true, classes, lease_age: Some(5), ..SeenHost::default() }
     }
 
     /// Of somebody whom no service account knows, and good for so many days.
@@ -202,6 +223,19 @@ mod tests {
         let odd = vec![class("odd", &[("no-such-key", "x")])];
         let late = SeenHost { lease_age: Some(LEASE_LATE + 1), classes: odd, ..well() };
         assert_eq!(names(&late, member()), ["class:odd", "host:lease"]);
+    }
+
+    #[test]
+    fn claim_that_waits_for_long_is_told_with_what_was_last_said_of_it() {
+        let waiting = |age, warning: Option<&str>| WaitingClaim {
+            place: "shop/db".to_owned(),
+            age,
+            warning: warning.map(str::to_owned),
+        };
+        let host = |claim| SeenHost { waiting: vec![claim], ..well() };
+        assert_eq!(names(&host(waiting(WAITS_LONG, None)), member()), [""; 0], "it may be on its way");
+        let findings = judge(&host(waiting(WAITS_LONG + 1, Some("no room"))), &[], NOW);
+        assert_eq!((findings[0].name.as_str(), findings[0].message.contains("5m: no room")), ("claim:shop/db", true));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::{
     coordination::v1::Lease,
+    core::v1::PersistentVolumeClaim,
     storage::v1::{CSIDriver, StorageClass},
 };
 use kube::{Api, ResourceExt, api::ListParams};
@@ -12,8 +13,9 @@ use serde_json::{Value, json};
 use super::{
     Report,
     connect::{self, now},
-    look::{Seen, look},
+    look::{Seen, age, host_claims, look},
     print::patiently,
+    trace::newest_warning,
 };
 use crate::args::operator::{Doctor, Look, Output};
 use cluster::{Dial, lease, with_causes};
@@ -21,9 +23,12 @@ use domain::volume::{DRIVER, Parameters};
 use host::Host;
 use operator::{
     compare::{Compared, Finding, compare, twice},
-    doctor::{SeenClass, SeenHost, judge},
+    doctor::{SeenClass, SeenHost, WaitingClaim, judge},
     table::Table,
 };
+
+/// Claims that are named where many wait.
+const TOLD: usize = 20;
 
 /// What both looks came to.
 pub(super) struct Looked {
@@ -65,11 +70,38 @@ async fn see(host: &Host) -> anyhow::Result<SeenHost> {
     let leases = Api::<Lease>::namespaced(host.client.clone(), &host.namespace);
     let lease = cluster::read(leases.get(lease::CONTROLLER).await, lease::CONTROLLER).map_err(told)?;
     let renewed = lease.and_then(|lease| lease.spec?.renew_time);
+    let ours: Vec<StorageClass> = classes.items.into_iter().filter(|class| class.provisioner == DRIVER).collect();
     Ok(SeenHost {
         driver_object: driver.is_some(),
-        classes: classes.items.iter().filter(|class| class.provisioner == DRIVER).map(seen_class).collect(),
+        waiting: waiting(host, &ours).await?,
+        classes: ours.iter().map(seen_class).collect(),
         lease_age: renewed.map(|renewed| now() - renewed.0.as_second()),
     })
+}
+
+/// The oldest of those that have no volume, with what was last said of each.
+async fn waiting(host: &Host, classes: &[StorageClass]) -> anyhow::Result<Vec<WaitingClaim>> {
+    let is_ours = |name: &str| classes.iter().any(|class| class.name_any() == name);
+    let waits = |claim: &PersistentVolumeClaim| {
+        claim.spec.as_ref().is_some_and(|spec| {
+            spec.volume_name.as_deref().unwrap_or_default().is_empty()
+                && spec.storage_class_name.as_deref().is_some_and(is_ours)
+        })
+    };
+    let mut claims: Vec<PersistentVolumeClaim> = host_claims(host).await?.into_iter().filter(waits).collect();
+    claims.sort_by(|left, right| left.metadata.creation_timestamp.cmp(&right.metadata.creation_timestamp));
+    let mut waiting = Vec::new();
+    for claim in claims.iter().take(TOLD) {
+        let namespace = claim.namespace().unwrap_or_default();
+        let warning = newest_warning(&host.client, &namespace, &claim.uid().unwrap_or_default()).await;
+        let warning = warning.ok().flatten().and_then(|event| event.message);
+        waiting.push(WaitingClaim {
+            place: format!("{namespace}/{}", claim.name_any()),
+            age: age(&claim.metadata, now()),
+            warning,
+        });
+    }
+    Ok(waiting)
 }
 
 fn seen_class(class: &StorageClass) -> SeenClass {

@@ -203,7 +203,7 @@ impl Seen {
     }
 }
 
-fn age(metadata: &ObjectMeta, now: i64) -> i64 {
+pub(super) fn age(metadata: &ObjectMeta, now: i64) -> i64 {
     metadata.creation_timestamp.as_ref().map(|made| now - made.0.as_second()).unwrap_or_default()
 }
 

@@ -61,7 +61,7 @@ async fn follow(flags: &Trace, host: &Host, dial: &Dial, chain: &mut Chain) -> a
         return Ok(());
     };
     chain.add("host claim", shown, claim_state(&claim));
-    newest_warning(&host.client, &flags.claim.namespace, &claim.uid().unwrap_or_default(), "host claim", chain).await;
+    warn(&host.client, &flags.claim.namespace, &claim.uid().unwrap_or_default(), "host claim", chain).await;
     class(host, &claim, chain).await;
     pods(host, &claim, chain).await;
     let volume = host_volume(host, &claim, chain).await;
@@ -108,11 +108,17 @@ fn held(claim: &PersistentVolumeClaim) -> String {
     format!("being deleted, held by {}", claim.finalizers().join(" "))
 }
 
-async fn newest_warning(client: &Client, namespace: &str, uid: &str, step: &str, chain: &mut Chain) {
+/// What was last warned of an object.
+pub(super) async fn newest_warning(client: &Client, namespace: &str, uid: &str) -> Result<Option<Event>, kube::Error> {
     let about = ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
-    match Api::<Event>::namespaced(client.clone(), namespace).list(&about).await {
-        Ok(events) => {
-            if let Some(event) = events.items.into_iter().max_by_key(time) {
+    let events = Api::<Event>::namespaced(client.clone(), namespace).list(&about).await?;
+    Ok(events.items.into_iter().max_by_key(time))
+}
+
+async fn warn(client: &Client, namespace: &str, uid: &str, step: &str, chain: &mut Chain) {
+    match newest_warning(client, namespace, uid).await {
+        Ok(event) => {
+            if let Some(event) = event {
                 let ago =
                     time(&event).map(|time| format!(" ({} ago)", span(now() - time.0.as_second()))).unwrap_or_default();
                 let said = format!("{}{ago}", event.message.unwrap_or_default());
@@ -161,7 +167,7 @@ async fn pods(host: &Host, claim: &PersistentVolumeClaim, chain: &mut Chain) {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let node = node.map_or_else(|| "without a node".to_owned(), |node| format!("on node {node}"));
         chain.add("host pod", format!("{namespace}/{}", pod.name_any()), format!("{phase}, {node}"));
-        newest_warning(&host.client, &namespace, &pod.uid().unwrap_or_default(), "host pod", chain).await;
+        warn(&host.client, &namespace, &pod.uid().unwrap_or_default(), "host pod", chain).await;
     }
 }
 
@@ -175,7 +181,7 @@ async fn host_volume(host: &Host, claim: &PersistentVolumeClaim, chain: &mut Cha
         Ok(Some(volume)) => {
             chain.add("host volume", &name, volume_state(&volume));
             let uid = volume.uid().unwrap_or_default();
-            newest_warning(&host.client, "default", &uid, "host volume", chain).await;
+            warn(&host.client, "default", &uid, "host volume", chain).await;
             Some(volume)
         }
         Ok(None) => {
@@ -319,7 +325,7 @@ async fn leaf_claim(leaf: &MemberClient, claim: &PersistentVolumeClaim, chain: &
     } else {
         chain.missing("leaf claim", shown, ownership::whose(&claim.metadata, &leaf.host));
     }
-    newest_warning(&leaf.client, &namespace, &claim.uid().unwrap_or_default(), "leaf claim", chain).await;
+    warn(&leaf.client, &namespace, &claim.uid().unwrap_or_default(), "leaf claim", chain).await;
     let name = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
     if name.is_empty() {
         return chain.missing("leaf volume", "", "none yet");

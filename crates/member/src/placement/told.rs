@@ -87,9 +87,9 @@ mod tests {
         let topology = Wish { preferred: &preferred, ..Wish::default() };
         for (wish, chosen, word) in [
             (Wish::default(), "a", "most room"),
-            (Wish::default(), "b", "none is known"),
+            (Wish::default(), "b", "is known to have room, and it is tried"),
             (topology.clone(), "a", "first of the volume's topology"),
-            (topology.clone(), "b", "of the volume's topology none"),
+            (topology.clone(), "b", "none of the volume's topology"),
             (Wish { parameter: Some(&named), ..Wish::default() }, "a", "class names it"),
             (Wish { node_selected: true, ..topology }, "b", "scheduler chose"),
         ] {

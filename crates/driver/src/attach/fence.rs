@@ -6,7 +6,7 @@ use domain::{
     volume::{
         LeafPlace, VolumeHash,
         plan::Phase,
-        published::{Attachment, Publication, Verdict},
+        published::{Attachment, Publication, Published, Verdict},
     },
 };
 use leaf::{
@@ -121,7 +121,7 @@ async fn unpublish_kept(leaf: &MemberClient, claim: &ClaimRow, node: Option<&str
     unpublish_on_volume(leaf, volume, node, &claim.place).await.map(drop)
 }
 
-/// The claim has gone, and comes back as it is described on its volume. Some: it is back already, as nothing is kept of it now.
+/// The claim has gone, and comes back as it is described on its volume. Some: it is back already, and its own record counts.
 pub async fn unpublish_gone(
     leaf: &MemberClient,
     hash: VolumeHash,
@@ -133,13 +133,17 @@ pub async fn unpublish_gone(
         Some(volume) => unpublish_on_volume(leaf, volume, node, place).await?,
         None => false,
     };
-    if is_kept {
-        return Ok(None);
-    }
     match read_ours(leaf, hash, place).await {
         Err(Error::NotFound(_)) => Ok(None),
+        // It may have been made anew before, with the record of then; only one that has not been given its volume yet takes the
+        // other record over.
+        Ok(claim) if is_kept && has_left(&claim.life.published, node) => Ok(None),
         claim => claim.map(Some),
     }
+}
+
+fn has_left(published: &Published, node: Option<&str>) -> bool {
+    !published.is_corrupt() && published.without(node).is_none()
 }
 
 /// False: the volume keeps nothing of the claim.

@@ -38,13 +38,13 @@ const RESYNC: Duration = Duration::from_secs(15);
 
 pub(super) async fn run(cluster: Cluster) {
     let mut changes = crate::follow::follow(&cluster, &[CLASSES, CLAIMS, VOLUMES]);
-    let mut binder = Binder { cluster, index: Index::default(), lost: BTreeSet::new() };
+    let mut binder = Binder { cluster, index: Index::default(), later: BTreeSet::new() };
     let began = Instant::now();
     loop {
         let change = tokio::select! {
             biased;
             change = changes.next() => change,
-            () = sleep_until(next_resync(began)), if !binder.lost.is_empty() => {
+            () = sleep_until(next_resync(began)), if !binder.later.is_empty() => {
                 binder.resync();
                 continue;
             }
@@ -66,14 +66,14 @@ fn next_resync(began: Instant) -> Instant {
 struct Binder {
     cluster: Cluster,
     index: Index,
-    /// Claims whose volume has gone. That one is there again is not told them: they are looked at when they change, or at last
-    /// with all that there is.
-    lost: BTreeSet<Key>,
+    /// Claims that name a volume which has changed, and are not bound. A claim is looked at when it changes itself, or at last with
+    /// all that there is; only one that names no volume hears of the volume that was made for it.
+    later: BTreeSet<Key>,
 }
 
 impl Binder {
     fn resync(&mut self) {
-        for claim in std::mem::take(&mut self.lost) {
+        for claim in std::mem::take(&mut self.later) {
             self.sync_claim(&claim);
         }
     }
@@ -95,13 +95,20 @@ impl Binder {
         self.index.put_volume(volume, gone);
         self.sync_volume(name(volume));
         for claim in self.index.claims_of(volume) {
-            if !self.lost.contains(&claim) {
+            if gone || self.names_no_volume(&claim) {
                 self.sync_claim(&claim);
+            } else {
+                self.later.insert(claim);
             }
         }
         if !gone && is_free(volume) && text(volume, "/status/phase") == "Available" {
             self.wake_class(class_of(volume));
         }
+    }
+
+    fn names_no_volume(&self, (namespace, name): &Key) -> bool {
+        let claim = self.cluster.get(CLAIMS, namespace, name);
+        claim.is_none_or(|claim| text(&claim, "/spec/volumeName").is_empty())
     }
 
     fn wake_class(&mut self, class: &str) {
@@ -111,7 +118,7 @@ impl Binder {
     }
 
     fn sync_claim(&mut self, key: &Key) {
-        self.lost.remove(key);
+        self.later.remove(key);
         let (namespace, name) = key;
         let Some(claim) = self.cluster.get(CLAIMS, namespace, name) else {
             return;
@@ -128,7 +135,7 @@ impl Binder {
         self.act(&claim, claim::decide(&claim, &seen));
     }
 
-    fn act(&mut self, claim: &Arc<Value>, verdict: claim::Verdict) {
+    fn act(&self, claim: &Arc<Value>, verdict: claim::Verdict) {
         match verdict {
             claim::Verdict::Bind(volume) => self.bind(claim, &volume),
             claim::Verdict::Wait(event) => {
@@ -143,7 +150,6 @@ impl Binder {
             }
             claim::Verdict::Provision(provisioner) => self.ask_for(claim, &provisioner),
             claim::Verdict::Lost(reason, message) => {
-                self.lost.insert((namespace(claim).to_owned(), name(claim).to_owned()));
                 if text(claim, "/status/phase") != "Lost" {
                     self.tell_phase(claim, "Lost");
                     self.tell(claim, "Warning", reason, &message);

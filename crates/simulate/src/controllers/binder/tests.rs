@@ -151,7 +151,7 @@ async fn a_claim_whose_volume_vanished_or_belongs_to_another_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_claim_hears_of_its_volume_when_it_is_changed_itself_or_after_a_while() {
+async fn claim_that_names_its_volume_hears_of_it_when_it_is_changed_itself_or_after_a_while() {
     for is_changed in [true, false] {
         let cluster = cluster();
         // All the while: one that is started anew looks at everything.

@@ -87,6 +87,22 @@ async fn ends_well(bench: &Bench, mut caller: Caller) {
     assert!(wrong.is_empty(), "{}\n{wrong:#?}", bench.guard.trace().join("\n"));
 }
 
+/// The member's controller looks by itself only after a quarter of a minute.
+#[test]
+fn leaf_that_was_deleted_is_bound_again_within_two_seconds() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let before = uid(&bench);
+        delete_leaf(&bench);
+        sleep(Duration::from_secs(2)).await;
+        let now = leaf(&bench).unwrap();
+        assert_ne!(text(&now, "/metadata/uid"), before);
+        assert_eq!(text(&now, "/status/phase"), "Bound", "{now}");
+        assert_eq!(wrong(&bench, &caller, false), [""; 0]);
+    });
+}
+
 #[test]
 fn deleted_leaf_comes_back_with_its_data_and_is_removed_like_any_other() {
     for leaf_class in [fixture::NOW, fixture::LATER, fixture::KEPT] {

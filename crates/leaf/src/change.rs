@@ -57,6 +57,15 @@ pub async fn outdate(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) ->
     change_claim(client, row, hash, "unpublish", vec![unchanged, change]).await.map(drop)
 }
 
+/// A claim that names its volume is bound when the member's controller looks at it: when the claim changes, and else with all that
+/// there is, after 15 s.
+pub async fn wake(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+    let (version, path) = (row.version_text(), escaped(ownership::WOKEN));
+    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+    let change = json!({"op": "add", "path": format!("/metadata/annotations/{path}"), "value": version});
+    change_claim(client, row, hash, "wake", vec![unchanged, change]).await.map(drop)
+}
+
 /// None: the member has no such class. One for another driver than the volume's is as good as none.
 pub async fn attributes_class_driver(client: &MemberClient, name: &str) -> Result<Option<String>> {
     let kind = ApiResource {

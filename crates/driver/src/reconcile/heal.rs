@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{
     Reconciler,
     late::{self, came_late, may_have_come_late},
@@ -14,7 +16,7 @@ use super::{
     repair::{LiveWish, Repair, tell},
 };
 use domain::{
-    error::Result,
+    error::{Error, Result},
     volume::{
         HostId, LeafPlace, VolumeHash,
         healing::{Healing, Wish, decide},
@@ -28,11 +30,15 @@ use leaf::{
     claim::Made,
     healing::LeafPair,
     row::{ClaimRow, Row, VolumeRow},
+    rows::Rows,
     saved::Saved,
 };
 
 /// More than there are steps.
 const STEPS: usize = 16;
+
+/// For a claim to be bound that was pointed out.
+const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// What became of a step.
 enum Taken {
@@ -220,6 +226,7 @@ async fn take(
             }
             leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
         }
+        (Healing::AwaitBond, _, _, Some(row)) => return wake(repair, &row).await,
         (Healing::AwaitClaim, ..) => {
             // One of ours that was made late would hold it, and nobody else knows that it may go.
             if let Err(error) = leaf::consumer::end_consumer(leaf, &place.namespace, repair.hash).await {
@@ -230,6 +237,21 @@ async fn take(
         _ => return Ok(Taken::Blocked),
     }
     Ok(Taken::Done)
+}
+
+/// The claim is pointed out to the member's controller, which takes a moment to bind it then.
+async fn wake(repair: &Repair<'_>, row: &ClaimRow) -> Result<Taken> {
+    match leaf::change::wake(repair.leaf, row, repair.hash).await {
+        // It was changed meanwhile, which is as good.
+        Ok(()) | Err(Error::Refused(_) | Error::InProgress(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let is_bound = |rows: &Rows| {
+        let claim = rows.row(repair.hash).and_then(|row| row.claim);
+        claim.is_some_and(|claim| claim.unusable().is_none())
+    };
+    let bound = repair.leaf.rows.until(repair.hash, Instant::now() + A_MOMENT, is_bound).await;
+    Ok(if bound { Taken::Done } else { Taken::Blocked })
 }
 
 /// The claim comes back, where the host's claim of now wants it.

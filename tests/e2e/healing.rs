@@ -1,5 +1,7 @@
 //! Leaves that somebody in the member deletes, and claims that were there before the driver.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use kube::{
     ResourceExt,
@@ -29,6 +31,7 @@ fn leaf_that_somebody_deletes_is_there_again_with_its_data() {
         member.run("writer", &["data"], "echo kept > /data/file && sync").await?;
         let before = member.claims().get("data").await?;
 
+        let began = Instant::now();
         member.claims().delete("data", &DeleteParams::default()).await?;
         wait_for("the leaf claim is there again", PATIENCE, || async {
             let now = member.claims().get_opt("data").await?.filter(|now| now.uid() != before.uid());
@@ -36,6 +39,9 @@ fn leaf_that_somebody_deletes_is_there_again_with_its_data() {
             Ok(bound.then_some(()))
         })
         .await?;
+        // The member's controller looks by itself after 15 s.
+        ensure!(began.elapsed() < Duration::from_secs(10), "it was bound after {:?}", began.elapsed());
+        println!("bound again after {:?}", began.elapsed());
         member.run("reader", &["data"], "grep -qx kept /data/file").await.context("the data is not there")?;
         let after = member.claims().get("data").await?;
         ensure!(before.spec == after.spec, "it was {:?} and is {:?}", before.spec, after.spec);

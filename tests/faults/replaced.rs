@@ -73,11 +73,8 @@ impl World {
 
     /// One life of whoever replaces it; false where it was killed, or waited in vain.
     async fn live(&self, name: &str) -> bool {
-        let connected = async {
-            let client = kube::Client::new(self.host.service(name), "default");
-            Host::connect(client, "kosmos-csi".to_owned()).await
-        };
-        let life = async { self.replacing.replace(&connected.await?, Instant::now() + PATIENCE).await };
+        let life =
+            async { self.replacing.replace(&connected(&self.host, name).await?, Instant::now() + PATIENCE).await };
         matches!(timeout(PATIENCE, life).await, Ok(Ok(())))
     }
 
@@ -121,6 +118,10 @@ impl World {
             && claim.pointer("/metadata/annotations/kosmos.csi.io~1woken").is_none();
         (!right).then(|| format!("{claim}\n{volume}"))
     }
+}
+
+async fn connected(host: &Cluster, name: &str) -> domain::error::Result<Host> {
+    Host::connect(kube::Client::new(host.service(name), "default"), "kosmos-csi".to_owned()).await
 }
 
 fn volume(claim_uid: &str) -> Value {
@@ -239,6 +240,25 @@ fn volume_that_somebody_else_makes_under_the_name_is_never_touched() {
         assert!(!world.live("first").await);
         let now = world.host.get("persistentvolumes", "", VOLUME).unwrap();
         assert_eq!((&now["metadata"]["uid"], &now["spec"]), (&theirs["metadata"]["uid"], &theirs["spec"]));
+    });
+}
+
+#[test]
+fn attachments_to_nodes_that_do_not_reach_the_new_volume_go_and_no_others() {
+    virtual_time::run(1, async {
+        let world = World::new().await;
+        for (name, node, volume) in [("old", "a", VOLUME), ("new", "b", VOLUME), ("other", "a", "of another")] {
+            let attachment = json!({"metadata": {"name": name}, "spec": {"attacher": "kosmos.csi.io", "nodeName": node,
+                "source": {"persistentVolumeName": volume}}});
+            world.host.create("volumeattachments.storage.k8s.io", attachment).unwrap();
+        }
+        let host = connected(&world.host, "first").await.unwrap();
+        for _ in 0..2 {
+            world.replacing.delete_attachments(&host, |node| node == "b").await.unwrap();
+            let left = world.host.list("volumeattachments.storage.k8s.io");
+            let names: Vec<&str> = left.iter().map(|attachment| text(attachment, "/metadata/name")).collect();
+            assert_eq!(names, ["new", "other"]);
+        }
     });
 }
 

@@ -60,7 +60,7 @@ async fn was_sent(bench: &Bench, sent: &AtomicBool) {
 }
 
 /// The administrator wants the data, and it is still there when the write has arrived.
-async fn stays(bench: &Bench, caller: Caller) {
+pub async fn stays(bench: &Bench, caller: Caller) {
     sleep(LATE + SETTLED).await;
     let bad = wrong(bench, &caller, true);
     assert!(bad.is_empty(), "{}\n{bad:#?}", bench.guard.trace().join("\n"));
@@ -170,7 +170,7 @@ fn uid(bench: &Bench) -> Option<String> {
 }
 
 /// Its UID.
-fn delete_leaf(bench: &Bench) -> String {
+pub fn delete_leaf(bench: &Bench) -> String {
     let uid = uid(bench).unwrap();
     lock(&bench.guard.history).deleted_by_people(&uid);
     bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();

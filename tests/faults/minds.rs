@@ -1,8 +1,11 @@
 //! People who change their minds while a removal is under way: until the member has removed the data, it is theirs again.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
-use simulate::faults::Action;
+use simulate::faults::{Action, Verb};
 use tokio::time::sleep;
 use tonic::Code;
 
@@ -10,8 +13,9 @@ use crate::{
     bench::Bench,
     caller::{Caller, Script},
     fixture,
+    late::{LATE, delete_leaf, stays},
     people::hold,
-    reclaim::{CLAIM, SETTLED, bench, ends_well, policy, provisioned, wrong},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, policy, provisioned, until, wrong},
     virtual_time,
 };
 
@@ -116,6 +120,40 @@ fn data_is_kept_from_the_moment_on_when_the_leaf_volume_is_retained() {
     });
     let which: Vec<&str> = bad.iter().filter_map(|bad| bad.lines().next()).collect();
     assert!(bad.is_empty(), "{} of 118, {which:#?} such as {}", bad.len(), bad[0]);
+}
+
+/// Somebody has deleted the leaf claim, and whoever holds it is done right after the first write: the next one may take longer.
+#[test]
+fn removal_is_called_off_by_the_first_write_that_arrives() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        hold(&bench, CLAIM, HOLD, true);
+        delete_leaf(&bench);
+        let administrator = caller.clone();
+        let is = |wanted: &str| policy(&bench, &administrator) == wanted;
+        let goes = || {
+            let volume = bench.members[0].get("persistentvolumes", "", administrator.leaf_volume().unwrap()).unwrap();
+            volume["metadata"]["labels"]["kosmos.csi.io/removal"].is_string()
+        };
+        until(&bench, SETTLED, "the leaf volume is kept", || is("Retain")).await;
+        caller.delete_claim();
+        let changes_his_mind = async {
+            until(&bench, SETTLED, "it is to go", || is("Delete")).await;
+            let called_off = AtomicBool::new(false);
+            bench.guard.set_fate(move |_, at, asked| {
+                let writes = at > 0 && asked.resource == "persistentvolumes" && asked.verb == Verb::Patch;
+                if writes && called_off.swap(true, Ordering::Relaxed) { Action::Late(LATE) } else { Action::Pass }
+            });
+            administrator.set_policy("Retain");
+            until(&bench, SETTLED, "the first write is carried out", || !goes()).await;
+            hold(&bench, CLAIM, HOLD, false);
+            sleep(QUIET).await;
+            bench.guard.heal();
+        };
+        tokio::join!(caller.reclaim(), changes_his_mind);
+        stays(&bench, administrator).await;
+    });
 }
 
 /// csi-provisioner could not save its volume in the host, and has it removed at once: nobody ever retained it there.

@@ -9,7 +9,7 @@ use super::{
     healing::{self, annotate, unchanged},
     marks::path_of,
     ownership,
-    row::ClaimRow,
+    row::{ClaimRow, VolumeRow},
     saved::{bound_to, policy_of},
     volume::{self, label_path},
 };
@@ -38,11 +38,16 @@ pub async fn follow_host(client: &MemberClient, volume: &PersistentVolume) -> Re
     Err(Error::InProgress(format!("member {}: volume {} is not retained yet", client.member, volume.name_any())))
 }
 
-/// The host wants the volume after all. Whatever its removal has sent and has not arrived tests a version that is no more.
+/// The host wants the volume after all. Whatever its removal has sent and has not arrived tests a version that is no more. A
+/// volume that was made deletable was `Retain` before, and is so again by the same write: the next one may come too late.
 pub async fn call_off_removal(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
     let mut operations = vec![json!({"op": "test", "path": "/metadata/uid", "value": volume.uid()}), unchanged(volume)];
     operations.extend(volume::is_labelled(client, hash));
     operations.push(json!({"op": "remove", "path": label_path(ownership::REMOVAL)}));
+    // People's own was never made deletable.
+    if !VolumeRow::new(volume).observed().by_hand {
+        operations.push(json!({"op": "replace", "path": POLICY, "value": "Retain"}));
+    }
     volume::patch_volume(client, &volume.name_any(), json!(operations), "call off the removal of").await.map(drop)
 }
 

@@ -17,8 +17,10 @@ use crate::{
     snapshotter::SNAPSHOTS,
 };
 
-/// Of somebody whose work with a leaf claim is not done.
+/// Of somebody whose work with a leaf claim is not done, and of whoever deletes it while a pod of his uses it. None of them ends
+/// the other's.
 const HOLD: &str = "example.com/backup";
+const USE: &str = "example.com/use";
 
 /// Somebody in a member is not done with a claim there, or is.
 pub(super) fn hold_in(member: &Cluster, namespace: &str, claim: &str, finalizer: &str, held: bool) {
@@ -94,8 +96,11 @@ impl Held {
 pub fn let_go(bench: &Bench) {
     for member in &bench.members {
         for claim in member.list("persistentvolumeclaims") {
-            if claim["metadata"]["finalizers"].as_array().is_some_and(|held| held.contains(&json!(HOLD))) {
-                hold_in(member, text(&claim, "/metadata/namespace"), text(&claim, "/metadata/name"), HOLD, false);
+            for finalizer in [HOLD, USE] {
+                if claim["metadata"]["finalizers"].as_array().is_some_and(|held| held.contains(&json!(finalizer))) {
+                    let (namespace, name) = (text(&claim, "/metadata/namespace"), text(&claim, "/metadata/name"));
+                    hold_in(member, namespace, name, finalizer, false);
+                }
             }
         }
     }
@@ -107,13 +112,13 @@ pub(super) async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<D
     let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
     bench.guard.note(|| format!("somebody deletes leaf claim {namespace}/{name} in m{member}, held for {held:?}"));
     let cluster = &bench.members[member];
-    hold_in(cluster, namespace, name, HOLD, held.is_some());
+    hold_in(cluster, namespace, name, USE, held.is_some());
     lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
     // It may have been on its way out, and held by nobody else.
     let _ = cluster.delete("persistentvolumeclaims", namespace, name);
     if let Some(time) = held {
         sleep(time).await;
-        hold_in(cluster, namespace, name, HOLD, false);
+        hold_in(cluster, namespace, name, USE, false);
     }
 }
 

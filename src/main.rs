@@ -9,7 +9,7 @@ use clap::Parser;
 use commands::{
     args::{Role, operator},
     run::{self, Misuse},
-    telemetry,
+    telemetry::{self, LogFormat},
 };
 use domain::printable::printable;
 use tokio::runtime::Runtime;
@@ -55,6 +55,10 @@ async fn play() -> ExitCode {
         Command::Role(Role::Node(node)) => {
             telemetry::start(node.process.log_format);
             run::node(node).await
+        }
+        Command::Role(Role::Mover(command)) => {
+            telemetry::start(LogFormat::Text);
+            run::mover(command).await
         }
         Command::Role(Role::Operator(command)) => return operate(&command).await,
         #[cfg(feature = "dev")]

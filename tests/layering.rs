@@ -20,6 +20,7 @@ use std::{
 const APART: &[(&str, &[&str])] = &[
     ("kosmos-csi-domain", &["futures", "http", "k8s-openapi", "kube", "nix", "tokio", "tonic", "tracing"]),
     ("kosmos-csi-mount", &["k8s-openapi", "kube", "tokio", "tonic"]),
+    ("kosmos-csi-mover", &["k8s-openapi", "kosmos-csi-cluster", "kube", "tonic"]),
     ("kosmos-csi-cluster", &["kosmos-csi-domain", "tonic"]),
     ("kosmos-csi-host", &["kosmos-csi-leaf", "tonic"]),
     ("kosmos-csi-leaf", &["kosmos-csi-host", "tonic"]),
@@ -33,8 +34,8 @@ const APART: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that are the driver: all but the simulator and those who try it.
-const CRATES: [&str; 11] =
-    ["agent", "cluster", "commands", "csi", "domain", "driver", "host", "leaf", "member", "mount", "operator"];
+const CRATES: [&str; 12] =
+    ["agent", "cluster", "commands", "csi", "domain", "driver", "host", "leaf", "member", "mount", "mover", "operator"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -14,7 +14,7 @@ use nix::unistd::Uid;
 /// Debian's name of a package and what it brings. Asked for is the program, not the package: other
 /// distributions have the one without the other.
 #[rustfmt::skip] // one row, one line
-const PACKAGES: [(&str, IsThere); 10] = [
+const PACKAGES: [(&str, IsThere); 13] = [
     ("containerd", || has("containerd") && has("ctr")),
     ("runc", || has("runc")),
     ("busybox-static", || busybox().is_some()),
@@ -25,6 +25,9 @@ const PACKAGES: [(&str, IsThere); 10] = [
     ("e2fsprogs", || has("mkfs.ext4")),
     ("util-linux", || has("unshare") && has("nsenter") && has("losetup")),
     ("iproute2", || has("ip")),
+    ("rsync", || has("rsync")),
+    ("attr", || has("getfattr")),
+    ("acl", || has("getfacl")),
 ];
 
 type IsThere = fn() -> bool;

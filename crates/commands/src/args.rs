@@ -1,5 +1,6 @@
 //! The command line. Every flag has a twin in the environment; values are checked here, at the edge.
 
+pub mod mover;
 pub mod operator;
 
 use std::{
@@ -30,6 +31,9 @@ pub enum Role {
     /// It needs root, and the kubelet's folder mounted with bidirectional propagation. It speaks to no cluster: what it
     /// has to know comes from the controller, with each volume.
     Node(Node),
+    /// Carry a volume's files to another member: the driver has pods of its own do that
+    #[command(subcommand)]
+    Mover(mover::Mover),
     #[command(flatten)]
     Operator(operator::Command),
 }

@@ -3,6 +3,7 @@
 pub mod clusters;
 pub mod controller;
 pub mod driver;
+pub mod mover;
 pub mod node;
 pub mod operator;
 pub mod virtual_node;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use cluster::metrics::Metrics;
 pub use controller::controller;
+pub use mover::mover;
 pub use node::node;
 pub use virtual_node::virtual_node;
 

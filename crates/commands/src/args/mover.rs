@@ -1,0 +1,47 @@
+//! The command line of the mover's pods. The driver writes it; nobody types it.
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+
+use clap::Subcommand;
+
+use super::absolute;
+
+#[derive(Debug, Subcommand)]
+pub enum Mover {
+    /// Send the files of a volume, which nobody may change meanwhile, until the other end has judged its copy to be one
+    Send(Places),
+    /// Receive the files of a volume, and judge the copy
+    Receive {
+        #[command(flatten)]
+        places: Places,
+
+        /// Refuse a volume in which something is already: what the source does not have is removed from it
+        #[arg(long)]
+        must_be_empty: bool,
+    },
+    /// What rsync calls to reach the other end
+    #[command(hide = true)]
+    Pipe {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Places {
+    /// Where the volume is mounted
+    #[arg(long, default_value = "/data", value_parser = absolute, value_name = "FOLDER")]
+    pub folder: PathBuf,
+
+    /// A folder with tls.crt and tls.key of this end, and with the certificate of the other as ca.crt
+    #[arg(long, default_value = "/keys", value_parser = absolute, value_name = "FOLDER")]
+    pub keys: PathBuf,
+
+    /// Where this end waits for whoever joins it to the other
+    #[arg(long, default_value = "127.0.0.1:7740", value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+
+    /// For one line of JSON that says how it ended
+    #[arg(long, default_value = "/dev/termination-log", value_parser = absolute, value_name = "FILE")]
+    pub result: PathBuf,
+}

@@ -1,0 +1,121 @@
+//! What both ends have in common: how they are started, and how they go on over one line after the other.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use bytes::BytesMut;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+    time::timeout,
+};
+
+use crate::{
+    compare::Sum,
+    frame::Body,
+    keys::{Keys, Unusable},
+    line::{Line, Lines, unexpected},
+    outcome::{self, Failure, Reason, Trouble},
+};
+
+/// For a line that broke, to be made anew.
+const PATIENCE: Duration = Duration::from_mins(10);
+const PIECE: usize = 64 << 10;
+
+/// Where an end finds things.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The volume.
+    pub folder: PathBuf,
+    /// The certificates and the key.
+    pub keys: PathBuf,
+    /// Where it is connected to.
+    pub listen: SocketAddr,
+    /// For its last message.
+    pub result: PathBuf,
+}
+
+impl Places {
+    pub async fn lines(&self, keys: Result<Keys, Unusable>) -> Result<Lines, Failure> {
+        let unfit = |why: String| Failure::new(Reason::Misconfigured, why);
+        let keys = keys.map_err(|error| unfit(error.to_string()))?;
+        let listener = TcpListener::bind(self.listen).await;
+        let listener = listener.map_err(|error| unfit(format!("{} cannot be listened on: {error}", self.listen)))?;
+        Ok(Lines::accept(listener, keys))
+    }
+
+    pub fn folder(&self) -> Result<&str, Failure> {
+        let folder = self.folder.to_str().filter(|folder| folder.starts_with('/') && self.folder.is_dir());
+        let shown = self.folder.display();
+        folder.ok_or_else(|| Failure::new(Reason::Misconfigured, format!("{shown} is no folder with a whole path")))
+    }
+
+    /// Leaves the last message.
+    pub fn leave(&self, outcome: &Result<Sum, Failure>) -> std::io::Result<()> {
+        outcome::write(&self.result, outcome)
+    }
+}
+
+/// Works over one line after the other until it is done or cannot be.
+pub(crate) async fn over_lines<T>(
+    mut lines: Lines,
+    mut work: impl AsyncFnMut(&mut Line) -> Result<T, Trouble>,
+) -> Result<T, Failure> {
+    // The other end may be waited for as long as it takes to stop what uses the volume.
+    let mut line = lines.next().await;
+    while let Some(mut now) = line {
+        match work(&mut now).await {
+            Ok(done) => {
+                now.close().await;
+                return Ok(done);
+            }
+            Err(Trouble::Failed(failure)) => {
+                let _ = now.outgoing.send(Body::Failed(failure.clone())).await;
+                now.close().await;
+                return Err(failure);
+            }
+            Err(Trouble::Line(why)) => tracing::warn!("the line broke ({why}): waiting for another one"),
+        }
+        drop(now);
+        let gone = |_| Failure::new(Reason::NoLine, format!("nobody has joined the ends for {} minutes", minutes()));
+        line = timeout(PATIENCE, lines.next()).await.map_err(gone)?;
+    }
+    Err(Failure::new(Reason::NoLine, "no connection is taken any more"))
+}
+
+fn minutes() -> u64 {
+    PATIENCE.as_secs() / 60
+}
+
+/// Carries what the rsync here and the one there say to one another, until both have said all.
+pub(crate) async fn carry(
+    mut said: impl AsyncRead + Unpin,
+    mut heard: impl AsyncWrite + Unpin,
+    line: &mut Line,
+) -> Result<(), Trouble> {
+    let Line { outgoing, incoming, .. } = line;
+    let saying = async {
+        let mut piece = BytesMut::new();
+        loop {
+            piece.reserve(PIECE);
+            // Of an rsync that died it is known by how it ended.
+            if said.read_buf(&mut piece).await.unwrap_or(0) == 0 {
+                return outgoing.send(Body::End(())).await;
+            }
+            outgoing.send(Body::Data(piece.split().freeze())).await?;
+        }
+    };
+    let hearing = async {
+        let mut listens = true;
+        loop {
+            match incoming.next().await? {
+                Body::Data(piece) => listens = listens && heard.write_all(&piece).await.is_ok(),
+                Body::End(()) => {
+                    let _ = heard.shutdown().await;
+                    return Ok(());
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    };
+    tokio::try_join!(saying, hearing).map(|_| ())
+}

@@ -1,0 +1,184 @@
+//! The end at the destination: it does what it is asked for, and judges.
+
+use std::{
+    io,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, SystemTime},
+};
+
+use rustix::fs::{fstatvfs, syncfs};
+use tokio::{sync::mpsc, task::spawn_blocking};
+
+use crate::{
+    compare::{Judgement, Sum, compare},
+    end::{Places, carry, over_lines},
+    entry::Entry,
+    frame::{Body, Ended, Ready},
+    keys::Keys,
+    line::{Line, unexpected},
+    outcome::{Failure, Reason, Trouble},
+    progress::{Phase, Progress, say},
+    rsync::{self, Running},
+    walk::{Depth, Survey, Walk},
+};
+
+/// Entries of the source that wait to be compared.
+const AHEAD: usize = 256;
+
+/// What the receiver remembers from one line to the next.
+#[derive(Debug)]
+struct Receiver {
+    folder: String,
+    granularity: u32,
+    progress: Progress,
+    /// Of what is there now.
+    judgement: Option<Judgement>,
+}
+
+/// Receives until the sender agrees that the copy is one.
+pub async fn receive(places: &Places, must_be_empty: bool) -> Result<Sum, Failure> {
+    let folder = places.folder()?.to_owned();
+    let version = rsync::check().await?;
+    tracing::info!(version, folder, "the receiver starts");
+    if must_be_empty {
+        check_empty(&folder)?;
+    }
+    let lines = places.lines(Keys::of_receiver(&places.keys)).await?;
+    let granularity = granularity(Path::new(&folder)).map_err(|error| unwritable(&error))?;
+    let progress = Progress::new(Phase::WaitingForLine);
+    let mut receiver = Receiver { folder, granularity, progress: progress.clone(), judgement: None };
+    let ready = receiver.ready()?;
+    say("ready", &serde_json::json!({ "freeBytes": ready.free_bytes, "freeInodes": ready.free_inodes }));
+    let telling = progress.tell();
+    let outcome = over_lines(lines, async |line| receiver.over(line).await).await;
+    drop(telling);
+    outcome
+}
+
+/// What rsync does not find at the source it removes here, so the volume has to be one that was made for this.
+fn check_empty(folder: &str) -> Result<(), Failure> {
+    let there = Survey::of(Path::new(folder)).map_err(|error| Failure::unreadable(&error))?;
+    let own = 1 + u64::from(Path::new(folder).join("lost+found").is_dir());
+    if there.entries > own || there.with_lost_and_found {
+        let text = format!("the destination was to be a new volume, and {} things are in it", there.entries - own);
+        return Err(Failure::new(Reason::NotEmpty, text));
+    }
+    Ok(())
+}
+
+fn unwritable(error: &io::Error) -> Failure {
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let reason = if is_full { Reason::NoSpace } else { Reason::Misconfigured };
+    Failure::new(reason, format!("nothing can be written to the destination: {error}"))
+}
+
+/// Of which of these parts of a second the filesystem keeps all, in nanoseconds.
+fn granularity(folder: &Path) -> io::Result<u32> {
+    const TRIED: u32 = 123_456_789;
+    let file = tempfile::tempfile_in(folder)?;
+    let time = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_001, TRIED);
+    file.set_modified(time)?;
+    let kept = file.metadata()?.modified()?.duration_since(SystemTime::UNIX_EPOCH).map_err(io::Error::other)?;
+    let is_it = |unit: &u32| kept.subsec_nanos() == TRIED / unit * unit;
+    Ok([1, 100, 1_000, 1_000_000].into_iter().find(is_it).unwrap_or(1_000_000_000))
+}
+
+impl Receiver {
+    fn ready(&self) -> Result<Ready, Failure> {
+        let room = std::fs::File::open(&self.folder).and_then(|folder| Ok(fstatvfs(folder)?));
+        let room = room.map_err(|error| Failure::unreadable(&error))?;
+        Ok(Ready {
+            free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
+            free_inodes: (room.f_files > 0).then_some(room.f_favail),
+            granularity: self.granularity,
+            judgement: self.judgement.clone(),
+        })
+    }
+
+    async fn over(&mut self, line: &mut Line) -> Result<Sum, Trouble> {
+        let survey = match line.incoming.next().await? {
+            Body::Offer(survey) => survey,
+            other => return Err(unexpected(&other)),
+        };
+        self.progress.set_total(survey.bytes);
+        line.outgoing.send(Body::Ready(self.ready()?)).await?;
+        loop {
+            match (line.incoming.next().await?, &self.judgement) {
+                (Body::Start(start), _) => self.copy(&start.arguments, line).await?,
+                (Body::Compare(()), _) => self.compare(survey, line).await?,
+                (Body::Done(()), Some(judgement)) if judgement.is_equal() => return Ok(judgement.copy.clone()),
+                (other, _) => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    async fn copy(&mut self, asked: &[String], line: &mut Line) -> Result<(), Trouble> {
+        self.judgement = None;
+        self.progress.begin(Phase::Copying);
+        let arguments = rsync::server_arguments(asked, &self.folder).ok_or_else(|| {
+            Failure::new(Reason::PeerConfused, format!("rsync is asked for what it is not called with here: {asked:?}"))
+        })?;
+        let mut running = Running::start(&arguments, &[], Stdio::piped())?;
+        let (Some(mut stdout), Some(stdin)) = (running.child.stdout.take(), running.child.stdin.take()) else {
+            return Err(Failure::new(Reason::CopyFailed, "rsync has no standard input and output").into());
+        };
+        if let Err(trouble) = carry(&mut stdout, stdin, line).await {
+            running.kill(Some(stdout)).await;
+            return Err(trouble);
+        }
+        let ended = running.ended().await;
+        let (well, said) = ended.unwrap_or_else(|error| (false, error.to_string()));
+        line.outgoing.send(Body::Ended(Ended { well, said })).await
+    }
+
+    /// Entries come as fast as they can be compared, and are compared as fast as both disks can be read.
+    async fn compare(&mut self, survey: Survey, line: &mut Line) -> Result<(), Trouble> {
+        self.judgement = None;
+        self.progress.begin(Phase::Comparing);
+        let (sender, source) = mpsc::channel(AHEAD);
+        let counter = self.progress.counter();
+        let (folder, granularity) = (PathBuf::from(&self.folder), self.granularity);
+        let judging = spawn_blocking(move || {
+            syncfs(std::fs::File::open(&folder)?.as_fd())?;
+            let copy = Walk::new(&folder, Depth::Whole, counter)?.agreed(survey.with_lost_and_found, granularity);
+            compare(Incoming(source), copy)
+        });
+        hand_over(sender, line).await?;
+        let judged = judging.await.map_err(io::Error::other).flatten();
+        let judgement = judged.map_err(|error| Failure::unreadable(&error))?;
+        tracing::info!("{judgement}");
+        self.judgement = Some(judgement.clone());
+        line.outgoing.send(Body::Judged(judgement)).await
+    }
+}
+
+/// Until the last entry, or until nobody compares any more, who says himself why.
+async fn hand_over(sender: mpsc::Sender<Option<Entry>>, line: &mut Line) -> Result<(), Trouble> {
+    loop {
+        let entry = match line.incoming.next().await? {
+            Body::Entry(entry) => Some(entry),
+            Body::LastEntry(()) => None,
+            other => return Err(unexpected(&other)),
+        };
+        let is_last = entry.is_none();
+        if sender.send(entry).await.is_err() || is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// The source's entries. A tree that breaks off is not one that ends.
+struct Incoming(mpsc::Receiver<Option<Entry>>);
+
+impl Iterator for Incoming {
+    type Item = io::Result<Entry>;
+
+    fn next(&mut self) -> Option<io::Result<Entry>> {
+        match self.0.blocking_recv() {
+            Some(entry) => entry.map(Ok),
+            None => Some(Err(io::Error::other("the line broke"))),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A tree, thing by thing in the order of `Entry::compare_places`. No link is followed, and nothing is opened but files and
+//! folders.
+
+use std::{
+    collections::{HashMap, hash_map},
+    ffi::{CStr, CString},
+    fs::File,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+    vec,
+};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat, open, openat, readlinkat, statat};
+
+use crate::{
+    attributes,
+    content::Reader,
+    entry::{BLOCK_DEVICE, CHARACTER_DEVICE, Entry, FILE, FOLDER, LINK, Time, shown},
+};
+
+/// The folder that a check of an ext filesystem puts finds into.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Names, kinds and sizes.
+    Survey,
+    /// Everything, contents as well.
+    Whole,
+}
+
+#[derive(Debug)]
+pub struct Walk {
+    root: Option<OwnedFd>,
+    device: u64,
+    depth: Depth,
+    with_lost_and_found: bool,
+    /// How exact times are where the copy is, in nanoseconds.
+    granularity: u32,
+    open: Vec<Folder>,
+    /// Of files with several names, some perhaps outside the tree: the first that was met.
+    first_names: HashMap<u64, Vec<u8>>,
+    reader: Reader,
+    bytes: Arc<AtomicU64>,
+    /// What the files that were met take of their filesystem.
+    stored: u64,
+}
+
+#[derive(Debug)]
+struct Folder {
+    handle: OwnedFd,
+    path: Vec<u8>,
+    names: vec::IntoIter<CString>,
+}
+
+impl Walk {
+    /// Counts in `bytes` what of files was read.
+    pub fn new(root: &Path, depth: Depth, bytes: Arc<AtomicU64>) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME | OFlags::CLOEXEC;
+        let handle = open(root, flags, Mode::empty())?;
+        let device = rustix::fs::fstat(&handle)?.st_dev;
+        Ok(Self {
+            root: Some(handle),
+            device,
+            depth,
+            with_lost_and_found: true,
+            granularity: 1,
+            open: Vec::new(),
+            first_names: HashMap::new(),
+            reader: Reader::default(),
+            bytes,
+            stored: 0,
+        })
+    }
+
+    /// As the two sides have agreed.
+    #[must_use]
+    pub fn agreed(self, with_lost_and_found: bool, granularity: u32) -> Self {
+        Self { with_lost_and_found, granularity: granularity.max(1), ..self }
+    }
+
+    fn step(&mut self) -> io::Result<Option<Entry>> {
+        if let Some(root) = self.root.take() {
+            let entry = self.entry(root.as_fd(), c".", Vec::new())?;
+            self.enter(root, Vec::new())?;
+            return Ok(Some(entry));
+        }
+        while let Some(folder) = self.open.last_mut() {
+            let Some(name) = folder.names.next() else {
+                self.open.pop();
+                continue;
+            };
+            let mut path = folder.path.clone();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend(name.to_bytes());
+            if path == LOST_AND_FOUND && !self.with_lost_and_found {
+                continue;
+            }
+            return self.visit(&name, path.clone()).map(Some).map_err(|error| at(&path, &error));
+        }
+        Ok(None)
+    }
+
+    fn visit(&mut self, name: &CStr, path: Vec<u8>) -> io::Result<Entry> {
+        let folder = self.open.pop().ok_or_else(|| io::Error::other("no folder is open"))?;
+        let visited = self.entry(folder.handle.as_fd(), name, path.clone());
+        let inner = match &visited {
+            Ok(entry) if entry.kind() == FOLDER => Some(enter(folder.handle.as_fd(), name)?),
+            _ => None,
+        };
+        self.open.push(folder);
+        if let Some(handle) = inner {
+            self.enter(handle, path)?;
+        }
+        visited
+    }
+
+    fn enter(&mut self, handle: OwnedFd, path: Vec<u8>) -> io::Result<()> {
+        let mut names = Vec::new();
+        for there in Dir::read_from(&handle)? {
+            let name = there?.file_name().to_owned();
+            if name.as_c_str() != c"." && name.as_c_str() != c".." {
+                names.push(name);
+            }
+        }
+        names.sort();
+        self.open.push(Folder { handle, path, names: names.into_iter() });
+        Ok(())
+    }
+
+    fn entry(&mut self, folder: impl AsFd, name: &CStr, path: Vec<u8>) -> io::Result<Entry> {
+        let folder = folder.as_fd();
+        let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if stat.st_dev != self.device {
+            return Err(io::Error::other("another filesystem is mounted there"));
+        }
+        let mut entry = Entry {
+            mode: stat.st_mode,
+            owner: stat.st_uid,
+            group: stat.st_gid,
+            modified: self.time(&stat)?,
+            same_file_as: self.first_name(&stat, &path),
+            path,
+            ..Entry::default()
+        };
+        match entry.kind() {
+            FILE => {
+                entry.size = u64::try_from(stat.st_size).map_err(io::Error::other)?;
+                if entry.is_first_name() {
+                    self.stored += u64::try_from(stat.st_blocks).map_err(io::Error::other)? * 512;
+                    entry.digest = self.content(folder, name, entry.size)?;
+                }
+            }
+            LINK => entry.link_target = readlinkat(folder, name, Vec::new())?.into_bytes(),
+            CHARACTER_DEVICE | BLOCK_DEVICE => entry.device = stat.st_rdev,
+            _ => {}
+        }
+        if self.depth == Depth::Whole {
+            // By the folder's handle: the name is the only part of the path that could lead elsewhere, and is not followed.
+            let place = format!("/proc/self/fd/{}/", folder.as_raw_fd()).into_bytes();
+            entry.attributes = attributes::read(&CString::new([&place, name.to_bytes()].concat())?)?;
+        }
+        Ok(entry)
+    }
+
+    fn content(&mut self, folder: impl AsFd, name: &CStr, size: u64) -> io::Result<Vec<u8>> {
+        if self.depth == Depth::Survey {
+            return Ok(Vec::new());
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NOATIME | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(folder, name, flags, Mode::empty())?);
+        self.reader.digest(&file, size, &self.bytes)
+    }
+
+    fn first_name(&mut self, stat: &Stat, path: &[u8]) -> Vec<u8> {
+        if stat.st_nlink < 2 || stat.st_mode & 0o170_000 == FOLDER {
+            return Vec::new();
+        }
+        match self.first_names.entry(stat.st_ino) {
+            hash_map::Entry::Occupied(first) => first.get().clone(),
+            hash_map::Entry::Vacant(none) => {
+                none.insert(path.to_vec());
+                Vec::new()
+            }
+        }
+    }
+
+    fn time(&self, stat: &Stat) -> io::Result<Time> {
+        let nanoseconds = u32::try_from(stat.st_mtime_nsec).map_err(io::Error::other)?;
+        Ok(Time { seconds: stat.st_mtime, nanoseconds: nanoseconds / self.granularity * self.granularity })
+    }
+}
+
+impl Iterator for Walk {
+    type Item = io::Result<Entry>;
+
+    /// Nothing comes after an error: what was not seen cannot be told to be the same.
+    fn next(&mut self) -> Option<io::Result<Entry>> {
+        let stepped = self.step().transpose();
+        if let Some(Err(_)) = stepped {
+            self.open.clear();
+        }
+        stepped
+    }
+}
+
+fn enter(folder: impl AsFd, name: &CStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NOATIME | OFlags::CLOEXEC;
+    Ok(openat(folder, name, flags, Mode::empty())?)
+}
+
+fn at(path: &[u8], error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", shown(path)))
+}
+
+/// What a copy of a tree takes.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Survey {
+    #[prost(uint64, tag = "1")]
+    pub entries: u64,
+    /// Of all files, holes as well.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// What they take of their filesystem.
+    #[prost(uint64, tag = "3")]
+    pub stored: u64,
+    #[prost(bool, tag = "4")]
+    pub has_hard_links: bool,
+    /// Somebody's data is in it; else it is the filesystem's own affair.
+    #[prost(bool, tag = "5")]
+    pub with_lost_and_found: bool,
+}
+
+impl Survey {
+    pub fn of(root: &Path) -> io::Result<Self> {
+        let mut survey = Self::default();
+        let mut walk = Walk::new(root, Depth::Survey, Arc::default())?;
+        for entry in walk.by_ref() {
+            let entry = entry?;
+            survey.entries += 1;
+            survey.bytes += if entry.is_first_name() { entry.size } else { 0 };
+            survey.has_hard_links |= !entry.same_file_as.is_empty();
+            survey.with_lost_and_found |= is_in_lost_and_found(&entry);
+        }
+        Ok(Self { stored: walk.stored, ..survey })
+    }
+}
+
+fn is_in_lost_and_found(entry: &Entry) -> bool {
+    let is_it = entry.path == LOST_AND_FOUND && entry.kind() != FOLDER;
+    is_it || entry.path.strip_prefix(LOST_AND_FOUND).is_some_and(|rest| rest.starts_with(b"/"))
+}

@@ -31,7 +31,7 @@ endif
 # The simulator's own tests are a tenth of what `make check` builds: it has them while somebody changes the simulator.
 SAME_SIMULATOR := $(if $(shell git status --porcelain crates/simulate 2>&1),,--exclude simulate)
 # Tests that need the programs of real clusters, but no clusters.
-WITH_TOOLS := --workspace --test tools --test interface --test dev-kubectl --test simulated
+WITH_TOOLS := --workspace --test trees --test mover --test tools --test interface --test dev-kubectl --test simulated
 # Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
 # which nobody has to know.
 E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=512 $(ONLY) | grep --line-buffered -v 'has been running for over'
@@ -91,6 +91,8 @@ soak: ## Hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS
 		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1
 	@$(call say,one of ten members floods)
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --test floods among_ten -- --nocapture
+	@$(call say,copies of trees and their judge)
+	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --workspace --test trees --test mover -- --nocapture --test-threads=1
 	@$(call say,planted bugs)
 	@time tests/faults/planted/find.sh
 
@@ -145,12 +147,17 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members:
 	@$(call say,scale)
 	@time $(TARGET)/release/examples/bench --scale
 
+.PHONY: bench-move
+bench-move: ## What a copy of a volume's files costs beside plain rsync over the same folders, with the release build
+	@$(call say,copies)
+	@time $(CARGO) test --release --workspace --test mover copy_against -- --ignored --nocapture
+
 .PHONY: book
 book: ## The documentation as a book, target/book; mdBook is built the first time
 	@docs/book.sh $(TARGET)/book
 
 .PHONY: image
-image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, and IMAGE-node for real nodes: no container daemon needed
+image: ## The container images IMAGE=localhost/kosmos-csi TAG=<version>, IMAGE-node for real nodes and IMAGE-mover: no container daemon needed
 	@$(call say,release build)
 	@time $(CARGO) build --release --bin kosmos-csi --no-default-features
 	@$(CARGO) build --example clusters

@@ -102,8 +102,8 @@ fn program_of_an_image_finds_its_libraries_there() {
         product::fill(flavour, Path::new(DRIVER), &root).unwrap();
         root
     };
-    let (small, node) = (root(Flavour::Small), root(Flavour::Node));
-    assert!(!small.join("usr/sbin/blkid").exists());
+    let (small, node, mover) = (root(Flavour::Small), root(Flavour::Node), root(Flavour::Mover));
+    assert!(!small.join("usr/sbin/blkid").exists() && !small.join("usr/bin/rsync").exists());
     for (root, program, flag, words) in [
         (&small, "/kosmos-csi", "--version", "kosmos-csi "),
         (&node, "/kosmos-csi", "--version", "kosmos-csi "),
@@ -112,6 +112,8 @@ fn program_of_an_image_finds_its_libraries_there() {
         (&node, "resize2fs", "-h", "resize2fs "),
         (&node, "mkfs.xfs", "-V", "mkfs.xfs version"),
         (&node, "xfs_growfs", "-V", "xfs_growfs version"),
+        (&mover, "/kosmos-csi", "--version", "kosmos-csi "),
+        (&mover, "/usr/bin/rsync", "--version", "rsync  version 3."),
     ] {
         let run = Command::new("/usr/sbin/chroot").arg(root).args([program, flag]).env("PATH", "/usr/sbin").output();
         let printed = run.map(|run| [run.stdout, run.stderr].concat()).unwrap();

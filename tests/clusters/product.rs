@@ -1,5 +1,5 @@
 //! The images that users run: the driver's program with the libraries it is linked to and nothing else, and the same with
-//! the programs that a node formats, checks and mounts with.
+//! the programs that a node formats, checks and mounts with, or with the one that a mover copies with.
 #![expect(clippy::print_stdout, reason = "it speaks to a person")]
 
 use std::collections::BTreeSet;
@@ -32,6 +32,7 @@ const PROGRAMS: [(&str, &str); 6] = [
 ];
 /// Needed for volumes of NFS alone.
 const NFS: (&str, &str) = ("mount.nfs", "nfs-common");
+const RSYNC: (&str, &str) = ("rsync", "rsync");
 /// What these programs and the libraries read, where it is there.
 const SETTINGS: [&str; 3] = ["/etc/mke2fs.conf", "/etc/netconfig", "/etc/protocols"];
 
@@ -41,6 +42,8 @@ pub enum Flavour {
     Small,
     /// With a node's programs; as root.
     Node,
+    /// With rsync; as root.
+    Mover,
 }
 
 /// Packs both images of a program into a folder and says what to type next.
@@ -48,7 +51,7 @@ pub fn images(driver: &Path, name: &str, tag: &str, folder: &Path) -> Result<()>
     check(name, tag)?;
     fs::create_dir_all(folder).with_context(|| format!("make the folder {}", folder.display()))?;
     let mut packed = Vec::new();
-    for flavour in [Flavour::Small, Flavour::Node] {
+    for flavour in [Flavour::Small, Flavour::Node, Flavour::Mover] {
         packed.push((reference(flavour, name, tag), image(flavour, driver, name, tag, folder)?));
     }
     if program(NFS.0).is_none() {
@@ -72,6 +75,7 @@ fn reference(flavour: Flavour, name: &str, tag: &str) -> String {
     match flavour {
         Flavour::Small => format!("{name}:{tag}"),
         Flavour::Node => format!("{name}-node:{tag}"),
+        Flavour::Mover => format!("{name}-mover:{tag}"),
     }
 }
 
@@ -107,6 +111,9 @@ pub fn fill(flavour: Flavour, driver: &Path, root: &Path) -> Result<()> {
         }
         symlink("/proc/self/mounts", root.join("etc/mtab"))?;
     }
+    if flavour == Flavour::Mover {
+        programs.push(rsync(root)?);
+    }
     for library in libraries(&programs)? {
         make_folders(root, library.parent().context("a library lies in a folder")?)?;
         let place = root.join(library.strip_prefix("/")?);
@@ -135,6 +142,15 @@ fn node_programs(root: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// One that the mover would refuse is of no use in its image.
+fn rsync(root: &Path) -> Result<PathBuf> {
+    let path = program(RSYNC.0).with_context(|| format!("there is no rsync on this machine: install {}", RSYNC.1))?;
+    let output = Command::new(&path).arg("--version").output().context("run rsync")?;
+    mover::rsync_version(&String::from_utf8_lossy(&output.stdout)).map_err(anyhow::Error::msg)?;
+    copy_program(&path, &root.join("usr/bin").join(RSYNC.0))?;
+    Ok(path)
 }
 
 /// What the loader would load for these programs, and the loader itself.

@@ -1,0 +1,122 @@
+//! `make bench-move`: what a copy costs beside plain rsync over the same folders. It tells, and fails where a copy is not one.
+#![expect(clippy::print_stdout, reason = "it speaks to a person")]
+
+use std::{
+    fs,
+    io::Write,
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+
+use crate::ends::{End, Ended, Ground, join};
+
+const MEBIBYTE: u64 = 1 << 20;
+/// In files of 32 MiB.
+const LARGE: u64 = 2048;
+/// Files of 4 KiB.
+const SMALL: u64 = 20_000;
+
+/// An rsync that serves a folder, until it is dropped.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Daemon {
+    fn start(ground: &Ground, folder: &Path) -> Self {
+        let config = ground.path("rsyncd.conf");
+        let text = "use chroot = no\nuid = 0\ngid = 0\n[copy]\nread only = false\npath = ";
+        fs::write(&config, format!("{text}{}\n", folder.display())).unwrap();
+        let arguments = ["--daemon", "--no-detach", "--address=127.0.0.1", "--port=18730", "--config"];
+        let child = Command::new("rsync").args(arguments).arg(&config).stdin(Stdio::null()).spawn().unwrap();
+        while TcpStream::connect("127.0.0.1:18730").is_err() {
+            std::thread::yield_now();
+        }
+        Self(child)
+    }
+}
+
+fn large(folder: &Path) -> u64 {
+    let mut piece = vec![0; 1 << 20];
+    for number in 0..LARGE / 32 {
+        let mut file = fs::File::create(folder.join(format!("large-{number}"))).unwrap();
+        for _ in 0..32 {
+            Rng::with_seed(number).fill(&mut piece);
+            file.write_all(&piece).unwrap();
+        }
+    }
+    LARGE * MEBIBYTE
+}
+
+fn small(folder: &Path) -> u64 {
+    for number in 0..SMALL {
+        let within = folder.join((number / 1000).to_string());
+        if number.is_multiple_of(1000) {
+            fs::create_dir(&within).unwrap();
+        }
+        fs::write(within.join(number.to_string()), [number.to_le_bytes(); 512].as_flattened()).unwrap();
+    }
+    SMALL * 4096
+}
+
+fn plain(ground: &Ground) -> Duration {
+    let to = ground.path("plain");
+    fs::create_dir(&to).unwrap();
+    let _daemon = Daemon::start(ground, &to);
+    let began = Instant::now();
+    let flags = ["-aHAXXS", "--numeric-ids", "--delete", "--whole-file", "--inplace"];
+    let from = format!("{}/", ground.path("source").display());
+    let copied = Command::new("rsync").args(flags).args([&from, "rsync://127.0.0.1:18730/copy/"]).status().unwrap();
+    assert!(copied.success());
+    let took = began.elapsed();
+    fs::remove_dir_all(to).unwrap();
+    took
+}
+
+/// Seconds between two lines of a log.
+fn between(ended: &Ended, first: &str, last: &str) -> f64 {
+    let at = |words: &str| {
+        let line =
+            ended.log.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {}", ended.log));
+        let time = line.split(['T', 'Z']).nth(1).unwrap();
+        time.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().unwrap())
+    };
+    at(last) - at(first)
+}
+
+async fn moved(ground: &Ground) -> (Ended, Ended) {
+    let (mut sender, mut receiver): (End, End) = (ground.sender(), ground.receiver(&[]));
+    join(&mut sender, &mut receiver, || None).await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+    (sent, taken)
+}
+
+async fn measured(what: &str, grow: fn(&Path) -> u64) {
+    let ground = Ground::new();
+    let bytes = grow(&ground.path("source"));
+    #[expect(clippy::cast_precision_loss, reason = "it speaks to a person")]
+    let rate = |seconds: f64| bytes as f64 / 1e6 / seconds;
+    let plain = rate(plain(&ground).as_secs_f64());
+    let (sent, taken) = moved(&ground).await;
+    let copied = rate(between(&sent, "rsync copies", "comparing source and copy"));
+    let judged = rate(between(&taken, "comparing source and copy", "are the same"));
+    let share = copied / plain * 100.0;
+    println!("{what:<24} {plain:>6.0} {copied:>6.0} {share:>5.0} % {judged:>6.0}");
+}
+
+#[tokio::test]
+#[ignore = "it measures: make bench-move"]
+async fn copy_against_plain_rsync() {
+    println!("{:<24} {:>6} {:>6} {:>7} {:>6}   MB/s", "", "rsync", "mover", "", "judge");
+    measured("2 GiB in 64 files", large).await;
+    measured("20,000 files of 4 KiB", small).await;
+}

@@ -1,0 +1,89 @@
+//! What becomes of a copy when the line is not as it should be.
+
+use std::{fs, time::Duration};
+
+use fastrand::Rng;
+use tokio::io::AsyncReadExt;
+
+use crate::{
+    ends::{Ground, join},
+    tree::{differences, grow},
+};
+
+#[tokio::test]
+async fn copy_is_one_and_both_ends_say_the_same_of_it() {
+    let ground = Ground::new();
+    grow(&ground.path("source"), 1);
+    let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
+    join(&mut sender, &mut receiver, || None).await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+    assert_eq!(sent.result, taken.result);
+    assert_eq!((&sent.result["copied"]["files"], &sent.result["copied"]["entries"]), (&40.into(), &47.into()));
+    assert_eq!(differences(&ground.path("source"), &ground.path("copy")), "");
+}
+
+#[tokio::test]
+async fn copy_is_one_over_a_line_that_breaks_again_and_again() {
+    for seed in 0..3 {
+        let ground = Ground::new();
+        grow(&ground.path("source"), seed);
+        let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
+        let mut chance = Rng::with_seed(seed);
+        let mut broken = 0;
+        join(&mut sender, &mut receiver, || {
+            broken += 1;
+            (broken < 12).then(|| chance.u64(1_000..3_000_000))
+        })
+        .await;
+        let (sent, taken) = (sender.ended().await, receiver.ended().await);
+        assert!(sent.status.success() && taken.status.success(), "{seed}: {sent:?}\n{taken:?}");
+        assert_eq!(sent.result, taken.result, "{seed}");
+        assert!(broken > 2, "{seed}: {broken} lines");
+        assert_eq!(differences(&ground.path("source"), &ground.path("copy")), "", "{seed}");
+    }
+}
+
+/// Whoever joins the ends makes a new line when the old one is of no use, which may not show at either end.
+#[tokio::test]
+async fn line_that_hangs_gives_way_to_the_next_one() {
+    let ground = Ground::new();
+    grow(&ground.path("source"), 2);
+    let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&[]));
+    let (mut from, mut to) = (sender.connect().await.unwrap(), receiver.connect().await.unwrap());
+    let hangs = tokio::time::timeout(Duration::from_secs(1), tokio::io::copy(&mut from, &mut to));
+    assert!(hangs.await.is_err(), "nothing comes back to the sender, so nothing goes on");
+    join(&mut sender, &mut receiver, || None).await;
+    assert!(sender.ended().await.status.success() && receiver.ended().await.status.success());
+    drop((from, to));
+    assert_eq!(differences(&ground.path("source"), &ground.path("copy")), "");
+}
+
+/// Also who has a certificate that was made in the same way.
+#[tokio::test]
+async fn end_that_has_other_keys_is_told_nothing() {
+    let ground = Ground::new();
+    grow(&ground.path("source"), 3);
+    for folder in ["stranger", "nobody"] {
+        fs::create_dir(ground.path(folder)).unwrap();
+    }
+    ground.make_keys("stranger", "nobody");
+    let mut sender = ground.sender();
+    let mut stranger = crate::ends::End::start(&["receive"], &ground.path("copy"), &ground.path("stranger"), None);
+    for _ in 0..3 {
+        let (mut from, mut to) = (sender.connect().await.unwrap(), stranger.connect().await.unwrap());
+        drop(tokio::io::copy_bidirectional(&mut from, &mut to).await);
+    }
+    let mut plain = sender.connect().await.unwrap();
+    let mut said = [0];
+    // A client of TLS speaks first; to who is no server of it, it says no more.
+    assert_eq!(plain.read(&mut said).await.unwrap(), 1);
+    drop(plain);
+    assert!(!sender.is_over() && !stranger.is_over());
+    assert_eq!(fs::read_dir(ground.path("copy")).unwrap().count(), 0);
+    let mut receiver = ground.receiver(&["--must-be-empty"]);
+    join(&mut sender, &mut receiver, || None).await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
+    assert!(sent.log.contains("somebody connected who is not the other end"), "{}", sent.log);
+}

@@ -1,0 +1,143 @@
+//! Where there is no copy, and both ends say why.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use crate::{
+    ends::{End, Ground, join},
+    tree::grow,
+};
+
+/// Something was mounted, and goes with the test.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+fn mount<'a>(at: &'a Path, options: &str) -> Mounted<'a> {
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(at).status().unwrap();
+    assert!(mounted.success());
+    Mounted(at)
+}
+
+fn is_root() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("left out: mounting needs root");
+    }
+    root
+}
+
+#[tokio::test]
+async fn volume_in_which_something_is_already_is_refused_and_left_as_it_is() {
+    let ground = Ground::new();
+    fs::create_dir(ground.path("copy/lost+found")).unwrap();
+    fs::write(ground.path("copy/precious"), "data").unwrap();
+    let refused = ground.receiver(&["--must-be-empty"]).ended().await;
+    assert!(!refused.status.success());
+    assert_eq!(refused.reason(), "NotEmpty");
+    assert_eq!(refused.message(), "the destination was to be a new volume, and 1 things are in it");
+    assert_eq!(fs::read_to_string(ground.path("copy/precious")).unwrap(), "data");
+}
+
+#[tokio::test]
+async fn destination_without_room_is_told_before_anything_is_written_to_it() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    grow(&ground.path("source"), 1);
+    let copy = ground.path("copy");
+    let _mounted = mount(&copy, "size=1M");
+    let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
+    join(&mut sender, &mut receiver, || None).await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert_eq!((sent.reason(), taken.reason()), ("NoSpace", "NoSpace"), "{sent:?}\n{taken:?}");
+    assert!(sent.message().ends_with("and there is room for 1048576 at the destination"), "{}", sent.message());
+    assert_eq!(fs::read_dir(&copy).unwrap().count(), 0);
+}
+
+/// The room was there when it was asked for.
+#[tokio::test]
+async fn destination_that_fills_up_meanwhile_is_told() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    grow(&ground.path("source"), 1);
+    let disk = ground.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let _mounted = mount(&disk, "size=64M");
+    let copy = disk.join("copy");
+    fs::create_dir(&copy).unwrap();
+    let (mut sender, mut receiver) = (ground.sender(), ground.receiver_into(&copy, &[]));
+    let mut lines = 0;
+    join(&mut sender, &mut receiver, || {
+        lines += 1;
+        if lines == 2 {
+            fs::write(disk.join("others"), vec![1; 63 << 20]).unwrap();
+        }
+        (lines == 1).then_some(100_000)
+    })
+    .await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert_eq!((sent.reason(), taken.reason()), ("NoSpace", "NoSpace"), "{sent:?}\n{taken:?}");
+    assert!(!sent.status.success() && !taken.status.success());
+}
+
+#[tokio::test]
+async fn rsync_that_is_too_old_is_not_used() {
+    let ground = Ground::new();
+    let programs = ground.path("programs");
+    fs::create_dir(&programs).unwrap();
+    let program = programs.join("rsync");
+    fs::write(&program, "#!/bin/sh\necho 'rsync  version 3.4.1  protocol version 32'\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for (role, folder, keys) in [("send", "source", "sender"), ("receive", "copy", "receiver")] {
+        let mut end = End::start(&[role], &ground.path(folder), &ground.path(keys), Some(&programs));
+        let refused = end.ended().await;
+        assert_eq!(refused.reason(), "Misconfigured");
+        assert_eq!(refused.message(), "rsync is too old: 3.4, and 3.5 is needed");
+    }
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_read_are_named() {
+    let ground = Ground::new();
+    fs::remove_file(ground.path("sender/ca.crt")).unwrap();
+    let refused = ground.sender().ended().await;
+    assert_eq!(refused.reason(), "Misconfigured");
+    assert!(refused.message().contains("sender/ca.crt: no certificate or key in PEM"), "{}", refused.message());
+}
+
+/// What makes a copy differ is not always rsync's: a server that lets everybody be nobody keeps no owners, and says that all is well.
+#[tokio::test]
+async fn copy_that_differs_after_a_second_pass_is_no_copy() {
+    let ground = Ground::new();
+    grow(&ground.path("source"), 1);
+    let programs = ground.path("programs");
+    fs::create_dir(&programs).unwrap();
+    let (real, program) = (which("rsync"), programs.join("rsync"));
+    let script = format!(
+        "#!/bin/sh\n{real} \"$@\" || exit $?\ncase \"$1\" in --server) chown -h 7:7 \"{}\"/link;; esac\n",
+        "$COPY"
+    );
+    fs::write(&program, script.replace("$COPY", ground.path("copy").to_str().unwrap())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+    let mut sender = ground.sender();
+    let mut receiver = End::start(&["receive"], &ground.path("copy"), &ground.path("receiver"), Some(Path::new(&path)));
+    join(&mut sender, &mut receiver, || None).await;
+    let (sent, taken) = (sender.ended().await, receiver.ended().await);
+    assert_eq!((sent.reason(), taken.reason()), ("CopyDiffers", "CopyDiffers"), "{sent:?}\n{taken:?}");
+    assert!(sent.message().contains("\"link\" has owner 7, and had 0"), "{}", sent.message());
+    assert_eq!(taken.log.matches("rsync copies").count(), 2, "once more with every byte: {}", taken.log);
+}
+
+fn which(name: &str) -> String {
+    let path = std::env::var("PATH").unwrap();
+    let mut found = path.split(':').map(|folder| format!("{folder}/{name}"));
+    found.find(|program| Path::new(program).is_file()).unwrap()
+}

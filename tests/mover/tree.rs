@@ -1,0 +1,39 @@
+//! A tree that takes a while to be carried.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::Command,
+};
+
+use fastrand::Rng;
+
+/// Some MiB in files of all sizes, with holes, names of the same file and links.
+pub fn grow(root: &Path, seed: u64) {
+    let mut chance = Rng::with_seed(seed);
+    for folder in 0..4 {
+        let folder = root.join(format!("folder {folder}"));
+        fs::create_dir(&folder).unwrap();
+        for file in 0..10 {
+            let path = folder.join(format!("file-{file}"));
+            let mut content = vec![0; chance.usize(..300_000)];
+            let hole = chance.usize(..=content.len());
+            chance.fill(&mut content[hole..]);
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(chance.u32(..0o10000))).unwrap();
+            std::os::unix::fs::chown(&path, Some(chance.u32(..70_000)), Some(chance.u32(..70_000))).unwrap();
+        }
+    }
+    fs::hard_link(root.join("folder 0/file-1"), root.join("folder 3/same")).unwrap();
+    symlink("/nowhere", root.join("link")).unwrap();
+}
+
+/// What a witness of its own says of it: rsync itself, by every byte.
+pub fn differences(source: &Path, copy: &Path) -> String {
+    let slash = |path: &Path| format!("{}/", path.display());
+    let flags = ["-naHAXSc", "--numeric-ids", "--delete", "--itemize-changes", "--modify-window=-1"];
+    let output = Command::new("rsync").args(flags).args([slash(source), slash(copy)]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}

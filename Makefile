@@ -93,6 +93,8 @@ soak: ## Hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --test floods among_ten -- --nocapture
 	@$(call say,copies of trees and their judge)
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --workspace --test trees --test mover -- --nocapture --test-threads=1
+	@$(call say,every course of a move)
+	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --package kosmos-csi-domain --lib moving -- --nocapture
 	@$(call say,planted bugs)
 	@time tests/faults/planted/find.sh
 

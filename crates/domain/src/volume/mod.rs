@@ -7,6 +7,7 @@ pub mod growth;
 pub mod healing;
 pub mod id;
 pub mod mode;
+pub mod moving;
 pub mod namespaces;
 pub mod node;
 pub mod parameters;

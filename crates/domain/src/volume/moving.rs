@@ -1,0 +1,299 @@
+//! A volume moves to another member: what is to be done next, by how far the move says it is and by what is there, read just now.
+//! Pure. Whoever goes on, and however often, comes to the same end; every step tests what it was decided on, and the objects
+//! say which one is next.
+//!
+//! The source is lent to the *yard*, a namespace of the member in which nobody but movers is, copied from there into a new leaf, which is
+//! in the yard of its own member, and kept. Before `Switching` all can be undone, and after it all is finished: that one write decides.
+
+#[cfg(test)]
+mod tests;
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// The copy's claim and its receiver are made: class, quota, room, image and mount are proven before anybody has to stop.
+    Preparing,
+    /// No further node gets the source; those that have it are waited for.
+    Waiting,
+    /// The source goes out of reach.
+    Isolating,
+    Copying,
+    /// The copy goes where the host's pods will look for it.
+    Placing,
+    /// Waits for the word to switch, where it was asked to.
+    Ready,
+    /// The host's volume is replaced.
+    Switching,
+    /// The copy becomes an ordinary leaf, and the source one that is kept.
+    Finishing,
+    Succeeded,
+    /// All is undone.
+    Cancelling,
+    Cancelled,
+}
+
+/// What is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
+pub struct Seen {
+    pub phase: Phase,
+    /// Somebody wants it undone, or the host's claim has gone.
+    pub called_off: bool,
+    pub may_switch: bool,
+    /// Both ends have said the same of the copy, and that was written down.
+    pub verified: bool,
+    /// The host's volume leads to the copy.
+    pub switched: bool,
+    /// None: its member does not answer.
+    pub source: Option<SeenLeaf>,
+    pub copy: Option<SeenLeaf>,
+}
+
+/// One of the two leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SeenLeaf {
+    /// Its claim is where the pods of the host's claim look for it.
+    pub home: bool,
+    /// Its claim is in the yard.
+    pub yard: bool,
+    pub mark: Mark,
+    /// A node has it, or a pod of the member.
+    pub used: bool,
+    pub volume: Option<SeenVolume>,
+    /// The mover's pod on this side.
+    pub end: End,
+}
+
+/// What a leaf claim says of the move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mark {
+    #[default]
+    None,
+    /// No further node gets it, and nothing else is done with it.
+    Closed,
+    /// Nobody has it: its claim may be let go, record and all.
+    Isolated,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
+pub struct SeenVolume {
+    pub retained: bool,
+    /// Its claim belongs into the yard.
+    pub lent: bool,
+    /// It is the copy's, and no ordinary leaf's.
+    pub moving: bool,
+    /// It is a source that is kept, and no volume's leaf any more.
+    pub moved: bool,
+    /// This move has given it back.
+    pub returned: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum End {
+    #[default]
+    None,
+    Starting,
+    /// It waits for the other one, or works.
+    Ready,
+    /// With this digest.
+    Copied(u8),
+    /// It has ended otherwise, or cannot begin: its keys have gone, as where it was made late.
+    Failed,
+}
+
+/// The next step: one write, but for those that say otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moving {
+    /// Over the version of the move that was read.
+    Enter(Phase),
+    /// The copy's claim, in the yard.
+    MakeCopy,
+    StartReceiver,
+    /// Make the copy's volume stay, and say that it belongs into the yard.
+    KeepCopy,
+    /// Over the version of the source's claim that was read.
+    CloseSource,
+    /// Likewise.
+    IsolateSource,
+    /// Over the version of the source's volume that was read.
+    LendSource,
+    StartSender,
+    /// Both, and their keys.
+    RemoveEnds,
+    /// What both ends have said, over the version of the move.
+    NoteVerified,
+    /// The copy belongs where the pods look for it.
+    PlaceCopy,
+    /// The host's volume, by steps of its own (`replacement`).
+    Replace,
+    /// The copy is an ordinary leaf.
+    ReleaseCopy,
+    /// The source is no leaf of the volume any more, and is kept.
+    RetireSource,
+    RemoveYardClaim,
+    /// The copy's claim, and its volume with it.
+    RemoveCopy,
+    /// The source belongs where it was. Written also where it was not lent yet: what lends it may still be on its way, and is to
+    /// find another version.
+    ReturnSource,
+    /// It may be used again.
+    OpenSource,
+    Await(&'static str),
+    Nothing,
+}
+
+pub fn next(seen: &Seen) -> Moving {
+    let is_undoing = matches!(seen.phase, Phase::Cancelling | Phase::Cancelled);
+    if seen.called_off && seen.phase < Phase::Switching && !is_undoing {
+        return Moving::Enter(Phase::Cancelling);
+    }
+    if is_undoing {
+        return undone(seen);
+    }
+    if seen.phase == Phase::Switching {
+        return if seen.switched { Moving::Enter(Phase::Finishing) } else { Moving::Replace };
+    }
+    let Some(copy) = &seen.copy else { return Moving::Await("the member of the copy does not answer") };
+    match (seen.phase, &seen.source) {
+        (Phase::Preparing, _) => prepared(copy),
+        (Phase::Finishing | Phase::Succeeded, source) => finished(seen.phase, source.as_ref(), copy),
+        (_, None) => Moving::Await("the member of the source does not answer"),
+        (Phase::Waiting, Some(source)) => closed(source),
+        (Phase::Isolating, Some(source)) => isolated(source),
+        (Phase::Copying, Some(source)) => copied(seen.verified, source, copy),
+        (Phase::Placing, Some(source)) => placed(source, copy),
+        (_, Some(source)) => ready(seen.may_switch, source, copy),
+    }
+}
+
+impl SeenLeaf {
+    fn is_lent(&self) -> bool {
+        self.volume.is_some_and(|volume| volume.lent)
+    }
+
+    fn is_returned(&self) -> bool {
+        self.volume.is_none_or(|volume| volume.returned)
+    }
+
+    fn is_retained(&self) -> bool {
+        self.volume.is_some_and(|volume| volume.retained)
+    }
+
+    fn has_end(&self) -> bool {
+        self.end != End::None
+    }
+}
+
+fn prepared(copy: &SeenLeaf) -> Moving {
+    match (copy.end, copy.volume) {
+        (End::Failed | End::Copied(_), _) => Moving::RemoveEnds,
+        _ if !copy.yard => Moving::MakeCopy,
+        // Its pod may be the first consumer for which the volume waits.
+        (End::None, _) => Moving::StartReceiver,
+        (_, Some(volume)) if !volume.lent || !volume.retained => Moving::KeepCopy,
+        (End::Ready, Some(_)) => Moving::Enter(Phase::Waiting),
+        _ => Moving::Await("the receiver is not ready yet"),
+    }
+}
+
+fn closed(source: &SeenLeaf) -> Moving {
+    match source.mark {
+        Mark::None => Moving::CloseSource,
+        _ if !source.home => Moving::Await("the leaf claim of the source is not there"),
+        _ if source.used => Moving::Await("pods use the volume"),
+        Mark::Closed => Moving::IsolateSource,
+        Mark::Isolated => Moving::Enter(Phase::Isolating),
+    }
+}
+
+fn isolated(source: &SeenLeaf) -> Moving {
+    match source.volume {
+        None => Moving::Await("the leaf volume of the source is not there"),
+        Some(volume) if !volume.lent => Moving::LendSource,
+        _ if source.home || !source.yard => Moving::Await("the leaf claim of the source is let go"),
+        _ => Moving::Enter(Phase::Copying),
+    }
+}
+
+fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
+    match (source.end, copy.end) {
+        _ if verified => Moving::Enter(Phase::Placing),
+        _ if source.home || !source.yard => Moving::Await("the source is not in the yard"),
+        (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
+        (End::None, End::None) => Moving::StartReceiver,
+        (End::None, End::Starting | End::Ready) => Moving::StartSender,
+        (End::Starting | End::Ready, End::Starting | End::Ready) => Moving::Await("the copy is not done yet"),
+        // One end may be done a moment before the other.
+        (End::Copied(_), End::Ready) | (End::Ready, End::Copied(_)) => Moving::Await("one end is done"),
+        _ => Moving::RemoveEnds,
+    }
+}
+
+fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
+    match () {
+        () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
+        () if copy.is_lent() => Moving::PlaceCopy,
+        () if copy.home => Moving::Enter(Phase::Ready),
+        () => Moving::Await("the copy's leaf claim is made where pods look for it"),
+    }
+}
+
+fn ready(may_switch: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
+    let is_out_of_reach = source.is_lent() && source.is_retained() && !source.home;
+    match () {
+        () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
+        () if !is_out_of_reach || !copy.home || !copy.is_retained() => {
+            Moving::Await("both leaves are as they have to be")
+        }
+        () if may_switch => Moving::Enter(Phase::Switching),
+        () => Moving::Await("the word to switch"),
+    }
+}
+
+/// The user's pods wait for nothing of this.
+fn finished(phase: Phase, source: Option<&SeenLeaf>, copy: &SeenLeaf) -> Moving {
+    if copy.volume.is_some_and(|volume| volume.moving) {
+        return Moving::ReleaseCopy;
+    }
+    let Some(source) = source else { return Moving::Await("the member of the source does not answer") };
+    match () {
+        () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
+        () if source.volume.is_some_and(|volume| !volume.moved) => Moving::RetireSource,
+        () if source.yard => Moving::RemoveYardClaim,
+        () if phase == Phase::Finishing => Moving::Enter(Phase::Succeeded),
+        () => Moving::Nothing,
+    }
+}
+
+/// The source first, for its user waits for it; but not where the copy may be on its way to where pods look for it.
+fn undone(seen: &Seen) -> Moving {
+    let steps = if seen.verified {
+        [without_copy(seen.copy.as_ref()), with_source(seen.source.as_ref())]
+    } else {
+        [with_source(seen.source.as_ref()), without_copy(seen.copy.as_ref())]
+    };
+    let end = if seen.phase == Phase::Cancelling { Moving::Enter(Phase::Cancelled) } else { Moving::Nothing };
+    steps.into_iter().flatten().next().unwrap_or(end)
+}
+
+fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
+    let Some(source) = source else { return Some(Moving::Await("the member of the source does not answer")) };
+    match source.mark {
+        _ if source.has_end() => Some(Moving::RemoveEnds),
+        Mark::Isolated if !source.is_returned() => Some(Moving::ReturnSource),
+        _ if source.is_lent() => Some(Moving::ReturnSource),
+        _ if !source.home => Some(Moving::Await("the leaf claim of the source is made where it was")),
+        Mark::Closed | Mark::Isolated => Some(Moving::OpenSource),
+        Mark::None => None,
+    }
+}
+
+fn without_copy(copy: Option<&SeenLeaf>) -> Option<Moving> {
+    match copy {
+        None => Some(Moving::Await("the member of the copy does not answer")),
+        Some(copy) if copy.has_end() => Some(Moving::RemoveEnds),
+        Some(copy) if copy.home || copy.yard || copy.volume.is_some() => Some(Moving::RemoveCopy),
+        Some(_) => None,
+    }
+}

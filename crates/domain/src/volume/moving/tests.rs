@@ -1,0 +1,98 @@
+//! Every course that a move can take: its own steps, of which one may arrive at any later time, people who use the volume, call the
+//! move off or delete the claim, members that do not answer, and movers that fail or lie.
+
+mod world;
+
+use std::collections::HashSet;
+
+use super::{Moving, Phase};
+use world::{Bounds, World};
+
+/// More than a move takes when nothing is in its way.
+const STEPS: usize = 60;
+
+/// All states that are reached, in the order in which they are, and from which one each is.
+struct Course {
+    bounds: Bounds,
+    reached: Vec<World>,
+    from: Vec<usize>,
+}
+
+impl Course {
+    /// How so many ended, undone and done.
+    fn play(&mut self) -> [usize; 2] {
+        let mut known: HashSet<World> = self.reached.iter().copied().collect();
+        let (mut ends, mut at) = ([0, 0], 0);
+        while let Some(world) = self.reached.get(at).copied() {
+            let judged = world.check().and_then(|()| world.left_alone(STEPS));
+            let (succeeded, _) = judged.unwrap_or_else(|broken| panic!("{broken}\n{}", self.told(at)));
+            ends[usize::from(succeeded)] += 1;
+            for (_, next) in world.moves(self.bounds) {
+                if known.insert(next) {
+                    self.reached.push(next);
+                    self.from.push(at);
+                }
+            }
+            at += 1;
+        }
+        ends
+    }
+
+    /// What led to a state.
+    fn told(&self, mut at: usize) -> String {
+        let mut lines = vec![format!("{:?}", self.reached[at])];
+        while at > 0 {
+            let (before, after) = (self.reached[self.from[at]], self.reached[at]);
+            let what = before.moves(self.bounds).into_iter().find(|(_, next)| *next == after);
+            lines.extend(what.map(|(what, _)| what));
+            at = self.from[at];
+        }
+        lines.reverse();
+        lines.join("\n")
+    }
+}
+
+#[test]
+fn move_that_nobody_disturbs_goes_by_these_steps() {
+    let (succeeded, steps) = World::default().left_alone(STEPS).unwrap();
+    let expected = [
+        Moving::MakeCopy,
+        Moving::StartReceiver,
+        Moving::KeepCopy,
+        Moving::Enter(Phase::Waiting),
+        Moving::CloseSource,
+        Moving::IsolateSource,
+        Moving::Enter(Phase::Isolating),
+        Moving::LendSource,
+        Moving::Enter(Phase::Copying),
+        Moving::StartSender,
+        Moving::NoteVerified,
+        Moving::Enter(Phase::Placing),
+        Moving::RemoveEnds,
+        Moving::PlaceCopy,
+        Moving::Enter(Phase::Ready),
+        Moving::Enter(Phase::Switching),
+        Moving::Replace,
+        Moving::Replace,
+        Moving::Enter(Phase::Finishing),
+        Moving::ReleaseCopy,
+        Moving::RetireSource,
+        Moving::RemoveYardClaim,
+        Moving::Enter(Phase::Succeeded),
+    ];
+    assert!(succeeded);
+    assert_eq!(steps, expected);
+}
+
+#[test]
+fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
+    let bounds = |failures, claims, moves| Bounds { failures, claims, moves, is_used: moves < 2 };
+    let thorough = [bounds(1, 0, 1), bounds(0, 3, 1), bounds(0, 0, 2)];
+    let played = if std::env::var_os("KOSMOS_CSI_THOROUGH").is_some() { &thorough[..] } else { &[bounds(0, 0, 1)] };
+    for bounds in played {
+        let mut course = Course { bounds: *bounds, reached: vec![World::default()], from: vec![0] };
+        let ends = course.play();
+        println!("{} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
+        assert!(course.reached.len() > 10_000 && ends.iter().all(|count| *count > 1_000), "{ends:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! What can happen next: the plan's own steps, at once or late, people, and movers.
+
+use super::{End, Host, Leaf, Mark, Moving, NEW, Phase, World, next};
+
+/// Contents that a volume may have.
+const CONTENTS: u8 = 2;
+/// What is played: all courses of so much are many.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Bounds {
+    /// So often movers fail.
+    pub(in super::super) failures: u8,
+    /// So many claims of a leaf are deleted by somebody.
+    pub(in super::super) claims: u8,
+    /// One that was undone may be followed by another.
+    pub(in super::super) moves: u8,
+    /// Somebody uses the source, and writes.
+    pub(in super::super) is_used: bool,
+}
+
+impl World {
+    /// All that can happen next.
+    pub(in super::super) fn moves(&self, bounds: Bounds) -> Vec<(String, Self)> {
+        let mut moves = Vec::new();
+        let mut note = |what: String, after: Self| moves.push((what, after));
+        for (source, copy, may_switch) in
+            [(true, true, true), (true, true, false), (true, false, true), (false, true, true)]
+        {
+            let step = next(&self.seen(source, copy, may_switch));
+            if matches!(step, Moving::Await(_) | Moving::Nothing) {
+                continue;
+            }
+            let mut after = *self;
+            after.carry_out(step, &self.decided());
+            note(format!("{step:?}"), after);
+            if self.late.is_none() {
+                note(format!("{step:?} is late"), Self { late: Some((step, self.decided())), ..*self });
+            }
+        }
+        if let Some((step, on)) = self.late {
+            let mut after = Self { late: None, ..*self };
+            after.carry_out(step, &on);
+            note(format!("{step:?} arrives"), after);
+        }
+        if let Some(source) = self.source.settles(false) {
+            note("the source settles".to_owned(), Self { source, ..*self });
+        }
+        if let Some(copy) = self.copy.settles(self.host != Host::New) {
+            note("the copy settles".to_owned(), Self { copy, ..*self });
+        }
+        self.people(bounds, &mut note);
+        self.movers(bounds, &mut note);
+        moves
+    }
+
+    fn people(&self, bounds: Bounds, note: &mut impl FnMut(String, Self)) {
+        let mut with_source = |what: &str, change: fn(&mut Leaf)| {
+            let mut source = self.source;
+            change(&mut source);
+            note(what.to_owned(), Self { source, ..*self });
+        };
+        if bounds.is_used && self.source.seen.home && !self.source.seen.used {
+            with_source("a pod of the member uses the source", |source| source.seen.used = true);
+        }
+        if bounds.is_used
+            && self.source.seen.home
+            && self.source.seen.mark == Mark::None
+            && !self.source.attached
+            && self.host == Host::Former
+        {
+            with_source("the source is published on a real node", |source| source.attached = true);
+        }
+        if self.source.attached {
+            with_source("it is unpublished", |source| source.attached = false);
+            with_source("the node writes", |source| source.content = (source.content + 1) % CONTENTS);
+        }
+        if self.source.claim < bounds.claims
+            && (self.source.seen.home || self.source.seen.yard)
+            && !self.source.seen.used
+            && !self.source.mounts()
+        {
+            with_source("somebody deletes the source's claim", |source| {
+                (source.seen.home, source.seen.yard) = (false, false);
+            });
+        }
+        if self.source.seen.used {
+            with_source("nobody uses the source", |source| source.seen.used = false);
+            with_source("the source is written", |source| source.content = (source.content + 1) % CONTENTS);
+        }
+        if self.copy.claim < bounds.claims
+            && (self.copy.seen.home || self.copy.seen.yard && self.copy.seen.volume.is_some_and(|volume| volume.moving))
+            && !self.copy.mounts()
+        {
+            let mut copy = self.copy;
+            (copy.seen.home, copy.seen.yard) = (false, false);
+            note("somebody deletes the copy's claim".to_owned(), Self { copy, ..*self });
+        }
+        if self.number < bounds.moves
+            && self.phase == Phase::Cancelled
+            && self.claimed
+            && next(&self.seen(true, true, true)) == Moving::Nothing
+        {
+            let mut again = Self { number: 2, phase: Phase::Preparing, called_off: false, verified: false, ..*self };
+            again.source.change_volume(|volume| volume.returned = false);
+            note("another move begins".to_owned(), again);
+        }
+        if !self.called_off && self.phase < Phase::Switching {
+            note("it is called off".to_owned(), Self { called_off: true, ..*self });
+        }
+        if self.claimed {
+            note("the claim is deleted".to_owned(), Self { claimed: false, ..*self });
+        }
+    }
+
+    fn with_ends(&self, source: End, copy: End) -> Self {
+        let mut after = *self;
+        (after.source.seen.end, after.copy.seen.end) = (source, copy);
+        after
+    }
+
+    pub(super) fn movers(&self, bounds: Bounds, note: &mut impl FnMut(String, Self)) {
+        let (source, copy) = (self.source.seen.end, self.copy.seen.end);
+        if source == End::Starting && self.source.seen.yard && !self.source.keyless {
+            note("the sender is ready".to_owned(), self.with_ends(End::Ready, copy));
+        }
+        if copy == End::Starting && self.copy.seen.yard && !self.copy.keyless {
+            let mut after = self.with_ends(source, End::Ready);
+            after.copy.seen.volume = Some(after.copy.seen.volume.unwrap_or(NEW));
+            note("the receiver is ready".to_owned(), after);
+        }
+        if self.source.mounts() && self.copy.mounts() {
+            let digest = self.source.content;
+            let ended = |source: End, copy: End, content: u8| {
+                let mut after = self.with_ends(source, copy);
+                after.copy.content = content;
+                after
+            };
+            note("both ends are done".to_owned(), ended(End::Copied(digest), End::Copied(digest), digest));
+            if self.source.attempt > bounds.failures {
+                return;
+            }
+            note("the sender dies".to_owned(), ended(End::Failed, End::Copied(digest), digest));
+            note("the receiver lies".to_owned(), ended(End::Copied(digest), End::Copied(9), 9));
+            note("the receiver fails".to_owned(), ended(source, End::Failed, 9));
+        }
+    }
+}

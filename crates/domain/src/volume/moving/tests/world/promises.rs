@@ -1,0 +1,85 @@
+//! What holds at every moment, and at the end.
+
+use super::{Bounds, End, Host, Mark, Moving, NEW, Phase, World, next};
+
+impl World {
+    /// What holds at every moment.
+    pub(in super::super) fn check(&self) -> Result<(), &'static str> {
+        let (source, copy) = (&self.source, &self.copy);
+        let kept = source.seen.volume.is_some_and(|volume| volume.retained);
+        let is_lent = source.seen.volume.is_some_and(|volume| volume.lent);
+        let is_decided = matches!(self.phase, Phase::Switching | Phase::Finishing | Phase::Succeeded);
+        let at_home = source.seen.home && copy.seen.home;
+        for (is_so, broken) in [
+            (self.host != Host::Former && !is_decided, "the host's volume is replaced, and nothing was decided"),
+            (at_home, "both leaves are where pods look for one"),
+            (source.mounts() && source.attached, "a mover reads what a node may write"),
+            (source.mounts() && source.seen.home, "a mover reads what pods may write"),
+            (self.phase == Phase::Switching && copy.content != source.content, "the host is given another content"),
+            (is_decided && (source.mounts() || copy.mounts()), "a mover has a volume that pods may have"),
+            ((is_decided || is_lent) && !kept, "the source is not kept"),
+            (is_decided && source.seen.home, "the source is where pods look for the volume"),
+        ] {
+            if is_so {
+                return Err(broken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing happens any more but what the driver does, and movers that do well: whether it succeeds, and by which steps.
+    pub(in super::super) fn left_alone(&self, most: usize) -> Result<(bool, Vec<Moving>), &'static str> {
+        let mut world = *self;
+        (world.source.seen.used, world.source.attached) = (false, false);
+        let mut steps = Vec::new();
+        for _ in 0..most {
+            world.check()?;
+            if let Some(source) = world.source.settles(false) {
+                world.source = source;
+            } else if let Some(copy) = world.copy.settles(world.host != Host::New) {
+                world.copy = copy;
+            } else {
+                match next(&world.seen(true, true, true)) {
+                    Moving::Nothing => match world.late.take() {
+                        Some((step, on)) => world.carry_out(step, &on),
+                        None => return Ok((world.ended()?, steps)),
+                    },
+                    Moving::Await(_) => world = world.goes_well()?,
+                    step => {
+                        world.carry_out(step, &world.decided());
+                        steps.push(step);
+                    }
+                }
+            }
+        }
+        Err("it comes to no end")
+    }
+
+    fn goes_well(self) -> Result<Self, &'static str> {
+        let mut well = Vec::new();
+        self.movers(Bounds { failures: 0, claims: 0, moves: 0, is_used: false }, &mut |_, after| well.push(after));
+        well.into_iter().next().ok_or("it waits for nothing")
+    }
+
+    fn ended(&self) -> Result<bool, &'static str> {
+        let (source, copy) = (&self.source.seen, &self.copy.seen);
+        let of_source = source.volume.unwrap_or(NEW);
+        let of_copy = copy.volume.unwrap_or(NEW);
+        let succeeded = self.phase == Phase::Succeeded;
+        let is_retired = of_source.moved && of_source.retained && !source.yard && !source.home;
+        let is_as_it_was =
+            source.home && !source.yard && source.mark == Mark::None && !of_source.lent && !of_source.moved;
+        for (is_so, broken) in [
+            (source.end != End::None || copy.end != End::None, "a mover is left"),
+            (succeeded && !is_retired, "the source is not one that is kept"),
+            (succeeded && (of_copy.moving || of_copy.lent || !copy.home), "the copy is no ordinary leaf"),
+            (!succeeded && (copy.home || copy.yard || copy.volume.is_some()), "something of the copy is left"),
+            (!succeeded && !is_as_it_was, "the source is not as it was"),
+        ] {
+            if is_so {
+                return Err(broken);
+            }
+        }
+        Ok(succeeded)
+    }
+}

@@ -1,6 +1,7 @@
 //! What the two ends say to one another.
 
 use bytes::Bytes;
+use domain::printable::printable;
 
 use crate::{compare::Judgement, entry::Entry, outcome::Failure, walk::Survey};
 
@@ -67,6 +68,20 @@ impl Body {
             Self::StillHere(()) => "StillHere",
         }
     }
+
+    /// Texts of another cluster, as they may stand in a line of the log and in a last message.
+    pub fn in_lines(self) -> Self {
+        let line = |text: &String| printable(text).replace('\n', " ");
+        match self {
+            Self::Failed(failure) => Self::Failed(Failure { message: line(&failure.message), ..failure }),
+            Self::Ended(ended) => Self::Ended(Ended { said: line(&ended.said), ..ended }),
+            Self::Judged(judgement) => {
+                let named = judgement.named.iter().map(line).collect();
+                Self::Judged(Judgement { named, ..judgement })
+            }
+            other => other,
+        }
+    }
 }
 
 /// What the receiver has.
@@ -98,4 +113,25 @@ pub struct Ended {
     /// The end of what it wrote on standard error.
     #[prost(string, tag = "2")]
     pub said: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Reason;
+
+    #[test]
+    fn other_end_steers_no_terminal_and_forges_no_line() {
+        let text = || "full\n2026 ERROR all is lost\u{1b}[2K".to_owned();
+        let shown = "full 2026 ERROR all is lost\u{fffd}[2K";
+        let failed = Body::Failed(Failure::new(Reason::NoSpace, text()));
+        assert_eq!(failed.in_lines(), Body::Failed(Failure::new(Reason::NoSpace, shown)));
+        let ended = Body::Ended(Ended { well: false, said: text() });
+        assert_eq!(ended.in_lines(), Body::Ended(Ended { well: false, said: shown.to_owned() }));
+        let judged = Body::Judged(Judgement { named: vec![text()], ..Judgement::default() });
+        assert_eq!(
+            judged.in_lines(),
+            Body::Judged(Judgement { named: vec![shown.to_owned()], ..Judgement::default() })
+        );
+    }
 }

@@ -93,7 +93,7 @@ impl Incoming {
                 .ok_or_else(|| Trouble::Line("the other end closed it".to_owned()))?
                 .map_err(|error| Trouble::Line(why(&error)))?;
             let frame = Frame::decode(bytes).map_err(|error| confused(&format!("no frame: {error}")))?;
-            match frame.body {
+            match frame.body.map(Body::in_lines) {
                 Some(Body::StillHere(())) => {}
                 Some(Body::Failed(failure)) => return Err(failure.into()),
                 Some(body) => return Ok(body),

@@ -27,6 +27,9 @@ use crate::{
 /// Entries of the source that wait to be compared.
 const AHEAD: usize = 256;
 
+/// Letters of what the other end should not have asked for.
+const SHOWN: usize = 1000;
+
 /// What the receiver remembers from one line to the next.
 #[derive(Debug)]
 struct Receiver {
@@ -118,7 +121,8 @@ impl Receiver {
         self.judgement = None;
         self.progress.begin(Phase::Copying);
         let arguments = rsync::server_arguments(asked, &self.folder).ok_or_else(|| {
-            Failure::new(Reason::PeerConfused, format!("rsync is asked for what it is not called with here: {asked:?}"))
+            let asked: String = format!("{asked:?}").chars().take(SHOWN).collect();
+            Failure::new(Reason::PeerConfused, format!("rsync is asked for what it is not called with here: {asked}"))
         })?;
         let mut running = Running::start(&arguments, &[], Stdio::piped())?;
         let (Some(mut stdout), Some(stdin)) = (running.child.stdout.take(), running.child.stdin.take()) else {

@@ -31,7 +31,7 @@ endif
 # The simulator's own tests are a tenth of what `make check` builds: it has them while somebody changes the simulator.
 SAME_SIMULATOR := $(if $(shell git status --porcelain crates/simulate 2>&1),,--exclude simulate)
 # Tests that need the programs of real clusters, but no clusters.
-WITH_TOOLS := --workspace --test trees --test mover --test tools --test interface --test dev-kubectl --test simulated
+WITH_TOOLS := --workspace --test mover --test tools --test interface --test dev-kubectl --test simulated
 # Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
 # which nobody has to know.
 E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=512 $(ONLY) | grep --line-buffered -v 'has been running for over'
@@ -92,7 +92,7 @@ soak: ## Hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS
 	@$(call say,one of ten members floods)
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --test floods among_ten -- --nocapture
 	@$(call say,copies of trees and their judge)
-	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --workspace --test trees --test mover -- --nocapture --test-threads=1
+	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --workspace --test mover -- --nocapture --test-threads=1
 	@$(call say,every course of a move)
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --package kosmos-csi-domain --lib moving -- --nocapture
 	@$(call say,planted bugs)

@@ -7,5 +7,7 @@ mod attackers;
 mod crashes;
 mod fake;
 mod kinds;
+#[path = "../namespace.rs"]
+mod namespace;
 mod real;
 mod rules;

@@ -7,7 +7,8 @@ use tokio::io::AsyncReadExt;
 
 use crate::{
     ends::{Ground, join},
-    tree::{differences, grow},
+    tree::grow,
+    trees::rsync::left_to_do,
 };
 
 #[tokio::test]
@@ -20,7 +21,7 @@ async fn copy_is_one_and_both_ends_say_the_same_of_it() {
     assert!(sent.status.success() && taken.status.success(), "{sent:?}\n{taken:?}");
     assert_eq!(sent.result, taken.result);
     assert_eq!((&sent.result["copied"]["files"], &sent.result["copied"]["entries"]), (&40.into(), &47.into()));
-    assert_eq!(differences(&ground.path("source"), &ground.path("copy")), "");
+    assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
 }
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn copy_is_one_over_a_line_that_breaks_again_and_again() {
         assert!(sent.status.success() && taken.status.success(), "{seed}: {sent:?}\n{taken:?}");
         assert_eq!(sent.result, taken.result, "{seed}");
         assert!(broken > 2, "{seed}: {broken} lines");
-        assert_eq!(differences(&ground.path("source"), &ground.path("copy")), "", "{seed}");
+        assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "", "{seed}");
     }
 }
 
@@ -56,7 +57,7 @@ async fn line_that_hangs_gives_way_to_the_next_one() {
     join(&mut sender, &mut receiver, || None).await;
     assert!(sender.ended().await.status.success() && receiver.ended().await.status.success());
     drop((from, to));
-    assert_eq!(differences(&ground.path("source"), &ground.path("copy")), "");
+    assert_eq!(left_to_do(&ground.path("source"), &ground.path("copy")), "");
 }
 
 /// Also who has a certificate that was made in the same way.

@@ -1,4 +1,5 @@
-//! The two ends of a copy as processes, with the real rsync, and somebody between them who breaks the line.
+//! Copies of a volume's files by the real rsync: whether the judge finds them equal exactly where they are (`trees`, which needs
+//! root), and the two ends as processes, with somebody between them who breaks the line.
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
@@ -6,5 +7,8 @@ mod bench;
 mod ends;
 mod kills;
 mod lines;
+#[path = "../namespace.rs"]
+mod namespace;
 mod refusals;
 mod tree;
+mod trees;

@@ -1,33 +1,22 @@
 //! Where there is no copy, and both ends say why.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use tokio::runtime::Runtime;
 
 use crate::{
     ends::{End, Ground, join},
     tree::grow,
+    trees::ground::{inside, mount},
 };
 
-/// Something was mounted, and goes with the test.
-struct Mounted<'a>(&'a Path);
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
-    }
-}
-
-fn mount<'a>(at: &'a Path, options: &str) -> Mounted<'a> {
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(at).status().unwrap();
-    assert!(mounted.success());
-    Mounted(at)
-}
-
-fn is_root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("left out: mounting needs root");
-    }
-    root
+/// With a folder in memory of so much room, that nobody else sees.
+fn on_disk(name: &str, room: &str, test: impl AsyncFnOnce(&Path)) {
+    inside(name, |ground| {
+        let disk = ground.folder("disk");
+        mount("tmpfs", room, Path::new("none"), &disk);
+        Runtime::new().unwrap().block_on(test(&disk));
+    });
 }
 
 #[tokio::test]
@@ -42,49 +31,43 @@ async fn volume_in_which_something_is_already_is_refused_and_left_as_it_is() {
     assert_eq!(fs::read_to_string(ground.path("copy/precious")).unwrap(), "data");
 }
 
-#[tokio::test]
-async fn destination_without_room_is_told_before_anything_is_written_to_it() {
-    if !is_root() {
-        return;
-    }
-    let ground = Ground::new();
-    grow(&ground.path("source"), 1);
-    let copy = ground.path("copy");
-    let _mounted = mount(&copy, "size=1M");
-    let (mut sender, mut receiver) = (ground.sender(), ground.receiver(&["--must-be-empty"]));
-    join(&mut sender, &mut receiver, || None).await;
-    let (sent, taken) = (sender.ended().await, receiver.ended().await);
-    assert_eq!((sent.reason(), taken.reason()), ("NoSpace", "NoSpace"), "{sent:?}\n{taken:?}");
-    assert!(sent.message().ends_with("and there is room for 1048576 at the destination"), "{}", sent.message());
-    assert_eq!(fs::read_dir(&copy).unwrap().count(), 0);
+#[test]
+fn destination_without_room_is_told_before_anything_is_written_to_it() {
+    let name = "refusals::destination_without_room_is_told_before_anything_is_written_to_it";
+    on_disk(name, "size=1M", async |copy| {
+        let ground = Ground::new();
+        grow(&ground.path("source"), 1);
+        let (mut sender, mut receiver) = (ground.sender(), ground.receiver_into(copy, &["--must-be-empty"]));
+        join(&mut sender, &mut receiver, || None).await;
+        let (sent, taken) = (sender.ended().await, receiver.ended().await);
+        assert_eq!((sent.reason(), taken.reason()), ("NoSpace", "NoSpace"), "{sent:?}\n{taken:?}");
+        assert!(sent.message().ends_with("and there is room for 1048576 at the destination"), "{}", sent.message());
+        assert_eq!(fs::read_dir(copy).unwrap().count(), 0);
+    });
 }
 
 /// The room was there when it was asked for.
-#[tokio::test]
-async fn destination_that_fills_up_meanwhile_is_told() {
-    if !is_root() {
-        return;
-    }
-    let ground = Ground::new();
-    grow(&ground.path("source"), 1);
-    let disk = ground.path("disk");
-    fs::create_dir(&disk).unwrap();
-    let _mounted = mount(&disk, "size=64M");
-    let copy = disk.join("copy");
-    fs::create_dir(&copy).unwrap();
-    let (mut sender, mut receiver) = (ground.sender(), ground.receiver_into(&copy, &[]));
-    let mut lines = 0;
-    join(&mut sender, &mut receiver, || {
-        lines += 1;
-        if lines == 2 {
-            fs::write(disk.join("others"), vec![1; 63 << 20]).unwrap();
-        }
-        (lines == 1).then_some(100_000)
-    })
-    .await;
-    let (sent, taken) = (sender.ended().await, receiver.ended().await);
-    assert_eq!((sent.reason(), taken.reason()), ("NoSpace", "NoSpace"), "{sent:?}\n{taken:?}");
-    assert!(!sent.status.success() && !taken.status.success());
+#[test]
+fn destination_that_fills_up_meanwhile_is_told() {
+    on_disk("refusals::destination_that_fills_up_meanwhile_is_told", "size=64M", async |disk| {
+        let ground = Ground::new();
+        grow(&ground.path("source"), 1);
+        let copy = disk.join("copy");
+        fs::create_dir(&copy).unwrap();
+        let (mut sender, mut receiver) = (ground.sender(), ground.receiver_into(&copy, &[]));
+        let mut lines = 0;
+        join(&mut sender, &mut receiver, || {
+            lines += 1;
+            if lines == 2 {
+                fs::write(disk.join("others"), vec![1; 63 << 20]).unwrap();
+            }
+            (lines == 1).then_some(100_000)
+        })
+        .await;
+        let (sent, taken) = (sender.ended().await, receiver.ended().await);
+        assert_eq!((sent.reason(), taken.reason()), ("NoSpace", "NoSpace"), "{sent:?}\n{taken:?}");
+        assert!(!sent.status.success() && !taken.status.success());
+    });
 }
 
 #[tokio::test]

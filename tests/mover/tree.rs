@@ -4,7 +4,6 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
-    process::Command,
 };
 
 use fastrand::Rng;
@@ -27,13 +26,4 @@ pub fn grow(root: &Path, seed: u64) {
     }
     fs::hard_link(root.join("folder 0/file-1"), root.join("folder 3/same")).unwrap();
     symlink("/nowhere", root.join("link")).unwrap();
-}
-
-/// What a witness of its own says of it: rsync itself, by every byte.
-pub fn differences(source: &Path, copy: &Path) -> String {
-    let slash = |path: &Path| format!("{}/", path.display());
-    let flags = ["-naHAXSc", "--numeric-ids", "--delete", "--itemize-changes", "--modify-window=-1"];
-    let output = Command::new("rsync").args(flags).args([slash(source), slash(copy)]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }

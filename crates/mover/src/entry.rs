@@ -62,9 +62,13 @@ pub struct Attribute {
     pub digest: Vec<u8>,
 }
 
+pub fn kind_of(mode: u32) -> u32 {
+    mode & KIND
+}
+
 impl Entry {
     pub fn kind(&self) -> u32 {
-        self.mode & KIND
+        kind_of(self.mode)
     }
 
     pub fn kind_name(&self) -> &'static str {

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat, open, openat, readlinkat, sta
 use crate::{
     attributes,
     content::Reader,
-    entry::{BLOCK_DEVICE, CHARACTER_DEVICE, Entry, FILE, FOLDER, LINK, Time, shown},
+    entry::{BLOCK_DEVICE, CHARACTER_DEVICE, Entry, FILE, FOLDER, LINK, Time, kind_of, shown},
 };
 
 /// The folder that a check of an ext filesystem puts finds into.
@@ -178,7 +178,7 @@ impl Walk {
     }
 
     fn first_name(&mut self, stat: &Stat, path: &[u8]) -> Vec<u8> {
-        if stat.st_nlink < 2 || stat.st_mode & 0o170_000 == FOLDER {
+        if stat.st_nlink < 2 || kind_of(stat.st_mode) == FOLDER {
             return Vec::new();
         }
         match self.first_names.entry(stat.st_ino) {

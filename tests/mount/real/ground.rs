@@ -1,7 +1,6 @@
 //! A piece of a machine for one test: a tmpfs with a kubelet's folder, loop devices, and a mount namespace around it.
 
 use std::{
-    env,
     fs::{self, File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
     os::unix::fs::{OpenOptionsExt, symlink},
@@ -10,48 +9,25 @@ use std::{
 };
 
 use mount::{Linux, Machine, Permitted};
-use nix::{
-    mount::{MsFlags, mount},
-    unistd::geteuid,
-};
 
-/// Says to a process which test it is to run inside, and where.
-const INSIDE: &str = "KOSMOS_CSI_MOUNT_TEST";
-const GROUND: &str = "KOSMOS_CSI_MOUNT_GROUND";
+use crate::namespace;
 
 /// All of it lies in one folder, in a namespace that ends with its process.
 pub struct Ground(PathBuf);
 
-/// Runs a test in a namespace of its own. Without root there is none.
+/// Runs a test in a namespace of its own.
 pub fn inside(name: &str, test: impl FnOnce(&Ground)) {
-    if !geteuid().is_root() {
-        eprintln!("{name} is left out: mounting needs root");
-        return;
-    }
-    if env::var(INSIDE).is_ok_and(|inside| inside == name) {
-        let ground = Ground::of_this_process();
-        mount(Some("tmpfs"), &ground.0, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    namespace::inside(name, |folder| {
+        let ground = Ground(folder);
         ground.folder("kubelet");
         ground.folder("by-id");
-        return test(&ground);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--fork", "--kill-child", "--"])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, name)
-        .env(GROUND, folder.path().canonicalize().unwrap())
-        .output()
-        .unwrap();
-    let read = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}\n{}", read(&output.stdout), read(&output.stderr));
-    assert!(read(&output.stdout).contains("1 passed"), "{name} is not its name");
+        test(&ground);
+    });
 }
 
 impl Ground {
     pub fn of_this_process() -> Self {
-        Self(env::var_os(GROUND).unwrap().into())
+        Self(namespace::ground())
     }
 
     pub fn path(&self, below: &str) -> PathBuf {

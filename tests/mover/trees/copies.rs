@@ -9,9 +9,9 @@ use std::{
     time::Instant,
 };
 
-use kosmos_csi_mover::compare::Judgement;
+use mover::compare::Judgement;
 
-use crate::{
+use super::{
     dress::{permit, set_times},
     ground::{Filesystem, Ground, inside, is_thorough, judged, judged_to, run, seeds},
     rsync,
@@ -67,7 +67,7 @@ fn played(source: &Path, copy: &Path, seed: u64) -> Result<(u64, bool), String> 
 
 #[test]
 fn copies_of_random_trees_are_equal_and_a_witness_agrees() {
-    inside("copies::copies_of_random_trees_are_equal_and_a_witness_agrees", |ground| {
+    inside("trees::copies::copies_of_random_trees_are_equal_and_a_witness_agrees", |ground| {
         let ([sources, copies], seeds, began) =
             (sides(ground), seeds(if is_thorough() { TREES } else { FEW }), Instant::now());
         let next = Mutex::new(seeds.iter().copied());
@@ -96,7 +96,7 @@ fn copies_of_random_trees_are_equal_and_a_witness_agrees() {
 /// It creates such a folder without what its own group may do, where that is what all who are named may do at most.
 #[test]
 fn sticky_folder_with_an_access_list_takes_rsync_a_second_run_and_the_judge_tells() {
-    inside("copies::sticky_folder_with_an_access_list_takes_rsync_a_second_run_and_the_judge_tells", |ground| {
+    inside("trees::copies::sticky_folder_with_an_access_list_takes_rsync_a_second_run_and_the_judge_tells", |ground| {
         let [source, copy] = ["source", "copy"].map(|name| ground.folder(name));
         let folder = source.join("shared");
         fs::create_dir(&folder).unwrap();
@@ -113,7 +113,7 @@ fn sticky_folder_with_an_access_list_takes_rsync_a_second_run_and_the_judge_tell
 /// It takes no names apart, neither where it writes into what is there nor where it finds nothing to write.
 #[test]
 fn files_that_an_older_copy_has_as_one_stay_one_and_the_judge_tells() {
-    inside("copies::files_that_an_older_copy_has_as_one_stay_one_and_the_judge_tells", |ground| {
+    inside("trees::copies::files_that_an_older_copy_has_as_one_stay_one_and_the_judge_tells", |ground| {
         for (content, has_hard_links) in [("other", false), ("same", false), ("same", true)] {
             let named = |side: &str| ground.folder(&format!("{content}-{has_hard_links}-{side}"));
             let (source, copy) = (named("source"), named("copy"));
@@ -137,7 +137,7 @@ fn files_that_an_older_copy_has_as_one_stay_one_and_the_judge_tells() {
 
 #[test]
 fn one_seed_gives_one_tree() {
-    inside("copies::one_seed_gives_one_tree", |ground| {
+    inside("trees::copies::one_seed_gives_one_tree", |ground| {
         let [one, other] = ["one", "other"].map(|name| ground.mounted(Filesystem::Tmpfs, name).join("tree"));
         for seed in seeds(3) {
             for root in [&one, &other] {
@@ -154,7 +154,7 @@ fn one_seed_gives_one_tree() {
 
 #[test]
 fn old_disk_holds_whole_seconds_and_a_copy_on_it_is_equal_as_far_as_they_go() {
-    inside("copies::old_disk_holds_whole_seconds_and_a_copy_on_it_is_equal_as_far_as_they_go", |ground| {
+    inside("trees::copies::old_disk_holds_whole_seconds_and_a_copy_on_it_is_equal_as_far_as_they_go", |ground| {
         let old = ground.mounted(Filesystem::OldExt4, "old");
         let source = ground.mounted(Filesystem::Xfs, "source").join("tree");
         Tree::grow(&source, 1);

@@ -9,7 +9,7 @@ use std::{
 use fastrand::Rng;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, lsetxattr, utimensat};
 
-use crate::make::bytes;
+use super::make::bytes;
 
 pub const ACCESS: &str = "system.posix_acl_access";
 pub const DEFAULT: &str = "system.posix_acl_default";

@@ -8,15 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use kosmos_csi_mover::{
+use mover::{
     compare::{Judgement, compare},
     walk::{Depth, Walk},
 };
-use rustix::process::geteuid;
 
-/// Says to a process which test it is to run inside, and where.
-const INSIDE: &str = "KOSMOS_CSI_MOVER_TEST";
-const GROUND: &str = "KOSMOS_CSI_MOVER_GROUND";
+use crate::namespace;
+
 /// The smallest that mkfs.xfs makes is a third less.
 const DISK: u64 = 512 << 20;
 
@@ -36,30 +34,9 @@ impl Filesystem {
     pub const ALL: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Tmpfs];
 }
 
-/// Runs a test in a namespace of its own. Without root there is none.
+/// Runs a test in a namespace of its own.
 pub fn inside(name: &str, test: impl FnOnce(&Ground)) {
-    if !geteuid().is_root() {
-        eprintln!("{name} is left out: mounting needs root");
-        return;
-    }
-    if env::var(INSIDE).is_ok_and(|inside| inside == name) {
-        let ground = Ground(env::var_os(GROUND).unwrap().into());
-        mount("tmpfs", "rw", Path::new("tmpfs"), &ground.0);
-        return test(&ground);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--fork", "--kill-child", "--"])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, name)
-        .env(GROUND, folder.path().canonicalize().unwrap())
-        .output()
-        .unwrap();
-    let read = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}\n{}", read(&output.stdout), read(&output.stderr));
-    assert!(read(&output.stdout).contains("1 passed"), "{name} is not its name");
-    eprint!("{}", read(&output.stderr));
+    namespace::inside(name, |folder| test(&Ground(folder)));
 }
 
 impl Ground {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use super::{
     dress::set_times,
     ground::{Filesystem, inside, is_thorough, judged},
     rsync,
@@ -27,7 +27,7 @@ fn memory(row: &str) -> u64 {
 
 #[test]
 fn hundred_thousand_entries_of_a_folder_are_judged_in_little_memory() {
-    inside("huge::hundred_thousand_entries_of_a_folder_are_judged_in_little_memory", |ground| {
+    inside("trees::huge::hundred_thousand_entries_of_a_folder_are_judged_in_little_memory", |ground| {
         let source = ground.mounted(Filesystem::Ext4, "source").join("tree");
         let copy = ground.mounted(Filesystem::Xfs, "copy").join("tree");
         fs::create_dir_all(source.join("many")).unwrap();
@@ -58,30 +58,33 @@ fn grow(path: &Path, size: u64) {
 
 #[test]
 fn hundred_gibibytes_of_holes_are_judged_in_no_time_and_a_byte_at_their_end_is_found() {
-    inside("huge::hundred_gibibytes_of_holes_are_judged_in_no_time_and_a_byte_at_their_end_is_found", |ground| {
-        for filesystem in Filesystem::ALL {
-            let root = ground.mounted(filesystem, &format!("{filesystem:?}"));
-            let (source, copy) = (root.join("source"), root.join("copy"));
-            for side in [&source, &copy] {
-                fs::create_dir(side).unwrap();
-                grow(&side.join("image"), 100 * GIBIBYTE);
-                set_times(side, (0, 0));
+    inside(
+        "trees::huge::hundred_gibibytes_of_holes_are_judged_in_no_time_and_a_byte_at_their_end_is_found",
+        |ground| {
+            for filesystem in Filesystem::ALL {
+                let root = ground.mounted(filesystem, &format!("{filesystem:?}"));
+                let (source, copy) = (root.join("source"), root.join("copy"));
+                for side in [&source, &copy] {
+                    fs::create_dir(side).unwrap();
+                    grow(&side.join("image"), 100 * GIBIBYTE);
+                    set_times(side, (0, 0));
+                }
+                let (began, judgement) = (Instant::now(), judged(&source, &copy));
+                assert!(judgement.is_equal(), "{judgement}");
+                assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+                let image = copy.join("image");
+                File::options().write(true).open(&image).unwrap().write_all_at(b"!", 100 * GIBIBYTE - 1).unwrap();
+                set_times(&image, (1_700_000_000, 1));
+                assert_eq!(judged(&source, &copy).named, ["\"image\" has other content"]);
             }
-            let (began, judgement) = (Instant::now(), judged(&source, &copy));
-            assert!(judgement.is_equal(), "{judgement}");
-            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-            let image = copy.join("image");
-            File::options().write(true).open(&image).unwrap().write_all_at(b"!", 100 * GIBIBYTE - 1).unwrap();
-            set_times(&image, (1_700_000_000, 1));
-            assert_eq!(judged(&source, &copy).named, ["\"image\" has other content"]);
-        }
-    });
+        },
+    );
 }
 
 /// rsync reads every hole, a gigabyte of them in a second: as many as people have are copied where everything is asked for.
 #[test]
 fn copy_of_a_huge_file_is_equal_and_has_its_holes() {
-    inside("huge::copy_of_a_huge_file_is_equal_and_has_its_holes", |ground| {
+    inside("trees::huge::copy_of_a_huge_file_is_equal_and_has_its_holes", |ground| {
         let size = GIBIBYTE * if is_thorough() { 100 } else { 1 };
         for (from, to) in [(Filesystem::Ext4, Filesystem::Xfs), (Filesystem::Xfs, Filesystem::Ext4)] {
             let source = ground.mounted(from, &format!("from-{from:?}"));

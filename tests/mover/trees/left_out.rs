@@ -6,12 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use kosmos_csi_mover::{
+use mover::{
     compare::{Judgement, compare},
     walk::{Depth, Survey, Walk},
 };
 
-use crate::{
+use super::{
     dress::{set, set_times},
     ground::{Filesystem, inside, judged},
     rsync,
@@ -28,7 +28,7 @@ fn judged_with(with_lost_and_found: bool, source: &Path, copy: &Path) -> Judgeme
 
 #[test]
 fn what_a_check_finds_is_compared_exactly_where_both_sides_have_agreed_to() {
-    inside("left_out::what_a_check_finds_is_compared_exactly_where_both_sides_have_agreed_to", |ground| {
+    inside("trees::left_out::what_a_check_finds_is_compared_exactly_where_both_sides_have_agreed_to", |ground| {
         // The first has the folder from mkfs.
         let [source, copy] = [Filesystem::Ext4, Filesystem::Xfs].map(|kind| ground.mounted(kind, &format!("{kind:?}")));
         set_times(&source, TIME);
@@ -47,7 +47,7 @@ fn what_a_check_finds_is_compared_exactly_where_both_sides_have_agreed_to() {
 
 #[test]
 fn folder_of_that_name_elsewhere_is_anybodys() {
-    inside("left_out::folder_of_that_name_elsewhere_is_anybodys", |ground| {
+    inside("trees::left_out::folder_of_that_name_elsewhere_is_anybodys", |ground| {
         let [source, copy] = ["source", "copy"].map(|name| ground.folder(name));
         fs::create_dir_all(source.join("a/lost+found")).unwrap();
         fs::create_dir(source.join("lost+found-too")).unwrap();
@@ -64,7 +64,7 @@ fn folder_of_that_name_elsewhere_is_anybodys() {
 
 #[test]
 fn survey_tells_of_finds_exactly_where_something_is_among_them() {
-    inside("left_out::survey_tells_of_finds_exactly_where_something_is_among_them", |ground| {
+    inside("trees::left_out::survey_tells_of_finds_exactly_where_something_is_among_them", |ground| {
         for filesystem in Filesystem::ALL {
             let root = ground.mounted(filesystem, &format!("{filesystem:?}"));
             let (told, folder) = (|| Survey::of(&root).unwrap().with_lost_and_found, root.join("lost+found"));
@@ -88,7 +88,7 @@ fn survey_tells_of_finds_exactly_where_something_is_among_them() {
 /// The names in which rsync keeps owners where it may not set them are its own: a tree that was once such a copy has them.
 #[test]
 fn attribute_of_rsyncs_own_is_carried_as_any_other() {
-    inside("left_out::attribute_of_rsyncs_own_is_carried_as_any_other", |ground| {
+    inside("trees::left_out::attribute_of_rsyncs_own_is_carried_as_any_other", |ground| {
         let [source, copy] = ["source", "copy"].map(|name| ground.folder(name));
         let file = source.join("file");
         fs::write(&file, "once a copy").unwrap();
@@ -102,7 +102,7 @@ fn attribute_of_rsyncs_own_is_carried_as_any_other() {
 
 #[test]
 fn name_of_a_file_outside_the_tree_makes_no_difference() {
-    inside("left_out::name_of_a_file_outside_the_tree_makes_no_difference", |ground| {
+    inside("trees::left_out::name_of_a_file_outside_the_tree_makes_no_difference", |ground| {
         let [source, copy, outside] = ["source", "copy", "outside"].map(|name| ground.folder(name));
         fs::write(source.join("file"), "of two trees").unwrap();
         fs::hard_link(source.join("file"), outside.join("file")).unwrap();

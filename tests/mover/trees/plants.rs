@@ -8,10 +8,10 @@ use std::{
 };
 
 use fastrand::Rng;
-use kosmos_csi_mover::entry::shown;
+use mover::entry::shown;
 use rustix::fs::{FileType as Node, lgetxattr, llistxattr, lremovexattr, major, minor};
 
-use crate::{
+use super::{
     dress::{ACCESS, CAPABILITY, DEFAULT, permit, set, set_times},
     ground::run,
     make::node,

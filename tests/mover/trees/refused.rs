@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use kosmos_csi_mover::walk::{Depth, Survey, Walk};
+use mover::walk::{Depth, Survey, Walk};
 
-use crate::{
+use super::{
     ground::{Filesystem, Ground, inside, judged, judged_to, mount, run},
     rsync,
 };
@@ -26,7 +26,7 @@ fn unmount(target: &Path) {
 
 #[test]
 fn tree_with_another_filesystem_inside_is_not_judged() {
-    inside("refused::tree_with_another_filesystem_inside_is_not_judged", |ground| {
+    inside("trees::refused::tree_with_another_filesystem_inside_is_not_judged", |ground| {
         for filesystem in Filesystem::ALL {
             let [source, copy] = pair(ground, filesystem);
             for side in [&source, &copy] {
@@ -44,7 +44,7 @@ fn tree_with_another_filesystem_inside_is_not_judged() {
 
 #[test]
 fn file_with_another_mounted_over_it_is_not_judged() {
-    inside("refused::file_with_another_mounted_over_it_is_not_judged", |ground| {
+    inside("trees::refused::file_with_another_mounted_over_it_is_not_judged", |ground| {
         let [source, copy] = pair(ground, Filesystem::Xfs);
         let other = ground.folder("elsewhere").join("last");
         fs::copy(source.join("last"), &other).unwrap();
@@ -56,7 +56,7 @@ fn file_with_another_mounted_over_it_is_not_judged() {
 
 #[test]
 fn nothing_comes_after_what_could_not_be_seen() {
-    inside("refused::nothing_comes_after_what_could_not_be_seen", |ground| {
+    inside("trees::refused::nothing_comes_after_what_could_not_be_seen", |ground| {
         let [source, _] = pair(ground, Filesystem::Ext4);
         mount("tmpfs", "rw", Path::new("tmpfs"), &source.join("folder"));
         let walk = Walk::new(&source, Depth::Whole, Arc::default()).unwrap().agreed(false, 1);
@@ -67,7 +67,7 @@ fn nothing_comes_after_what_could_not_be_seen() {
 
 #[test]
 fn root_that_is_no_folder_is_not_judged() {
-    inside("refused::root_that_is_no_folder_is_not_judged", |ground| {
+    inside("trees::refused::root_that_is_no_folder_is_not_judged", |ground| {
         let [source, copy] = pair(ground, Filesystem::Tmpfs);
         assert!(judged_to(1, &source, &copy.join("last")).is_err());
         assert!(judged_to(1, &source.join("nothing"), &copy).is_err());

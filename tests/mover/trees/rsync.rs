@@ -2,9 +2,9 @@
 
 use std::{ffi::OsString, path::Path, process::Command};
 
-use kosmos_csi_mover::attributes::FILTERS;
+use mover::attributes::FILTERS;
 
-use crate::ground::run;
+use super::ground::run;
 
 const OPTIONS: [&str; 8] = [
     "-aHAXXS",

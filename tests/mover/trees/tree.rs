@@ -7,7 +7,7 @@ use std::{
 
 use fastrand::Rng;
 
-use crate::{dress::dress, make, names};
+use super::{dress::dress, make, names};
 
 /// No path is longer than the kernel takes, with the folder around the tree.
 const LONGEST: usize = 2500;

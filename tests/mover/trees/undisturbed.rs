@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
+use super::{
     dress::set_times,
     ground::{Filesystem, inside, judged},
     tree::{Tree, entries},
@@ -20,7 +20,7 @@ fn times(path: &Path) -> [(i64, i64); 3] {
 
 #[test]
 fn files_and_folders_are_read_without_a_trace() {
-    inside("undisturbed::files_and_folders_are_read_without_a_trace", |ground| {
+    inside("trees::undisturbed::files_and_folders_are_read_without_a_trace", |ground| {
         for filesystem in Filesystem::ALL {
             let tree = ground.mounted(filesystem, &format!("{filesystem:?}")).join("tree");
             Tree::grow(&tree, 1);

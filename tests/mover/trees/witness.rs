@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use crate::{ground::run, rsync};
+use super::{ground::run, rsync};
 
 pub fn all_of(tree: &Path) -> Vec<u8> {
     run(Command::new("bash").args(["-c", include_str!("witness.sh"), "witness"]).arg(tree))

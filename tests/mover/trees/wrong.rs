@@ -9,9 +9,9 @@ use std::{
 };
 
 use fastrand::Rng;
-use kosmos_csi_mover::entry::shown;
+use mover::entry::shown;
 
-use crate::{
+use super::{
     ground::{Filesystem, Ground, inside, is_thorough, judged, number},
     plants, rsync,
     tree::Tree,
@@ -80,7 +80,7 @@ fn planted_on(
 
 #[test]
 fn each_planted_difference_is_found_and_nothing_else_is_named() {
-    inside("wrong::each_planted_difference_is_found_and_nothing_else_is_named", |ground| {
+    inside("trees::wrong::each_planted_difference_is_found_and_nothing_else_is_named", |ground| {
         let began = Instant::now();
         let trees = if is_thorough() { TREES } else { FEW };
         let planted = thread::scope(|scope| {
@@ -98,7 +98,7 @@ fn each_planted_difference_is_found_and_nothing_else_is_named() {
 
 #[test]
 fn witness_finds_each_planted_difference_as_well() {
-    inside("wrong::witness_finds_each_planted_difference_as_well", |ground| {
+    inside("trees::wrong::witness_finds_each_planted_difference_as_well", |ground| {
         let check = |name: &str, source: &Path, copy: &Path, _: &(PathBuf, String)| {
             assert!(witness::finds(source, copy).is_some(), "{name}");
             assert_ne!(witness::all_of(source), witness::all_of(copy), "{name}");

@@ -133,6 +133,23 @@ fn leaf_that_came_late_is_mounted_by_no_pod_and_the_one_that_is_restored_is() {
 }
 
 #[test]
+fn pod_whose_volume_is_moved_waits_and_is_told_by_what() {
+    story(1, async {
+        let world = standing(1).await;
+        world.claim("data");
+        let mark = json!({"kosmos.csi.io/move": "shop/to-n/01234567-89ab-cdef-0123-456789abcdef/source"});
+        world.member.change(CLAIMS, SHOP, "data", |claim| claim["metadata"]["annotations"] = mark.clone()).unwrap();
+        world.attach();
+        world.run_pod("web", Some("data"));
+        until("it says why", || world.says("web", "WaitsForVolume", "by VolumeMove shop/to-n")).await;
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.copy("web").is_none(), "it mounts what is moved");
+        world.member.change(CLAIMS, SHOP, "data", |claim| claim["metadata"]["annotations"] = json!({})).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
+#[test]
 fn volume_used_again_under_another_name_is_mounted_and_not_what_has_taken_its_place() {
     story(1, async {
         let world = standing(1).await;

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
-use simulate::faults::{Action, Asked};
+use simulate::{
+    faults::{Action, Asked},
+    text,
+};
 use tokio::time::sleep;
 use tonic::Code;
 
@@ -151,6 +154,7 @@ async fn arrange(bench: &Bench, situation: &str, target: &mut Target) {
             };
             bench.host.change("persistentvolumeclaims", SHOP, &target.claim, select).unwrap();
         }
+        "a move has it" => mark_as_moved(bench, target).await,
         "there is no room" => {
             // Beside the volume that is there.
             fixture::fill_beside(bench, 0, 1 << 30);
@@ -158,6 +162,16 @@ async fn arrange(bench: &Bench, situation: &str, target: &mut Target) {
         }
         other => panic!("the table names the situation {other:?}, and nobody knows how to bring it about"),
     }
+}
+
+async fn mark_as_moved(bench: &Bench, target: &mut Target) {
+    let host_claim = bench.host.get("persistentvolumeclaims", SHOP, "data").unwrap();
+    target.name = format!("pvc-{}", text(&host_claim, "/metadata/uid"));
+    "data".clone_into(&mut target.claim);
+    let mark = "shop/to-m1/01234567-89ab-cdef-0123-456789abcdef/source";
+    let mark = |claim: &mut serde_json::Value| claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(mark);
+    bench.members[0].change("persistentvolumeclaims", SHOP, "data", mark).unwrap();
+    sleep(STEP * 10).await;
 }
 
 /// What becomes of requests from now on.

@@ -116,17 +116,17 @@ impl History {
     /// Something is on its way to a member, and its sender will not wait for it. Whoever has a leaf claim deleted that was let go
     /// cannot keep it when another claim takes the volume meanwhile: it is made anew with its data.
     pub fn comes_late(&mut self, member: usize, asked: &Asked) {
-        let member = self.members[member].clone();
+        let cluster = self.members[member].clone();
         match asked.verb {
             Verb::Create => {
                 let name = |path| text(&asked.body, path).to_owned();
-                self.late.insert((member.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")));
+                self.late.insert((cluster.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")));
             }
             Verb::Delete => {
-                let leaf = member.get(&asked.resource, &asked.namespace, &asked.name);
+                let leaf = cluster.get(&asked.resource, &asked.namespace, &asked.name);
                 let relied_on =
                     leaf.and_then(|leaf| Some((self.relied_on.get(text(&leaf, "/metadata/uid"))?.clone(), leaf)));
-                if let Some((_, leaf)) = relied_on.filter(|(volume, leaf)| self.is_let_go(volume, leaf)) {
+                if let Some((_, leaf)) = relied_on.filter(|(volume, leaf)| self.is_let_go(member, volume, leaf)) {
                     self.leaving.insert(text(&leaf, "/metadata/uid").to_owned());
                 }
             }
@@ -213,8 +213,8 @@ impl History {
                     living.push((member, uid.clone()));
                 }
                 let named = text(&change.object, "/spec/volumeName");
-                // It knows nothing of a volume.
-                if came_late && named.is_empty() {
+                let knows_no_volume = came_late && named.is_empty();
+                if knows_no_volume {
                     return None;
                 }
                 if let Some(volume) = self.bereaved.remove(name) {
@@ -233,7 +233,8 @@ impl History {
             }
             What::Modified => {
                 let ends = change.object.pointer("/metadata/deletionTimestamp").is_some();
-                if ends && self.relied_on.get(&uid).is_some_and(|volume| self.is_let_go(volume, &change.object)) {
+                let volume = self.relied_on.get(&uid).filter(|_| ends);
+                if volume.is_some_and(|volume| self.is_let_go(member, volume, &change.object)) {
                     self.leaving.insert(uid);
                 }
                 on_several_nodes(&change.object)
@@ -242,24 +243,30 @@ impl History {
             What::Deleted => {
                 living.retain(|(_, living)| *living != uid);
                 self.freed.push((member, Arc::clone(&change.object)));
-                let volume = self.relied_on.get(&uid)?.clone();
-                let leaf_volume = text(&change.object, "/spec/volumeName");
-                if self.deleted.contains(&uid) || self.leaving.contains(&uid) || self.is_let_go(&volume, &change.object)
-                {
-                    self.relied_on.remove(&uid);
-                    let kept = policy(&self.members[member], leaf_volume) == "Retain";
-                    let lost =
-                        format!("I1: the leaf claim {uid} of volume {volume} is gone, and {leaf_volume} goes too");
-                    self.bereaved.insert(volume, leaf_volume.to_owned());
-                    return (!kept && !self.deleted.contains(&uid)).then_some(lost);
-                }
-                Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
+                self.take_deleted(member, &uid, &change.object)
             }
         }
     }
 
-    /// The host keeps a volume that no claim has, or that another claim has than its leaf was made for.
-    fn is_let_go(&self, volume: &str, leaf: &Value) -> bool {
+    fn take_deleted(&mut self, member: usize, uid: &str, leaf: &Value) -> Option<String> {
+        let volume = self.relied_on.get(uid)?.clone();
+        let leaf_volume = text(leaf, "/spec/volumeName");
+        let known = self.deleted.contains(uid) || self.leaving.contains(uid);
+        if known || self.is_let_go(member, &volume, leaf) {
+            self.relied_on.remove(uid);
+            let kept = policy(&self.members[member], leaf_volume) == "Retain";
+            let lost = format!("I1: the leaf claim {uid} of volume {volume} is gone, and {leaf_volume} goes too");
+            self.bereaved.insert(volume, leaf_volume.to_owned());
+            return (!kept && !self.deleted.contains(uid)).then_some(lost);
+        }
+        Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
+    }
+
+    /// The host keeps a volume that no claim has, or that another claim has than its leaf was made for. Or a move has the leaf.
+    fn is_let_go(&self, member: usize, volume: &str, leaf: &Value) -> bool {
+        if self.belongs_elsewhere(member, leaf) {
+            return true;
+        }
         let Some(volume) = self.host.get("persistentvolumes", "", volume) else { return false };
         let told = |field: &str| text(&volume, &format!("/spec/claimRef/{field}")).to_owned();
         let claim = self.host.get("persistentvolumeclaims", &told("namespace"), &told("name"));
@@ -267,6 +274,13 @@ impl History {
         let made_for = leaf["metadata"]["annotations"]["kosmos.csi.io/claim"].as_str().unwrap_or_default();
         let renamed = !made_for.is_empty() && made_for != format!("{}/{}", told("namespace"), told("name"));
         renamed || !has && policy(&self.host, text(&volume, "/metadata/name")) == "Retain"
+    }
+
+    fn belongs_elsewhere(&self, member: usize, leaf: &Value) -> bool {
+        let volume = self.members[member].get("persistentvolumes", "", text(leaf, "/spec/volumeName"));
+        let told = volume.map(|volume| text(&volume, "/metadata/annotations/kosmos.csi.io~1place").to_owned());
+        let place = format!("{}/{}", text(leaf, "/metadata/namespace"), text(leaf, "/metadata/name"));
+        told.is_some_and(|told| !told.is_empty() && told != place)
     }
 
     /// There is one for a name at a time, and what was handed out neither goes nor loses what stands behind it.

@@ -12,7 +12,9 @@ use super::{
     progress::CompactProgress,
     row::{ClaimRow, Mark, VolumeRow},
 };
-use domain::volume::{AccessMode, ClaimDigest, LeafPlace, VolumeMode, plan::Phase, spec::Fingerprint};
+use domain::volume::{
+    AccessMode, ClaimDigest, LeafPlace, VolumeMode, moving::MoveMark, plan::Phase, spec::Fingerprint,
+};
 
 /// Where a claim is.
 #[derive(Clone, Debug)]
@@ -79,7 +81,7 @@ impl CompactClaim {
             deleted: row.deleted,
             mark: row.mark,
             made_for: row.made_for,
-            past: Past::keep(&row.former, row.alias.as_deref()),
+            past: Past::of_claim(row),
             node_selected: row.node_selected,
             chosen: row.chosen,
             finalizer: row.finalizer.and_then(|at| u32::try_from(at).ok()),
@@ -117,6 +119,7 @@ impl CompactClaim {
             made_for: self.made_for,
             former: Past::former(self.past.as_deref()).into(),
             alias: Past::alias(self.past.as_deref()).cloned().map(Box::new),
+            moving: self.moving().cloned().map(Box::new),
             node_selected: self.node_selected,
             phase: self.phase,
             terminating: self.terminating,
@@ -173,7 +176,7 @@ impl CompactVolume {
             uid: CompactText::from(&*row.uid),
             driver: names.share(&row.driver),
             handle: CompactText::from(&*row.handle),
-            past: Past::keep(&row.former, row.alias.as_deref()),
+            past: Past::of_volume(row),
             healing: row.healing,
             follows: row.follows,
             removal: row.removal,
@@ -196,6 +199,7 @@ impl CompactVolume {
             handle: self.handle.text(),
             former: Past::former(self.past.as_deref()).into(),
             alias: Past::alias(self.past.as_deref()).cloned().map(Box::new),
+            place: self.place_told().cloned().map(Box::new),
             healing: self.healing,
             follows: self.follows,
             removal: self.removal,
@@ -220,7 +224,8 @@ impl CompactClaim {
 
     /// On its way out, or made anew and not bound yet, or without its volume.
     pub(super) fn is_unwell(&self) -> bool {
-        self.terminating || self.phase == Phase::Lost || self.past.is_some() && self.phase != Phase::Bound
+        let is_made_anew = !Past::former(self.past.as_deref()).is_empty();
+        self.terminating || self.phase == Phase::Lost || is_made_anew && self.phase != Phase::Bound
     }
 
     /// Whether it is there, or its handle says so.
@@ -230,6 +235,10 @@ impl CompactClaim {
 
     pub(super) fn alias(&self) -> Option<&LeafPlace> {
         Past::alias(self.past.as_deref())
+    }
+
+    pub(super) fn moving(&self) -> Option<&MoveMark> {
+        self.past.as_ref()?.moving.as_ref()
     }
 }
 
@@ -247,25 +256,44 @@ impl CompactVolume {
         self.follows
     }
 
+    pub(super) fn place_told(&self) -> Option<&LeafPlace> {
+        self.past.as_ref()?.place.as_ref()
+    }
+
     /// Whether its claim is or was there, or its handle says so.
     pub(super) fn is_known_at(&self, place: &LeafPlace) -> bool {
         self.claim_place.is(place) || Past::alias(self.past.as_deref()) == Some(place)
     }
 }
 
-/// What hardly any leaf has: it was made anew.
+/// What hardly any leaf has: it was made anew, or is being moved.
 #[derive(Debug)]
 struct Past {
     /// UIDs of the claims in whose place it was.
     former: Box<str>,
     /// The place that its handle names, where that is another one.
     alias: Option<LeafPlace>,
+    /// Of a claim.
+    moving: Option<MoveMark>,
+    /// Of a volume.
+    place: Option<LeafPlace>,
 }
 
 impl Past {
-    fn keep(former: &str, alias: Option<&LeafPlace>) -> Option<Box<Self>> {
-        let none = former.is_empty() && alias.is_none();
-        (!none).then(|| Box::new(Self { former: former.into(), alias: alias.cloned() }))
+    fn of_claim(row: &ClaimRow) -> Option<Box<Self>> {
+        let (alias, moving) = (row.alias.as_deref().cloned(), row.moving.as_deref().cloned());
+        Self { former: row.former.clone(), alias, moving, place: None }.kept()
+    }
+
+    fn of_volume(row: &VolumeRow) -> Option<Box<Self>> {
+        let (alias, place) = (row.alias.as_deref().cloned(), row.place.as_deref().cloned());
+        Self { former: row.former.clone(), alias, moving: None, place }.kept()
+    }
+
+    /// Nothing, where there is nothing.
+    fn kept(self) -> Option<Box<Self>> {
+        let none = self.former.is_empty() && self.alias.is_none() && self.moving.is_none() && self.place.is_none();
+        (!none).then(|| Box::new(self))
     }
 
     fn former(past: Option<&Self>) -> &str {
@@ -274,7 +302,11 @@ impl Past {
 
     fn length(past: Option<&Self>) -> usize {
         let place = |place: &LeafPlace| place.namespace.len() + place.claim.len();
-        past.map_or(0, |past| past.former.len() + past.alias.as_ref().map_or(0, place))
+        let mark = |mark: &MoveMark| mark.namespace.len() + mark.name.len() + mark.uid.len();
+        past.map_or(0, |past| {
+            let places = [&past.alias, &past.place].into_iter().flatten().map(place).sum::<usize>();
+            past.former.len() + places + past.moving.as_ref().map_or(0, mark)
+        })
     }
 
     fn alias(past: Option<&Self>) -> Option<&LeafPlace> {

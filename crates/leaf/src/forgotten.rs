@@ -38,7 +38,7 @@ impl ClaimRow {
     /// No note on it tells of a volume of the host's. Without our finalizer it is what a tool has made of a leaf.
     pub fn was_never_given_out(&self) -> bool {
         let unused = !self.had_volume() && self.former.is_empty() && self.life.published.is_unpublished();
-        unused && self.finalizer.is_some() && !self.is_lost()
+        unused && self.finalizer.is_some() && !self.is_lost() && self.moving.is_none()
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     identity::{Identity, Meant, is_leaf_of, judge},
     marks::path_of,
     ownership,
-    row::{ClaimRow, VolumeRow},
+    row::{ClaimRow, VolumeRow, place_told},
     saved::{Saved, bound_to, policy_of},
     trimmed::Trimmed,
     volume,
@@ -23,6 +23,7 @@ use domain::{
     volume::{
         LeafPlace, VolumeHash,
         healing::{SeenClaim, SeenVolume},
+        moving::Part,
         plan::Phase,
         published::{Attachment, Published},
     },
@@ -58,6 +59,7 @@ impl LeafPair {
             bound: seen.phase == Phase::Bound,
             published: row.life.published.clone(),
             volume: seen.volume,
+            isolated: row.moving.as_ref().is_some_and(|mark| mark.part == Part::IsolatedSource),
             former: row.former.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned).collect(),
         })
     }
@@ -85,6 +87,16 @@ impl LeafPair {
 
     pub fn saved(&self) -> Option<Saved> {
         Saved::of(self.volume.as_ref()?)
+    }
+
+    /// A move has its claim made anew, and tells of it itself.
+    pub fn is_moved(&self) -> bool {
+        self.place_told().is_some()
+    }
+
+    /// Where the claim belongs, where the volume says that.
+    pub fn place_told(&self) -> Option<LeafPlace> {
+        place_told(self.volume.as_ref()?)
     }
 
     /// Whether the record names what is attached, on the claim or in what the volume keeps of it. Yes also where it cannot be

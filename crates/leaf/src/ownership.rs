@@ -49,6 +49,10 @@ pub const WOKEN: &str = "kosmos.csi.io/woken";
 pub const HEALING: &str = "kosmos.csi.io/healing";
 /// On a leaf volume that is `Retain` because the host's is: its policy of before.
 pub const POLICY_BEFORE: &str = "kosmos.csi.io/policy-before";
+/// On a leaf volume: where its claim belongs, as `namespace/name`, while that is not where its class says.
+pub const PLACE: &str = "kosmos.csi.io/place";
+/// On a leaf claim: the move to another member that has it.
+pub const MOVE: &str = "kosmos.csi.io/move";
 /// A label on a leaf volume that only its policy keeps: it is being removed, and a write by which its data goes, or is out of
 /// sight, may be on its way.
 pub const REMOVAL: &str = "kosmos.csi.io/removal";

@@ -1,27 +1,29 @@
 //! One row: what is known of a leaf claim, its volume and its consumer, as it is handed out. Pure.
 //! `compact.rs` says how little of memory it takes meanwhile.
 
-use k8s_openapi::{
-    api::core::v1::{PersistentVolume, PersistentVolumeClaim},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+mod volume;
+
+use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 
 use super::{
-    capacity::node_of_volume,
     marks::{SELECTED_NODE, groups_of, request_of},
-    ownership::{
-        self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, HEALING, POLICY_BEFORE, PROVISIONED_BY, REMOVAL, WITHDRAWN,
-    },
+    ownership::{self, CLAIM, FINALIZER, FORMER, HAD_VOLUME, HANDLE, MOVE, WITHDRAWN},
     progress::ClaimProgress,
 };
-use domain::volume::{
-    AccessMode, ClaimDigest, LeafPlace, VolumeHash, VolumeId, VolumeMode,
-    growth::Size,
-    plan::{ObservedClaim, ObservedVolume, Phase},
-    quantity,
-    spec::Fingerprint,
+use domain::{
+    error::{Error, Result},
+    volume::{
+        AccessMode, ClaimDigest, LeafPlace, VolumeHash, VolumeId, VolumeMode,
+        growth::Size,
+        moving::{MoveMark, Part},
+        plan::{ObservedClaim, ObservedVolume, Phase},
+        quantity,
+        spec::Fingerprint,
+    },
 };
+
+pub use volume::{VolumeRow, place_told};
 
 /// What is on record of a leaf and the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct ClaimRow {
     pub made_for: Option<ClaimDigest>,
     /// The place that its handle names, where it was made anew at another one.
     pub(super) alias: Option<Box<LeafPlace>>,
+    /// The move that has it.
+    pub moving: Option<Box<MoveMark>>,
     pub(super) phase: Phase,
     pub(super) terminating: bool,
     /// When that began, in seconds; 0 where it did not.
@@ -67,39 +71,6 @@ pub struct ClaimRow {
     pub life: Box<ClaimProgress>,
     pub(super) version: u64,
     /// The list that named it, or after which it was seen.
-    pub(super) round: u32,
-}
-
-/// A leaf volume.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
-pub struct VolumeRow {
-    pub name: Box<str>,
-    /// The claim it is bound to: namespace, name and UID.
-    pub claim_place: LeafPlace,
-    pub claim_uid: Box<str>,
-    /// The member's storage driver and its own handle; empty for kinds that are not CSI.
-    pub driver: Box<str>,
-    pub handle: Box<str>,
-    /// UIDs of the claims it belonged to before; empty for nearly all.
-    pub former: Box<str>,
-    /// The place that its handle names, where its claim was made anew at another one.
-    pub(super) alias: Option<Box<LeafPlace>>,
-    /// It keeps the description of a claim that was let go, or is to be made anew.
-    pub healing: bool,
-    /// It is retained because the host's volume is.
-    pub follows: bool,
-    /// It says that it is being removed.
-    pub removal: bool,
-    /// The one node that it can be used on; empty where there are several.
-    pub node: Box<str>,
-    pub(super) uid: Box<str>,
-    pub(super) retained: bool,
-    /// No provisioner of the member has made it.
-    pub(super) by_hand: bool,
-    pub(super) terminating: bool,
-    pub(super) created: i64,
-    pub(super) version: u64,
     pub(super) round: u32,
 }
 
@@ -126,6 +97,16 @@ pub struct Row {
 impl Row {
     pub fn is_empty(&self) -> bool {
         self.claim.is_none() && self.volume.is_none()
+    }
+
+    /// A move has it, or has it still.
+    pub fn is_moving(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.moving.is_some()) || self.place_told().is_some()
+    }
+
+    /// Where its claim belongs, where its volume says that.
+    pub fn place_told(&self) -> Option<&LeafPlace> {
+        self.volume.as_ref()?.place.as_deref()
     }
 
     pub fn observed_volume(&self) -> Option<ObservedVolume> {
@@ -161,6 +142,7 @@ impl ClaimRow {
             former: annotation(FORMER).map(String::as_str).unwrap_or_default().into(),
             made_for: annotation(CLAIM).map(|claim| ClaimDigest::new(claim)),
             alias: alias_of(annotation(HANDLE)),
+            moving: annotation(MOVE).and_then(|text| MoveMark::parse(text)).map(Box::new),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Bound") => Phase::Bound,
                 Some("Lost") => Phase::Lost,
@@ -199,6 +181,23 @@ impl ClaimRow {
             Phase::Lost => Some("has lost its volume"),
             Phase::Pending => Some("is not bound to a volume"),
             Phase::Bound => None,
+        }
+    }
+
+    /// It is the second leaf of a volume, and not the one that a handle means.
+    pub fn is_copy_of_a_move(&self) -> bool {
+        self.moving.as_ref().is_some_and(|mark| mark.part == Part::Copy)
+    }
+
+    /// Nothing is done with it while a move has it.
+    pub fn stands_still(&self, member: &str) -> Result<()> {
+        match &self.moving {
+            None => Ok(()),
+            Some(mark) => Err(Error::InProgress(format!(
+                "member {member}: leaf claim {} is being moved to another member by {}: that has to end first, or to be called off",
+                self.place,
+                mark.object()
+            ))),
         }
     }
 
@@ -273,80 +272,6 @@ impl ClaimRow {
             requested: self.life.requested,
             request: self.request,
         }
-    }
-}
-
-impl VolumeRow {
-    pub fn new(volume: &PersistentVolume) -> Self {
-        let spec = volume.spec.as_ref();
-        let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-        let csi = spec.and_then(|spec| spec.csi.as_ref());
-        let bound_to = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
-        Self {
-            name: volume.name_any().into(),
-            claim_uid: bound_to.uid.unwrap_or_default().into(),
-            claim_place: LeafPlace {
-                namespace: bound_to.namespace.unwrap_or_default(),
-                claim: bound_to.name.unwrap_or_default(),
-            },
-            driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
-            handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
-            former: volume.annotations().get(FORMER).map(String::as_str).unwrap_or_default().into(),
-            alias: alias_of(volume.annotations().get(HANDLE)),
-            healing: volume.annotations().contains_key(HEALING),
-            follows: volume.annotations().contains_key(POLICY_BEFORE),
-            removal: volume.labels().contains_key(REMOVAL),
-            node: node_of_volume(volume).unwrap_or_default().into(),
-            uid: volume.uid().unwrap_or_default().into(),
-            retained: policy == Some("Retain"),
-            by_hand: !volume.annotations().contains_key(PROVISIONED_BY),
-            terminating: volume.metadata.deletion_timestamp.is_some(),
-            created: created(&volume.metadata),
-            version: version(volume),
-            round: 0,
-        }
-    }
-}
-
-impl VolumeRow {
-    /// Whether it is bound to the claim with this UID, or was before that was made anew.
-    pub fn is_or_was_bound_to(&self, claim_uid: &str) -> bool {
-        *self.claim_uid == *claim_uid || ownership::is_former(&self.former, claim_uid)
-    }
-
-    /// For whom it is, in words: its claimRef as people in the member have written it.
-    pub fn named_claim(&self) -> String {
-        if self.claim_uid.is_empty() { "no claim".to_owned() } else { format!("claim {}", self.claim_place) }
-    }
-
-    pub fn observed(&self) -> ObservedVolume {
-        ObservedVolume {
-            name: self.name.to_string(),
-            uid: self.uid.to_string(),
-            claim_uid: self.claim_uid.to_string(),
-            retained: self.retained,
-            by_hand: self.by_hand,
-            healing: self.healing,
-            removal: self.removal,
-            version: self.version,
-        }
-    }
-
-    pub fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    pub fn is_retained(&self) -> bool {
-        self.retained
-    }
-
-    pub fn is_terminating(&self) -> bool {
-        self.terminating
-    }
-
-    /// The place that its handle names.
-    pub fn handle_place(&self) -> &LeafPlace {
-        self.alias.as_deref().unwrap_or(&self.claim_place)
     }
 }
 

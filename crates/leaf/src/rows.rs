@@ -311,7 +311,9 @@ impl Rows {
     fn write(&self, hash: VolumeHash, change: impl FnOnce(&mut Table)) {
         let mut table = self.lock();
         let (was_remarkable, before) = (table.is_remarkable(hash), table.extent_of(hash));
+        let versions = table.versions_of(hash);
         change(&mut table);
+        let is_news = table.versions_of(hash) != versions;
         let after = table.extent_of(hash);
         table.extent.change(before, after);
         if table.rows.get(&hash).is_some_and(|entry| entry.is_pending()) {
@@ -320,7 +322,8 @@ impl Rows {
         } else {
             table.pending.remove(&hash);
         }
-        let is_remarkable = was_remarkable || table.is_remarkable(hash);
+        // Whoever reads one to look at it puts in what is known.
+        let is_remarkable = is_news && (was_remarkable || table.is_remarkable(hash));
         if is_remarkable && table.remarkable.len() < NOTICED {
             table.remarkable.insert(hash);
         }
@@ -350,7 +353,11 @@ impl Rows {
 impl Table {
     /// Something may have become of its leaf that nobody asked for.
     fn is_remarkable(&self, hash: VolumeHash) -> bool {
-        self.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows())
+        self.rows.get(&hash).is_some_and(|entry| entry.is_unwell() || entry.follows() || entry.is_moving())
+    }
+
+    fn versions_of(&self, hash: VolumeHash) -> (usize, u64) {
+        self.rows.get(&hash).map(|entry| entry.versions()).unwrap_or_default()
     }
 
     fn extent_of(&self, hash: VolumeHash) -> Extent {

@@ -138,13 +138,19 @@ impl Saved {
         spec.place(&leaf.member, &leaf.host, &before.namespace)
     }
 
-    /// The same for another claim of the host's, and for another place than the handle's.
+    /// The same for another claim of the host's.
     #[must_use]
-    pub fn made_for(mut self, claim: &Claim, uid: &str, handle: &str, place: &LeafPlace) -> Self {
+    pub fn made_for(mut self, claim: &Claim, uid: &str) -> Self {
         if self.annotations.contains_key(ownership::CLAIM) {
             self.annotations.insert(ownership::CLAIM.to_owned(), claim.to_string());
             self.annotations.insert(ownership::CLAIM_UID.to_owned(), uid.to_owned());
         }
+        self
+    }
+
+    /// The same at a place, which may be another one than the handle's.
+    #[must_use]
+    pub fn at(mut self, place: &LeafPlace, handle: &str) -> Self {
         self.annotations.remove(ownership::HANDLE);
         if VolumeId::parse(handle).and_then(|id| id.place()).is_some_and(|named| named != *place) {
             self.annotations.insert(ownership::HANDLE.to_owned(), handle.to_owned());

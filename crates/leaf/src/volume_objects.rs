@@ -127,6 +127,19 @@ impl VolumeObjects {
         self.volumes.iter().any(CompactVolume::follows)
     }
 
+    /// How many objects there are, and something that changes when one of them does.
+    pub(super) fn versions(&self) -> (usize, u64) {
+        let claims = self.claims.iter().map(|claim| claim.version);
+        let volumes = self.volumes.iter().map(|volume| volume.version);
+        (self.claims.len() + self.volumes.len(), claims.chain(volumes).fold(0, u64::wrapping_add))
+    }
+
+    /// A move has it.
+    pub(super) fn is_moving(&self) -> bool {
+        self.claims.iter().any(|claim| claim.moving().is_some())
+            || self.volumes.iter().any(|volume| volume.place_told().is_some())
+    }
+
     /// Every claim counts, copies too: a person has to see them.
     pub(super) fn count(&self, counts: &mut VolumeCounts) {
         for claim in &self.claims {

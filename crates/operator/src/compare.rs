@@ -36,6 +36,7 @@ pub struct MemberSide {
 
 /// A leaf claim with our labels.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct Leaf {
     pub place: LeafPlace,
     pub uid: String,
@@ -47,6 +48,8 @@ pub struct Leaf {
     /// 0 where it has none yet.
     pub capacity: u64,
     pub had_volume: bool,
+    /// A move to another member has it.
+    pub moving: bool,
     /// UID of the host's claim.
     pub claim_uid: String,
 }
@@ -58,6 +61,8 @@ pub struct LeafVolume {
     pub uid: String,
     pub hash: VolumeHash,
     pub age: i64,
+    /// A move to another member has it.
+    pub moving: bool,
     /// UID of the leaf claim it is or was bound to.
     pub claim_uid: String,
 }
@@ -192,6 +197,7 @@ impl<'a> Here<'a> {
             match self.user(leaf) {
                 Some(volume) if !volume.leaving => compared.findings.extend(self.judge_pair(leaf, volume)),
                 Some(_) => {}
+                None if leaf.moving => {}
                 // Its volume is being made, or was deleted under its claim.
                 None if self.host.claims.contains(&leaf.claim_uid) => {}
                 None if leaf.age < self.older_than => compared.young += 1,
@@ -235,7 +241,7 @@ impl<'a> Here<'a> {
             let near = self.leaves.get(&kept.hash.prefix()).into_iter().flatten();
             let has_claim = self.claim_uids.contains(kept.claim_uid.as_str())
                 || near.into_iter().any(|leaf| leaf.hash == kept.hash);
-            if has_claim || self.users_of(kept.hash).next().is_some() {
+            if has_claim || kept.moving || self.users_of(kept.hash).next().is_some() {
                 continue;
             }
             if kept.age < self.older_than {

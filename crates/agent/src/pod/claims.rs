@@ -18,11 +18,11 @@ use super::{
     Pods,
     rejection::PodRejection,
 };
-use domain::volume::{DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId};
+use domain::volume::{DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId, moving::MoveMark};
 use host::volume::{LEAF_UID, LEAF_VOLUME};
 use leaf::{
     identity::{Identity, Meant, judge},
-    ownership::{HANDLE, VOLUME, is_or_was},
+    ownership::{HANDLE, MOVE, VOLUME, is_or_was},
     row::ClaimRow,
 };
 
@@ -168,6 +168,13 @@ pub(super) async fn leaf_claims(
             Ok(leaf) => leaf,
             Err(why) => return Ok(Err(why)),
         };
+        if let Some(mark) = leaf.annotations.as_ref().and_then(|notes| MoveMark::parse(notes.get(MOVE)?)) {
+            let message = format!(
+                "claim {name}: its volume is being moved to another member by {}: the pod begins once that has ended",
+                mark.object()
+            );
+            return Ok(Err(PodRejection::new("WaitsForVolume", message)));
+        }
         if came_late(pods, &leaf, namespace, found.as_ref()).await? {
             let message = format!(
                 "claim {name}: leaf claim {namespace}/{} of member {} came when its volume had been given out with another one, whose \

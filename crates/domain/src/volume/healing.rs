@@ -30,9 +30,19 @@ pub struct SeenClaim {
     pub bound: bool,
     /// On which nodes it is.
     pub published: Published,
+    /// A move to another member has it, and no pod uses it: it may go though virtual nodes are on its record.
+    pub isolated: bool,
     pub volume: Option<String>,
     /// In whose place it was made anew.
     pub former: Vec<String>,
+}
+
+impl SeenClaim {
+    /// Where a move has it, its record goes and comes back with it.
+    fn may_be_let_go(&self) -> bool {
+        let published = &self.published;
+        published.is_unpublished() || self.isolated && !published.is_corrupt() && !published.is_on_real_node()
+    }
 }
 
 /// The leaf volume, read just now.
@@ -169,14 +179,14 @@ fn at_peace(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
         Wish::Use { retain: true } if !volume.retained || !volume.follows => Healing::Follow,
         Wish::Use { retain: false } if volume.follows => Healing::Unfollow,
         Wish::Use { .. } | Wish::Keep if volume.terminating => Healing::Endangered,
-        Wish::Keep if !claim.published.is_unpublished() => Healing::AwaitDetach,
+        Wish::Keep if !claim.may_be_let_go() => Healing::AwaitDetach,
         Wish::Keep => Healing::Keep,
         Wish::Use { .. } | Wish::Nothing => Healing::Nothing,
     }
 }
 
 fn let_go(claim: &SeenClaim) -> Healing {
-    if claim.published.is_unpublished() { Healing::LetGo } else { Healing::AwaitDetach }
+    if claim.may_be_let_go() { Healing::LetGo } else { Healing::AwaitDetach }
 }
 
 /// The claim is gone, or somebody else's has its name.

@@ -5,8 +5,11 @@
 //! The source is lent to the *yard*, a namespace of the member in which nobody but movers is, copied from there into a new leaf, which is
 //! in the yard of its own member, and kept. Before `Switching` all can be undone, and after it all is finished: that one write decides.
 
+mod mark;
 #[cfg(test)]
 mod tests;
+
+pub use mark::{MoveMark, Part};
 
 /// How far a move is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

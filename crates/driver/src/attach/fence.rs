@@ -44,8 +44,9 @@ pub async fn publish(
     Err(keeps_changing(leaf, &seen.place))
 }
 
-/// Whether a node may be given a leaf.
+/// Whether a further node may be given a leaf.
 pub fn is_usable(member: &str, claim: &ClaimRow) -> Result<()> {
+    claim.stands_still(member)?;
     let about = format!("member {member}: leaf claim {}", claim.place);
     match claim.size() {
         size if size.terminating => Err(Error::InProgress(format!("{about} is being removed there"))),

@@ -101,12 +101,14 @@ pub(super) fn in_use(spec: &VolumeSpec, member: &str) -> Error {
 }
 
 pub(super) fn holds(member: &Member, hash: VolumeHash) -> bool {
-    member.last_known().and_then(|leaf| leaf.rows.row(hash)).is_some_and(|row| row.claim.is_some())
+    let row = member.last_known().and_then(|leaf| leaf.rows.row(hash));
+    row.and_then(|row| row.claim).is_some_and(|claim| !claim.is_copy_of_a_move())
 }
 
 /// The member may still be removing it, after its claim.
 pub(super) fn leaf_volume_is_left(member: &Member, hash: VolumeHash) -> bool {
-    member.last_known().and_then(|leaf| leaf.rows.row(hash)).is_some_and(|row| row.volume.is_some())
+    let row = member.last_known().and_then(|leaf| leaf.rows.row(hash));
+    row.and_then(|row| row.volume).is_some_and(|volume| volume.place.is_none())
 }
 
 /// Whether a volume may have been tried in a member: by what the requirement allows, because a leaf is seen there, or

@@ -142,6 +142,7 @@ async fn found_volume(provisioner: &Provisioner, source: &Source) -> Result<Foun
     if observed.terminating {
         return Err(missing(source));
     }
+    claim.stands_still(&found.member.name)?;
     Ok(FoundSource {
         source: LeafSource::Claim(claim.place.claim.clone()),
         namespace: claim.place.namespace.clone(),

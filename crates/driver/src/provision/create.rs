@@ -91,6 +91,9 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
     let (mut before, mut attempt) = (None, Attempt::default());
     loop {
         let row = job.row();
+        if let Some(claim) = &row {
+            claim.stands_still(&job.leaf.member)?;
+        }
         let binder = match job.binder(row.as_ref()) {
             Err(error) if error.is_final() => {
                 job.refuse(error).await?;

@@ -183,6 +183,21 @@ async fn still_stands(provisioner: &Provisioner, order: &Order, step: &Removal, 
     Ok(())
 }
 
+/// Both leaves of a volume that is moved stay. What of a move's marks comes after this look is found by the steps: they test what they
+/// were decided on.
+fn stands_still(leaf: &MemberClient, row: &Row) -> Result<()> {
+    if let Some(claim) = &row.claim {
+        claim.stands_still(&leaf.member)?;
+    }
+    match row.volume.as_ref().filter(|volume| volume.place.is_some()) {
+        None => Ok(()),
+        Some(volume) => Err(Error::InProgress(format!(
+            "member {}: leaf volume {} is being moved to another member: that has to end first, or to be called off",
+            leaf.member, volume.name
+        ))),
+    }
+}
+
 /// Removes the leaf step by step until a read proves it gone.
 pub(super) async fn remove(
     provisioner: &Provisioner,
@@ -196,6 +211,7 @@ pub(super) async fn remove(
     let mut before = None;
     loop {
         let row = seen.only_mine(leaf.rows.row_at(hash, place));
+        stands_still(leaf, &row)?;
         let step = decide(&row, seen.no_volume);
         tracing::debug!(member = leaf.member, claim = %place, step = ?step, "next step of DeleteVolume");
         seen.note(&row);

@@ -41,6 +41,7 @@ pub async fn expand(
     if found.imported {
         return as_it_is(&found, required, limit);
     }
+    found.claim.stands_still(&found.member.name)?;
     let mut asked = 0;
     loop {
         let claim = current(&found)?;

@@ -132,6 +132,9 @@ async fn post_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> Resul
     let volumes = volumes_of(provisioner, job).await?;
     let namespace = one_namespace(job.leaf, &volumes)?;
     for volume in &volumes {
+        volume.claim.stands_still(&job.leaf.member)?;
+    }
+    for volume in &volumes {
         leaf::snapshot::chosen::label_for_group(job.leaf, &volume.claim, job.hash, true).await?;
     }
     let wanted = WantedGroup {

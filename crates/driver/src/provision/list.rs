@@ -126,6 +126,9 @@ fn is_listed(claim: &ClaimRow) -> bool {
 }
 
 fn is_given_out(claim: &ClaimRow) -> bool {
+    if claim.is_copy_of_a_move() {
+        return false;
+    }
     claim.size().phase != Phase::Pending || !claim.life.published.is_unpublished()
 }
 

@@ -37,6 +37,7 @@ pub async fn modify(
             ))),
         };
     }
+    found.claim.stands_still(&found.member.name)?;
     let mut asked = false;
     loop {
         let leaf = found.leaf()?;

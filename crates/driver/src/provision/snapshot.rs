@@ -142,6 +142,7 @@ async fn make_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) ->
         let refusal = format!("volume {} is being deleted, and snapshots can no longer be made of it", job.source);
         return job.nothing_is_there(Error::Refused(refusal)).await;
     }
+    volume.claim.stands_still(&job.leaf.member)?;
     match job.post(&volume).await {
         Ok(Made::Now) => Ok(()),
         Ok(Made::Taken) => job.adopt(&volume.claim.place.namespace).await,

@@ -40,6 +40,9 @@ const STEPS: usize = 16;
 /// For a claim to be bound that was pointed out.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
+/// What a move wants of both of its leaves, whatever the host wants meanwhile.
+const KEPT: Wish = Wish::Use { retain: true };
+
 /// What became of a step.
 enum Taken {
     /// Another one can be taken now.
@@ -67,6 +70,11 @@ fn outlives_host(row: &Row) -> bool {
     row.claim.is_some() && row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing)
 }
 
+/// By what is in memory alone: its volume says that its claim belongs elsewhere.
+fn is_misplaced(row: &Row) -> bool {
+    row.place_told().is_some_and(|place| row.claim.as_ref().is_none_or(|claim| claim.place != *place))
+}
+
 /// By what is in memory alone: whether the leaf is as a volume of the host wants it.
 fn suits(wish: Wish, row: &Row) -> bool {
     let policy = |retain: bool, volume: &VolumeRow| {
@@ -88,6 +96,9 @@ fn suits(wish: Wish, row: &Row) -> bool {
 
 /// Whether there may be something to do, by what is in memory alone.
 pub(super) fn is_due(reconciler: &Reconciler, repair: &Repair<'_>, row: &Row) -> bool {
+    if row.is_moving() {
+        return repair.is_the_leaf(row) && (is_misplaced(row) || !suits(KEPT, row));
+    }
     let is_begun = || row.claim.is_some() && has_begun(row);
     match reconciler.volumes.with(&repair.handle).as_slice() {
         [known] if known.wish() == Wish::Nothing => is_begun(),
@@ -112,7 +123,7 @@ pub(super) async fn heal(reconciler: &Reconciler, repair: &Repair<'_>, looks: u3
             return Ok(());
         }
         let mut pair = Box::pin(examine(repair, &place, &row, &wanted)).await?;
-        if is_of_another_handle(reconciler, repair, &pair).await? {
+        if !row.is_moving() && is_of_another_handle(reconciler, repair, &pair).await? {
             return Ok(());
         }
         if let Some(late) = came_late(repair, &pair, &wanted) {
@@ -159,6 +170,9 @@ async fn wanted(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<LiveWish
     let nothing = LiveWish { wish: Wish::Nothing, user: None };
     let known = reconciler.volumes.with(&repair.handle);
     let known = match known.as_slice() {
+        // A claim says of itself that a move has it. That of a volume of nobody's is believed only with that one's own word.
+        [] if repair.row().place_told().is_some() => return Ok(LiveWish { wish: KEPT, user: None }),
+        [known] if repair.row().is_moving() => known,
         [known] if known.wish() != Wish::Nothing => known,
         [] if outlives_host(&repair.row()) && !host::volume::uses(&reconciler.host, "", &repair.handle).await? => {
             return Ok(LiveWish { wish: Wish::Keep, user: None });
@@ -167,7 +181,9 @@ async fn wanted(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<LiveWish
     };
     let live = host::volume::read_volume(&reconciler.host, &known.name).await?;
     let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *repair.handle);
-    Ok(live.map_or(nothing, |live| LiveWish { wish: live.volume.wish(), user: Some(live) }))
+    let is_moving = repair.row().is_moving();
+    let wish = |live: &LiveVolume| if is_moving { KEPT } else { live.volume.wish() };
+    Ok(live.map_or(nothing, |live| LiveWish { wish: wish(&live), user: Some(live) }))
 }
 
 async fn take(
@@ -202,8 +218,10 @@ async fn take(
         }
         (Healing::LetGo, Some(volume), _, Some(row)) => {
             leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
-            let volume = volume.metadata.name.as_deref().unwrap_or_default();
-            tell(reconciler, wanted, &let_go(repair, place, volume)).await;
+            if !pair.is_moved() {
+                let volume = volume.metadata.name.as_deref().unwrap_or_default();
+                tell(reconciler, wanted, &let_go(repair, place, volume)).await;
+            }
         }
         (Healing::Release, _, _, Some(row)) => leaf::claim::release_claim(leaf, &row, repair.hash).await?,
         (Healing::MakeAnew, _, Some(saved), _) => make_anew(repair, place, saved, wanted).await?,
@@ -215,7 +233,7 @@ async fn take(
         }
         (Healing::PutPolicyBack, Some(volume), Some(saved), Some(row)) => {
             leaf::healing::put_policy_back(leaf, volume, &saved, &row).await?;
-            if saved.uid != *row.uid {
+            if saved.uid != *row.uid && !pair.is_moved() {
                 let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
                 tell(reconciler, wanted, &repair.told("LeafHealed", place, &what, false)).await;
             }
@@ -228,15 +246,20 @@ async fn take(
         }
         (Healing::AwaitBond, _, _, Some(row)) => return wake(repair, &row).await,
         (Healing::AwaitClaim, ..) => {
-            // One of ours that was made late would hold it, and nobody else knows that it may go.
-            if let Err(error) = leaf::consumer::end_consumer(leaf, &place.namespace, repair.hash).await {
-                tracing::debug!(member = leaf.member, claim = %place, %error, "whether a consumer pod holds a leaf claim is not known");
-            }
+            end_late_consumer(repair, place).await;
             return Ok(Taken::Blocked);
         }
         _ => return Ok(Taken::Blocked),
     }
     Ok(Taken::Done)
+}
+
+/// One of ours that was made late would hold the claim, and nobody else knows that it may go.
+async fn end_late_consumer(repair: &Repair<'_>, place: &LeafPlace) {
+    let leaf = repair.leaf;
+    if let Err(error) = leaf::consumer::end_consumer(leaf, &place.namespace, repair.hash).await {
+        tracing::debug!(member = leaf.member, claim = %place, %error, "whether a consumer pod holds a leaf claim is not known");
+    }
 }
 
 /// The claim is pointed out to the member's controller, which takes a moment to bind it then.
@@ -258,9 +281,10 @@ async fn wake(repair: &Repair<'_>, row: &ClaimRow) -> Result<Taken> {
 async fn make_anew(repair: &Repair<'_>, place: &LeafPlace, saved: Saved, wanted: &LiveWish) -> Result<()> {
     let claim = wanted.user.as_ref().and_then(|user| Some((user.claim.as_ref()?, &user.volume)));
     let saved = match claim {
-        Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid, &volume.handle, place),
+        Some((claim, volume)) => saved.made_for(claim, &volume.claim_uid),
         None => saved,
     };
+    let saved = saved.at(place, &repair.handle);
     if let Made::Taken = leaf::healing::make_anew(repair.leaf, place, &saved).await? {
         // Somebody else has that name: what is there is told by the next look.
     }
@@ -287,25 +311,29 @@ async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &Liv
     let volume = row.volume.as_ref().map(|volume| &*volume.name);
     let pair = leaf::healing::examine(repair.leaf, repair.hash, place, volume).await?;
     let ours = pair.claim_seen(repair.leaf, repair.hash).is_some_and(|claim| claim.ours);
-    let claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
-    let (Some(claim), Some(saved), Wish::Use { .. }, false) = (claim, pair.saved(), wanted.wish, ours) else {
-        return Ok(pair);
-    };
-    match saved.place(repair.leaf, claim, place)? {
+    let (Some(saved), Wish::Use { .. }, false) = (pair.saved(), wanted.wish, ours) else { return Ok(pair) };
+    match belongs(repair, &saved, &pair, wanted)? {
         same if same == *place => Ok(pair),
         other => leaf::healing::examine(repair.leaf, repair.hash, &other, volume).await,
     }
 }
 
-/// A claim that was made for another one of the host's is let go, and made anew where it belongs.
+/// A claim that was made for another one of the host's, or is moved, is let go, and made anew where it belongs.
 fn wish_of_this(repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish) -> Result<Wish> {
-    let host_claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
-    let (Some(host_claim), Some(claim), Some(volume)) = (host_claim, &pair.claim, &pair.volume) else {
-        return Ok(wanted.wish);
-    };
-    let belongs = Saved::of_claim(claim, volume).place(repair.leaf, host_claim, &pair.place)?;
+    let (Some(claim), Some(volume)) = (&pair.claim, &pair.volume) else { return Ok(wanted.wish) };
+    let belongs = belongs(repair, &Saved::of_claim(claim, volume), pair, wanted)?;
     let stays = belongs == pair.place || wanted.wish == Wish::Nothing;
     Ok(if stays { wanted.wish } else { Wish::Keep })
+}
+
+/// Where the leaf claim belongs: where its volume says, or else the class of the host's claim.
+fn belongs(repair: &Repair<'_>, saved: &Saved, pair: &LeafPair, wanted: &LiveWish) -> Result<LeafPlace> {
+    let host_claim = wanted.user.as_ref().and_then(|user| user.claim.as_ref());
+    match (pair.place_told(), host_claim) {
+        (Some(told), _) => Ok(told),
+        (None, Some(host_claim)) => saved.place(repair.leaf, host_claim, &pair.place),
+        (None, None) => Ok(pair.place.clone()),
+    }
 }
 
 /// The same as far as memory tells it.

@@ -176,6 +176,8 @@ fn look_whether_due(
         let is_due = repairs(leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row()));
         if is_due && backlog.odd.insert(hash) {
             backlog.ill.remove(&hash);
+        } else if let Some((_, due)) = backlog.ill.get_mut(&hash) {
+            *due = Instant::now();
         }
     }
 }

@@ -85,7 +85,9 @@ pub(super) async fn count_strays(reconciler: &Reconciler, leaf: &MemberClient, s
         let some = leaf.rows.lasting_after(after, AT_ONCE);
         after = some.last().copied();
         let used = |hash: &VolumeHash| {
-            repairs(leaf, *hash).iter().any(|repair| !reconciler.volumes.with(repair.handle()).is_empty())
+            let is_used =
+                |repair: &Repair<'_>| repair.row().is_moving() || !reconciler.volumes.with(repair.handle()).is_empty();
+            repairs(leaf, *hash).iter().any(is_used)
         };
         found.extend(some.into_iter().filter(|hash| !used(hash)));
         if after.is_none() {

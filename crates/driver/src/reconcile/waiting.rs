@@ -156,7 +156,9 @@ impl Queue {
     }
 
     fn look(&mut self, leaf: &MemberClient, now: Instant) {
-        let rows = leaf.rows.pending();
+        let mut rows = leaf.rows.pending();
+        // The host's claim has a volume, and waits for nothing.
+        rows.retain(|(_, row, _)| !row.is_copy_of_a_move());
         let there: BTreeSet<VolumeHash> = rows.iter().map(|(hash, ..)| *hash).collect();
         self.waiting.retain(|hash, _| there.contains(hash));
         for (hash, row, consumer) in rows {

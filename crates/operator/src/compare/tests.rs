@@ -21,13 +21,14 @@ fn leaf(claim: &str, name: &str) -> Leaf {
         terminating: false,
         capacity: 1 << 30,
         had_volume: false,
+        moving: false,
         claim_uid: format!("uid-{name}"),
     }
 }
 
 fn kept(name: &str, of: &str) -> LeafVolume {
     let claim_uid = format!("leaf-{of}");
-    LeafVolume { name: name.to_owned(), uid: name.to_owned(), hash: hash(of), age: 2 * HOUR, claim_uid }
+    LeafVolume { name: name.to_owned(), uid: name.to_owned(), hash: hash(of), age: 2 * HOUR, moving: false, claim_uid }
 }
 
 fn volume(claim: &str, name: &str) -> HostVolume {

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use super::connect::{self, Known, now};
 use crate::args::operator::MembersAccess;
 use cluster::{Dial, with_causes};
-use domain::volume::{HostId, LeafPlace, VolumeId, quantity};
+use domain::volume::{HostId, LeafPlace, VolumeId, moving::MoveMark, quantity};
 use host::{Host, volume::HostVolume as Summary};
 use leaf::{
     MemberClient,
@@ -219,6 +219,7 @@ fn leaf_of(claim: &PersistentVolumeClaim, host: &HostId, now: i64) -> Option<Lea
         terminating: claim.metadata.deletion_timestamp.is_some(),
         capacity: capacity.and_then(|size| quantity::parse(&size.0)).unwrap_or_default(),
         had_volume: claim.annotations().contains_key(ownership::HAD_VOLUME),
+        moving: claim.annotations().get(ownership::MOVE).is_some_and(|text| MoveMark::parse(text).is_some()),
         claim_uid: claim_uid(claim),
     })
 }
@@ -237,6 +238,7 @@ fn leaf_volume_of(volume: &PersistentVolume, host: &HostId, now: i64) -> Option<
         uid: volume.uid().unwrap_or_default(),
         hash: ownership::volume_of(&volume.metadata, host)?,
         age: age(&volume.metadata, now),
+        moving: volume.annotations().contains_key(ownership::PLACE),
         claim_uid: bound_to.unwrap_or_default(),
     })
 }

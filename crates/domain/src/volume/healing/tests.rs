@@ -1,4 +1,5 @@
 use super::*;
+use crate::volume::{AccessMode, published::Publication};
 
 const USED: Wish = Wish::Use { retain: false };
 const RETAINED: Wish = Wish::Use { retain: true };
@@ -94,6 +95,27 @@ fn nothing_is_held_back_from_a_removal_that_the_host_has_asked_for() {
         for volume in &volumes {
             assert_eq!(decide(Wish::Nothing, claim.as_ref(), Some(volume)), Healing::Nothing, "{claim:?} {volume:?}");
         }
+    }
+}
+
+#[test]
+fn leaf_that_a_move_has_isolated_is_let_go_though_virtual_nodes_are_on_its_record() {
+    let on = |node: &str| {
+        let publication = Publication { access: AccessMode::ReadWriteOnce, readonly: false, attached: None };
+        Published::new([(node.to_owned(), publication)].into())
+    };
+    for (published, isolated, may_go) in [
+        (Published::default(), false, true),
+        (on("virtual/a"), false, false),
+        (on("virtual/a"), true, true),
+        (on("real/a"), true, false),
+        (Published::spoilt(), true, false),
+    ] {
+        let claim = SeenClaim { published, isolated, ..claim("a") };
+        let steps = [volume("a", None, true), volume("a", Some("a"), true)];
+        let expected =
+            if may_go { [Healing::Keep, Healing::LetGo] } else { [Healing::AwaitDetach, Healing::AwaitDetach] };
+        assert_eq!(steps.map(|volume| decide(Wish::Keep, Some(&claim), Some(&volume))), expected, "{claim:?}");
     }
 }
 

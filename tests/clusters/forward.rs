@@ -1,8 +1,10 @@
 //! The way into a fleet for those outside: a port on the machine's loopback whose connections are passed on to an
 //! address in the fleet's network.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -10,18 +12,29 @@ use anyhow::{Context, Result};
 use super::namespaces;
 
 /// Listens on a free port and forwards for as long as this process lives.
-pub fn forward(address: SocketAddr, namespaces_of: i32) -> Result<u16> {
+pub fn forward(address: SocketAddr, namespaces_of: i32, folder: &Path) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listen on a free port")?;
     let port = listener.local_addr().context("learn the free port")?.port();
+    let log = folder.join("forward.log");
     thread::spawn(move || {
         for outside in listener.incoming().flatten() {
-            thread::spawn(move || pass(&outside, address, namespaces_of));
+            let log = log.clone();
+            thread::spawn(move || {
+                if let Err(error) = pass(&outside, address, namespaces_of) {
+                    note(&log, &format!("a connection to {address} came to nothing: {error:#}"));
+                }
+            });
         }
     });
     Ok(port)
 }
 
-/// Nobody is there to be told of an error: the caller sees his connection closed.
+/// The caller sees his connection reset, and not why.
+fn note(log: &Path, line: &str) {
+    let file = OpenOptions::new().create(true).append(true).open(log);
+    drop(file.and_then(|mut file| writeln!(file, "{line}")));
+}
+
 fn pass(outside: &TcpStream, address: SocketAddr, namespaces_of: i32) -> Result<()> {
     namespaces::enter_network(namespaces_of)?;
     let inside = TcpStream::connect(address)?;

@@ -152,7 +152,7 @@ impl Guardian {
             Request::Signal { process, signal } => self.find(process)?.signal(Signal::try_from(signal)?),
             Request::Status { process } => Ok(self.find(process)?.status()),
             Request::Forward { address } => {
-                let port = forward::forward(address, self.started.init)?;
+                let port = forward::forward(address, self.started.init, &self.started.folder)?;
                 Ok(Answer::Forwarded { port })
             }
             Request::Detach => self.notify(Notice::Detached, Answer::Done),

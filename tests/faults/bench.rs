@@ -61,6 +61,8 @@ pub struct Bench {
     incarnations: Mutex<u32>,
     /// Whether the driver takes Kosmos `Cluster` objects for members.
     pub kosmos_clusters: Mutex<KosmosClusters>,
+    /// With it, the driver moves volumes.
+    pub mover_image: Mutex<Option<String>>,
     /// Of the driver that was started last.
     metrics: Mutex<Metrics>,
     /// Requests that earlier incarnations have sent.
@@ -142,6 +144,7 @@ impl Bench {
             second: Mutex::default(),
             incarnations: Mutex::default(),
             kosmos_clusters: Mutex::new(KosmosClusters::Off),
+            mover_image: Mutex::default(),
             metrics: Mutex::new(Metrics::new()),
             sent_before: AtomicU64::new(0),
             doorman: Mutex::default(),
@@ -293,6 +296,7 @@ impl Bench {
             members_namespace: DRIVER_NAMESPACE.to_owned(),
             kosmos_clusters: *lock(&self.kosmos_clusters),
             leaf_namespace: "kosmos-csi-leaves".to_owned(),
+            mover_image: lock(&self.mover_image).clone(),
             metrics,
         }
     }

@@ -21,6 +21,7 @@ use crate::{
     attach::{double::ATTACHMENTS, machines},
     bench::lock,
     history::{History, label},
+    moves,
     snapshotter::{CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS},
 };
 
@@ -160,7 +161,8 @@ impl Guard {
             self.report(wrong);
         }
         let forbidden = if at == 0 { in_host(asked) } else { self.in_member(at, asked) };
-        if let Some(reason) = forbidden {
+        let live = || self.clusters[at].get(&asked.resource, &asked.namespace, &asked.name);
+        if let Some(reason) = forbidden.filter(|_| !moves::is_permitted(at == 0, asked, live().as_deref())) {
             self.report(format!("I3: {reason}: {asked} in {} with {}", self.clusters[at].name(), asked.body));
         }
         let fate = lock(&self.fate).clone();
@@ -245,7 +247,22 @@ impl Guard {
         (forced || foreign).then(|| format!("deleted by force ({forced}) or foreign ({foreign})"))
     }
 
+    /// It is carried out only on what was read.
+    fn patch_over_version(&self, asked: &Asked, live: &Value) -> Option<String> {
+        match asked.resource.as_str() {
+            "persistentvolumeclaims" => self.is_foreign(live).then(|| "a foreign claim is patched".to_owned()),
+            "persistentvolumes" => {
+                let is_ours = lock(&self.history).was_ours(text(live, "/spec/claimRef/uid"));
+                (!is_ours).then(|| "a volume is patched whose claim was never ours".to_owned())
+            }
+            _ => None,
+        }
+    }
+
     fn patch(&self, asked: &Asked, live: Option<&Value>) -> Option<String> {
+        if let Some(uid) = over_version(&asked.body) {
+            return self.patch_over_version(asked, live.filter(|live| text(live, "/metadata/uid") == uid)?);
+        }
         let tested = |path: &str| {
             let operations = asked.body.as_array()?;
             let test = operations.iter().find(|one| text(one, "/op") == "test" && text(one, "/path") == path)?;
@@ -361,4 +378,10 @@ fn verb(verb: Verb) -> &'static str {
         Verb::Delete => "delete",
         Verb::DeleteCollection => "deletecollection",
     }
+}
+
+/// The UID of what a merge is meant for, where it tests the version that was read.
+fn over_version(body: &Value) -> Option<&str> {
+    let (uid, version) = (text(body, "/metadata/uid"), text(body, "/metadata/resourceVersion"));
+    (!uid.is_empty() && !version.is_empty()).then_some(uid)
 }

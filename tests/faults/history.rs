@@ -203,7 +203,8 @@ impl History {
             return None;
         }
         // Nobody could keep it from coming; what becomes of it is seen at the end.
-        let came_late = self.may_come_late(&self.members[member], &change.object);
+        let is_copy = text(&change.object, "/metadata/annotations/kosmos.csi.io~1move").ends_with("/copy");
+        let came_late = is_copy || self.may_come_late(&self.members[member], &change.object);
         let living = self.living.entry(hash.clone()).or_default();
         let name = made_for(&change.object);
         match change.what {
@@ -256,7 +257,9 @@ impl History {
             self.relied_on.remove(uid);
             let kept = policy(&self.members[member], leaf_volume) == "Retain";
             let lost = format!("I1: the leaf claim {uid} of volume {volume} is gone, and {leaf_volume} goes too");
-            self.bereaved.insert(volume, leaf_volume.to_owned());
+            if !self.is_retired(member, leaf) {
+                self.bereaved.insert(volume, leaf_volume.to_owned());
+            }
             return (!kept && !self.deleted.contains(uid)).then_some(lost);
         }
         Some(format!("I1: the leaf claim {uid} of volume {volume} is gone, and the host uses it"))
@@ -276,8 +279,17 @@ impl History {
         renamed || !has && policy(&self.host, text(&volume, "/metadata/name")) == "Retain"
     }
 
+    /// Its volume is the source of a move that is done.
+    fn is_retired(&self, member: usize, leaf: &Value) -> bool {
+        let volume = self.members[member].get("persistentvolumes", "", text(leaf, "/spec/volumeName"));
+        volume.is_some_and(|volume| volume.pointer("/metadata/labels/kosmos.csi.io~1moved").is_some())
+    }
+
     fn belongs_elsewhere(&self, member: usize, leaf: &Value) -> bool {
         let volume = self.members[member].get("persistentvolumes", "", text(leaf, "/spec/volumeName"));
+        if self.is_retired(member, leaf) {
+            return true;
+        }
         let told = volume.map(|volume| text(&volume, "/metadata/annotations/kosmos.csi.io~1place").to_owned());
         let place = format!("{}/{}", text(leaf, "/metadata/namespace"), text(leaf, "/metadata/name"));
         told.is_some_and(|told| !told.is_empty() && told != place)

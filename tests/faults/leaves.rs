@@ -10,6 +10,7 @@ use simulate::{Cluster, text};
 use crate::{
     attach::double::ATTACHMENTS,
     bench::{Bench, lock},
+    moves,
 };
 
 /// The kinds that the driver leaves in members.
@@ -30,7 +31,8 @@ impl Bench {
     /// may come even then.
     pub fn leaf_objects_in_time(&self, volume: &str) -> Vec<String> {
         let hash = self.hash(volume).to_string();
-        let all = self.all_ours().filter(|(_, _, object, of)| *of == hash && !self.is_planted(object));
+        let is_meant = |object: &Value| !self.is_planted(object) && !moves::is_copy(object);
+        let all = self.all_ours().filter(|(_, _, object, of)| *of == hash && is_meant(object));
         let in_time = all.filter(|(member, _, object, _)| !lock(&self.guard.history).may_come_late(member, object));
         in_time.map(described).collect()
     }

@@ -40,6 +40,7 @@ mod leader;
 mod leaves;
 mod lives;
 mod minds;
+mod moves;
 mod moving;
 mod narrow;
 mod open_classes;

@@ -15,7 +15,7 @@ use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Change, Ending, Script},
     crash::{Point, points},
-    extent::{ALL, drawn},
+    extent::drawn,
     fixture::{self, Planted},
     invariants::{Story, violations},
     snapshotter::have_kinds,
@@ -26,6 +26,8 @@ const STEP: Duration = Duration::from_millis(100);
 /// For a leaf to go where it belongs.
 const SETTLED: Duration = Duration::from_secs(90);
 const REMOVED: Duration = Duration::from_mins(10);
+/// Of those at which the driver is killed.
+const POINTS: usize = 60;
 const CLAIM: &str = "data";
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
@@ -342,7 +344,7 @@ fn killed_at(point: Option<Point>) -> (u64, Vec<String>) {
 fn leaf_goes_and_comes_home_wherever_the_driver_is_killed() {
     let (requests, wrong) = killed_at(None);
     assert!(wrong.is_empty() && requests >= 30, "{requests} {wrong:#?}");
-    let bad = virtual_time::each(virtual_time::THREADS, drawn(points(requests), ALL), |point| {
+    let bad = virtual_time::each(virtual_time::THREADS, drawn(points(requests), POINTS), |point| {
         let (_, wrong) = killed_at(Some(point));
         (!wrong.is_empty()).then(|| format!("{point:?}: {}", wrong.join("\n")))
     });

@@ -6,5 +6,6 @@
 //! Its page: `docs/design/volumes.md`.
 
 pub mod attach;
+pub mod moving;
 pub mod provision;
 pub mod reconcile;

@@ -13,7 +13,7 @@ use kube::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Host, volume::HostVolume};
+use super::{Host, moves, volume::HostVolume};
 use cluster::with_causes;
 use domain::{printable::printable, volume::Claim};
 
@@ -50,6 +50,11 @@ impl From<&HostVolume> for About {
 }
 
 impl About {
+    fn api_version(&self) -> String {
+        let of_ours = moves::resource();
+        if self.kind == of_ours.kind { of_ours.api_version } else { "v1".to_owned() }
+    }
+
     /// The namespace its events are kept in.
     fn place(&self) -> &str {
         if self.namespace.is_empty() { NAMESPACE } else { &self.namespace }
@@ -99,7 +104,7 @@ fn event(about: &About, news: &News) -> Event {
             ..ObjectMeta::default()
         },
         involved_object: ObjectReference {
-            api_version: Some("v1".to_owned()),
+            api_version: Some(about.api_version()),
             kind: Some(about.kind.to_owned()),
             namespace: Some(about.namespace.clone()).filter(|namespace| !namespace.is_empty()),
             name: Some(about.name.clone()),

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod claim;
 pub mod events;
+pub mod moves;
 pub mod node;
 pub mod owners;
 pub mod pins;

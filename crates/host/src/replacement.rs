@@ -109,6 +109,14 @@ impl Replacing {
         }
     }
 
+    /// The new volume is there, and its claim is bound to it, or has gone.
+    pub async fn is_done(&self, host: &Host) -> Result<bool> {
+        let (volume, claim) = (self.read_volume(host).await?, self.read_claim(host).await?);
+        let seen = volume.as_ref().map(see_volume);
+        let next = decide(&self.replaced, &self.claim_uid, seen.as_ref(), claim.as_ref().map(see_claim).as_ref());
+        Ok(next == Replacement::Done)
+    }
+
     /// One look and one step; what the step was.
     pub async fn step(&self, host: &Host) -> Result<Replacement> {
         let (volume, claim) = (self.read_volume(host).await?, self.read_claim(host).await?);

@@ -181,6 +181,17 @@ pub async fn volumes_with(host: &Host, handle: &str) -> Result<Vec<HostVolume>> 
     Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
 }
 
+/// The handle under which the host has a volume that is elsewhere than this one says. Reads all volumes: only for rare cases.
+pub async fn other_handle_of(host: &Host, id: &VolumeId) -> Result<Option<String>> {
+    let all = all_volumes(host).await?;
+    let mut handles = all.iter().filter_map(HostVolume::new).map(|volume| volume.handle.to_string());
+    let is_other = |handle: &String| {
+        VolumeId::parse(handle)
+            .is_some_and(|other| other != *id && other.hashes().start().prefix() == id.hashes().start().prefix())
+    };
+    Ok(handles.find(is_other))
+}
+
 /// Reads all volumes: only for rare cases.
 async fn volume_with(host: &Host, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
     let mut sources = all_volumes(host).await?.into_iter().filter_map(|volume| volume.spec?.csi);

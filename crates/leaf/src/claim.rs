@@ -76,7 +76,7 @@ pub enum Made {
 
 impl LeafSpec<'_> {
     /// The leaf claim in full. Nothing of the host claim's own metadata is copied.
-    fn manifest(&self, host: &HostId) -> PersistentVolumeClaim {
+    pub(super) fn manifest(&self, host: &HostId) -> PersistentVolumeClaim {
         let access = self.access.iter().map(|mode| mode.as_str().to_owned()).collect();
         PersistentVolumeClaim {
             metadata: ObjectMeta {

@@ -23,6 +23,7 @@ mod limits;
 pub mod machine;
 pub mod marks;
 pub mod member_events;
+pub mod moving;
 pub mod ownership;
 pub mod progress;
 mod rejected_sizes;

@@ -53,6 +53,9 @@ pub const POLICY_BEFORE: &str = "kosmos.csi.io/policy-before";
 pub const PLACE: &str = "kosmos.csi.io/place";
 /// On a leaf claim: the move to another member that has it.
 pub const MOVE: &str = "kosmos.csi.io/move";
+/// A label on a volume that is kept after a move: the hash of the volume that it was the leaf of. Where to, an annotation says.
+pub const MOVED: &str = "kosmos.csi.io/moved";
+pub const MOVED_TO: &str = "kosmos.csi.io/moved-to";
 /// A label on a leaf volume that only its policy keeps: it is being removed, and a write by which its data goes, or is out of
 /// sight, may be on its way.
 pub const REMOVAL: &str = "kosmos.csi.io/removal";

@@ -42,6 +42,12 @@ pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
     volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).filter(|name| !name.is_empty())
 }
 
+/// Those without which it does not begin.
+pub(super) fn secrets_of(pod: &Value) -> impl Iterator<Item = &str> {
+    let volumes = items(pod, "/spec/volumes").iter().filter(|volume| volume["secret"]["optional"] != true);
+    volumes.map(|volume| text(volume, "/secret/secretName")).filter(|name| !name.is_empty())
+}
+
 pub(super) fn keys_of(pod: &Value) -> Vec<Key> {
     claims_of(pod).map(|claim| (namespace(pod).to_owned(), claim.to_owned())).collect()
 }

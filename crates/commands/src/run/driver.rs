@@ -15,7 +15,7 @@ use cluster::{
     metrics::Metrics,
 };
 use csi::{controller::Controller, inflight::InFlight};
-use driver::{provision::Provisioner, reconcile::Reconciler};
+use driver::{moving::Movers, provision::Provisioner, reconcile::Reconciler};
 use member::{Scope, source::Account};
 
 /// What a driver is made from.
@@ -28,6 +28,8 @@ pub struct Driver {
     pub members_namespace: String,
     pub kosmos_clusters: KosmosClusters,
     pub leaf_namespace: String,
+    /// Of the movers' pods; with it, volumes are moved to other members.
+    pub mover_image: Option<String>,
     pub metrics: Metrics,
 }
 
@@ -59,7 +61,13 @@ impl Driver {
         };
         let (members, all_listed) = clusters.follow(&host, Account::Driver, Scope::Leaves, tasks);
         let lease = Lease::new(host.client.clone(), &host.namespace, lease::CONTROLLER);
-        let reconciler = Reconciler::new(host.clone(), members.clone());
+        let movers = self.mover_image.map(|image| Movers {
+            host: host.clone(),
+            members: members.clone(),
+            image,
+            leaf_namespace: self.leaf_namespace.clone(),
+        });
+        let reconciler = Reconciler::new(host.clone(), members.clone(), movers);
         tasks.spawn(async move {
             lease.lead(|| Box::pin(reconciler.clone().run())).await;
             Ok(())

@@ -6,13 +6,20 @@
 //! in the yard of its own member, and kept. Before `Switching` all can be undone, and after it all is finished: that one write decides.
 
 mod mark;
+mod outcome;
 #[cfg(test)]
 mod tests;
 
+use serde::{Deserialize, Serialize};
+
 pub use mark::{MoveMark, Part};
+pub use outcome::{Outcome, Sum};
+
+/// The namespace of a member in which nobody but movers is.
+pub const YARD: &str = "kosmos-csi-movers";
 
 /// How far a move is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
     /// The copy's claim and its receiver are made: class, quota, room, image and mount are proven before anybody has to stop.
     Preparing,
@@ -33,6 +40,15 @@ pub enum Phase {
     /// All is undone.
     Cancelling,
     Cancelled,
+    /// It was never begun.
+    Refused,
+}
+
+impl Phase {
+    /// Nothing is done for it any more.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Cancelled | Self::Refused)
+    }
 }
 
 /// What is there.
@@ -54,11 +70,14 @@ pub struct Seen {
 
 /// One of the two leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct SeenLeaf {
     /// Its claim is where the pods of the host's claim look for it.
     pub home: bool,
     /// Its claim is in the yard.
     pub yard: bool,
+    /// The claim is bound to its volume, and nobody makes it anew.
+    pub whole: bool,
     pub mark: Mark,
     /// A node has it, or a pod of the member.
     pub used: bool,
@@ -140,7 +159,7 @@ pub enum Moving {
     /// The source belongs where it was. Written also where it was not lent yet: what lends it may still be on its way, and is to
     /// find another version.
     ReturnSource,
-    /// It may be used again.
+    /// It may be used again: first its claim says so, then its volume.
     OpenSource,
     Await(&'static str),
     Nothing,
@@ -153,6 +172,9 @@ pub fn next(seen: &Seen) -> Moving {
     }
     if is_undoing {
         return undone(seen);
+    }
+    if seen.phase == Phase::Refused {
+        return Moving::Nothing;
     }
     if seen.phase == Phase::Switching {
         return if seen.switched { Moving::Enter(Phase::Finishing) } else { Moving::Replace };
@@ -175,8 +197,17 @@ impl SeenLeaf {
         self.volume.is_some_and(|volume| volume.lent)
     }
 
+    fn is_gone(&self) -> bool {
+        !self.home && !self.yard && self.volume.is_none()
+    }
+
     fn is_returned(&self) -> bool {
         self.volume.is_none_or(|volume| volume.returned)
+    }
+
+    /// Its volume says where its claim belongs.
+    fn says_where(&self) -> bool {
+        self.volume.is_some_and(|volume| volume.lent || volume.returned)
     }
 
     fn is_retained(&self) -> bool {
@@ -203,7 +234,7 @@ fn prepared(copy: &SeenLeaf) -> Moving {
 fn closed(source: &SeenLeaf) -> Moving {
     match source.mark {
         Mark::None => Moving::CloseSource,
-        _ if !source.home => Moving::Await("the leaf claim of the source is not there"),
+        _ if !source.home || !source.whole => Moving::Await("the leaf claim of the source is not there"),
         _ if source.used => Moving::Await("pods use the volume"),
         Mark::Closed => Moving::IsolateSource,
         Mark::Isolated => Moving::Enter(Phase::Isolating),
@@ -214,7 +245,7 @@ fn isolated(source: &SeenLeaf) -> Moving {
     match source.volume {
         None => Moving::Await("the leaf volume of the source is not there"),
         Some(volume) if !volume.lent => Moving::LendSource,
-        _ if source.home || !source.yard => Moving::Await("the leaf claim of the source is let go"),
+        _ if source.home || !source.yard || !source.whole => Moving::Await("the leaf claim of the source is let go"),
         _ => Moving::Enter(Phase::Copying),
     }
 }
@@ -222,7 +253,7 @@ fn isolated(source: &SeenLeaf) -> Moving {
 fn copied(verified: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match (source.end, copy.end) {
         _ if verified => Moving::Enter(Phase::Placing),
-        _ if source.home || !source.yard => Moving::Await("the source is not in the yard"),
+        _ if source.home || !source.yard || !source.whole => Moving::Await("the source is not in the yard"),
         (End::Copied(one), End::Copied(other)) if one == other => Moving::NoteVerified,
         (End::None, End::None) => Moving::StartReceiver,
         (End::None, End::Starting | End::Ready) => Moving::StartSender,
@@ -237,7 +268,7 @@ fn placed(source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
         () if copy.is_lent() => Moving::PlaceCopy,
-        () if copy.home => Moving::Enter(Phase::Ready),
+        () if copy.home && copy.whole => Moving::Enter(Phase::Ready),
         () => Moving::Await("the copy's leaf claim is made where pods look for it"),
     }
 }
@@ -246,7 +277,7 @@ fn ready(may_switch: bool, source: &SeenLeaf, copy: &SeenLeaf) -> Moving {
     let is_out_of_reach = source.is_lent() && source.is_retained() && !source.home;
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
-        () if !is_out_of_reach || !copy.home || !copy.is_retained() => {
+        () if !is_out_of_reach || !copy.home || !copy.whole || !copy.is_retained() => {
             Moving::Await("both leaves are as they have to be")
         }
         () if may_switch => Moving::Enter(Phase::Switching),
@@ -284,10 +315,13 @@ fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
     let Some(source) = source else { return Some(Moving::Await("the member of the source does not answer")) };
     match source.mark {
         _ if source.has_end() => Some(Moving::RemoveEnds),
+        // The host has removed it before it was closed.
+        _ if source.is_gone() => None,
         Mark::Isolated if !source.is_returned() => Some(Moving::ReturnSource),
         _ if source.is_lent() => Some(Moving::ReturnSource),
-        _ if !source.home => Some(Moving::Await("the leaf claim of the source is made where it was")),
+        _ if !source.home || !source.whole => Some(Moving::Await("the leaf claim of the source is made where it was")),
         Mark::Closed | Mark::Isolated => Some(Moving::OpenSource),
+        Mark::None if source.says_where() => Some(Moving::OpenSource),
         Mark::None => None,
     }
 }

@@ -274,6 +274,7 @@ async fn nothing_outlives(
     order: &Order,
     given_out: Option<&GivenOut>,
 ) -> Result<()> {
+    find::is_not_elsewhere(provisioner, id).await?;
     let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
     let Some(volume) = leaf::volume::read_volume(leaf, &given_out.volume).await? else { return Ok(()) };
     if !leaf::volume::is_volume_of(leaf, id, &given_out.claim_uid, &volume) {

@@ -113,6 +113,14 @@ pub(super) async fn member_of(provisioner: &Provisioner, handle: &str) -> Result
     }
 }
 
+/// A volume that has moved has another handle now. Who is told that the former one is gone deletes the host's volume by its name.
+pub(super) async fn is_not_elsewhere(provisioner: &Provisioner, id: &VolumeId) -> Result<()> {
+    match host::volume::other_handle_of(&provisioner.host, id).await? {
+        None => Ok(()),
+        Some(other) => Err(Error::InProgress(format!("volume {id} has moved, and its handle is {other} now"))),
+    }
+}
+
 pub(super) async fn seek(provisioner: &Provisioner, handle: &str) -> Result<Sought> {
     let Some((id, member)) = member_of(provisioner, handle).await? else { return Ok(Sought::Unknown) };
     let found = |id, member, (hash, claim), imported| {

@@ -19,6 +19,7 @@ use std::{
 
 use tokio::time::sleep;
 
+use crate::moving::Movers;
 use ::member::{Member, MemberTasks, Registry, renewal};
 use host::{
     Host,
@@ -37,11 +38,12 @@ pub struct Reconciler {
     volumes: Arc<HostVolumes>,
     /// Of events, for all members.
     budget: Arc<Mutex<Budget>>,
+    movers: Option<Movers>,
 }
 
 impl Reconciler {
-    pub fn new(host: Host, members: Registry) -> Self {
-        Self { host, members, volumes: Arc::default(), budget: Arc::new(Mutex::new(Budget::of_all())) }
+    pub fn new(host: Host, members: Registry, movers: Option<Movers>) -> Self {
+        Self { host, members, volumes: Arc::default(), budget: Arc::new(Mutex::new(Budget::of_all())), movers }
     }
 
     /// Works until it is dropped, and knows nothing of the time before.
@@ -54,6 +56,14 @@ impl Reconciler {
             () = clustertree::shield_claims(&self) => {}
             () = stranded_pods::tell_of_stranded_pods(&self) => {}
             () = renewal::run(self.host.clone(), self.members.clone()) => {}
+            () = self.move_volumes() => {}
+        }
+    }
+
+    async fn move_volumes(&self) {
+        match self.movers.clone() {
+            Some(movers) => movers.run().await,
+            None => std::future::pending().await,
         }
     }
 

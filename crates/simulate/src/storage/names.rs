@@ -9,6 +9,7 @@ pub(super) const VOLUMES: &str = "persistentvolumes";
 pub(super) const CLASSES: &str = "storageclasses.storage.k8s.io";
 pub(super) const ATTRIBUTES_CLASSES: &str = "volumeattributesclasses.storage.k8s.io";
 pub(super) const PODS: &str = "pods";
+pub(super) const SECRETS: &str = "secrets";
 pub(super) const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
 pub(super) const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
 pub(super) const SNAPSHOT_CLASSES: &str = "volumesnapshotclasses.snapshot.storage.k8s.io";

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::schedule::{Claimed, Verdict};
 use super::{
     Member,
-    names::{CLAIMS, CLASSES, NODES, PODS, SELECTED_NODE, VOLUMES, class_of, is_bound},
+    names::{CLAIMS, CLASSES, NODES, PODS, SECRETS, SELECTED_NODE, VOLUMES, class_of, is_bound},
     node, settings,
 };
 use crate::{
@@ -24,13 +24,13 @@ use crate::{
     object::{annotate, annotation, is_terminating, name, namespace, set, text, uid},
     store::Key,
     timers::Timers,
-    users::claims_of,
+    users::{claims_of, secrets_of},
 };
 
 const SCHEDULER: &str = "default-scheduler";
 
 pub(super) async fn run(member: &Member) {
-    let mut changes = crate::follow::follow(&member.cluster, &[NODES, PODS, CLAIMS]);
+    let mut changes = crate::follow::follow(&member.cluster, &[NODES, PODS, CLAIMS, SECRETS]);
     let mut room = member.backing.changes();
     let mut pods = Pods::new(member);
     loop {
@@ -216,6 +216,12 @@ impl<'a> Pods<'a> {
     fn start(&mut self, key: &Key, pod: &Value) {
         let is_ready =
             |claim: &str| self.member.cluster.get(CLAIMS, &key.0, claim).is_some_and(|claim| is_bound(&claim));
+        let has_secret = |name: &str| self.member.cluster.get(SECRETS, &key.0, name).is_some();
+        if !secrets_of(pod).all(has_secret) {
+            // A kubelet tries to mount it again and again.
+            self.stuck.insert(key.clone());
+            return;
+        }
         if claims_of(pod).all(is_ready) && self.starting.insert(uid(pod).to_owned()) {
             let after = settings::within(&self.member.settings.pods.starts, &self.chance("start", pod));
             self.timers.add(after, PodStep::Start { pod: key.clone(), uid: uid(pod).to_owned() });

@@ -86,7 +86,8 @@ impl Leaf {
 
     fn shown(&self) -> SeenLeaf {
         let end = if self.keyless { End::Failed } else { self.seen.end };
-        SeenLeaf { end, used: self.seen.used || self.attached, ..self.seen }
+        let whole = self.seen.home || self.seen.yard;
+        SeenLeaf { end, whole, used: self.seen.used || self.attached, ..self.seen }
     }
 
     fn mounts(&self) -> bool {
@@ -181,9 +182,9 @@ impl World {
             Moving::ReturnSource if same_volume => {
                 source.change_volume(|volume| (volume.lent, volume.returned) = (false, true));
             }
-            Moving::OpenSource if unchanged => {
-                source.seen.mark = Mark::None;
-                source.change_volume(|volume| volume.retained = false);
+            Moving::OpenSource if unchanged && source.seen.mark != Mark::None => source.seen.mark = Mark::None,
+            Moving::OpenSource if same_volume && on.source.seen.mark == Mark::None => {
+                source.change_volume(|volume| (volume.retained, volume.returned) = (false, false));
             }
             _ => {}
         }

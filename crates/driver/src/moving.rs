@@ -1,0 +1,192 @@
+//! Volumes move to other members, as VolumeMoves of the host ask for it: each is looked at, the plan (`domain::volume::moving`)
+//! says what is next, and one step is taken. Whoever holds the lease does it; what he needs to know stands in the objects.
+//!
+//! Its page: `docs/design/moving.md`.
+
+mod act;
+mod begin;
+mod ends;
+mod look;
+mod switch;
+mod tell;
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::{
+    task::{Id, JoinSet},
+    time::{Instant, sleep, timeout},
+};
+
+use domain::{
+    error::{Error, Result},
+    volume::moving::{Moving, Phase, Seen, next},
+};
+use host::{
+    Host,
+    moves::{self, Moves, StatusChange, VolumeMove},
+};
+use leaf::moving::ends::Keys;
+use member::Registry;
+
+/// Between two looks at what others have to do first: it grows from the one to the other.
+const SOON: Duration = Duration::from_millis(500);
+const LATE: Duration = Duration::from_secs(5);
+/// After a step that came to nothing.
+const FAILED: Duration = Duration::from_secs(30);
+/// More than follow one another without a pause.
+const STEPS: u32 = 40;
+/// So often what the watch says is gone by, even if it says nothing.
+const ROUND: Duration = Duration::from_mins(1);
+
+/// What moving needs.
+#[derive(Clone, Debug)]
+pub struct Movers {
+    pub host: Host,
+    pub members: Registry,
+    /// Of the movers' pods.
+    pub image: String,
+    /// Namespace in the members for volumes without a host claim.
+    pub leaf_namespace: String,
+}
+
+/// One move, as long as this process drives it.
+#[derive(Debug)]
+struct Job {
+    movers: Movers,
+    of: VolumeMove,
+    /// Those of the attempt under way, where this process has made them.
+    keys: Option<Keys>,
+    /// Movers that have failed are not begun again before this.
+    not_before: Option<Instant>,
+    /// The attempt whose sender this process has given its keys.
+    has_sent_keys: Option<u32>,
+    told: tell::Told,
+    /// The last step, and what it was decided on.
+    before: Option<(Moving, Seen)>,
+}
+
+/// How it stands after a look.
+enum Went {
+    On,
+    Waits(String),
+    Over,
+}
+
+impl Movers {
+    /// Works until it is dropped.
+    pub async fn run(self) {
+        let moves = Moves::default();
+        tokio::select! {
+            biased;
+            () = moves::keep(&self.host, &moves) => {}
+            () = self.drive_all(&moves) => {}
+        }
+    }
+
+    async fn drive_all(&self, moves: &Moves) {
+        let (mut jobs, mut driven, mut told) = (JoinSet::new(), HashMap::<Id, String>::new(), moves.told());
+        loop {
+            told.mark_unchanged();
+            for (uid, of) in moves.all() {
+                if !is_over(&of) && !driven.values().any(|driven| *driven == uid) {
+                    let job = Job {
+                        movers: self.clone(),
+                        of,
+                        keys: None,
+                        not_before: None,
+                        has_sent_keys: None,
+                        told: tell::Told::default(),
+                        before: None,
+                    };
+                    driven.insert(jobs.spawn(job.drive()).id(), uid);
+                }
+            }
+            tokio::select! {
+                biased;
+                Some(ended) = jobs.join_next_with_id() => {
+                    driven.remove(&ended.map_or_else(|fault| fault.id(), |(id, ())| id));
+                    // What the watch shows may be of a moment before its end.
+                    let _ = timeout(SOON, told.changed()).await;
+                }
+                _ = timeout(ROUND, told.changed()) => {}
+            }
+        }
+    }
+}
+
+/// Nothing is to be done for it.
+fn is_over(of: &VolumeMove) -> bool {
+    let phase = of.status.as_ref().and_then(|status| status.phase);
+    phase.is_some_and(Phase::is_over) && !moves::is_held(of)
+}
+
+impl Job {
+    async fn drive(mut self) {
+        let (mut pause, mut steps) = (SOON, 0);
+        loop {
+            match Box::pin(self.go_on()).await {
+                Ok(Went::Over) => return,
+                Ok(Went::On) if steps < STEPS => {
+                    (pause, steps) = (SOON, steps + 1);
+                    continue;
+                }
+                Ok(Went::On) => {}
+                Ok(Went::Waits(why)) => self.tell_of_waiting(&why).await,
+                // It was changed meanwhile, which is looked at.
+                Err(Error::InProgress(why)) => tracing::debug!(of = self.name(), why, "a move is looked at again"),
+                Err(error) => {
+                    self.tell_of_trouble(&error).await;
+                    pause = pause.max(LATE).min(FAILED);
+                }
+            }
+            sleep(pause).await;
+            steps = 0;
+            pause = (pause * 2).min(if pause >= LATE { FAILED } else { LATE });
+        }
+    }
+
+    /// One look, and one step.
+    async fn go_on(&mut self) -> Result<Went> {
+        let Some(now) = moves::read_move(&self.movers.host, &self.of).await? else { return Ok(Went::Over) };
+        self.of = now;
+        if is_over(&self.of) {
+            return Ok(Went::Over);
+        }
+        match self.of.status.as_ref().and_then(|status| status.phase) {
+            None => return begin::begin(self).await,
+            Some(Phase::Refused) => {
+                self.of = moves::release(&self.movers.host, &self.of).await?;
+                return Ok(Went::Over);
+            }
+            Some(_) => {}
+        }
+        let seen = Box::pin(look::look(self)).await?;
+        let step = next(&seen.seen);
+        tracing::debug!(of = self.name(), ?step, seen = ?seen.seen, "moves");
+        // Acted, and nothing has changed: looking on would be asking in circles.
+        let circles = self.before.replace((step, seen.seen)) == Some((step, seen.seen));
+        match step {
+            Moving::Nothing => {
+                self.of = moves::release(&self.movers.host, &self.of).await?;
+                Ok(Went::Over)
+            }
+            Moving::Await(what) => {
+                let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
+                Ok(went.unwrap_or_else(|| Went::Waits(seen.awaited(what))))
+            }
+            step => {
+                let went = Box::pin(act::take(self, step, seen)).await?;
+                Ok(if circles { Went::Waits("what was written is seen".to_owned()) } else { went })
+            }
+        }
+    }
+
+    async fn write(&mut self, change: StatusChange) -> Result<Went> {
+        self.of = moves::change_status(&self.movers.host, &self.of, change).await?;
+        Ok(Went::On)
+    }
+
+    fn name(&self) -> String {
+        moves::name(&self.of)
+    }
+}

@@ -1,0 +1,262 @@
+//! A move begins, or is refused: all that can be known before anything is done is looked at, and what it is about is pinned.
+
+use super::{Job, Went};
+use domain::{
+    error::{Error, Result},
+    volume::{
+        Attributes, Claim, LeafPlace, Parameters, Request, VolumeHash, VolumeId, VolumeMode, VolumeSpec,
+        backing::AttachMode, quantity,
+    },
+};
+use host::moves::{
+    self, PinnedVolume, Side,
+    subject::{HostClass, Subject, read_class, read_subject},
+};
+use leaf::{
+    MemberClient,
+    claim::LeafSpec,
+    moving::{self as writes, yard},
+    row::ClaimRow,
+};
+use member::Member;
+
+use super::look::Looked;
+
+/// What a move is to do, once nothing speaks against it.
+struct Plan {
+    volume: PinnedVolume,
+    from: Side,
+    to: Side,
+}
+
+pub(super) async fn begin(job: &mut Job) -> Result<Went> {
+    if job.of.metadata.deletion_timestamp.is_some() {
+        job.of = moves::release(&job.movers.host, &job.of).await?;
+        return Ok(Went::Over);
+    }
+    if !moves::is_held(&job.of) {
+        job.of = moves::hold(&job.movers.host, &job.of).await?;
+        return Ok(Went::On);
+    }
+    match plan(job).await {
+        Ok(plan) => job.write(moves::begun(&plan.volume, &plan.from, &plan.to)).await,
+        Err(
+            error @ (Error::Refused(_) | Error::Invalid(_) | Error::NoPlace(_) | Error::NotFound(_) | Error::Exists(_)),
+        ) => {
+            let why = error.to_string();
+            job.tell_event("MoveRefused", why.clone(), true).await;
+            job.write(moves::refused(&job.of, &why)).await
+        }
+        Err(other) => Err(other),
+    }
+}
+
+async fn plan(job: &Job) -> Result<Plan> {
+    let (host, claim) = (&job.movers.host, moves::claim_of(&job.of));
+    let refuse = |why: &str| Error::Refused(format!("claim {claim} {why}"));
+    let subject = read_subject(host, &claim).await?.ok_or_else(|| refuse("is not there"))?;
+    if let Some(rival) = moves::rival(host, &job.of).await? {
+        return Err(refuse(&format!("is being moved by {rival}: that has to end first")));
+    }
+    let handle = movable(&subject)?;
+    let id = VolumeId::parse(handle).ok_or_else(|| refuse("has a volume whose handle is none of ours"))?;
+    let from = job.movers.members.get(&id.member).await?;
+    let to = destination(job, &from).await?;
+    let (volume, uid) = (subject.volume_name().unwrap_or_default(), subject.volume_uid().unwrap_or_default());
+    let hash = VolumeHash::new(&host.id, &volume);
+    let home = source_home(job, &from, &id, hash).await?;
+    let class = class_of(job, &subject, &to.name).await?;
+    let spec = spec_of(&subject, &class, &volume)?;
+    if spec.attach_mode(&from.name) == AttachMode::VirtualMachine
+        || spec.attach_mode(&to.name) == AttachMode::VirtualMachine
+    {
+        return Err(refuse("is a disk of virtual machines in one of the members"));
+    }
+    let place = spec.place(&to.name, &host.id, &job.movers.leaf_namespace)?;
+    try_out(to.leaf()?, &spec, hash, &place, &subject).await?;
+    Ok(Plan {
+        volume: PinnedVolume { name: volume, uid, claim_uid: subject.claim_uid.clone() },
+        from: side(&from.name, handle.to_owned(), &home),
+        to: side(&to.name, spec.id(&to.name, &host.id, &place).to_string(), &place),
+    })
+}
+
+async fn destination(job: &Job, from: &Member) -> Result<std::sync::Arc<Member>> {
+    let name = &job.of.spec.to.member;
+    let to = job.movers.members.get(name).await?;
+    if to.name == from.name {
+        return Err(Error::Refused(format!("spec.to.member: the volume is in member {name} already")));
+    }
+    if to.is_cordoned() {
+        return Err(Error::Refused(format!("spec.to.member: member {name} is cordoned: it takes no new volumes")));
+    }
+    to.leaf()?;
+    Ok(to)
+}
+
+/// Where the leaf is, and whether it can be moved.
+async fn source_home(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) -> Result<LeafPlace> {
+    let leaf = from.leaf()?;
+    let known = leaf.rows.find(id).and_then(|(_, row)| row.claim).map(|claim| claim.place);
+    let missing = || {
+        Error::Refused(format!(
+            "member {}: there is no leaf claim of {id}: an imported one stays where it is",
+            from.name
+        ))
+    };
+    let home = known.or_else(|| id.place()).ok_or_else(missing)?;
+    let sight = writes::look(leaf, hash, &home).await?;
+    let claim = ClaimRow::new(sight.home.as_ref().ok_or_else(missing)?);
+    claim.stands_still(&from.name).map_err(|error| Error::Refused(error.to_string()))?;
+    let seen = sight.seen(&home, &moves::mark(&job.of, domain::volume::moving::Part::Source));
+    if !seen.whole {
+        return Err(Error::Refused(format!(
+            "member {}: leaf claim {home} {}",
+            from.name,
+            claim.unusable().unwrap_or("is being made anew")
+        )));
+    }
+    if claim.life.requested > claim.capacity() {
+        return Err(Error::Refused(format!(
+            "member {}: leaf claim {home} is being enlarged: that has to end first",
+            from.name
+        )));
+    }
+    Ok(home)
+}
+
+/// The class of the host's volume, where that lets it be in this member.
+async fn class_of(job: &Job, subject: &Subject, member: &str) -> Result<HostClass> {
+    let name = subject.class().unwrap_or_default();
+    let class = read_class(&job.movers.host, name).await?;
+    let class = class.ok_or_else(|| {
+        Error::Refused(format!("StorageClass {name:?} of the volume is not there any more: make it again"))
+    })?;
+    let only = class.parameters.get("member").filter(|only| *only != member);
+    let elsewhere = class.members.as_ref().is_some_and(|members| !members.iter().any(|one| one == member));
+    if only.is_some() || elsewhere {
+        return Err(Error::Refused(format!(
+            "StorageClass {name} does not let its volumes be in member {member} (parameter member, allowedTopologies)"
+        )));
+    }
+    Ok(class)
+}
+
+/// The member itself is asked whether it would take the claim where it is to be in the end.
+async fn try_out(
+    leaf: &MemberClient,
+    spec: &VolumeSpec,
+    hash: VolumeHash,
+    place: &LeafPlace,
+    subject: &Subject,
+) -> Result<()> {
+    for namespace in [place, &yard(hash)].map(|place| &place.namespace) {
+        if !leaf.namespaces.has(namespace) {
+            return Err(Error::Refused(format!(
+                "member {}: the driver has no rights in namespace {namespace} there",
+                leaf.member
+            )));
+        }
+    }
+    let class = class_at(leaf, spec)?;
+    writes::try_claim(leaf, &leaf_spec(spec, hash, place, &class, leaf, subject)).await
+}
+
+pub(super) async fn make_copy(job: &mut Job, looked: &Looked) -> Result<Went> {
+    let half = looked.copy.as_ref().map_err(Clone::clone)?;
+    let leaf = half.member.leaf()?;
+    let Some(subject) = &looked.subject else { return Ok(Went::Waits("the host's claim is there".to_owned())) };
+    let class = class_of(job, subject, &half.side.member).await?;
+    let spec = spec_of(subject, &class, &looked.pinned.name)?;
+    let (leaf_class, place) = (class_at(leaf, &spec)?, yard(looked.hash));
+    let wanted = leaf_spec(&spec, looked.hash, &place, &leaf_class, leaf, subject);
+    let mark = moves::mark(&job.of, domain::volume::moving::Part::Copy);
+    match writes::make_copy(leaf, &wanted, &mark, &half.side.handle).await? {
+        leaf::claim::Made::Now => Ok(Went::On),
+        leaf::claim::Made::Taken => Err(Error::Refused(format!(
+            "member {}: claim {place} is there, and is none of this move's: remove it",
+            half.side.member
+        ))),
+    }
+}
+
+/// The handle of a volume that can be moved.
+fn movable(subject: &Subject) -> Result<&str> {
+    let refuse = |why: &str| Err(Error::Refused(format!("claim {} {why}", subject.claim)));
+    match subject.handle() {
+        _ if subject.is_leaving || subject.is_volume_leaving() => refuse("is being deleted, or its volume is"),
+        _ if !subject.is_bound => refuse("is not bound to a volume"),
+        _ if subject.is_ephemeral => refuse("was made for a pod, and goes with it"),
+        None => refuse("has no volume of this driver's"),
+        Some(_) if subject.mode() == VolumeMode::Block => refuse("is a block volume: only filesystems can be moved"),
+        Some(_) if subject.has_attributes_class() => {
+            refuse("has a VolumeAttributesClass: such volumes cannot be moved yet")
+        }
+        Some(handle) => match subject.foreign_finalizer() {
+            None => Ok(handle),
+            Some(finalizer) => {
+                refuse(&format!("has a volume with finalizer {finalizer}: somebody counts on that object"))
+            }
+        },
+    }
+}
+
+fn side(member: &str, handle: String, home: &LeafPlace) -> Side {
+    Side { member: member.to_owned(), handle, namespace: home.namespace.clone(), claim_name: home.claim.clone() }
+}
+
+/// As if it were made new, with the size that it has.
+fn spec_of(subject: &Subject, class: &HostClass, volume: &str) -> Result<VolumeSpec> {
+    Ok(VolumeSpec {
+        name: volume.to_owned(),
+        request: Request {
+            required: subject.capacity(),
+            limit: 0,
+            access: subject.access(),
+            mode: subject.mode(),
+            parameters: VolumeSpec::comparable(&class.parameters),
+            source: None,
+        },
+        parameters: Parameters::parse(&class.parameters)?,
+        attributes: Attributes::default(),
+        claim: Some(Claim { namespace: subject.claim.namespace.clone(), name: subject.claim.name.clone() }),
+        preferred: Vec::new(),
+        requisite: Vec::new(),
+        nodes: Vec::new(),
+    })
+}
+
+/// The member's class for it.
+fn class_at(leaf: &MemberClient, spec: &VolumeSpec) -> Result<String> {
+    let named = spec.parameters.leaf_class.at(&leaf.member).cloned();
+    let missing = |what: &str| Error::Refused(format!("member {} has no {what} for it", leaf.member));
+    let name = named.or_else(|| leaf.rows.default_class()).ok_or_else(|| missing("default StorageClass"))?;
+    match leaf.rows.class(&name) {
+        Some(class) if class.open => Ok(name),
+        Some(_) => Err(Error::Refused(format!("member {}: StorageClass {name} is not open to this host", leaf.member))),
+        None => Err(missing(&format!("StorageClass {name}"))),
+    }
+}
+
+fn leaf_spec<'a>(
+    spec: &'a VolumeSpec,
+    hash: VolumeHash,
+    place: &'a LeafPlace,
+    class: &'a str,
+    leaf: &MemberClient,
+    subject: &'a Subject,
+) -> LeafSpec<'a> {
+    LeafSpec {
+        spec,
+        hash,
+        place,
+        class,
+        access: spec.leaf_access(&leaf.member),
+        mode: spec.leaf_mode(&leaf.member),
+        attributes: None,
+        size: quantity::print(spec.request.required.max(1)),
+        claim_uid: Some(&subject.claim_uid),
+        node: None,
+        source: None,
+    }
+}

@@ -1,0 +1,114 @@
+//! The movers of an attempt are started and removed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    Job, Went,
+    look::{Half, Looked},
+};
+use domain::error::{Error, Result};
+use host::moves;
+use leaf::moving::ends::{Keys, Role, State, Wanted, give_keys, remove, start};
+
+/// Before movers that have failed are begun again: it grows.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+impl Looked {
+    fn half(&self, role: Role) -> Result<&Half> {
+        let half = match role {
+            Role::Send => &self.source,
+            Role::Receive => &self.copy,
+        };
+        half.as_ref().map_err(Clone::clone)
+    }
+
+    /// Its pod waits for something.
+    fn starts(&self, role: Role) -> bool {
+        let movers = self.half(role).map(|half| half.movers.as_slice()).unwrap_or_default();
+        matches!(movers, [one] if matches!(one.state, State::Starting(_)) && one.attempt == self.status.attempt)
+    }
+}
+
+pub(super) async fn start_receiver(job: &mut Job, looked: &Looked) -> Result<Went> {
+    if let Some(left) = job.not_before.and_then(|then| then.checked_duration_since(Instant::now())) {
+        return Ok(Went::Waits(format!("it is tried again in {} s", left.as_secs() + 1)));
+    }
+    let keys = Keys::new(looked.status.attempt)?;
+    let wanted = wanted(job, looked, Role::Receive)?;
+    start(looked.half(Role::Receive)?.member.leaf()?, &wanted, &keys).await?;
+    job.keys = Some(keys);
+    Ok(Went::On)
+}
+
+/// The receiver knows the sender by a key that only this process has, or one that is no more.
+pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went> {
+    let Some(keys) = job.keys.take().filter(|keys| keys.attempt == looked.status.attempt) else {
+        return remove_ends(job, looked).await;
+    };
+    let wanted = wanted(job, looked, Role::Send)?;
+    start(looked.half(Role::Send)?.member.leaf()?, &wanted, &keys).await?;
+    job.has_sent_keys = Some(keys.attempt);
+    Ok(Went::On)
+}
+
+/// Somebody has made a pod and did not come to its keys. Whether he did, nobody can read: where it has some, these are not taken.
+pub(super) async fn see_to_keys(job: &mut Job, looked: &Looked) -> Result<Option<Went>> {
+    let attempt = looked.status.attempt;
+    if looked.starts(Role::Send) && job.has_sent_keys != Some(attempt) {
+        return remove_ends(job, looked).await.map(Some);
+    }
+    let is_known = job.keys.as_ref().is_some_and(|keys| keys.attempt == attempt) || job.has_sent_keys == Some(attempt);
+    let Ok(half) = &looked.copy else { return Ok(None) };
+    let pod = half.movers.first().filter(|_| looked.starts(Role::Receive) && !is_known);
+    if let Some(pod) = pod.filter(|_| half.sight.yard.is_some()) {
+        let keys = Keys::new(attempt)?;
+        let wanted = wanted(job, looked, Role::Receive)?;
+        if give_keys(half.member.leaf()?, &wanted, &keys, pod).await? {
+            job.keys = Some(keys);
+        }
+    }
+    Ok(None)
+}
+
+fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<Wanted<'a>> {
+    let half = looked.half(role)?;
+    let missing = || Error::InProgress(format!("member {}: no claim is in the yard", half.side.member));
+    Ok(Wanted {
+        role,
+        of: job.of.metadata.uid.as_deref().unwrap_or_default(),
+        attempt: looked.status.attempt,
+        hash: looked.hash,
+        claim: half.sight.yard.as_ref().ok_or_else(missing)?,
+        image: &job.movers.image,
+        must_be_empty: looked.status.attempt == 0,
+    })
+}
+
+/// What comes late of the attempt before is of no use from then on.
+pub(super) async fn remove_ends(job: &mut Job, looked: &Looked) -> Result<Went> {
+    let halves = [&looked.source, &looked.copy].into_iter().flatten();
+    let there = halves.flat_map(|half: &Half| half.movers.iter().map(move |mover| (half, mover)));
+    let there: Vec<_> = there.filter(|(_, mover)| !mover.is_leaving).collect();
+    if there.is_empty() {
+        return Ok(Went::Waits("the pods of the movers end".to_owned()));
+    }
+    if job.tell_of_failure(looked).await {
+        let pause = FIRST_PAUSE * 2_u32.pow(looked.status.attempt.min(9));
+        job.not_before = Some(Instant::now() + pause.min(LONGEST_PAUSE));
+    }
+    if there.iter().any(|(_, mover)| mover.attempt == looked.status.attempt) {
+        next_attempt(job, looked.status.attempt).await?;
+    }
+    for (half, mover) in there {
+        remove(half.member.leaf()?, mover).await?;
+    }
+    Ok(Went::On)
+}
+
+async fn next_attempt(job: &mut Job, attempt: u32) -> Result<Went> {
+    (job.keys, job.has_sent_keys) = (None, None);
+    job.write(moves::attempt(attempt.saturating_add(1))).await
+}

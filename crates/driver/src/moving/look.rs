@@ -1,0 +1,133 @@
+//! What there is of a move, read just now: in the host, and in both members as far as they answer.
+
+use std::sync::Arc;
+
+use super::Job;
+use domain::{
+    error::{Error, Result},
+    volume::{
+        VolumeHash,
+        moving::{End, Outcome, Part, Phase, Seen, SeenLeaf},
+    },
+};
+use host::{
+    moves::{
+        self, Cutover, MoveStatus, PinnedVolume, Side,
+        subject::{Subject, read_subject},
+    },
+    replacement::Replacing,
+};
+use leaf::moving::{
+    Sight,
+    ends::{Mover, State, movers},
+    is_mounted,
+};
+use member::Member;
+
+/// One of the two members, and what it has of the volume.
+#[derive(Debug)]
+pub(super) struct Half {
+    pub(super) side: Side,
+    pub(super) member: Arc<Member>,
+    pub(super) sight: Sight,
+    pub(super) movers: Vec<Mover>,
+}
+
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) seen: Seen,
+    pub(super) pinned: PinnedVolume,
+    pub(super) hash: VolumeHash,
+    pub(super) status: MoveStatus,
+    /// The host's claim and its volume; none where the claim has gone, or another one has its name.
+    pub(super) subject: Option<Subject>,
+    pub(super) source: Result<Half>,
+    pub(super) copy: Result<Half>,
+}
+
+pub(super) async fn look(job: &Job) -> Result<Looked> {
+    let status = job.of.status.clone().unwrap_or_default();
+    let (Some(pinned), Some(from), Some(to), Some(phase)) =
+        (status.volume.clone(), status.from.clone(), status.to.clone(), status.phase)
+    else {
+        return Err(Error::Refused(format!("{}: its status was changed by somebody else", job.name())));
+    };
+    let claim = moves::claim_of(&job.of);
+    let subject = read_subject(&job.movers.host, &claim).await?.filter(|subject| subject.claim_uid == pinned.claim_uid);
+    let hash = VolumeHash::new(&job.movers.host.id, &pinned.name);
+    let (source, copy) = tokio::join!(half(job, &from, hash), half(job, &to, hash));
+    let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving);
+    let mut seen = Seen {
+        phase,
+        called_off: job.of.metadata.deletion_timestamp.is_some() || !is_wanted,
+        may_switch: job.of.spec.cutover == Cutover::Automatic || job.of.spec.approved,
+        verified: status.verified.is_some(),
+        switched: phase == Phase::Switching && is_switched(job, &status, &pinned).await?,
+        source: source.as_ref().ok().map(|half| seen_of(job, half)),
+        copy: copy.as_ref().ok().map(|half| seen_of(job, half)),
+    };
+    if let (Some(leaf), Ok(half), Phase::Waiting) = (&mut seen.source, &source, phase) {
+        leaf.used = leaf.used || is_mounted(half.member.leaf()?, &half.side.home()).await?;
+    }
+    let movers = |half: &Result<Half>| half.as_ref().map(|half| half.movers.clone()).unwrap_or_default();
+    let ends = ends_of(&movers(&source), &movers(&copy), status.attempt);
+    seen.source.as_mut().into_iter().for_each(|leaf| leaf.end = ends.0);
+    seen.copy.as_mut().into_iter().for_each(|leaf| leaf.end = ends.1);
+    Ok(Looked { seen, pinned, hash, status, subject, source, copy })
+}
+
+async fn half(job: &Job, side: &Side, hash: VolumeHash) -> Result<Half> {
+    let member = job.movers.members.get(&side.member).await?;
+    let leaf = member.leaf()?;
+    let sight = leaf::moving::look(leaf, hash, &side.home()).await?;
+    let movers = movers(leaf, &moves::mark(&job.of, Part::Source).uid).await?;
+    Ok(Half { side: side.clone(), member: Arc::clone(&member), sight, movers })
+}
+
+fn seen_of(job: &Job, half: &Half) -> SeenLeaf {
+    half.sight.seen(&half.side.home(), &moves::mark(&job.of, Part::Source))
+}
+
+async fn is_switched(job: &Job, status: &MoveStatus, pinned: &PinnedVolume) -> Result<bool> {
+    match replacing(job, status, pinned) {
+        Some(replacing) => replacing.is_done(&job.movers.host).await,
+        None => Ok(false),
+    }
+}
+
+/// What the host's volume is to be, once that is decided.
+pub(super) fn replacing(job: &Job, status: &MoveStatus, pinned: &PinnedVolume) -> Option<Replacing> {
+    Some(Replacing {
+        replaced: pinned.uid.clone(),
+        claim: moves::claim_of(&job.of),
+        claim_uid: pinned.claim_uid.clone(),
+        volume: status.switch.clone()?,
+    })
+}
+
+/// What they say counts only where both say the same.
+fn ends_of(source: &[Mover], copy: &[Mover], attempt: u32) -> (End, End) {
+    let sum = |movers: &[Mover]| match movers {
+        [one] => match &one.state {
+            State::Ended(Some(Outcome::Copied(sum))) if one.attempt == attempt => Some(sum.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let same = sum(source) == sum(copy);
+    (single(source, attempt, 0), single(copy, attempt, u8::from(!same)))
+}
+
+fn single(movers: &[Mover], attempt: u32, digest: u8) -> End {
+    match movers {
+        [] => End::None,
+        [one] if one.attempt != attempt || one.is_leaving => End::Failed,
+        [one] => match &one.state {
+            State::Starting(_) => End::Starting,
+            State::Running => End::Ready,
+            State::Ended(Some(Outcome::Copied(_))) => End::Copied(digest),
+            State::Ended(_) => End::Failed,
+        },
+        _ => End::Failed,
+    }
+}

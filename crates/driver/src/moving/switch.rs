@@ -1,0 +1,99 @@
+//! The one write that decides, and what follows from it in the host.
+
+use std::collections::BTreeMap;
+
+use tokio::time::{Duration, Instant};
+
+use super::{
+    Job, Went,
+    look::{self, Half, Looked},
+};
+use domain::{
+    error::{Error, Result},
+    volume::{MEMBER_KEY, moving::Phase},
+};
+use host::{
+    claim::Chosen,
+    moves,
+    replacement::Replacing,
+    volume::{LEAF_UID, LEAF_VOLUME},
+};
+use leaf::row::{ClaimRow, VolumeRow};
+use member::registry::is_beside_clustertree;
+
+/// For the host's controller to bind the claim again.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// All that is not in the plan is looked at once more; then the status says what the host's volume is to be.
+pub(super) async fn decide(job: &mut Job, looked: &Looked) -> Result<Went> {
+    let half = looked.copy.as_ref().map_err(Clone::clone)?;
+    let Some(replacing) = led_to(looked, half)? else {
+        return Ok(Went::Waits("the host's claim and volume are as they were".to_owned()));
+    };
+    let went = job.write(moves::switching(&replacing)).await?;
+    job.tell_of_phase(Phase::Switching, looked).await;
+    Ok(went)
+}
+
+pub(super) async fn replace(job: &mut Job, looked: &Looked) -> Result<Went> {
+    let missing = || Error::Refused("the status does not say what the host's volume is to be".to_owned());
+    let replacing = look::replacing(job, &looked.status, &looked.pinned).ok_or_else(missing)?;
+    replacing.replace(&job.movers.host, Instant::now() + PATIENCE).await?;
+    Ok(Went::On)
+}
+
+/// Attachments of before, which nobody else takes away, and the choice on record.
+pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
+    let host = &job.movers.host;
+    let (Some(replacing), Some(to)) = (look::replacing(job, &looked.status, &looked.pinned), &looked.status.to) else {
+        return Ok(());
+    };
+    let reached = host::node::nodes_with(host, MEMBER_KEY, &to.member).await?;
+    replacing.delete_attachments(host, |node| reached.iter().any(|one| one == node)).await?;
+    let claim = moves::claim_of(&job.of);
+    match host::claim::read_claim(host, &claim, &looked.pinned.name).await? {
+        Some(seen) if seen.uid == looked.pinned.claim_uid && seen.member.as_ref() != Some(&to.member) => {
+            let clustertree = is_beside_clustertree(&*job.movers.members.all()?, &to.member);
+            let chosen = Chosen { member: &to.member, clustertree };
+            host::claim::record_member(host, &claim, &seen, &looked.pinned.name, chosen).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// None where something of it is not as it was pinned, or not as it has to be.
+fn led_to(looked: &Looked, half: &Half) -> Result<Option<Replacing>> {
+    let (Some(subject), Some(claim), Some(volume)) = (&looked.subject, &half.sight.home, &half.sight.volume) else {
+        return Ok(None);
+    };
+    let from = looked.status.from.as_ref().map(|from| from.handle.as_str());
+    let as_pinned = subject.volume_uid().as_ref() == Some(&looked.pinned.uid) && subject.handle() == from;
+    if !as_pinned || !subject.is_bound || subject.is_leaving || subject.is_volume_leaving() {
+        return Ok(None);
+    }
+    if let Some(finalizer) = subject.foreign_finalizer() {
+        return Err(Error::Refused(format!(
+            "the host's volume {} carries finalizer {finalizer}: somebody counts on that object",
+            looked.pinned.name
+        )));
+    }
+    let (claim, volume) = (ClaimRow::new(claim), VolumeRow::new(volume));
+    if claim.capacity() < subject.capacity() {
+        return Err(Error::Refused(format!(
+            "the host's volume {} has become larger than its copy: call the move off, and begin anew",
+            looked.pinned.name
+        )));
+    }
+    let told = [
+        (LEAF_UID, claim.uid.to_string()),
+        (LEAF_VOLUME, volume.name.to_string()),
+        ("leafDriver", volume.driver.to_string()),
+        ("leafVolumeHandle", volume.handle.to_string()),
+    ];
+    let mut attributes: BTreeMap<String, String> = subject.attributes();
+    attributes.retain(|key, _| !told.iter().any(|(told, _)| told == key));
+    attributes
+        .extend(told.into_iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| (key.to_owned(), value)));
+    let node = Some(&*volume.node).filter(|node| subject.names_node() && !node.is_empty());
+    Ok(subject.led_to(half.side.handle.clone(), attributes, &half.side.member, node))
+}

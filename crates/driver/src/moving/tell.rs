@@ -1,0 +1,132 @@
+//! Whoever asked for a move, and whoever uses the claim, is told how it goes: by events on both, and by a condition of the move.
+
+use super::{Job, look::Looked};
+use domain::{
+    error::Error,
+    volume::moving::{Outcome, Phase, Sum},
+};
+use host::{
+    events::{About, News},
+    moves,
+};
+use leaf::moving::ends::State;
+
+/// What was told last.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    reason: String,
+    message: String,
+}
+
+impl Looked {
+    pub(super) fn awaited(&self, what: &str) -> String {
+        let halves = [&self.source, &self.copy];
+        if let Some(error) = halves.iter().find_map(|half| half.as_ref().err()) {
+            return error.to_string();
+        }
+        let movers = halves.into_iter().flatten().flat_map(|half| half.movers.iter().map(move |mover| (half, mover)));
+        let starting = movers.filter_map(|(half, mover)| match &mover.state {
+            State::Starting(why) if !why.is_empty() => {
+                Some(format!("member {}: pod {}: {why}", half.side.member, mover.name))
+            }
+            _ => None,
+        });
+        std::iter::once(what.to_owned()).chain(starting).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Job {
+    /// Waiting is no trouble; what is waited for stands in the condition.
+    pub(super) async fn tell_of_waiting(&mut self, why: &str) {
+        self.tell_condition(moves::PROGRESSING, why).await;
+    }
+
+    pub(super) async fn tell_of_trouble(&mut self, error: &Error) {
+        let message = error.to_string();
+        if self.tell_condition("StepFailed", &message).await {
+            self.tell_event("MoveStalled", message, true).await;
+        }
+    }
+
+    /// Whether one has failed, and not only come too late.
+    pub(super) async fn tell_of_failure(&self, looked: &Looked) -> bool {
+        let movers = [&looked.source, &looked.copy].into_iter().flatten().flat_map(|half| &half.movers);
+        let mut has_failed = false;
+        for mover in movers {
+            has_failed |= matches!(mover.state, State::Ended(_));
+            let told = match &mover.state {
+                State::Ended(Some(Outcome::Failed { reason, message })) => format!("{reason}: {message}"),
+                State::Ended(None) => "it ended without a word".to_owned(),
+                _ => continue,
+            };
+            let message = format!("pod {}: {told}; it is tried again", mover.name);
+            self.tell_event("MoveStalled", message, true).await;
+        }
+        has_failed
+    }
+
+    pub(super) async fn tell_of_verification(&mut self, sum: &Sum) {
+        let message =
+            format!("source and copy are the same: {} files, {} bytes ({})", sum.files, sum.bytes, sum.digest);
+        self.tell_event("MoveVerified", message, false).await;
+    }
+
+    pub(super) async fn tell_of_phase(&mut self, phase: Phase, looked: &Looked) {
+        let status = &looked.status;
+        let to = status.to.as_ref().map(|to| to.member.as_str()).unwrap_or_default();
+        let from = status.from.as_ref().map(|from| from.member.as_str()).unwrap_or_default();
+        let (reason, message) = match phase {
+            Phase::Waiting => (
+                "MoveWaits",
+                format!("a copy can be made in member {to}: it begins once no pod of member {from} has the volume"),
+            ),
+            Phase::Switching => (
+                "MoveSwitching",
+                format!(
+                    "the volume leads to member {to} from now on: for a moment the claim says that it has lost its volume (ClaimLost), which means nothing"
+                ),
+            ),
+            Phase::Succeeded => {
+                ("Moved", format!("the volume is in member {to}; what was in member {from} is kept there"))
+            }
+            Phase::Cancelling => {
+                ("MoveCancelled", format!("the move is called off: the volume stays in member {from}"))
+            }
+            _ => return,
+        };
+        self.tell_event(reason, message, false).await;
+    }
+
+    pub(super) async fn tell_event(&self, reason: &'static str, message: String, warning: bool) {
+        let (host, claim) = (&self.movers.host, moves::claim_of(&self.of));
+        let news = News { reason, message, warning };
+        let about = About {
+            kind: moves::KIND,
+            namespace: claim.namespace.clone(),
+            name: moves::mark(&self.of, domain::volume::moving::Part::Source).name,
+            uid: moves::mark(&self.of, domain::volume::moving::Part::Source).uid,
+        };
+        host::events::tell_of(host, &about, &news).await;
+        if let Some(pinned) = self.of.status.as_ref().and_then(|status| status.volume.as_ref()) {
+            host::events::tell_claim(host, &claim, &pinned.claim_uid, &news).await;
+        }
+    }
+
+    /// True where it is news.
+    async fn tell_condition(&mut self, reason: &str, message: &str) -> bool {
+        if self.told.reason == reason && self.told.message == message {
+            return false;
+        }
+        match moves::change_status(&self.movers.host, &self.of, moves::condition(&self.of, reason, message)).await {
+            Ok(now) => {
+                self.of = now;
+                self.told = Told { reason: reason.to_owned(), message: message.to_owned() };
+                true
+            }
+            Err(error) => {
+                tracing::debug!(of = self.name(), %error, "how a move stands is not told");
+                false
+            }
+        }
+    }
+}

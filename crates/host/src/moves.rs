@@ -1,0 +1,296 @@
+//! Moves of volumes to other members, as users ask for them: the kind VolumeMove, which lies beside the claim. Its spec is the
+//! user's word, its status the driver's, and all that a later look needs to know of what was decided.
+
+pub mod subject;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use futures::StreamExt;
+use k8s_openapi::{
+    api::core::v1::PersistentVolume,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, GroupVersionKind, ListParams, Patch, PatchParams},
+    core::Object,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, ExponentialBackoff, watcher},
+    },
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{Host, outcome, replacement::Replacing, unread};
+use cluster::{pauses, with_causes};
+use domain::{
+    error::{Error, Result},
+    printable::printable,
+    volume::{
+        Claim, LeafPlace,
+        moving::{MoveMark, Part, Phase, Sum},
+    },
+};
+
+pub type VolumeMove = Object<MoveSpec, MoveStatus>;
+
+pub const KIND: &str = "VolumeMove";
+/// The condition that says whether it goes on, and its reason where it does.
+const STALLED: &str = "Stalled";
+pub const PROGRESSING: &str = "Progressing";
+/// Holds a move until nothing of it is left in the members.
+const FINALIZER: &str = "kosmos.csi.io/move";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MoveSpec {
+    /// In the same namespace.
+    pub claim_name: String,
+    pub to: Destination,
+    #[serde(default)]
+    pub cutover: Cutover,
+    /// The word to switch, where that is waited for.
+    #[serde(default)]
+    pub approved: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Destination {
+    pub member: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cutover {
+    #[default]
+    Automatic,
+    Manual,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MoveStatus {
+    pub phase: Option<Phase>,
+    pub volume: Option<PinnedVolume>,
+    pub from: Option<Side>,
+    pub to: Option<Side>,
+    /// Of the movers; one that carries another number is of no use any more.
+    pub attempt: u32,
+    pub verified: Option<Sum>,
+    /// The host's volume as it is to be, decided with the phase `Switching`.
+    pub switch: Option<PersistentVolume>,
+    pub conditions: Vec<Condition>,
+}
+
+/// The host's volume and its claim, as they were when the move began.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PinnedVolume {
+    pub name: String,
+    pub uid: String,
+    pub claim_uid: String,
+}
+
+/// A leaf of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Side {
+    pub member: String,
+    pub handle: String,
+    /// Where the pods of the host's claim look for it.
+    pub namespace: String,
+    pub claim_name: String,
+}
+
+impl Side {
+    pub fn home(&self) -> LeafPlace {
+        LeafPlace { namespace: self.namespace.clone(), claim: self.claim_name.clone() }
+    }
+}
+
+/// The moves that there are, fed by one watch. It says where to look, and never what to do.
+#[derive(Debug, Default)]
+pub struct Moves {
+    known: Mutex<BTreeMap<String, VolumeMove>>,
+    told: watch::Sender<()>,
+}
+
+impl Moves {
+    /// By their UIDs.
+    pub fn all(&self) -> BTreeMap<String, VolumeMove> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes whenever there is news.
+    pub fn told(&self) -> watch::Receiver<()> {
+        self.told.subscribe()
+    }
+
+    fn write(&self, change: impl FnOnce(&mut BTreeMap<String, VolumeMove>)) {
+        change(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        self.told.send_replace(());
+    }
+}
+
+pub fn resource() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("kosmos.csi.io", "v1alpha1", KIND))
+}
+
+fn moves_in(host: &Host, namespace: &str) -> Api<VolumeMove> {
+    Api::namespaced_with(host.client.clone(), namespace, &resource())
+}
+
+/// Keeps them true, until it is dropped.
+pub async fn keep(host: &Host, moves: &Moves) {
+    let all = Api::<VolumeMove>::all_with(host.client.clone(), &resource());
+    let events = watcher(all, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
+    let (mut events, mut listed) = (std::pin::pin!(events), BTreeMap::new());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(found)) => drop(listed.insert(found.uid().unwrap_or_default(), found)),
+            Ok(Event::InitDone) => moves.write(|known| *known = std::mem::take(&mut listed)),
+            Ok(Event::Apply(found)) => moves.write(|known| drop(known.insert(found.uid().unwrap_or_default(), found))),
+            Ok(Event::Delete(gone)) => moves.write(|known| drop(known.remove(&gone.uid().unwrap_or_default()))),
+            Err(error) => tracing::debug!(error = with_causes(&error), "the watch of moves was interrupted"),
+        }
+    }
+}
+
+/// The move as it is now; none where it has gone, or another one has its name.
+pub async fn read_move(host: &Host, of: &VolumeMove) -> Result<Option<VolumeMove>> {
+    let (namespace, name) = (of.namespace().unwrap_or_default(), of.name_any());
+    let answer = moves_in(host, &namespace).get(&name).await;
+    let found =
+        cluster::read(answer, &name).map_err(|error| unread(&format!("get volumemove {namespace}/{name}"), &error))?;
+    Ok(found.filter(|found| found.uid() == of.uid()))
+}
+
+/// Another move of the same claim, which has begun or comes first.
+pub async fn rival(host: &Host, of: &VolumeMove) -> Result<Option<String>> {
+    let namespace = of.namespace().unwrap_or_default();
+    let listed = moves_in(host, &namespace).list(&ListParams::default()).await;
+    let listed = listed.map_err(|error| unread(&format!("list volumemoves in {namespace}"), &error))?;
+    let phase = |one: &VolumeMove| one.status.as_ref().and_then(|status| status.phase);
+    let age = |one: &VolumeMove| (one.creation_timestamp().map(|made| made.0), one.uid());
+    let is_first = |one: &&VolumeMove| match phase(one) {
+        Some(phase) => !phase.is_over(),
+        None => age(one) < age(of),
+    };
+    let mut others =
+        listed.items.iter().filter(|one| one.uid() != of.uid() && one.spec.claim_name == of.spec.claim_name);
+    Ok(others.find(is_first).map(name))
+}
+
+/// What is to be written of a status.
+#[derive(Debug)]
+pub struct StatusChange(Value);
+
+/// Writes its status over the version that was read.
+pub async fn change_status(host: &Host, of: &VolumeMove, change: StatusChange) -> Result<VolumeMove> {
+    let change = json!({"metadata": {"resourceVersion": of.resource_version()}, "status": change.0});
+    let answer = moves_in(host, &of.namespace().unwrap_or_default())
+        .patch_status(&of.name_any(), &PatchParams::default(), &Patch::Merge(change))
+        .await;
+    changed(of, answer)
+}
+
+/// Nobody takes it away before nothing is left of it.
+pub async fn hold(host: &Host, of: &VolumeMove) -> Result<VolumeMove> {
+    let mut finalizers = of.finalizers().to_vec();
+    finalizers.push(FINALIZER.to_owned());
+    write_finalizers(host, of, &finalizers).await
+}
+
+pub async fn release(host: &Host, of: &VolumeMove) -> Result<VolumeMove> {
+    let mut finalizers = of.finalizers().to_vec();
+    finalizers.retain(|finalizer| finalizer != FINALIZER);
+    write_finalizers(host, of, &finalizers).await
+}
+
+pub fn is_held(of: &VolumeMove) -> bool {
+    of.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+async fn write_finalizers(host: &Host, of: &VolumeMove, finalizers: &[String]) -> Result<VolumeMove> {
+    let change = json!({"metadata": {"resourceVersion": of.resource_version(), "finalizers": finalizers}});
+    let answer = moves_in(host, &of.namespace().unwrap_or_default())
+        .patch(&of.name_any(), &PatchParams::default(), &Patch::Merge(change))
+        .await;
+    changed(of, answer)
+}
+
+fn changed(of: &VolumeMove, answer: Result<VolumeMove, kube::Error>) -> Result<VolumeMove> {
+    let doing = format!("change volumemove {}/{}", of.namespace().unwrap_or_default(), of.name_any());
+    answer.map_err(|error| match outcome(&doing, &error) {
+        Error::NotFound(reason) => Error::InProgress(reason),
+        other => other,
+    })
+}
+
+/// The claim that is moved.
+pub fn claim_of(of: &VolumeMove) -> Claim {
+    Claim { namespace: of.namespace().unwrap_or_default(), name: of.spec.claim_name.clone() }
+}
+
+/// What its leaves say of it.
+pub fn mark(of: &VolumeMove, part: Part) -> MoveMark {
+    let (namespace, name) = (of.namespace().unwrap_or_default(), of.name_any());
+    MoveMark { namespace, name, uid: of.uid().unwrap_or_default(), part }
+}
+
+/// Says of a move what stands in its way, or that nothing does.
+pub fn condition(of: &VolumeMove, reason: &str, message: &str) -> StatusChange {
+    StatusChange(json!({"conditions": conditions(of, reason, message)}))
+}
+
+fn conditions(of: &VolumeMove, reason: &str, message: &str) -> Value {
+    let stalls = reason != PROGRESSING;
+    let before = of.status.iter().flat_map(|status| &status.conditions).find(|one| one.type_ == STALLED);
+    let since =
+        before.filter(|before| (before.status == "True") == stalls).map(|before| before.last_transition_time.clone());
+    json!([{
+        "type": STALLED,
+        "status": if stalls { "True" } else { "False" },
+        "reason": reason,
+        "message": printable(message),
+        "lastTransitionTime": since.unwrap_or_else(|| Time(Timestamp::now())),
+        "observedGeneration": of.metadata.generation,
+    }])
+}
+
+/// With all that it is about.
+pub fn begun(volume: &PinnedVolume, from: &Side, to: &Side) -> StatusChange {
+    StatusChange(json!({"phase": Phase::Preparing, "volume": volume, "from": from, "to": to, "attempt": 0}))
+}
+
+pub fn refused(of: &VolumeMove, why: &str) -> StatusChange {
+    StatusChange(json!({"phase": Phase::Refused, "conditions": conditions(of, "Refused", why)}))
+}
+
+pub fn phase(phase: Phase) -> StatusChange {
+    StatusChange(json!({"phase": phase}))
+}
+
+pub fn attempt(attempt: u32) -> StatusChange {
+    StatusChange(json!({"attempt": attempt}))
+}
+
+pub fn verified(sum: &Sum) -> StatusChange {
+    StatusChange(json!({"verified": sum}))
+}
+
+/// The one write that decides.
+pub fn switching(replacing: &Replacing) -> StatusChange {
+    StatusChange(json!({"phase": Phase::Switching, "switch": replacing.volume}))
+}
+
+/// For people.
+pub fn name(of: &VolumeMove) -> String {
+    mark(of, Part::Source).object()
+}

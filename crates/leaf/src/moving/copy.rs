@@ -1,0 +1,122 @@
+//! What a move writes on the leaf that it makes.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, ResourceExt, api::PostParams};
+use serde_json::json;
+
+use super::{Sight, change_claim, change_volume, kept, place_of, remove_yard_claim, yard};
+use crate::{
+    MemberClient,
+    claim::{LeafSpec, Made, create_namespace},
+    identity,
+    ownership::{self, FINALIZER, HANDLE, HEALING, MOVE, PLACE, POLICY_BEFORE},
+    saved::bound_to,
+};
+use domain::{
+    error::{Error, Result},
+    volume::{LeafPlace, VolumeHash, moving::MoveMark},
+};
+
+/// Its claim, in the yard. It carries the handle that the host is to be given.
+pub async fn make_copy(client: &MemberClient, wanted: &LeafSpec<'_>, mark: &MoveMark, handle: &str) -> Result<Made> {
+    let mut claim = wanted.manifest(&client.host);
+    for (key, value) in [(MOVE, mark.to_string()), (HANDLE, handle.to_owned())] {
+        claim.annotations_mut().insert(key.to_owned(), value);
+    }
+    let made = post(client, &claim, wanted.place).await;
+    if !matches!(made, Err(Error::NotFound(_))) {
+        return made;
+    }
+    create_namespace(client, &wanted.place.namespace).await?;
+    post(client, &claim, wanted.place).await
+}
+
+async fn post(client: &MemberClient, claim: &PersistentVolumeClaim, place: &LeafPlace) -> Result<Made> {
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &place.namespace);
+    let answer = claims.create(&PostParams::default(), claim).await;
+    match answer.map_err(|error| client.outcome(&format!("create claim {place}"), &error)) {
+        Ok(claim) => {
+            client.rows.put_claim(&claim);
+            Ok(Made::Now)
+        }
+        Err(Error::Exists(_)) => Ok(Made::Taken),
+        Err(error) => Err(error),
+    }
+}
+
+/// The member's own word on the claim at the place where it is to be in the end; nothing is made.
+pub async fn try_claim(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<()> {
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &wanted.place.namespace);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let answer = claims.create(&dry, &wanted.manifest(&client.host)).await;
+    match answer.map_err(|error| client.outcome(&format!("create claim {}", wanted.place), &error)) {
+        // Its namespace is made when it is needed.
+        Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// All was done for its removal but what the member itself does.
+pub fn is_going(sight: &Sight) -> bool {
+    let is_given_up = sight.volume.as_ref().is_none_or(goes_with_its_claim);
+    let is_let_go = sight.claim().is_none_or(|claim| {
+        claim.metadata.deletion_timestamp.is_some() && !claim.finalizers().iter().any(|name| name == FINALIZER)
+    });
+    is_given_up && is_let_go
+}
+
+/// Its volume stays, is ours, and belongs into the yard.
+pub async fn keep_copy(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash, handle: &str) -> Result<()> {
+    if let Some(owner) = identity::other_owner(&volume.metadata, &client.host, hash) {
+        return Err(Error::Refused(format!(
+            "member {}: the copy's claim was bound to volume {}, which belongs to {owner} and stood free there",
+            client.member,
+            volume.name_any()
+        )));
+    }
+    let mut change = kept(volume);
+    change["metadata"]["labels"] = json!(ownership::labels(&client.host, hash));
+    change["metadata"]["annotations"][PLACE] = place_of(&yard(hash));
+    change["metadata"]["annotations"][HANDLE] = json!(handle);
+    change_volume(client, volume, change, "keep").await
+}
+
+/// It belongs where the pods of the host's claim look for it.
+pub async fn place_copy(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
+    change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: place_of(home)}}}), "place").await
+}
+
+/// It is an ordinary leaf. The place goes last: without it, nobody would look for the mark.
+pub async fn release_copy(client: &MemberClient, sight: &Sight) -> Result<()> {
+    match (&sight.home, &sight.volume) {
+        (Some(claim), _) if claim.annotations().contains_key(MOVE) => {
+            change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "release").await
+        }
+        (_, Some(volume)) => {
+            change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: null}}}), "release").await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// First its volume, which is nobody's then and goes with its claim; then the claim.
+pub async fn remove_copy(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> Result<()> {
+    if let Some(volume) = sight.volume.as_ref().filter(|volume| !goes_with_its_claim(volume)) {
+        let change = json!({
+            "metadata": {"annotations": {PLACE: null, HEALING: null, POLICY_BEFORE: null}},
+            "spec": {"persistentVolumeReclaimPolicy": "Delete"},
+        });
+        return change_volume(client, volume, change, "give up").await;
+    }
+    match sight.claim() {
+        Some(claim) => remove_yard_claim(client, claim, hash).await,
+        None => Ok(()),
+    }
+}
+
+fn goes_with_its_claim(volume: &PersistentVolume) -> bool {
+    let notes = volume.annotations();
+    let is_kept = [PLACE, HEALING, POLICY_BEFORE].iter().any(|key| notes.contains_key(*key));
+    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    !is_kept && policy == Some("Delete") && bound_to(volume).is_some()
+}

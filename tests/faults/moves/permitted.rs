@@ -1,0 +1,40 @@
+//! What the driver may send for a move, and for nothing else.
+
+use serde_json::Value;
+use simulate::{
+    faults::{Asked, Verb},
+    text,
+};
+
+use super::{CLAIMS, MOVES, VOLUMES, YARD};
+
+const OF: &str = "/metadata/labels/kosmos.csi.io~1move";
+const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
+
+/// In the host, or else in a member where this is what it is about.
+pub fn is_permitted(in_host: bool, asked: &Asked, live: Option<&Value>) -> bool {
+    if in_host { in_the_host(asked) } else { asked.namespace == YARD && in_a_yard(asked, live) }
+}
+
+fn in_the_host(asked: &Asked) -> bool {
+    let tests_uid = !text(&asked.body, "/metadata/uid").is_empty();
+    let tests_version = !text(&asked.body, "/metadata/resourceVersion").is_empty();
+    match (asked.verb, asked.resource.as_str()) {
+        (Verb::Patch, MOVES) => tests_version,
+        (Verb::Patch, CLAIMS | VOLUMES) => tests_uid && tests_version,
+        (Verb::Delete, VOLUMES | ATTACHMENTS) => !text(&asked.body, "/preconditions/uid").is_empty(),
+        (Verb::Create, VOLUMES) => !text(&asked.body, "/metadata/annotations/kosmos.csi.io~1replaces").is_empty(),
+        _ => false,
+    }
+}
+
+fn in_a_yard(asked: &Asked, live: Option<&Value>) -> bool {
+    let owner = text(&asked.body, "/metadata/ownerReferences/0/kind");
+    let is_marked = |object: &Value| !text(object, OF).is_empty();
+    match (asked.verb, asked.resource.as_str()) {
+        (Verb::Create, "pods") => is_marked(&asked.body) && owner == "PersistentVolumeClaim",
+        (Verb::Create, "secrets") => is_marked(&asked.body) && owner == "Pod",
+        (Verb::Delete, "pods") => !text(&asked.body, "/preconditions/uid").is_empty() && live.is_none_or(is_marked),
+        _ => false,
+    }
+}

@@ -1,0 +1,70 @@
+//! Moves that cannot be.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{CLAIM, CLAIMS, DATA, MOVES, Story, VOLUMES};
+use crate::{
+    bench::{DRIVER_NAMESPACE, SHOP},
+    caller::Script,
+    virtual_time,
+};
+
+/// What speaks against a move, and what is said then.
+const REFUSED: [(&str, &str); 7] = [
+    ("another claim", "is not there"),
+    ("the same member", "is in member m0 already"),
+    ("a member that is none", "no member was ever called m7"),
+    ("a cordoned member", "is cordoned"),
+    ("the name is taken", "already exists"),
+    ("the class names a member", "does not let its volumes be in member m1"),
+    ("a finalizer of somebody's", "finalizer example.com/backup"),
+];
+
+#[test]
+fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
+    for (case, words) in REFUSED {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let host = &story.bench.host;
+            let mut spec = json!({"claimName": CLAIM, "to": {"member": "m1"}});
+            match case {
+                "another claim" => spec["claimName"] = json!("another"),
+                "the same member" => spec["to"]["member"] = json!("m0"),
+                "a member that is none" => spec["to"]["member"] = json!("m7"),
+                "a cordoned member" => {
+                    let cordon = |secret: &mut Value| {
+                        secret["metadata"]["annotations"] = json!({"kosmos.csi.io/cordon": "true"});
+                    };
+                    host.change("secrets", DRIVER_NAMESPACE, "m1", cordon).unwrap();
+                }
+                "the name is taken" => {
+                    let theirs = json!({"metadata": {"name": CLAIM, "namespace": SHOP}, "spec": {
+                        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+                    story.bench.members[1].create(CLAIMS, theirs).unwrap();
+                }
+                "the class names a member" => {
+                    host.change("storageclasses.storage.k8s.io", "", "kosmos", |class| {
+                        class["parameters"]["member"] = json!("m0");
+                    })
+                    .unwrap();
+                }
+                _ => {
+                    let hold = |volume: &mut Value| volume["metadata"]["finalizers"] = json!(["example.com/backup"]);
+                    host.change(VOLUMES, "", story.caller.volume(), hold).unwrap();
+                }
+            }
+            sleep(Duration::from_secs(5)).await;
+            host.create(MOVES, json!({"metadata": {"name": "to", "namespace": SHOP}, "spec": spec})).unwrap();
+            story.comes_to("Refused").await;
+            assert!(story.status().contains(words), "{case}: {}", story.status());
+            assert_eq!(story.left(), [""; 0], "{case}");
+            assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{case}");
+            host.delete(MOVES, SHOP, "to").unwrap();
+            sleep(Duration::from_secs(5)).await;
+            assert!(host.get(MOVES, SHOP, "to").is_none(), "{case}: nothing holds it");
+        });
+    }
+}

@@ -139,7 +139,7 @@ impl History {
         self.late.contains(&(member.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")))
     }
 
-    /// Nobody can tell that a leaf snapshot came late which does not say for whom it was made.
+    /// Nobody can tell that a leaf snapshot or group came late which does not say for whom it was made.
     pub fn is_nobodys(&self, member: &Cluster, snapshot: &Value) -> bool {
         let says = snapshot["metadata"]["annotations"].get("kosmos.csi.io/content").is_some();
         !says && self.may_come_late(member, snapshot)

@@ -177,8 +177,13 @@ fn left_of_snapshots(bench: &Bench, member: &Cluster, storage: &Storage) -> Vec<
     let history = lock(&bench.guard.history);
     let about = |what: String| format!("{LEFT}in {}: {what}", member.name());
     let mut wrong = Vec::new();
-    let all = member.list(SNAPSHOTS).into_iter().filter(|leaf| history.is_nobodys(member, leaf));
-    let nobodys: BTreeSet<String> = all.map(|leaf| text(&leaf, "/metadata/uid").to_owned()).collect();
+    let uid = |object: Arc<Value>| text(&object, "/metadata/uid").to_owned();
+    let made = [SNAPSHOTS, GROUPS].map(|kind| member.list(kind)).into_iter().flatten();
+    let mut nobodys: BTreeSet<String> = made.filter(|leaf| history.is_nobodys(member, leaf)).map(uid).collect();
+    // A group's snapshots are the member's own doing.
+    let is_part = |leaf: &Arc<Value>| nobodys.contains(text(leaf, "/metadata/ownerReferences/0/uid"));
+    let parts: Vec<String> = member.list(SNAPSHOTS).into_iter().filter(is_part).map(uid).collect();
+    nobodys.extend(parts);
     for (kind, owner) in [
         (SNAPSHOTS, "/metadata/uid"),
         (GROUPS, "/metadata/uid"),

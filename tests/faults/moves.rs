@@ -344,6 +344,22 @@ fn volume_moves_wherever_the_driver_is_killed() {
 }
 
 #[test]
+fn moved_volume_is_attached_as_its_class_says_of_the_member_that_it_is_in_now() {
+    const SOURCE: &[(&str, &str)] = &[("attachMode.m0", "volume-attachment")];
+    const DESTINATION: &[(&str, &str)] = &[("attachMode.m1", "volume-attachment")];
+    for (parameters, expected) in [(SOURCE, ""), (DESTINATION, "volume-attachment")] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], parameters, ..Script::new(CLAIM) }).await;
+            let mode = |story: &Story| text(&story.host_volume(), "/spec/csi/volumeAttributes/attachMode").to_owned();
+            assert_ne!(mode(&story), expected);
+            story.asks(1, &json!({}));
+            story.comes_to("Succeeded").await;
+            assert_eq!(mode(&story), expected, "{}", story.trace());
+        });
+    }
+}
+
+#[test]
 fn volume_goes_there_and_back_and_each_source_is_kept() {
     virtual_time::run(1, async {
         let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;

@@ -126,7 +126,7 @@ async fn source_home(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) 
 }
 
 /// The class of the host's volume, where that lets it be in this member.
-async fn class_of(job: &Job, subject: &Subject, member: &str) -> Result<HostClass> {
+pub(super) async fn class_of(job: &Job, subject: &Subject, member: &str) -> Result<HostClass> {
     let name = subject.class().unwrap_or_default();
     let class = read_class(&job.movers.host, name).await?;
     let class = class.ok_or_else(|| {
@@ -206,7 +206,7 @@ fn side(member: &str, handle: String, home: &LeafPlace) -> Side {
 }
 
 /// As if it were made new, with the size that it has.
-fn spec_of(subject: &Subject, class: &HostClass, volume: &str) -> Result<VolumeSpec> {
+pub(super) fn spec_of(subject: &Subject, class: &HostClass, volume: &str) -> Result<VolumeSpec> {
     Ok(VolumeSpec {
         name: volume.to_owned(),
         request: Request {

@@ -1,23 +1,16 @@
 //! The one write that decides, and what follows from it in the host.
 
-use std::collections::BTreeMap;
-
 use tokio::time::{Duration, Instant};
 
 use super::{
-    Job, Went,
+    Job, Went, begin,
     look::{self, Half, Looked},
 };
 use domain::{
     error::{Error, Result},
     volume::{MEMBER_KEY, moving::Phase},
 };
-use host::{
-    claim::Chosen,
-    moves,
-    replacement::Replacing,
-    volume::{LEAF_UID, LEAF_VOLUME},
-};
+use host::{claim::Chosen, moves, replacement::Replacing, volume::LeafAttributes};
 use leaf::row::{ClaimRow, VolumeRow};
 use member::registry::is_beside_clustertree;
 
@@ -27,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// All that is not in the plan is looked at once more; then the status says what the host's volume is to be.
 pub(super) async fn decide(job: &mut Job, looked: &Looked) -> Result<Went> {
     let half = looked.copy.as_ref().map_err(Clone::clone)?;
-    let Some(replacing) = led_to(looked, half)? else {
+    let Some(replacing) = led_to(job, looked, half).await? else {
         return Ok(Went::Waits("the host's claim and volume are as they were".to_owned()));
     };
     let went = job.write(moves::switching(&replacing)).await?;
@@ -62,7 +55,7 @@ pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
 }
 
 /// None where something of it is not as it was pinned, or not as it has to be.
-fn led_to(looked: &Looked, half: &Half) -> Result<Option<Replacing>> {
+async fn led_to(job: &Job, looked: &Looked, half: &Half) -> Result<Option<Replacing>> {
     let (Some(subject), Some(claim), Some(volume)) = (&looked.subject, &half.sight.home, &half.sight.volume) else {
         return Ok(None);
     };
@@ -84,16 +77,16 @@ fn led_to(looked: &Looked, half: &Half) -> Result<Option<Replacing>> {
             looked.pinned.name
         )));
     }
-    let told = [
-        (LEAF_UID, claim.uid.to_string()),
-        (LEAF_VOLUME, volume.name.to_string()),
-        ("leafDriver", volume.driver.to_string()),
-        ("leafVolumeHandle", volume.handle.to_string()),
-    ];
-    let mut attributes: BTreeMap<String, String> = subject.attributes();
-    attributes.retain(|key, _| !told.iter().any(|(told, _)| told == key));
-    attributes
-        .extend(told.into_iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| (key.to_owned(), value)));
+    let class = begin::class_of(job, subject, &half.side.member).await?;
+    let told = LeafAttributes {
+        claim_uid: &claim.uid,
+        volume: &volume.name,
+        driver: &volume.driver,
+        handle: &volume.handle,
+        attach_mode: begin::spec_of(subject, &class, &looked.pinned.name)?.attach_mode(&half.side.member),
+    };
+    let mut attributes = subject.attributes();
+    told.put_into(&mut attributes);
     let node = Some(&*volume.node).filter(|node| subject.names_node() && !node.is_empty());
     Ok(subject.led_to(half.side.handle.clone(), attributes, &half.side.member, node))
 }

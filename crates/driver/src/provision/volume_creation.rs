@@ -1,7 +1,5 @@
 //! One CreateVolume in the member it was decided for: each step towards a leaf that can be used.
 
-use std::collections::BTreeMap;
-
 use super::{
     Deadline, Provisioner, Volume,
     attempt::Attempt,
@@ -11,17 +9,9 @@ use super::{
 };
 use domain::{
     error::{Error, Result},
-    volume::{
-        LeafPlace, VolumeHash, VolumeMode, VolumeSpec,
-        backing::{self, AttachMode},
-        plan::Binder,
-        quantity,
-    },
+    volume::{LeafPlace, VolumeHash, VolumeMode, VolumeSpec, backing::AttachMode, plan::Binder, quantity},
 };
-use host::{
-    claim::HostClaim,
-    volume::{LEAF_UID, LEAF_VOLUME},
-};
+use host::{claim::HostClaim, volume::LeafAttributes};
 use leaf::{
     MemberClient,
     claim::{LeafSpec, Made},
@@ -221,10 +211,11 @@ impl VolumeCreation<'_> {
 
     /// The claim is there; its volume comes with its first pod, and is not known yet.
     pub(super) fn accepted(&self, row: &ClaimRow) -> Volume {
+        let attach_mode = self.spec.attach_mode(&self.leaf.member);
         Volume {
             id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
             capacity: self.spec.request.required,
-            context: self.context([(LEAF_UID, row.uid.to_string())]),
+            context: LeafAttributes { claim_uid: &row.uid, attach_mode, ..LeafAttributes::default() }.into(),
             member: self.leaf.member.clone(),
             node: None,
             source: self.spec.request.source.clone(),
@@ -253,28 +244,21 @@ impl VolumeCreation<'_> {
             leaf::consumer::remove_consumer(self.leaf, &row.place.namespace, self.hash).await?;
         }
         let Some(leaf_volume) = labelled else { return Err(self.late().await) };
-        let context = [
-            (LEAF_UID, row.uid.to_string()),
-            (LEAF_VOLUME, leaf_volume.name.to_string()),
-            ("leafDriver", leaf_volume.driver.to_string()),
-            ("leafVolumeHandle", leaf_volume.handle.to_string()),
-        ];
+        let told = LeafAttributes {
+            claim_uid: &row.uid,
+            volume: &leaf_volume.name,
+            driver: &leaf_volume.driver,
+            handle: &leaf_volume.handle,
+            attach_mode: self.spec.attach_mode(&self.leaf.member),
+        };
         Ok(Volume {
             id: self.spec.id(&self.leaf.member, &self.leaf.host, &row.place),
             capacity: row.observed().capacity,
-            context: self.context(context),
+            context: told.into(),
             member: self.leaf.member.clone(),
             node: Some(leaf_volume.node.to_string()).filter(|node| !node.is_empty() && !self.spec.nodes.is_empty()),
             source: self.spec.request.source.clone(),
         })
-    }
-
-    /// What the host is to keep with the volume.
-    fn context<const N: usize>(&self, told: [(&str, String); N]) -> BTreeMap<String, String> {
-        let mode = self.spec.attach_mode(&self.leaf.member);
-        let attached = (mode != AttachMode::None).then(|| (backing::MODE, mode.to_string()));
-        let filled = told.into_iter().filter(|(_, value)| !value.is_empty()).chain(attached);
-        filled.map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     async fn filling(&self) -> Result<Option<ContentSource>> {

@@ -126,11 +126,32 @@ fn claims(client: &MemberClient, namespace: &str) -> Api<Trimmed<PersistentVolum
     Api::namespaced(client.client.clone(), namespace)
 }
 
-/// POST first: a name that is free costs one request.
 pub async fn create_claim(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<Made> {
-    let doing = format!("create claim {}", wanted.place);
-    let manifest = Trimmed(wanted.manifest(&client.host));
-    let made = claims(client, &wanted.place.namespace).create(&PostParams::default(), &manifest).await;
+    post_claim(client, wanted.place, wanted.manifest(&client.host)).await
+}
+
+/// POST first: a name that is free costs one request. The namespace is made where it is missing.
+pub(super) async fn post_claim(
+    client: &MemberClient,
+    place: &LeafPlace,
+    manifest: PersistentVolumeClaim,
+) -> Result<Made> {
+    let manifest = Trimmed(manifest);
+    let made = post_once(client, place, &manifest).await;
+    if !matches!(made, Err(Error::NotFound(_))) {
+        return made;
+    }
+    create_namespace(client, &place.namespace).await?;
+    post_once(client, place, &manifest).await
+}
+
+async fn post_once(
+    client: &MemberClient,
+    place: &LeafPlace,
+    manifest: &Trimmed<PersistentVolumeClaim>,
+) -> Result<Made> {
+    let doing = format!("create claim {place}");
+    let made = claims(client, &place.namespace).create(&PostParams::default(), manifest).await;
     match made.map_err(|error| client.outcome(&doing, &error)) {
         Ok(claim) => {
             client.rows.put_claim(&claim);
@@ -141,7 +162,7 @@ pub async fn create_claim(client: &MemberClient, wanted: &LeafSpec<'_>) -> Resul
     }
 }
 
-pub async fn create_namespace(client: &MemberClient, name: &str) -> Result<()> {
+async fn create_namespace(client: &MemberClient, name: &str) -> Result<()> {
     let namespace = ownership::namespace(&client.host, name);
     let made = Api::all(client.client.clone()).create(&PostParams::default(), &namespace).await;
     match made.map_err(|error| client.outcome(&format!("create namespace {name}"), &error)) {

@@ -4,7 +4,7 @@
 //! the objects say which one is next.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, ResourceExt, api::PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{
@@ -196,25 +196,7 @@ pub async fn keep_volume(client: &MemberClient, volume: &PersistentVolume, saved
 /// The claim under its former name, or that of another claim of the host's. Somebody else may have taken that: the next
 /// look tells.
 pub async fn make_anew(client: &MemberClient, place: &LeafPlace, saved: &Saved) -> Result<Made> {
-    let made = post_anew(client, place, saved).await;
-    if !matches!(made, Err(Error::NotFound(_))) {
-        return made;
-    }
-    claim::create_namespace(client, &place.namespace).await?;
-    post_anew(client, place, saved).await
-}
-
-async fn post_anew(client: &MemberClient, place: &LeafPlace, saved: &Saved) -> Result<Made> {
-    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &place.namespace);
-    let made = claims.create(&PostParams::default(), &saved.claim(place)).await;
-    match made.map_err(|error| client.outcome(&format!("create claim {place} anew"), &error)) {
-        Ok(claim) => {
-            client.rows.put_claim(&claim);
-            Ok(Made::Now)
-        }
-        Err(Error::Exists(_)) => Ok(Made::Taken),
-        Err(error) => Err(error),
-    }
+    claim::post_claim(client, place, saved.claim(place)).await
 }
 
 /// The volume is the new claim's, and says which ones it belonged to.

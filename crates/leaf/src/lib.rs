@@ -57,7 +57,7 @@ use capacity::CapacityCache;
 use cluster::with_causes;
 use domain::{
     error::{Error, Result},
-    volume::{HostId, namespaces::Namespaces},
+    volume::{HostId, Parameters, namespaces::Namespaces},
 };
 pub use rows::Rows;
 pub use snapshot::Snapshots;
@@ -102,6 +102,12 @@ impl MemberClient {
     #[must_use]
     pub fn with_rights_in(self, namespaces: Namespaces) -> Self {
         Self { namespaces, ..self }
+    }
+
+    /// The member's class for volumes of the host's class: the one that is named, else the member's default.
+    pub fn class_for(&self, parameters: &Parameters) -> Option<String> {
+        let named = parameters.leaf_class.at(&self.member).cloned();
+        named.or_else(|| self.rows.default_class())
     }
 
     /// What lies in a namespace, or in any.

@@ -228,9 +228,8 @@ pub(super) fn spec_of(subject: &Subject, class: &HostClass, volume: &str) -> Res
 
 /// The member's class for it.
 fn class_at(leaf: &MemberClient, spec: &VolumeSpec) -> Result<String> {
-    let named = spec.parameters.leaf_class.at(&leaf.member).cloned();
     let missing = |what: &str| Error::Refused(format!("member {} has no {what} for it", leaf.member));
-    let name = named.or_else(|| leaf.rows.default_class()).ok_or_else(|| missing("default StorageClass"))?;
+    let name = leaf.class_for(&spec.parameters).ok_or_else(|| missing("default StorageClass"))?;
     match leaf.rows.class(&name) {
         Some(class) if class.open => Ok(name),
         Some(_) => Err(Error::Refused(format!("member {}: StorageClass {name} is not open to this host", leaf.member))),

@@ -15,8 +15,7 @@ use leaf::{Rows, ownership, row::ClaimRow};
 
 impl VolumeCreation<'_> {
     pub(super) fn class(&self) -> Result<String> {
-        let named = self.spec.parameters.leaf_class.at(&self.leaf.member);
-        named.cloned().or_else(|| self.leaf.rows.default_class()).ok_or_else(|| self.no_class("a default StorageClass"))
+        self.leaf.class_for(&self.spec.parameters).ok_or_else(|| self.no_class("a default StorageClass"))
     }
 
     /// What binds the leaf claim, by its class and the parameter `leafBinding`.

@@ -116,6 +116,5 @@ pub(super) fn offer(member: &Member, spec: &VolumeSpec) -> Offer {
 
 /// The member's class for the volumes of a host class, where it has it, open to this host.
 fn leaf_class(leaf: &MemberClient, parameters: &Parameters) -> Option<String> {
-    let named = parameters.leaf_class.at(&leaf.member).cloned();
-    named.or_else(|| leaf.rows.default_class()).filter(|class| leaf.rows.class(class).is_some_and(|class| class.open))
+    leaf.class_for(parameters).filter(|class| leaf.rows.class(class).is_some_and(|class| class.open))
 }

@@ -84,11 +84,6 @@ impl VolumeCreation<'_> {
         if let Some(class) = wanted.attributes {
             check_class(self.leaf, class, None).await?;
         }
-        let made = leaf::claim::create_claim(self.leaf, &wanted).await;
-        if !matches!(made, Err(Error::NotFound(_))) {
-            return made;
-        }
-        leaf::claim::create_namespace(self.leaf, &self.place.namespace).await?;
         leaf::claim::create_claim(self.leaf, &wanted).await
     }
 

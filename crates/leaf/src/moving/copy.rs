@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Sight, change_claim, change_volume, kept, place_of, remove_yard_claim, yard};
 use crate::{
     MemberClient,
-    claim::{LeafSpec, Made, create_namespace},
+    claim::{LeafSpec, Made, post_claim},
     identity,
     ownership::{self, FINALIZER, HANDLE, HEALING, MOVE, PLACE, POLICY_BEFORE},
     saved::bound_to,
@@ -23,25 +23,7 @@ pub async fn make_copy(client: &MemberClient, wanted: &LeafSpec<'_>, mark: &Move
     for (key, value) in [(MOVE, mark.to_string()), (HANDLE, handle.to_owned())] {
         claim.annotations_mut().insert(key.to_owned(), value);
     }
-    let made = post(client, &claim, wanted.place).await;
-    if !matches!(made, Err(Error::NotFound(_))) {
-        return made;
-    }
-    create_namespace(client, &wanted.place.namespace).await?;
-    post(client, &claim, wanted.place).await
-}
-
-async fn post(client: &MemberClient, claim: &PersistentVolumeClaim, place: &LeafPlace) -> Result<Made> {
-    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &place.namespace);
-    let answer = claims.create(&PostParams::default(), claim).await;
-    match answer.map_err(|error| client.outcome(&format!("create claim {place}"), &error)) {
-        Ok(claim) => {
-            client.rows.put_claim(&claim);
-            Ok(Made::Now)
-        }
-        Err(Error::Exists(_)) => Ok(Made::Taken),
-        Err(error) => Err(error),
-    }
+    post_claim(client, wanted.place, claim).await
 }
 
 /// The member's own word on the claim at the place where it is to be in the end; nothing is made.

@@ -13,7 +13,7 @@ use crate::{
     fixture,
     late::{LATE, delay_next},
     people::hold,
-    reclaim::{CLAIM, SETTLED, bench, events, leaf, leaf_volume, provisioned, until},
+    reclaim::{CLAIM, SETTLED, bench, events, leaf, leaf_volume, phase, provisioned, until},
     virtual_time,
 };
 
@@ -147,6 +147,34 @@ fn volume_that_people_made_is_still_known_when_what_hands_it_back_arrives_after_
         assert!(labels.contains("kosmos.csi.io/volume") && !labels.contains("removal"), "{labels}");
         caller.claim_again(CLAIM);
         until(&bench, SETTLED, "it is used again", || leaf(&bench, CLAIM).is_some()).await;
+    });
+}
+
+/// Its claim had gone when the host wanted it back, so nothing says where that belongs but its handle; another claim of the host's has
+/// that name by now.
+#[test]
+fn volume_that_is_wanted_again_while_another_leaf_has_its_name_says_so_and_comes_back_when_that_has_gone() {
+    virtual_time::run(1, async {
+        let (bench, mut caller) = bound_by_hand("Retain").await;
+        let sent = delay_next(&bench, |asked| asked.verb == Verb::Patch && asked.body.to_string().contains("1volume"));
+        caller.delete_claim();
+        let mut provisioner = caller.clone();
+        let mind = async {
+            until(&bench, SETTLED, "the write is on its way", || sent.load(Ordering::Relaxed)).await;
+            bench.kill();
+            caller.set_policy("Retain");
+            caller.claim_again("back");
+            bench.start();
+        };
+        tokio::join!(provisioner.reclaim(), mind);
+        let mut second = provisioned(&bench, Script { leaf_class: fixture::NOW, ..Script::new(CLAIM) }).await;
+        let told =
+            format!("and it belongs to another volume or snapshot of this host ({}). Delete that", second.volume());
+        until(&bench, SETTLED, "the user is told", || events(&bench).contains(&told)).await;
+        second.delete_claim();
+        second.reclaim().await;
+        until(&bench, LATE + SETTLED, "it is there again", || phase(leaf(&bench, CLAIM)) == "Bound").await;
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

@@ -15,6 +15,8 @@ use crate::{
 
 /// Of what is there and nobody has any more.
 pub const LEFT: &str = "I1: left behind: ";
+/// Of a leaf that is told to wait until another one has gone that has its name.
+pub const AWAITS_ITS_NAME: &str = "I10: it is told to await its name: ";
 
 /// One claim's story at the end.
 pub struct Story {
@@ -94,7 +96,8 @@ pub fn lives(story: &Story) -> bool {
 
 fn leaf(bench: &Bench, caller: &Caller) -> Result<(), String> {
     let handle = caller.handle().ok_or("I4: it has no handle")?;
-    let leaf = bench.leaf_behind(handle).map_err(|reason| format!("I1: {reason}"))?;
+    let missing = if is_told_to_await_its_name(bench, caller) { AWAITS_ITS_NAME } else { "I1: " };
+    let leaf = bench.leaf_behind(handle).map_err(|reason| format!("{missing}{reason}"))?;
     let member = bench.member_of(handle).ok_or("I4: its handle names no member")?;
     let name = text(&leaf, "/spec/volumeName");
     if caller.is_deferred() && name.is_empty() {
@@ -120,6 +123,15 @@ fn leaf(bench: &Bench, caller: &Caller) -> Result<(), String> {
     } else {
         Err("I4: the leaf volume does not carry our labels".to_owned())
     }
+}
+
+fn is_told_to_await_its_name(bench: &Bench, caller: &Caller) -> bool {
+    let is_it = |event: &Arc<Value>| {
+        text(event, "/involvedObject/name") == caller.volume()
+            && text(event, "/reason") == "LeafStuck"
+            && text(event, "/message").contains("a claim of this name is there")
+    };
+    bench.host.list("events").iter().any(is_it)
 }
 
 /// Whatever carries our labels belongs to a volume that the host has, and is where its handle says; pods never stay.

@@ -98,6 +98,8 @@ pub enum Healing {
     TakeBack,
     /// Somebody deletes the volume in the member; its claim still holds it.
     Endangered,
+    /// Another claim has the name under which it is to be made anew.
+    Taken,
     /// A person has to act.
     Stuck(&'static str),
     /// The volume is gone. Nothing is ever made in its place.
@@ -202,9 +204,10 @@ fn gone(wish: Wish, volume: &SeenVolume, taken: bool) -> Healing {
         (_, false) => Healing::Lost,
         _ if wish == Wish::Keep => Healing::Nothing,
         _ if volume.terminating => Healing::Stuck("its leaf volume is being deleted: keep a copy of the data"),
-        _ if taken => Healing::Stuck("somebody else's claim has its name: remove that one"),
-        (Some(saved), true) if *saved == volume.claim_uid => Healing::MakeAnew,
-        (_, true) => Healing::Keep,
+        // What is kept may say that it belongs elsewhere.
+        (saved, true) if saved.as_ref() != Some(&volume.claim_uid) => Healing::Keep,
+        _ if taken => Healing::Taken,
+        _ => Healing::MakeAnew,
     }
 }
 

@@ -212,7 +212,7 @@ async fn take(
         }
         (Healing::Keep, Some(volume), ..) => {
             let saved = saved_of(&reconciler.host.id, repair, pair, wanted).await?;
-            let Some(saved) = saved else { return Ok(Taken::Rests) };
+            let Some(saved) = saved else { return Ok(Taken::Blocked) };
             leaf::healing::keep_volume(leaf, volume, &saved).await?;
             tell_of_deletion(reconciler, repair, pair, wanted, &saved).await;
         }
@@ -320,7 +320,8 @@ async fn examine(repair: &Repair<'_>, place: &LeafPlace, row: &Row, wanted: &Liv
 
 /// A claim that was made for another one of the host's, or is moved, is let go, and made anew where it belongs.
 fn wish_of_this(repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish) -> Result<Wish> {
-    let (Some(claim), Some(volume)) = (&pair.claim, &pair.volume) else { return Ok(wanted.wish) };
+    let ours = pair.ours(repair.leaf, repair.hash);
+    let (Some(claim), Some(volume)) = (ours, &pair.volume) else { return Ok(wanted.wish) };
     let belongs = belongs(repair, &Saved::of_claim(claim, volume), pair, wanted)?;
     let stays = belongs == pair.place || wanted.wish == Wish::Nothing;
     Ok(if stays { wanted.wish } else { Wish::Keep })
@@ -355,7 +356,7 @@ fn was_given_out(user: &LiveVolume, volume: Option<&str>) -> bool {
 
 async fn saved_of(host: &HostId, repair: &Repair<'_>, pair: &LeafPair, wanted: &LiveWish) -> Result<Option<Saved>> {
     let Some(volume) = &pair.volume else { return Ok(None) };
-    if let Some(claim) = &pair.claim {
+    if let Some(claim) = pair.ours(repair.leaf, repair.hash) {
         return Ok(Some(Saved::of_claim(claim, volume)));
     }
     let user = wanted.user.as_ref().filter(|user| user.given_out.is_some());

@@ -3,7 +3,12 @@
 use super::repair::Repair;
 use domain::{error::Error, volume::healing::Healing};
 use host::events::News;
-use leaf::{healing::LeafPair, ownership, row::ClaimRow};
+use leaf::{
+    healing::LeafPair,
+    identity::{Identity, Meant, judge},
+    ownership,
+    row::ClaimRow,
+};
 
 /// Half a minute.
 const LOOKS_TO_DETACH: u32 = 5;
@@ -50,7 +55,27 @@ pub(super) fn obstacle(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, loo
         (Healing::Stuck(why), _) => {
             Some(repair.told("LeafStuck", place, &format!("cannot be made anew in the member: {why}"), true))
         }
+        (Healing::Taken, _) => Some(repair.told("LeafStuck", place, &taken(repair, pair), true)),
+        (Healing::Keep, _) => {
+            let what = "has gone, and nothing in the host or on its volume says what it was: it cannot be made anew";
+            Some(repair.told("LeafStuck", place, what, true))
+        }
         (Healing::Lost, _) => Some(repair.told("LeafLost", place, LOST, true)),
         _ => None,
     }
+}
+
+/// Nobody is told to remove what is another host's.
+fn taken(repair: &Repair, pair: &LeafPair) -> String {
+    let Some(claim) = &pair.claim else { return "cannot be made anew in the member".to_owned() };
+    let host = &repair.leaf().host;
+    let way_out = match judge(&claim.metadata, host, Meant::Volume(repair.hash())) {
+        Identity::OtherHost(_) => "",
+        Identity::OtherVolume(_) => ". Delete that one in the host",
+        _ => ". Remove it there",
+    };
+    format!(
+        "cannot be made anew: a claim of this name is there, and {}{way_out}",
+        ownership::whose(&claim.metadata, host)
+    )
 }

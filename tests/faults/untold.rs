@@ -1,7 +1,10 @@
 //! Leaves that came late of a provisioner that does not say for which claim it asks: nobody can tell who may still wait for them.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -41,6 +44,32 @@ async fn provisioned_late(bench: &Arc<Bench>, script: Script) -> Caller {
     assert_eq!(caller.provision().await, Ending::Provisioned);
     assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
     caller
+}
+
+/// It has the name of the one that is being removed, and no volume: that of the other is awaited all the same.
+#[test]
+fn leaf_that_comes_while_the_volume_of_another_one_is_removed_does_not_hide_that_volume() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(Duration::from_secs(25))).await;
+        let mut caller = Caller::new(&bench, Script::new("data"));
+        let sent = AtomicBool::new(false);
+        bench.guard.set_fate(move |_, at, asked| {
+            let first = at > 0 && creates(asked, "persistentvolumeclaims") && !sent.swap(true, Ordering::Relaxed);
+            if first { Action::Late(Duration::from_millis(40_500)) } else { Action::Pass }
+        });
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        caller.delete_claim();
+        let mut provisioner = caller.clone();
+        let late = async {
+            until(&bench, SETTLED, "the leaf claim goes", || leaves(&bench, 0, &caller).is_empty()).await;
+            until(&bench, SETTLED, "another one comes", || !leaves(&bench, 0, &caller).is_empty()).await;
+            let is_there = bench.members[0].get("persistentvolumes", "", caller.leaf_volume().unwrap()).is_some();
+            assert!(is_there, "its volume goes slowly");
+        };
+        let (removed, ()) = tokio::join!(timeout(SETTLED, provisioner.reclaim()), late);
+        removed.unwrap();
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
 }
 
 #[test]

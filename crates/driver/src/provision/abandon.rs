@@ -1,9 +1,6 @@
 //! What was made for a claim that is gone, or that goes elsewhere, is taken back; what the host uses stays.
 
-use super::{
-    Deadline, Provisioner,
-    delete::{self, Order},
-};
+use super::{Deadline, Provisioner, delete, order::Order};
 use domain::{
     error::{Error, Result},
     volume::{Claim, LeafPlace, VolumeHash, VolumeSpec},

@@ -7,7 +7,8 @@ use super::{
     abandon::{self, holds, in_use, leaf_volume_is_left},
     attempt::{Attempt, NoCapacity},
     content_source::{self, beside_source},
-    delete::{self, Order},
+    delete,
+    order::Order,
     place, refusal, sibling_claims,
     volume_creation::VolumeCreation,
 };

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::{
     Deadline, Provisioner, find, imported,
     last_seen::{LastSeen, decide, stripped},
+    order::Order,
     wait,
 };
 use crate::attach;
@@ -14,7 +13,6 @@ use domain::{
     error::{Error, Result},
     volume::{
         LeafName, LeafPlace, VolumeHash, VolumeId,
-        healing::Wish,
         plan::{ObservedVolume, Removal},
     },
 };
@@ -29,46 +27,6 @@ use leaf::{
 /// Between two looks at something of which no news comes.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Whoever asks for a removal has just looked at the host, and is believed for so long.
-const BELIEVED: Duration = Duration::from_secs(2);
-
-/// A removal as it was asked for. People of the host may change their minds while it waits, and then nobody calls again.
-pub(super) struct Order {
-    handle: String,
-    asked: Instant,
-    /// The host has, or had, a volume with this handle.
-    given_out: bool,
-}
-
-impl Order {
-    pub(super) fn of_volume(id: &VolumeId) -> Self {
-        Self { handle: id.to_string(), asked: Instant::now(), given_out: true }
-    }
-
-    /// Of a leaf that the host was never given.
-    pub(super) fn of_creation(id: &VolumeId) -> Self {
-        Self { given_out: false, ..Self::of_volume(id) }
-    }
-
-    /// Once its volume is labelled, nobody can tell a leaf that was never given out from one that was. Should this removal be
-    /// cut short and never be asked for again, its mark says so.
-    async fn mark(
-        &self,
-        leaf: &MemberClient,
-        hash: VolumeHash,
-        step: &Removal,
-        claim: Option<&ClaimRow>,
-    ) -> Result<()> {
-        let takes_it = matches!(step, Removal::Label { .. } | Removal::MakeDeletable(_) | Removal::DeleteClaim);
-        match claim.filter(|claim| claim.volume().is_some() && !claim.is_withdrawn() && claim.made_for.is_some()) {
-            Some(claim) if takes_it && !self.given_out => {
-                leaf::forgotten::mark_withdrawn(leaf, claim, hash, true).await
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 /// An id that is none of ours names a volume that does not exist, and that is what was asked for.
 pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) -> Result<()> {
     let Some((id, member)) = find::member_of(provisioner, id).await? else { return Ok(()) };
@@ -79,15 +37,40 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
         leaf::claim::list_leaf(leaf, *hash).await?;
     }
     match leaf.rows.find(&id) {
-        Some((hash, Row { claim: Some(claim), .. })) => {
+        Some((hash, Row { claim: Some(claim), volume, .. })) => {
             check_against_copies(provisioner, leaf, &id, hash, &claim).await?;
             attach::is_unpublished(leaf, hash, &claim).await?;
             remove(provisioner, leaf, hash, &claim.place, &order, deadline).await?;
+            remove_what_it_hid(provisioner, leaf, &id, volume.as_ref(), &order, deadline).await?;
         }
         found => delete_unseen(provisioner, leaf, &id, found, &order, deadline).await?,
     }
     leaf.capacity.forget_refusals();
     Ok(())
+}
+
+/// A claim that came late has had the name of one that was removed before, and whose volume is on its way out still: that was out of
+/// sight. `its_own`: the volume of the claim that is gone now.
+async fn remove_what_it_hid(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    id: &VolumeId,
+    its_own: Option<&VolumeRow>,
+    order: &Order,
+    deadline: &Deadline,
+) -> Result<()> {
+    let left = leaf.rows.find(id).filter(|(_, row)| row.claim.is_none());
+    let Some(volume) = left.as_ref().and_then(|(_, row)| row.volume.as_ref()) else { return Ok(()) };
+    if its_own.is_some_and(|own| own.uid() == volume.uid()) {
+        return Ok(());
+    }
+    match host::volume::leaf_of(&provisioner.host, &order.handle).await? {
+        Some(given_out) if *given_out.volume == *volume.name => {
+            delete_unseen(provisioner, leaf, id, left, order, deadline).await
+        }
+        // A copy that somebody has made of it.
+        _ => Ok(()),
+    }
 }
 
 /// Where several claims carry the labels of a volume, the oldest is the leaf; of another one, the host's record must
@@ -160,29 +143,6 @@ async fn delete_unseen(
     }
 }
 
-/// Right before a step by which data may go: no volume of the host wants the leaf now. A leaf volume that is kept for the
-/// host may be so since the removal was asked for: there nobody is believed.
-async fn still_stands(provisioner: &Provisioner, order: &Order, step: &Removal, row: &Row) -> Result<()> {
-    let is_kept = row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing || volume.removal);
-    if order.asked.elapsed() < BELIEVED && !is_kept {
-        return Ok(());
-    }
-    let volumes = host::volume::volumes_with(&provisioner.host, &order.handle).await?;
-    if volumes.iter().any(|volume| volume.wish() != Wish::Nothing) {
-        return Err(Error::InProgress(format!(
-            "a volume of the host with handle {} is retained or in use again: its leaf is not removed",
-            order.handle
-        )));
-    }
-    if order.given_out && volumes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
-        return Err(Error::InProgress(format!(
-            "the leaf volume of handle {} was made Retain, and no volume of the host says that it is to go: it is kept",
-            order.handle
-        )));
-    }
-    Ok(())
-}
-
 /// Both leaves of a volume that is moved stay. What of a move's marks comes after this look is found by the steps: they test what they
 /// were decided on.
 fn stands_still(leaf: &MemberClient, row: &Row) -> Result<()> {
@@ -223,7 +183,7 @@ pub(super) async fn remove(
             deadline.tell(late(leaf, place, &step))?;
         }
         if step.is_final() {
-            still_stands(provisioner, order, &step, &row).await?;
+            order.still_stands(provisioner, &step, &row).await?;
         }
         order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
         match (&step, &row.claim) {

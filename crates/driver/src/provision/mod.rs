@@ -20,6 +20,7 @@ mod imported;
 mod last_seen;
 pub mod list;
 pub mod modify;
+mod order;
 mod place;
 pub mod publish;
 mod refusal;

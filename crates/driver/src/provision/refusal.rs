@@ -10,7 +10,8 @@ use super::{
     Provisioner,
     abandon::in_use,
     attempt::{Attempt, NoCapacity},
-    delete::{self, Order},
+    delete,
+    order::Order,
     volume_creation::VolumeCreation,
 };
 use domain::{

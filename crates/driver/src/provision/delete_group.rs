@@ -39,20 +39,22 @@ pub async fn delete_group(
     let leaf = member.leaf()?;
     leaf.snapshots.want();
     let Some(groups) = leaf::snapshot::group::groups(leaf).await? else { return Ok(()) };
-    if let Some((hash, group)) = find(&groups, &id).await? {
-        let parts = leaf::snapshot::group::parts(leaf, &group).await?;
-        let known = marked(leaf, &parts, hash);
-        // One that we made, and in which nothing carries our labels, was never given out: it came late. What was restored from
-        // a backup under our name is not that.
-        if !(known.is_empty() && group.chooses) {
-            check(&known, snapshots)?;
+    let (hash, group) = loop {
+        match (find(&groups, &id).await?, group_hash(&id)) {
+            (Some(found), _) => break found,
+            // It may come while that is removed.
+            (None, Some(hash)) if remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await? => {}
+            _ => return Ok(()),
         }
-        return remove_group(leaf, &groups, &group, &parts, hash, deadline).await;
+    };
+    let parts = leaf::snapshot::group::parts(leaf, &group).await?;
+    let known = marked(leaf, &parts, hash);
+    // One that we made, and in which nothing carries our labels, was never given out: it came late. What was restored from
+    // a backup under our name is not that.
+    if !(known.is_empty() && group.chooses) {
+        check(&known, snapshots)?;
     }
-    match group_hash(&id) {
-        Some(hash) => remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await,
-        None => Ok(()),
-    }
+    remove_group(leaf, &groups, &group, &parts, hash, deadline).await
 }
 
 /// Whoever names the snapshots of a group must name them all.
@@ -66,7 +68,7 @@ pub(super) fn check(parts: &[Snapshot], named: &[String]) -> Result<()> {
     Err(Error::Invalid(format!("snapshot_ids are {}, and the group holds {}", list(&named), list(&there))))
 }
 
-/// Contents without their group: a hand in the member has removed that, and its class retained them.
+/// Contents without their group: a hand in the member has removed that, and its class retained them. Whether there were any.
 async fn remove_outlived(
     leaf: &MemberClient,
     groups: &Groups<'_>,
@@ -74,19 +76,21 @@ async fn remove_outlived(
     hash: VolumeHash,
     named: &[String],
     deadline: &Deadline,
-) -> Result<()> {
+) -> Result<bool> {
     let places: Vec<LeafPlace> = named.iter().filter_map(|name| VolumeId::parse(name)?.place()).collect();
     let beside = |part: &LeafPlace| id.place().is_some_and(|group| group.namespace == part.namespace);
     let is_part = |content: &Content| if named.is_empty() { beside(&content.of) } else { places.contains(&content.of) };
     let of = |group: &LeafPlace| group.claim == leaf_group_name(hash) && id.place().is_none_or(|place| place == *group);
     let late = || Error::InProgress(format!("member {}: the contents of group {id} are being deleted", leaf.member));
+    let mut were_there = false;
     loop {
         let whole = groups.outlived(hash, of).await?;
         let parts: Vec<Content> =
             leaf::snapshot::list_group_contents(leaf, hash).await?.into_iter().filter(is_part).collect();
         if whole.is_empty() && parts.is_empty() {
-            return Ok(());
+            return Ok(were_there);
         }
+        were_there = true;
         for part in parts.iter().filter(|part| part.retained) {
             leaf::snapshot::make_content_deletable(leaf, part).await?;
         }

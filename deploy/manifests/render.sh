@@ -29,6 +29,8 @@ render manifests/controller-with-snapshots.yaml "The same for a host that serves
 render manifests/virtual-node.yaml "The agent of virtual nodes. Apply it after the controller's." \
     --show-only templates/virtual-node-rights.yaml --show-only templates/virtual-node-policy.yaml \
     --show-only templates/virtual-node.yaml
+render manifests/moves.yaml "What moving volumes to other members needs in the host. The controller has to be given --mover-image besides." \
+    --set moves.enabled=true --show-only templates/moves.yaml
 render manifests/node.yaml "The driver on real nodes of the host, which use volumes of cluster38 made by storage.example.com: change both names." \
     --set node.enabled=true --set 'node.members[0].name=cluster38' --set 'node.members[0].leafDrivers={storage.example.com}' \
     --show-only templates/node.yaml

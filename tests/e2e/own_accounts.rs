@@ -25,6 +25,9 @@ const CLOSED: &str = "apart-closed";
 const OWN: &str = "apart-own";
 const ANOTHERS: &str = "apart-anothers";
 
+/// Of movers, of all hosts.
+const YARD: &str = "kosmos-csi-movers";
+
 fn of_another() -> Value {
     let mut labels = labels();
     labels["kosmos.csi.io/host"] = json!("another");
@@ -37,7 +40,7 @@ fn anothers(object: Value) -> Value {
 
 /// The member with both accounts of the host, and with a leaf, its volume and a pod of another.
 async fn shared(member: &Place<'_>) -> Result<String> {
-    let uses = Uses { pods: true, attach: false };
+    let uses = Uses { pods: true, attach: false, moves: true };
     for object in uses.of(Some(HOST)).map_err(anyhow::Error::msg)? {
         member.cluster.apply(&object.to_string()).await?;
     }
@@ -73,7 +76,7 @@ async fn open_class_to(member: &Place<'_>, hosts: &str) -> Result<()> {
 
 async fn leave(member: &Place<'_>) -> Result<()> {
     let cluster = member.cluster;
-    cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, "--wait=false"]).await?;
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, YARD, "--wait=false"]).await?;
     cluster.kubectl(&["delete", "storageclass", CLASS, "--ignore-not-found"]).await?;
     let own = "clusterrolebinding,rolebinding,role,serviceaccount";
     let of_host = format!("kosmos.csi.io/host={HOST}");
@@ -87,6 +90,7 @@ fn account_of_one_host_in_a_member_writes_nothing_of_another_host() {
         let volume = shared(&member).await?;
         let tried = async {
             driver(&member, &volume).await?;
+            movers(&member).await?;
             agent(&member).await
         };
         let tried = tried.await;
@@ -148,6 +152,41 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
     account.is_allowed("PATCH", &format!("{claims}/given"), &note).await?;
     account.is_allowed("POST", &pods, &consumer()).await?;
     account.is_allowed("POST", "/api/v1/namespaces", &ours("Namespace", "apart-new")).await
+}
+
+/// What is called like movers of another host would be taken for them, keys and all.
+async fn movers(member: &Place<'_>) -> Result<()> {
+    let account = Account::of(member, DRIVER_NAMESPACE, &own_name(ACCOUNT, HOST)).await?;
+    let (pods, secrets) = (path(YARD, "pods"), path(YARD, "secrets"));
+    let (own, theirs) = ("send-1-0-of-a-host", "send-1-0-another");
+    let keys = |name: &str| ours("Secret", name);
+    let mover = |name: &str| {
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "leaf"}},
+            {"name": "keys", "secret": {"secretName": name}}]);
+        let container =
+            json!({"name": "mover", "image": "i", "securityContext": {"capabilities": {"add": ["FOWNER"]}}});
+        but(
+            ours("Pod", name),
+            &[("spec", json!({"automountServiceAccountToken": false, "containers": [container], "volumes": volumes}))],
+        )
+    };
+    let other = json!([{"name": "data", "configMap": {"name": "c"}}]);
+    let attempts = [
+        ("POST", pods.clone(), mover(theirs)),
+        ("POST", pods.clone(), anothers(mover(theirs))),
+        ("POST", pods.clone(), but(mover(own), &[("spec.automountServiceAccountToken", json!(true))])),
+        ("POST", pods.clone(), but(mover(own), &[("spec.nodeName", json!("n"))])),
+        ("POST", pods.clone(), but(mover(own), &[("spec.volumes", other)])),
+        ("POST", path(NAMESPACE, "pods"), mover(own)),
+        ("POST", secrets.clone(), keys(theirs)),
+        ("POST", secrets.clone(), anothers(keys(theirs))),
+        ("POST", secrets.clone(), but(keys(own), &[("metadata.labels", json!({}))])),
+        ("CONNECT", path(YARD, &format!("pods/{theirs}/portforward")), Value::Null),
+        ("POST", "/api/v1/namespaces".to_owned(), ours("Namespace", YARD)),
+    ];
+    account.is_refused(ACCOUNT, &attempts).await?;
+    account.is_allowed("POST", &pods, &mover(own)).await?;
+    account.is_allowed("POST", &secrets, &keys(own)).await
 }
 
 async fn agent(member: &Place<'_>) -> Result<()> {

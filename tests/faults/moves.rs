@@ -4,6 +4,7 @@
 mod permitted;
 mod play;
 mod refused;
+mod theirs;
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +29,7 @@ const VOLUMES: &str = "persistentvolumes";
 const YARD: &str = "kosmos-csi-movers";
 const MOVES: &str = "volumemoves.kosmos.csi.io";
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
-const DEFINITION: &str = include_str!("../../crates/host/src/moves/definition.yaml");
+const DEFINITION: &str = include_str!("../../deploy/chart/kosmos-csi/files/volumemoves.yaml");
 /// From the wish to the end of a move that nobody disturbs.
 const MOVED: Duration = Duration::from_mins(2);
 /// However it is disturbed.

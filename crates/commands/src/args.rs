@@ -85,6 +85,11 @@ pub struct Controller {
     /// Namespace in the members for volumes whose claim the provisioner does not name
     #[arg(long, env = "KOSMOS_CSI_LEAF_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
     pub leaf_namespace: String,
+
+    /// Image of the movers, pods in the members that copy a volume's files; with it, volumes are moved to other members, where
+    /// a VolumeMove asks for it
+    #[arg(long, env = "KOSMOS_CSI_MOVER_IMAGE", value_name = "IMAGE")]
+    pub mover_image: Option<String>,
 }
 
 /// Where the members are named.

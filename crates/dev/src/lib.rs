@@ -156,6 +156,7 @@ fn flags(process: Process, folder: &Folder) -> Controller {
         members: Members { members_dir: Some(folder.members()), kosmos_clusters: KosmosClusters::Off },
         members_namespace: "kosmos-csi".to_owned(),
         leaf_namespace: "kosmos-csi".to_owned(),
+        mover_image: None,
     }
 }
 

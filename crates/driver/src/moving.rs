@@ -6,6 +6,7 @@
 mod act;
 mod begin;
 mod ends;
+mod line;
 mod look;
 mod switch;
 mod tell;
@@ -60,6 +61,8 @@ struct Job {
     not_before: Option<Instant>,
     /// The attempt whose sender this process has given its keys.
     has_sent_keys: Option<u32>,
+    /// Between the two movers.
+    line: Option<line::Line>,
     told: tell::Told,
     /// The last step, and what it was decided on.
     before: Option<(Moving, Seen)>,
@@ -95,6 +98,7 @@ impl Movers {
                         keys: None,
                         not_before: None,
                         has_sent_keys: None,
+                        line: None,
                         told: tell::Told::default(),
                         before: None,
                     };
@@ -171,6 +175,7 @@ impl Job {
                 Ok(Went::Over)
             }
             Moving::Await(what) => {
+                line::see_to_line(self, &seen)?;
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
                 Ok(went.unwrap_or_else(|| Went::Waits(seen.awaited(what))))
             }

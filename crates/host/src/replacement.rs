@@ -26,7 +26,7 @@ use domain::{
 };
 
 /// On the new volume: UID of the one in whose place it is.
-const REPLACES: &str = "kosmos.csi.io/replaces";
+pub const REPLACES: &str = "kosmos.csi.io/replaces";
 /// On a claim that waits for its volume: how often it was pointed out to the host's controller that it is there.
 const WOKEN: &str = "kosmos.csi.io/woken";
 /// The protection of volumes is put on by the API server.

@@ -3,6 +3,7 @@
 
 mod copy;
 pub mod ends;
+pub mod line;
 mod source;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};

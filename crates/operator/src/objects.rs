@@ -19,6 +19,7 @@ const TOKEN: &str = "-token";
 const MEMBER: &str = include_str!("../../../deploy/member.yaml");
 const PODS: &str = include_str!("../../../deploy/member-virtual-node.yaml");
 const ATTACH: &str = include_str!("../../../deploy/member-attach.yaml");
+const MOVES: &str = include_str!("../../../deploy/member-mover.yaml");
 
 /// What a member is for, besides volumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,10 +28,12 @@ pub struct Uses {
     pub pods: bool,
     /// Real nodes of the host use its volumes.
     pub attach: bool,
+    /// Volumes are moved from and to it.
+    pub moves: bool,
 }
 
 impl Uses {
-    pub const ALL: Self = Self { pods: true, attach: true };
+    pub const ALL: Self = Self { pods: true, attach: true, moves: true };
 
     /// What is needed in the member for one host, in the order in which it is made: each has accounts of its own, which an admission
     /// policy keeps from what is another's. Without a host, for whoever has the kubeconfig.
@@ -44,7 +47,7 @@ impl Uses {
 
     fn objects(self) -> Result<Vec<Value>, String> {
         let mut objects = parse(MEMBER)?;
-        for (wanted, text) in [(self.pods, PODS), (self.attach, ATTACH)] {
+        for (wanted, text) in [(self.pods, PODS), (self.attach, ATTACH), (self.moves, MOVES)] {
             if wanted {
                 objects.append(&mut parse(text)?);
             }
@@ -192,7 +195,9 @@ mod tests {
             ]
         );
         let more = Uses::ALL.objects().unwrap();
-        for role in ["ClusterRole kosmos-csi-attach", "ClusterRole kosmos-csi-virtual-node"] {
+        for role in
+            ["ClusterRole kosmos-csi-attach", "ClusterRole kosmos-csi-virtual-node", "ClusterRole kosmos-csi-movers"]
+        {
             assert!(more.iter().any(|object| title(object) == role));
         }
         assert!(more.iter().all(|object| !word(object, "/apiVersion").is_empty() && !word(object, "/kind").is_empty()));

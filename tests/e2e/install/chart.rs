@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use super::helm::{CHART, checkout, helm, objects, render_manifests, rendered};
 
-const EVERYTHING: [&str; 8] = [
+const EVERYTHING: [&str; 9] = [
     "namespace.create=true",
     "sidecars.snapshotter.enabled=true",
     "node.enabled=true,node.members[0].name=cluster38",
     "nodeSecrets.enabled=true",
+    "moves.enabled=true",
     "serviceMonitor.enabled=true",
     "virtualNode.kubelet.certificateSecret=kubelet,virtualNode.kubelet.serviceIP=10.96.0.50,virtualNode.hostAddress=https://10.0.0.1:6443",
     "storageClasses[0].name=fast,storageClasses[0].members={cluster38},storageClasses[0].default=true",
@@ -37,9 +38,9 @@ fn chart_has_no_flaw_that_helm_knows() {
 #[test]
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 34] = [
+    let switches: [(&str, &[&str], &[&str]); 35] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
-            &["csi-snapshotter", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
+            &["csi-snapshotter", "--mover-image", "volumemoves", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
         ("image.tag=0.1.0,image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000,sidecars.resizer.image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000", &["localhost/kosmos-csi:0.1.0@sha256:0000", "csi-resizer:v2.3.0@sha256:0000"], &["csi-attacher:v4.13.0@"]),
         ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
         ("sidecars.resizer.enabled=false", &["csi-attacher"], &["csi-resizer", "persistentvolumeclaims/status"]),
@@ -62,6 +63,7 @@ fn every_switch_brings_or_takes_what_it_says() {
             &["kosmos-csi-node-cluster38", "--member=cluster38", "zone: a", "enforce: privileged", "Bidirectional", "localhost/kosmos-csi-node:0.1.0"], &[]),
         ("node.enabled=true,node.members[0].name=a,node.members[0].leafDrivers={one.example,two.example},node.members[0].nfsServers={fd00::5},node.members[0].localFolders={/mnt/disks}",
             &["--leaf-driver=one.example\"", "--leaf-driver=two.example\"", "--nfs-server=fd00::5\"", "--local-folder=/mnt/disks\""], &[]),
+        ("moves.enabled=true", &["--mover-image=localhost/kosmos-csi-mover:0.1.0", "kind: CustomResourceDefinition", "volumemoves/status"], &[]),
         ("nodeSecrets.enabled=true", &["name: kosmos-csi-secrets"], &[]),
         ("namespace.create=true", &["enforce: restricted", "resource-policy: keep"], &[]),
         ("podDisruptionBudget.enabled=false", &[], &["PodDisruptionBudget"]),
@@ -163,13 +165,13 @@ fn manifests_are_what_the_chart_renders() {
             count += 1;
         }
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 7);
 }
 
 #[test]
 fn no_role_reads_secrets_of_the_whole_cluster() {
     let mut texts = vec![rendered(&EVERYTHING).unwrap()];
-    for file in ["member.yaml", "member-attach.yaml"] {
+    for file in ["member.yaml", "member-attach.yaml", "member-mover.yaml"] {
         texts.push(fs::read_to_string(checkout().join("deploy").join(file)).unwrap());
     }
     let objects: Vec<Value> = texts.iter().flat_map(|text| objects(text).unwrap()).collect();

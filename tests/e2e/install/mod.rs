@@ -4,6 +4,7 @@ mod chart;
 mod demo;
 mod examples;
 pub mod helm;
+mod moves;
 mod program;
 pub mod readme;
 pub mod release;

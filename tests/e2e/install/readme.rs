@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, ensure};
 
 use super::{helm::checkout, release, volumes::until};
-use crate::clusters::{Fleet, tools};
+use crate::clusters::{Fleet, product::Flavour, tools};
 
 /// The blocks of a page that are marked so.
 pub fn blocks(page: &str, mark: &str) -> Vec<String> {
@@ -42,7 +42,7 @@ pub async fn install(fleet: &Fleet) -> Result<()> {
         fs::copy(member.kubeconfig_inside(), home.join(format!("{}.kubeconfig", member.name())))?;
     }
     let images = home.display().to_string();
-    release::pack(&home)?;
+    release::pack(&home, &[Flavour::Small, Flavour::Node])?;
     let readme = fs::read_to_string(checkout().join("README.md"))?;
     for command in commands(&readme, "install") {
         let command = command.replace("target/images", &images);

@@ -43,6 +43,7 @@ fn values(fleet: &Fleet) -> String {
             {"name": "cluster38", "leafDrivers": [member_driver::DRIVER],
                 "nodeSelector": {"kubernetes.io/hostname": fleet.host().node_name()}}]},
         "nodeSecrets": {"enabled": true},
+        "moves": {"enabled": true},
         "logs": {"level": "warn,kosmos_csi=debug"},
         "storageClasses": [
             {"name": "openebs-hostpath", "members": MEMBERS, "parameters": {"leafStorageClass": "openebs-hostpath"}},
@@ -171,8 +172,11 @@ async fn prepare_host(fleet: &Fleet) -> Result<()> {
     host.apply(&namespace.to_string()).await?;
     import_sidecars(fleet).await?;
     let folder = tempfile::tempdir_in(fleet.folder())?;
-    for archive in pack(folder.path())? {
+    for archive in pack(folder.path(), &[Flavour::Small, Flavour::Node])? {
         import(host, &archive).await?;
+    }
+    for archive in pack(folder.path(), &[Flavour::Mover])? {
+        try_join_all(fleet.members().iter().map(|member| import(member, &archive))).await?;
     }
     Ok(())
 }
@@ -192,11 +196,11 @@ pub async fn import_sidecars(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// Both images, with the program that was built for them beside the tests.
-pub fn pack(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Images, with the program that was built for them beside the tests.
+pub fn pack(folder: &Path, flavours: &[Flavour]) -> Result<Vec<PathBuf>> {
     let program = program::of_images()?;
     let pack = |flavour| product::image(flavour, &program, product::NAME, env!("CARGO_PKG_VERSION"), folder);
-    [Flavour::Small, Flavour::Node].into_iter().map(|flavour| Ok(pack(flavour)?.archive)).collect()
+    flavours.iter().map(|flavour| Ok(pack(*flavour)?.archive)).collect()
 }
 
 async fn import(cluster: &Cluster, archive: &Path) -> Result<()> {
@@ -249,7 +253,7 @@ async fn typed(fleet: &Fleet, words: &[&str], member: &str) -> Result<String> {
 
 /// As an operator does.
 async fn join(fleet: &Fleet, member: &str) -> Result<()> {
-    typed(fleet, &["member", "add"], member).await?;
+    typed(fleet, &["member", "add", "--moves"], member).await?;
     let node = format!("node/kosmos-{member}");
     wait_for(&format!("{node} takes pods"), PATIENCE, || async {
         let path = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status} {.spec.taints[*].key}";

@@ -4,11 +4,11 @@ use std::future::Future;
 
 use anyhow::Result;
 
-use super::{demo, examples, release::Release, volumes};
+use super::{demo, examples, moves, release::Release, volumes};
 use crate::{clusters::Fleet, pool::on_release};
 
 /// The number of the last chapter, which is told when all others were.
-const LAST: u8 = 9;
+const LAST: u8 = 10;
 
 /// From its second installation on.
 fn chapter<F>(number: u8, name: &str, story: impl FnOnce(&'static Fleet) -> F)
@@ -69,6 +69,11 @@ fn stateful_set_is_spread_over_members_and_finds_its_data() {
 #[test]
 fn claim_of_a_member_is_imported_and_stays() {
     chapter(8, "import", examples::claim_of_a_member_is_imported_and_stays);
+}
+
+#[test]
+fn volume_moves_to_another_member_and_back_while_it_is_written_to() {
+    chapter(9, "moves", moves::volume_moves_there_and_back);
 }
 
 #[test]

@@ -13,18 +13,24 @@ use serde_json::Value;
 use super::{
     super::{
         HOST,
-        object::{self, Place, is_leaving, items, read, text},
+        object::{self, Place, is_leaving, items, mark, read, text},
     },
     Pods,
     rejection::PodRejection,
 };
 use domain::volume::{DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId, moving::MoveMark};
-use host::volume::{LEAF_UID, LEAF_VOLUME};
+use host::{
+    replacement::REPLACES,
+    volume::{LEAF_UID, LEAF_VOLUME},
+};
 use leaf::{
     identity::{Identity, Meant, judge},
     ownership::{HANDLE, MOVE, VOLUME, is_or_was},
     row::ClaimRow,
 };
+
+/// Why a pod that waits for a volume can never run where it is.
+pub(super) const MOVED: &str = "VolumeMoved";
 
 /// The claims a pod mounts, by its volumes, and whether one was made for the pod.
 fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
@@ -84,6 +90,20 @@ fn volume_in(claim: &str, handle: &str, member: &str) -> Result<VolumeId, PodRej
         return Err(refused(why));
     }
     Ok(id)
+}
+
+/// The pod was sent to this node while its volume was in this member, and a move has taken that to another one: the pod can run here
+/// no more. One that is younger was sent here by somebody, and waits for him.
+fn moved_since(pod: &Value, claim: &str, volume: Option<&Value>) -> Option<PodRejection> {
+    let made = |object| text(object, "/metadata/creationTimestamp");
+    let volume =
+        volume.filter(|volume| !mark(volume, "annotations", REPLACES).is_empty() && made(volume) >= made(pod))?;
+    let id = VolumeId::parse(text(volume, "/spec/csi/volumeHandle"))?;
+    let message = format!(
+        "claim {claim}: its volume was moved to member {}; a controller that owns the pod makes another one, which is sent there",
+        id.member
+    );
+    Some(PodRejection::new(MOVED, message))
 }
 
 /// Which of these claims in a namespace of the member is the volume's leaf. Whoever writes a handle may name any claim: only
@@ -155,9 +175,9 @@ pub(super) async fn leaf_claims(
         };
         let found = read(&volumes, host_volume).await?;
         let claim_uid = claim.as_ref().map(|claim| text(claim, "/metadata/uid")).unwrap_or_default();
-        let id =
-            handle_of(&name, claim_uid, found.as_ref()).and_then(|handle| volume_in(&name, handle, &pods.member.name));
-        let id = match id {
+        let handle = handle_of(&name, claim_uid, found.as_ref());
+        let is_gone = |why| moved_since(pod, &name, found.as_ref()).unwrap_or(why);
+        let id = match handle.and_then(|handle| volume_in(&name, handle, &pods.member.name).map_err(is_gone)) {
             Ok(id) => id,
             Err(why) => return Ok(Err(why)),
         };
@@ -293,6 +313,21 @@ mod tests {
             let why = volume_in("a", handle, member).unwrap_err();
             assert!(why.message.contains(words), "{why:?}");
         }
+    }
+
+    #[test]
+    fn pod_that_was_sent_where_its_volume_is_no_more_is_told_so_unless_it_came_later() {
+        let pod = json!({"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z"}});
+        let volume = |made: &str, replaces: &str| {
+            json!({"metadata": {"creationTimestamp": made, "annotations": {REPLACES: replaces}},
+                "spec": {"csi": {"volumeHandle": "b/shop/data/0123456789abcdef"}}})
+        };
+        let told = |volume: &Value| moved_since(&pod, "data", Some(volume));
+        let why = told(&volume("2026-01-01T10:00:30Z", "uid")).unwrap();
+        assert!(why.reason == MOVED && why.message.contains("moved to member b"), "{why:?}");
+        assert_ne!(told(&volume("2026-01-01T10:00:00Z", "uid")), None, "in the same second");
+        assert_eq!(told(&volume("2026-01-01T09:59:59Z", "uid")), None);
+        assert_eq!(told(&volume("2026-01-01T10:00:30Z", "")), None, "it was made by other means");
     }
 
     #[test]

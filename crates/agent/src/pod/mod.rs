@@ -190,7 +190,7 @@ impl Pods<'_> {
             (PodStep::Copy, Some(pod), _) => self.begin(pod, looks).await,
             (PodStep::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,
             (PodStep::EndPod, Some(pod), _) => self.end(pod).await,
-            (PodStep::FailPod, Some(pod), _) => self.fail(pod).await,
+            (PodStep::FailPod, Some(pod), _) => self.fail(pod, self.deleted()).await,
             _ => Ok(Next::After(AGAIN)),
         }
     }
@@ -199,6 +199,7 @@ impl Pods<'_> {
     async fn begin(&self, pod: &Value, looks: u32) -> kube::Result<Next> {
         let claims = match claims::leaf_claims(self, pod).await? {
             Ok(claims) => claims,
+            Err(why) if why.reason == claims::MOVED => return self.fail(pod, why).await,
             Err(why) if looks < PATIENCE => {
                 tracing::debug!(pod = %Place::of(pod), why = why.message, "waits");
                 return Ok(Next::After(AGAIN));
@@ -325,12 +326,15 @@ impl Pods<'_> {
         Ok(Next::After(MUCH_LATER))
     }
 
-    async fn fail(&self, pod: &Value) -> kube::Result<Next> {
+    fn deleted(&self) -> PodRejection {
         let message = format!(
             "its copy in member {} was deleted there, and not by this host; a controller that owns the pod makes another one",
             self.member.name
         );
-        let why = PodRejection::new("DeletedInMember", message);
+        PodRejection::new("DeletedInMember", message)
+    }
+
+    async fn fail(&self, pod: &Value, why: PodRejection) -> kube::Result<Next> {
         self.write(pod, status::failed(pod, &why, &now())).await?;
         let news = News { reason: why.reason, message: why.message, warning: true };
         host::events::tell_of(self.host, &about(pod), &news).await;

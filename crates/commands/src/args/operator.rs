@@ -118,6 +118,7 @@ pub enum Member {
 }
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Add {
     /// The member's name: a DNS label of at most 40 characters. It stands in the handle of every volume there
     #[arg(value_parser = member_name)]
@@ -145,6 +146,10 @@ pub struct Add {
     /// Rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
     #[arg(long)]
     pub attach: bool,
+
+    /// What moving volumes from and to the member needs as well: a namespace for movers, and rights in it (deploy/member-mover.yaml)
+    #[arg(long, conflicts_with = "namespace")]
+    pub moves: bool,
 
     /// Give the account rights in this namespace of the member, which must be there, and in no others: volumes are made in it
     /// alone; once for each. The agent of virtual nodes has to see all pods of a member, so there can be none of it
@@ -188,6 +193,10 @@ pub struct Check {
     /// The rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
     #[arg(long)]
     pub attach: bool,
+
+    /// The rights for moving volumes from and to it as well (deploy/member-mover.yaml)
+    #[arg(long)]
+    pub moves: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -48,7 +48,7 @@ pub async fn serve(
         members_namespace: arguments.members_namespace,
         kosmos_clusters: arguments.members.kosmos_clusters,
         leaf_namespace: arguments.leaf_namespace,
-        mover_image: None,
+        mover_image: arguments.mover_image,
         metrics: metrics.clone(),
     };
     let Some(started) = Box::pin(driver.start(&mut tasks, &stop)).await? else {

@@ -81,7 +81,7 @@ async fn change_copy(step: Moving, looked: &Looked) -> Result<Went> {
         (Moving::KeepCopy, Some(volume)) => writes::keep_copy(leaf, volume, hash, &half.side.handle).await?,
         (Moving::PlaceCopy, Some(volume)) => writes::place_copy(leaf, volume, &half.side.home()).await?,
         (Moving::ReleaseCopy, _) => writes::release_copy(leaf, sight).await?,
-        (Moving::RemoveCopy, _) if writes::is_going(sight) => {
+        (Moving::RemoveCopy, _) if writes::is_going(leaf, sight, hash) => {
             return Ok(Went::Waits("the copy goes".to_owned()));
         }
         (Moving::RemoveCopy, _) => writes::remove_copy(leaf, sight, hash).await?,

@@ -8,9 +8,10 @@ use super::{Sight, change_claim, change_volume, kept, place_of, remove_yard_clai
 use crate::{
     MemberClient,
     claim::{LeafSpec, Made, post_claim},
-    identity,
+    identity::{self, is_leaf_of},
     ownership::{self, FINALIZER, HANDLE, HEALING, MOVE, PLACE, POLICY_BEFORE},
-    saved::bound_to,
+    row::VolumeRow,
+    saved::{bound_to, policy_of},
 };
 use domain::{
     error::{Error, Result},
@@ -39,15 +40,15 @@ pub async fn try_claim(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<(
 }
 
 /// All was done for its removal but what the member itself does.
-pub fn is_going(sight: &Sight) -> bool {
-    let is_given_up = sight.volume.as_ref().is_none_or(goes_with_its_claim);
+pub fn is_going(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> bool {
+    let is_given_up = sight.volume.as_ref().is_none_or(|volume| is_given_up(client, volume, hash));
     let is_let_go = sight.claim().is_none_or(|claim| {
         claim.metadata.deletion_timestamp.is_some() && !claim.finalizers().iter().any(|name| name == FINALIZER)
     });
     is_given_up && is_let_go
 }
 
-/// Its volume stays, is ours, and belongs into the yard.
+/// Its volume is ours, belongs into the yard, and stays: two writes, as the driver's account may change nothing else of what is not ours yet.
 pub async fn keep_copy(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash, handle: &str) -> Result<()> {
     if let Some(owner) = identity::other_owner(&volume.metadata, &client.host, hash) {
         return Err(Error::Refused(format!(
@@ -56,11 +57,14 @@ pub async fn keep_copy(client: &MemberClient, volume: &PersistentVolume, hash: V
             volume.name_any()
         )));
     }
-    let mut change = kept(volume);
-    change["metadata"]["labels"] = json!(ownership::labels(&client.host, hash));
-    change["metadata"]["annotations"][PLACE] = place_of(&yard(hash));
-    change["metadata"]["annotations"][HANDLE] = json!(handle);
-    change_volume(client, volume, change, "keep").await
+    if is_leaf_of(&volume.metadata, &client.host, hash) && volume.annotations().contains_key(PLACE) {
+        return change_volume(client, volume, kept(volume), "keep").await;
+    }
+    let change = json!({"metadata": {
+        "labels": ownership::labels(&client.host, hash),
+        "annotations": {PLACE: place_of(&yard(hash)), HANDLE: handle},
+    }});
+    change_volume(client, volume, change, "label").await
 }
 
 /// It belongs where the pods of the host's claim look for it.
@@ -81,24 +85,53 @@ pub async fn release_copy(client: &MemberClient, sight: &Sight) -> Result<()> {
     }
 }
 
-/// First its volume, which is nobody's then and goes with its claim; then the claim.
+/// First its volume, which is nobody's then and goes with its claim, or is that of whoever has made it; then the claim.
 pub async fn remove_copy(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> Result<()> {
-    if let Some(volume) = sight.volume.as_ref().filter(|volume| !goes_with_its_claim(volume)) {
-        let change = json!({
-            "metadata": {"annotations": {PLACE: null, HEALING: null, POLICY_BEFORE: null}},
-            "spec": {"persistentVolumeReclaimPolicy": "Delete"},
-        });
-        return change_volume(client, volume, change, "give up").await;
+    let Some(volume) = sight.volume.as_ref().filter(|volume| !is_given_up(client, volume, hash)) else {
+        return match sight.claim() {
+            Some(claim) => remove_yard_claim(client, claim, hash).await,
+            None => Ok(()),
+        };
+    };
+    if let Some(owner) = identity::other_owner(&volume.metadata, &client.host, hash) {
+        return Err(Error::Refused(format!(
+            "member {}: the copy's claim is bound to volume {}, which belongs to {owner} and would go with it: give that volume the policy \
+             Retain there first",
+            client.member,
+            volume.name_any()
+        )));
     }
-    match sight.claim() {
-        Some(claim) => remove_yard_claim(client, claim, hash).await,
-        None => Ok(()),
+    if !is_leaf_of(&volume.metadata, &client.host, hash) {
+        let change = json!({"metadata": {"labels": ownership::labels(&client.host, hash)}});
+        return change_volume(client, volume, change, "label").await;
     }
+    let mut change =
+        json!({"metadata": {"annotations": {PLACE: null, HANDLE: null, HEALING: null, POLICY_BEFORE: null}}});
+    if is_by_hand(volume) {
+        let none = |(key, _): (String, String)| (key, serde_json::Value::Null);
+        change["metadata"]["labels"] = ownership::labels(&client.host, hash).into_iter().map(none).collect();
+        if let Some(before) = volume.annotations().get(POLICY_BEFORE) {
+            change["spec"]["persistentVolumeReclaimPolicy"] = json!(before);
+        }
+    } else {
+        change["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+    }
+    change_volume(client, volume, change, "give up").await
 }
 
-fn goes_with_its_claim(volume: &PersistentVolume) -> bool {
+/// People's own is not removed with our claim.
+fn is_by_hand(volume: &PersistentVolume) -> bool {
+    VolumeRow::new(volume).observed().by_hand
+}
+
+/// What becomes of it when its claim goes is what has to.
+fn is_given_up(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> bool {
     let notes = volume.annotations();
     let is_kept = [PLACE, HEALING, POLICY_BEFORE].iter().any(|key| notes.contains_key(*key));
-    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-    !is_kept && policy == Some("Delete") && bound_to(volume).is_some()
+    let policy = policy_of(volume);
+    match identity::other_owner(&volume.metadata, &client.host, hash) {
+        Some(_) => policy == "Retain",
+        None if is_by_hand(volume) => !is_kept && !is_leaf_of(&volume.metadata, &client.host, hash),
+        None => !is_kept && policy == "Delete" && bound_to(volume).is_some(),
+    }
 }

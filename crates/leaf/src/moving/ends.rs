@@ -134,7 +134,8 @@ impl Wanted<'_> {
         let (api_version, kind) = ("v1".to_owned(), kind.to_owned());
         let owner = OwnerReference { api_version, kind, name, uid, ..OwnerReference::default() };
         ObjectMeta {
-            name: Some(format!("{}-{}-{}", self.role.word(), self.hash, self.attempt)),
+            // By its end an admission policy of the member tells whose it is.
+            name: Some(format!("{}-{}-{}-{host}", self.role.word(), self.hash, self.attempt)),
             namespace: Some(YARD.to_owned()),
             labels: Some(labels),
             owner_references: Some(vec![owner]),
@@ -226,7 +227,9 @@ fn secrets(client: &MemberClient) -> Api<Secret> {
 pub async fn start(client: &MemberClient, wanted: &Wanted<'_>, keys: &Keys) -> Result<()> {
     let made = pods(client).create(&PostParams::default(), &wanted.pod(&client.host)).await;
     match made.map_err(|error| client.outcome("create the pod of a mover", &error)) {
-        Ok(pod) => give_keys(client, wanted, keys, &Mover::new(&pod)).await.map(drop),
+        Ok(pod) if give_keys(client, wanted, keys, &Mover::new(&pod)).await? => Ok(()),
+        // Those of somebody else would let him in.
+        Ok(_) => Err(Error::InProgress("a mover has keys already".to_owned())),
         Err(Error::Exists(why)) => Err(Error::InProgress(why)),
         Err(error) => Err(error),
     }

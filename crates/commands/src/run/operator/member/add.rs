@@ -54,7 +54,7 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     let target = target(flags, &admin, dial).await?;
     open::named(&admin.client, "--namespace", &flags.namespace).await?;
     bindings::nothing_is_outside(&admin.client, target.host(), &reach.namespaces).await?;
-    let uses = Uses { pods: !flags.volumes_only, attach: flags.attach };
+    let uses = Uses { pods: !flags.volumes_only, attach: flags.attach, moves: flags.moves };
     let objects = uses.of(target.host()).map_err(anyhow::Error::msg)?;
     let mut objects = narrowed(objects, &reach.namespaces);
     objects.push(tokens(target.host()));

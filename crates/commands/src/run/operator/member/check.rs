@@ -166,7 +166,7 @@ async fn account(
     client: &Client,
     sheet: &mut Sheet,
 ) -> anyhow::Result<()> {
-    let uses = Uses { pods: false, attach: flags.attach };
+    let uses = Uses { pods: false, attach: flags.attach, moves: flags.moves };
     let rights = needed(uses, ACCOUNT, definition, host)?;
     let of_any = Token::of(&definition.kubeconfig).is_some_and(|token| token.account() == Some((NAMESPACE, ACCOUNT)));
     if of_any {

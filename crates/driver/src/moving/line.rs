@@ -1,0 +1,103 @@
+//! The two ends of a copy are joined, by a port-forward of each member's API server. What goes over them is the ends' own TLS: nothing can
+//! be read here. A line that ends while both movers run is made anew, and they go on.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::{
+    io::{copy, split},
+    task::{self, JoinHandle},
+    time::timeout,
+};
+
+use super::{
+    Job,
+    look::{Half, Looked},
+};
+use domain::error::{Error, Result};
+use leaf::moving::{
+    ends::{Mover, State},
+    line::{ToMover, reach},
+};
+
+/// For both API servers to have reached their pods.
+const REACHED: Duration = Duration::from_secs(30);
+/// A pod that has just begun is not always reached at once; what goes on is told.
+const UNREACHED: u32 = 3;
+
+/// It ends with this.
+#[derive(Debug)]
+pub(super) struct Line {
+    attempt: u32,
+    joined: JoinHandle<Result<()>>,
+    /// Tries that came to nothing, one after the other.
+    unreached: u32,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.joined.abort();
+    }
+}
+
+/// There is one while both movers run.
+pub(super) fn see_to_line(job: &mut Job, looked: &Looked) -> Result<()> {
+    let attempt = looked.status.attempt;
+    let (Some(sender), Some(receiver)) = (runs(&looked.source, attempt), runs(&looked.copy, attempt)) else {
+        job.line = None;
+        return Ok(());
+    };
+    let mut unreached = 0;
+    if let Some(mut line) = job.line.take().filter(|line| line.attempt == attempt) {
+        let Some(ended) = (&mut line.joined).now_or_never() else {
+            job.line = Some(line);
+            return Ok(());
+        };
+        match ended.unwrap_or_else(|fault| Err(Error::InProgress(fault.to_string()))) {
+            Ok(()) => {}
+            Err(error) if line.unreached + 1 >= UNREACHED => return Err(error),
+            Err(error) => {
+                tracing::debug!(of = job.name(), %error, "the ends of a copy are not joined yet");
+                unreached = line.unreached + 1;
+            }
+        }
+    }
+    let joined = task::spawn(join(Box::pin(to(sender)?), Box::pin(to(receiver)?)));
+    job.line = Some(Line { attempt, joined, unreached });
+    Ok(())
+}
+
+/// The one mover there, where it runs.
+fn runs(half: &Result<Half>, attempt: u32) -> Option<(&Half, &Mover)> {
+    let half = half.as_ref().ok()?;
+    match half.movers.as_slice() {
+        [one] if one.state == State::Running && one.attempt == attempt && !one.is_leaving => Some((half, one)),
+        _ => None,
+    }
+}
+
+fn to((half, mover): (&Half, &Mover)) -> Result<impl Future<Output = Result<ToMover>> + Send + use<>> {
+    let (client, leaf, mover) = (half.member.unbounded()?, half.member.leaf()?.clone(), mover.clone());
+    Ok(async move { reach(&leaf, client, &mover).await })
+}
+
+/// An error where one of them was not reached. How it ends later is the movers' to tell.
+async fn join<S, R>(sender: S, receiver: R) -> Result<()>
+where
+    S: Future<Output = Result<ToMover>> + Send,
+    R: Future<Output = Result<ToMover>> + Send,
+{
+    let both = timeout(REACHED, async { tokio::try_join!(sender, receiver) }).await;
+    let (mut sender, mut receiver) =
+        both.map_err(|_| Error::InProgress("the movers were not reached".to_owned()))??;
+    tracing::info!("the two ends of a copy are joined");
+    let (mut from_sender, mut to_sender) = split(&mut sender.stream);
+    let (mut from_receiver, mut to_receiver) = split(&mut receiver.stream);
+    // Where one of them has ended, the other may hang for ever.
+    let ended = tokio::select! {
+        ended = copy(&mut from_sender, &mut to_receiver) => ended,
+        ended = copy(&mut from_receiver, &mut to_sender) => ended,
+    };
+    tracing::info!(?ended, "the line between the two ends of a copy has ended");
+    Ok(())
+}

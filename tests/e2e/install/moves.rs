@@ -1,0 +1,143 @@
+//! A volume moves to another member and back, while a StatefulSet writes to it: nobody does more than ask for the move, and delete a pod.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use super::{examples, release::PATIENCE};
+use crate::clusters::{Cluster, Fleet, wait_for};
+
+const NAMESPACE: &str = "moving";
+const POD: &str = "writer-0";
+const CLAIM: &str = "data-writer-0";
+/// Each number is on the disk before it is said.
+const WRITER: &str = "trap exit TERM; n=$(tail -n 1 /data/log 2>/dev/null); n=${n:-0}; \
+                      while :; do n=$((n + 1)); echo $n >> /data/log && sync -d /data/log && echo $n; sleep 0.1; done";
+/// There and back; more where everything is asked for.
+const TRIPS: usize = 2;
+const THOROUGH_TRIPS: usize = 10;
+const MOVED: Duration = Duration::from_mins(3);
+
+fn trips() -> usize {
+    if std::env::var_os("KOSMOS_CSI_THOROUGH").is_some() { THOROUGH_TRIPS } else { TRIPS }
+}
+
+pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
+    let host = fleet.host();
+    host.apply(&writer()).await?;
+    let mut at = running(host, None).await?;
+    let before = claim(host).await?;
+    for trip in 1..=trips() {
+        let to = if at == "cluster38" { "cluster39" } else { "cluster38" };
+        wait_for("it writes", PATIENCE, || async { Ok((said(host).await? > 0).then_some(())) }).await?;
+        let (acknowledged, began) = moved(host, &format!("trip-{trip}"), to).await?;
+        running(host, Some(to)).await?;
+        eprintln!(
+            "trip {trip}: {:.1} s from the end of the pod in {at} until one runs in {to}",
+            began.elapsed().as_secs_f64()
+        );
+        let after = claim(host).await?;
+        ensure!(after == before, "the claim was {before:?}, and is {after:?}");
+        let lines = lines(host).await?;
+        let numbers: Vec<usize> = (1..=lines.len()).collect();
+        ensure!(lines == numbers && lines.len() >= acknowledged, "{acknowledged} were acknowledged; {lines:?}");
+        to.clone_into(&mut at);
+    }
+    end(fleet).await
+}
+
+fn writer() -> String {
+    let container = json!({"name": "main", "image": examples::IMAGE, "command": ["sh", "-c", WRITER],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
+    let template = json!({
+        "metadata": {"labels": {"app": "writer"}},
+        "spec": {"terminationGracePeriodSeconds": 2, "containers": [container],
+            "tolerations": [{"key": "kosmos.io/node", "operator": "Exists"}]},
+    });
+    let claims = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "openebs-hostpath", "resources": {"requests": {"storage": "64Mi"}}}}]);
+    let items = json!([
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "writer", "namespace": NAMESPACE},
+            "spec": {"serviceName": "writer", "replicas": 1, "selector": {"matchLabels": {"app": "writer"}},
+                "template": template, "volumeClaimTemplates": claims}},
+    ]);
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
+/// The member in which the pod runs.
+async fn running(host: &Cluster, wanted: Option<&str>) -> Result<String> {
+    wait_for("the pod runs", MOVED, || async {
+        let path = "jsonpath={.spec.nodeName} {.status.phase}{.metadata.deletionTimestamp}";
+        let pod = host.kubectl(&["-n", NAMESPACE, "get", "pod", POD, "--ignore-not-found", "-o", path]).await?;
+        let member = pod.strip_suffix(" Running").and_then(|node| node.strip_prefix("kosmos-"));
+        ensure!(member.is_some_and(|member| wanted.is_none_or(|wanted| member == wanted)), "it is {pod:?}");
+        Ok(member.map(str::to_owned))
+    })
+    .await
+}
+
+async fn claim(host: &Cluster) -> Result<String> {
+    let path = "jsonpath={.metadata.uid} {.spec.volumeName} {.status.phase}";
+    host.kubectl(&["-n", NAMESPACE, "get", "pvc", CLAIM, "-o", path]).await
+}
+
+/// Up to which number the pod has said that it is on the disk.
+async fn said(host: &Cluster) -> Result<usize> {
+    let said = host.kubectl(&["-n", NAMESPACE, "logs", POD, "--tail=1"]).await?;
+    Ok(said.trim().parse().unwrap_or_default())
+}
+
+async fn lines(host: &Cluster) -> Result<Vec<usize>> {
+    let read = host.kubectl(&["-n", NAMESPACE, "exec", POD, "--", "cat", "/data/log"]).await?;
+    read.lines().map(|line| line.parse().with_context(|| format!("line {line:?}"))).collect()
+}
+
+/// What was acknowledged before the pod was told to go, and when that was.
+async fn moved(host: &Cluster, name: &str, to: &str) -> Result<(usize, Instant)> {
+    let asked = json!({
+        "apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"claimName": CLAIM, "to": {"member": to}},
+    });
+    host.apply(&asked.to_string()).await?;
+    until(host, name, "Waiting").await?;
+    let (acknowledged, began) = (said(host).await?, Instant::now());
+    host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
+    until(host, name, "Succeeded").await?;
+    Ok((acknowledged, began))
+}
+
+/// It may have gone further by now.
+async fn until(host: &Cluster, name: &str, phase: &str) -> Result<()> {
+    let waited = wait_for(&format!("the move is {phase}"), MOVED, || async {
+        let get = ["-n", NAMESPACE, "get", "volumemove", name, "-o"];
+        let now = host.kubectl(&[&get[..], &["jsonpath={.status.phase}"]].concat()).await?;
+        ensure!(now == phase, "it is {now:?}: {}", host.kubectl(&[&get[..], &["wide"]].concat()).await?);
+        Ok(Some(()))
+    })
+    .await;
+    let told = ["-n", NAMESPACE, "get", "events", "--sort-by=.lastTimestamp"];
+    match waited {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.context(host.kubectl(&told).await.unwrap_or_default())),
+    }
+}
+
+/// What was kept in the members goes when somebody says so.
+async fn end(fleet: &Fleet) -> Result<()> {
+    let host = fleet.host();
+    host.kubectl(&["-n", NAMESPACE, "delete", "statefulset,pvc", "--all", "--timeout=90s"]).await?;
+    for member in fleet.members() {
+        let kept = member.kubectl(&["get", "pv", "-l", "kosmos.csi.io/moved", "-o", "name"]).await?;
+        let count = kept.lines().count();
+        ensure!(count == trips() / 2, "{} keeps {count} sources", member.name());
+        for volume in kept.lines() {
+            let policy = r#"{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}"#;
+            member.kubectl(&["patch", volume, "--patch", policy]).await?;
+        }
+        let left = member.kubectl(&["-n", "kosmos-csi-movers", "get", "pods,secrets,pvc", "-o", "name"]).await?;
+        ensure!(left.is_empty(), "in the namespace of movers of {}: {left}", member.name());
+    }
+    host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=90s"]).await.map(drop)
+}

@@ -6,6 +6,7 @@
 mod act;
 mod begin;
 mod ends;
+mod forgotten;
 mod line;
 mod look;
 mod switch;
@@ -83,6 +84,7 @@ impl Movers {
             biased;
             () = moves::keep(&self.host, &moves) => {}
             () = self.drive_all(&moves) => {}
+            () = forgotten::heal(&self) => {}
         }
     }
 

@@ -171,6 +171,13 @@ pub async fn read_move(host: &Host, of: &VolumeMove) -> Result<Option<VolumeMove
     Ok(found.filter(|found| found.uid() == of.uid()))
 }
 
+/// All of the host's, as they are now.
+pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
+    let all = Api::<VolumeMove>::all_with(host.client.clone(), &resource());
+    let listed = all.list(&ListParams::default()).await;
+    Ok(listed.map_err(|error| unread("list volumemoves", &error))?.items)
+}
+
 /// Another move of the same claim, which has begun or comes first.
 pub async fn rival(host: &Host, of: &VolumeMove) -> Result<Option<String>> {
     let namespace = of.namespace().unwrap_or_default();

@@ -1,6 +1,10 @@
 //! A volume moves to another member and back, while a StatefulSet writes to it: nobody does more than ask for the move, and delete a pod.
 
-use std::time::{Duration, Instant};
+use std::{
+    convert::Infallible,
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -14,13 +18,37 @@ const CLAIM: &str = "data-writer-0";
 /// Each number is on the disk before it is said.
 const WRITER: &str = "trap exit TERM; n=$(tail -n 1 /data/log 2>/dev/null); n=${n:-0}; \
                       while :; do n=$((n + 1)); echo $n >> /data/log && sync -d /data/log && echo $n; sleep 0.1; done";
-/// There and back; more where everything is asked for.
+/// There and back; more where everything is asked for, and then the controllers are killed again and again.
 const TRIPS: usize = 2;
 const THOROUGH_TRIPS: usize = 10;
-const MOVED: Duration = Duration::from_mins(3);
+const KILLS: usize = 20;
+const BETWEEN_KILLS: Range<u64> = 1_000..8_000;
+const MOVED: Duration = Duration::from_mins(5);
+
+fn is_thorough() -> bool {
+    std::env::var_os("KOSMOS_CSI_THOROUGH").is_some()
+}
 
 fn trips() -> usize {
-    if std::env::var_os("KOSMOS_CSI_THOROUGH").is_some() { THOROUGH_TRIPS } else { TRIPS }
+    if is_thorough() { THOROUGH_TRIPS } else { TRIPS }
+}
+
+/// SIGKILL for the controller that leads, so many times in all. It has no end.
+async fn kill_controllers(host: &Cluster, kills: &mut usize) -> Result<Infallible> {
+    while *kills < KILLS {
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(BETWEEN_KILLS))).await;
+        let leader = ["-n", "kosmos-csi", "get", "lease", "kosmos-csi-leader", "-o", "jsonpath={.spec.holderIdentity}"];
+        let leader = host.kubectl(&leader).await?;
+        let pods = ["-n", "kosmos-csi", "get", "pods", "-l", "app.kubernetes.io/component=controller", "-o", "name"];
+        let pods = host.kubectl(&pods).await?;
+        if let Some(pod) = pods.lines().find(|pod| leader.contains(pod.trim_start_matches("pod/"))) {
+            host.kubectl(&["-n", "kosmos-csi", "delete", pod, "--grace-period=0", "--force", "--ignore-not-found"])
+                .await?;
+            *kills += 1;
+            eprintln!("kill {kills}: {pod}");
+        }
+    }
+    std::future::pending().await
 }
 
 pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
@@ -28,11 +56,22 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     host.apply(&writer()).await?;
     let mut at = running(host, None).await?;
     let before = claim(host).await?;
+    let mut kills = 0;
     for trip in 1..=trips() {
         let to = if at == "cluster38" { "cluster39" } else { "cluster38" };
         wait_for("it writes", PATIENCE, || async { Ok((said(host).await? > 0).then_some(())) }).await?;
-        let (acknowledged, began) = moved(host, &format!("trip-{trip}"), to).await?;
-        running(host, Some(to)).await?;
+        let move_it = async {
+            let moved = moved(host, &format!("trip-{trip}"), to).await?;
+            running(host, Some(to)).await.map(|_| moved)
+        };
+        let (acknowledged, began) = if is_thorough() {
+            tokio::select! {
+                moved = move_it => moved?,
+                never = kill_controllers(host, &mut kills) => match never? {},
+            }
+        } else {
+            move_it.await?
+        };
         eprintln!(
             "trip {trip}: {:.1} s from the end of the pod in {at} until one runs in {to}",
             began.elapsed().as_secs_f64()

@@ -311,6 +311,23 @@ fn undone(seen: &Seen) -> Moving {
     steps.into_iter().flatten().next().unwrap_or(end)
 }
 
+/// What becomes of a leaf whose move is not in the host any more, somebody has removed it by force: what the host's volume leads to is
+/// an ordinary leaf again, and what it does not lead to is a copy that nobody has used, or a source that is kept.
+pub fn forgotten(part: Part, leads_here: bool, leaf: &SeenLeaf) -> Moving {
+    let next = match (part, leads_here) {
+        _ if leaf.has_end() => Some(Moving::RemoveEnds),
+        (Part::Copy, true) => Some(Moving::ReleaseCopy),
+        (Part::Copy, false) => without_copy(Some(leaf)),
+        (Part::Source | Part::IsolatedSource, true) => with_source(Some(leaf)),
+        (Part::Source | Part::IsolatedSource, false) if leaf.home => Some(Moving::OpenSource),
+        (Part::Source | Part::IsolatedSource, false) if leaf.volume.is_some_and(|volume| !volume.moved) => {
+            Some(Moving::RetireSource)
+        }
+        (Part::Source | Part::IsolatedSource, false) => Some(Moving::RemoveYardClaim),
+    };
+    next.unwrap_or(Moving::Nothing)
+}
+
 fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
     let Some(source) = source else { return Some(Moving::Await("the member of the source does not answer")) };
     match source.mark {

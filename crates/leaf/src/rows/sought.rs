@@ -39,6 +39,12 @@ impl Rows {
         table.rows.iter().filter(|(_, entry)| entry.is_unwell()).map(|(hash, _)| *hash).collect()
     }
 
+    /// Volumes that say that a move has them.
+    pub fn moving(&self) -> Vec<VolumeHash> {
+        let table = self.lock();
+        table.rows.iter().filter(|(_, entry)| entry.is_moving()).map(|(hash, _)| *hash).collect()
+    }
+
     /// Volumes whose size has changed since this was asked last.
     pub fn take_resized(&self) -> BTreeSet<VolumeHash> {
         std::mem::take(&mut self.lock().resized)

@@ -5,7 +5,7 @@ mod world;
 
 use std::collections::HashSet;
 
-use super::{Moving, Phase};
+use super::{End, Mark, Moving, Part, Phase, SeenLeaf, SeenVolume, forgotten};
 use world::{Bounds, World};
 
 /// More than a move takes when nothing is in its way.
@@ -94,5 +94,30 @@ fn every_course_keeps_what_is_promised_and_comes_to_an_end() {
         let ends = course.play();
         println!("{} states, of which {ends:?} end undone and done, {bounds:?}", course.reached.len());
         assert!(course.reached.len() > 10_000 && ends.iter().all(|count| *count > 1_000), "{ends:?}");
+    }
+}
+
+#[test]
+fn leaf_whose_move_is_gone_becomes_what_the_hosts_volume_says_it_is() {
+    let volume = SeenVolume { retained: true, lent: true, moving: true, moved: false, returned: false };
+    let lent = SeenLeaf { yard: true, whole: true, mark: Mark::Isolated, volume: Some(volume), ..SeenLeaf::default() };
+    let back = SeenVolume { lent: false, returned: true, ..volume };
+    let home = SeenLeaf { home: true, yard: false, volume: Some(back), ..lent };
+    let retired = SeenLeaf { volume: Some(SeenVolume { moved: true, ..volume }), ..lent };
+    let copied = SeenLeaf { end: End::Failed, ..lent };
+    for (part, leads_here, leaf, expected) in [
+        (Part::IsolatedSource, true, lent, Moving::ReturnSource),
+        (Part::IsolatedSource, true, home, Moving::OpenSource),
+        (Part::Source, true, SeenLeaf { mark: Mark::None, volume: None, ..home }, Moving::Nothing),
+        (Part::IsolatedSource, false, lent, Moving::RetireSource),
+        (Part::IsolatedSource, false, retired, Moving::RemoveYardClaim),
+        (Part::Source, false, home, Moving::OpenSource),
+        (Part::Copy, true, home, Moving::ReleaseCopy),
+        (Part::Copy, false, lent, Moving::RemoveCopy),
+        (Part::Copy, false, SeenLeaf::default(), Moving::Nothing),
+        (Part::Copy, false, copied, Moving::RemoveEnds),
+        (Part::IsolatedSource, true, copied, Moving::RemoveEnds),
+    ] {
+        assert_eq!(forgotten(part, leads_here, &leaf), expected, "{part:?} {leads_here} {leaf:?}");
     }
 }

@@ -1,0 +1,49 @@
+//! Moves that somebody removes by force, and marks of moves that there never were: the leaves are what the host's volume says they are.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::{CLAIM, CLAIMS, DATA, MOMENTS, MOVES, REMOVED, SOME, Story, VOLUMES, disturbed, none_is_wrong};
+use crate::{bench::SHOP, caller::Script, extent::drawn, virtual_time};
+
+/// Longer than it takes to be sure that a move is gone.
+const SURE: Duration = Duration::from_mins(6);
+
+#[test]
+fn move_that_is_removed_by_force_at_any_moment_leaves_one_leaf_and_no_marks() {
+    none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(MOMENTS, SOME), |moment| {
+        disturbed(moment, &[true, false], &async |story: &mut Story| {
+            let host = &story.bench.host;
+            let _ = host.change(MOVES, SHOP, "to", |of| of["metadata"]["finalizers"] = json!([]));
+            let _ = host.delete(MOVES, SHOP, "to");
+            // It may have been held once more meanwhile.
+            let _ = host.change(MOVES, SHOP, "to", |of| of["metadata"]["finalizers"] = json!([]));
+            sleep(SURE).await;
+        })
+    }));
+}
+
+/// Whoever may write claims in the member's namespace writes it on his own leaf.
+#[test]
+fn mark_of_a_move_that_there_never_was_costs_its_writer_a_few_minutes() {
+    for part in ["source", "isolated-source", "copy"] {
+        virtual_time::run(1, async {
+            let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let mark = format!("shop/none/01234567-89ab-cdef-0123-456789abcdef/{part}");
+            let forge = |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(mark);
+            story.bench.members[0].change(CLAIMS, SHOP, CLAIM, forge).unwrap();
+            sleep(SURE).await;
+            assert_eq!(story.left(), [""; 0], "{part}");
+            assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{part}");
+            story.caller.delete_claim();
+            assert!(timeout(REMOVED, story.caller.reclaim()).await.is_ok(), "{part}: {}", story.trace());
+            assert_eq!(at_the_end_of_all(&story), 0, "{part}");
+        });
+    }
+}
+
+fn at_the_end_of_all(story: &Story) -> usize {
+    story.bench.members.iter().map(|member| member.list(VOLUMES).len()).sum()
+}

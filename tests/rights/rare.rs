@@ -64,6 +64,7 @@ pub const RARE_IN_MEMBERS: &[Rare] = &[
     rare("kosmos-csi", "patch volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io", "a class that retains"),
     rare("kosmos-csi", "delete volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io", "what outlives its group"),
     rare("kosmos-csi", "patch volumeattachments.storage.k8s.io", "an attachment that is withdrawn"),
+    rare("kosmos-csi", "create pods/portforward in kosmos-csi-movers", "from Kubernetes 1.35 on a WebSocket takes it besides get, and no audit log says so"),
     rare("kosmos-csi-virtual-node", "get pods/exec", "an API server before Kubernetes 1.30 passes a WebSocket on as it comes"),
     rare("kosmos-csi-virtual-node", "get pods/attach", "the same"),
     rare("kosmos-csi-virtual-node", "get pods/portforward", "the same"),

@@ -147,7 +147,6 @@ async fn moved(host: &Cluster, name: &str, to: &str) -> Result<(usize, Instant)>
     Ok((acknowledged, began))
 }
 
-/// It may have gone further by now.
 async fn until(host: &Cluster, name: &str, phase: &str) -> Result<()> {
     let waited = wait_for(&format!("the move is {phase}"), MOVED, || async {
         let get = ["-n", NAMESPACE, "get", "volumemove", name, "-o"];

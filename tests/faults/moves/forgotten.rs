@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::{CLAIM, CLAIMS, DATA, MOMENTS, MOVES, REMOVED, SOME, Story, VOLUMES, disturbed, none_is_wrong};
-use crate::{bench::SHOP, caller::Script, extent::drawn, virtual_time};
+use crate::{
+    bench::{DRIVER_NAMESPACE, SHOP},
+    caller::Script,
+    extent::drawn,
+    virtual_time,
+};
 
 /// Longer than it takes to be sure that a move is gone.
 const SURE: Duration = Duration::from_mins(6);
@@ -15,14 +20,33 @@ const SURE: Duration = Duration::from_mins(6);
 fn move_that_is_removed_by_force_at_any_moment_leaves_one_leaf_and_no_marks() {
     none_is_wrong(&virtual_time::each(virtual_time::THREADS, drawn(MOMENTS, SOME), |moment| {
         disturbed(moment, &[true, false], &async |story: &mut Story| {
-            let host = &story.bench.host;
-            let _ = host.change(MOVES, SHOP, "to", |of| of["metadata"]["finalizers"] = json!([]));
-            let _ = host.delete(MOVES, SHOP, "to");
-            // It may have been held once more meanwhile.
-            let _ = host.change(MOVES, SHOP, "to", |of| of["metadata"]["finalizers"] = json!([]));
+            remove_by_force(story);
             sleep(SURE).await;
         })
     }));
+}
+
+fn remove_by_force(story: &Story) {
+    let host = &story.bench.host;
+    let _ = host.change(MOVES, SHOP, "to", |of| of["metadata"]["finalizers"] = json!([]));
+    let _ = host.delete(MOVES, SHOP, "to");
+    // It may have been held once more meanwhile.
+    let _ = host.change(MOVES, SHOP, "to", |of| of["metadata"]["finalizers"] = json!([]));
+}
+
+/// Whether its data is needed nobody can tell who does not see what the host's volume leads to.
+#[test]
+fn copy_of_a_move_that_is_gone_stays_while_the_member_of_its_source_is_out_of_sight() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        story.bench.host.delete("secrets", DRIVER_NAMESPACE, "m0").unwrap();
+        sleep(Duration::from_secs(5)).await;
+        remove_by_force(&story);
+        sleep(SURE).await;
+        assert_eq!(story.bench.members[1].list(VOLUMES).len(), 1, "{}", story.trace());
+    });
 }
 
 /// Whoever may write claims in the member's namespace writes it on his own leaf.

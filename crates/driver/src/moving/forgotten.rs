@@ -103,7 +103,7 @@ impl Forgotten<'_> {
         let Some((live, saved)) = self.host_volume(movers, &sight).await? else { return Ok(false) };
         let mark =
             claim.metadata.annotations.as_ref().and_then(|notes| MoveMark::parse(notes.get(leaf::ownership::MOVE)?));
-        let leads_here = self.leads_here(&live);
+        let Some(leads_here) = self.leads_here(movers, &live).await else { return Ok(false) };
         let is_ours = claim.metadata.finalizers.iter().flatten().any(|name| name == leaf::ownership::FINALIZER);
         // A copy that a backup tool has made of such a claim carries no finalizer of ours.
         let part = match &mark {
@@ -141,9 +141,14 @@ impl Forgotten<'_> {
         Ok(live.map(|live| (live, Saved::of_claim(claim, volume))))
     }
 
-    fn leads_here(&self, live: &LiveVolume) -> bool {
-        let id = VolumeId::parse(&live.volume.handle).filter(|id| id.member == self.leaf.member);
-        id.and_then(|id| self.leaf.rows.find(&id)).is_some_and(|(hash, _)| hash == self.hash)
+    /// Whether the host's volume leads to this leaf, by any name of the member. None: what it leads to is not seen, and nothing is
+    /// taken for one that nobody needs.
+    async fn leads_here(&self, movers: &Movers, live: &LiveVolume) -> Option<bool> {
+        let id = VolumeId::parse(&live.volume.handle)?;
+        let member = movers.members.get(&id.member).await.ok()?;
+        let led_to = member.leaf().ok()?;
+        let (hash, row) = led_to.rows.find(&id)?;
+        row.volume.is_some().then_some(led_to.member == self.leaf.member && hash == self.hash)
     }
 
     /// Where the pods of the host's claim look for it.

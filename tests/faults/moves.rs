@@ -2,6 +2,7 @@
 //! host leads, and nothing is left. The movers' pods are played: what a volume holds is a word.
 
 mod forgotten;
+mod late;
 mod permitted;
 mod play;
 mod refused;

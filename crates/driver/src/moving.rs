@@ -130,6 +130,7 @@ impl Job {
     async fn drive(mut self) {
         let (mut pause, mut steps) = (SOON, 0);
         loop {
+            let mut longest = LATE;
             match Box::pin(self.go_on()).await {
                 Ok(Went::Over) => return,
                 Ok(Went::On) if steps < STEPS => {
@@ -142,12 +143,13 @@ impl Job {
                 Err(Error::InProgress(why)) => tracing::debug!(of = self.name(), why, "a move is looked at again"),
                 Err(error) => {
                     self.tell_of_trouble(&error).await;
-                    pause = pause.max(LATE).min(FAILED);
+                    (pause, longest) = (pause.max(LATE), FAILED);
                 }
             }
+            pause = pause.min(longest);
             sleep(pause).await;
             steps = 0;
-            pause = (pause * 2).min(if pause >= LATE { FAILED } else { LATE });
+            pause = (pause * 2).min(longest);
         }
     }
 

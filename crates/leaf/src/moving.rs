@@ -4,7 +4,9 @@
 mod copy;
 pub mod ends;
 pub mod line;
+mod sight;
 mod source;
+mod write;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{
@@ -14,73 +16,19 @@ use kube::{
 use serde_json::{Value, json};
 
 pub use self::{
-    copy::{is_going, keep_copy, make_copy, place_copy, release_copy, remove_copy, try_claim},
-    source::{lend_source, mark_source, open_source, remove_yard_claim, retire_source, return_source},
+    copy::{make_copy, try_claim},
+    sight::{Sight, look},
+    write::{Moved, Written},
 };
-use super::{
-    MemberClient,
-    identity::is_leaf_of,
-    ownership::{self, MOVE, POLICY_BEFORE},
-    row::{ClaimRow, place_told},
-    saved::{bound_to, policy_of},
-};
+use super::{MemberClient, ownership::POLICY_BEFORE, saved::policy_of};
 use domain::{
     error::{Error, Result},
-    volume::{
-        LeafPlace, VolumeHash,
-        moving::{Mark, MoveMark, Part, SeenLeaf, SeenVolume, YARD},
-        plan::Phase,
-    },
+    volume::{LeafPlace, VolumeHash, moving::YARD},
 };
-
-/// One leaf, read just now.
-#[derive(Clone, Debug, Default)]
-pub struct Sight {
-    /// Its claim where the pods of the host's claim look for it.
-    pub home: Option<PersistentVolumeClaim>,
-    /// Its claim in the yard.
-    pub yard: Option<PersistentVolumeClaim>,
-    pub volume: Option<PersistentVolume>,
-}
 
 /// Where a leaf is while a move has it.
 pub fn yard(hash: VolumeHash) -> LeafPlace {
     LeafPlace { namespace: YARD.to_owned(), claim: hash.to_string() }
-}
-
-/// Claims and volume of a leaf, wherever they are of the two places.
-pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace) -> Result<Sight> {
-    let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::VOLUME);
-    let ours = ListParams::default().labels(&selector);
-    let claims = client.listed(|namespace| client.within::<PersistentVolumeClaim>(namespace), &ours).await;
-    let claims = claims.map_err(|error| client.outcome(&format!("list claims of volume {hash}"), &error))?;
-    let at = |place: &LeafPlace| {
-        let is_there = |claim: &&PersistentVolumeClaim| {
-            claim.namespace().as_ref() == Some(&place.namespace) && claim.name_any() == place.claim
-        };
-        claims.iter().find(is_there).filter(|claim| is_leaf_of(&claim.metadata, &client.host, hash)).cloned()
-    };
-    let (home, yard) = (at(home), at(&yard(hash)));
-    let volumes = Api::<PersistentVolume>::all(client.client.clone());
-    let listed = volumes.list(&ours).await;
-    let listed = listed.map_err(|error| client.outcome(&format!("list volumes of volume {hash}"), &error))?.items;
-    let named = [&yard, &home].into_iter().flatten().find_map(|claim| claim.spec.as_ref()?.volume_name.clone());
-    let volume = match named.filter(|name| !name.is_empty()) {
-        Some(name) => match listed.into_iter().find(|volume| volume.name_any() == name) {
-            Some(volume) => Some(volume),
-            // It carries no labels yet.
-            None => cluster::read(volumes.get(&name).await, &name)
-                .map_err(|error| client.outcome(&format!("get volume {name}"), &error))?
-                .filter(|volume| is_of(volume, [&yard, &home])),
-        },
-        None => listed.into_iter().min_by_key(ResourceExt::name_any),
-    };
-    Ok(Sight { home, yard, volume })
-}
-
-fn is_of(volume: &PersistentVolume, claims: [&Option<PersistentVolumeClaim>; 2]) -> bool {
-    let uid = bound_to(volume);
-    uid.is_some() && claims.into_iter().flatten().any(|claim| claim.metadata.uid.as_deref() == uid)
 }
 
 /// Whether a pod of the member that has not ended mounts the claim.
@@ -101,49 +49,6 @@ fn names(volume: &k8s_openapi::api::core::v1::Volume, pod: &Pod, place: &LeafPla
         (Some(source), _) => source.claim_name == place.claim,
         (None, Some(_)) => format!("{}-{}", pod.name_any(), volume.name) == place.claim,
         (None, None) => false,
-    }
-}
-
-impl Sight {
-    /// The claim, wherever it is.
-    pub fn claim(&self) -> Option<&PersistentVolumeClaim> {
-        self.home.as_ref().or(self.yard.as_ref())
-    }
-
-    /// As the plan sees it, but for its mover and the pods that use it.
-    pub fn seen(&self, home: &LeafPlace, of: &MoveMark) -> SeenLeaf {
-        let mark = self.claim().and_then(|claim| MoveMark::parse(claim.annotations().get(MOVE)?));
-        let row = self.claim().map(ClaimRow::new);
-        SeenLeaf {
-            home: self.home.is_some(),
-            yard: self.yard.is_some(),
-            whole: self.is_whole(),
-            mark: match mark.filter(|mark| mark.uid == of.uid).map(|mark| mark.part) {
-                Some(Part::Source) => Mark::Closed,
-                Some(Part::IsolatedSource) => Mark::Isolated,
-                Some(Part::Copy) | None => Mark::None,
-            },
-            used: row.is_some_and(|row| row.life.published.is_corrupt() || row.life.published.is_on_real_node()),
-            volume: self.volume.as_ref().map(|volume| {
-                let place = place_told(volume);
-                SeenVolume {
-                    retained: policy_of(volume) == "Retain",
-                    lent: place.as_ref().is_some_and(|place| place.namespace == YARD),
-                    moving: place.is_some(),
-                    moved: volume.labels().contains_key(ownership::MOVED),
-                    returned: place.as_ref() == Some(home),
-                }
-            }),
-            ..SeenLeaf::default()
-        }
-    }
-
-    fn is_whole(&self) -> bool {
-        let (Some(claim), Some(volume)) = (self.claim(), &self.volume) else { return false };
-        let row = ClaimRow::new(claim);
-        let is_bound = row.observed().phase == Phase::Bound && !row.observed().terminating;
-        let is_healed = !volume.annotations().contains_key(ownership::HEALING);
-        is_bound && is_healed && bound_to(volume) == claim.metadata.uid.as_deref()
     }
 }
 

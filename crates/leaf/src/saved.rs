@@ -23,6 +23,7 @@ use domain::{
     error::{Error, Result},
     volume::{
         AccessMode, Attributes, Claim, LeafPlace, Parameters, VolumeId, VolumeSpec,
+        moving::MoveMark,
         published::{Attachment, Publication, Published},
         quantity,
     },
@@ -114,6 +115,11 @@ impl Saved {
             annotations,
             spec,
         })
+    }
+
+    /// What the claim said of a move.
+    pub(super) fn mark(&self) -> Option<MoveMark> {
+        MoveMark::parse(self.annotations.get(ownership::MOVE)?)
     }
 
     /// Where it belongs for a claim of the host's: its class says so. One whose class is not known stays where it was.

@@ -53,8 +53,8 @@ impl VolumeObjects {
 
     fn row_of(&self, wanted: Option<&LeafPlace>) -> Row {
         let claims = self.claims.iter().filter(|claim| wanted.is_none_or(|place| claim.is_known_at(place)));
-        // One that is elsewhere than its handle says is proved by its volume. At its former place there may be a copy.
-        let moved = self.claims.iter().any(|claim| claim.alias().is_some());
+        // One that is elsewhere than its handle says, or that a move has, is proved by its volume. Others may be copies.
+        let moved = self.claims.iter().any(|claim| claim.alias().is_some() || claim.moving().is_some());
         let claim = claims.min_by_key(|claim| (moved && !self.has_volume(claim), claim.created, &claim.uid));
         let belongs = |volume: &&CompactVolume| match claim {
             Some(claim) => claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name),

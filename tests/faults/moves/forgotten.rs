@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Longer than it takes to be sure that a move is gone.
-const SURE: Duration = Duration::from_mins(6);
+pub(super) const SURE: Duration = Duration::from_mins(6);
 
 #[test]
 fn move_that_is_removed_by_force_at_any_moment_leaves_one_leaf_and_no_marks() {
@@ -26,7 +26,7 @@ fn move_that_is_removed_by_force_at_any_moment_leaves_one_leaf_and_no_marks() {
     }));
 }
 
-fn remove_by_force(story: &Story) {
+pub(super) fn remove_by_force(story: &Story) {
     let host = &story.bench.host;
     let _ = host.change(MOVES, SHOP, "to", |of| of["metadata"]["finalizers"] = json!([]));
     let _ = host.delete(MOVES, SHOP, "to");

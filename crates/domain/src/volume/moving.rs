@@ -78,6 +78,10 @@ pub struct SeenLeaf {
     pub yard: bool,
     /// The claim is bound to its volume, and nobody makes it anew.
     pub whole: bool,
+    /// A claim in the yard that nobody's leaf is bound to, made late for a leaf that is at home or a move that is over.
+    pub stray: bool,
+    /// Another move has a leaf in the yard.
+    pub taken: bool,
     pub mark: Mark,
     /// A node has it, or a pod of the member.
     pub used: bool,
@@ -154,6 +158,9 @@ pub enum Moving {
     /// The source is no leaf of the volume any more, and is kept.
     RetireSource,
     RemoveYardClaim,
+    /// A claim that was made late, and what was provisioned for it.
+    RemoveSourceStray,
+    RemoveCopyStray,
     /// The copy's claim, and its volume with it.
     RemoveCopy,
     /// The source belongs where it was. Written also where it was not lent yet: what lends it may still be on its way, and is to
@@ -221,6 +228,8 @@ impl SeenLeaf {
 
 fn prepared(copy: &SeenLeaf) -> Moving {
     match (copy.end, copy.volume) {
+        _ if copy.taken => Moving::Await("another move has a leaf in the yard of the copy's member"),
+        _ if copy.stray => Moving::RemoveCopyStray,
         (End::Failed | End::Copied(_), _) => Moving::RemoveEnds,
         _ if !copy.yard => Moving::MakeCopy,
         // Its pod may be the first consumer for which the volume waits.
@@ -233,6 +242,8 @@ fn prepared(copy: &SeenLeaf) -> Moving {
 
 fn closed(source: &SeenLeaf) -> Moving {
     match source.mark {
+        _ if source.taken => Moving::Await("another move has a leaf in the yard of the source's member"),
+        _ if source.stray => Moving::RemoveSourceStray,
         Mark::None => Moving::CloseSource,
         _ if !source.home || !source.whole => Moving::Await("the leaf claim of the source is not there"),
         _ if source.used => Moving::Await("pods use the volume"),
@@ -245,6 +256,7 @@ fn isolated(source: &SeenLeaf) -> Moving {
     match source.volume {
         None => Moving::Await("the leaf volume of the source is not there"),
         Some(volume) if !volume.lent => Moving::LendSource,
+        _ if source.stray => Moving::RemoveSourceStray,
         _ if source.home || !source.yard || !source.whole => Moving::Await("the leaf claim of the source is let go"),
         _ => Moving::Enter(Phase::Copying),
     }
@@ -293,6 +305,7 @@ fn finished(phase: Phase, source: Option<&SeenLeaf>, copy: &SeenLeaf) -> Moving 
     let Some(source) = source else { return Moving::Await("the member of the source does not answer") };
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
+        () if source.stray => Moving::RemoveSourceStray,
         () if source.volume.is_some_and(|volume| !volume.moved) => Moving::RetireSource,
         () if source.yard => Moving::RemoveYardClaim,
         () if phase == Phase::Finishing => Moving::Enter(Phase::Succeeded),
@@ -332,10 +345,13 @@ fn with_source(source: Option<&SeenLeaf>) -> Option<Moving> {
     let Some(source) = source else { return Some(Moving::Await("the member of the source does not answer")) };
     match source.mark {
         _ if source.has_end() => Some(Moving::RemoveEnds),
+        _ if source.stray => Some(Moving::RemoveSourceStray),
         // The host has removed it before it was closed.
         _ if source.is_gone() => None,
         Mark::Isolated if !source.is_returned() => Some(Moving::ReturnSource),
         _ if source.is_lent() => Some(Moving::ReturnSource),
+        // Nor that it has let go of it and keeps its data.
+        Mark::None if !source.home && !source.yard && !source.says_where() => None,
         _ if !source.home || !source.whole => Some(Moving::Await("the leaf claim of the source is made where it was")),
         Mark::Closed | Mark::Isolated => Some(Moving::OpenSource),
         Mark::None if source.says_where() => Some(Moving::OpenSource),
@@ -347,6 +363,9 @@ fn without_copy(copy: Option<&SeenLeaf>) -> Option<Moving> {
     match copy {
         None => Some(Moving::Await("the member of the copy does not answer")),
         Some(copy) if copy.has_end() => Some(Moving::RemoveEnds),
+        Some(copy) if copy.stray => Some(Moving::RemoveCopyStray),
+        // What is there is that one's.
+        Some(copy) if copy.taken => None,
         Some(copy) if copy.home || copy.yard || copy.volume.is_some() => Some(Moving::RemoveCopy),
         Some(_) => None,
     }

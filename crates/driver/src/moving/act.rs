@@ -10,7 +10,7 @@ use domain::{
     volume::moving::{Moving, Outcome, Part, Phase},
 };
 use host::moves;
-use leaf::moving::{self as writes, ends::State};
+use leaf::moving::{Moved, Written, ends::State};
 
 pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<Went> {
     match step {
@@ -30,10 +30,10 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<
             job.tell_of_phase(phase, &looked).await;
             Ok(went)
         }
-        Moving::KeepCopy | Moving::PlaceCopy | Moving::ReleaseCopy | Moving::RemoveCopy => {
-            change_copy(step, &looked).await
+        Moving::KeepCopy | Moving::PlaceCopy | Moving::ReleaseCopy | Moving::RemoveCopy | Moving::RemoveCopyStray => {
+            change(job, step, &looked, &looked.copy).await
         }
-        _ => change_source(job, step, &looked).await,
+        _ => change(job, step, &looked, &looked.source).await,
     }
 }
 
@@ -49,43 +49,16 @@ async fn note_verified(job: &mut Job, looked: &Looked) -> Result<Went> {
     Ok(went)
 }
 
-async fn change_source(job: &mut Job, step: Moving, looked: &Looked) -> Result<Went> {
-    let half = looked.source.as_ref().map_err(Clone::clone)?;
-    let (leaf, sight, hash) = (half.member.leaf()?, &half.sight, looked.hash);
-    match (step, &sight.home, &sight.yard, &sight.volume) {
-        (Moving::CloseSource, Some(claim), ..) => {
-            writes::mark_source(leaf, claim, &moves::mark(&job.of, Part::Source)).await?;
-        }
-        (Moving::IsolateSource, Some(claim), ..) => {
-            writes::mark_source(leaf, claim, &moves::mark(&job.of, Part::IsolatedSource)).await?;
-        }
-        (Moving::LendSource, .., Some(volume)) => writes::lend_source(leaf, volume, hash).await?,
-        (Moving::ReturnSource, .., Some(volume)) => {
-            writes::return_source(leaf, volume, &half.side.home()).await?;
-        }
-        (Moving::OpenSource, ..) => writes::open_source(leaf, sight).await?,
-        (Moving::RetireSource, .., Some(volume)) => {
-            let to = looked.status.to.as_ref().map(|to| to.handle.as_str()).unwrap_or_default();
-            writes::retire_source(leaf, volume, hash, to).await?;
-        }
-        (Moving::RemoveYardClaim, _, Some(claim), _) => writes::remove_yard_claim(leaf, claim, hash).await?,
-        _ => return Ok(Went::Waits("the source is as it has to be".to_owned())),
-    }
-    Ok(Went::On)
-}
-
-async fn change_copy(step: Moving, looked: &Looked) -> Result<Went> {
-    let half = looked.copy.as_ref().map_err(Clone::clone)?;
-    let (leaf, sight, hash) = (half.member.leaf()?, &half.sight, looked.hash);
-    match (step, &sight.volume) {
-        (Moving::KeepCopy, Some(volume)) => writes::keep_copy(leaf, volume, hash, &half.side.handle).await?,
-        (Moving::PlaceCopy, Some(volume)) => writes::place_copy(leaf, volume, &half.side.home()).await?,
-        (Moving::ReleaseCopy, _) => writes::release_copy(leaf, sight).await?,
-        (Moving::RemoveCopy, _) if writes::is_going(leaf, sight, hash) => {
-            return Ok(Went::Waits("the copy goes".to_owned()));
-        }
-        (Moving::RemoveCopy, _) => writes::remove_copy(leaf, sight, hash).await?,
-        _ => return Ok(Went::Waits("the copy is as it has to be".to_owned())),
-    }
-    Ok(Went::On)
+async fn change(job: &Job, step: Moving, looked: &Looked, half: &Result<Half>) -> Result<Went> {
+    let half = half.as_ref().map_err(Clone::clone)?;
+    let handle = looked.status.to.as_ref().map(|to| to.handle.as_str()).unwrap_or_default();
+    let home = half.side.home();
+    let of = moves::mark(&job.of, Part::Source);
+    let leaf = half.member.leaf()?;
+    let moved = Moved { leaf, hash: looked.hash, sight: &half.sight, home: &home, of: &of, handle };
+    Ok(match moved.write(step).await? {
+        Written::Now => Went::On,
+        Written::Awaited => Went::Waits(format!("member {} removes what was made for the copy", leaf.member)),
+        Written::Nowhere => Went::Waits(format!("the leaf in member {} is as it has to be", leaf.member)),
+    })
 }

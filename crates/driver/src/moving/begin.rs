@@ -5,7 +5,7 @@ use domain::{
     error::{Error, Result},
     volume::{
         Attributes, Claim, LeafPlace, Parameters, Request, VolumeHash, VolumeId, VolumeMode, VolumeSpec,
-        backing::AttachMode, quantity,
+        backing::AttachMode, moving::Part, quantity,
     },
 };
 use host::moves::{
@@ -105,10 +105,10 @@ async fn source_home(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) 
         ))
     };
     let home = known.or_else(|| id.place()).ok_or_else(missing)?;
-    let sight = writes::look(leaf, hash, &home).await?;
+    let sight = writes::look(leaf, hash, &home, Some(&moves::mark(&job.of, Part::Source).uid)).await?;
     let claim = ClaimRow::new(sight.home.as_ref().ok_or_else(missing)?);
     claim.stands_still(&from.name).map_err(|error| Error::Refused(error.to_string()))?;
-    let seen = sight.seen(&home, &moves::mark(&job.of, domain::volume::moving::Part::Source));
+    let seen = sight.seen(&home, &moves::mark(&job.of, Part::Source));
     if !seen.whole {
         return Err(Error::Refused(format!(
             "member {}: leaf claim {home} {}",
@@ -170,7 +170,7 @@ pub(super) async fn make_copy(job: &mut Job, looked: &Looked) -> Result<Went> {
     let spec = spec_of(subject, &class, &looked.pinned.name)?;
     let (leaf_class, place) = (class_at(leaf, &spec)?, yard(looked.hash));
     let wanted = leaf_spec(&spec, looked.hash, &place, &leaf_class, leaf, subject);
-    let mark = moves::mark(&job.of, domain::volume::moving::Part::Copy);
+    let mark = moves::mark(&job.of, Part::Copy);
     match writes::make_copy(leaf, &wanted, &mark, &half.side.handle).await? {
         leaf::claim::Made::Now => Ok(Went::On),
         leaf::claim::Made::Taken => Err(Error::Refused(format!(

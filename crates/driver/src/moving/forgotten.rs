@@ -9,8 +9,8 @@ use super::{Movers, ROUND, is_over};
 use domain::{
     error::Result,
     volume::{
-        LeafPlace, VolumeHash, VolumeId,
-        moving::{MoveMark, Moving, Part, YARD, forgotten},
+        HostId, LeafPlace, VolumeHash, VolumeId,
+        moving::{End, MoveMark, Moving, Part, YARD, forgotten},
     },
 };
 use host::{
@@ -19,7 +19,7 @@ use host::{
 };
 use leaf::{
     MemberClient,
-    moving::{self as writes, Sight, ends},
+    moving::{self as writes, Moved, Sight, Written, ends, yard},
     row::Row,
     saved::Saved,
 };
@@ -41,9 +41,9 @@ pub(super) async fn heal(movers: &Movers) {
     loop {
         sleep(ROUND).await;
         match all(movers).await {
-            Ok(now) => {
+            Ok((known, now)) => {
                 for (member, hash) in now.intersection(&before) {
-                    if let Err(error) = Box::pin(end(movers, member, *hash)).await {
+                    if let Err(error) = Box::pin(end(movers, &known, member, *hash)).await {
                         tracing::debug!(member, %hash, %error, "a leaf whose move is gone is not an ordinary one yet");
                     }
                 }
@@ -54,8 +54,29 @@ pub(super) async fn heal(movers: &Movers) {
     }
 }
 
+/// The moves that are not over, read just now.
+struct Known(Vec<VolumeMove>);
+
+impl Known {
+    async fn read(movers: &Movers) -> Result<Self> {
+        let all = moves::list(&movers.host).await?;
+        Ok(Self(all.into_iter().filter(|of| !is_over(of)).collect()))
+    }
+
+    /// By what a leaf claim says of its move; where it says nothing, by the volume that a move is about.
+    fn have(&self, host: &HostId, mark: Option<&MoveMark>, hash: VolumeHash) -> bool {
+        self.0.iter().any(|of| {
+            let pinned = of.status.as_ref().and_then(|status| status.volume.as_ref());
+            match mark {
+                Some(mark) => Some(&mark.uid) == of.metadata.uid.as_ref(),
+                None => pinned.is_some_and(|pinned| VolumeHash::new(host, &pinned.name) == hash),
+            }
+        })
+    }
+}
+
 /// By what is in memory of the members, and by what the host says now.
-async fn all(movers: &Movers) -> Result<BTreeSet<(String, VolumeHash)>> {
+async fn all(movers: &Movers) -> Result<(Known, BTreeSet<(String, VolumeHash)>)> {
     let members = movers.members.all()?;
     let mut moving = Vec::new();
     for member in members.values() {
@@ -64,61 +85,69 @@ async fn all(movers: &Movers) -> Result<BTreeSet<(String, VolumeHash)>> {
         }
     }
     if moving.is_empty() {
-        return Ok(BTreeSet::new());
+        return Ok((Known(Vec::new()), BTreeSet::new()));
     }
-    let known = moves::list(&movers.host).await?;
-    let has_it = |of: &VolumeMove, leaf: &MemberClient, hash: VolumeHash| {
-        let row = leaf.rows.row(hash).and_then(|row| row.claim);
-        let is_marked =
-            row.is_some_and(|row| row.moving.is_some_and(|mark| Some(&mark.uid) == of.metadata.uid.as_ref()));
-        let pinned = of.status.as_ref().and_then(|status| status.volume.as_ref());
-        !is_over(of)
-            && (is_marked || pinned.is_some_and(|pinned| VolumeHash::new(&movers.host.id, &pinned.name) == hash))
-    };
-    let gone = moving.into_iter().filter(|(leaf, hash)| !known.iter().any(|of| has_it(of, leaf, *hash)));
-    Ok(gone.map(|(leaf, hash)| (leaf.member.clone(), hash)).collect())
+    let known = Known::read(movers).await?;
+    let gone = moving.into_iter().filter(|(leaf, hash)| {
+        let claims = [leaf.rows.row(*hash).unwrap_or_default(), leaf.rows.row_at(*hash, &yard(*hash))];
+        let marks = claims.iter().filter_map(|row| row.claim.as_ref()?.moving.as_deref());
+        let is_had = |mark| known.have(&movers.host.id, mark, *hash);
+        !is_had(None) || marks.clone().any(|mark| !is_had(Some(mark)))
+    });
+    let gone = gone.map(|(leaf, hash)| (leaf.member.clone(), hash)).collect();
+    Ok((known, gone))
 }
 
-async fn end(movers: &Movers, member: &str, hash: VolumeHash) -> Result<()> {
+async fn end(movers: &Movers, known: &Known, member: &str, hash: VolumeHash) -> Result<()> {
     let member = movers.members.get(member).await?;
     let leaf = member.leaf()?;
     for _ in 0..STEPS {
-        // One that is being made anew says nothing now.
-        let row = leaf.rows.row(hash).filter(Row::is_moving);
-        let Some(claim) = row.and_then(|row| row.claim) else { return Ok(()) };
-        let forgotten = Forgotten { leaf, hash, place: claim.place.clone() };
-        if !forgotten.step(movers).await? {
+        let Some(place) = place_of(leaf, hash) else { return Ok(()) };
+        let forgotten = Forgotten { leaf, hash, place };
+        if !Box::pin(forgotten.step(movers, known)).await? {
             return Ok(());
         }
     }
     Ok(())
 }
 
+/// Where the claim is that says that a move has it. One that is being made anew says nothing now.
+fn place_of(leaf: &MemberClient, hash: VolumeHash) -> Option<LeafPlace> {
+    let moving = leaf.rows.row(hash).filter(Row::is_moving).and_then(|row| row.claim);
+    let in_yard = || leaf.rows.row_at(hash, &yard(hash)).claim;
+    moving.or_else(in_yard).map(|claim| claim.place)
+}
+
 impl Forgotten<'_> {
     /// One look and one write. False: there is nothing to be done now.
-    async fn step(&self, movers: &Movers) -> Result<bool> {
-        let mut sight = writes::look(self.leaf, self.hash, &self.place).await?;
-        sight.home.take_if(|_| self.place.namespace == YARD);
-        let Some(claim) = sight.claim() else { return Ok(false) };
+    async fn step(&self, movers: &Movers, known: &Known) -> Result<bool> {
+        let sight = writes::look(self.leaf, self.hash, &self.place, None).await?;
+        let has_it = |mark: Option<&MoveMark>| known.have(&movers.host.id, mark, self.hash);
+        // At home, others than the driver may have written that on the leaf of a move that is under way.
+        let is_had = has_it(sight.mark().as_ref()) || sight.yard.is_none() && has_it(None);
+        match sight.of_nobody() {
+            _ if is_had => return Ok(false),
+            Some(step) => return self.write(step, &sight, &self.place, &nobody(), "").await,
+            // Whoever may write claims anywhere in the member may write such a one.
+            None if sight.yard.is_none() && !sight.is_volume_bound() => return Ok(false),
+            None => {}
+        }
         let Some((live, saved)) = self.host_volume(movers, &sight).await? else { return Ok(false) };
-        let mark =
-            claim.metadata.annotations.as_ref().and_then(|notes| MoveMark::parse(notes.get(leaf::ownership::MOVE)?));
         let Some(leads_here) = self.leads_here(movers, &live).await else { return Ok(false) };
-        let is_ours = claim.metadata.finalizers.iter().flatten().any(|name| name == leaf::ownership::FINALIZER);
-        // A copy that a backup tool has made of such a claim carries no finalizer of ours.
+        let mark = sight.mark();
         let part = match &mark {
-            Some(mark) if is_ours => mark.part,
+            Some(mark) if sight.is_held() => mark.part,
             None if leads_here => Part::Source,
+            // A copy that a backup tool has made of such a claim carries no finalizer of ours.
             _ => return Ok(false),
         };
         let home = self.home(&live, &saved)?;
-        let (uid, pods) = match &mark {
+        let (of, pods) = match &mark {
             Some(mark) => (mark.clone(), ends::movers(self.leaf, &mark.uid).await?),
-            None => (MoveMark { namespace: String::new(), name: String::new(), uid: String::new(), part }, Vec::new()),
+            None => (nobody(), Vec::new()),
         };
-        let mut seen = sight.seen(&home, &uid);
-        seen.end =
-            if pods.is_empty() { domain::volume::moving::End::None } else { domain::volume::moving::End::Failed };
+        let mut seen = sight.seen(&home, &of);
+        seen.end = if pods.is_empty() { End::None } else { End::Failed };
         let step = forgotten(part, leads_here, &seen);
         tracing::info!(
             member = self.leaf.member, leaf = %self.place, volume = &*live.volume.name, of = mark.as_ref().map(MoveMark::object), ?step,
@@ -127,7 +156,16 @@ impl Forgotten<'_> {
         for pod in pods.iter().filter(|pod| step == Moving::RemoveEnds && !pod.is_leaving) {
             ends::remove(self.leaf, pod).await?;
         }
-        self.take(step, &sight, &home, &live).await
+        // Where it was, nobody can tell: a person has to.
+        if step == Moving::ReturnSource && home.namespace == YARD {
+            return Ok(false);
+        }
+        self.write(step, &sight, &home, &of, &live.volume.handle).await
+    }
+
+    async fn write(&self, step: Moving, sight: &Sight, home: &LeafPlace, of: &MoveMark, handle: &str) -> Result<bool> {
+        let moved = Moved { leaf: self.leaf, hash: self.hash, sight, home, of, handle };
+        Ok(moved.write(step).await? == Written::Now)
     }
 
     /// The volume that the leaf is of, by the name on it, which its hash proves.
@@ -161,26 +199,9 @@ impl Forgotten<'_> {
             None => Ok(before),
         }
     }
+}
 
-    async fn take(&self, step: Moving, sight: &Sight, home: &LeafPlace, live: &LiveVolume) -> Result<bool> {
-        let leaf = self.leaf;
-        match (step, &sight.volume) {
-            // Where it was, nobody can tell: a person has to.
-            (Moving::ReturnSource, Some(_)) if home.namespace == YARD => return Ok(false),
-            (Moving::ReturnSource, Some(volume)) => writes::return_source(leaf, volume, home).await?,
-            (Moving::OpenSource, _) => writes::open_source(leaf, sight).await?,
-            (Moving::ReleaseCopy, _) => writes::release_copy(leaf, sight).await?,
-            (Moving::RemoveCopy, _) if writes::is_going(leaf, sight, self.hash) => return Ok(false),
-            (Moving::RemoveCopy, _) => writes::remove_copy(leaf, sight, self.hash).await?,
-            (Moving::RetireSource, Some(volume)) => {
-                writes::retire_source(leaf, volume, self.hash, &live.volume.handle).await?;
-            }
-            (Moving::RemoveYardClaim, _) => match &sight.yard {
-                Some(claim) => writes::remove_yard_claim(leaf, claim, self.hash).await?,
-                None => return Ok(false),
-            },
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
+/// Where nothing says which move it was.
+fn nobody() -> MoveMark {
+    MoveMark { namespace: String::new(), name: String::new(), uid: String::new(), part: Part::Source }
 }

@@ -79,8 +79,9 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
 async fn half(job: &Job, side: &Side, hash: VolumeHash) -> Result<Half> {
     let member = job.movers.members.get(&side.member).await?;
     let leaf = member.leaf()?;
-    let sight = leaf::moving::look(leaf, hash, &side.home()).await?;
-    let movers = movers(leaf, &moves::mark(&job.of, Part::Source).uid).await?;
+    let of = moves::mark(&job.of, Part::Source).uid;
+    let sight = leaf::moving::look(leaf, hash, &side.home(), Some(&of)).await?;
+    let movers = movers(leaf, &of).await?;
     Ok(Half { side: side.clone(), member: Arc::clone(&member), sight, movers })
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt, api::PostParams};
 use serde_json::json;
 
-use super::{Sight, change_claim, change_volume, kept, place_of, remove_yard_claim, yard};
+use super::{Sight, change_claim, change_volume, kept, place_of, source::remove_yard_claim, yard};
 use crate::{
     MemberClient,
     claim::{LeafSpec, Made, post_claim},
@@ -40,7 +40,7 @@ pub async fn try_claim(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<(
 }
 
 /// All was done for its removal but what the member itself does.
-pub fn is_going(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> bool {
+pub(super) fn is_going(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> bool {
     let is_given_up = sight.volume.as_ref().is_none_or(|volume| is_given_up(client, volume, hash));
     let is_let_go = sight.claim().is_none_or(|claim| {
         claim.metadata.deletion_timestamp.is_some() && !claim.finalizers().iter().any(|name| name == FINALIZER)
@@ -49,7 +49,12 @@ pub fn is_going(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> bool 
 }
 
 /// Its volume is ours, belongs into the yard, and stays: two writes, as the driver's account may change nothing else of what is not ours yet.
-pub async fn keep_copy(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash, handle: &str) -> Result<()> {
+pub(super) async fn keep_copy(
+    client: &MemberClient,
+    volume: &PersistentVolume,
+    hash: VolumeHash,
+    handle: &str,
+) -> Result<()> {
     if let Some(owner) = identity::other_owner(&volume.metadata, &client.host, hash) {
         return Err(Error::Refused(format!(
             "member {}: the copy's claim was bound to volume {}, which belongs to {owner} and stood free there",
@@ -68,12 +73,12 @@ pub async fn keep_copy(client: &MemberClient, volume: &PersistentVolume, hash: V
 }
 
 /// It belongs where the pods of the host's claim look for it.
-pub async fn place_copy(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
+pub(super) async fn place_copy(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
     change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: place_of(home)}}}), "place").await
 }
 
 /// It is an ordinary leaf. The place goes last: without it, nobody would look for the mark.
-pub async fn release_copy(client: &MemberClient, sight: &Sight) -> Result<()> {
+pub(super) async fn release_copy(client: &MemberClient, sight: &Sight) -> Result<()> {
     match (&sight.home, &sight.volume) {
         (Some(claim), _) if claim.annotations().contains_key(MOVE) => {
             change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "release").await
@@ -86,7 +91,7 @@ pub async fn release_copy(client: &MemberClient, sight: &Sight) -> Result<()> {
 }
 
 /// First its volume, which is nobody's then and goes with its claim, or is that of whoever has made it; then the claim.
-pub async fn remove_copy(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> Result<()> {
+pub(super) async fn remove_copy(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> Result<()> {
     let Some(volume) = sight.volume.as_ref().filter(|volume| !is_given_up(client, volume, hash)) else {
         return match sight.claim() {
             Some(claim) => remove_yard_claim(client, claim, hash).await,

@@ -16,7 +16,7 @@ use domain::{
 };
 
 /// Closes it to further nodes, or says that nobody has it.
-pub async fn mark_source(client: &MemberClient, claim: &PersistentVolumeClaim, mark: &MoveMark) -> Result<()> {
+pub(super) async fn mark_source(client: &MemberClient, claim: &PersistentVolumeClaim, mark: &MoveMark) -> Result<()> {
     let known = claim.annotations().get(MOVE).and_then(|text| MoveMark::parse(text));
     if let Some(other) = known.filter(|known| known.uid != mark.uid) {
         return Err(Error::Refused(format!(
@@ -32,21 +32,21 @@ pub async fn mark_source(client: &MemberClient, claim: &PersistentVolumeClaim, m
 }
 
 /// Its claim belongs into the yard.
-pub async fn lend_source(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
+pub(super) async fn lend_source(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
     let mut change = kept(volume);
     change["metadata"]["annotations"][PLACE] = place_of(&yard(hash));
     change_volume(client, volume, change, "lend").await
 }
 
 /// It belongs where it was.
-pub async fn return_source(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
+pub(super) async fn return_source(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
     let change = json!({"metadata": {"annotations": {PLACE: place_of(home)}}});
     change_volume(client, volume, change, "return").await
 }
 
 /// It is an ordinary leaf again. Where it belongs is forgotten last: what lends it may still be on its way, and has to find
 /// another version.
-pub async fn open_source(client: &MemberClient, sight: &Sight) -> Result<()> {
+pub(super) async fn open_source(client: &MemberClient, sight: &Sight) -> Result<()> {
     match (&sight.home, &sight.volume) {
         (Some(claim), _) if claim.annotations().contains_key(MOVE) => {
             change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "open").await
@@ -59,7 +59,12 @@ pub async fn open_source(client: &MemberClient, sight: &Sight) -> Result<()> {
 }
 
 /// It is no leaf of the volume any more, and is kept until somebody says otherwise.
-pub async fn retire_source(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash, to: &str) -> Result<()> {
+pub(super) async fn retire_source(
+    client: &MemberClient,
+    volume: &PersistentVolume,
+    hash: VolumeHash,
+    to: &str,
+) -> Result<()> {
     let change = json!({
         "metadata": {
             // No watch of leaves shows it any more.
@@ -74,7 +79,11 @@ pub async fn retire_source(client: &MemberClient, volume: &PersistentVolume, has
 }
 
 /// The claim in the yard of a source that is retired.
-pub async fn remove_yard_claim(client: &MemberClient, claim: &PersistentVolumeClaim, hash: VolumeHash) -> Result<()> {
+pub(super) async fn remove_yard_claim(
+    client: &MemberClient,
+    claim: &PersistentVolumeClaim,
+    hash: VolumeHash,
+) -> Result<()> {
     let row = ClaimRow::new(claim);
     if !row.observed().terminating {
         claim::delete_claim(client, &row, hash).await?;

@@ -1,0 +1,208 @@
+//! One leaf of a volume that is moved, read just now: its claims at home and in the yard, and its volume.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, ResourceExt, api::ListParams};
+
+use super::yard;
+use crate::{
+    MemberClient,
+    identity::is_leaf_of,
+    ownership::{self, MOVE},
+    row::{ClaimRow, place_told},
+    saved::{Saved, bound_to, policy_of},
+};
+use domain::{
+    error::Result,
+    volume::{
+        LeafPlace, VolumeHash,
+        moving::{Mark, MoveMark, Moving, Part, SeenLeaf, SeenVolume, YARD},
+        plan::Phase,
+    },
+};
+
+/// One leaf, read just now.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    /// Its claim where the pods of the host's claim look for it.
+    pub home: Option<PersistentVolumeClaim>,
+    /// Its claim in the yard.
+    pub yard: Option<PersistentVolumeClaim>,
+    pub volume: Option<PersistentVolume>,
+    /// A claim in the yard that was made late, and is no leaf's.
+    pub stray: Option<Stray>,
+    /// A leaf of another move is in the yard.
+    pub is_taken: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Stray {
+    pub(super) claim: PersistentVolumeClaim,
+    /// What was provisioned for it.
+    pub(super) volume: Option<PersistentVolume>,
+}
+
+/// The claims of a leaf in this member that are of one move, and those that are in its way.
+struct Claims {
+    home: Option<PersistentVolumeClaim>,
+    yard: Option<PersistentVolumeClaim>,
+    stray: Option<PersistentVolumeClaim>,
+    is_taken: bool,
+}
+
+/// Claims and volume of a leaf, wherever they are of the two places, as a move sees them; as any would, where none is named.
+pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of: Option<&str>) -> Result<Sight> {
+    let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::VOLUME);
+    let ours = ListParams::default().labels(&selector);
+    let claims = client.listed(|namespace| client.within::<PersistentVolumeClaim>(namespace), &ours).await;
+    let claims = claims.map_err(|error| client.outcome(&format!("list claims of volume {hash}"), &error))?;
+    let is_leaf = |claim: &PersistentVolumeClaim| is_leaf_of(&claim.metadata, &client.host, hash);
+    let claims: Vec<_> = claims.into_iter().filter(is_leaf).collect();
+    let listed = Api::<PersistentVolume>::all(client.client.clone()).list(&ours).await;
+    let listed = listed.map_err(|error| client.outcome(&format!("list volumes of volume {hash}"), &error))?.items;
+    let Claims { home, yard, stray, is_taken } = Claims::of(&claims, &listed, [home, &yard(hash)], of);
+    let stray = match stray {
+        Some(claim) => Some(Stray { volume: volume_of(client, &listed, [Some(&claim), None]).await?, claim }),
+        None => None,
+    };
+    let mut volume = volume_of(client, &listed, [yard.as_ref(), home.as_ref()]).await?;
+    if volume.is_none() && !is_taken {
+        // That of a claim that is being made anew.
+        let is_strays = |one: &PersistentVolume| stray.as_ref().is_some_and(|stray| is_bound(one, &stray.claim));
+        volume = listed.into_iter().filter(|one| !is_strays(one)).min_by_key(ResourceExt::name_any);
+    }
+    Ok(Sight { home, yard, volume, stray, is_taken })
+}
+
+impl Claims {
+    /// Nobody but movers may write in the yard, so what a claim there says of its move is believed. It is a leaf where a volume says
+    /// so, or may become one; but not while another claim is the leaf.
+    fn of(
+        claims: &[PersistentVolumeClaim],
+        volumes: &[PersistentVolume],
+        [home, yard]: [&LeafPlace; 2],
+        of: Option<&str>,
+    ) -> Self {
+        let at = |place: &LeafPlace| {
+            let is_there = |claim: &&PersistentVolumeClaim| {
+                claim.namespace().as_ref() == Some(&place.namespace) && claim.name_any() == place.claim
+            };
+            claims.iter().find(is_there).cloned()
+        };
+        let holds = |claim: &PersistentVolumeClaim| volumes.iter().find(|volume| is_bound(volume, claim));
+        let is_elsewhere =
+            claims.iter().any(|claim| claim.namespace().as_deref() != Some(YARD) && holds(claim).is_some());
+        let home = at(home).filter(|claim| claim.namespace().as_deref() != Some(YARD));
+        let none = Self { home, yard: None, stray: None, is_taken: false };
+        let Some(claim) = at(yard) else { return none };
+        let is_own = of.is_none_or(|uid| mark_of(&claim).is_some_and(|mark| mark.uid == uid));
+        let is_leaf = holds(&claim).is_some_and(|volume| place_told(volume).is_some());
+        match (is_leaf, is_own) {
+            (true, false) => Self { is_taken: true, ..none },
+            (false, _) if is_elsewhere => Self { stray: Some(claim), ..none },
+            (_, true) => Self { yard: Some(claim), ..none },
+            (false, false) => Self { stray: Some(claim), ..none },
+        }
+    }
+}
+
+/// The volume of the first of these claims that has one: it is bound to it, or at least named by it.
+async fn volume_of(
+    client: &MemberClient,
+    listed: &[PersistentVolume],
+    claims: [Option<&PersistentVolumeClaim>; 2],
+) -> Result<Option<PersistentVolume>> {
+    let claims = || claims.into_iter().flatten();
+    let bound = claims().find_map(|claim| listed.iter().find(|volume| is_bound(volume, claim)));
+    if let Some(bound) = bound {
+        return Ok(Some(bound.clone()));
+    }
+    let named = claims().find_map(|claim| claim.spec.as_ref()?.volume_name.clone()).filter(|name| !name.is_empty());
+    let Some(name) = named else { return Ok(None) };
+    if let Some(volume) = listed.iter().find(|volume| volume.name_any() == name) {
+        return Ok(Some(volume.clone()));
+    }
+    // It carries no labels yet.
+    let read = Api::<PersistentVolume>::all(client.client.clone()).get(&name).await;
+    let read = cluster::read(read, &name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))?;
+    Ok(read.filter(|volume| claims().any(|claim| is_bound(volume, claim))))
+}
+
+fn mark_of(claim: &PersistentVolumeClaim) -> Option<MoveMark> {
+    MoveMark::parse(claim.annotations().get(MOVE)?)
+}
+
+fn is_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    bound_to(volume).is_some() && bound_to(volume) == claim.metadata.uid.as_deref()
+}
+
+impl Sight {
+    /// The claim, wherever it is.
+    pub fn claim(&self) -> Option<&PersistentVolumeClaim> {
+        self.home.as_ref().or(self.yard.as_ref())
+    }
+
+    /// What its claim says of a move, or else the one that was made late.
+    pub fn mark(&self) -> Option<MoveMark> {
+        mark_of(self.claim().or_else(|| self.stray.as_ref().map(|stray| &stray.claim))?)
+    }
+
+    /// A tool that restores claims leaves our finalizer out.
+    pub fn is_held(&self) -> bool {
+        self.claim().is_some_and(|claim| claim.finalizers().iter().any(|name| name == ownership::FINALIZER))
+    }
+
+    /// How what no leaf and no volume is in is removed, where there is such a thing and no move has it.
+    pub fn of_nobody(&self) -> Option<Moving> {
+        let is_copy = |claim: &PersistentVolumeClaim| mark_of(claim).is_some_and(|mark| mark.part == Part::Copy);
+        match (&self.stray, &self.yard, &self.volume) {
+            (Some(_), ..) => Some(Moving::RemoveCopyStray),
+            (None, Some(claim), None) if is_copy(claim) => Some(Moving::RemoveCopy),
+            _ => None,
+        }
+    }
+
+    /// As the plan sees it, but for its mover and the pods that use it.
+    pub fn seen(&self, home: &LeafPlace, of: &MoveMark) -> SeenLeaf {
+        let saved = || Saved::of(self.volume.as_ref()?)?.mark();
+        let mark = self.claim().map_or_else(saved, mark_of);
+        let row = self.claim().map(ClaimRow::new);
+        SeenLeaf {
+            home: self.home.is_some(),
+            yard: self.yard.is_some(),
+            stray: self.stray.is_some(),
+            taken: self.is_taken,
+            whole: self.is_whole(),
+            mark: match mark.filter(|mark| mark.uid == of.uid).map(|mark| mark.part) {
+                Some(Part::Source) => Mark::Closed,
+                Some(Part::IsolatedSource) => Mark::Isolated,
+                Some(Part::Copy) | None => Mark::None,
+            },
+            used: row.is_some_and(|row| row.life.published.is_corrupt() || row.life.published.is_on_real_node()),
+            volume: self.volume.as_ref().map(|volume| {
+                let place = place_told(volume);
+                SeenVolume {
+                    retained: policy_of(volume) == "Retain",
+                    lent: place.as_ref().is_some_and(|place| place.namespace == YARD),
+                    moving: place.is_some(),
+                    moved: volume.labels().contains_key(ownership::MOVED),
+                    returned: place.as_ref() == Some(home),
+                }
+            }),
+            ..SeenLeaf::default()
+        }
+    }
+
+    /// Its volume says that it is this claim's. Whoever may write claims in a member may label any as a leaf's, but volumes are
+    /// cluster-wide.
+    pub fn is_volume_bound(&self) -> bool {
+        self.claim().zip(self.volume.as_ref()).is_some_and(|(claim, volume)| is_bound(volume, claim))
+    }
+
+    fn is_whole(&self) -> bool {
+        let (Some(claim), Some(volume)) = (self.claim(), &self.volume) else { return false };
+        let row = ClaimRow::new(claim);
+        let is_bound = row.observed().phase == Phase::Bound && !row.observed().terminating;
+        let is_healed = !volume.annotations().contains_key(ownership::HEALING);
+        is_bound && is_healed && self.is_volume_bound()
+    }
+}

@@ -1,0 +1,82 @@
+//! The steps of a move that are one write on one of its leaves.
+
+use super::{Sight, copy, source};
+use crate::MemberClient;
+use domain::{
+    error::Result,
+    volume::{
+        LeafPlace, VolumeHash,
+        moving::{MoveMark, Moving, Part},
+    },
+};
+
+/// A leaf of a move, as it was read, and what may have to be written on it.
+#[derive(Debug)]
+pub struct Moved<'a> {
+    pub leaf: &'a MemberClient,
+    pub hash: VolumeHash,
+    pub sight: &'a Sight,
+    /// Where the pods of the host's claim look for it.
+    pub home: &'a LeafPlace,
+    pub of: &'a MoveMark,
+    /// Of the copy.
+    pub handle: &'a str,
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    Now,
+    /// All was done but what the member itself does.
+    Awaited,
+    /// There is nothing to write it on.
+    Nowhere,
+}
+
+impl Moved<'_> {
+    /// Any other step is no write on a leaf.
+    pub async fn write(&self, step: Moving) -> Result<Written> {
+        Box::pin(self.carry_out(step)).await
+    }
+
+    async fn carry_out(&self, step: Moving) -> Result<Written> {
+        let (leaf, sight, hash) = (self.leaf, self.sight, self.hash);
+        match (step, &sight.home, &sight.yard, &sight.volume) {
+            (Moving::CloseSource, Some(claim), ..) => {
+                source::mark_source(leaf, claim, &self.mark(Part::Source)).await?;
+            }
+            (Moving::IsolateSource, Some(claim), ..) => {
+                source::mark_source(leaf, claim, &self.mark(Part::IsolatedSource)).await?;
+            }
+            (Moving::LendSource, .., Some(volume)) => source::lend_source(leaf, volume, hash).await?,
+            (Moving::ReturnSource, .., Some(volume)) => source::return_source(leaf, volume, self.home).await?,
+            (Moving::OpenSource, ..) => source::open_source(leaf, sight).await?,
+            (Moving::RetireSource, .., Some(volume)) => source::retire_source(leaf, volume, hash, self.handle).await?,
+            (Moving::RemoveYardClaim, _, Some(claim), _) => source::remove_yard_claim(leaf, claim, hash).await?,
+            (Moving::KeepCopy, .., Some(volume)) => copy::keep_copy(leaf, volume, hash, self.handle).await?,
+            (Moving::PlaceCopy, .., Some(volume)) => copy::place_copy(leaf, volume, self.home).await?,
+            (Moving::ReleaseCopy, ..) => copy::release_copy(leaf, sight).await?,
+            (Moving::RemoveCopy, ..) => return remove(leaf, sight, hash).await,
+            (Moving::RemoveSourceStray | Moving::RemoveCopyStray, ..) => match &sight.stray {
+                Some(stray) => {
+                    let (claim, volume) = (Some(stray.claim.clone()), stray.volume.clone());
+                    return remove(leaf, &Sight { yard: claim, volume, ..Sight::default() }, hash).await;
+                }
+                None => return Ok(Written::Nowhere),
+            },
+            _ => return Ok(Written::Nowhere),
+        }
+        Ok(Written::Now)
+    }
+
+    fn mark(&self, part: Part) -> MoveMark {
+        MoveMark { part, ..self.of.clone() }
+    }
+}
+
+async fn remove(leaf: &MemberClient, sight: &Sight, hash: VolumeHash) -> Result<Written> {
+    if copy::is_going(leaf, sight, hash) {
+        return Ok(Written::Awaited);
+    }
+    copy::remove_copy(leaf, sight, hash).await.map(|()| Written::Now)
+}

@@ -1,0 +1,200 @@
+//! Claims in the yard that came late, forged ones, and leaves that another move has left there.
+
+use std::time::Duration;
+
+use domain::volume::{HostId, VolumeHash};
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    CLAIM, CLAIMS, DATA, ENDED, MOVED, MOVES, STEP, Story, VOLUMES, YARD, at_the_end,
+    forgotten::{SURE, remove_by_force},
+};
+use crate::{
+    bench::{SHOP, lock},
+    caller::Script,
+    fixture, virtual_time,
+};
+
+const GONE: &str = "shop/none/01234567-89ab-cdef-0123-456789abcdef";
+const FORGED: &str = "forged";
+
+impl Story {
+    fn leaf(&self) -> Value {
+        (*self.bench.members[0].get(CLAIMS, SHOP, CLAIM).unwrap()).clone()
+    }
+
+    /// A claim like the leaf's, elsewhere, that says what it wants of itself.
+    fn forge(&self, at: usize, (namespace, name): (&str, &str), part: &str, volume: &str, class: &str) {
+        let mut claim = self.leaf();
+        let metadata = json!({"name": name, "namespace": namespace, "labels": claim["metadata"]["labels"],
+            "annotations": claim["metadata"]["annotations"], "finalizers": claim["metadata"]["finalizers"]});
+        claim["metadata"] = metadata;
+        claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(format!("{GONE}/{part}"));
+        claim["spec"]["volumeName"] = json!(volume);
+        claim["spec"]["storageClassName"] = json!(class);
+        claim["status"] = json!({});
+        self.bench.members[at].create(CLAIMS, claim).unwrap();
+    }
+
+    fn hash(&self) -> String {
+        VolumeHash::new(&HostId(self.bench.host_id()), self.caller.volume()).to_string()
+    }
+}
+
+async fn story() -> Story {
+    let script = Script { places: vec![0], leaf_class: fixture::NOW, ..Script::new(CLAIM) };
+    Story::new(script).await
+}
+
+/// Whoever may write claims in some namespace of the member, and waits for the leaf to be made anew.
+#[test]
+fn claim_that_is_labelled_as_the_leaf_and_older_than_it_is_not_where_the_volume_goes() {
+    for part in ["source", "isolated-source", "copy"] {
+        virtual_time::run(1, async {
+            let story = story().await;
+            story.bench.members[0].create("namespaces", json!({"metadata": {"name": FORGED}})).unwrap();
+            story.forge(0, (FORGED, FORGED), part, "", "none");
+            sleep(Duration::from_secs(5)).await;
+            let leaf = text(&story.leaf(), "/metadata/uid").to_owned();
+            lock(&story.bench.guard.history).deleted_by_people(&leaf);
+            story.bench.members[0].delete(CLAIMS, SHOP, CLAIM).unwrap();
+            sleep(SURE).await;
+            // Its place is free for what the driver may have been led to believe.
+            let member = &story.bench.members[0];
+            let unheld = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
+            drop(member.change(CLAIMS, FORGED, FORGED, unheld));
+            drop(member.delete(CLAIMS, FORGED, FORGED));
+            sleep(SURE).await;
+            assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{part}: {}", story.trace());
+            let volume = story.bench.leaf_behind(text(&story.host_volume(), "/spec/csi/volumeHandle")).unwrap();
+            let volume = story.bench.members[0].get(VOLUMES, "", text(&volume, "/spec/volumeName")).unwrap();
+            assert_eq!(text(&volume, "/spec/claimRef/namespace"), SHOP, "{part}: {}", story.trace());
+        });
+    }
+}
+
+/// Each kind of them: of a copy that waits for its first pod, of one that was provisioned, and of a source that was to be made anew.
+const STRAYS: [(usize, &str, bool, &str); 4] = [
+    (1, "copy", false, fixture::LATER),
+    (1, "copy", false, fixture::NOW),
+    (0, "isolated-source", false, fixture::LATER),
+    (0, "isolated-source", true, fixture::NOW),
+];
+
+impl Story {
+    fn has_stray(&self, (at, part, is_named, class): (usize, &str, bool, &str)) {
+        let volume = text(&self.leaf(), "/spec/volumeName").to_owned();
+        self.forge(at, (YARD, &self.hash()), part, if is_named { &volume } else { "" }, class);
+    }
+}
+
+#[test]
+fn claim_that_came_late_to_the_yard_is_in_no_moves_way() {
+    for stray in STRAYS {
+        virtual_time::run(1, async {
+            let story = story().await;
+            story.has_stray(stray);
+            sleep(Duration::from_secs(5)).await;
+            story.asks(1, &json!({}));
+            story.comes_to("Succeeded").await;
+            // The stray itself is there beside the leaf for a while.
+            let is_stray = |wrong: &String| wrong.starts_with("I2: ") && wrong.contains("2 leaf claims at once");
+            let wrong = at_the_end(&story, &[true]).await;
+            let wrong: Vec<_> = wrong[wrong.len().min(1)..].iter().filter(|wrong| !is_stray(wrong)).collect();
+            assert!(wrong.is_empty(), "{stray:?}: {wrong:?}");
+        });
+    }
+}
+
+#[test]
+fn claim_that_came_late_to_the_yard_goes_even_if_nobody_moves_the_volume() {
+    for stray in STRAYS {
+        virtual_time::run(1, async {
+            let story = story().await;
+            story.has_stray(stray);
+            sleep(SURE).await;
+            assert_eq!(story.left(), [""; 0], "{stray:?}: {}", story.trace());
+            assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{stray:?}");
+            assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{stray:?}");
+        });
+    }
+}
+
+#[test]
+fn source_that_a_move_removed_by_force_has_left_is_kept_by_the_next_move_to_its_member() {
+    for is_called_off in [false, true] {
+        virtual_time::run(1, async {
+            let story = story().await;
+            story.asks(1, &json!({}));
+            story.comes_to("Succeeded").await;
+            sleep(Duration::from_secs(5)).await;
+            story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+            story.asks(0, &json!({}));
+            story.comes_to("Finishing").await;
+            remove_by_force(&story);
+            sleep(Duration::from_secs(5)).await;
+            story.asks(1, &json!({}));
+            sleep(Duration::from_secs(20)).await;
+            if is_called_off {
+                let _ = story.bench.host.delete(MOVES, SHOP, "to");
+            } else {
+                story.comes_to("Succeeded").await;
+            }
+            sleep(SURE).await;
+            let at = usize::from(!is_called_off);
+            assert_eq!(story.found(), Ok((at, DATA.to_owned())), "{is_called_off}: {}", story.trace());
+            assert_eq!(story.kept(1), [DATA], "{is_called_off}: {}", story.trace());
+            assert_eq!(story.left(), [""; 0], "{is_called_off}");
+        });
+    }
+}
+
+/// By whoever may write claims in the namespace where the copy is by then.
+#[test]
+fn copy_that_is_said_to_be_of_another_move_stays_while_its_own_is_under_way() {
+    virtual_time::run(1, async {
+        let story = story().await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        let forge =
+            |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(format!("{GONE}/copy"));
+        story.bench.members[1].change(CLAIMS, SHOP, CLAIM, forge).unwrap();
+        sleep(SURE).await;
+        assert_eq!(story.phase(), "Ready", "{}", story.trace());
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+#[test]
+fn claim_of_a_volume_that_is_to_stay_is_deleted_at_any_moment_and_no_copy_is_left() {
+    for phase in ["Preparing", "Waiting", "Copying", "Placing", "Ready", "Switching", "Finishing", "Succeeded"] {
+        virtual_time::run(1, async {
+            let mut story = story().await;
+            story.caller.set_policy("Retain");
+            story.asks(1, &if phase == "Ready" { json!({"cutover": "Manual"}) } else { json!({}) });
+            let end = Instant::now() + MOVED;
+            while story.phase() != phase && story.phase() != "Succeeded" && Instant::now() < end {
+                sleep(STEP / 4).await;
+            }
+            story.caller.delete_claim();
+            let _ = timeout(MOVED, story.caller.reclaim()).await;
+            let end = Instant::now() + ENDED;
+            while !story.left().is_empty() && Instant::now() < end {
+                sleep(STEP).await;
+            }
+            assert_eq!(story.left(), [""; 0], "{phase}: {}\n{}", story.status(), story.trace());
+            sleep(MOVED).await;
+            let handle = text(&story.host_volume(), "/spec/csi/volumeHandle").to_owned();
+            let at = usize::from(handle.starts_with("m1/"));
+            let held = |at: usize| {
+                let volumes = story.bench.members[at].list(VOLUMES).into_iter();
+                volumes.map(|one| story.play.read(at, text(&one, "/metadata/name"))).collect::<Vec<_>>()
+            };
+            assert_eq!(held(at), [DATA], "{phase}: {}\n{}", story.status(), story.trace());
+            assert!(at == 1 || held(1).is_empty(), "{phase}: {:?}", held(1));
+        });
+    }
+}

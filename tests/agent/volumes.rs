@@ -149,6 +149,20 @@ fn pod_whose_volume_is_moved_waits_and_is_told_by_what() {
     });
 }
 
+/// The host's volume leads to it, and its mark goes soon.
+#[test]
+fn pod_whose_volume_has_just_been_moved_waits_for_no_more() {
+    story(1, async {
+        let world = standing(1).await;
+        world.claim("data");
+        let mark = json!({"kosmos.csi.io/move": "shop/to-n/01234567-89ab-cdef-0123-456789abcdef/copy"});
+        world.member.change(CLAIMS, SHOP, "data", |claim| claim["metadata"]["annotations"] = mark.clone()).unwrap();
+        world.attach();
+        world.run_pod("web", Some("data"));
+        until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
 #[test]
 fn volume_used_again_under_another_name_is_mounted_and_not_what_has_taken_its_place() {
     story(1, async {

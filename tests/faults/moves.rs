@@ -11,10 +11,15 @@ mod theirs;
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use simulate::{faults::Action, text};
+use simulate::{
+    faults::{Action, Asked},
+    text,
+};
 use tokio::time::{Instant, sleep, timeout};
+use tonic::Code;
 
 use crate::{
+    ask::{Target, ask},
     bench::{Bench, SHOP},
     caller::{Caller, Ending, Script},
     crash::{Point, points},
@@ -360,6 +365,38 @@ fn moved_volume_is_attached_as_its_class_says_of_the_member_that_it_is_in_now() 
             assert_eq!(mode(&story), expected, "{}", story.trace());
         });
     }
+}
+
+/// The pod waits for nothing else: not for the mark to go, nor for the move to end.
+#[test]
+fn copy_is_given_to_a_node_as_soon_as_the_host_leads_to_it_and_not_before() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        let volume = text(&story.bench.host.get(MOVES, SHOP, "to").unwrap(), "/status/to/handle").to_owned();
+        let target = Target { member: "m1".to_owned(), volume: volume.clone(), ..Target::default() };
+        let (code, why) = ask(&story.bench, "ControllerPublishVolume", &target).await;
+        assert_eq!(code, Code::Aborted, "{why}");
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+        let leads = |story: &Story| {
+            let found = story.bench.host.get(VOLUMES, "", story.caller.volume());
+            found.is_some_and(|found| text(&found, "/spec/csi/volumeHandle") == volume)
+        };
+        while !leads(&story) {
+            sleep(STEP / 10).await;
+        }
+        // The move goes no further.
+        let is_move = |asked: &Asked| asked.resource == MOVES && asked.verb.writes();
+        story.bench.guard.set_fate(move |_, _, asked| if is_move(asked) { Action::Hang } else { Action::Pass });
+        sleep(STEP).await;
+        let (code, why) = ask(&story.bench, "ControllerPublishVolume", &target).await;
+        assert_eq!(code, Code::Ok, "{why}\n{}", story.trace());
+        let copy = story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap();
+        assert!(text(&copy, "/metadata/annotations/kosmos.csi.io~1move").ends_with("/copy"), "{copy}");
+        story.bench.guard.heal();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
 }
 
 #[test]

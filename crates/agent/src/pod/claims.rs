@@ -18,7 +18,10 @@ use super::{
     Pods,
     rejection::PodRejection,
 };
-use domain::volume::{DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId, moving::MoveMark};
+use domain::volume::{
+    DRIVER, HostId, LeafName, LeafPlace, VolumeHash, VolumeId,
+    moving::{MoveMark, Part},
+};
 use host::{
     replacement::REPLACES,
     volume::{LEAF_UID, LEAF_VOLUME},
@@ -188,7 +191,9 @@ pub(super) async fn leaf_claims(
             Ok(leaf) => leaf,
             Err(why) => return Ok(Err(why)),
         };
-        if let Some(mark) = leaf.annotations.as_ref().and_then(|notes| MoveMark::parse(notes.get(MOVE)?)) {
+        let mark = leaf.annotations.as_ref().and_then(|notes| MoveMark::parse(notes.get(MOVE)?));
+        // The host's volume, read just now, leads to the copy.
+        if let Some(mark) = mark.filter(|mark| mark.part != Part::Copy) {
             let message = format!(
                 "claim {name}: its volume is being moved to another member by {}: the pod begins once that has ended",
                 mark.object()

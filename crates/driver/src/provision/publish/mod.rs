@@ -49,7 +49,11 @@ pub async fn publish(
     wanted: &Publishing,
     deadline: &Deadline,
 ) -> Result<BTreeMap<String, String>> {
-    let found = find::find_to_change(provisioner, &wanted.volume).await?;
+    let mut found = find::find_to_change(provisioner, &wanted.volume).await?;
+    if found.claim.is_copy_of_a_move() && is_led_to(provisioner, &found, &wanted.volume).await? {
+        // Its mark goes soon, and the pod waits for nothing else.
+        found.claim.moving = None;
+    }
     let unknown = || Error::NotFound(format!("there is no node {:?}", wanted.node));
     let node = NodeId::parse(&wanted.node).ok_or_else(unknown)?;
     if !found.claim.life.published.is_on(&wanted.node) {
@@ -182,6 +186,12 @@ async fn detach_unrecorded(leaf: &MemberClient, id: &VolumeId, node: &str, deadl
         return Ok(());
     }
     attachment::detach_all(leaf, id, node, deadline).await
+}
+
+/// Whether the host's volume leads to a move's copy by now.
+async fn is_led_to(provisioner: &Provisioner, found: &FoundLeaf, handle: &str) -> Result<bool> {
+    let told = host::volume::leaf_of(&provisioner.host, handle).await?;
+    Ok(told.is_some_and(|told| found.claim.is_or_was(&told.claim_uid)))
 }
 
 async fn fence(found: &FoundLeaf, wanted: &Publishing, attached: Option<Attachment>) -> Result<()> {

@@ -1,9 +1,15 @@
 //! A leaf claim that the member has bound to a volume which people made there, with what they have on it.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use serde_json::Value;
-use simulate::{faults::Verb, text};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -147,6 +153,31 @@ fn volume_that_people_made_is_still_known_when_what_hands_it_back_arrives_after_
         assert!(labels.contains("kosmos.csi.io/volume") && !labels.contains("removal"), "{labels}");
         caller.claim_again(CLAIM);
         until(&bench, SETTLED, "it is used again", || leaf(&bench, CLAIM).is_some()).await;
+    });
+}
+
+/// The member does it, says nothing in time, and its watches say nothing at all.
+#[test]
+fn volume_that_people_made_is_known_to_be_handed_back_where_that_was_done_late() {
+    virtual_time::run(1, async {
+        let (bench, caller) = bound_by_hand("Delete").await;
+        let (sent, tries) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&tries);
+        bench.guard.set_fate(move |_, at, asked| match asked.verb {
+            Verb::Watch if at > 0 => Action::Silence(0),
+            Verb::Patch if asked.body.to_string().contains("1volume") => {
+                counted.fetch_add(1, Ordering::Relaxed);
+                if sent.swap(true, Ordering::Relaxed) { Action::Pass } else { Action::Late(LATE / 9) }
+            }
+            _ => Action::Pass,
+        });
+        bench.start();
+        bench.serves().await;
+        caller.delete_claim();
+        timeout(SETTLED * 4, caller.clone().reclaim()).await.unwrap();
+        assert_eq!(wrong(&bench, &caller, "Delete"), None);
+        let tries = tries.load(Ordering::Relaxed);
+        assert!((2..5).contains(&tries), "{tries}: {}", bench.guard.trace().join("\n"));
     });
 }
 

@@ -19,7 +19,7 @@ use crate::{
     fixture,
     late::{LATE, creates, delay_next, patches},
     reclaim::until,
-    snapshotter::{self, GROUPS, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
+    snapshotter::{self, CONTENTS, GROUP_CONTENTS, GROUPS, KEPT, Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
     virtual_time,
 };
 
@@ -145,6 +145,36 @@ fn group_that_comes_late_and_does_not_say_for_whom_is_taken_back() {
         group.discard();
         group.remove().await;
         nothing_is_left(&bench, GROUPS).await;
+    });
+}
+
+/// A hand in the member has removed the group, its class retains what stands behind it, and then the first write arrives.
+#[test]
+fn group_that_comes_late_does_not_hide_what_has_outlived_the_one_before_it() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Group, name, sources, class: KEPT, told: true, at_once: 1 };
+        let mut group = Snapshotter::new(&bench, wish);
+        assert!(group.make().await);
+        let name = group.handle().unwrap().split('/').nth(2).unwrap().to_owned();
+        let was = bench.members[0].get(GROUPS, SHOP, &name).unwrap();
+        group.discard();
+        group.let_go();
+        bench.members[0].delete(GROUPS, SHOP, &name).unwrap();
+        sleep(SOON * 5).await;
+        assert!(!bench.members[0].list(GROUP_CONTENTS).is_empty() && bench.members[0].list(GROUPS).is_empty());
+        let kept = ["name", "namespace", "labels", "annotations"].map(|field| (field, was["metadata"][field].clone()));
+        let again = json!({"metadata": kept.into_iter().collect::<BTreeMap<_, _>>(), "spec": was["spec"]});
+        bench.members[0].create(GROUPS, again).unwrap();
+        sleep(SOON).await;
+        group.remove().await;
+        for kind in [GROUPS, GROUP_CONTENTS, CONTENTS] {
+            let left = bench.members[0].list(kind);
+            assert!(left.is_empty(), "{kind}: {left:?}\n{}", bench.guard.trace().join("\n"));
+        }
+        assert!(bench.storages[0].snapshots().is_empty());
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
     });
 }
 

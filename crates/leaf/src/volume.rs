@@ -113,7 +113,8 @@ pub(super) fn is_labelled(client: &MemberClient, hash: VolumeHash) -> impl Itera
     labels.map(|(key, value)| json!({"op": "test", "path": label_path(&key), "value": value}))
 }
 
-/// Changes a volume only as it was observed, or finds it gone. False: somebody has changed it meanwhile.
+/// Changes a volume only as it was observed, or finds that it has gone or does not carry our labels any more. False: somebody has
+/// changed it meanwhile.
 async fn change_observed(
     client: &MemberClient,
     volume: &ObservedVolume,
@@ -138,9 +139,17 @@ async fn change_observed(
             client.rows.drop_volume(hash, &volume.uid);
             Ok(true)
         }
-        Err(refused @ Error::Refused(_)) => match read_volume(client, &volume.name).await? {
-            Some(now) if now.version == volume.version || *now.claim_uid != *volume.claim_uid => Err(refused),
-            _ => Ok(false),
+        Err(refused @ Error::Refused(_)) => match read_lean(client, &volume.name).await? {
+            Some(now) if !identity::is_leaf_of(&now.metadata, &client.host, hash) => {
+                // A write that arrived late has taken them off, and no watch tells of it.
+                client.rows.drop_volume(hash, &volume.uid);
+                Ok(true)
+            }
+            Some(now) => match VolumeRow::new(&now) {
+                now if now.version == volume.version || *now.claim_uid != *volume.claim_uid => Err(refused),
+                _ => Ok(false),
+            },
+            None => Ok(false),
         },
         Err(error) => Err(error),
     }

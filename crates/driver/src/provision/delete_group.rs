@@ -39,22 +39,28 @@ pub async fn delete_group(
     let leaf = member.leaf()?;
     leaf.snapshots.want();
     let Some(groups) = leaf::snapshot::group::groups(leaf).await? else { return Ok(()) };
-    let (hash, group) = loop {
+    loop {
         match (find(&groups, &id).await?, group_hash(&id)) {
-            (Some(found), _) => break found,
-            // It may come while that is removed.
+            (Some((hash, group)), _) => {
+                let parts = leaf::snapshot::group::parts(leaf, &group).await?;
+                let known = marked(leaf, &parts, hash);
+                // One that we made, and in which nothing carries our labels, was never given out: it came late. What was restored
+                // from a backup under our name is not that.
+                let came_late = known.is_empty() && group.chooses;
+                if !came_late {
+                    check(&known, snapshots)?;
+                }
+                remove_group(leaf, &groups, &group, &parts, hash, deadline).await?;
+                if !came_late {
+                    return Ok(());
+                }
+                // It hid what had outlived the one before it.
+            }
+            // One may come while that is removed.
             (None, Some(hash)) if remove_outlived(leaf, &groups, &id, hash, snapshots, deadline).await? => {}
             _ => return Ok(()),
         }
-    };
-    let parts = leaf::snapshot::group::parts(leaf, &group).await?;
-    let known = marked(leaf, &parts, hash);
-    // One that we made, and in which nothing carries our labels, was never given out: it came late. What was restored from
-    // a backup under our name is not that.
-    if !(known.is_empty() && group.chooses) {
-        check(&known, snapshots)?;
     }
-    remove_group(leaf, &groups, &group, &parts, hash, deadline).await
 }
 
 /// Whoever names the snapshots of a group must name them all.

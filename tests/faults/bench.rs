@@ -297,6 +297,7 @@ impl Bench {
             kosmos_clusters: *lock(&self.kosmos_clusters),
             leaf_namespace: "kosmos-csi-leaves".to_owned(),
             mover_image: lock(&self.mover_image).clone(),
+            moves_at_once: 1,
             metrics,
         }
     }

@@ -4,6 +4,7 @@
 pub mod exposition;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -72,6 +73,56 @@ pub struct MemberNow {
 
 type Look = Box<dyn Fn() -> Vec<MemberNow> + Send + Sync>;
 
+/// The moves of volumes that are under way at the moment at which they are looked at.
+#[derive(Clone, Debug, Default)]
+pub struct MovesNow {
+    pub phases: BTreeMap<String, u64>,
+    pub stalled: u64,
+    pub longest_stall: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InPhase {
+    phase: String,
+}
+
+type LookAtMoves = Box<dyn Fn() -> MovesNow + Send + Sync>;
+
+/// What is read when the metrics are, where volumes are moved.
+#[derive(Clone, Default)]
+struct Moves {
+    look: Arc<Mutex<Option<LookAtMoves>>>,
+    under_way: Family<InPhase, Gauge>,
+    stalled: Gauge,
+    longest_stall: Gauge,
+}
+
+impl fmt::Debug for Moves {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Moves").finish_non_exhaustive()
+    }
+}
+
+impl Moves {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("moves", "Moves of volumes that are under way, by phase", self.under_way.clone());
+        registry.register("moves_stalled", "Moves in whose way something stands", self.stalled.clone());
+        let longest = "For how long the move is stalled that is so for the longest, 0 where none is";
+        registry.register("moves_longest_stall_seconds", longest, self.longest_stall.clone());
+    }
+
+    fn refresh(&self) {
+        let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = look.as_ref().map(|look| look()).unwrap_or_default();
+        self.under_way.clear();
+        for (phase, count) in now.phases {
+            self.under_way.get_or_create(&InPhase { phase }).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        self.stalled.set(i64::try_from(now.stalled).unwrap_or(i64::MAX));
+        self.longest_stall.set(i64::try_from(now.longest_stall.as_secs()).unwrap_or(i64::MAX));
+    }
+}
+
 /// What is read when the metrics are.
 #[derive(Clone, Default)]
 struct Members {
@@ -101,6 +152,7 @@ pub struct Metrics {
     request_seconds: Histograms<MemberRequest>,
     request_errors: Family<OfMember, Counter>,
     members: Members,
+    moves: Moves,
 }
 
 impl Metrics {
@@ -115,9 +167,11 @@ impl Metrics {
             request_seconds: Histograms::new_with_constructor(request_buckets as fn() -> Histogram),
             request_errors: Family::default(),
             members: Members::default(),
+            moves: Moves::default(),
         };
         metrics.register(&mut registry);
         metrics.members.register(&mut registry);
+        metrics.moves.register(&mut registry);
         Self { registry: Arc::new(registry), ..metrics }
     }
 
@@ -168,9 +222,15 @@ impl Metrics {
         *self.members.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(look));
     }
 
+    /// The same of the moves.
+    pub fn read_moves_from(&self, look: impl Fn() -> MovesNow + Send + Sync + 'static) {
+        *self.moves.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(look));
+    }
+
     /// The text of `/metrics`, as OpenMetrics.
     pub fn text(&self) -> Result<String, fmt::Error> {
         self.members.refresh();
+        self.moves.refresh();
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
@@ -282,6 +342,7 @@ mod tests {
         metrics.unanswered("a");
         metrics
             .read_from(|| vec![MemberNow { token_ends: Some(1), volumes: vec![("bound", 1)], ..MemberNow::default() }]);
+        metrics.read_moves_from(|| MovesNow { phases: [("Copying".to_owned(), 1)].into(), ..MovesNow::default() });
         let text = metrics.text().unwrap();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         let table = include_str!("../../../docs/metrics.md");

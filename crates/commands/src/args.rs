@@ -5,6 +5,7 @@ pub mod operator;
 
 use std::{
     net::{IpAddr, SocketAddr},
+    num::NonZeroU16,
     path::PathBuf,
     time::Duration,
 };
@@ -90,6 +91,10 @@ pub struct Controller {
     /// a VolumeMove asks for it
     #[arg(long, env = "KOSMOS_CSI_MOVER_IMAGE", value_name = "IMAGE")]
     pub mover_image: Option<String>,
+
+    /// How many moves copy at the same time; the others wait, and their pods go on meanwhile
+    #[arg(long, env = "KOSMOS_CSI_MOVES_AT_ONCE", default_value = "2", value_name = "COUNT")]
+    pub moves_at_once: NonZeroU16,
 }
 
 /// Where the members are named.

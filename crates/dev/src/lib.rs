@@ -157,6 +157,7 @@ fn flags(process: Process, folder: &Folder) -> Controller {
         members_namespace: "kosmos-csi".to_owned(),
         leaf_namespace: "kosmos-csi".to_owned(),
         mover_image: None,
+        moves_at_once: std::num::NonZeroU16::MIN,
     }
 }
 

@@ -12,9 +12,10 @@ mod look;
 mod switch;
 mod tell;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::{Id, JoinSet},
     time::{Instant, sleep, timeout},
 };
@@ -40,6 +41,9 @@ const STEPS: u32 = 40;
 /// So often what the watch says is gone by, even if it says nothing.
 const ROUND: Duration = Duration::from_mins(1);
 
+/// What who waits for a slot is told.
+const OTHERS_COPY: &str = "as many other moves are under way as may be at once (--moves-at-once)";
+
 /// What moving needs.
 #[derive(Clone, Debug)]
 pub struct Movers {
@@ -49,6 +53,10 @@ pub struct Movers {
     pub image: String,
     /// Namespace in the members for volumes without a host claim.
     pub leaf_namespace: String,
+    /// The moves that there are.
+    pub known: Arc<Moves>,
+    /// As many copy at the same time.
+    pub slots: Arc<Semaphore>,
 }
 
 /// One move, as long as this process drives it.
@@ -65,6 +73,10 @@ struct Job {
     /// Between the two movers.
     line: Option<line::Line>,
     told: tell::Told,
+    /// While its source is out of reach and copied.
+    slot: Option<OwnedSemaphorePermit>,
+    /// What the movers failed of, until they have not.
+    failure: Option<String>,
     /// The last step, and what it was decided on.
     before: Option<(Moving, Seen)>,
 }
@@ -79,21 +91,20 @@ enum Went {
 impl Movers {
     /// Works until it is dropped.
     pub async fn run(self) {
-        let moves = Moves::default();
         tokio::select! {
             biased;
-            () = moves::keep(&self.host, &moves) => {}
-            () = self.drive_all(&moves) => {}
+            () = moves::keep(&self.host, &self.known) => {}
+            () = self.drive_all() => {}
             () = forgotten::heal(&self) => {}
         }
     }
 
-    async fn drive_all(&self, moves: &Moves) {
-        let (mut jobs, mut driven, mut told) = (JoinSet::new(), HashMap::<Id, String>::new(), moves.told());
+    async fn drive_all(&self) {
+        let (mut jobs, mut driven, mut told) = (JoinSet::new(), HashMap::<Id, String>::new(), self.known.told());
         loop {
             told.mark_unchanged();
-            for (uid, of) in moves.all() {
-                if !is_over(&of) && !driven.values().any(|driven| *driven == uid) {
+            for (uid, of) in self.known.all() {
+                if !moves::is_over(&of) && !driven.values().any(|driven| *driven == uid) {
                     let job = Job {
                         movers: self.clone(),
                         of,
@@ -102,6 +113,8 @@ impl Movers {
                         has_sent_keys: None,
                         line: None,
                         told: tell::Told::default(),
+                        slot: None,
+                        failure: None,
                         before: None,
                     };
                     driven.insert(jobs.spawn(job.drive()).id(), uid);
@@ -118,12 +131,6 @@ impl Movers {
             }
         }
     }
-}
-
-/// Nothing is to be done for it.
-fn is_over(of: &VolumeMove) -> bool {
-    let phase = of.status.as_ref().and_then(|status| status.phase);
-    phase.is_some_and(Phase::is_over) && !moves::is_held(of)
 }
 
 impl Job {
@@ -157,10 +164,10 @@ impl Job {
     async fn go_on(&mut self) -> Result<Went> {
         let Some(now) = moves::read_move(&self.movers.host, &self.of).await? else { return Ok(Went::Over) };
         self.of = now;
-        if is_over(&self.of) {
+        if moves::is_over(&self.of) {
             return Ok(Went::Over);
         }
-        match self.of.status.as_ref().and_then(|status| status.phase) {
+        match moves::phase_of(&self.of) {
             None => return begin::begin(self).await,
             Some(Phase::Refused) => {
                 self.of = moves::release(&self.movers.host, &self.of).await?;
@@ -185,9 +192,22 @@ impl Job {
             }
             step => {
                 let went = Box::pin(act::take(self, step, seen)).await?;
-                Ok(if circles { Went::Waits("what was written is seen".to_owned()) } else { went })
+                Ok(match went {
+                    Went::On if circles => Went::Waits("what was written is seen".to_owned()),
+                    went => went,
+                })
             }
         }
+    }
+
+    /// Whether it may take its source out of reach and copy: others do that too.
+    fn takes_slot(&mut self) -> bool {
+        self.slot = self.slot.take().or_else(|| Arc::clone(&self.movers.slots).try_acquire_owned().ok());
+        self.slot.is_some()
+    }
+
+    fn has_slot_to_take(&self) -> bool {
+        self.slot.is_some() || self.movers.slots.available_permits() > 0
     }
 
     async fn write(&mut self, change: StatusChange) -> Result<Went> {

@@ -6,6 +6,7 @@ pub mod subject;
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use futures::StreamExt;
@@ -28,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{Host, outcome, replacement::Replacing, unread};
-use cluster::{pauses, with_causes};
+use cluster::{metrics::MovesNow, pauses, with_causes};
 use domain::{
     error::{Error, Result},
     printable::printable,
@@ -82,6 +83,8 @@ pub struct MoveStatus {
     /// Of the movers; one that carries another number is of no use any more.
     pub attempt: u32,
     pub verified: Option<Sum>,
+    /// Of the copy that is under way, or was.
+    pub progress: Option<Progress>,
     /// The host's volume as it is to be, decided with the phase `Switching`.
     pub switch: Option<PersistentVolume>,
     pub conditions: Vec<Condition>,
@@ -94,6 +97,14 @@ pub struct PinnedVolume {
     pub name: String,
     pub uid: String,
     pub claim_uid: String,
+}
+
+/// What has gone over the line of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Progress {
+    pub bytes: u64,
+    pub bytes_per_second: u64,
 }
 
 /// A leaf of it.
@@ -131,9 +142,54 @@ impl Moves {
         self.told.subscribe()
     }
 
+    /// Those under way, counted for the metrics.
+    pub fn now(&self) -> MovesNow {
+        let mut now = MovesNow::default();
+        for of in self.all().values().filter(|of| !is_over(of)) {
+            let phase = phase_of(of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
+            *now.phases.entry(phase).or_default() += 1;
+            if let Some(since) = stalled_since(of) {
+                now.stalled += 1;
+                now.longest_stall = now.longest_stall.max(since);
+            }
+        }
+        now
+    }
+
     fn write(&self, change: impl FnOnce(&mut BTreeMap<String, VolumeMove>)) {
         change(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner));
         self.told.send_replace(());
+    }
+}
+
+pub fn phase_of(of: &VolumeMove) -> Option<Phase> {
+    of.status.as_ref()?.phase
+}
+
+/// Nothing is to be done for it.
+pub fn is_over(of: &VolumeMove) -> bool {
+    phase_of(of).is_some_and(Phase::is_over) && !is_held(of)
+}
+
+/// What stands in its way, where something does.
+pub fn stall(of: &VolumeMove) -> Option<&Condition> {
+    let conditions = of.status.as_ref()?.conditions.iter();
+    conditions.into_iter().find(|one| one.type_ == STALLED && one.status == "True").filter(|_| !is_over(of))
+}
+
+/// For how long.
+fn stalled_since(of: &VolumeMove) -> Option<Duration> {
+    let since = stall(of)?.last_transition_time.0;
+    Some(Timestamp::now().duration_since(since).try_into().unwrap_or_default())
+}
+
+/// Nothing is known of them any more once this is dropped.
+#[derive(Debug)]
+struct Forgets<'a>(&'a Moves);
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        self.0.write(BTreeMap::clear);
     }
 }
 
@@ -150,6 +206,7 @@ pub async fn keep(host: &Host, moves: &Moves) {
     let all = Api::<VolumeMove>::all_with(host.client.clone(), &resource());
     let events = watcher(all, watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
     let (mut events, mut listed) = (std::pin::pin!(events), BTreeMap::new());
+    let _forgets = Forgets(moves);
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => listed.clear(),
@@ -183,9 +240,8 @@ pub async fn rival(host: &Host, of: &VolumeMove) -> Result<Option<String>> {
     let namespace = of.namespace().unwrap_or_default();
     let listed = moves_in(host, &namespace).list(&ListParams::default()).await;
     let listed = listed.map_err(|error| unread(&format!("list volumemoves in {namespace}"), &error))?;
-    let phase = |one: &VolumeMove| one.status.as_ref().and_then(|status| status.phase);
     let age = |one: &VolumeMove| (one.creation_timestamp().map(|made| made.0), one.uid());
-    let is_first = |one: &&VolumeMove| match phase(one) {
+    let is_first = |one: &&VolumeMove| match phase_of(one) {
         Some(phase) => !phase.is_over(),
         None => age(one) < age(of),
     };
@@ -280,16 +336,28 @@ pub fn refused(of: &VolumeMove, why: &str) -> StatusChange {
     StatusChange(json!({"phase": Phase::Refused, "conditions": conditions(of, "Refused", why)}))
 }
 
-pub fn phase(phase: Phase) -> StatusChange {
-    StatusChange(json!({"phase": phase}))
+/// What stood in its way does not any more.
+pub fn phase(of: &VolumeMove, phase: Phase) -> StatusChange {
+    match stall(of) {
+        Some(_) => StatusChange(json!({"phase": phase, "conditions": conditions(of, PROGRESSING, "it goes on")})),
+        None => StatusChange(json!({"phase": phase})),
+    }
 }
 
 pub fn attempt(attempt: u32) -> StatusChange {
     StatusChange(json!({"attempt": attempt}))
 }
 
-pub fn verified(sum: &Sum) -> StatusChange {
-    StatusChange(json!({"verified": sum}))
+/// With a condition of what is waited for.
+pub fn progress(of: &VolumeMove, progress: Progress, reason: &str, message: &str) -> StatusChange {
+    StatusChange(json!({"progress": progress, "conditions": conditions(of, reason, message)}))
+}
+
+pub fn verified(sum: &Sum, progress: Option<Progress>) -> StatusChange {
+    match progress {
+        Some(progress) => StatusChange(json!({"verified": sum, "progress": progress})),
+        None => StatusChange(json!({"verified": sum})),
+    }
 }
 
 /// The one write that decides.

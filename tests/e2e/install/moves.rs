@@ -144,6 +144,9 @@ async fn moved(host: &Cluster, name: &str, to: &str) -> Result<(usize, Instant)>
     let (acknowledged, began) = (said(host).await?, Instant::now());
     host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
     until(host, name, "Succeeded").await?;
+    let path = "jsonpath={.status.progress.bytes}";
+    let carried = host.kubectl(&["-n", NAMESPACE, "get", "volumemove", name, "-o", path]).await?;
+    ensure!(carried.parse::<u64>().is_ok_and(|bytes| bytes > 0), "it says that {carried:?} bytes were carried");
     Ok((acknowledged, began))
 }
 

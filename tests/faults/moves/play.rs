@@ -29,6 +29,8 @@ pub(super) enum Mood {
     Die,
     /// The receiver has copied something else, and says so.
     Lie,
+    /// Both run, and come to no end.
+    Linger,
 }
 
 pub(super) struct Play {
@@ -84,7 +86,7 @@ fn play(members: &[Cluster], contents: &Contents, mood: Mood) {
     for mover in &movers {
         let is_other = |other: &&Mover| other.runs && other.of == mover.of && other.name.starts_with("receive-");
         let receiver = movers.iter().find(is_other).filter(|_| mover.runs && mover.name.starts_with("send-"));
-        if let Some(receiver) = receiver {
+        if let Some(receiver) = receiver.filter(|_| mood != Mood::Linger) {
             return copy(members, contents, mood, [mover, receiver]);
         }
     }

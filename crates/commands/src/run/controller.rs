@@ -49,6 +49,7 @@ pub async fn serve(
         kosmos_clusters: arguments.members.kosmos_clusters,
         leaf_namespace: arguments.leaf_namespace,
         mover_image: arguments.mover_image,
+        moves_at_once: arguments.moves_at_once.get(),
         metrics: metrics.clone(),
     };
     let Some(started) = Box::pin(driver.start(&mut tasks, &stop)).await? else {

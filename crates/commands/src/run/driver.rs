@@ -1,10 +1,13 @@
 //! The driver itself, whatever process, socket and flags are around it: the host, the members, and the service that
 //! answers from them.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use kube::Config;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::clusters::Clusters;
@@ -30,6 +33,7 @@ pub struct Driver {
     pub leaf_namespace: String,
     /// Of the movers' pods; with it, volumes are moved to other members.
     pub mover_image: Option<String>,
+    pub moves_at_once: u16,
     pub metrics: Metrics,
 }
 
@@ -54,7 +58,7 @@ impl Driver {
             members_dir: self.members_dir,
             members_namespace: self.members_namespace,
             kosmos_clusters: self.kosmos_clusters,
-            metrics: self.metrics,
+            metrics: self.metrics.clone(),
         };
         let Some(host) = clusters.connect(stop).await? else {
             return Ok(None);
@@ -66,7 +70,13 @@ impl Driver {
             members: members.clone(),
             image,
             leaf_namespace: self.leaf_namespace.clone(),
+            known: Arc::default(),
+            slots: Arc::new(Semaphore::new(self.moves_at_once.into())),
         });
+        if let Some(movers) = &movers {
+            let known = Arc::clone(&movers.known);
+            self.metrics.read_moves_from(move || known.now());
+        }
         let reconciler = Reconciler::new(host.clone(), members.clone(), movers);
         tasks.spawn(async move {
             lease.lead(|| Box::pin(reconciler.clone().run())).await;

@@ -1,7 +1,7 @@
 //! One step of a move is taken.
 
 use super::{
-    Job, Went, begin, ends,
+    Job, OTHERS_COPY, Went, begin, ends,
     look::{Half, Looked},
     switch,
 };
@@ -14,6 +14,9 @@ use leaf::moving::{Moved, Written, ends::State};
 
 pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<Went> {
     match step {
+        // Its pods go on until then.
+        Moving::CloseSource if !job.has_slot_to_take() => return Ok(Went::Waits(OTHERS_COPY.to_owned())),
+        Moving::IsolateSource if !job.takes_slot() => return Ok(Went::Waits(OTHERS_COPY.to_owned())),
         Moving::Enter(Phase::Switching) => return switch::decide(job, &looked).await,
         Moving::Enter(Phase::Finishing) => switch::settle_in_host(job, &looked).await?,
         Moving::StartReceiver => return ends::start_receiver(job, &looked).await,
@@ -26,7 +29,9 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<
     }
     match step {
         Moving::Enter(phase) => {
-            let went = job.write(moves::phase(phase)).await?;
+            let went = job.write(moves::phase(&job.of, phase)).await?;
+            job.slot.take_if(|_| !matches!(phase, Phase::Isolating | Phase::Copying));
+            job.failure = None;
             job.tell_of_phase(phase, &looked).await;
             Ok(went)
         }
@@ -44,7 +49,9 @@ async fn note_verified(job: &mut Job, looked: &Looked) -> Result<Went> {
     };
     let half = looked.copy.as_ref().map_err(Clone::clone)?;
     let sum = said(half).ok_or_else(|| Error::InProgress("nobody has said what was copied".to_owned()))?;
-    let went = job.write(moves::verified(&sum)).await?;
+    let progress = job.line.take().map(|line| line.progress());
+    job.failure = None;
+    let went = job.write(moves::verified(&sum, progress)).await?;
     job.tell_of_verification(&sum).await;
     Ok(went)
 }

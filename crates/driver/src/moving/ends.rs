@@ -5,10 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    Job, Went,
+    Job, OTHERS_COPY, Went,
     look::{Half, Looked},
 };
-use domain::error::{Error, Result};
+use domain::{
+    error::{Error, Result},
+    volume::moving::Phase,
+};
 use host::moves;
 use leaf::moving::ends::{Keys, Role, State, Wanted, give_keys, remove, start};
 
@@ -33,8 +36,13 @@ impl Looked {
 }
 
 pub(super) async fn start_receiver(job: &mut Job, looked: &Looked) -> Result<Went> {
-    if let Some(left) = job.not_before.and_then(|then| then.checked_duration_since(Instant::now())) {
-        return Ok(Went::Waits(format!("it is tried again in {} s", left.as_secs() + 1)));
+    if job.not_before.is_some_and(|then| then > Instant::now()) {
+        // Others go on meanwhile.
+        job.slot = None;
+        return Ok(Went::Waits("it is tried again after a pause".to_owned()));
+    }
+    if looked.seen.phase == Phase::Copying && !job.takes_slot() {
+        return Ok(Went::Waits(OTHERS_COPY.to_owned()));
     }
     let keys = Keys::new(looked.status.attempt)?;
     let wanted = wanted(job, looked, Role::Receive)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use tokio::time::sleep;
 
-use super::{Movers, ROUND, is_over};
+use super::{Movers, ROUND};
 use domain::{
     error::Result,
     volume::{
@@ -60,7 +60,7 @@ struct Known(Vec<VolumeMove>);
 impl Known {
     async fn read(movers: &Movers) -> Result<Self> {
         let all = moves::list(&movers.host).await?;
-        Ok(Self(all.into_iter().filter(|of| !is_over(of)).collect()))
+        Ok(Self(all.into_iter().filter(|of| !moves::is_over(of)).collect()))
     }
 
     /// By what a leaf claim says of its move; where it says nothing, by the volume that a move is about.

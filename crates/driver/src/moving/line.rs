@@ -1,13 +1,19 @@
 //! The two ends of a copy are joined, by a port-forward of each member's API server. What goes over them is the ends' own TLS: nothing can
 //! be read here. A line that ends while both movers run is made anew, and they go on.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::FutureExt;
 use tokio::{
-    io::{copy, split},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     task::{self, JoinHandle},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use super::{
@@ -15,6 +21,7 @@ use super::{
     look::{Half, Looked},
 };
 use domain::error::{Error, Result};
+use host::moves::Progress;
 use leaf::moving::{
     ends::{Mover, State},
     line::{ToMover, reach},
@@ -25,6 +32,9 @@ const REACHED: Duration = Duration::from_secs(30);
 /// A pod that has just begun is not always reached at once; what goes on is told.
 const UNREACHED: u32 = 3;
 
+/// Bytes that are taken from one end at once.
+const AT_ONCE: usize = 256 * 1024;
+
 /// It ends with this.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -32,6 +42,16 @@ pub(super) struct Line {
     joined: JoinHandle<Result<()>>,
     /// Tries that came to nothing, one after the other.
     unreached: u32,
+    since: Instant,
+    /// Bytes from the sender.
+    carried: Arc<AtomicU64>,
+}
+
+impl Line {
+    pub(super) fn progress(&self) -> Progress {
+        let bytes = self.carried.load(Ordering::Relaxed);
+        Progress { bytes, bytes_per_second: bytes / self.since.elapsed().as_secs().max(1) }
+    }
 }
 
 impl Drop for Line {
@@ -44,7 +64,8 @@ impl Drop for Line {
 pub(super) fn see_to_line(job: &mut Job, looked: &Looked) -> Result<()> {
     let attempt = looked.status.attempt;
     let (Some(sender), Some(receiver)) = (runs(&looked.source, attempt), runs(&looked.copy, attempt)) else {
-        job.line = None;
+        // It tells still what it has carried.
+        job.line.iter().for_each(|line| line.joined.abort());
         return Ok(());
     };
     let mut unreached = 0;
@@ -62,8 +83,9 @@ pub(super) fn see_to_line(job: &mut Job, looked: &Looked) -> Result<()> {
             }
         }
     }
-    let joined = task::spawn(join(Box::pin(to(sender)?), Box::pin(to(receiver)?)));
-    job.line = Some(Line { attempt, joined, unreached });
+    let carried = Arc::default();
+    let joined = task::spawn(join(Box::pin(to(sender)?), Box::pin(to(receiver)?), Arc::clone(&carried)));
+    job.line = Some(Line { attempt, joined, unreached, since: Instant::now(), carried });
     Ok(())
 }
 
@@ -82,7 +104,7 @@ fn to((half, mover): (&Half, &Mover)) -> Result<impl Future<Output = Result<ToMo
 }
 
 /// An error where one of them was not reached. How it ends later is the movers' to tell.
-async fn join<S, R>(sender: S, receiver: R) -> Result<()>
+async fn join<S, R>(sender: S, receiver: R, carried: Arc<AtomicU64>) -> Result<()>
 where
     S: Future<Output = Result<ToMover>> + Send,
     R: Future<Output = Result<ToMover>> + Send,
@@ -93,11 +115,29 @@ where
     tracing::info!("the two ends of a copy are joined");
     let (mut from_sender, mut to_sender) = split(&mut sender.stream);
     let (mut from_receiver, mut to_receiver) = split(&mut receiver.stream);
+    let back = AtomicU64::default();
     // Where one of them has ended, the other may hang for ever.
     let ended = tokio::select! {
-        ended = copy(&mut from_sender, &mut to_receiver) => ended,
-        ended = copy(&mut from_receiver, &mut to_sender) => ended,
+        ended = carry(&mut from_sender, &mut to_receiver, &carried) => ended,
+        ended = carry(&mut from_receiver, &mut to_sender, &back) => ended,
     };
     tracing::info!(?ended, "the line between the two ends of a copy has ended");
     Ok(())
+}
+
+/// To the end of what comes.
+async fn carry(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    carried: &AtomicU64,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; AT_ONCE];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        to.write_all(&buffer[..length]).await?;
+        carried.fetch_add(length as u64, Ordering::Relaxed);
+    }
 }

@@ -1,21 +1,22 @@
 //! Whoever asked for a move, and whoever uses the claim, is told how it goes: by events on both, and by a condition of the move.
 
-use super::{Job, look::Looked};
+use super::{Job, line::Line, look::Looked};
 use domain::{
     error::Error,
     volume::moving::{Outcome, Phase, Sum},
 };
 use host::{
     events::{About, News},
-    moves,
+    moves::{self, Progress},
 };
-use leaf::moving::ends::State;
+use leaf::moving::ends::{Mover, State};
 
 /// What was told last.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Told {
     reason: String,
     message: String,
+    progress: Option<Progress>,
 }
 
 impl Looked {
@@ -36,33 +37,39 @@ impl Looked {
 }
 
 impl Job {
-    /// Waiting is no trouble; what is waited for stands in the condition.
+    /// Waiting is no trouble, but where movers fail again and again. What is waited for stands in the condition.
     pub(super) async fn tell_of_waiting(&mut self, why: &str) {
-        self.tell_condition(moves::PROGRESSING, why).await;
+        let (reason, message) = match &self.failure {
+            Some(failure) => ("MoverFailed", format!("{failure}; {why}")),
+            None => (moves::PROGRESSING, why.to_owned()),
+        };
+        let progress = self.line.as_ref().map(Line::progress);
+        self.tell_condition(Told { reason: reason.to_owned(), message, progress }).await;
     }
 
     pub(super) async fn tell_of_trouble(&mut self, error: &Error) {
         let message = error.to_string();
-        if self.tell_condition("StepFailed", &message).await {
+        let told = Told { reason: "StepFailed".to_owned(), message: message.clone(), progress: None };
+        if self.tell_condition(told).await {
             self.tell_event("MoveStalled", message, true).await;
         }
     }
 
     /// Whether one has failed, and not only come too late.
-    pub(super) async fn tell_of_failure(&self, looked: &Looked) -> bool {
-        let movers = [&looked.source, &looked.copy].into_iter().flatten().flat_map(|half| &half.movers);
-        let mut has_failed = false;
-        for mover in movers {
-            has_failed |= matches!(mover.state, State::Ended(_));
-            let told = match &mover.state {
-                State::Ended(Some(Outcome::Failed { reason, message })) => format!("{reason}: {message}"),
-                State::Ended(None) => "it ended without a word".to_owned(),
-                _ => continue,
-            };
-            let message = format!("pod {}: {told}; it is tried again", mover.name);
-            self.tell_event("MoveStalled", message, true).await;
+    pub(super) async fn tell_of_failure(&mut self, looked: &Looked) -> bool {
+        let movers = || [&looked.source, &looked.copy].into_iter().flatten().flat_map(|half| &half.movers);
+        let ended = movers().filter(|mover| matches!(mover.state, State::Ended(_))).count();
+        let mut failures: Vec<String> = movers().filter_map(failure_of).collect();
+        if failures.is_empty() && ended > 1 {
+            failures.push("what was copied is not what the source holds (CopyDiffers)".to_owned());
         }
-        has_failed
+        for failure in &failures {
+            self.tell_event("MoveStalled", format!("{failure}; it is tried again"), true).await;
+        }
+        if !failures.is_empty() {
+            self.failure = Some(failures.join("; "));
+        }
+        ended > 0
     }
 
     pub(super) async fn tell_of_verification(&mut self, sum: &Sum) {
@@ -113,14 +120,18 @@ impl Job {
     }
 
     /// True where it is news.
-    async fn tell_condition(&mut self, reason: &str, message: &str) -> bool {
-        if self.told.reason == reason && self.told.message == message {
+    async fn tell_condition(&mut self, told: Told) -> bool {
+        if self.told == told {
             return false;
         }
-        match moves::change_status(&self.movers.host, &self.of, moves::condition(&self.of, reason, message)).await {
+        let change = match told.progress {
+            Some(progress) => moves::progress(&self.of, progress, &told.reason, &told.message),
+            None => moves::condition(&self.of, &told.reason, &told.message),
+        };
+        match moves::change_status(&self.movers.host, &self.of, change).await {
             Ok(now) => {
                 self.of = now;
-                self.told = Told { reason: reason.to_owned(), message: message.to_owned() };
+                self.told = told;
                 true
             }
             Err(error) => {
@@ -128,5 +139,15 @@ impl Job {
                 false
             }
         }
+    }
+}
+
+fn failure_of(mover: &Mover) -> Option<String> {
+    match &mover.state {
+        State::Ended(Some(Outcome::Failed { reason, message })) => {
+            Some(format!("pod {}: {reason}: {message}", mover.name))
+        }
+        State::Ended(None) => Some(format!("pod {}: it ended without a word", mover.name)),
+        _ => None,
     }
 }

@@ -6,5 +6,6 @@
 mod authority;
 mod clusters;
 mod members;
+mod moves;
 mod orphans;
 mod volumes;

@@ -88,6 +88,8 @@ pub struct SeenHost {
     pub driver_object: bool,
     pub classes: Vec<SeenClass>,
     pub waiting: Vec<WaitingClaim>,
+    /// Moves of volumes that do not go on, by namespace and name, and why.
+    pub stalled: Vec<(String, String)>,
     /// Seconds since the lease was renewed; none where there is no lease.
     pub lease_age: Option<i64>,
 }
@@ -126,6 +128,9 @@ fn judge_host(host: &SeenHost, members: &[SeenMember]) -> Vec<Finding> {
     for claim in host.waiting.iter().filter(|claim| claim.age > WAITS_LONG) {
         let why = claim.warning.as_deref().unwrap_or("nobody has warned of it; its pod may say more, or there is none");
         tell("claim", &claim.place, format!("waits for its volume for {}: {why}", span(claim.age)));
+    }
+    for (place, why) in &host.stalled {
+        tell("move", place, format!("does not go on: {why}. `kosmos-csi volume status {place}` says what can be done"));
     }
     match host.lease_age {
         None => tell(

@@ -1,4 +1,5 @@
-//! A volume moves to another member and back, while a StatefulSet writes to it: nobody does more than ask for the move, and delete a pod.
+//! A volume moves to another member and back, while a StatefulSet writes to it: its user asks for that by the command, with rights in one
+//! namespace alone, and deletes a pod.
 
 use std::{
     convert::Infallible,
@@ -12,7 +13,9 @@ use serde_json::json;
 use super::{examples, release::PATIENCE};
 use crate::clusters::{Cluster, Fleet, wait_for};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 const NAMESPACE: &str = "moving";
+const USER: &str = "user";
 const POD: &str = "writer-0";
 const CLAIM: &str = "data-writer-0";
 /// Each number is on the disk before it is said.
@@ -54,6 +57,10 @@ async fn kill_controllers(host: &Cluster, kills: &mut usize) -> Result<Infallibl
 pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
     host.apply(&writer()).await?;
+    let folder = tempfile::tempdir()?;
+    let user = folder.path().join("user.kubeconfig");
+    std::fs::write(&user, host.kubeconfig_for(NAMESPACE, USER).await?)?;
+    let user = format!("--kubeconfig={}", user.display());
     let mut at = running(host, None).await?;
     let before = claim(host).await?;
     let mut kills = 0;
@@ -61,7 +68,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         let to = if at == "cluster38" { "cluster39" } else { "cluster38" };
         wait_for("it writes", PATIENCE, || async { Ok((said(host).await? > 0).then_some(())) }).await?;
         let move_it = async {
-            let moved = moved(host, &format!("trip-{trip}"), to).await?;
+            let moved = moved(fleet, &user, &format!("trip-{trip}"), to).await?;
             running(host, Some(to)).await.map(|_| moved)
         };
         let (acknowledged, began) = if is_thorough() {
@@ -96,8 +103,19 @@ fn writer() -> String {
     });
     let claims = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "openebs-hostpath", "resources": {"requests": {"storage": "64Mi"}}}}]);
+    let rules = json!([
+        {"apiGroups": ["kosmos.csi.io"], "resources": ["volumemoves"], "verbs": ["get", "create"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    ]);
+    let of_user = json!({"name": USER, "namespace": NAMESPACE});
+    let authorization = "rbac.authorization.k8s.io";
     let items = json!([
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": of_user},
+        {"apiVersion": format!("{authorization}/v1"), "kind": "Role", "metadata": of_user, "rules": rules},
+        {"apiVersion": format!("{authorization}/v1"), "kind": "RoleBinding", "metadata": of_user,
+            "roleRef": {"apiGroup": authorization, "kind": "Role", "name": USER},
+            "subjects": [{"kind": "ServiceAccount", "name": USER, "namespace": NAMESPACE}]},
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "writer", "namespace": NAMESPACE},
             "spec": {"serviceName": "writer", "replicas": 1, "selector": {"matchLabels": {"app": "writer"}},
                 "template": template, "volumeClaimTemplates": claims}},
@@ -134,20 +152,22 @@ async fn lines(host: &Cluster) -> Result<Vec<usize>> {
 }
 
 /// What was acknowledged before the pod was told to go, and when that was.
-async fn moved(host: &Cluster, name: &str, to: &str) -> Result<(usize, Instant)> {
-    let asked = json!({
-        "apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove", "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"claimName": CLAIM, "to": {"member": to}},
-    });
-    host.apply(&asked.to_string()).await?;
-    until(host, name, "Waiting").await?;
-    let (acknowledged, began) = (said(host).await?, Instant::now());
-    host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
-    until(host, name, "Succeeded").await?;
+async fn moved(fleet: &Fleet, user: &str, name: &str, to: &str) -> Result<(usize, Instant)> {
+    let host = fleet.host();
+    let (claim, to, name_it) = (format!("{NAMESPACE}/{CLAIM}"), format!("--to={to}"), format!("--name={name}"));
+    let words = ["volume", "move", &claim, &to, &name_it, user];
+    let pod = async {
+        until(host, name, "Waiting").await?;
+        let (acknowledged, began) = (said(host).await?, Instant::now());
+        host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
+        Ok((acknowledged, began))
+    };
+    let (told, before) = tokio::try_join!(fleet.exec(PROGRAM, &words), pod)?;
+    ensure!(told.contains(&format!("The volume of claim {claim} is in member")), "{told}");
     let path = "jsonpath={.status.progress.bytes}";
     let carried = host.kubectl(&["-n", NAMESPACE, "get", "volumemove", name, "-o", path]).await?;
     ensure!(carried.parse::<u64>().is_ok_and(|bytes| bytes > 0), "it says that {carried:?} bytes were carried");
-    Ok((acknowledged, began))
+    Ok(before)
 }
 
 async fn until(host: &Cluster, name: &str, phase: &str) -> Result<()> {
@@ -173,9 +193,18 @@ async fn end(fleet: &Fleet) -> Result<()> {
         let kept = member.kubectl(&["get", "pv", "-l", "kosmos.csi.io/moved", "-o", "name"]).await?;
         let count = kept.lines().count();
         ensure!(count == trips() / 2, "{} keeps {count} sources", member.name());
-        for volume in kept.lines() {
-            let policy = r#"{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}"#;
-            member.kubectl(&["patch", volume, "--patch", policy]).await?;
+        let admin = format!("--kubeconfig={}", host.kubeconfig_inside().display());
+        for volume in kept.lines().filter_map(|line| line.strip_prefix("persistentvolume/")) {
+            let which = format!("{}/{volume}", member.name());
+            let listed = fleet.exec(PROGRAM, &["volume", "discard", &admin]).await?;
+            ensure!(listed.contains(&which), "{which} is not in {listed}");
+            fleet.exec(PROGRAM, &["volume", "discard", &which, "--data-will-be-lost", &admin]).await?;
+            wait_for(&format!("{which} is removed"), MOVED, || async {
+                let left = member.kubectl(&["get", "pv", volume, "--ignore-not-found", "-o", "name"]).await?;
+                ensure!(left.is_empty(), "{left} is there");
+                Ok(Some(()))
+            })
+            .await?;
         }
         let left = member.kubectl(&["-n", "kosmos-csi-movers", "get", "pods,secrets,pvc", "-o", "name"]).await?;
         ensure!(left.is_empty(), "in the namespace of movers of {}: {left}", member.name());

@@ -1,20 +1,24 @@
 //! The command line of an operator: commands that do one thing and end.
 
+mod member;
 mod values;
+mod volume;
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Subcommand, ValueEnum};
 
 use super::{member_name, namespace};
-pub use values::ClaimName;
-use values::{claim, finding, lifetime, object_name};
+pub use member::{Add, Check, Forget, List, Member, Remove};
+pub use values::{ClaimName, Place};
+use values::{claim, finding, object_name};
+pub use volume::{Approve, Cancel, Discard, MoveVolume, Status, Volume};
 
 const EXIT_CODES: &str = "Exit code: 0 when all is well, 1 when something is wrong or was refused, 2 when a command that only looks could not, 64 when what was typed is wrong.";
 
-/// How the host is reached.
+/// How the host is reached, by whoever has any right in it.
 #[derive(Clone, Debug, clap::Args)]
-pub struct HostAccess {
+pub struct UserAccess {
     /// Kubeconfig of the host; without it KUBECONFIG or ~/.kube/config, and in a pod its service account
     #[arg(long, env = "KOSMOS_CSI_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -22,6 +26,13 @@ pub struct HostAccess {
     /// Context of the host's kubeconfig; without it the current one
     #[arg(long, value_name = "CONTEXT")]
     pub context: Option<String>,
+}
+
+/// How the host is reached by who administers it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct HostAccess {
+    #[command(flatten)]
+    pub user: UserAccess,
 
     /// The driver's namespace in the host
     #[arg(long, env = "KOSMOS_CSI_MEMBERS_NAMESPACE", default_value = "kosmos-csi", value_parser = namespace, value_name = "NAMESPACE")]
@@ -73,6 +84,9 @@ pub enum Command {
     Import(Import),
     /// Show everything that stands behind a claim, from the host's pod to the member's volume
     Trace(Trace),
+    /// Move a claim's volume to another member, see how that goes, call it off
+    #[command(subcommand)]
+    Volume(Volume),
     /// Let go of a leaf claim in a member, keeping its data: the forced way out for who administers the member
     Release(Release),
 }
@@ -83,156 +97,11 @@ impl Command {
         match self {
             Self::Member(member) => matches!(member, Member::List(_) | Member::Check(_)),
             Self::Doctor(doctor) => doctor.remedy.is_none(),
+            Self::Volume(volume) => matches!(volume, Volume::Status(_)),
             Self::Trace(_) => true,
             Self::Import(_) | Self::Release(_) => false,
         }
     }
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Member {
-    /// Make what the driver needs in a member, and give its kubeconfig to the host
-    ///
-    /// Makes the namespace, the accounts and the rights of deploy/member.yaml (volumes) and deploy/member-virtual-node.yaml
-    /// (pods of the virtual node) with an administrator's kubeconfig, asks for a token of each account, checks as that
-    /// account that every right is there, and writes the Secrets by which the driver and the agent of virtual nodes know the
-    /// member. Objects that somebody else has made differently are left untouched. Typed again, it renews the tokens.
-    #[command(after_help = EXIT_CODES)]
-    Add(Add),
-    /// List the members: where they are named, which clusters they are, whether they answer
-    #[command(after_help = EXIT_CODES)]
-    List(List),
-    /// Check one member from its kubeconfig to its storage classes
-    #[command(after_help = EXIT_CODES)]
-    Check(Check),
-    /// Take a member's kubeconfig away from the host
-    ///
-    /// Refused while the host has volumes there. Data in the member is never touched.
-    #[command(after_help = EXIT_CODES)]
-    Remove(Remove),
-    /// Forget which cluster a removed member was
-    ///
-    /// Afterwards its volumes are unknown: DeleteVolume answers OK to them and looks nowhere.
-    #[command(after_help = EXIT_CODES)]
-    Forget(Forget),
-}
-
-#[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub struct Add {
-    /// The member's name: a DNS label of at most 40 characters. It stands in the handle of every volume there
-    #[arg(value_parser = member_name)]
-    pub name: String,
-
-    #[command(flatten)]
-    pub member: MemberAccess,
-
-    #[command(flatten)]
-    pub host: HostAccess,
-
-    /// The address by which the host's pods reach the member, where it is not the one in --member-kubeconfig
-    #[arg(long, value_name = "https://ADDRESS")]
-    pub server: Option<String>,
-
-    /// How long the tokens are to be good; the member may grant less, and it is said how much. Without it 720h, for driver and
-    /// agent renew them at half of their life, or 8760h with --kubeconfig-only, for nobody renews what is in a file
-    #[arg(long, value_parser = lifetime, value_name = "TIME")]
-    pub token_lifetime: Option<Duration>,
-
-    /// No account for pods: where somebody else keeps the member's virtual node, or nobody does
-    #[arg(long)]
-    pub volumes_only: bool,
-
-    /// Rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
-    #[arg(long)]
-    pub attach: bool,
-
-    /// What moving volumes from and to the member needs as well: a namespace for movers, and rights in it (deploy/member-mover.yaml)
-    #[arg(long, conflicts_with = "namespace")]
-    pub moves: bool,
-
-    /// Give the account rights in this namespace of the member, which must be there, and in no others: volumes are made in it
-    /// alone; once for each. The agent of virtual nodes has to see all pods of a member, so there can be none of it
-    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, requires = "volumes_only")]
-    pub namespace: Vec<String>,
-
-    /// Let the host's pods be run in this namespace, which the member has already, up to the Pod Security level baseline;
-    /// once for each. Those that are made for the host take them without that
-    #[arg(long, value_name = "NAMESPACE", conflicts_with = "volumes_only")]
-    pub pods_in: Vec<String>,
-
-    /// Write the kubeconfig to this new file, which only you can read, and nothing to the host; that of the account for
-    /// pods goes beside it, as <file>.virtual-node.kubeconfig
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig_only: Option<PathBuf>,
-
-    /// Only say what would be made
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct List {
-    #[command(flatten)]
-    pub members: MembersAccess,
-
-    /// How it is printed
-    #[arg(long, short, value_enum, default_value = "table")]
-    pub output: Output,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Check {
-    /// The member's name
-    #[arg(value_parser = member_name)]
-    pub name: String,
-
-    #[command(flatten)]
-    pub members: MembersAccess,
-
-    /// The rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
-    #[arg(long)]
-    pub attach: bool,
-
-    /// The rights for moving volumes from and to it as well (deploy/member-mover.yaml)
-    #[arg(long)]
-    pub moves: bool,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Remove {
-    /// The member's name
-    #[arg(value_parser = member_name)]
-    pub name: String,
-
-    #[command(flatten)]
-    pub members: MembersAccess,
-
-    /// An administrator's kubeconfig of the member: the account and rights that `member add` made there go as well
-    #[arg(long, value_name = "FILE")]
-    pub member_kubeconfig: Option<PathBuf>,
-
-    /// Context of the member's kubeconfig; without it the current one
-    #[arg(long, value_name = "CONTEXT", requires = "member_kubeconfig")]
-    pub member_context: Option<String>,
-
-    /// Although the host has volumes there: their calls answer UNAVAILABLE until the member is back
-    #[arg(long)]
-    pub force: bool,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Forget {
-    /// The member's name
-    #[arg(value_parser = member_name)]
-    pub name: String,
-
-    #[command(flatten)]
-    pub members: MembersAccess,
-
-    /// Although the host has volumes there: they are unknown from then on, and their leaves stay in the member
-    #[arg(long)]
-    pub force: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -378,6 +247,11 @@ mod tests {
             ("kosmos-csi import shop/db --member=a --member-kubeconfig=f --apply --dry-run", "cannot be used with"),
             ("kosmos-csi doctor remove db", "column FINDING"),
             ("kosmos-csi trace shop", "such as shop/db"),
+            ("kosmos-csi volume move shop/db", "--to"),
+            ("kosmos-csi volume move db --to=a", "such as shop/db"),
+            ("kosmos-csi volume move shop/db --to=a --dry-run --no-wait", "cannot be used with"),
+            ("kosmos-csi volume discard db --data-will-be-lost", "such as cluster38/pvc-"),
+            ("kosmos-csi volume discard a/db", "--data-will-be-lost"),
         ] {
             let refusal = typed(words).unwrap_err();
             assert!(refusal.contains(said), "{words}: {refusal}");

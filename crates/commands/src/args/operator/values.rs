@@ -26,6 +26,28 @@ pub(super) fn claim(text: &str) -> Result<ClaimName, String> {
     }
 }
 
+/// A namespace, and something in it; or a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub within: String,
+    pub name: Option<String>,
+}
+
+pub(super) fn place(text: &str) -> Result<Place, String> {
+    let (within, name) = text.split_once('/').map_or((text, None), |(within, name)| (within, Some(name)));
+    if is_label(within, 63) && name.is_none_or(is_subdomain) {
+        return Ok(Place { within: within.to_owned(), name: name.map(str::to_owned) });
+    }
+    Err("it must be a namespace, or that and the name of a move or a claim, such as shop/db".to_owned())
+}
+
+pub(super) fn kept(text: &str) -> Result<Place, String> {
+    match place(text) {
+        Ok(Place { within, name: Some(name) }) => Ok(Place { within, name: Some(name) }),
+        _ => Err("it must be a member and the name of a volume there, such as cluster38/pvc-7c1e".to_owned()),
+    }
+}
+
 pub(super) fn object_name(text: &str) -> Result<String, String> {
     if is_subdomain(text) {
         return Ok(text.to_owned());

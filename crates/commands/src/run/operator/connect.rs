@@ -11,7 +11,7 @@ use kube::{
 
 use super::print::patiently;
 use crate::{
-    args::operator::{HostAccess, MemberAccess, MembersAccess},
+    args::operator::{HostAccess, MemberAccess, MembersAccess, UserAccess},
     run::Misuse,
 };
 use cluster::{Answers, Dial, metrics::Metrics, with_causes};
@@ -24,13 +24,18 @@ use member::{
 
 /// The host, which has said who it is.
 pub(super) async fn host(access: &HostAccess, dial: &Dial) -> anyhow::Result<Host> {
+    let client = user(&access.user, dial).await?;
+    let connecting = Host::connect(client, access.members_namespace.clone());
+    Ok(patiently("waiting for the host to answer", connecting).await?)
+}
+
+/// The host, for whoever has any right in it.
+pub(super) async fn user(access: &UserAccess, dial: &Dial) -> anyhow::Result<Client> {
     let config = match &access.kubeconfig {
         Some(path) => file(path, access.context.as_deref(), "--kubeconfig").await?.0,
         None => own(access.context.as_deref()).await?,
     };
-    let client = open("(host)", config, dial).map_err(|reason| Misuse(format!("--kubeconfig: {reason}")))?;
-    let connecting = Host::connect(client, access.members_namespace.clone());
-    Ok(patiently("waiting for the host to answer", connecting).await?)
+    Ok(open("(host)", config, dial).map_err(|reason| Misuse(format!("--kubeconfig: {reason}")))?)
 }
 
 /// The host as the agent of virtual nodes has it: with its own Secrets and its own record.

@@ -16,11 +16,12 @@ use super::{
     look::{Seen, age, host_claims, look},
     print::patiently,
     trace::newest_warning,
+    volume,
 };
 use crate::args::operator::{Doctor, Look, Output};
 use cluster::{Dial, lease, with_causes};
 use domain::volume::{DRIVER, Parameters};
-use host::Host;
+use host::{Host, moves};
 use operator::{
     compare::{Compared, Finding, compare, twice},
     doctor::{SeenClass, SeenHost, WaitingClaim, judge},
@@ -74,9 +75,20 @@ async fn see(host: &Host) -> anyhow::Result<SeenHost> {
     Ok(SeenHost {
         driver_object: driver.is_some(),
         waiting: waiting(host, &ours).await?,
+        stalled: stalled(host).await?,
         classes: ours.iter().map(seen_class).collect(),
         lease_age: renewed.map(|renewed| now() - renewed.0.as_second()),
     })
+}
+
+/// Moves that do not go on, and why; none where volumes are not moved.
+async fn stalled(host: &Host) -> anyhow::Result<Vec<(String, String)>> {
+    let moves = volume::list_known(&host.client, None).await?.unwrap_or_default();
+    let stalled = moves.iter().filter_map(|of| {
+        let stall = moves::stall(of)?;
+        Some((format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any()), stall.message.clone()))
+    });
+    Ok(stalled.collect())
 }
 
 /// The oldest of those that have no volume, with what was last said of each.

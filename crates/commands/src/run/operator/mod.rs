@@ -10,6 +10,7 @@ mod orphan;
 mod print;
 mod release;
 mod trace;
+mod volume;
 
 use crate::args::operator::{Command, Member, Remedy};
 use cluster::Dial;
@@ -54,6 +55,7 @@ pub async fn report(command: &Command, dial: &Dial) -> anyhow::Result<Report> {
         },
         Command::Import(import) => import::import(import, dial).await,
         Command::Trace(trace) => trace::trace(trace, dial).await,
+        Command::Volume(command) => Box::pin(volume::volume(command, dial)).await,
         Command::Release(release) => release::release(release, dial).await,
     }
 }

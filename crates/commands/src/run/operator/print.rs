@@ -12,6 +12,11 @@ pub(super) fn out(text: &str) {
     let _ = write!(std::io::stdout(), "{}", printable(text));
 }
 
+/// What goes on, for who waits.
+pub(super) fn progress(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
+}
+
 /// Says what is waited for, once it takes its time.
 pub(super) async fn patiently<T>(doing: &str, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);

@@ -16,11 +16,12 @@ use super::{
     connect::{self, now},
     look::leaf_claims,
     print::patiently,
+    volume,
 };
-use crate::args::operator::Trace;
+use crate::args::operator::{ClaimName, Trace};
 use cluster::{Dial, with_causes};
 use domain::volume::{DRIVER, LeafPlace, VolumeHash, VolumeId};
-use host::{Host, claim::chosen_member};
+use host::{Host, claim::chosen_member, moves};
 use leaf::{
     MemberClient,
     identity::{Identity, Meant, judge},
@@ -64,6 +65,7 @@ async fn follow(flags: &Trace, host: &Host, dial: &Dial, chain: &mut Chain) -> a
     warn(&host.client, &flags.claim.namespace, &claim.uid().unwrap_or_default(), "host claim", chain).await;
     class(host, &claim, chain).await;
     pods(host, &claim, chain).await;
+    moved(host, &flags.claim, chain).await;
     let volume = host_volume(host, &claim, chain).await;
     let Some(volume) = volume else {
         return unbound(flags, host, &claim, dial, chain).await;
@@ -168,6 +170,23 @@ async fn pods(host: &Host, claim: &PersistentVolumeClaim, chain: &mut Chain) {
         let node = node.map_or_else(|| "without a node".to_owned(), |node| format!("on node {node}"));
         chain.add("host pod", format!("{namespace}/{}", pod.name_any()), format!("{phase}, {node}"));
         warn(&host.client, &namespace, &pod.uid().unwrap_or_default(), "host pod", chain).await;
+    }
+}
+
+/// Moves of its volume.
+async fn moved(host: &Host, claim: &ClaimName, chain: &mut Chain) {
+    let moves = match volume::list_known(&host.client, Some(&claim.namespace)).await {
+        Ok(moves) => moves.unwrap_or_default(),
+        Err(error) => return chain.add("moves", "", format!("cannot be read: {error}")),
+    };
+    for of in moves.iter().filter(|of| of.spec.claim_name == claim.name) {
+        let phase = moves::phase_of(of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
+        let state = format!("to member {}: {phase}", of.spec.to.member);
+        let shown = format!("{}/{}", claim.namespace, of.name_any());
+        match moves::stall(of) {
+            Some(stall) => chain.missing("move", shown, format!("{state}, stalled: {}", stall.message)),
+            None => chain.add("move", shown, state),
+        }
     }
 }
 

@@ -1,0 +1,154 @@
+//! The command line of `member`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Subcommand;
+
+use super::{EXIT_CODES, HostAccess, MemberAccess, MembersAccess, Output, values::lifetime};
+use crate::args::{member_name, namespace};
+
+#[derive(Debug, Subcommand)]
+pub enum Member {
+    /// Make what the driver needs in a member, and give its kubeconfig to the host
+    ///
+    /// Makes the namespace, the accounts and the rights of deploy/member.yaml (volumes) and deploy/member-virtual-node.yaml
+    /// (pods of the virtual node) with an administrator's kubeconfig, asks for a token of each account, checks as that
+    /// account that every right is there, and writes the Secrets by which the driver and the agent of virtual nodes know the
+    /// member. Objects that somebody else has made differently are left untouched. Typed again, it renews the tokens.
+    #[command(after_help = EXIT_CODES)]
+    Add(Add),
+    /// List the members: where they are named, which clusters they are, whether they answer
+    #[command(after_help = EXIT_CODES)]
+    List(List),
+    /// Check one member from its kubeconfig to its storage classes
+    #[command(after_help = EXIT_CODES)]
+    Check(Check),
+    /// Take a member's kubeconfig away from the host
+    ///
+    /// Refused while the host has volumes there. Data in the member is never touched.
+    #[command(after_help = EXIT_CODES)]
+    Remove(Remove),
+    /// Forget which cluster a removed member was
+    ///
+    /// Afterwards its volumes are unknown: DeleteVolume answers OK to them and looks nowhere.
+    #[command(after_help = EXIT_CODES)]
+    Forget(Forget),
+}
+
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+pub struct Add {
+    /// The member's name: a DNS label of at most 40 characters. It stands in the handle of every volume there
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub member: MemberAccess,
+
+    #[command(flatten)]
+    pub host: HostAccess,
+
+    /// The address by which the host's pods reach the member, where it is not the one in --member-kubeconfig
+    #[arg(long, value_name = "https://ADDRESS")]
+    pub server: Option<String>,
+
+    /// How long the tokens are to be good; the member may grant less, and it is said how much. Without it 720h, for driver and
+    /// agent renew them at half of their life, or 8760h with --kubeconfig-only, for nobody renews what is in a file
+    #[arg(long, value_parser = lifetime, value_name = "TIME")]
+    pub token_lifetime: Option<Duration>,
+
+    /// No account for pods: where somebody else keeps the member's virtual node, or nobody does
+    #[arg(long)]
+    pub volumes_only: bool,
+
+    /// Rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
+    #[arg(long)]
+    pub attach: bool,
+
+    /// What moving volumes from and to the member needs as well: a namespace for movers, and rights in it (deploy/member-mover.yaml)
+    #[arg(long, conflicts_with = "namespace")]
+    pub moves: bool,
+
+    /// Give the account rights in this namespace of the member, which must be there, and in no others: volumes are made in it
+    /// alone; once for each. The agent of virtual nodes has to see all pods of a member, so there can be none of it
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, requires = "volumes_only")]
+    pub namespace: Vec<String>,
+
+    /// Let the host's pods be run in this namespace, which the member has already, up to the Pod Security level baseline;
+    /// once for each. Those that are made for the host take them without that
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "volumes_only")]
+    pub pods_in: Vec<String>,
+
+    /// Write the kubeconfig to this new file, which only you can read, and nothing to the host; that of the account for
+    /// pods goes beside it, as <file>.virtual-node.kubeconfig
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig_only: Option<PathBuf>,
+
+    /// Only say what would be made
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct List {
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// How it is printed
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// The member's name
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// The rights for volumes on real nodes of the host as well (deploy/member-attach.yaml)
+    #[arg(long)]
+    pub attach: bool,
+
+    /// The rights for moving volumes from and to it as well (deploy/member-mover.yaml)
+    #[arg(long)]
+    pub moves: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Remove {
+    /// The member's name
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// An administrator's kubeconfig of the member: the account and rights that `member add` made there go as well
+    #[arg(long, value_name = "FILE")]
+    pub member_kubeconfig: Option<PathBuf>,
+
+    /// Context of the member's kubeconfig; without it the current one
+    #[arg(long, value_name = "CONTEXT", requires = "member_kubeconfig")]
+    pub member_context: Option<String>,
+
+    /// Although the host has volumes there: their calls answer UNAVAILABLE until the member is back
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Forget {
+    /// The member's name
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// Although the host has volumes there: they are unknown from then on, and their leaves stay in the member
+    #[arg(long)]
+    pub force: bool,
+}

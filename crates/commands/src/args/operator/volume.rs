@@ -1,0 +1,122 @@
+//! The command line of `volume`: moves of volumes to other members.
+
+use clap::Subcommand;
+
+use super::{
+    ClaimName, EXIT_CODES, MembersAccess, Output, Place, UserAccess,
+    values::{claim, kept, object_name, place},
+};
+use crate::args::member_name;
+
+#[derive(Debug, Subcommand)]
+pub enum Volume {
+    /// Move a claim's volume to another member, and follow that to its end
+    ///
+    /// Makes a VolumeMove beside the claim. It needs no right but `create` and `get` on `volumemoves.kosmos.csi.io` in the claim's
+    /// namespace; with `list pods` it names the pods that have to end. Ctrl-C ends the following and not the move: `volume status`
+    /// shows it, `volume cancel` calls it off.
+    #[command(after_help = EXIT_CODES)]
+    Move(MoveVolume),
+    /// Show moves: a table, or all that is known of one
+    #[command(after_help = EXIT_CODES)]
+    Status(Status),
+    /// Give the word to switch, where a move was asked to wait for it
+    #[command(after_help = EXIT_CODES)]
+    Approve(Approve),
+    /// Call a move off: the volume stays where it was
+    ///
+    /// From `Switching` on it cannot be called off any more.
+    #[command(after_help = EXIT_CODES)]
+    Cancel(Cancel),
+    /// List what moves have kept in the members they moved from, or give one of these up with its data
+    ///
+    /// For who administers the host: it goes to the members by the driver's own Secrets.
+    #[command(after_help = EXIT_CODES)]
+    Discard(Discard),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct MoveVolume {
+    /// The claim in the host
+    #[arg(value_parser = claim, value_name = "NAMESPACE/CLAIM")]
+    pub claim: ClaimName,
+
+    /// The member in which the volume is to be
+    #[arg(long, value_parser = member_name, value_name = "MEMBER")]
+    pub to: String,
+
+    #[command(flatten)]
+    pub access: UserAccess,
+
+    /// Copy, and wait for `volume approve` before the host is led to the copy
+    #[arg(long)]
+    pub manual: bool,
+
+    /// What the VolumeMove is called; without it <claim>-to-<member>
+    #[arg(long, value_parser = object_name, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Make the VolumeMove, and follow nothing
+    #[arg(long)]
+    pub no_wait: bool,
+
+    /// Only print the VolumeMove: nobody is asked
+    #[arg(long, conflicts_with = "no_wait")]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Status {
+    /// A namespace, or in it one move by its own name or by its claim's; without it all that you may see
+    #[arg(value_parser = place, value_name = "NAMESPACE[/NAME]")]
+    pub which: Option<Place>,
+
+    #[command(flatten)]
+    pub access: UserAccess,
+
+    /// How it is printed
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Approve {
+    /// The move, by its own name or by its claim's
+    #[arg(value_parser = claim, value_name = "NAMESPACE/NAME")]
+    pub which: ClaimName,
+
+    #[command(flatten)]
+    pub access: UserAccess,
+
+    /// Follow nothing
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Cancel {
+    /// The move, by its own name or by its claim's
+    #[arg(value_parser = claim, value_name = "NAMESPACE/NAME")]
+    pub which: ClaimName,
+
+    #[command(flatten)]
+    pub access: UserAccess,
+
+    /// Follow nothing
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Discard {
+    /// The kept volume, as this command lists it without one
+    #[arg(value_parser = kept, value_name = "MEMBER/VOLUME", requires = "data_will_be_lost")]
+    pub which: Option<Place>,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// Let the member remove the volume, and the data with it
+    #[arg(long, requires = "which")]
+    pub data_will_be_lost: bool,
+}

@@ -1,0 +1,179 @@
+//! A move is looked at until it has come to its end, and each new thing is said. Whoever ends the following ends nothing else.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use tokio::time::sleep;
+
+use super::{Report, moves_in, refusal};
+use crate::run::operator::print;
+use cluster::with_causes;
+use domain::volume::moving::Phase;
+use host::moves::{self, Cutover, Progress, VolumeMove};
+
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    Moved,
+    CalledOff,
+}
+
+/// What was said already.
+#[derive(Default)]
+struct Said {
+    phase: Option<Phase>,
+    /// What stands in its way.
+    stall: Option<String>,
+    progress: Option<Progress>,
+    users: Vec<String>,
+    is_unanswered: bool,
+}
+
+pub(super) async fn follow(client: &Client, of: &VolumeMove, goal: Goal) -> anyhow::Result<Report> {
+    let (namespace, name) = (of.namespace().unwrap_or_default(), of.name_any());
+    let api = moves_in(client, &namespace);
+    let mut said = Said::default();
+    loop {
+        match cluster::read(api.get(&name).await, &name) {
+            Ok(now) => {
+                said.is_unanswered = false;
+                let Some(now) = now.filter(|now| now.uid() == of.uid()) else { return Ok(gone(of, goal)) };
+                said.news(client, &now).await;
+                if let Some(report) = end(&now, goal) {
+                    return Ok(report);
+                }
+            }
+            Err(error @ kube::Error::Api(_)) => return Err(refusal(&format!("get {}", moves::name(of)), &error)),
+            Err(error) => {
+                if !std::mem::replace(&mut said.is_unanswered, true) {
+                    print::progress(&format!("the host does not answer, and is asked again: {}", with_causes(&error)));
+                }
+            }
+        }
+        sleep(BETWEEN_LOOKS).await;
+    }
+}
+
+impl Said {
+    async fn news(&mut self, client: &Client, now: &VolumeMove) {
+        let phase = moves::phase_of(now);
+        if let Some(phase) = phase.filter(|_| phase != self.phase) {
+            self.phase = Some(phase);
+            print::progress(&format!("{phase:?}: {}", in_words(now, phase)));
+        }
+        let stall = moves::stall(now).map(|stall| stall.message.clone());
+        if let Some(stall) = stall.as_ref().filter(|_| stall != self.stall) {
+            print::progress(&format!("  it does not go on: {stall}"));
+        }
+        self.stall = stall;
+        let progress = now.status.as_ref().and_then(|status| status.progress);
+        if let Some(progress) = progress.filter(|_| progress != self.progress) {
+            self.progress = Some(progress);
+            print::progress(&format!("  {}", copied(progress)));
+        }
+        if phase == Some(Phase::Waiting) {
+            let users = users(client, now).await;
+            for user in users.iter().filter(|user| !self.users.contains(user)) {
+                print::progress(&format!("  {user}"));
+            }
+            self.users = users;
+        }
+    }
+}
+
+/// The pods of the host that have the claim, and what ends them; none where nobody may list pods.
+async fn users(client: &Client, of: &VolumeMove) -> Vec<String> {
+    let namespace = of.namespace().unwrap_or_default();
+    let pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&ListParams::default()).await;
+    let pods = pods.map(|pods| pods.items).unwrap_or_default();
+    let has_ended = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let users = pods
+        .iter()
+        .filter(|pod| !has_ended(pod) && has_node(pod) && host::pod::claims_of(pod).contains(&of.spec.claim_name));
+    users
+        .map(|pod| {
+            let name = pod.name_any();
+            format!("pod {name} has the volume: `kubectl -n {namespace} delete pod {name}` ends it")
+        })
+        .collect()
+}
+
+pub(super) fn copied(progress: Progress) -> String {
+    format!("{} copied, {} a second", megabytes(progress.bytes), megabytes(progress.bytes_per_second))
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
+}
+
+/// What goes on.
+pub(super) fn in_words(of: &VolumeMove, phase: Phase) -> String {
+    let to = &of.spec.to.member;
+    let from = of.status.as_ref().and_then(|status| status.from.as_ref()).map(|from| from.member.as_str());
+    let from = from.unwrap_or("the other member");
+    match phase {
+        Phase::Preparing => format!("a claim for the copy and its mover are made in member {to}"),
+        Phase::Waiting => "nobody new gets the volume, and the pods that have it have to end".to_owned(),
+        Phase::Isolating => format!("the volume is taken out of everybody's reach in member {from}"),
+        Phase::Copying => "the files are copied and compared; pods wait meanwhile".to_owned(),
+        Phase::Placing => format!("the copy takes its place in member {to}"),
+        Phase::Ready => "all is there, and the word to switch is waited for".to_owned(),
+        Phase::Switching => format!("the host's volume leads to member {to} from now on"),
+        Phase::Finishing => "what is left of the move is cleared away".to_owned(),
+        Phase::Succeeded => format!("the volume is in member {to}"),
+        Phase::Cancelling => format!("all is undone: the volume stays in member {from}"),
+        Phase::Cancelled => format!("the volume stayed in member {from}"),
+        Phase::Refused => "nothing was done".to_owned(),
+    }
+}
+
+/// None while there is more to come.
+fn end(of: &VolumeMove, goal: Goal) -> Option<Report> {
+    let (claim, name) = (moves::claim_of(of), moves::name(of));
+    let place = format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any());
+    let from = of.status.as_ref().and_then(|status| status.from.as_ref()).map(|from| from.member.clone());
+    let from = from.unwrap_or_default();
+    let phase = moves::phase_of(of)?;
+    let waits_for_word = phase == Phase::Ready && of.spec.cutover == Cutover::Manual && !of.spec.approved;
+    let said = match phase {
+        Phase::Succeeded => format!(
+            "The volume of claim {claim} is in member {}. What was in member {from} is kept there until somebody gives it up \
+             (`kosmos-csi volume discard`).\n",
+            of.spec.to.member
+        ),
+        Phase::Refused => {
+            let why = of.status.iter().flat_map(|status| &status.conditions).map(|one| one.message.as_str()).next();
+            format!("{name} is refused: {}.\n", why.unwrap_or_default())
+        }
+        Phase::Cancelled => format!("{name} is called off: the volume of claim {claim} stayed in member {from}.\n"),
+        _ if waits_for_word && goal == Goal::Moved => format!(
+            "The copy is in member {}, and is as the volume in member {from}. `kosmos-csi volume approve {place}` switches to it, \
+             `kosmos-csi volume cancel {place}` calls it off; pods wait meanwhile.\n",
+            of.spec.to.member
+        ),
+        _ => return None,
+    };
+    let well = match goal {
+        Goal::Moved => !matches!(phase, Phase::Refused | Phase::Cancelled),
+        Goal::CalledOff => phase == Phase::Cancelled,
+    };
+    Some(Report::new(said, well))
+}
+
+fn gone(of: &VolumeMove, goal: Goal) -> Report {
+    let (name, claim) = (moves::name(of), moves::claim_of(of));
+    match goal {
+        Goal::CalledOff => Report::well(format!("{name} is called off, and nothing of it is left.\n")),
+        Goal::Moved => Report::new(
+            format!("{name} has gone, as somebody deleted it: `kosmos-csi trace {claim}` shows where the volume is.\n"),
+            false,
+        ),
+    }
+}

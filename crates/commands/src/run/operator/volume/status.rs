@@ -1,0 +1,123 @@
+//! How moves stand: a table, or all that is known of one.
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{
+    Report, find,
+    follow::{copied, in_words},
+    list,
+};
+use crate::{
+    args::operator::{ClaimName, Output, Place, Status},
+    run::operator::{
+        connect::{self, now},
+        look::age,
+    },
+};
+use cluster::Dial;
+use domain::volume::moving::Phase;
+use host::moves::{self, Cutover, VolumeMove};
+use operator::{kubeconfig::span, table::Table};
+
+pub(super) async fn status(flags: &Status, dial: &Dial) -> anyhow::Result<Report> {
+    let client = connect::user(&flags.access, dial).await?;
+    let (found, is_one) = match &flags.which {
+        Some(Place { within, name: Some(name) }) => {
+            let which = ClaimName { namespace: within.clone(), name: name.clone() };
+            (vec![find(&client, &which).await?], true)
+        }
+        Some(Place { within, name: None }) => (list(&client, Some(within)).await?, false),
+        None => (list(&client, None).await?, false),
+    };
+    let text = match (flags.output, found.as_slice()) {
+        (Output::Json, _) => format!("{:#}\n", json!(found)),
+        (Output::Table, [one]) if is_one => details(one),
+        (Output::Table, []) => "There are no moves of volumes.\n".to_owned(),
+        (Output::Table, _) => table(&found),
+    };
+    Ok(Report::new(text, found.iter().all(|of| moves::stall(of).is_none())))
+}
+
+fn from_of(of: &VolumeMove) -> String {
+    let from = of.status.as_ref().and_then(|status| status.from.as_ref());
+    from.map(|from| from.member.clone()).unwrap_or_default()
+}
+
+fn phase_in_words(of: &VolumeMove) -> String {
+    moves::phase_of(of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"))
+}
+
+/// What is waited for, or stands in its way.
+fn message(of: &VolumeMove) -> String {
+    let said = of.status.iter().flat_map(|status| &status.conditions).map(|one| one.message.clone()).next();
+    match moves::phase_of(of) {
+        Some(Phase::Succeeded | Phase::Cancelled) => String::new(),
+        _ => said.unwrap_or_default(),
+    }
+}
+
+fn table(found: &[VolumeMove]) -> String {
+    let mut table = Table::new(&["MOVE", "CLAIM", "FROM", "TO", "PHASE", "AGE", "WAITS FOR"]);
+    for of in found {
+        let stalls = if moves::stall(of).is_some() { "STALLED: " } else { "" };
+        table.row([
+            format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any()),
+            of.spec.claim_name.clone(),
+            from_of(of),
+            of.spec.to.member.clone(),
+            phase_in_words(of),
+            span(age(&of.metadata, now())),
+            format!("{stalls}{}", message(of)),
+        ]);
+    }
+    table.to_string()
+}
+
+fn details(of: &VolumeMove) -> String {
+    let status = of.status.clone().unwrap_or_default();
+    let mut table = Table::new(&["WHAT", "STATE"]);
+    table.row(["move".to_owned(), format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any())]);
+    table.row(["claim", &of.spec.claim_name]);
+    table.row(["volume", status.volume.as_ref().map(|volume| volume.name.as_str()).unwrap_or_default()]);
+    table.row(["from", &from_of(of)]);
+    table.row(["to", &of.spec.to.member]);
+    let words = moves::phase_of(of).map(|phase| in_words(of, phase)).unwrap_or_default();
+    table.row(["phase".to_owned(), format!("{}: {words}", phase_in_words(of)).trim_end_matches(": ").to_owned()]);
+    table.row(["age", &span(age(&of.metadata, now()))]);
+    if status.attempt > 0 {
+        table.row(["attempt".to_owned(), (status.attempt + 1).to_string()]);
+    }
+    if let Some(progress) = status.progress {
+        table.row(["copied", &copied(progress)]);
+    }
+    if let Some(sum) = &status.verified {
+        let same = format!("source and copy are the same: {} files, {} bytes ({})", sum.files, sum.bytes, sum.digest);
+        table.row(["verified", &same]);
+    }
+    let stalls = moves::stall(of).is_some();
+    table.row([if stalls { "stalled" } else { "waits for" }, &message(of)]);
+    format!("{table}{}", next(of))
+}
+
+/// What its user can do.
+fn next(of: &VolumeMove) -> String {
+    let place = format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any());
+    let said = match moves::phase_of(of) {
+        Some(Phase::Waiting) => format!(
+            "End the pods that have the claim, as by `kubectl delete pod`; those that a StatefulSet or Deployment makes again wait for the \
+             move. `kosmos-csi volume cancel {place}` calls it off."
+        ),
+        Some(Phase::Ready) if of.spec.cutover == Cutover::Manual && !of.spec.approved => {
+            format!(
+                "`kosmos-csi volume approve {place}` switches to the copy, `kosmos-csi volume cancel {place}` calls it off."
+            )
+        }
+        Some(Phase::Succeeded) => {
+            format!("What is kept in member {} is listed by `kosmos-csi volume discard`.", from_of(of))
+        }
+        Some(phase) if phase < Phase::Switching => format!("`kosmos-csi volume cancel {place}` calls it off."),
+        _ => return String::new(),
+    };
+    format!("\n{said}\n")
+}

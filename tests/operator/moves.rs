@@ -1,0 +1,204 @@
+//! The commands by which a user moves a volume. The driver is played by what it writes.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::sleep;
+
+use crate::{
+    clusters::{CLAIMS, Clusters, VOLUMES, identity},
+    orphans::leaf,
+};
+
+const MOVES: &str = "volumemoves.kosmos.csi.io";
+const DEFINITION: &str = include_str!("../../deploy/chart/kosmos-csi/files/volumemoves.yaml");
+
+/// A host where volumes are moved.
+fn moving() -> Clusters {
+    let clusters = Clusters::new(1);
+    let definition = serde_saphyr::from_str(DEFINITION).unwrap();
+    clusters.host.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+    clusters.host.create("namespaces", json!({"metadata": {"name": "shop"}})).unwrap();
+    clusters
+}
+
+fn of(clusters: &Clusters, name: &str) -> Value {
+    (*clusters.host.get(MOVES, "shop", name).unwrap_or_default()).clone()
+}
+
+fn is_in(clusters: &Clusters, name: &str, phase: &str) {
+    let change = |of: &mut Value| {
+        of["status"] = json!({"phase": phase, "attempt": 0, "from": {"member": "m0", "handle": "", "namespace": "", "claimName": ""}});
+    };
+    clusters.host.change(MOVES, "shop", name, change).unwrap();
+}
+
+fn stalls(clusters: &Clusters, name: &str, why: &str) {
+    let stalled = json!([{"type": "Stalled", "status": "True", "reason": "StepFailed", "message": why,
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    clusters.host.change(MOVES, "shop", name, |of| of["status"]["conditions"] = stalled.clone()).unwrap();
+}
+
+/// Looked at between two looks of the command.
+async fn then(phases: &[&str], mut each: impl FnMut(&str)) {
+    for phase in phases {
+        sleep(Duration::from_millis(1500)).await;
+        each(phase);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn move_is_made_and_followed_to_its_end() {
+    let clusters = moving();
+    let driver = then(&["Preparing", "Waiting", "Copying", "Succeeded"], |phase| is_in(&clusters, "db-to-m1", phase));
+    let (said, ()) = tokio::join!(clusters.does("volume move shop/db --to=m1"), driver);
+    assert!(said.contains("The volume of claim shop/db is in member m1. What was in member m0 is kept"), "{said}");
+    let spec = &of(&clusters, "db-to-m1")["spec"];
+    assert_eq!(
+        [&spec["claimName"], &spec["to"]["member"], &spec["cutover"]],
+        [&json!("db"), &json!("m1"), &json!("Automatic")]
+    );
+    clusters.refuses("volume move shop/db --to=m1", &["VolumeMove shop/db-to-m1 is there already", "--name"]).await;
+    let made = clusters.does("volume move shop/db --to=m2 --name=again --no-wait").await;
+    assert!(made.contains("VolumeMove shop/again is made. `kosmos-csi volume status shop/again`"), "{made}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn move_that_is_refused_or_ends_otherwise_says_why_and_fails() {
+    let clusters = moving();
+    let refused = |_: &str| {
+        is_in(&clusters, "db-to-m1", "Refused");
+        stalls(&clusters, "db-to-m1", "claim shop/db is a block volume");
+    };
+    let refusal = clusters.refuses("volume move shop/db --to=m1", &["refused", "is a block volume"]);
+    tokio::join!(refusal, then(&["Refused"], refused));
+    let deleted = |_: &str| drop(clusters.host.delete(MOVES, "shop", "log-to-m1"));
+    let gone = clusters.refuses("volume move shop/log --to=m1", &["has gone, as somebody deleted it"]);
+    tokio::join!(gone, then(&["deleted"], deleted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn move_by_hand_ends_with_how_it_is_approved_and_goes_on_then() {
+    let clusters = moving();
+    let ready = then(&["Ready"], |phase| is_in(&clusters, "db-to-m1", phase));
+    let (said, ()) = tokio::join!(clusters.does("volume move shop/db --to=m1 --manual"), ready);
+    assert!(said.contains("`kosmos-csi volume approve shop/db-to-m1` switches to it"), "{said}");
+    let succeeds = then(&["Succeeded"], |phase| is_in(&clusters, "db-to-m1", phase));
+    let (said, ()) = tokio::join!(clusters.does("volume approve shop/db"), succeeds);
+    assert!(said.contains("is in member m1") && of(&clusters, "db-to-m1")["spec"]["approved"] == true, "{said}");
+    clusters.refuses("volume approve shop/db", &["cannot be approved", "the volume is in member m1"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn move_is_called_off_until_the_host_leads_to_the_copy() {
+    let clusters = moving();
+    clusters.does("volume move shop/db --to=m1 --no-wait").await;
+    is_in(&clusters, "db-to-m1", "Switching");
+    clusters.refuses("volume cancel shop/db", &["cannot be called off any more", "leads to member m1"]).await;
+    is_in(&clusters, "db-to-m1", "Copying");
+    let said = clusters.does("volume cancel shop/db-to-m1").await;
+    assert!(said.contains("is called off, and nothing of it is left"), "{said}");
+    assert!(of(&clusters, "db-to-m1").is_null());
+    clusters.refuses("volume cancel shop/db", &["no move called db, and none of a claim", "volume status shop"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_is_a_table_or_all_of_one_and_stalls_are_told_by_doctor_and_trace() {
+    let clusters = moving();
+    assert_eq!(clusters.does("volume status").await, "There are no moves of volumes.\n");
+    clusters.does("volume move shop/db --to=m1 --no-wait").await;
+    is_in(&clusters, "db-to-m1", "Waiting");
+    let table = clusters.does("volume status shop").await;
+    assert!(table.contains("shop/db-to-m1   db      m0     m1   Waiting"), "{table}");
+    let details = clusters.does("volume status shop/db").await;
+    assert!(details.contains("End the pods that have the claim"), "{details}");
+    stalls(&clusters, "db-to-m1", "pod send-0: NoSpace: the volume is full");
+    let stalled = ["STALLED: pod send-0: NoSpace"];
+    clusters.refuses("volume status", &stalled).await;
+    clusters.refuses("volume status shop/db", &["stalled", "NoSpace"]).await;
+    let found = ["move:shop/db-to-m1", "does not go on: pod send-0: NoSpace", "volume status shop/db-to-m1"];
+    clusters.refuses("doctor --interval=0s", &found).await;
+    let claim = json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast", "volumeMode": "Filesystem"}});
+    clusters.host.create(CLAIMS, claim).unwrap();
+    clusters.refuses("trace shop/db", &["to member m1: Waiting, stalled: pod send-0"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dry_run_prints_the_object_and_asks_nobody() {
+    let clusters = moving();
+    let printed = clusters.does("volume move shop/db --to=m1 --manual --dry-run").await;
+    let printed: Value = serde_saphyr::from_str(&printed).unwrap();
+    assert_eq!((&printed["spec"]["cutover"], text(&printed, "/metadata/name")), (&json!("Manual"), "db-to-m1"));
+    assert!(of(&clusters, "db-to-m1").is_null());
+    let nowhere = Clusters::new(0);
+    nowhere.refuses("volume move shop/db --to=m1", &["does not know the kind VolumeMove", "moves.enabled"]).await;
+    nowhere.refuses("volume status", &["does not know the kind VolumeMove"]).await;
+}
+
+/// What a move has kept in m0.
+fn kept(clusters: &Clusters, name: &str) {
+    leaf(clusters, name, &format!("pvc-{name}"));
+    let member = &clusters.members[0];
+    let retired = |volume: &mut Value| {
+        volume["metadata"]["labels"] = json!({"kosmos.csi.io/host": identity(&clusters.host), "kosmos.csi.io/moved": "0123456789abcdef0123456789abcdef"});
+        volume["metadata"]["annotations"] =
+            json!({"kosmos.csi.io/moved-to": "m1/shop/db/0123456789abcdef", "pv.kubernetes.io/provisioned-by": "x.io"});
+        volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        volume["status"] = json!({"phase": "Released"});
+    };
+    member.change(VOLUMES, "", &format!("pv-{name}"), retired).unwrap();
+    member.change(CLAIMS, "shop", name, |claim| claim["metadata"]["finalizers"] = json!([])).unwrap();
+    member.delete(CLAIMS, "shop", name).unwrap();
+}
+
+fn policy(clusters: &Clusters, volume: &str) -> String {
+    text(&clusters.members[0].get(VOLUMES, "", volume).unwrap(), "/spec/persistentVolumeReclaimPolicy").to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_move_has_kept_is_listed_and_given_up_by_name_alone() {
+    let clusters = moving();
+    clusters.join().await;
+    clusters.pin("m0", 0);
+    assert_eq!(clusters.does("volume discard").await, "No member keeps anything that was moved.\n");
+    kept(&clusters, "db");
+    kept(&clusters, "log");
+    let listed = clusters.does("volume discard").await;
+    assert!(listed.contains("m0/pv-db") && listed.contains("m1/shop/db/0123456789abcdef"), "{listed}");
+    let said = clusters.does("volume discard m0/pv-db --data-will-be-lost").await;
+    assert!(said.contains("has the policy Delete now"), "{said}");
+    assert_eq!((policy(&clusters, "pv-db").as_str(), policy(&clusters, "pv-log").as_str()), ("Delete", "Retain"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_used_or_not_of_a_move_or_not_ours_is_never_given_up() {
+    let clusters = moving();
+    clusters.join().await;
+    clusters.pin("m0", 0);
+    leaf(&clusters, "used", "pvc-used");
+    clusters.refuses("volume discard m0/pv-used --data-will-be-lost", &["no move has kept it"]).await;
+    let label =
+        |key: &'static str, value: Value| move |volume: &mut Value| volume["metadata"]["labels"][key] = value.clone();
+    let of_another = label("kosmos.csi.io/host", json!("another"));
+    let a_leaf = label("kosmos.csi.io/volume", json!("0123456789abcdef0123456789abcdef"));
+    let by_hand = |volume: &mut Value| volume["metadata"]["annotations"] = json!({});
+    let used = |volume: &mut Value| volume["status"] = json!({"phase": "Bound"});
+    let changes: [&dyn Fn(&mut Value); 4] = [&of_another, &a_leaf, &by_hand, &used];
+    let said = ["another host", "the leaf of a volume", "people made it", "not Released"];
+    for (name, (change, said)) in ["a", "b", "c", "d"].into_iter().zip(changes.into_iter().zip(said)) {
+        kept(&clusters, name);
+        clusters.members[0].change(VOLUMES, "", &format!("pv-{name}"), change).unwrap();
+        clusters.refuses(&format!("volume discard m0/pv-{name} --data-will-be-lost"), &[said]).await;
+        assert_eq!(policy(&clusters, &format!("pv-{name}")), "Retain", "{name}");
+    }
+    kept(&clusters, "e");
+    let held = json!({"metadata": {"name": "e", "namespace": "shop"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast", "volumeMode": "Filesystem"}});
+    let held = clusters.members[0].create(CLAIMS, held).unwrap();
+    let bound = |volume: &mut Value| volume["spec"]["claimRef"]["uid"] = held["metadata"]["uid"].clone();
+    clusters.members[0].change(VOLUMES, "", "pv-e", bound).unwrap();
+    clusters.refuses("volume discard m0/pv-e --data-will-be-lost", &["claim shop/e in the member has it still"]).await;
+    assert_eq!(policy(&clusters, "pv-e"), "Retain");
+}

@@ -6,7 +6,7 @@ mod copy;
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use simulate::text;
+use simulate::{faults::Action, text};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
@@ -238,6 +238,26 @@ fn nothing_but_unpublishing_is_done_with_a_leaf_that_is_moved_and_who_asks_is_to
         let (code, why) = ask(&mover.bench, "ControllerPublishVolume", &mover.target()).await;
         assert_eq!(code, Code::Ok, "{why}");
     });
+}
+
+/// Its claim is at no place for a moment, and its volume says then that it belongs to another one than the moment before.
+#[test]
+fn leaf_on_its_way_home_is_never_said_to_be_gone() {
+    let bad = virtual_time::each(virtual_time::THREADS, drawn(0..80, POINTS), |moment| {
+        let told = virtual_time::run(moment, async {
+            let mover = Mover::new().await;
+            assert!(mover.lends().await, "{}", mover.trace());
+            mover.caller.delete_claim();
+            let slow = move |number: u64| Action::Delay(Duration::from_millis((number + moment) * 37 % 300));
+            mover.bench.guard.set_fate(move |number, _, _| slow(number));
+            mover.place(Some(HOME));
+            sleep(STEP / 2 * u32::try_from(moment).unwrap()).await;
+            let (code, why) = ask(&mover.bench, "DeleteVolume", &mover.target()).await;
+            (code != Code::Aborted).then(|| format!("{code} {why}\n{}", mover.trace()))
+        });
+        told.map(|told| format!("moment {moment}: {told}"))
+    });
+    assert!(bad.is_empty(), "{} of them, such as {}", bad.len(), bad[0]);
 }
 
 /// A pod that waits for its volume is on a virtual node already, and so is the volume.

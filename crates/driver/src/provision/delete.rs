@@ -137,7 +137,9 @@ async fn delete_unseen(
         Some((hash, place, row)) => {
             let holder = claim.as_ref().and_then(|claim| claim.metadata.uid.as_deref());
             check_volume_alone(leaf, given_out.as_ref(), &row, holder)?;
-            remove(provisioner, leaf, hash, &place, order, deadline).await
+            let mut seen = LastSeen::default();
+            seen.note(&row);
+            remove_seen(provisioner, leaf, hash, &place, order, deadline, seen).await
         }
         None => nothing_outlives(provisioner, leaf, id, order, given_out.as_ref()).await,
     }
@@ -167,7 +169,19 @@ pub(super) async fn remove(
     order: &Order,
     deadline: &Deadline,
 ) -> Result<()> {
-    let mut seen = LastSeen::default();
+    remove_seen(provisioner, leaf, hash, place, order, deadline, LastSeen::default()).await
+}
+
+/// What was seen before, and is not at this place any more, may be elsewhere by now.
+async fn remove_seen(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    place: &LeafPlace,
+    order: &Order,
+    deadline: &Deadline,
+    mut seen: LastSeen,
+) -> Result<()> {
     let mut before = None;
     loop {
         let row = seen.only_mine(leaf.rows.row_at(hash, place));
@@ -220,6 +234,7 @@ pub(super) async fn remove(
             {
                 return Ok(());
             }
+            _ if seen.is_elsewhere(leaf, hash, place) => return Err(late(leaf, place, &step)),
             _ => {}
         }
         before = Some(step);

@@ -82,6 +82,13 @@ impl LastSeen {
         Ok(())
     }
 
+    /// Its volume is not known at this place any more, but at another one, where its claim is made anew.
+    pub(super) fn is_elsewhere(&self, leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> bool {
+        let Some((_, Some(uid))) = &self.volume else { return false };
+        let is_it = |row: Row| row.volume.is_some_and(|volume| volume.uid() == uid);
+        !is_it(leaf.rows.row_at(hash, place)) && leaf.rows.row(hash).is_some_and(is_it)
+    }
+
     /// One read: of the volume where there was one, which outlives its claim, else of the claim.
     pub(super) async fn is_gone(&self, leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<bool> {
         if let Some((name, uid)) = self.volume.as_ref().filter(|_| !self.handed_back) {

@@ -45,6 +45,8 @@ const REMOVED: Duration = Duration::from_mins(10);
 /// Of the moments of a move, and of the points at which its driver is killed.
 const SOME: usize = 12;
 const POINTS: usize = 40;
+/// Of a move that nobody disturbs, to all three clusters.
+const MOST_REQUESTS: u64 = 360;
 const DATA: &str = "what the user has written";
 
 struct Story {
@@ -343,7 +345,7 @@ fn killed_at(point: Option<Point>) -> (u64, Vec<String>) {
 #[test]
 fn volume_moves_wherever_the_driver_is_killed() {
     let (requests, wrong) = killed_at(None);
-    assert!(wrong.is_empty() && requests >= 100, "{requests} {}", wrong.join("\n"));
+    assert!(wrong.is_empty() && (100..=MOST_REQUESTS).contains(&requests), "{requests} {}", wrong.join("\n"));
     let bad = virtual_time::each(virtual_time::THREADS, drawn(points(requests), POINTS), |point| {
         let (_, wrong) = killed_at(Some(point));
         (!wrong.is_empty()).then(|| format!("{point:?}: {}", wrong.join("\n")))

@@ -73,6 +73,8 @@ struct Job {
     /// Between the two movers.
     line: Option<line::Line>,
     told: tell::Told,
+    /// `of` is the answer to a write just now.
+    is_fresh: bool,
     /// While its source is out of reach and copied.
     slot: Option<OwnedSemaphorePermit>,
     /// What the movers failed of, until they have not.
@@ -113,6 +115,7 @@ impl Movers {
                         has_sent_keys: None,
                         line: None,
                         told: tell::Told::default(),
+                        is_fresh: false,
                         slot: None,
                         failure: None,
                         before: None,
@@ -155,15 +158,17 @@ impl Job {
             }
             pause = pause.min(longest);
             sleep(pause).await;
-            steps = 0;
+            (self.is_fresh, steps) = (false, 0);
             pause = (pause * 2).min(longest);
         }
     }
 
     /// One look, and one step.
     async fn go_on(&mut self) -> Result<Went> {
-        let Some(now) = moves::read_move(&self.movers.host, &self.of).await? else { return Ok(Went::Over) };
-        self.of = now;
+        if !std::mem::take(&mut self.is_fresh) {
+            let Some(now) = moves::read_move(&self.movers.host, &self.of).await? else { return Ok(Went::Over) };
+            self.of = now;
+        }
         if moves::is_over(&self.of) {
             return Ok(Went::Over);
         }
@@ -212,6 +217,7 @@ impl Job {
 
     async fn write(&mut self, change: StatusChange) -> Result<Went> {
         self.of = moves::change_status(&self.movers.host, &self.of, change).await?;
+        self.is_fresh = true;
         Ok(Went::On)
     }
 

@@ -235,19 +235,20 @@ pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
     Ok(listed.map_err(|error| unread("list volumemoves", &error))?.items)
 }
 
-/// Another move of the same claim, which has begun or comes first.
-pub async fn rival(host: &Host, of: &VolumeMove) -> Result<Option<String>> {
-    let namespace = of.namespace().unwrap_or_default();
-    let listed = moves_in(host, &namespace).list(&ListParams::default()).await;
-    let listed = listed.map_err(|error| unread(&format!("list volumemoves in {namespace}"), &error))?;
+/// Another move of the same claim, or of its volume under another claim, which has begun or comes first.
+pub async fn rival(host: &Host, of: &VolumeMove, volume: Option<&str>) -> Result<Option<String>> {
     let age = |one: &VolumeMove| (one.creation_timestamp().map(|made| made.0), one.uid());
-    let is_first = |one: &&VolumeMove| match phase_of(one) {
+    let is_first = |one: &VolumeMove| match phase_of(one) {
         Some(phase) => !phase.is_over(),
         None => age(one) < age(of),
     };
-    let mut others =
-        listed.items.iter().filter(|one| one.uid() != of.uid() && one.spec.claim_name == of.spec.claim_name);
-    Ok(others.find(is_first).map(name))
+    let pinned = |one: &VolumeMove| Some(one.status.as_ref()?.volume.as_ref()?.name.clone());
+    let is_of_same = |one: &VolumeMove| {
+        claim_of(one) == claim_of(of) || pinned(one).is_some_and(|pinned| Some(pinned.as_str()) == volume)
+    };
+    let all = list(host).await?;
+    let mut others = all.iter().filter(|one| one.uid() != of.uid() && is_of_same(one));
+    Ok(others.find(|one| is_first(one)).map(name))
 }
 
 /// What is to be written of a status.

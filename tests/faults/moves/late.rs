@@ -113,8 +113,15 @@ fn claim_that_came_late_to_the_yard_goes_even_if_nobody_moves_the_volume() {
     for stray in STRAYS {
         virtual_time::run(1, async {
             let story = story().await;
+            let leaf = text(&story.leaf(), "/spec/volumeName").to_owned();
+            let said = || {
+                let volume = story.bench.members[0].get(VOLUMES, "", &leaf).unwrap();
+                (volume["spec"].clone(), volume["metadata"]["annotations"].clone())
+            };
+            let before = said();
             story.has_stray(stray);
             sleep(SURE).await;
+            assert_eq!(said(), before, "{stray:?}");
             assert_eq!(story.left(), [""; 0], "{stray:?}: {}", story.trace());
             assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{stray:?}");
             assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{stray:?}");
@@ -147,6 +154,60 @@ fn source_that_a_move_removed_by_force_has_left_is_kept_by_the_next_move_to_its_
             assert_eq!(story.found(), Ok((at, DATA.to_owned())), "{is_called_off}: {}", story.trace());
             assert_eq!(story.kept(1), [DATA], "{is_called_off}: {}", story.trace());
             assert_eq!(story.left(), [""; 0], "{is_called_off}");
+        });
+    }
+}
+
+/// As where a move ended between the two writes that are the last of it.
+#[test]
+fn source_that_is_kept_stays_when_the_claim_that_it_had_in_the_yard_is_removed() {
+    for (of_people, is_moved) in [(false, false), (false, true), (true, true)] {
+        virtual_time::run(1, async {
+            let story = story().await;
+            story.asks(1, &json!({}));
+            story.comes_to("Succeeded").await;
+            sleep(Duration::from_secs(5)).await;
+            story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+            let member = &story.bench.members[0];
+            let kept = member
+                .list(VOLUMES)
+                .into_iter()
+                .find(|one| !one["metadata"]["labels"]["kosmos.csi.io/moved"].is_null());
+            let kept = text(&kept.unwrap(), "/metadata/name").to_owned();
+            let mut claim = (*story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap()).clone();
+            claim["metadata"] = json!({"name": story.hash(), "namespace": YARD, "labels": claim["metadata"]["labels"],
+                "annotations": claim["metadata"]["annotations"], "finalizers": claim["metadata"]["finalizers"]});
+            claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(format!("{GONE}/isolated-source"));
+            claim["spec"]["volumeName"] = json!(kept);
+            let claim = member.create(CLAIMS, claim).unwrap();
+            let bind = |volume: &mut Value| {
+                volume["spec"]["claimRef"] = json!({"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": YARD,
+                    "name": story.hash(), "uid": claim["metadata"]["uid"]});
+                if of_people {
+                    volume["metadata"]["labels"] = json!({});
+                    volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+                }
+            };
+            member.change(VOLUMES, "", &kept, bind).unwrap();
+            sleep(Duration::from_secs(2)).await;
+            if is_moved {
+                story.asks(0, &json!({}));
+                if of_people {
+                    sleep(SURE).await;
+                    assert!(story.status().contains("give that volume the policy Retain"), "{}", story.status());
+                    let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+                    member.change(VOLUMES, "", &kept, keep).unwrap();
+                }
+                story.comes_to("Succeeded").await;
+            }
+            sleep(SURE).await;
+            assert_eq!(story.found(), Ok((usize::from(!is_moved), DATA.to_owned())), "{}", story.trace());
+            assert_eq!(story.play.read(0, &kept), DATA);
+            let there = member.get(VOLUMES, "", &kept).unwrap();
+            assert_eq!(text(&there, "/spec/persistentVolumeReclaimPolicy"), "Retain", "{of_people}: {}", story.trace());
+            let is_unlabelled = there["metadata"]["labels"]["kosmos.csi.io/moved"].is_null();
+            assert_eq!(is_unlabelled, of_people, "{there}");
+            assert_eq!(story.left(), [""; 0], "{of_people} {is_moved}");
         });
     }
 }

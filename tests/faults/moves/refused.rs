@@ -13,13 +13,14 @@ use crate::{
 };
 
 /// What speaks against a move, and what is said then.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 8] = [
     ("another claim", "is not there"),
     ("the same member", "is in member m0 already"),
     ("a member that is none", "no member was ever called m7"),
     ("a cordoned member", "is cordoned"),
     ("the name is taken", "already exists"),
     ("the class names a member", "does not let its volumes be in member m1"),
+    ("its volume was another claim's", "is being moved by VolumeMove elsewhere/before"),
     ("a finalizer of somebody's", "finalizer example.com/backup"),
 ];
 
@@ -50,6 +51,15 @@ fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
                         class["parameters"]["member"] = json!("m0");
                     })
                     .unwrap();
+                }
+                "its volume was another claim's" => {
+                    host.create("namespaces", json!({"metadata": {"name": "elsewhere"}})).unwrap();
+                    let spec = json!({"claimName": "before", "to": {"member": "m1"}});
+                    let before = json!({"metadata": {"name": "before", "namespace": "elsewhere"}, "spec": spec});
+                    host.create(MOVES, before).unwrap();
+                    let pinned = json!({"name": story.caller.volume(), "uid": "u", "claimUid": "c"});
+                    let undoing = json!({"phase": "Cancelling", "volume": pinned});
+                    host.change(MOVES, "elsewhere", "before", |of| of["status"] = undoing.clone()).unwrap();
                 }
                 _ => {
                     let hold = |volume: &mut Value| volume["metadata"]["finalizers"] = json!(["example.com/backup"]);

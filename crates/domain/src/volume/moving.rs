@@ -49,6 +49,16 @@ impl Phase {
     pub fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Cancelled | Self::Refused)
     }
+
+    /// Whether what is next goes by the source; the other need not be looked at.
+    pub fn goes_by_source(self) -> bool {
+        !matches!(self, Self::Preparing | Self::Switching)
+    }
+
+    /// The same of the copy.
+    pub fn goes_by_copy(self) -> bool {
+        !matches!(self, Self::Waiting | Self::Isolating | Self::Switching)
+    }
 }
 
 /// What is there.

@@ -54,8 +54,8 @@ pub(super) async fn begin(job: &mut Job) -> Result<Went> {
 async fn plan(job: &Job) -> Result<Plan> {
     let (host, claim) = (&job.movers.host, moves::claim_of(&job.of));
     let refuse = |why: &str| Error::Refused(format!("claim {claim} {why}"));
-    let subject = read_subject(host, &claim).await?.ok_or_else(|| refuse("is not there"))?;
-    if let Some(rival) = moves::rival(host, &job.of).await? {
+    let subject = read_subject(host, &claim, true).await?.ok_or_else(|| refuse("is not there"))?;
+    if let Some(rival) = moves::rival(host, &job.of, subject.volume_name().as_deref()).await? {
         return Err(refuse(&format!("is being moved by {rival}: that has to end first")));
     }
     let handle = movable(&subject)?;

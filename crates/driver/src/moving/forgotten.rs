@@ -136,7 +136,7 @@ impl Forgotten<'_> {
         let Some(leads_here) = self.leads_here(movers, &live).await else { return Ok(false) };
         let mark = sight.mark();
         let part = match &mark {
-            Some(mark) if sight.is_held() => mark.part,
+            Some(mark) if sight.is_held() && (mark.part == Part::Copy || sight.is_volume_ours()) => mark.part,
             None if leads_here => Part::Source,
             // A copy that a backup tool has made of such a claim carries no finalizer of ours.
             _ => return Ok(false),

@@ -39,7 +39,7 @@ pub(super) struct Looked {
     pub(super) pinned: PinnedVolume,
     pub(super) hash: VolumeHash,
     pub(super) status: MoveStatus,
-    /// The host's claim and its volume; none where the claim has gone, or another one has its name.
+    /// The host's claim, and its volume where a copy is made or switched to; none where the claim has gone, or another one has its name.
     pub(super) subject: Option<Subject>,
     pub(super) source: Result<Half>,
     pub(super) copy: Result<Half>,
@@ -53,9 +53,13 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
         return Err(Error::Refused(format!("{}: its status was changed by somebody else", job.name())));
     };
     let claim = moves::claim_of(&job.of);
-    let subject = read_subject(&job.movers.host, &claim).await?.filter(|subject| subject.claim_uid == pinned.claim_uid);
+    let with_volume = matches!(phase, Phase::Preparing | Phase::Ready);
+    let subject = read_subject(&job.movers.host, &claim, with_volume)
+        .await?
+        .filter(|subject| subject.claim_uid == pinned.claim_uid);
     let hash = VolumeHash::new(&job.movers.host.id, &pinned.name);
-    let (source, copy) = tokio::join!(half(job, &from, hash), half(job, &to, hash));
+    let (source, copy) =
+        tokio::join!(half(job, &from, hash, phase.goes_by_source()), half(job, &to, hash, phase.goes_by_copy()));
     let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving);
     let mut seen = Seen {
         phase,
@@ -63,8 +67,8 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
         may_switch: job.of.spec.cutover == Cutover::Automatic || job.of.spec.approved,
         verified: status.verified.is_some(),
         switched: phase == Phase::Switching && is_switched(job, &status, &pinned).await?,
-        source: source.as_ref().ok().map(|half| seen_of(job, half)),
-        copy: copy.as_ref().ok().map(|half| seen_of(job, half)),
+        source: seen_of(job, &source, phase.goes_by_source()),
+        copy: seen_of(job, &copy, phase.goes_by_copy()),
     };
     if let (Some(leaf), Ok(half), Phase::Waiting) = (&mut seen.source, &source, phase) {
         leaf.used = leaf.used || is_mounted(half.member.leaf()?, &half.side.home()).await?;
@@ -76,7 +80,11 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
     Ok(Looked { seen, pinned, hash, status, subject, source, copy })
 }
 
-async fn half(job: &Job, side: &Side, hash: VolumeHash) -> Result<Half> {
+/// Not looked at where what is next does not go by it.
+async fn half(job: &Job, side: &Side, hash: VolumeHash, is_wanted: bool) -> Result<Half> {
+    if !is_wanted {
+        return Err(Error::InProgress(format!("member {} is not looked at now", side.member)));
+    }
     let member = job.movers.members.get(&side.member).await?;
     let leaf = member.leaf()?;
     let of = moves::mark(&job.of, Part::Source).uid;
@@ -85,8 +93,13 @@ async fn half(job: &Job, side: &Side, hash: VolumeHash) -> Result<Half> {
     Ok(Half { side: side.clone(), member: Arc::clone(&member), sight, movers })
 }
 
-fn seen_of(job: &Job, half: &Half) -> SeenLeaf {
-    half.sight.seen(&half.side.home(), &moves::mark(&job.of, Part::Source))
+/// None: it was to be looked at, and its member does not answer.
+fn seen_of(job: &Job, half: &Result<Half>, is_wanted: bool) -> Option<SeenLeaf> {
+    match half {
+        Ok(half) => Some(half.sight.seen(&half.side.home(), &moves::mark(&job.of, Part::Source))),
+        Err(_) if is_wanted => None,
+        Err(_) => Some(SeenLeaf::default()),
+    }
 }
 
 async fn is_switched(job: &Job, status: &MoveStatus, pinned: &PinnedVolume) -> Result<bool> {

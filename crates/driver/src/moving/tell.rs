@@ -22,7 +22,9 @@ pub(super) struct Told {
 impl Looked {
     pub(super) fn awaited(&self, what: &str) -> String {
         let halves = [&self.source, &self.copy];
-        if let Some(error) = halves.iter().find_map(|half| half.as_ref().err()) {
+        let unanswered = [self.seen.source.is_none(), self.seen.copy.is_none()];
+        let mut silent = halves.iter().zip(unanswered).filter(|(_, is_silent)| *is_silent);
+        if let Some(error) = silent.find_map(|(half, _)| half.as_ref().err()) {
             return error.to_string();
         }
         let movers = halves.into_iter().flatten().flat_map(|half| half.movers.iter().map(move |mover| (half, mover)));

@@ -42,12 +42,13 @@ pub struct HostClass {
     pub members: Option<Vec<String>>,
 }
 
-pub async fn read_subject(host: &Host, claim: &Claim) -> Result<Option<Subject>> {
+/// With its volume, or without where nobody asks for that.
+pub async fn read_subject(host: &Host, claim: &Claim, with_volume: bool) -> Result<Option<Subject>> {
     let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
     let answer = cluster::read(claims.get(&claim.name).await, &claim.name);
     let Some(found) = answer.map_err(|error| unread(&format!("get claim {claim}"), &error))? else { return Ok(None) };
-    let name = found.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
-    let volume = match name.as_str() {
+    let name = found.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|_| with_volume);
+    let volume = match name.as_deref().unwrap_or_default() {
         "" => None,
         name => cluster::read(volumes(host).get(name).await, name)
             .map_err(|error| unread(&format!("get volume {name}"), &error))?,

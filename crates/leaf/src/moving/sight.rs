@@ -1,7 +1,10 @@
 //! One leaf of a volume that is moved, read just now: its claims at home and in the yard, and its volume.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, ObjectMeta},
+};
 
 use super::yard;
 use crate::{
@@ -12,7 +15,7 @@ use crate::{
     saved::{Saved, bound_to, policy_of},
 };
 use domain::{
-    error::Result,
+    error::{Error, Result},
     volume::{
         LeafPlace, VolumeHash,
         moving::{Mark, MoveMark, Moving, Part, SeenLeaf, SeenVolume, YARD},
@@ -37,8 +40,30 @@ pub struct Sight {
 #[derive(Clone, Debug)]
 pub struct Stray {
     pub(super) claim: PersistentVolumeClaim,
-    /// What was provisioned for it.
+    /// The one that is bound to it.
     pub(super) volume: Option<PersistentVolume>,
+}
+
+impl Stray {
+    /// What goes with it: itself, and a volume that was provisioned for it. One that was there before is somebody's data, as of a
+    /// source that is kept.
+    pub(super) fn removable(&self, member: &str) -> Result<Sight> {
+        let made = |metadata: &ObjectMeta| metadata.creation_timestamp.as_ref().map(|made| made.0);
+        let is_new = |volume: &PersistentVolume| {
+            made(&volume.metadata) >= made(&self.claim.metadata) && !volume.labels().contains_key(ownership::MOVED)
+        };
+        let yard = Some(self.claim.clone());
+        match &self.volume {
+            Some(volume) if is_new(volume) => Ok(Sight { yard, volume: Some(volume.clone()), ..Sight::default() }),
+            Some(volume) if policy_of(volume) != "Retain" => Err(Error::Refused(format!(
+                "member {member}: claim {YARD}/{} came late, and is bound to volume {}, which was there before it and would go with \
+                 it: give that volume the policy Retain there",
+                self.claim.name_any(),
+                volume.name_any()
+            ))),
+            _ => Ok(Sight { yard, ..Sight::default() }),
+        }
+    }
 }
 
 /// The claims of a leaf in this member that are of one move, and those that are in its way.
@@ -61,7 +86,10 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
     let listed = listed.map_err(|error| client.outcome(&format!("list volumes of volume {hash}"), &error))?.items;
     let Claims { home, yard, stray, is_taken } = Claims::of(&claims, &listed, [home, &yard(hash)], of);
     let stray = match stray {
-        Some(claim) => Some(Stray { volume: volume_of(client, &listed, [Some(&claim), None]).await?, claim }),
+        Some(claim) => {
+            let named = volume_of(client, &listed, [Some(&claim), None]).await?;
+            Some(Stray { volume: named.filter(|volume| is_bound(volume, &claim)), claim })
+        }
         None => None,
     };
     let mut volume = volume_of(client, &listed, [yard.as_ref(), home.as_ref()]).await?;
@@ -89,9 +117,14 @@ impl Claims {
             claims.iter().find(is_there).cloned()
         };
         let holds = |claim: &PersistentVolumeClaim| volumes.iter().find(|volume| is_bound(volume, claim));
-        let is_elsewhere =
-            claims.iter().any(|claim| claim.namespace().as_deref() != Some(YARD) && holds(claim).is_some());
-        let home = at(home).filter(|claim| claim.namespace().as_deref() != Some(YARD));
+        let is_outside = |claim: &PersistentVolumeClaim| claim.namespace().as_deref() != Some(YARD);
+        let home = at(home).filter(is_outside);
+        // Where no move says where home is, it is where the leaf is: restored copies of it carry no finalizer of ours.
+        let is_the_leaf = |claim: &PersistentVolumeClaim| is_outside(claim) && is_held(claim) && holds(claim).is_some();
+        let is_elsewhere = match of {
+            Some(_) => home.as_ref().is_some_and(|home| holds(home).is_some()),
+            None => claims.iter().any(is_the_leaf),
+        };
         let none = Self { home, yard: None, stray: None, is_taken: false };
         let Some(claim) = at(yard) else { return none };
         let is_own = of.is_none_or(|uid| mark_of(&claim).is_some_and(|mark| mark.uid == uid));
@@ -131,6 +164,11 @@ fn mark_of(claim: &PersistentVolumeClaim) -> Option<MoveMark> {
     MoveMark::parse(claim.annotations().get(MOVE)?)
 }
 
+/// By our finalizer: a tool that restores claims leaves it out.
+fn is_held(claim: &PersistentVolumeClaim) -> bool {
+    claim.finalizers().iter().any(|name| name == ownership::FINALIZER)
+}
+
 fn is_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     bound_to(volume).is_some() && bound_to(volume) == claim.metadata.uid.as_deref()
 }
@@ -146,9 +184,14 @@ impl Sight {
         mark_of(self.claim().or_else(|| self.stray.as_ref().map(|stray| &stray.claim))?)
     }
 
-    /// A tool that restores claims leaves our finalizer out.
     pub fn is_held(&self) -> bool {
-        self.claim().is_some_and(|claim| claim.finalizers().iter().any(|name| name == ownership::FINALIZER))
+        self.claim().is_some_and(is_held)
+    }
+
+    /// It is or was a leaf volume of this driver's, and nobody else's that the member has bound to the claim.
+    pub fn is_volume_ours(&self) -> bool {
+        let labels = self.volume.as_ref().map(ResourceExt::labels);
+        labels.is_some_and(|labels| [ownership::VOLUME, ownership::MOVED].iter().any(|key| labels.contains_key(*key)))
     }
 
     /// How what no leaf and no volume is in is removed, where there is such a thing and no move has it.

@@ -58,10 +58,7 @@ impl Moved<'_> {
             (Moving::ReleaseCopy, ..) => copy::release_copy(leaf, sight).await?,
             (Moving::RemoveCopy, ..) => return remove(leaf, sight, hash).await,
             (Moving::RemoveSourceStray | Moving::RemoveCopyStray, ..) => match &sight.stray {
-                Some(stray) => {
-                    let (claim, volume) = (Some(stray.claim.clone()), stray.volume.clone());
-                    return remove(leaf, &Sight { yard: claim, volume, ..Sight::default() }, hash).await;
-                }
+                Some(stray) => return remove(leaf, &stray.removable(&leaf.member)?, hash).await,
                 None => return Ok(Written::Nowhere),
             },
             _ => return Ok(Written::Nowhere),

@@ -1,6 +1,6 @@
 //! What holds at every moment, and at the end.
 
-use super::{Bounds, End, Host, Mark, Moving, NEW, Phase, World, next};
+use super::{Bounds, End, Host, Mark, Moving, NEW, Phase, Seen, SeenLeaf, World, next};
 
 impl World {
     /// What holds at every moment.
@@ -24,7 +24,17 @@ impl World {
                 return Err(broken);
             }
         }
-        Ok(())
+        self.is_seen_enough()
+    }
+
+    /// What is not looked at would change nothing.
+    fn is_seen_enough(&self) -> Result<(), &'static str> {
+        let seen = self.seen(true, true, true);
+        let unread = Some(SeenLeaf::default());
+        let source = if self.phase.goes_by_source() { seen.source } else { unread };
+        let copy = if self.phase.goes_by_copy() { seen.copy } else { unread };
+        let is_same = next(&Seen { source, copy, ..seen }) == next(&seen);
+        if is_same { Ok(()) } else { Err("what is next goes by a leaf that is not looked at") }
     }
 
     /// Nothing happens any more but what the driver does, and movers that do well: whether it succeeds, and by which steps.

@@ -75,8 +75,10 @@ struct Job {
     told: tell::Told,
     /// `of` is the answer to a write just now.
     is_fresh: bool,
-    /// While its source is out of reach and copied.
-    slot: Option<OwnedSemaphorePermit>,
+    /// Since when nothing of before was seen in the host.
+    clean_since: Option<Instant>,
+    /// While its movers are there, and since when.
+    slot: Option<(OwnedSemaphorePermit, Instant)>,
     /// What the movers failed of, until they have not.
     failure: Option<String>,
     /// The last step, and what it was decided on.
@@ -116,6 +118,7 @@ impl Movers {
                         line: None,
                         told: tell::Told::default(),
                         is_fresh: false,
+                        clean_since: None,
                         slot: None,
                         failure: None,
                         before: None,
@@ -205,9 +208,10 @@ impl Job {
         }
     }
 
-    /// Whether it may take its source out of reach and copy: others do that too.
+    /// Whether it may begin its movers: others copy too.
     fn takes_slot(&mut self) -> bool {
-        self.slot = self.slot.take().or_else(|| Arc::clone(&self.movers.slots).try_acquire_owned().ok());
+        let taken = || Arc::clone(&self.movers.slots).try_acquire_owned().ok().map(|slot| (slot, Instant::now()));
+        self.slot = self.slot.take().or_else(taken);
         self.slot.is_some()
     }
 

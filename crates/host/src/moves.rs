@@ -228,6 +228,13 @@ pub async fn read_move(host: &Host, of: &VolumeMove) -> Result<Option<VolumeMove
     Ok(found.filter(|found| found.uid() == of.uid()))
 }
 
+/// The one that a leaf says has it.
+pub async fn is_under_way(host: &Host, mark: &MoveMark) -> Result<bool> {
+    let answer = moves_in(host, &mark.namespace).get(&mark.name).await;
+    let found = cluster::read(answer, &mark.name).map_err(|error| unread(&format!("get {}", mark.object()), &error))?;
+    Ok(found.is_some_and(|found| found.uid().as_ref() == Some(&mark.uid) && !is_over(&found)))
+}
+
 /// All of the host's, as they are now.
 pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
     let all = Api::<VolumeMove>::all_with(host.client.clone(), &resource());
@@ -239,7 +246,8 @@ pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
 pub async fn rival(host: &Host, of: &VolumeMove, volume: Option<&str>) -> Result<Option<String>> {
     let age = |one: &VolumeMove| (one.creation_timestamp().map(|made| made.0), one.uid());
     let is_first = |one: &VolumeMove| match phase_of(one) {
-        Some(phase) => !phase.is_over(),
+        // One that is held may still write.
+        Some(_) => !is_over(one),
         None => age(one) < age(of),
     };
     let pinned = |one: &VolumeMove| Some(one.status.as_ref()?.volume.as_ref()?.name.clone());

@@ -244,8 +244,8 @@ fn prepared(copy: &SeenLeaf) -> Moving {
         _ if !copy.yard => Moving::MakeCopy,
         // Its pod may be the first consumer for which the volume waits.
         (End::None, _) => Moving::StartReceiver,
-        (_, Some(volume)) if !volume.lent || !volume.retained => Moving::KeepCopy,
-        (End::Ready, Some(_)) => Moving::Enter(Phase::Waiting),
+        (_, Some(volume)) if copy.whole && (!volume.lent || !volume.retained) => Moving::KeepCopy,
+        (End::Ready, Some(volume)) if volume.lent && volume.retained => Moving::Enter(Phase::Waiting),
         _ => Moving::Await("the receiver is not ready yet"),
     }
 }
@@ -316,7 +316,7 @@ fn finished(phase: Phase, source: Option<&SeenLeaf>, copy: &SeenLeaf) -> Moving 
     match () {
         () if source.has_end() || copy.has_end() => Moving::RemoveEnds,
         () if source.stray => Moving::RemoveSourceStray,
-        () if source.volume.is_some_and(|volume| !volume.moved) => Moving::RetireSource,
+        () if source.volume.is_some_and(|volume| !volume.moved && volume.lent) => Moving::RetireSource,
         () if source.yard => Moving::RemoveYardClaim,
         () if phase == Phase::Finishing => Moving::Enter(Phase::Succeeded),
         () => Moving::Nothing,

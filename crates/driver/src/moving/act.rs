@@ -16,7 +16,6 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<
     match step {
         // Its pods go on until then.
         Moving::CloseSource if !job.has_slot_to_take() => return Ok(Went::Waits(OTHERS_COPY.to_owned())),
-        Moving::IsolateSource if !job.takes_slot() => return Ok(Went::Waits(OTHERS_COPY.to_owned())),
         Moving::Enter(Phase::Switching) => return switch::decide(job, &looked).await,
         Moving::Enter(Phase::Finishing) => switch::settle_in_host(job, &looked).await?,
         Moving::StartReceiver => return ends::start_receiver(job, &looked).await,
@@ -28,9 +27,12 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<
         _ => {}
     }
     match step {
+        Moving::Enter(Phase::Succeeded) if let Some(left) = switch::left_in_host(job, &looked).await? => {
+            Ok(Went::Waits(left))
+        }
         Moving::Enter(phase) => {
             let went = job.write(moves::phase(&job.of, phase)).await?;
-            job.slot.take_if(|_| !matches!(phase, Phase::Isolating | Phase::Copying));
+            job.slot.take_if(|_| phase != Phase::Copying);
             job.failure = None;
             job.tell_of_phase(phase, &looked).await;
             Ok(went)

@@ -105,7 +105,7 @@ async fn source_home(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) 
         ))
     };
     let home = known.or_else(|| id.place()).ok_or_else(missing)?;
-    let sight = writes::look(leaf, hash, &home, Some(&moves::mark(&job.of, Part::Source).uid)).await?;
+    let sight = writes::look(leaf, hash, &home, Some(&moves::mark(&job.of, Part::Source))).await?;
     let claim = ClaimRow::new(sight.home.as_ref().ok_or_else(missing)?);
     claim.stands_still(&from.name).map_err(|error| Error::Refused(error.to_string()))?;
     let seen = sight.seen(&home, &moves::mark(&job.of, Part::Source));

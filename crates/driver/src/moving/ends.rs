@@ -18,6 +18,8 @@ use leaf::moving::ends::{Keys, Role, State, Wanted, give_keys, remove, start};
 /// Before movers that have failed are begun again: it grows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// For both pods to run.
+const LONG: Duration = Duration::from_mins(1);
 
 impl Looked {
     fn half(&self, role: Role) -> Result<&Half> {
@@ -56,6 +58,10 @@ pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went>
     let Some(keys) = job.keys.take().filter(|keys| keys.attempt == looked.status.attempt) else {
         return remove_ends(job, looked).await;
     };
+    if !job.takes_slot() {
+        job.keys = Some(keys);
+        return Ok(Went::Waits(OTHERS_COPY.to_owned()));
+    }
     let wanted = wanted(job, looked, Role::Send)?;
     start(looked.half(Role::Send)?.member.leaf()?, &wanted, &keys).await?;
     job.has_sent_keys = Some(keys.attempt);
@@ -65,6 +71,9 @@ pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went>
 /// Somebody has made a pod and did not come to its keys. Whether he did, nobody can read: where it has some, these are not taken.
 pub(super) async fn see_to_keys(job: &mut Job, looked: &Looked) -> Result<Option<Went>> {
     let attempt = looked.status.attempt;
+    // What waits for an image or a node for long keeps nobody else from copying.
+    let starts = looked.starts(Role::Send) || looked.starts(Role::Receive);
+    job.slot.take_if(|(_, since)| starts && since.elapsed() > LONG);
     if looked.starts(Role::Send) && job.has_sent_keys != Some(attempt) {
         return remove_ends(job, looked).await.map(Some);
     }

@@ -127,9 +127,11 @@ impl Forgotten<'_> {
         let is_had = has_it(sight.mark().as_ref()) || sight.yard.is_none() && has_it(None);
         match sight.of_nobody() {
             _ if is_had => return Ok(false),
+            // It may have been made since all were listed.
+            _ if self.is_there(movers, &sight).await? => return Ok(false),
             Some(step) => return self.write(step, &sight, &self.place, &nobody(), "").await,
             // Whoever may write claims anywhere in the member may write such a one.
-            None if sight.yard.is_none() && !sight.is_volume_bound() => return Ok(false),
+            None if !sight.is_volume_bound() => return Ok(false),
             None => {}
         }
         let Some((live, saved)) = self.host_volume(movers, &sight).await? else { return Ok(false) };
@@ -161,6 +163,13 @@ impl Forgotten<'_> {
             return Ok(false);
         }
         self.write(step, &sight, &home, &of, &live.volume.handle).await
+    }
+
+    async fn is_there(&self, movers: &Movers, sight: &Sight) -> Result<bool> {
+        match sight.mark() {
+            Some(mark) => moves::is_under_way(&movers.host, &mark).await,
+            None => Ok(false),
+        }
     }
 
     async fn write(&self, step: Moving, sight: &Sight, home: &LeafPlace, of: &MoveMark, handle: &str) -> Result<bool> {

@@ -58,8 +58,10 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
         .await?
         .filter(|subject| subject.claim_uid == pinned.claim_uid);
     let hash = VolumeHash::new(&job.movers.host.id, &pinned.name);
-    let (source, copy) =
-        tokio::join!(half(job, &from, hash, phase.goes_by_source()), half(job, &to, hash, phase.goes_by_copy()));
+    let (source, copy) = tokio::join!(
+        half(job, &from, hash, phase.goes_by_source().then_some(Part::Source)),
+        half(job, &to, hash, phase.goes_by_copy().then_some(Part::Copy))
+    );
     let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving);
     let mut seen = Seen {
         phase,
@@ -81,15 +83,15 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
 }
 
 /// Not looked at where what is next does not go by it.
-async fn half(job: &Job, side: &Side, hash: VolumeHash, is_wanted: bool) -> Result<Half> {
-    if !is_wanted {
+async fn half(job: &Job, side: &Side, hash: VolumeHash, part: Option<Part>) -> Result<Half> {
+    let Some(part) = part else {
         return Err(Error::InProgress(format!("member {} is not looked at now", side.member)));
-    }
+    };
     let member = job.movers.members.get(&side.member).await?;
     let leaf = member.leaf()?;
-    let of = moves::mark(&job.of, Part::Source).uid;
+    let of = moves::mark(&job.of, part);
     let sight = leaf::moving::look(leaf, hash, &side.home(), Some(&of)).await?;
-    let movers = movers(leaf, &of).await?;
+    let movers = movers(leaf, &of.uid).await?;
     Ok(Half { side: side.clone(), member: Arc::clone(&member), sight, movers })
 }
 

@@ -45,7 +45,9 @@ pub(super) fn is_going(client: &MemberClient, sight: &Sight, hash: VolumeHash) -
     let is_let_go = sight.claim().is_none_or(|claim| {
         claim.metadata.deletion_timestamp.is_some() && !claim.finalizers().iter().any(|name| name == FINALIZER)
     });
-    is_given_up && is_let_go
+    let is_left =
+        sight.claim().is_none() && sight.volume.as_ref().is_some_and(|volume| is_to_hand_back(client, volume, hash));
+    is_given_up && is_let_go && !is_left
 }
 
 /// Its volume is ours, belongs into the yard, and stays: two writes, as the driver's account may change nothing else of what is not ours yet.
@@ -53,7 +55,7 @@ pub(super) async fn keep_copy(
     client: &MemberClient,
     volume: &PersistentVolume,
     hash: VolumeHash,
-    handle: &str,
+    (mark, handle): (&MoveMark, &str),
 ) -> Result<()> {
     if let Some(owner) = identity::other_owner(&volume.metadata, &client.host, hash) {
         return Err(Error::Refused(format!(
@@ -67,7 +69,7 @@ pub(super) async fn keep_copy(
     }
     let change = json!({"metadata": {
         "labels": ownership::labels(&client.host, hash),
-        "annotations": {PLACE: place_of(&yard(hash)), HANDLE: handle},
+        "annotations": {PLACE: place_of(&yard(hash)), HANDLE: handle, MOVE: mark.to_string()},
     }});
     change_volume(client, volume, change, "label").await
 }
@@ -84,18 +86,21 @@ pub(super) async fn release_copy(client: &MemberClient, sight: &Sight) -> Result
             change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "release").await
         }
         (_, Some(volume)) => {
-            change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: null}}}), "release").await
+            change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: null, MOVE: null}}}), "release")
+                .await
         }
         _ => Ok(()),
     }
 }
 
-/// First its volume, which is nobody's then and goes with its claim, or is that of whoever has made it; then the claim.
-pub(super) async fn remove_copy(client: &MemberClient, sight: &Sight, hash: VolumeHash) -> Result<()> {
+/// First its volume, which goes with its claim then, or stays as whoever has made it wants it; then the claim; and last, what the driver
+/// has written on a volume that stays.
+pub(super) async fn remove_copy(client: &MemberClient, sight: &Sight, hash: VolumeHash, mark: &MoveMark) -> Result<()> {
     let Some(volume) = sight.volume.as_ref().filter(|volume| !is_given_up(client, volume, hash)) else {
-        return match sight.claim() {
-            Some(claim) => remove_yard_claim(client, claim, hash).await,
-            None => Ok(()),
+        return match (sight.claim(), &sight.volume) {
+            (Some(claim), _) => remove_yard_claim(client, claim, hash).await,
+            (None, Some(volume)) if is_to_hand_back(client, volume, hash) => hand_back(client, volume, hash).await,
+            (None, _) => Ok(()),
         };
     };
     if let Some(owner) = identity::other_owner(&volume.metadata, &client.host, hash) {
@@ -107,14 +112,13 @@ pub(super) async fn remove_copy(client: &MemberClient, sight: &Sight, hash: Volu
         )));
     }
     if !is_leaf_of(&volume.metadata, &client.host, hash) {
-        let change = json!({"metadata": {"labels": ownership::labels(&client.host, hash)}});
+        let labels = ownership::labels(&client.host, hash);
+        let change = json!({"metadata": {"labels": labels, "annotations": {MOVE: mark.to_string()}}});
         return change_volume(client, volume, change, "label").await;
     }
     let mut change =
         json!({"metadata": {"annotations": {PLACE: null, HANDLE: null, HEALING: null, POLICY_BEFORE: null}}});
     if is_by_hand(volume) {
-        let none = |(key, _): (String, String)| (key, serde_json::Value::Null);
-        change["metadata"]["labels"] = ownership::labels(&client.host, hash).into_iter().map(none).collect();
         if let Some(before) = volume.annotations().get(POLICY_BEFORE) {
             change["spec"]["persistentVolumeReclaimPolicy"] = json!(before);
         }
@@ -129,6 +133,20 @@ fn is_by_hand(volume: &PersistentVolume) -> bool {
     VolumeRow::new(volume).observed().by_hand
 }
 
+fn is_to_hand_back(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> bool {
+    is_by_hand(volume) && is_leaf_of(&volume.metadata, &client.host, hash)
+}
+
+/// It is as people have made it.
+async fn hand_back(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
+    let none = |(key, _): (String, String)| (key, serde_json::Value::Null);
+    let labels: serde_json::Map<_, _> = ownership::labels(&client.host, hash).into_iter().map(none).collect();
+    let change = json!({"metadata": {"labels": labels, "annotations": {MOVE: null}}});
+    change_volume(client, volume, change, "hand back").await?;
+    client.rows.drop_volume(hash, &volume.uid().unwrap_or_default());
+    Ok(())
+}
+
 /// What becomes of it when its claim goes is what has to.
 fn is_given_up(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> bool {
     let notes = volume.annotations();
@@ -136,7 +154,7 @@ fn is_given_up(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHas
     let policy = policy_of(volume);
     match identity::other_owner(&volume.metadata, &client.host, hash) {
         Some(_) => policy == "Retain",
-        None if is_by_hand(volume) => !is_kept && !is_leaf_of(&volume.metadata, &client.host, hash),
+        None if is_by_hand(volume) => !is_kept,
         None => !is_kept && policy == "Delete" && bound_to(volume).is_some(),
     }
 }

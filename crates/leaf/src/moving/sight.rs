@@ -74,8 +74,9 @@ struct Claims {
     is_taken: bool,
 }
 
-/// Claims and volume of a leaf, wherever they are of the two places, as a move sees them; as any would, where none is named.
-pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of: Option<&str>) -> Result<Sight> {
+/// Claims and volume of a leaf, wherever they are of the two places, as a move sees them, for which it is source or copy; as any would,
+/// where no move is named.
+pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of: Option<&MoveMark>) -> Result<Sight> {
     let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::VOLUME);
     let ours = ListParams::default().labels(&selector);
     let claims = client.listed(|namespace| client.within::<PersistentVolumeClaim>(namespace), &ours).await;
@@ -96,7 +97,8 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
     if volume.is_none() && !is_taken {
         // That of a claim that is being made anew.
         let is_strays = |one: &PersistentVolume| stray.as_ref().is_some_and(|stray| is_bound(one, &stray.claim));
-        volume = listed.into_iter().filter(|one| !is_strays(one)).min_by_key(ResourceExt::name_any);
+        let of_move = listed.into_iter().filter(|one| !is_strays(one) && is_of(one, of));
+        volume = of_move.min_by_key(ResourceExt::name_any);
     }
     Ok(Sight { home, yard, volume, stray, is_taken })
 }
@@ -107,8 +109,8 @@ impl Claims {
     fn of(
         claims: &[PersistentVolumeClaim],
         volumes: &[PersistentVolume],
-        [home, yard]: [&LeafPlace; 2],
-        of: Option<&str>,
+        [home_place, yard]: [&LeafPlace; 2],
+        of: Option<&MoveMark>,
     ) -> Self {
         let at = |place: &LeafPlace| {
             let is_there = |claim: &&PersistentVolumeClaim| {
@@ -118,7 +120,11 @@ impl Claims {
         };
         let holds = |claim: &PersistentVolumeClaim| volumes.iter().find(|volume| is_bound(volume, claim));
         let is_outside = |claim: &PersistentVolumeClaim| claim.namespace().as_deref() != Some(YARD);
-        let home = at(home).filter(is_outside);
+        let mut home = at(home_place).filter(is_outside);
+        if of.is_some_and(|of| of.part == Part::Copy) {
+            // Others may have made a claim there meanwhile, labels and all. Volumes are cluster-wide.
+            home.take_if(|home| !volumes.iter().any(|volume| is_of(volume, of) && is_for(volume, home)));
+        }
         // Where no move says where home is, it is where the leaf is: restored copies of it carry no finalizer of ours.
         let is_the_leaf = |claim: &PersistentVolumeClaim| is_outside(claim) && is_held(claim) && holds(claim).is_some();
         let is_elsewhere = match of {
@@ -127,11 +133,18 @@ impl Claims {
         };
         let none = Self { home, yard: None, stray: None, is_taken: false };
         let Some(claim) = at(yard) else { return none };
-        let is_own = of.is_none_or(|uid| mark_of(&claim).is_some_and(|mark| mark.uid == uid));
+        let is_own = match (of, mark_of(&claim)) {
+            (None, _) => true,
+            (Some(of), Some(mark)) => mark.uid == of.uid,
+            // A leaf may have lost its mark before it was lent.
+            (Some(of), None) => of.part != Part::Copy,
+        };
         let is_leaf = holds(&claim).is_some_and(|volume| place_told(volume).is_some());
         match (is_leaf, is_own) {
             (true, false) => Self { is_taken: true, ..none },
             (false, _) if is_elsewhere => Self { stray: Some(claim), ..none },
+            // What a claim elsewhere says is nothing beside that.
+            (_, true) if of.is_none() => Self { yard: Some(claim), home: None, ..none },
             (_, true) => Self { yard: Some(claim), ..none },
             (false, false) => Self { stray: Some(claim), ..none },
         }
@@ -160,13 +173,27 @@ async fn volume_of(
     Ok(read.filter(|volume| claims().any(|claim| is_bound(volume, claim))))
 }
 
-fn mark_of(claim: &PersistentVolumeClaim) -> Option<MoveMark> {
-    MoveMark::parse(claim.annotations().get(MOVE)?)
+/// What a claim says of the move that has it, or the volume of a copy.
+pub(super) fn mark_of(object: &impl ResourceExt) -> Option<MoveMark> {
+    MoveMark::parse(object.annotations().get(MOVE)?)
 }
 
 /// By our finalizer: a tool that restores claims leaves it out.
 fn is_held(claim: &PersistentVolumeClaim) -> bool {
     claim.finalizers().iter().any(|name| name == ownership::FINALIZER)
+}
+
+/// Or is being given to it.
+fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    let names_it = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()) == volume.metadata.name.as_deref();
+    is_bound(volume, claim) || names_it && volume.annotations().contains_key(ownership::HEALING)
+}
+
+/// A volume is of this move, or of any, by what it says itself, or keeps of its claim: others carry labels of the leaf as well, as copies
+/// do that people and backup tools make of it.
+fn is_of(volume: &PersistentVolume, of: Option<&MoveMark>) -> bool {
+    let mark = mark_of(volume).or_else(|| Saved::of(volume)?.mark());
+    place_told(volume).is_some() || mark.is_some_and(|mark| of.is_none_or(|of| of.uid == mark.uid))
 }
 
 fn is_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
@@ -179,8 +206,11 @@ impl Sight {
         self.home.as_ref().or(self.yard.as_ref())
     }
 
-    /// What its claim says of a move, or else the one that was made late.
+    /// What is said of a move by the volume of a copy, by the claim, or else by the one that was made late.
     pub fn mark(&self) -> Option<MoveMark> {
+        if let Some(mark) = self.volume.as_ref().and_then(mark_of) {
+            return Some(mark);
+        }
         mark_of(self.claim().or_else(|| self.stray.as_ref().map(|stray| &stray.claim))?)
     }
 

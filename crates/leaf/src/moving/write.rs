@@ -1,9 +1,9 @@
 //! The steps of a move that are one write on one of its leaves.
 
-use super::{Sight, copy, source};
+use super::{Sight, copy, sight::mark_of, source};
 use crate::MemberClient;
 use domain::{
-    error::Result,
+    error::{Error, Result},
     volume::{
         LeafPlace, VolumeHash,
         moving::{MoveMark, Moving, Part},
@@ -40,6 +40,7 @@ impl Moved<'_> {
     }
 
     async fn carry_out(&self, step: Moving) -> Result<Written> {
+        self.is_of_this(step)?;
         let (leaf, sight, hash) = (self.leaf, self.sight, self.hash);
         match (step, &sight.home, &sight.yard, &sight.volume) {
             (Moving::CloseSource, Some(claim), ..) => {
@@ -53,12 +54,14 @@ impl Moved<'_> {
             (Moving::OpenSource, ..) => source::open_source(leaf, sight).await?,
             (Moving::RetireSource, .., Some(volume)) => source::retire_source(leaf, volume, hash, self.handle).await?,
             (Moving::RemoveYardClaim, _, Some(claim), _) => source::remove_yard_claim(leaf, claim, hash).await?,
-            (Moving::KeepCopy, .., Some(volume)) => copy::keep_copy(leaf, volume, hash, self.handle).await?,
+            (Moving::KeepCopy, .., Some(volume)) => {
+                copy::keep_copy(leaf, volume, hash, (&self.mark(Part::Copy), self.handle)).await?;
+            }
             (Moving::PlaceCopy, .., Some(volume)) => copy::place_copy(leaf, volume, self.home).await?,
             (Moving::ReleaseCopy, ..) => copy::release_copy(leaf, sight).await?,
-            (Moving::RemoveCopy, ..) => return remove(leaf, sight, hash).await,
+            (Moving::RemoveCopy, ..) => return self.remove(sight).await,
             (Moving::RemoveSourceStray | Moving::RemoveCopyStray, ..) => match &sight.stray {
-                Some(stray) => return remove(leaf, &stray.removable(&leaf.member)?, hash).await,
+                Some(stray) => return self.remove(&stray.removable(&leaf.member)?).await,
                 None => return Ok(Written::Nowhere),
             },
             _ => return Ok(Written::Nowhere),
@@ -66,14 +69,32 @@ impl Moved<'_> {
         Ok(Written::Now)
     }
 
+    /// What another move says of the leaf is not taken off. Of a copy its volume says it, where nobody else may write.
+    fn is_of_this(&self, step: Moving) -> Result<()> {
+        let mark = match step {
+            Moving::OpenSource => self.sight.claim().and_then(mark_of),
+            Moving::ReleaseCopy => self.sight.volume.as_ref().and_then(mark_of),
+            _ => None,
+        };
+        match mark.filter(|mark| mark.uid != self.of.uid) {
+            None => Ok(()),
+            Some(other) => Err(Error::Refused(format!(
+                "member {}: leaf claim {} is being moved by {}",
+                self.leaf.member,
+                self.home,
+                other.object()
+            ))),
+        }
+    }
+
+    async fn remove(&self, sight: &Sight) -> Result<Written> {
+        if copy::is_going(self.leaf, sight, self.hash) {
+            return Ok(Written::Awaited);
+        }
+        copy::remove_copy(self.leaf, sight, self.hash, &self.mark(Part::Copy)).await.map(|()| Written::Now)
+    }
+
     fn mark(&self, part: Part) -> MoveMark {
         MoveMark { part, ..self.of.clone() }
     }
-}
-
-async fn remove(leaf: &MemberClient, sight: &Sight, hash: VolumeHash) -> Result<Written> {
-    if copy::is_going(leaf, sight, hash) {
-        return Ok(Written::Awaited);
-    }
-    copy::remove_copy(leaf, sight, hash).await.map(|()| Written::Now)
 }

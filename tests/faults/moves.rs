@@ -47,7 +47,7 @@ const REMOVED: Duration = Duration::from_mins(10);
 const SOME: usize = 12;
 const POINTS: usize = 40;
 /// Of a move that nobody disturbs, to all three clusters.
-const MOST_REQUESTS: u64 = 380;
+const MOST_REQUESTS: u64 = 365;
 const DATA: &str = "what the user has written";
 
 struct Story {

@@ -4,6 +4,7 @@
 //! Its page: `docs/design/moving.md`.
 
 mod act;
+mod attachments;
 mod begin;
 mod ends;
 mod forgotten;
@@ -75,8 +76,6 @@ struct Job {
     told: tell::Told,
     /// `of` is the answer to a write just now.
     is_fresh: bool,
-    /// Since when nothing of before was seen in the host.
-    clean_since: Option<Instant>,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
     /// What the movers failed of, until they have not.
@@ -100,6 +99,7 @@ impl Movers {
             () = moves::keep(&self.host, &self.known) => {}
             () = self.drive_all() => {}
             () = forgotten::heal(&self) => {}
+            () = attachments::tidy(&self) => {}
         }
     }
 
@@ -118,7 +118,6 @@ impl Movers {
                         line: None,
                         told: tell::Told::default(),
                         is_fresh: false,
-                        clean_since: None,
                         slot: None,
                         failure: None,
                         before: None,

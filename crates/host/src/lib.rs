@@ -4,6 +4,7 @@
 //! Its page: `docs/design/clusters.md`.
 
 pub mod access;
+pub mod attachments;
 pub mod claim;
 pub mod events;
 pub mod moves;

@@ -243,7 +243,7 @@ pub async fn list(host: &Host) -> Result<Vec<VolumeMove>> {
 }
 
 /// Another move of the same claim, or of its volume under another claim, which has begun or comes first.
-pub async fn rival(host: &Host, of: &VolumeMove, volume: Option<&str>) -> Result<Option<String>> {
+pub async fn rival(host: &Host, of: &VolumeMove, volume: Option<&str>) -> Result<Option<VolumeMove>> {
     let age = |one: &VolumeMove| (one.creation_timestamp().map(|made| made.0), one.uid());
     let is_first = |one: &VolumeMove| match phase_of(one) {
         // One that is held may still write.
@@ -256,7 +256,7 @@ pub async fn rival(host: &Host, of: &VolumeMove, volume: Option<&str>) -> Result
     };
     let all = list(host).await?;
     let mut others = all.iter().filter(|one| one.uid() != of.uid() && is_of_same(one));
-    Ok(others.find(|one| is_first(one)).map(name))
+    Ok(others.find(|one| is_first(one)).cloned())
 }
 
 /// What is to be written of a status.

@@ -112,18 +112,16 @@ fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
 }
 
 /// Claims by name, and those made for the pod itself, which are called after it.
-/// Pods that mount a claim, have not ended, and were sent to other nodes than these.
-pub async fn users_elsewhere(host: &Host, claim: &Claim, is_reached: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+/// Whether a pod on this node that has not ended mounts a claim.
+pub async fn has_user(host: &Host, claim: &Claim, node: &str) -> Result<bool> {
     let pods = Api::<Pod>::namespaced(host.client.clone(), &claim.namespace).list(&ListParams::default()).await;
     let pods = pods.map_err(|error| unread(&format!("list pods in {}", claim.namespace), &error))?;
-    let is_elsewhere = |pod: &&Pod| {
+    Ok(pods.items.iter().any(|pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         !matches!(phase, Some("Succeeded" | "Failed"))
-            && node.is_some_and(|node| !is_reached(node))
+            && pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
             && claims_of(pod).contains(&claim.name)
-    };
-    Ok(pods.items.iter().filter(is_elsewhere).map(ResourceExt::name_any).collect())
+    }))
 }
 
 pub fn claims_of(pod: &Pod) -> Vec<String> {

@@ -200,9 +200,8 @@ impl Replacing {
     }
 
     /// Deletes what is left of attachments to other nodes than these, as nobody else does: they are named by the handle of
-    /// before. Whether there were any.
-    pub async fn delete_attachments(&self, host: &Host, is_reached: impl Fn(&str) -> bool) -> Result<bool> {
-        let mut were_there = false;
+    /// before.
+    pub async fn delete_attachments(&self, host: &Host, is_reached: impl Fn(&str) -> bool) -> Result<()> {
         let attachments = Api::<VolumeAttachment>::all(host.client.clone());
         let listed = attachments.list(&ListParams::default()).await;
         let listed = listed.map_err(|error| unread("list volume attachments", &error))?;
@@ -211,13 +210,12 @@ impl Replacing {
             if !is_of_this || is_reached(&attachment.spec.node_name) {
                 continue;
             }
-            were_there = true;
             let pinned = Preconditions { uid: attachment.uid(), resource_version: None };
             let how = DeleteParams { preconditions: Some(pinned), ..DeleteParams::default() };
             let name = attachment.name_any();
             passed(&format!("delete volume attachment {name}"), attachments.delete(&name, &how).await.map(drop))?;
         }
-        Ok(were_there)
+        Ok(())
     }
 }
 

@@ -188,7 +188,15 @@ async fn until(host: &Cluster, name: &str, phase: &str) -> Result<()> {
 /// What was kept in the members goes when somebody says so.
 async fn end(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
+    let volume = host.kubectl(&["-n", NAMESPACE, "get", "pvc", CLAIM, "-o", "jsonpath={.spec.volumeName}"]).await?;
     host.kubectl(&["-n", NAMESPACE, "delete", "statefulset,pvc", "--all", "--timeout=90s"]).await?;
+    wait_for("the volume is gone, and no attachment of it is left", MOVED, || async {
+        let named = "jsonpath={range .items[*]}{.spec.source.persistentVolumeName}{.metadata.name} {end}";
+        let left = host.kubectl(&["get", "volumeattachments,pv", "-o", named]).await?;
+        ensure!(!left.contains(&volume), "{left}");
+        Ok(Some(()))
+    })
+    .await?;
     for member in fleet.members() {
         let kept = member.kubectl(&["get", "pv", "-l", "kosmos.csi.io/moved", "-o", "name"]).await?;
         let count = kept.lines().count();

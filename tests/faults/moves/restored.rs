@@ -104,33 +104,37 @@ fn claim_that_somebody_makes_where_the_copy_is_to_be_is_neither_taken_for_it_nor
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 
 /// The attach controller makes it for a pod that was sent there before the switch, and takes none away that has the handle of before.
-fn attach_to_former_member(story: &Story) {
-    let attachment = json!({"metadata": {"name": "csi-before"}, "spec": {"attacher": "kosmos.csi.io", "nodeName": "kosmos-m0",
-        "source": {"persistentVolumeName": story.caller.volume()}}});
+fn attach_to_former_member(story: &Story, attached: Option<&str>) {
+    let node_id = json!({"csi.alpha.kubernetes.io/node-id": attached});
+    let attachment = json!({"metadata": {"name": "csi-before", "annotations": node_id}, "spec": {"attacher": "kosmos.csi.io",
+        "nodeName": "kosmos-m0", "source": {"persistentVolumeName": story.caller.volume()}}});
     story.bench.host.create(ATTACHMENTS, attachment).unwrap();
+    let attached = json!({"attached": attached.is_some()});
+    story.bench.host.change(ATTACHMENTS, "", "csi-before", |one| one["status"] = attached.clone()).unwrap();
 }
 
 #[test]
-fn move_ends_once_no_pod_and_no_attachment_of_before_is_left_in_the_host() {
+fn attachment_of_before_a_switch_goes_once_no_pod_wants_it() {
     virtual_time::run(1, async {
         let story = story().await;
         let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}]);
         let pod = json!({"metadata": {"name": "web", "namespace": SHOP}, "spec": {"nodeName": "kosmos-m0", "volumes": volumes,
             "containers": [{"name": "main", "image": "x"}]}});
         story.bench.host.create("pods", pod).unwrap();
-        attach_to_former_member(&story);
+        attach_to_former_member(&story, None);
         story.asks(1, &json!({}));
-        story.comes_to("Finishing").await;
-        sleep(Duration::from_secs(30)).await;
-        assert!(story.bench.host.list(ATTACHMENTS).is_empty(), "{}", story.trace());
-        attach_to_former_member(&story);
-        sleep(Duration::from_secs(30)).await;
-        let status = story.status();
-        assert!(story.phase() == "Finishing" && status.contains("pod web was sent where the volume was"), "{status}");
-        // As the agent of virtual nodes ends it.
-        story.bench.host.change("pods", SHOP, "web", |pod| pod["status"] = json!({"phase": "Failed"})).unwrap();
         story.comes_to("Succeeded").await;
         assert!(story.bench.host.list(ATTACHMENTS).is_empty(), "{}", story.trace());
+        for (attached, is_left) in [(None, false), (Some("virtual/m0"), false), (Some("real/n1"), true)] {
+            story.bench.host.change("pods", SHOP, "web", |pod| pod["status"] = json!({"phase": "Pending"})).unwrap();
+            attach_to_former_member(&story, attached);
+            sleep(MOVED).await;
+            assert_eq!(story.bench.host.list(ATTACHMENTS).len(), 1, "{}", story.trace());
+            // As the agent of virtual nodes ends it.
+            story.bench.host.change("pods", SHOP, "web", |pod| pod["status"] = json!({"phase": "Failed"})).unwrap();
+            sleep(MOVED).await;
+            assert_eq!(story.bench.host.list(ATTACHMENTS).len(), usize::from(is_left), "{}", story.trace());
+        }
         assert_eq!(story.found(), Ok((1, DATA.to_owned())));
     });
 }

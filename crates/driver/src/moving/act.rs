@@ -27,9 +27,6 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<
         _ => {}
     }
     match step {
-        Moving::Enter(Phase::Succeeded) if let Some(left) = switch::left_in_host(job, &looked).await? => {
-            Ok(Went::Waits(left))
-        }
         Moving::Enter(phase) => {
             let went = job.write(moves::phase(&job.of, phase)).await?;
             job.slot.take_if(|_| phase != Phase::Copying);

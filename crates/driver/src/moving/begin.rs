@@ -5,7 +5,9 @@ use domain::{
     error::{Error, Result},
     volume::{
         Attributes, Claim, LeafPlace, Parameters, Request, VolumeHash, VolumeId, VolumeMode, VolumeSpec,
-        backing::AttachMode, moving::Part, quantity,
+        backing::AttachMode,
+        moving::{Part, Phase},
+        quantity,
     },
 };
 use host::moves::{
@@ -56,7 +58,12 @@ async fn plan(job: &Job) -> Result<Plan> {
     let refuse = |why: &str| Error::Refused(format!("claim {claim} {why}"));
     let subject = read_subject(host, &claim, true).await?.ok_or_else(|| refuse("is not there"))?;
     if let Some(rival) = moves::rival(host, &job.of, subject.volume_name().as_deref()).await? {
-        return Err(refuse(&format!("is being moved by {rival}: that has to end first")));
+        let name = moves::name(&rival);
+        // It ends in a moment.
+        if moves::phase_of(&rival).is_some_and(Phase::is_over) {
+            return Err(Error::InProgress(format!("{name} ends")));
+        }
+        return Err(refuse(&format!("is being moved by {name}: that has to end first")));
     }
     let handle = movable(&subject)?;
     let id = VolumeId::parse(handle).ok_or_else(|| refuse("has a volume whose handle is none of ours"))?;

@@ -14,8 +14,6 @@ use host::{claim::Chosen, moves, replacement::Replacing, volume::LeafAttributes}
 use leaf::row::{ClaimRow, VolumeRow};
 use member::registry::is_beside_clustertree;
 
-/// For an attachment that was under way to have been made.
-const SURE: Duration = Duration::from_secs(1);
 /// For the host's controller to bind the claim again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -44,7 +42,7 @@ pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
         return Ok(());
     };
     let reached = host::node::nodes_with(host, MEMBER_KEY, &to.member).await?;
-    let _ = replacing.delete_attachments(host, |node| reached.iter().any(|one| one == node)).await?;
+    replacing.delete_attachments(host, |node| reached.iter().any(|one| one == node)).await?;
     let claim = moves::claim_of(&job.of);
     match host::claim::read_claim(host, &claim, &looked.pinned.name).await? {
         Some(seen) if seen.uid == looked.pinned.claim_uid && seen.member.as_ref() != Some(&to.member) => {
@@ -54,29 +52,6 @@ pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// What of before is there still in the host. Attach controllers make attachments as long as there is a pod that was sent where the volume
-/// was, and take none away whose handle the volume has not any more.
-pub(super) async fn left_in_host(job: &mut Job, looked: &Looked) -> Result<Option<String>> {
-    let host = &job.movers.host;
-    let (Some(replacing), Some(to)) = (look::replacing(job, &looked.status, &looked.pinned), &looked.status.to) else {
-        return Ok(None);
-    };
-    let reached = host::node::nodes_with(host, MEMBER_KEY, &to.member).await?;
-    let is_reached = |node: &str| reached.iter().any(|one| one == node);
-    let pods = host::pod::users_elsewhere(host, &moves::claim_of(&job.of), is_reached).await?;
-    if let Some(pod) = pods.first() {
-        job.clean_since = None;
-        return Ok(Some(format!("pod {pod} was sent where the volume was: it ends, or somebody has to delete it")));
-    }
-    if replacing.delete_attachments(host, is_reached).await? {
-        job.clean_since = None;
-        return Ok(Some("attachments of before go".to_owned()));
-    }
-    // One may have been under way.
-    let is_sure = job.clean_since.get_or_insert_with(Instant::now).elapsed() > SURE;
-    Ok((!is_sure).then(|| "attachments of before are looked for once more".to_owned()))
 }
 
 /// None where something of it is not as it was pinned, or not as it has to be.

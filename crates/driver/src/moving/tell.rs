@@ -62,7 +62,11 @@ impl Job {
         let movers = || [&looked.source, &looked.copy].into_iter().flatten().flat_map(|half| &half.movers);
         let ended = movers().filter(|mover| matches!(mover.state, State::Ended(_))).count();
         let mut failures: Vec<String> = movers().filter_map(failure_of).collect();
-        if failures.is_empty() && ended > 1 {
+        let mut sums = movers().filter_map(|mover| match &mover.state {
+            State::Ended(Some(Outcome::Copied(sum))) => Some(sum),
+            _ => None,
+        });
+        if sums.next().zip(sums.next()).is_some_and(|(one, other)| one != other) {
             failures.push("what was copied is not what the source holds (CopyDiffers)".to_owned());
         }
         for failure in &failures {

@@ -1,0 +1,72 @@
+//! VolumeAttachments of volumes that were moved and that no pod wants. The attach controller goes on to make them for a while after the pod has
+//! gone that was sent where the volume was, since it knows that pod's volume by the former handle; and it takes none away that was
+//! attached after it had given up to attach it. The volume could not be deleted while there is one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use super::Movers;
+use domain::{
+    error::Result,
+    volume::{Claim, NodeId, moving::Phase},
+};
+use host::{
+    attachments::{self, Attached},
+    moves,
+};
+
+/// Between two looks, where there are moves that have switched. What nobody wants at both goes.
+const ROUND: Duration = Duration::from_secs(20);
+
+/// Works until it is dropped.
+pub(super) async fn tidy(movers: &Movers) {
+    let mut unwanted = BTreeSet::new();
+    loop {
+        sleep(ROUND).await;
+        match Box::pin(round(movers, &unwanted)).await {
+            Ok(now) => unwanted = now,
+            Err(error) => tracing::debug!(%error, "attachments that no pod wants are not looked for"),
+        }
+    }
+}
+
+/// Those that no pod wants now.
+async fn round(movers: &Movers, before: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+    let switched = |of: &moves::VolumeMove| matches!(moves::phase_of(of), Some(Phase::Finishing | Phase::Succeeded));
+    let known = movers.known.all();
+    let moved: BTreeMap<String, Claim> = known.values().filter(|of| switched(of)).filter_map(volume_of).collect();
+    let mut unwanted = BTreeSet::new();
+    if moved.is_empty() {
+        return Ok(unwanted);
+    }
+    for attachment in attachments::list(&movers.host).await? {
+        let Some(claim) = moved.get(&attachment.volume).filter(|_| may_be_deleted(&attachment)) else { continue };
+        if host::pod::has_user(&movers.host, claim, &attachment.node).await? {
+            continue;
+        }
+        if before.contains(&attachment.uid) {
+            tracing::info!(
+                attachment = attachment.name,
+                volume = attachment.volume,
+                node = attachment.node,
+                "an attachment of a volume that was moved is deleted, as no pod on its node wants it"
+            );
+            attachments::delete(&movers.host, &attachment).await?;
+        }
+        unwanted.insert(attachment.uid);
+    }
+    Ok(unwanted)
+}
+
+/// On a real node it may be mounted still, which only its kubelet and the attach controller know.
+fn may_be_deleted(attachment: &Attached) -> bool {
+    !attachment.attached || NodeId::parse(&attachment.node_id).is_some_and(|node| !node.is_real())
+}
+
+fn volume_of(of: &moves::VolumeMove) -> Option<(String, Claim)> {
+    Some((of.status.as_ref()?.volume.as_ref()?.name.clone(), moves::claim_of(of)))
+}

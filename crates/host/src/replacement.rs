@@ -5,18 +5,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity},
-    storage::v1::VolumeAttachment,
-};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Host, outcome, unread, volume::volumes};
+use super::{Host, attachments, outcome, unread, volume::volumes};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -202,18 +199,10 @@ impl Replacing {
     /// Deletes what is left of attachments to other nodes than these, as nobody else does: they are named by the handle of
     /// before.
     pub async fn delete_attachments(&self, host: &Host, is_reached: impl Fn(&str) -> bool) -> Result<()> {
-        let attachments = Api::<VolumeAttachment>::all(host.client.clone());
-        let listed = attachments.list(&ListParams::default()).await;
-        let listed = listed.map_err(|error| unread("list volume attachments", &error))?;
-        for attachment in listed {
-            let is_of_this = attachment.spec.source.persistent_volume_name.as_deref() == Some(&*self.name());
-            if !is_of_this || is_reached(&attachment.spec.node_name) {
-                continue;
+        for attachment in attachments::list(host).await? {
+            if attachment.volume == self.name() && !is_reached(&attachment.node) {
+                attachments::delete(host, &attachment).await?;
             }
-            let pinned = Preconditions { uid: attachment.uid(), resource_version: None };
-            let how = DeleteParams { preconditions: Some(pinned), ..DeleteParams::default() };
-            let name = attachment.name_any();
-            passed(&format!("delete volume attachment {name}"), attachments.delete(&name, &how).await.map(drop))?;
         }
         Ok(())
     }

@@ -125,6 +125,7 @@ fn attachment_of_before_a_switch_goes_once_no_pod_wants_it() {
         story.asks(1, &json!({}));
         story.comes_to("Succeeded").await;
         assert!(story.bench.host.list(ATTACHMENTS).is_empty(), "{}", story.trace());
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())));
         for (attached, is_left) in [(None, false), (Some("virtual/m0"), false), (Some("real/n1"), true)] {
             story.bench.host.change("pods", SHOP, "web", |pod| pod["status"] = json!({"phase": "Pending"})).unwrap();
             attach_to_former_member(&story, attached);
@@ -135,7 +136,17 @@ fn attachment_of_before_a_switch_goes_once_no_pod_wants_it() {
             sleep(MOVED).await;
             assert_eq!(story.bench.host.list(ATTACHMENTS).len(), usize::from(is_left), "{}", story.trace());
         }
-        assert_eq!(story.found(), Ok((1, DATA.to_owned())));
+        // The volume is another claim's by now.
+        let given = |volume: &mut Value| volume["spec"]["claimRef"]["namespace"] = json!("elsewhere");
+        story.bench.host.change(VOLUMES, "", story.caller.volume(), given).unwrap();
+        story.bench.host.create("namespaces", json!({"metadata": {"name": "elsewhere"}})).unwrap();
+        let pod = json!({"metadata": {"name": "web", "namespace": "elsewhere"}, "spec": {"nodeName": "kosmos-m0", "volumes": volumes,
+            "containers": [{"name": "main", "image": "x"}]}});
+        story.bench.host.create("pods", pod).unwrap();
+        story.bench.host.delete(ATTACHMENTS, "", "csi-before").unwrap();
+        attach_to_former_member(&story, Some("virtual/m0"));
+        sleep(MOVED).await;
+        assert_eq!(story.bench.host.list(ATTACHMENTS).len(), 1, "{}", story.trace());
     });
 }
 

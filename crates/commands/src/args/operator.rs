@@ -12,7 +12,7 @@ use super::{member_name, namespace};
 pub use member::{Add, Check, Forget, List, Member, Remove};
 pub use values::{ClaimName, Place};
 use values::{claim, finding, object_name};
-pub use volume::{Approve, Cancel, Discard, MoveVolume, Status, Volume};
+pub use volume::{Discard, MoveVolume, OneMove, Status, Volume};
 
 const EXIT_CODES: &str = "Exit code: 0 when all is well, 1 when something is wrong or was refused, 2 when a command that only looks could not, 64 when what was typed is wrong.";
 

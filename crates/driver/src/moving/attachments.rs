@@ -2,21 +2,18 @@
 //! gone that was sent where the volume was, since it knows that pod's volume by the former handle; and it takes none away that was
 //! attached after it had given up to attach it. The volume could not be deleted while there is one.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::sleep;
 
 use super::Movers;
 use domain::{
     error::Result,
-    volume::{Claim, NodeId, moving::Phase},
+    volume::{NodeId, moving::Phase},
 };
 use host::{
     attachments::{self, Attached},
-    moves,
+    moves::{self, VolumeMove},
 };
 
 /// Between two looks, where there are moves that have switched. What nobody wants at both goes.
@@ -36,16 +33,19 @@ pub(super) async fn tidy(movers: &Movers) {
 
 /// Those that no pod wants now.
 async fn round(movers: &Movers, before: &BTreeSet<String>) -> Result<BTreeSet<String>> {
-    let switched = |of: &moves::VolumeMove| matches!(moves::phase_of(of), Some(Phase::Finishing | Phase::Succeeded));
-    let known = movers.known.all();
-    let moved: BTreeMap<String, Claim> = known.values().filter(|of| switched(of)).filter_map(volume_of).collect();
+    let host = &movers.host;
+    let moved: BTreeSet<String> = movers.known.all().values().filter_map(moved_volume).collect();
     let mut unwanted = BTreeSet::new();
     if moved.is_empty() {
         return Ok(unwanted);
     }
-    for attachment in attachments::list(&movers.host).await? {
-        let Some(claim) = moved.get(&attachment.volume).filter(|_| may_be_deleted(&attachment)) else { continue };
-        if host::pod::has_user(&movers.host, claim, &attachment.node).await? {
+    let attachments = attachments::list(host).await?.into_iter();
+    for attachment in attachments.filter(|one| moved.contains(&one.volume) && may_be_deleted(one)) {
+        // It may have been given to another claim since it was moved.
+        let volume = host::volume::read_volume(host, &attachment.volume).await?;
+        if let Some(claim) = volume.and_then(|volume| volume.claim)
+            && host::pod::has_user(host, &claim, &attachment.node).await?
+        {
             continue;
         }
         if before.contains(&attachment.uid) {
@@ -55,7 +55,7 @@ async fn round(movers: &Movers, before: &BTreeSet<String>) -> Result<BTreeSet<St
                 node = attachment.node,
                 "an attachment of a volume that was moved is deleted, as no pod on its node wants it"
             );
-            attachments::delete(&movers.host, &attachment).await?;
+            attachments::delete(host, &attachment).await?;
         }
         unwanted.insert(attachment.uid);
     }
@@ -67,6 +67,8 @@ fn may_be_deleted(attachment: &Attached) -> bool {
     !attachment.attached || NodeId::parse(&attachment.node_id).is_some_and(|node| !node.is_real())
 }
 
-fn volume_of(of: &moves::VolumeMove) -> Option<(String, Claim)> {
-    Some((of.status.as_ref()?.volume.as_ref()?.name.clone(), moves::claim_of(of)))
+/// The name of the host's volume, once it leads to the copy.
+fn moved_volume(of: &VolumeMove) -> Option<String> {
+    let has_switched = matches!(moves::phase_of(of), Some(Phase::Finishing | Phase::Succeeded));
+    has_switched.then(|| Some(of.status.as_ref()?.volume.as_ref()?.name.clone())).flatten()
 }

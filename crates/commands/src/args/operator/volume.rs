@@ -22,12 +22,12 @@ pub enum Volume {
     Status(Status),
     /// Give the word to switch, where a move was asked to wait for it
     #[command(after_help = EXIT_CODES)]
-    Approve(Approve),
+    Approve(OneMove),
     /// Call a move off: the volume stays where it was
     ///
     /// From `Switching` on it cannot be called off any more.
     #[command(after_help = EXIT_CODES)]
-    Cancel(Cancel),
+    Cancel(OneMove),
     /// List what moves have kept in the members they moved from, or give one of these up with its data
     ///
     /// For who administers the host: it goes to the members by the driver's own Secrets.
@@ -80,21 +80,7 @@ pub struct Status {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Approve {
-    /// The move, by its own name or by its claim's
-    #[arg(value_parser = claim, value_name = "NAMESPACE/NAME")]
-    pub which: ClaimName,
-
-    #[command(flatten)]
-    pub access: UserAccess,
-
-    /// Follow nothing
-    #[arg(long)]
-    pub no_wait: bool,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Cancel {
+pub struct OneMove {
     /// The move, by its own name or by its claim's
     #[arg(value_parser = claim, value_name = "NAMESPACE/NAME")]
     pub which: ClaimName,

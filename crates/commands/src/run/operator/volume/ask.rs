@@ -13,7 +13,7 @@ use super::{
     moves_in, refusal,
 };
 use crate::{
-    args::operator::{Approve, Cancel, MoveVolume},
+    args::operator::{MoveVolume, OneMove},
     run::operator::connect,
 };
 use cluster::Dial;
@@ -56,7 +56,7 @@ fn wanted(flags: &MoveVolume) -> Value {
     })
 }
 
-pub(super) async fn approve(flags: &Approve, dial: &Dial) -> anyhow::Result<Report> {
+pub(super) async fn approve(flags: &OneMove, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
     let of = find(&client, &flags.which).await?;
     let name = moves::name(&of);
@@ -70,7 +70,7 @@ pub(super) async fn approve(flags: &Approve, dial: &Dial) -> anyhow::Result<Repo
     goes_on(&client, &approved, Goal::Moved, flags.no_wait, "is approved").await
 }
 
-pub(super) async fn cancel(flags: &Cancel, dial: &Dial) -> anyhow::Result<Report> {
+pub(super) async fn cancel(flags: &OneMove, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
     let of = find(&client, &flags.which).await?;
     let name = moves::name(&of);

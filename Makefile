@@ -125,9 +125,10 @@ e2e: tools ## The driver on real clusters; ONLY=<part of a name> picks tests
 	@time $(E2E)
 
 .PHONY: faults-real
-faults-real: tools ## Long: the faults that take half an hour on real clusters
+faults-real: tools ## Long: the faults that take an hour on real clusters
 	@$(call say,faults on real clusters)
 	@time $(CARGO) test --workspace --test e2e -- --ignored --nocapture killed_provisioner token_of_ten_minutes replaced_200_times
+	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --workspace --test e2e -- --include-ignored --nocapture api_server_of_a_member_goes_away volume_moves_to_another
 
 .PHONY: sanity
 sanity: ## csi-sanity against the driver on real clusters
@@ -150,9 +151,14 @@ scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members:
 	@time $(TARGET)/release/examples/bench --scale
 
 .PHONY: bench-move
-bench-move: ## What a copy of a volume's files costs beside plain rsync over the same folders, with the release build
+bench-move: tools ## What a copy of a volume's files costs beside plain rsync over the same folders, and a move on real clusters, with the release build
 	@$(call say,copies)
 	@time $(CARGO) test --release --workspace --test mover copy_against -- --ignored --nocapture
+	@$(call say,release build)
+	@time { $(CARGO) build --release --workspace --bins --example clusters --no-default-features; \
+		mkdir -p $(TARGET)/release/image; ln -f $(TARGET)/release/kosmos-csi $(TARGET)/release/image/kosmos-csi; }
+	@$(call say,a move)
+	@time $(CARGO) test --release --workspace --test e2e volume_with_much_data -- --ignored --nocapture
 
 .PHONY: book
 book: ## The documentation as a book, target/book; mdBook is built the first time

@@ -22,6 +22,14 @@ where
     });
 }
 
+/// What is told only where it is asked for, and uses no right that the chapters do not use.
+fn aside<F>(after: u8, name: &str, story: impl FnOnce(&'static Fleet) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    on_release(name, after, async |release| story(release.installed().await?).await);
+}
+
 #[test]
 fn readme_commands_install_it_and_the_demo_runs_until_it_is_removed() {
     on_release("readme", 0, async |release| {
@@ -74,6 +82,18 @@ fn claim_of_a_member_is_imported_and_stays() {
 #[test]
 fn volume_moves_to_another_member_and_back_while_it_is_written_to() {
     chapter(9, "moves", moves::volume_moves_there_and_back);
+}
+
+#[test]
+#[ignore = "it measures: make bench-move"]
+fn volume_with_much_data_moves_there_and_back() {
+    aside(9, "much-data-moves", moves::much_data_moves);
+}
+
+#[test]
+#[ignore = "minutes: make faults-real"]
+fn move_goes_on_when_the_api_server_of_a_member_goes_away() {
+    aside(9, "members-go-away-in-moves", moves::members_go_away);
 }
 
 #[test]

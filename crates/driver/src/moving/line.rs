@@ -11,7 +11,6 @@ use std::{
 
 use futures::FutureExt;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     task::{self, JoinHandle},
     time::{Instant, timeout},
 };
@@ -24,16 +23,13 @@ use domain::error::{Error, Result};
 use host::moves::Progress;
 use leaf::moving::{
     ends::{Mover, State},
-    line::{ToMover, reach},
+    line::{self, ToMover, reach},
 };
 
 /// For both API servers to have reached their pods.
 const REACHED: Duration = Duration::from_secs(30);
 /// A pod that has just begun is not always reached at once; what goes on is told.
 const UNREACHED: u32 = 3;
-
-/// Bytes that are taken from one end at once.
-const AT_ONCE: usize = 256 * 1024;
 
 /// It ends with this.
 #[derive(Debug)]
@@ -103,41 +99,21 @@ fn to((half, mover): (&Half, &Mover)) -> Result<impl Future<Output = Result<ToMo
     Ok(async move { reach(&leaf, client, &mover).await })
 }
 
-/// An error where one of them was not reached. How it ends later is the movers' to tell.
+/// An error where one of them was not reached, or nothing came. How it ends later is the movers' to tell.
 async fn join<S, R>(sender: S, receiver: R, carried: Arc<AtomicU64>) -> Result<()>
 where
     S: Future<Output = Result<ToMover>> + Send,
     R: Future<Output = Result<ToMover>> + Send,
 {
     let both = timeout(REACHED, async { tokio::try_join!(sender, receiver) }).await;
-    let (mut sender, mut receiver) =
-        both.map_err(|_| Error::InProgress("the movers were not reached".to_owned()))??;
+    let (sender, receiver) = both.map_err(|_| Error::InProgress("the movers were not reached".to_owned()))??;
     tracing::info!("the two ends of a copy are joined");
-    let (mut from_sender, mut to_sender) = split(&mut sender.stream);
-    let (mut from_receiver, mut to_receiver) = split(&mut receiver.stream);
-    let back = AtomicU64::default();
-    // Where one of them has ended, the other may hang for ever.
-    let ended = tokio::select! {
-        ended = carry(&mut from_sender, &mut to_receiver, &carried) => ended,
-        ended = carry(&mut from_receiver, &mut to_sender, &back) => ended,
-    };
+    let ended = line::join(sender, receiver, &carried).await;
     tracing::info!(?ended, "the line between the two ends of a copy has ended");
-    Ok(())
-}
-
-/// To the end of what comes.
-async fn carry(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    carried: &AtomicU64,
-) -> std::io::Result<()> {
-    let mut buffer = vec![0; AT_ONCE];
-    loop {
-        let length = from.read(&mut buffer).await?;
-        if length == 0 {
-            return Ok(());
+    match ended {
+        Err(error) if carried.load(Ordering::Relaxed) == 0 => {
+            Err(Error::InProgress(format!("the movers were not joined: {error}")))
         }
-        to.write_all(&buffer[..length]).await?;
-        carried.fetch_add(length as u64, Ordering::Relaxed);
+        _ => Ok(()),
     }
 }

@@ -1,6 +1,8 @@
 //! A volume moves to another member and back, while a StatefulSet writes to it: its user asks for that by the command, with rights in one
 //! namespace alone, and deletes a pod.
 
+mod big;
+
 use std::{
     convert::Infallible,
     ops::Range,
@@ -12,6 +14,8 @@ use serde_json::json;
 
 use super::{examples, release::PATIENCE};
 use crate::clusters::{Cluster, Fleet, wait_for};
+
+pub use big::{members_go_away, much_data_moves};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 const NAMESPACE: &str = "moving";
@@ -90,7 +94,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         ensure!(lines == numbers && lines.len() >= acknowledged, "{acknowledged} were acknowledged; {lines:?}");
         to.clone_into(&mut at);
     }
-    end(fleet).await
+    end(fleet, trips()).await
 }
 
 fn writer() -> String {
@@ -186,7 +190,7 @@ async fn until(host: &Cluster, name: &str, phase: &str) -> Result<()> {
 }
 
 /// What was kept in the members goes when somebody says so.
-async fn end(fleet: &Fleet) -> Result<()> {
+async fn end(fleet: &Fleet, trips: usize) -> Result<()> {
     let host = fleet.host();
     let volume = host.kubectl(&["-n", NAMESPACE, "get", "pvc", CLAIM, "-o", "jsonpath={.spec.volumeName}"]).await?;
     host.kubectl(&["-n", NAMESPACE, "delete", "statefulset,pvc", "--all", "--timeout=90s"]).await?;
@@ -197,10 +201,10 @@ async fn end(fleet: &Fleet) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
+    let mut count = 0;
     for member in fleet.members() {
         let kept = member.kubectl(&["get", "pv", "-l", "kosmos.csi.io/moved", "-o", "name"]).await?;
-        let count = kept.lines().count();
-        ensure!(count == trips() / 2, "{} keeps {count} sources", member.name());
+        count += kept.lines().count();
         let admin = format!("--kubeconfig={}", host.kubeconfig_inside().display());
         for volume in kept.lines().filter_map(|line| line.strip_prefix("persistentvolume/")) {
             let which = format!("{}/{volume}", member.name());
@@ -217,5 +221,6 @@ async fn end(fleet: &Fleet) -> Result<()> {
         let left = member.kubectl(&["-n", "kosmos-csi-movers", "get", "pods,secrets,pvc", "-o", "name"]).await?;
         ensure!(left.is_empty(), "in the namespace of movers of {}: {left}", member.name());
     }
+    ensure!(count == trips, "{count} sources of {trips} were kept");
     host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=90s"]).await.map(drop)
 }

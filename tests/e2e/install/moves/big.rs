@@ -1,0 +1,147 @@
+//! Moves that carry so much that something can happen meanwhile: how fast they are, and members whose API servers go away.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{CLAIM, MOVED, NAMESPACE, POD, claim, end, lines, running, said, writer};
+use crate::clusters::{Cluster, Fleet, wait_for};
+
+const MEBIBYTES: u32 = 1024;
+const FILES: u32 = 5_000;
+/// Longer than every lease, and than most retries.
+const AWAY: Duration = Duration::from_mins(1);
+const PHASES: [&str; 9] =
+    ["Preparing", "Waiting", "Isolating", "Copying", "Placing", "Ready", "Switching", "Finishing", "Succeeded"];
+
+/// Whose API server goes away when the move has come to a phase, and until when.
+#[derive(Clone, Copy, Debug)]
+enum Outage {
+    Source(&'static str),
+    Copy(&'static str),
+    /// It comes back when the pod has been seen to run in the other member.
+    SourceUntilThePodRuns(&'static str),
+}
+
+/// There and back, with nothing beside: what is carried in a second, from the phase until the copy is judged.
+pub async fn much_data_moves(fleet: &Fleet) -> Result<()> {
+    trips(fleet, &[None, None]).await
+}
+
+pub async fn members_go_away(fleet: &Fleet) -> Result<()> {
+    let outages = [
+        Outage::Source("Isolating"),
+        Outage::Source("Copying"),
+        Outage::Copy("Copying"),
+        Outage::Copy("Placing"),
+        Outage::Source("Finishing"),
+        Outage::SourceUntilThePodRuns("Switching"),
+    ];
+    trips(fleet, &outages.map(Some)).await
+}
+
+async fn trips(fleet: &Fleet, outages: &[Option<Outage>]) -> Result<()> {
+    let host = fleet.host();
+    host.apply(&writer()).await?;
+    let mut at = running(host, None).await?;
+    let (sum, before) = (fill(host).await?, claim(host).await?);
+    for (number, outage) in outages.iter().enumerate() {
+        let to = if at == "cluster38" { "cluster39" } else { "cluster38" };
+        let name = format!("big-{number}");
+        let acknowledged = trip(fleet, &name, (&at, to), *outage)
+            .await
+            .with_context(|| format!("{name}, {at} to {to}, {outage:?}"))?;
+        let lines = lines(host).await?;
+        let numbers: Vec<usize> = (1..=lines.len()).collect();
+        ensure!(lines == numbers && lines.len() >= acknowledged, "{acknowledged} were acknowledged; {lines:?}");
+        ensure!(claim(host).await? == before && sum_of(host).await? == sum, "it is not what it was");
+        to.clone_into(&mut at);
+    }
+    end(fleet, outages.len()).await
+}
+
+/// Nothing that could be packed, in one large file and many small ones; and what it is.
+async fn fill(host: &Cluster) -> Result<String> {
+    let large = format!("dd if=/dev/urandom of=/data/large bs=1M count={MEBIBYTES}");
+    let small =
+        format!("mkdir /data/small; cd /data/small; i=0; while [ $i -lt {FILES} ]; do echo $i >$i; i=$((i + 1)); done");
+    host.kubectl(&["-n", NAMESPACE, "exec", POD, "--", "sh", "-c", &format!("{large}; {small}; sync")]).await?;
+    sum_of(host).await
+}
+
+async fn sum_of(host: &Cluster) -> Result<String> {
+    let sum = "cd /data; (sha256sum large; cat small/* | sha256sum; ls small | wc -l)";
+    host.kubectl(&["-n", NAMESPACE, "exec", POD, "--", "sh", "-c", sum]).await
+}
+
+/// How many lines were acknowledged before the pod was told to go.
+async fn trip(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Option<Outage>) -> Result<usize> {
+    let host = fleet.host();
+    let spec = json!({"claimName": CLAIM, "to": {"member": to}});
+    let object = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
+    host.apply(&object.to_string()).await?;
+    reached(host, name, "Waiting").await?;
+    let (acknowledged, began) = (said(host).await?, Instant::now());
+    host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
+    let runs = async { running(host, Some(to)).await.map(|_| began.elapsed()) };
+    // Whatever fails, the member comes back.
+    let (faulted, copied, runs) = tokio::join!(faulted(fleet, name, (from, to), outage), copied(host, name), runs);
+    let ((), copied, down) = (faulted?, copied?, runs?.as_secs_f64());
+    reached(host, name, "Succeeded").await?;
+    eprintln!(
+        "{name}: {from} to {to}, {outage:?}: without a pod for {down:.1} s; copied and judged in {:.1} s, {}",
+        copied.as_secs_f64(),
+        progress(host, name).await?
+    );
+    Ok(acknowledged)
+}
+
+/// A member goes away, if one is to, and comes back.
+async fn faulted(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Option<Outage>) -> Result<()> {
+    let host = fleet.host();
+    let (member, phase) = match outage {
+        None => return Ok(()),
+        Some(Outage::Source(phase) | Outage::SourceUntilThePodRuns(phase)) => (fleet.member(from), phase),
+        Some(Outage::Copy(phase)) => (fleet.member(to), phase),
+    };
+    let reached = reached(host, name, phase).await?;
+    member.stop_api_server().await?;
+    eprintln!("{name}: the API server of {} goes away in {reached}", member.name());
+    let ended = if matches!(outage, Some(Outage::SourceUntilThePodRuns(_))) {
+        running(host, Some(to)).await.map(drop)
+    } else {
+        sleep(AWAY).await;
+        Ok(())
+    };
+    member.start_api_server().await?;
+    ended
+}
+
+/// How long it was copied and judged.
+async fn copied(host: &Cluster, name: &str) -> Result<Duration> {
+    reached(host, name, "Copying").await?;
+    let began = Instant::now();
+    reached(host, name, "Placing").await?;
+    Ok(began.elapsed())
+}
+
+/// Waits until it has come to a phase, or past it.
+async fn reached(host: &Cluster, name: &str, wanted: &str) -> Result<String> {
+    let place = |phase: &str| PHASES.iter().position(|one| *one == phase);
+    let get = ["-n", NAMESPACE, "get", "volumemove", name, "-o"];
+    wait_for(&format!("{name} is {wanted}"), MOVED, || async {
+        let phase = host.kubectl(&[&get[..], &["jsonpath={.status.phase}"]].concat()).await?;
+        let is_there = place(&phase).is_some_and(|now| Some(now) >= place(wanted));
+        ensure!(is_there, "it is {phase:?}: {}", host.kubectl(&[&get[..], &["wide"]].concat()).await?);
+        Ok(Some(phase))
+    })
+    .await
+}
+
+async fn progress(host: &Cluster, name: &str) -> Result<String> {
+    let words = "jsonpath={.status.progress.bytes} bytes at {.status.progress.bytesPerSecond} bytes a second";
+    host.kubectl(&["-n", NAMESPACE, "get", "volumemove", name, "-o", words]).await
+}

@@ -12,7 +12,7 @@ use super::{Host, unread};
 use domain::{
     error::Result,
     volume::{
-        Claim, ClaimDigest, DRIVER, LeafPlace, VolumeId,
+        Claim, ClaimDigest, DRIVER, LeafPlace, VolumeHash, VolumeId,
         backing::{self, AttachMode},
         healing::Wish,
         id::is_subdomain,
@@ -226,6 +226,16 @@ pub async fn volumes_at(host: &Host, member: &str, place: &LeafPlace) -> Result<
     };
     let all = all_volumes(host).await?;
     Ok(all.iter().filter_map(HostVolume::new).filter(leads_there).collect())
+}
+
+/// What besides this volume leads to its leaf. Reads all volumes: only for rare cases.
+pub async fn another_with(host: &Host, name: &str, handle: &VolumeId) -> Result<Option<HostVolume>> {
+    let hash = VolumeHash::new(&host.id, name);
+    let leads_there = |other: &HostVolume| {
+        VolumeId::parse(&other.handle).is_some_and(|id| id == *handle || id.member == handle.member && id.names(hash))
+    };
+    let mut all = all_volumes(host).await?.into_iter().filter_map(|volume| HostVolume::new(&volume));
+    Ok(all.find(|other| *other.name != *name && leads_there(other)))
 }
 
 /// Reads all volumes: only for rare cases.

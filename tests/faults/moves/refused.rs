@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What speaks against a move, and what is said then.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 9] = [
     ("another claim", "is not there"),
     ("the same member", "is in member m0 already"),
     ("a member that is none", "no member was ever called m7"),
@@ -21,6 +21,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("the name is taken", "already exists"),
     ("the class names a member", "does not let its volumes be in member m1"),
     ("its volume was another claim's", "is being moved by VolumeMove elsewhere/before"),
+    ("another volume leads to its leaf", "remove PersistentVolume beside first"),
     ("a finalizer of somebody's", "finalizer example.com/backup"),
 ];
 
@@ -61,6 +62,12 @@ fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
                     let undoing = json!({"phase": "Cancelling", "volume": pinned});
                     host.change(MOVES, "elsewhere", "before", |of| of["status"] = undoing.clone()).unwrap();
                 }
+                "another volume leads to its leaf" => {
+                    let mut beside = (*host.get(VOLUMES, "", story.caller.volume()).unwrap()).clone();
+                    beside["metadata"] = json!({"name": "beside"});
+                    beside["spec"].as_object_mut().unwrap().remove("claimRef");
+                    host.create(VOLUMES, beside).unwrap();
+                }
                 _ => {
                     let hold = |volume: &mut Value| volume["metadata"]["finalizers"] = json!(["example.com/backup"]);
                     host.change(VOLUMES, "", story.caller.volume(), hold).unwrap();
@@ -77,4 +84,20 @@ fn move_that_cannot_be_is_refused_before_anything_is_done_and_says_why() {
             assert!(host.get(MOVES, SHOP, "to").is_none(), "{case}: nothing holds it");
         });
     }
+}
+
+/// The claim had this name before as well, and the volume of then is kept.
+#[test]
+fn move_is_not_refused_for_a_kept_volume_whose_leaf_had_the_same_place() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let mut kept = (*story.host_volume()).clone();
+        kept["metadata"] = json!({"name": "kept"});
+        kept["spec"].as_object_mut().unwrap().remove("claimRef");
+        kept["spec"]["csi"]["volumeHandle"] = json!(format!("m0/{SHOP}/{CLAIM}/0123456789abcdef"));
+        story.bench.host.create(VOLUMES, kept).unwrap();
+        story.asks(1, &json!({}));
+        story.comes_to("Succeeded").await;
+        assert_eq!(story.found(), Ok((1, DATA.to_owned())));
+    });
 }

@@ -72,6 +72,12 @@ async fn plan(job: &Job) -> Result<Plan> {
     let (volume, uid) = (subject.volume_name().unwrap_or_default(), subject.volume_uid().unwrap_or_default());
     let hash = VolumeHash::new(&host.id, &volume);
     let home = source_home(job, &from, &id, hash).await?;
+    if let Some(other) = host::volume::another_with(host, &volume, &id).await? {
+        return Err(refuse(&format!(
+            "has its data by another volume too: remove PersistentVolume {} first",
+            other.name
+        )));
+    }
     let class = class_of(job, &subject, &to.name).await?;
     let spec = spec_of(&subject, &class, &volume)?;
     if spec.attach_mode(&from.name) == AttachMode::VirtualMachine

@@ -94,7 +94,7 @@ impl World {
         let (host, member) = (Cluster::new("host", seed), Cluster::new("m", seed + 1000));
         let mut inside = JoinSet::new();
         let seconds = Duration::from_millis(300)..=Duration::from_millis(300);
-        let pods = Pods { starts: seconds.clone(), stops: seconds };
+        let pods = Pods { starts: seconds.clone(), stops: seconds, ..Pods::default() };
         let settings = storage::Settings { pods, ..storage::Settings::default() };
         inside.spawn(simulate::controllers::run(host.clone()));
         inside.spawn(simulate::controllers::run(member.clone()));

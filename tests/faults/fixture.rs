@@ -74,7 +74,10 @@ pub fn empty(bench: &Bench, at: usize) {
 /// Storage as it is on a bad day.
 pub fn moody() -> Settings {
     let work = |most: u64| Work { takes: Duration::ZERO..=Duration::from_millis(most), fails_per_mille: 50 };
-    Settings { provisioning: work(20_000), deleting: work(8_000), resizing: work(8_000), ..tight(Duration::ZERO) }
+    let mut moody =
+        Settings { provisioning: work(20_000), deleting: work(8_000), resizing: work(8_000), ..tight(Duration::ZERO) };
+    moody.pods.goes_by_former_claims = Duration::from_secs(5);
+    moody
 }
 
 pub fn kubeconfig_text(server: &str) -> String {

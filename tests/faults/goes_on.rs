@@ -119,3 +119,25 @@ fn consumer_pod_goes_also_where_its_making_was_answered_with_an_error() {
         assert!(member.list("pods").is_empty(), "the consumer is gone: {again:?}");
     });
 }
+
+/// It has a node then, and a pod that has one is nobody's first consumer.
+#[test]
+fn consumer_pod_that_got_a_node_for_a_former_claim_is_made_anew() {
+    virtual_time::run(1, async {
+        let mut settings = fixture::steady(Duration::from_millis(100));
+        settings.pods.goes_by_former_claims = SLOW;
+        let bench = Bench::new(1, 1, &settings).await;
+        bench.start();
+        bench.serves().await;
+        sleep(Duration::from_secs(1)).await;
+        for _ in 0..2 {
+            let script = Script { leaf_class: fixture::LATER, ..Script::new("data") };
+            let mut caller = Caller::new(&bench, script);
+            let made = timeout(SLOW * 3, caller.provision()).await;
+            assert_eq!(made, Ok(Ending::Provisioned), "{:?}", bench.members[0].list("pods"));
+            caller.delete_claim();
+            caller.reclaim().await;
+        }
+        assert!(bench.members[0].list("pods").is_empty(), "the consumer is gone");
+    });
+}

@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Asked},
+    storage::Settings,
     text,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -58,7 +59,11 @@ struct Story {
 
 impl Story {
     async fn new(script: Script) -> Self {
-        let bench = Bench::new(1, 2, &fixture::steady(STEP)).await;
+        Self::in_members(&fixture::steady(STEP), script).await
+    }
+
+    async fn in_members(storage: &Settings, script: Script) -> Self {
+        let bench = Bench::new(1, 2, storage).await;
         bench.host.create(DEFINITIONS, serde_saphyr::from_str(DEFINITION).unwrap()).unwrap();
         *crate::bench::lock(&bench.mover_image) = Some("mover".to_owned());
         for member in &bench.members {

@@ -13,7 +13,11 @@ mod look;
 mod switch;
 mod tell;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -71,6 +75,8 @@ struct Job {
     not_before: Option<Instant>,
     /// The attempt whose sender this process has given its keys.
     has_sent_keys: Option<u32>,
+    /// UIDs of pods that had a node at the last look, and no volume then.
+    stranded: BTreeSet<String>,
     /// Between the two movers.
     line: Option<line::Line>,
     told: tell::Told,
@@ -115,6 +121,7 @@ impl Movers {
                         keys: None,
                         not_before: None,
                         has_sent_keys: None,
+                        stranded: BTreeSet::new(),
                         line: None,
                         told: tell::Told::default(),
                         is_fresh: false,

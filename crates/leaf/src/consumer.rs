@@ -57,6 +57,7 @@ pub struct Sight {
     pub uid: String,
     /// Why it has no node yet.
     pub obstacle: Option<String>,
+    pub has_node: bool,
 }
 
 /// A leaf claim that the pod mounts.
@@ -296,7 +297,8 @@ pub async fn look_at_consumer(client: &MemberClient, namespace: &str, hash: Volu
         return Ok(None);
     }
     client.rows.set_consumer(hash, made(uid.clone()));
-    Ok(uid.map(|uid| Sight { uid, obstacle: ours.as_ref().and_then(obstacle) }))
+    let has_node = ours.as_ref().is_some_and(has_node);
+    Ok(uid.map(|uid| Sight { uid, obstacle: ours.as_ref().and_then(obstacle), has_node }))
 }
 
 async fn read_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<Option<Pod>> {
@@ -348,6 +350,10 @@ async fn delete_consumer(client: &MemberClient, namespace: &str, hash: VolumeHas
     }
     client.rows.set_consumer(hash, Consumer::Gone);
     Ok(())
+}
+
+pub(crate) fn has_node(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
 }
 
 fn obstacle(pod: &Pod) -> Option<String> {

@@ -259,3 +259,32 @@ fn claim_of_a_volume_that_is_to_stay_is_deleted_at_any_moment_and_no_copy_is_lef
         });
     }
 }
+
+/// Its claim has the name of the one by which the volume was lent before, which the member's scheduler still sees.
+#[test]
+fn mover_that_got_a_node_for_a_former_claim_is_made_anew() {
+    virtual_time::run(1, async {
+        let mut storage = fixture::steady(STEP);
+        storage.pods.goes_by_former_claims = MOVED / 2;
+        let script = Script { places: vec![0], leaf_class: fixture::LATER, ..Script::new(CLAIM) };
+        let story = Story::in_members(&storage, script).await;
+        for to in [1, 0] {
+            story.asks(to, &json!({}));
+            let second = || story.bench.members[to].list("pods").into_iter().find(|pod| is_of_attempt(pod, "1"));
+            while to == 0 && second().is_none() {
+                sleep(STEP).await;
+            }
+            // Its volume is to be new all the same.
+            let is_checked = second().is_none_or(|pod| pod["spec"]["containers"][0]["args"][2] == "--must-be-empty");
+            assert!(is_checked, "{:?}", second());
+            story.comes_to("Succeeded").await;
+            assert_eq!(story.found(), Ok((to, DATA.to_owned())));
+            story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+            sleep(STEP * 20).await;
+        }
+    });
+}
+
+fn is_of_attempt(pod: &Value, attempt: &str) -> bool {
+    text(pod, "/metadata/labels/kosmos.csi.io~1attempt") == attempt
+}

@@ -1,6 +1,6 @@
 //! The movers of an attempt are started and removed.
 
-use std::time::Duration;
+use std::{mem::replace, time::Duration};
 
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use domain::{
     volume::moving::Phase,
 };
 use host::moves;
-use leaf::moving::ends::{Keys, Role, State, Wanted, give_keys, remove, start};
+use leaf::moving::ends::{Keys, Mover, Role, State, Wanted, give_keys, remove, start};
 
 /// Before movers that have failed are begun again: it grows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -34,6 +34,26 @@ impl Looked {
     fn starts(&self, role: Role) -> bool {
         let movers = self.half(role).map(|half| half.movers.as_slice()).unwrap_or_default();
         matches!(movers, [one] if matches!(one.state, State::Starting(_)) && one.attempt == self.status.attempt)
+    }
+}
+
+impl Job {
+    fn pause(&mut self, after: u32) {
+        let pause = FIRST_PAUSE * 2_u32.pow(after.min(9));
+        self.not_before = Some(Instant::now() + pause.min(LONGEST_PAUSE));
+    }
+
+    /// A member's scheduler gives a pod its node when its claim has its volume. One that went by a claim which had the same name, and is
+    /// gone, makes nobody provide a volume. Claims are read before pods, so it counts at the second look.
+    fn finds_stranded(&mut self, looked: &Looked) -> Option<String> {
+        let halves = [&looked.source, &looked.copy].into_iter().flatten();
+        let unprovided = halves.filter(|half| half.sight.waits_for_volume());
+        let waits = |mover: &&Mover| mover.has_node && matches!(mover.state, State::Starting(_));
+        let there: Vec<_> =
+            unprovided.flat_map(|half| half.movers.iter().filter(waits).map(move |mover| (half, mover))).collect();
+        let before = replace(&mut self.stranded, there.iter().map(|(_, mover)| mover.uid.clone()).collect());
+        let (half, mover) = there.into_iter().find(|(_, mover)| before.contains(&mover.uid))?;
+        Some(format!("member {}: pod {} was given a node before its claim had a volume", half.side.member, mover.name))
     }
 }
 
@@ -71,6 +91,12 @@ pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went>
 /// Somebody has made a pod and did not come to its keys. Whether he did, nobody can read: where it has some, these are not taken.
 pub(super) async fn see_to_keys(job: &mut Job, looked: &Looked) -> Result<Option<Went>> {
     let attempt = looked.status.attempt;
+    if let Some(failure) = job.finds_stranded(looked) {
+        tracing::warn!(of = job.name(), failure, "a mover is made anew");
+        job.failure = Some(failure);
+        job.pause(attempt);
+        return remove_ends(job, looked).await.map(Some);
+    }
     // What waits for an image or a node for long keeps nobody else from copying.
     let starts = looked.starts(Role::Send) || looked.starts(Role::Receive);
     job.slot.take_if(|(_, since)| starts && since.elapsed() > LONG);
@@ -100,7 +126,7 @@ fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<Wanted<'a>
         hash: looked.hash,
         claim: half.sight.yard.as_ref().ok_or_else(missing)?,
         image: &job.movers.image,
-        must_be_empty: looked.status.attempt == 0,
+        must_be_empty: looked.seen.phase < Phase::Copying,
     })
 }
 
@@ -113,8 +139,7 @@ pub(super) async fn remove_ends(job: &mut Job, looked: &Looked) -> Result<Went> 
         return Ok(Went::Waits("the pods of the movers end".to_owned()));
     }
     if job.tell_of_failure(looked).await {
-        let pause = FIRST_PAUSE * 2_u32.pow(looked.status.attempt.min(9));
-        job.not_before = Some(Instant::now() + pause.min(LONGEST_PAUSE));
+        job.pause(looked.status.attempt);
     }
     if there.iter().any(|(_, mover)| mover.attempt == looked.status.attempt) {
         next_attempt(job, looked.status.attempt).await?;

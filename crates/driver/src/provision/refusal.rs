@@ -47,6 +47,7 @@ impl VolumeCreation<'_> {
         let node = self.only_node();
         if binder == Binder::Consumer {
             let pod = leaf::consumer::look_at_consumer(self.leaf, &row.place.namespace, self.hash).await?;
+            let has_node = pod.as_ref().is_some_and(|pod| pod.has_node);
             let reason = pod.and_then(|pod| pod.obstacle).unwrap_or_default();
             if reason.contains("did not have enough free storage") {
                 return Ok(Some(NoCapacity { reason, node, lasting: true }));
@@ -56,12 +57,30 @@ impl VolumeCreation<'_> {
                 let no_capacity = NoCapacity { reason, node: None, lasting: false };
                 return Ok(self.node_selected().then_some(no_capacity));
             }
+            if has_node {
+                self.end_stranded_consumer(row).await?;
+            }
         }
         let Some(reason) = leaf::events::lack_of_room(self.leaf, &row.place.namespace, &row.uid).await else {
             return Ok(None);
         };
         let sure = binder == Binder::Member || std::mem::replace(&mut attempt.suspected, true);
         Ok(sure.then_some(NoCapacity { reason, node, lasting: true }))
+    }
+
+    /// The member's scheduler gives a pod its node when all of its claims have their volumes. One that went by a claim which had the
+    /// same name, and is gone, has done all it ever will.
+    async fn end_stranded_consumer(&self, row: &ClaimRow) -> Result<()> {
+        self.look_again().await?;
+        if self.row().is_some_and(|now| now.uid == row.uid && is_unbound(&now)) {
+            tracing::info!(
+                member = self.leaf.member,
+                claim = %row.place,
+                "the consumer pod of a leaf claim has a node and the claim no volume: it is made anew"
+            );
+            leaf::consumer::remove_consumer(self.leaf, &row.place.namespace, self.hash).await?;
+        }
+        Ok(())
     }
 
     /// What is remembered for the capacity of this member.

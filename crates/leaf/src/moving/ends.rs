@@ -18,7 +18,7 @@ use kube::{
 };
 use rcgen::{CertificateParams, KeyPair};
 
-use crate::{MemberClient, ownership};
+use crate::{MemberClient, consumer::has_node, ownership};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -71,9 +71,10 @@ pub struct Wanted<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mover {
     pub name: String,
-    uid: String,
+    pub uid: String,
     pub attempt: u32,
     pub is_leaving: bool,
+    pub has_node: bool,
     pub state: State,
 }
 
@@ -270,6 +271,7 @@ impl Mover {
             uid: pod.uid().unwrap_or_default(),
             attempt: attempt.unwrap_or_default(),
             is_leaving: pod.metadata.deletion_timestamp.is_some(),
+            has_node: has_node(pod),
             state: state(pod),
         }
     }

@@ -201,6 +201,12 @@ fn is_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
 }
 
 impl Sight {
+    /// Nobody has given the claim in the yard a volume.
+    pub fn waits_for_volume(&self) -> bool {
+        let named = |claim: &PersistentVolumeClaim| claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+        self.yard.as_ref().is_some_and(|claim| named(claim).unwrap_or_default().is_empty())
+    }
+
     /// The claim, wherever it is.
     pub fn claim(&self) -> Option<&PersistentVolumeClaim> {
         self.home.as_ref().or(self.yard.as_ref())

@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use self::schedule::{Claimed, Verdict};
 use super::{
@@ -38,7 +39,7 @@ pub(super) async fn run(member: &Member) {
             biased;
             change = changes.next() => match change.resource.as_str() {
                 PODS => pods.changed(&change.object, change.what == What::Deleted),
-                CLAIMS => pods.claim_changed(&change.object),
+                CLAIMS => pods.claim_changed(&change.object, change.what == What::Deleted),
                 _ => pods.wake_stuck(),
             },
             () = room.changed() => pods.wake_stuck(),
@@ -52,6 +53,8 @@ struct Pods<'a> {
     nodes: Vec<String>,
     /// Pods that have not started, by the claims that they name.
     by_claim: HashMap<Key, BTreeSet<Key>>,
+    /// Bound claims that are gone, and since when.
+    former: HashMap<Key, Instant>,
     /// Pods that no claim of theirs will wake.
     stuck: BTreeSet<Key>,
     /// UIDs of pods that are about to start, or to end.
@@ -72,6 +75,7 @@ impl<'a> Pods<'a> {
             member,
             nodes: node::names(member),
             by_claim: HashMap::new(),
+            former: HashMap::new(),
             stuck: BTreeSet::new(),
             starting: HashSet::new(),
             stopping: HashSet::new(),
@@ -102,8 +106,11 @@ impl<'a> Pods<'a> {
         }
     }
 
-    fn claim_changed(&mut self, claim: &Value) {
+    fn claim_changed(&mut self, claim: &Value, gone: bool) {
         let key = (namespace(claim).to_owned(), name(claim).to_owned());
+        if gone && is_bound(claim) && !self.member.settings.pods.goes_by_former_claims.is_zero() {
+            self.former.insert(key.clone(), Instant::now());
+        }
         let pods = self.by_claim.get(&key).cloned().unwrap_or_default();
         if pods.is_empty() {
             self.by_claim.remove(&key);
@@ -154,6 +161,11 @@ impl<'a> Pods<'a> {
         if by_another || pod.pointer("/spec/schedulingGates/0").is_some() {
             return;
         }
+        if let Some(node) =
+            self.nodes.first().filter(|_| claims_of(pod).any(|claim| self.is_taken_for_former(&key.0, claim)))
+        {
+            return self.bind(pod, node);
+        }
         let claims: Vec<Claimed> = claims_of(pod).map(|claim| self.claimed(&key.0, claim)).collect();
         let mut obstacles = Vec::new();
         for name in self.by_lot(pod) {
@@ -167,6 +179,11 @@ impl<'a> Pods<'a> {
             }
         }
         self.leave(key, pod, &obstacles.join(" "));
+    }
+
+    fn is_taken_for_former(&self, namespace: &str, claim: &str) -> bool {
+        let since = self.former.get(&(namespace.to_owned(), claim.to_owned()));
+        since.is_some_and(|since| since.elapsed() < self.member.settings.pods.goes_by_former_claims)
     }
 
     fn leave(&mut self, key: &Key, pod: &Value, message: &str) {

@@ -69,6 +69,9 @@ pub struct Pods {
     pub starts: RangeInclusive<Duration>,
     /// How long a container takes to end once it is told to.
     pub stops: RangeInclusive<Duration>,
+    /// For how long the scheduler takes a bound claim to be there that is gone: a pod that names another one of its name gets a
+    /// node before that has a volume, and nobody makes one then.
+    pub goes_by_former_claims: Duration,
 }
 
 impl Default for Settings {
@@ -86,8 +89,15 @@ impl Default for Settings {
             resizing: Work::default(),
             snapshotting: Work::default(),
             nodes: 1,
-            pods: Pods { starts: Duration::ZERO..=Duration::ZERO, stops: Duration::ZERO..=Duration::ZERO },
+            pods: Pods::default(),
         }
+    }
+}
+
+impl Default for Pods {
+    fn default() -> Self {
+        let at_once = Duration::ZERO..=Duration::ZERO;
+        Self { starts: at_once.clone(), stops: at_once, goes_by_former_claims: Duration::ZERO }
     }
 }
 

@@ -23,7 +23,7 @@ fn settings() -> Settings {
         deleting: work(),
         resizing: work(),
         snapshotting: work(),
-        pods: Pods { starts: times(), stops: times() },
+        pods: Pods { starts: times(), stops: times(), ..Pods::default() },
         ..Settings::default()
     }
 }

@@ -154,7 +154,7 @@ async fn what_does_not_fit_waits_until_there_is_room() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_starts_and_ends_after_its_time_and_its_claim_after_it() {
     let exactly = |seconds| Duration::from_secs(seconds)..=Duration::from_secs(seconds);
-    let pods = Pods { starts: exactly(3), stops: exactly(5) };
+    let pods = Pods { starts: exactly(3), stops: exactly(5), ..Pods::default() };
     let (cluster, storage) = member(Settings { pods, ..Settings::default() });
     cluster.create(CLAIMS, claim("data", "openebs-hostpath")).unwrap();
     let mut web = pod("web", &["data"]);

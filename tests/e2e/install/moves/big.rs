@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{CLAIM, MOVED, NAMESPACE, POD, claim, end, lines, running, said, writer};
+use super::{CLAIM, MOVED, NAMESPACE, POD, claim, end, lines, running, said, waits_for_pods, writer};
 use crate::clusters::{Cluster, Fleet, wait_for};
 
 const MEBIBYTES: u32 = 1024;
@@ -83,7 +83,7 @@ async fn trip(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Optio
     let object = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove",
         "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
     host.apply(&object.to_string()).await?;
-    reached(host, name, "Waiting").await?;
+    waits_for_pods(host, name).await?;
     let (acknowledged, began) = (said(host).await?, Instant::now());
     host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
     let runs = async { running(host, Some(to)).await.map(|_| began.elapsed()) };

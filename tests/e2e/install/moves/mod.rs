@@ -161,7 +161,7 @@ async fn moved(fleet: &Fleet, user: &str, name: &str, to: &str) -> Result<(usize
     let (claim, to, name_it) = (format!("{NAMESPACE}/{CLAIM}"), format!("--to={to}"), format!("--name={name}"));
     let words = ["volume", "move", &claim, &to, &name_it, user];
     let pod = async {
-        until(host, name, "Waiting").await?;
+        waits_for_pods(host, name).await?;
         let (acknowledged, began) = (said(host).await?, Instant::now());
         host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;
         Ok((acknowledged, began))
@@ -174,11 +174,13 @@ async fn moved(fleet: &Fleet, user: &str, name: &str, to: &str) -> Result<(usize
     Ok(before)
 }
 
-async fn until(host: &Cluster, name: &str, phase: &str) -> Result<()> {
-    let waited = wait_for(&format!("the move is {phase}"), MOVED, || async {
+/// From then on nobody new gets the volume.
+async fn waits_for_pods(host: &Cluster, name: &str) -> Result<()> {
+    let waited = wait_for("the move waits for pods alone", MOVED, || async {
         let get = ["-n", NAMESPACE, "get", "volumemove", name, "-o"];
-        let now = host.kubectl(&[&get[..], &["jsonpath={.status.phase}"]].concat()).await?;
-        ensure!(now == phase, "it is {now:?}: {}", host.kubectl(&[&get[..], &["wide"]].concat()).await?);
+        let path = "jsonpath={.status.phase}: {.status.conditions[0].message}";
+        let now = host.kubectl(&[&get[..], &[path]].concat()).await?;
+        ensure!(now == "Waiting: pods use the volume", "it is {now:?}");
         Ok(Some(()))
     })
     .await;

@@ -6,11 +6,8 @@ use kube::{
     api::{DeleteParams, ListParams, Preconditions},
 };
 
-use super::{Host, outcome, unread};
-use domain::{
-    error::{Error, Result},
-    volume::DRIVER,
-};
+use super::{Host, passed, unread};
+use domain::{error::Result, volume::DRIVER};
 
 /// Written by external-attacher.
 const NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
@@ -49,13 +46,9 @@ impl Attached {
     }
 }
 
-/// Gone is good.
 pub async fn delete(host: &Host, attachment: &Attached) -> Result<()> {
     let pinned = Preconditions { uid: Some(attachment.uid.clone()), resource_version: None };
     let how = DeleteParams { preconditions: Some(pinned), ..DeleteParams::default() };
     let deleted = Api::<VolumeAttachment>::all(host.client.clone()).delete(&attachment.name, &how).await;
-    match deleted.map_err(|error| outcome(&format!("delete volume attachment {}", attachment.name), &error)) {
-        Ok(_) | Err(Error::NotFound(_) | Error::InProgress(_)) => Ok(()),
-        Err(error) => Err(error),
-    }
+    passed(&format!("delete volume attachment {}", attachment.name), deleted.map(drop))
 }

@@ -82,3 +82,11 @@ fn outcome(doing: &str, error: &kube::Error) -> Error {
         other => unread(doing, other),
     }
 }
+
+/// Somebody else was faster, or the answer of before was lost: the next look tells.
+fn passed(doing: &str, answer: Result<(), kube::Error>) -> Result<()> {
+    match answer.map_err(|error| outcome(doing, &error)) {
+        Ok(()) | Err(Error::NotFound(_) | Error::InProgress(_)) => Ok(()),
+        Err(other) => Err(other),
+    }
+}

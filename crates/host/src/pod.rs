@@ -111,7 +111,6 @@ fn choose(pods: Vec<Pod>, claim: &str) -> Option<HostPod> {
     users.into_iter().next()
 }
 
-/// Claims by name, and those made for the pod itself, which are called after it.
 /// Whether a pod on this node that has not ended mounts a claim.
 pub async fn has_user(host: &Host, claim: &Claim, node: &str) -> Result<bool> {
     let pods = Api::<Pod>::namespaced(host.client.clone(), &claim.namespace).list(&ListParams::default()).await;
@@ -124,6 +123,7 @@ pub async fn has_user(host: &Host, claim: &Claim, node: &str) -> Result<bool> {
     }))
 }
 
+/// Claims by name, and those made for the pod itself, which are called after it.
 pub fn claims_of(pod: &Pod) -> Vec<String> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let claims = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {

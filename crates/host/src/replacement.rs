@@ -13,7 +13,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Host, attachments, outcome, unread, volume::volumes};
+use super::{Host, attachments, passed, unread, volume::volumes};
 use domain::{
     error::{Error, Result},
     volume::{
@@ -205,14 +205,6 @@ impl Replacing {
             }
         }
         Ok(())
-    }
-}
-
-/// Somebody else was faster, or the answer of before was lost: the next look tells.
-fn passed(doing: &str, answer: Result<(), kube::Error>) -> Result<()> {
-    match answer.map_err(|error| outcome(doing, &error)) {
-        Ok(()) | Err(Error::NotFound(_) | Error::InProgress(_)) => Ok(()),
-        Err(other) => Err(other),
     }
 }
 

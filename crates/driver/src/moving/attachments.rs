@@ -70,5 +70,6 @@ fn may_be_deleted(attachment: &Attached) -> bool {
 /// The name of the host's volume, once it leads to the copy.
 fn moved_volume(of: &VolumeMove) -> Option<String> {
     let has_switched = matches!(moves::phase_of(of), Some(Phase::Finishing | Phase::Succeeded));
-    has_switched.then(|| Some(of.status.as_ref()?.volume.as_ref()?.name.clone())).flatten()
+    let volume = of.status.as_ref()?.volume.as_ref().filter(|_| has_switched)?;
+    Some(volume.name.clone())
 }

@@ -29,7 +29,7 @@ const PORT: u16 = 7740;
 /// The first byte of a message says which channel it is of: the port's data, or why there is none.
 const DATA: u8 = 0;
 const FAULT: u8 = 1;
-/// Of one message, in bytes: servers send 32 KiB at most.
+/// Of one message, in bytes: what a kubelet reads from a pod at once is 32 KiB.
 const LARGEST: usize = 1024 * 1024;
 /// Of what a server says of a fault, in bytes.
 const MOST_WORDS: usize = 1024;

@@ -69,7 +69,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     let before = claim(host).await?;
     let mut kills = 0;
     for trip in 1..=trips() {
-        let to = if at == "cluster38" { "cluster39" } else { "cluster38" };
+        let to = other_than(&at);
         wait_for("it writes", PATIENCE, || async { Ok((said(host).await? > 0).then_some(())) }).await?;
         let move_it = async {
             let moved = moved(fleet, &user, &format!("trip-{trip}"), to).await?;
@@ -89,9 +89,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         );
         let after = claim(host).await?;
         ensure!(after == before, "the claim was {before:?}, and is {after:?}");
-        let lines = lines(host).await?;
-        let numbers: Vec<usize> = (1..=lines.len()).collect();
-        ensure!(lines == numbers && lines.len() >= acknowledged, "{acknowledged} were acknowledged; {lines:?}");
+        nothing_is_lost(host, acknowledged).await?;
         to.clone_into(&mut at);
     }
     end(fleet, trips()).await
@@ -127,6 +125,10 @@ fn writer() -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
+fn other_than(member: &str) -> &'static str {
+    if member == "cluster38" { "cluster39" } else { "cluster38" }
+}
+
 /// The member in which the pod runs.
 async fn running(host: &Cluster, wanted: Option<&str>) -> Result<String> {
     wait_for("the pod runs", MOVED, || async {
@@ -150,9 +152,14 @@ async fn said(host: &Cluster) -> Result<usize> {
     Ok(said.trim().parse().unwrap_or_default())
 }
 
-async fn lines(host: &Cluster) -> Result<Vec<usize>> {
+/// Each number is there once, up to the one that was acknowledged at least.
+async fn nothing_is_lost(host: &Cluster, acknowledged: usize) -> Result<()> {
     let read = host.kubectl(&["-n", NAMESPACE, "exec", POD, "--", "cat", "/data/log"]).await?;
-    read.lines().map(|line| line.parse().with_context(|| format!("line {line:?}"))).collect()
+    let lines = read.lines().map(|line| line.parse().with_context(|| format!("line {line:?}")));
+    let lines: Vec<usize> = lines.collect::<Result<_>>()?;
+    let numbers: Vec<usize> = (1..=lines.len()).collect();
+    ensure!(lines == numbers && lines.len() >= acknowledged, "{acknowledged} were acknowledged; {lines:?}");
+    Ok(())
 }
 
 /// What was acknowledged before the pod was told to go, and when that was.
@@ -191,7 +198,7 @@ async fn waits_for_pods(host: &Cluster, name: &str) -> Result<()> {
     }
 }
 
-/// What was kept in the members goes when somebody says so.
+/// What was kept in the members goes when somebody says so: as much in each, after so many trips there and back.
 async fn end(fleet: &Fleet, trips: usize) -> Result<()> {
     let host = fleet.host();
     let volume = host.kubectl(&["-n", NAMESPACE, "get", "pvc", CLAIM, "-o", "jsonpath={.spec.volumeName}"]).await?;
@@ -203,10 +210,10 @@ async fn end(fleet: &Fleet, trips: usize) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    let mut count = 0;
     for member in fleet.members() {
         let kept = member.kubectl(&["get", "pv", "-l", "kosmos.csi.io/moved", "-o", "name"]).await?;
-        count += kept.lines().count();
+        let count = kept.lines().count();
+        ensure!(count == trips / 2, "{} keeps {count} sources", member.name());
         let admin = format!("--kubeconfig={}", host.kubeconfig_inside().display());
         for volume in kept.lines().filter_map(|line| line.strip_prefix("persistentvolume/")) {
             let which = format!("{}/{volume}", member.name());
@@ -223,6 +230,5 @@ async fn end(fleet: &Fleet, trips: usize) -> Result<()> {
         let left = member.kubectl(&["-n", "kosmos-csi-movers", "get", "pods,secrets,pvc", "-o", "name"]).await?;
         ensure!(left.is_empty(), "in the namespace of movers of {}: {left}", member.name());
     }
-    ensure!(count == trips, "{count} sources of {trips} were kept");
     host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=90s"]).await.map(drop)
 }

@@ -160,6 +160,9 @@ impl Guard {
         for wrong in happened {
             self.report(wrong);
         }
+        if at == 0 && moves::says_closed(asked) {
+            self.is_closed(asked);
+        }
         let forbidden = if at == 0 { in_host(asked) } else { self.in_member(at, asked) };
         let live = || self.clusters[at].get(&asked.resource, &asked.namespace, &asked.name);
         if let Some(reason) = forbidden.filter(|_| !moves::is_permitted(at == 0, asked, live().as_deref())) {
@@ -175,6 +178,14 @@ impl Guard {
         let told = if asked.resource == "events" { text(&asked.body, "/message") } else { "" };
         self.note(|| format!("{:>4} {asked} in {}: {action:?} {told}", number, self.clusters[at].name()));
         action
+    }
+
+    fn is_closed(&self, asked: &Asked) {
+        self.look();
+        let of = self.clusters[0].get(&asked.resource, &asked.namespace, &asked.name);
+        if of.is_some_and(|of| !lock(&self.history).has_closed(&of)) {
+            self.report(format!("I4: a move says that no further pod gets the volume, and it is not closed: {asked}"));
+        }
     }
 
     fn count(&self, at: usize, asked: &Asked) {

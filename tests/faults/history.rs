@@ -63,6 +63,8 @@ pub struct History {
     cut: BTreeMap<String, BTreeSet<String>>,
     /// What may come long after its sender gave up: member, namespace and name.
     late: BTreeSet<(String, String, String)>,
+    /// Moves that have closed their source, as its mark names them.
+    closed: BTreeSet<String>,
     /// Leaf claims that have gone since somebody looked for a name to take, and their members.
     pub freed: Vec<(usize, Arc<Value>)>,
 }
@@ -85,6 +87,7 @@ impl History {
             handed_out: BTreeMap::new(),
             cut: BTreeMap::new(),
             late: BTreeSet::new(),
+            closed: BTreeSet::new(),
             freed: Vec::new(),
         }
     }
@@ -176,6 +179,12 @@ impl History {
         &self.handed_out
     }
 
+    /// The move has closed its source, whatever people have done to its mark since.
+    pub fn has_closed(&self, of: &Value) -> bool {
+        let part = |key: &str| text(of, &format!("/metadata/{key}")).to_owned();
+        self.closed.contains(&format!("{}/{}/{}", part("namespace"), part("name"), part("uid")))
+    }
+
     pub fn is_relied_on(&self, uid: &str) -> bool {
         self.relied_on.contains_key(uid)
     }
@@ -203,7 +212,9 @@ impl History {
             return None;
         }
         // Nobody could keep it from coming; what becomes of it is seen at the end.
-        let is_copy = text(&change.object, "/metadata/annotations/kosmos.csi.io~1move").ends_with("/copy");
+        let mark = text(&change.object, "/metadata/annotations/kosmos.csi.io~1move");
+        let is_copy = mark.ends_with("/copy");
+        self.closed.extend(mark.strip_suffix("/source").map(str::to_owned));
         let came_late = is_copy || self.may_come_late(&self.members[member], &change.object);
         let living = self.living.entry(hash.clone()).or_default();
         let name = made_for(&change.object);

@@ -28,7 +28,7 @@ use crate::{
     extent::drawn,
     fixture, virtual_time,
 };
-pub use permitted::is_permitted;
+pub use permitted::{is_permitted, says_closed};
 use play::{Mood, Play};
 
 const STEP: Duration = Duration::from_millis(100);
@@ -91,6 +91,13 @@ impl Story {
     fn phase(&self) -> String {
         let of = self.bench.host.get(MOVES, SHOP, "to");
         of.map(|of| text(&of, "/status/phase").to_owned()).unwrap_or_default()
+    }
+
+    fn is_over(&self) -> bool {
+        match self.bench.host.get(MOVES, SHOP, "to") {
+            Some(of) => ["Succeeded", "Cancelled", "Refused"].contains(&text(&of, "/status/phase")),
+            None => true,
+        }
     }
 
     fn status(&self) -> String {
@@ -177,12 +184,8 @@ fn class(script: &Script) -> Value {
 
 /// What is wrong at the end, whatever became of the move: it is done or undone, and nothing of it is left.
 async fn at_the_end(story: &Story, may_succeed: &[bool]) -> Vec<String> {
-    let is_over = || match story.bench.host.get(MOVES, SHOP, "to") {
-        Some(of) => ["Succeeded", "Cancelled", "Refused"].contains(&text(&of, "/status/phase")),
-        None => true,
-    };
     let end = Instant::now() + ENDED;
-    while !(is_over() && story.left().is_empty()) && Instant::now() < end {
+    while !(story.is_over() && story.left().is_empty()) && Instant::now() < end {
         sleep(STEP).await;
     }
     sleep(Duration::from_secs(10)).await;
@@ -307,10 +310,15 @@ fn claim_that_is_deleted_at_any_moment_takes_its_volume_along_and_leaves_no_copy
             sleep(Duration::from_millis(moment * 250)).await;
             story.caller.delete_claim();
             let end = Instant::now() + ENDED;
-            while story.bench.host.get(VOLUMES, "", story.caller.volume()).is_some() && Instant::now() < end {
-                if let Some(volume) = story.bench.host.get(VOLUMES, "", story.caller.volume()) {
-                    story.caller.stands_for(text(&volume, "/spec/csi/volumeHandle"));
-                }
+            let (host, name) = (story.bench.host.clone(), story.caller.volume().to_owned());
+            let volume = || host.get(VOLUMES, "", &name);
+            // For a moment of the switch there is none, and then another one.
+            while (volume().is_some() || !story.is_over()) && Instant::now() < end {
+                let Some(volume) = volume() else {
+                    sleep(STEP).await;
+                    continue;
+                };
+                story.caller.stands_for(text(&volume, "/spec/csi/volumeHandle"));
                 let _ = timeout(Duration::from_secs(30), story.caller.reclaim()).await;
             }
             while !story.left().is_empty() && Instant::now() < end {
@@ -320,7 +328,7 @@ fn claim_that_is_deleted_at_any_moment_takes_its_volume_along_and_leaves_no_copy
             let mut wrong = story.left();
             let kept = story.kept(0).len();
             let volumes = [0, 1].map(|at| story.bench.members[at].list(VOLUMES).len());
-            if volumes != [kept, 0] || story.bench.host.get(VOLUMES, "", story.caller.volume()).is_some() {
+            if volumes != [kept, 0] || volume().is_some() {
                 wrong.push(format!("{volumes:?} volumes are left, {kept} kept"));
             }
             if !wrong.is_empty() {
@@ -475,11 +483,11 @@ fn move_waits_for_those_that_copy_and_its_pods_go_on_meanwhile() {
         story.bench.host.create(MOVES, json!({"metadata": {"name": "too", "namespace": SHOP}, "spec": spec})).unwrap();
         sleep(MOVED).await;
         let status = story.bench.host.get(MOVES, SHOP, "too").unwrap()["status"].clone();
-        assert!(status["phase"] == "Waiting" && status.to_string().contains("--moves-at-once"), "{status}");
+        assert!(status["phase"] == "Closing" && status.to_string().contains("--moves-at-once"), "{status}");
         let leaf = story.bench.members[0].get(CLAIMS, SHOP, "log").unwrap();
         assert!(leaf["metadata"]["annotations"]["kosmos.csi.io/move"].is_null(), "{leaf}");
         let counted = story.bench.metrics();
-        for line in ["kosmos_csi_moves{phase=\"Copying\"} 1", "kosmos_csi_moves{phase=\"Waiting\"} 1"] {
+        for line in ["kosmos_csi_moves{phase=\"Copying\"} 1", "kosmos_csi_moves{phase=\"Closing\"} 1"] {
             assert!(counted.contains(line), "{counted}");
         }
         story.play.is(Mood::Well);

@@ -231,7 +231,9 @@ fn copy_that_is_said_to_be_of_another_move_stays_while_its_own_is_under_way() {
 
 #[test]
 fn claim_of_a_volume_that_is_to_stay_is_deleted_at_any_moment_and_no_copy_is_left() {
-    for phase in ["Preparing", "Waiting", "Copying", "Placing", "Ready", "Switching", "Finishing", "Succeeded"] {
+    for phase in
+        ["Preparing", "Closing", "Waiting", "Copying", "Placing", "Ready", "Switching", "Finishing", "Succeeded"]
+    {
         virtual_time::run(1, async {
             let mut story = story().await;
             story.caller.set_policy("Retain");

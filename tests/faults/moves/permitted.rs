@@ -16,6 +16,11 @@ pub fn is_permitted(in_host: bool, asked: &Asked, live: Option<&Value>) -> bool 
     if in_host { in_the_host(asked) } else { asked.namespace == YARD && in_a_yard(asked, live) }
 }
 
+/// That no further pod gets the volume, so that people end those that have it.
+pub fn says_closed(asked: &Asked) -> bool {
+    asked.resource == MOVES && text(&asked.body, "/status/phase") == "Waiting"
+}
+
 fn in_the_host(asked: &Asked) -> bool {
     let tests_uid = !text(&asked.body, "/metadata/uid").is_empty();
     let tests_version = !text(&asked.body, "/metadata/resourceVersion").is_empty();

@@ -23,7 +23,9 @@ pub const YARD: &str = "kosmos-csi-movers";
 pub enum Phase {
     /// The copy's claim and its receiver are made: class, quota, room, image and mount are proven before anybody has to stop.
     Preparing,
-    /// No further node gets the source; those that have it are waited for.
+    /// No further node gets the source, once there is a slot. Until then its pods come and go as before.
+    Closing,
+    /// The source is closed, and those that have it are waited for.
     Waiting,
     /// The source goes out of reach.
     Isolating,
@@ -57,7 +59,7 @@ impl Phase {
 
     /// The same of the copy.
     pub fn goes_by_copy(self) -> bool {
-        !matches!(self, Self::Waiting | Self::Isolating | Self::Switching)
+        !matches!(self, Self::Closing | Self::Waiting | Self::Isolating | Self::Switching)
     }
 }
 
@@ -201,7 +203,9 @@ pub fn next(seen: &Seen) -> Moving {
         (Phase::Preparing, _) => prepared(copy),
         (Phase::Finishing | Phase::Succeeded, source) => finished(seen.phase, source.as_ref(), copy),
         (_, None) => Moving::Await("the member of the source does not answer"),
-        (Phase::Waiting, Some(source)) => closed(source),
+        (Phase::Closing, Some(source)) => to_close(source).unwrap_or(Moving::Enter(Phase::Waiting)),
+        // Somebody in the member may have taken the mark off.
+        (Phase::Waiting, Some(source)) => to_close(source).unwrap_or_else(|| freed(source)),
         (Phase::Isolating, Some(source)) => isolated(source),
         (Phase::Copying, Some(source)) => copied(seen.verified, source, copy),
         (Phase::Placing, Some(source)) => placed(source, copy),
@@ -245,20 +249,27 @@ fn prepared(copy: &SeenLeaf) -> Moving {
         // Its pod may be the first consumer for which the volume waits.
         (End::None, _) => Moving::StartReceiver,
         (_, Some(volume)) if copy.whole && (!volume.lent || !volume.retained) => Moving::KeepCopy,
-        (End::Ready, Some(volume)) if volume.lent && volume.retained => Moving::Enter(Phase::Waiting),
+        (End::Ready, Some(volume)) if volume.lent && volume.retained => Moving::Enter(Phase::Closing),
         _ => Moving::Await("the receiver is not ready yet"),
     }
 }
 
-fn closed(source: &SeenLeaf) -> Moving {
+/// What is to be done before the source is closed, and that; none once it is.
+fn to_close(source: &SeenLeaf) -> Option<Moving> {
     match source.mark {
-        _ if source.taken => Moving::Await("another move has a leaf in the yard of the source's member"),
-        _ if source.stray => Moving::RemoveSourceStray,
-        Mark::None => Moving::CloseSource,
+        _ if source.taken => Some(Moving::Await("another move has a leaf in the yard of the source's member")),
+        _ if source.stray => Some(Moving::RemoveSourceStray),
+        Mark::None => Some(Moving::CloseSource),
+        Mark::Closed | Mark::Isolated => None,
+    }
+}
+
+fn freed(source: &SeenLeaf) -> Moving {
+    match source.mark {
         _ if !source.home || !source.whole => Moving::Await("the leaf claim of the source is not there"),
         _ if source.used => Moving::Await("pods use the volume"),
-        Mark::Closed => Moving::IsolateSource,
         Mark::Isolated => Moving::Enter(Phase::Isolating),
+        Mark::None | Mark::Closed => Moving::IsolateSource,
     }
 }
 

@@ -91,7 +91,9 @@ impl Job {
         let (reason, message) = match phase {
             Phase::Waiting => (
                 "MoveWaits",
-                format!("a copy can be made in member {to}: it begins once no pod of member {from} has the volume"),
+                format!(
+                    "the copy to member {to} begins once no pod of member {from} has the volume; no further one gets it"
+                ),
             ),
             Phase::Switching => (
                 "MoveSwitching",

@@ -120,6 +120,7 @@ pub(super) fn in_words(of: &VolumeMove, phase: Phase) -> String {
     let from = from.unwrap_or("the other member");
     match phase {
         Phase::Preparing => format!("a claim for the copy and its mover are made in member {to}"),
+        Phase::Closing => "the volume is closed to further pods, once few enough other moves are under way".to_owned(),
         Phase::Waiting => "nobody new gets the volume, and the pods that have it have to end".to_owned(),
         Phase::Isolating => format!("the volume is taken out of everybody's reach in member {from}"),
         Phase::Copying => "the files are copied and compared; pods wait meanwhile".to_owned(),

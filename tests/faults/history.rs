@@ -116,12 +116,12 @@ impl History {
         self.uids.contains(uid)
     }
 
-    /// Something is on its way to a member, and its sender will not wait for it. Whoever has a leaf claim deleted that was let go
-    /// cannot keep it when another claim takes the volume meanwhile: it is made anew with its data.
-    pub fn comes_late(&mut self, member: usize, asked: &Asked) {
+    /// Something is on its way to a member, for a moment or for longer than its sender waits for it. Whoever has a leaf claim deleted
+    /// that was let go cannot keep it when another claim takes the volume meanwhile: it is made anew with its data.
+    pub fn is_sent(&mut self, member: usize, asked: &Asked, comes_late: bool) {
         let cluster = self.members[member].clone();
         match asked.verb {
-            Verb::Create => {
+            Verb::Create if comes_late => {
                 let name = |path| text(&asked.body, path).to_owned();
                 self.late.insert((cluster.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")));
             }

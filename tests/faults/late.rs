@@ -165,6 +165,95 @@ fn volume_that_was_given_late_to_a_claim_that_is_gone_is_given_to_the_next_one()
     });
 }
 
+/// It was sent for the claim before the last one, and the volume can never be its own.
+#[test]
+fn leaf_that_is_made_anew_late_goes_where_its_volume_was_another_ones_since() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let sent = delay_next(&bench, makes_the_claim);
+        let first = delete_leaf(&bench);
+        was_sent(&bench, &sent).await;
+        until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
+        until(&bench, SETTLED, "and all is as before", || policy(&bench, &caller) == "Delete").await;
+        caller.set_policy("Retain");
+        caller.delete_claim();
+        caller.reclaim().await;
+        until(&bench, LATE / 2, "the leaf claim is let go", || leaf(&bench, CLAIM).is_none()).await;
+        until(&bench, LATE, "the late one arrives", || leaf(&bench, CLAIM).is_some()).await;
+        until(&bench, SETTLED, "and goes", || leaf(&bench, CLAIM).is_none()).await;
+        caller.claim_again(CLAIM);
+        until(&bench, SETTLED, "it is made anew for the next claim", || leaf(&bench, CLAIM).is_some()).await;
+        sleep(SETTLED).await;
+        let bad = wrong(&bench, &caller, true);
+        assert!(bad.is_empty(), "{}\n{bad:#?}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// It says on which node the volume was when it was sent.
+#[test]
+fn leaf_that_is_made_anew_late_while_its_volume_is_removed_does_not_hold_that_by_its_record() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(1, &fixture::steady(SOON * 2)).await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        caller.publish(&caller.node()).await.unwrap();
+        let sent = delay_next(&bench, makes_the_claim);
+        let first = delete_leaf(&bench);
+        was_sent(&bench, &sent).await;
+        let began = tokio::time::Instant::now();
+        until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
+        until(&bench, SETTLED, "and all is as before", || policy(&bench, &caller) == "Delete").await;
+        caller.unpublish().await.unwrap();
+        tokio::time::sleep_until(began + LATE - SOON).await;
+        caller.delete_claim();
+        let reclaimed = tokio::time::timeout(Duration::from_mins(5), caller.reclaim()).await;
+        let trace = bench.guard.trace();
+        assert!(reclaimed.is_ok(), "{}", trace.join("\n"));
+        let deleted = trace.iter().filter(|line| line.contains("Delete persistentvolumeclaims shop/data")).count();
+        assert_eq!(deleted, 2, "the late one as well: {}", trace.join("\n"));
+        sleep(SETTLED).await;
+        assert!(leaf(&bench, CLAIM).is_none() && bench.storages[0].volumes().is_empty());
+        assert_eq!(bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// A finalizer of somebody's holds the claim until the node has left it, and then nobody can make it anew for a while.
+#[test]
+fn node_that_comes_late_into_what_is_kept_of_a_claim_is_not_recorded_again() {
+    const HOLD: &str = "example.com/hold";
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, retained()).await;
+        caller.publish(&caller.node()).await.unwrap();
+        let hold = |claim: &mut Value| claim["metadata"]["finalizers"].as_array_mut().unwrap().push(HOLD.into());
+        bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, hold).unwrap();
+        let sent = AtomicBool::new(false);
+        bench.guard.set_fate(move |_, at, asked| match at {
+            1 if patches(asked, "kosmos.csi.io~1healing") && !sent.swap(true, Ordering::Relaxed) => Action::Late(LATE),
+            1 if makes_the_claim(asked) => Action::Refuse,
+            _ => Action::Pass,
+        });
+        let first = delete_leaf(&bench);
+        let volume = || bench.members[0].get("persistentvolumes", "", caller.leaf_volume().unwrap()).unwrap();
+        let is_kept = || !volume()["metadata"]["annotations"]["kosmos.csi.io/healing"].is_null();
+        until(&bench, LATE / 2, "the volume keeps what the claim was", is_kept).await;
+        caller.unpublish().await.unwrap();
+        let let_go =
+            |claim: &mut Value| claim["metadata"]["finalizers"].as_array_mut().unwrap().retain(|one| one != HOLD);
+        bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, let_go).unwrap();
+        until(&bench, LATE / 2, "the claim goes", || leaf(&bench, CLAIM).is_none()).await;
+        sleep(LATE).await;
+        bench.guard.heal();
+        until(&bench, LATE, "it is made anew", || uid(&bench).is_some_and(|uid| uid != first)).await;
+        sleep(SOON).await;
+        released(&bench, &mut caller).await;
+        let bad = wrong(&bench, &caller, true);
+        assert!(bad.is_empty(), "{}\n{bad:#?}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
 fn uid(bench: &Bench) -> Option<String> {
     leaf(bench, CLAIM).map(|leaf| text(&leaf, "/metadata/uid").to_owned())
 }

@@ -156,13 +156,16 @@ pub async fn examine(
     Ok(LeafPair { place: place.clone(), claim, volume, left, taken })
 }
 
-/// Whether a volume that is being given to a claim is bound to one that has gone, and is not the one that it keeps.
+/// Whether a volume that keeps what a claim was is bound to one that has gone. Of one name, one is there; of the one that it keeps
+/// nothing else has to be known.
 async fn has_left(client: &MemberClient, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<bool> {
     let (Some(saved), Some(uid)) = (Saved::of(volume), bound_to(volume)) else { return Ok(false) };
-    if [claim.metadata.uid.as_deref(), Some(&*saved.uid)].contains(&Some(uid)) {
+    if claim.metadata.uid.as_deref() == Some(uid) {
         return Ok(false);
     }
-    Ok(holder(client, volume).await?.is_none())
+    let place = VolumeRow::new(volume).claim_place;
+    let is_there = place.namespace == claim.namespace().unwrap_or_default() && place.claim == claim.name_any();
+    Ok(is_there || *saved.uid != *uid && holder(client, volume).await?.is_none())
 }
 
 /// The claim that a volume is bound to, where that is there.
@@ -172,17 +175,29 @@ async fn holder(client: &MemberClient, volume: &PersistentVolume) -> Result<Opti
     Ok(there.filter(|claim| claim.metadata.uid.as_deref() == bound_to(volume)))
 }
 
+/// A claim that was made anew, late: its volume has gone, or is another one's, and what it was described by names no node any more. So
+/// no node of the claim's own record can have it.
+pub async fn never_got_its_volume(client: &MemberClient, claim: &ClaimRow) -> Result<bool> {
+    let (observed, Some(name)) = (claim.observed(), claim.volume()) else { return Ok(false) };
+    if claim.former.is_empty() || observed.phase != Phase::Pending {
+        return Ok(false);
+    }
+    let Some(volume) = get_volume(client, name).await? else { return Ok(true) };
+    let is_kept_on_a_node = Saved::of(&volume).is_some_and(|saved| !saved.record().is_unpublished());
+    Ok(bound_to(&volume) != Some(&*claim.uid) && !is_kept_on_a_node)
+}
+
 async fn get_volume(client: &MemberClient, name: &str) -> Result<Option<PersistentVolume>> {
     let answer = Api::<PersistentVolume>::all(client.client.clone()).get(name).await;
     cluster::read(answer, name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))
 }
 
 /// The volume stays whatever becomes of its claim, and keeps what is needed to make that anew. What the answer does
-/// not show was not done.
+/// not show was not done. A write that arrives late must not put a node back on what is kept: it tests the version.
 pub async fn keep_volume(client: &MemberClient, volume: &PersistentVolume, saved: &Saved) -> Result<()> {
     let text = json!(saved).to_string();
     let mut changes = vec![
-        json!({"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": policy_of(volume)}),
+        unchanged(volume),
         json!({"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"}),
     ];
     changes.append(&mut annotate(volume, ownership::HEALING, &text));

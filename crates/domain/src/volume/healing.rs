@@ -51,7 +51,7 @@ impl SeenClaim {
 pub struct SeenVolume {
     pub name: String,
     pub claim_uid: String,
-    /// The claim that it is bound to has gone.
+    /// The claim that it is bound to has gone, and another one is there of ours.
     pub left: bool,
     /// The claim that it is bound to is there, and somebody else's.
     pub taken: bool,
@@ -96,6 +96,8 @@ pub enum Healing {
     PutPolicyBack,
     /// It was made anew for a volume that has gone meanwhile, and the host does not want it any more.
     TakeBack,
+    /// It came late: the volume was another claim's since, which has gone as well, and can never be its own.
+    RemoveLate,
     /// Somebody deletes the volume in the member; its claim still holds it.
     Endangered,
     /// Another claim has the name under which it is to be made anew.
@@ -164,8 +166,11 @@ fn there(wish: Wish, claim: &SeenClaim, volume: &SeenVolume) -> Healing {
 
 /// Made anew, and the volume is not its own yet.
 fn promised(wish: Wish, claim: &SeenClaim, volume: &SeenVolume, saved: &String) -> Healing {
-    let waits = claim.volume.as_ref() == Some(&volume.name) && claim.former.contains(saved);
+    let names_it = claim.volume.as_ref() == Some(&volume.name);
+    let waits = names_it && claim.former.contains(saved);
+    let came_late = names_it && !waits && claim.protected && !claim.bound && !claim.former.is_empty() && volume.left;
     match wish {
+        Wish::Use { .. } | Wish::Keep if came_late && volume.retained => Healing::RemoveLate,
         // It may have been given, by a write that arrived late, to a claim made anew that was deleted as well.
         _ if !waits || volume.claim_uid != *saved && !volume.left => Healing::Nothing,
         Wish::Use { .. } if claim.published != volume.published => Healing::TakeRecord,

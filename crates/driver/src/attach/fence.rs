@@ -172,7 +172,7 @@ pub async fn is_unpublished(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimR
     if published.is_corrupt() {
         return Err(unreadable(leaf, &claim));
     }
-    if published.is_unpublished() {
+    if published.is_unpublished() || leaf::healing::never_got_its_volume(leaf, &claim).await? {
         return Ok(());
     }
     Err(Error::Refused(format!(

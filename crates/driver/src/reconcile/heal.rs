@@ -136,6 +136,9 @@ pub(super) async fn heal(reconciler: &Reconciler, repair: &Repair<'_>, looks: u3
         let wish = wish_of_this(repair, &pair, &wanted)?;
         let step = decide(wish, claim.as_ref(), volume.as_ref());
         tracing::debug!(member = %repair.leaf.member, leaf = %pair.place, ?wish, ?step, "heals");
+        if step == Healing::RemoveLate {
+            tracing::info!(member = %repair.leaf.member, leaf = %pair.place, "deletes a leaf claim that was created late: its volume belonged to another one since");
+        }
         match take(reconciler, repair, &step, &pair, &wanted).await {
             Ok(Taken::Done) => {}
             Ok(Taken::Rests) => return Ok(()),
@@ -238,10 +241,10 @@ async fn take(
                 tell(reconciler, wanted, &repair.told("LeafHealed", place, &what, false)).await;
             }
         }
-        (Healing::TakeBack, _, _, Some(row)) => {
-            if host::volume::uses(&reconciler.host, "", &repair.handle).await? {
-                return Ok(Taken::Rests);
-            }
+        (Healing::TakeBack, ..) if host::volume::uses(&reconciler.host, "", &repair.handle).await? => {
+            return Ok(Taken::Rests);
+        }
+        (Healing::TakeBack | Healing::RemoveLate, _, _, Some(row)) => {
             leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
         }
         (Healing::AwaitBond, _, _, Some(row)) => return wake(repair, &row).await,

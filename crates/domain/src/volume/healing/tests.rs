@@ -51,6 +51,29 @@ fn steps_follow_one_another() {
     }
 }
 
+#[test]
+fn claim_that_was_made_anew_late_goes_where_its_volume_was_another_ones_since() {
+    let late = anew(false);
+    let since = SeenVolume { left: true, ..volume("c", Some("c"), true) };
+    for (wish, claim, volume, expected) in [
+        (USED, late.clone(), since.clone(), Healing::RemoveLate),
+        (RETAINED, late.clone(), since.clone(), Healing::RemoveLate),
+        (Wish::Keep, late.clone(), since.clone(), Healing::RemoveLate),
+        (Wish::Nothing, late.clone(), since.clone(), Healing::Nothing),
+        (USED, late.clone(), SeenVolume { left: false, ..since.clone() }, Healing::Nothing),
+        (USED, late.clone(), SeenVolume { retained: false, ..since.clone() }, Healing::Nothing),
+        (USED, SeenClaim { bound: true, ..late.clone() }, since.clone(), Healing::Nothing),
+        (USED, SeenClaim { protected: false, ..late.clone() }, since.clone(), Healing::Nothing),
+        (USED, SeenClaim { former: Vec::new(), ..late.clone() }, since.clone(), Healing::Nothing),
+        (USED, SeenClaim { volume: Some("theirs".to_owned()), ..late.clone() }, since.clone(), Healing::Nothing),
+    ] {
+        assert_eq!(decide(wish, Some(&claim), Some(&volume)), expected, "{wish:?} {claim:?} {volume:?}");
+    }
+    let going = SeenClaim { terminating: true, ..late };
+    assert_eq!(decide(USED, Some(&going), Some(&since)), Healing::Release);
+    assert_eq!(decide(USED, None, Some(&since)), Healing::MakeAnew);
+}
+
 /// People of the member have given it away.
 #[test]
 fn volume_whose_claim_ref_is_of_nobody_or_of_others_is_left_to_a_person() {

@@ -1,6 +1,7 @@
 //! What can be typed: the driver's roles and commands, and `dev` where it is compiled in.
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 use commands::args::Role;
 
 /// Gives the pods of a host cluster volumes that live in member clusters.
@@ -16,6 +17,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     #[command(flatten)]
     Role(Role),
+    /// Print what a shell needs to complete commands and flags, as `source <(kosmos-csi completion bash)`
+    Completion { shell: Shell },
     /// Try the driver without a cluster: a host and members are simulated in this process (never for production)
     ///
     /// kubectl works on them, the driver between them is the real one, and their volumes are plain folders. There are no

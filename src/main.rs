@@ -2,10 +2,10 @@
 
 mod arguments;
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 use arguments::{Arguments, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use commands::{
     args::{Role, operator},
     run::{self, Misuse},
@@ -61,6 +61,13 @@ async fn play() -> ExitCode {
             run::mover(command).await
         }
         Command::Role(Role::Operator(command)) => return operate(&command).await,
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "kosmos-csi", &mut script);
+            // Who has closed the other end does not want it.
+            let _ = std::io::stdout().write_all(&script);
+            return ExitCode::SUCCESS;
+        }
         #[cfg(feature = "dev")]
         Command::Dev(arguments) => {
             telemetry::start(arguments.process.log_format);

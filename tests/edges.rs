@@ -212,6 +212,16 @@ async fn unknown_words_are_misuse_and_help_is_help() {
         (vec!["member", "add", "--help"], vec!["--member-kubeconfig <FILE>", "Without it 720h", "Exit code: 0"]),
         (vec!["doctor", "remove", "--help"], vec!["--data-will-be-lost", "<FINDING>"]),
         (vec!["controller", "--help"], vec!["--endpoint <unix:///PATH>", "--members-dir <FOLDER>", "[default: 30s]"]),
+        (vec!["completion", "bash"], vec!["-o default kosmos-csi", "uncordon", "--member-kubeconfig"]),
+        (
+            vec!["get", "volumes", "--help"],
+            vec![
+                "-n, --namespace <NAMESPACE>",
+                "The host alone is asked",
+                "Examples:",
+                "- wide:  A table with more columns",
+            ],
+        ),
         (vec!["--version"], vec![concat!("kosmos-csi ", env!("CARGO_PKG_VERSION"))]),
     ] {
         let (code, printed) = run(&arguments, &[]).await;
@@ -228,6 +238,7 @@ async fn command_ends_with_one_sentence_and_a_code_that_says_whose_fault_it_is()
         (vec!["member", "list"], 2),
         (vec!["doctor"], 2),
         (vec!["trace", "shop/db"], 2),
+        (vec!["status"], 2),
         (vec!["member", "forget", "m"], 1),
     ] {
         let (code, printed) = run(&[&command[..], &[nowhere.as_str()]].concat(), &[]).await;

@@ -9,7 +9,7 @@ mod tools;
 #[path = "../clusters/tools_table.rs"]
 mod tools_table;
 
-use std::fs;
+use std::{fs, path::Path};
 
 use demo::{CLAIM, VOLUMES, folder_of_the_leaf};
 use process::{Dev, items};
@@ -18,7 +18,9 @@ use tokio::process::Command;
 /// What a person types into a shell in the checkout; all that was printed.
 async fn shell(dev: &Dev, line: &str) -> String {
     let kubectl = tools::tool("kubectl").unwrap();
-    let path = format!("{}:/usr/bin:/bin", kubectl.parent().unwrap().display());
+    let program = Path::new(env!("CARGO_BIN_EXE_kosmos-csi"));
+    let [kubectl, program] = [&kubectl, program].map(|tool| tool.parent().unwrap().display());
+    let path = format!("{kubectl}:{program}:/usr/bin:/bin");
     let kubeconfig = dev.folder.join("host.kubeconfig");
     let output = Command::new("/bin/bash")
         .args(["-euc", line])
@@ -49,6 +51,11 @@ async fn commands_that_are_printed_do_what_they_say() {
     for (words, times) in [("Bound", 4), ("Running", 2), ("kosmos-cluster38", 1), ("openebs-hostpath", 4)] {
         let lines = both.lines().filter(|line| line.contains(words)).count();
         assert_eq!(lines, times, "lines with {words} in\n{both}");
+    }
+    let ours: Vec<&str> = report.lines().skip_while(|line| !line.starts_with("source ")).take(2).collect();
+    let told = shell(&dev, &format!("unset KUBECONFIG\n{}", ours.join("\n"))).await;
+    for words in ["test-new/nginx-pvc   cluster38   1Gi    Bound   nginx-new-", "leaf volume", "2 of 2 answer"] {
+        assert!(told.contains(words), "{words} in\n{told}");
     }
     let (host, member) = (dev.cluster("host").await, dev.cluster("cluster38").await);
     let leaf = folder_of_the_leaf(&member).await;

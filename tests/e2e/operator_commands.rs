@@ -101,10 +101,24 @@ async fn serves(rig: &Rig, name: &str) -> Result<()> {
     let volume = host.bound("data").await?.name_any();
     let said = does(rig, &["trace", &format!("{name}/data")]).await?;
     ensure!(said.contains("leaf volume") && said.contains(&volume), "{said}");
+    ensure!(does(rig, &["trace", &format!("pv/{volume}"), "-o", "name"]).await?.contains(&volume), "{said}");
+    let listed = does(rig, &["get", "volumes", "-n", name, "--member", MEMBER, "-o", "name"]).await?;
+    ensure!(listed.trim() == format!("persistentvolume/{volume}"), "{listed}");
+    closed_and_opened(rig).await?;
     refuses(rig, &["member", "remove", MEMBER], &["one volume of the host", &volume]).await?;
     host.delete_claim("data").await?;
     host.volume_is_gone(&volume).await?;
     nothing_of_ours(rig.fleet.member(MEMBER), &host.namespace).await
+}
+
+async fn closed_and_opened(rig: &Rig) -> Result<()> {
+    for (word, cordoned) in [("cordon", true), ("uncordon", false)] {
+        does(rig, &["member", word, MEMBER]).await?;
+        let members: Value = serde_json::from_str(&does(rig, &["get", "members", "-o", "json"]).await?)?;
+        let found = members["items"].as_array().and_then(|all| all.iter().find(|one| one["name"] == MEMBER));
+        ensure!(found.is_some_and(|one| one["cordoned"] == cordoned && one["answers"] == true), "{members:#}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -326,19 +326,43 @@ async fn kubeconfig_may_go_to_a_file_that_nobody_else_reads() {
 #[tokio::test]
 async fn list_tells_where_a_member_is_named_and_whether_it_answers() {
     let clusters = Clusters::new(2);
-    assert!(clusters.does("member list").await.contains("no member yet"));
+    assert_eq!(clusters.does("member list").await, "");
     clusters.join().await;
     clusters.host.create(VOLUMES, volume("one", "m0/shop/db/0123456789abcdef")).unwrap();
-    let told = clusters.does("member list").await;
+    let told = clusters.does("get members -o wide").await;
     let row = told.lines().nth(1).unwrap();
-    let words = ["m0", "Secret kosmos-csi/m0", &identity(&clusters.members[0]), "https://m0", "no", "1", "yes"];
+    let words = ["m0", "Secret kosmos-csi/m0", &identity(&clusters.members[0]), "https://m0", "no", "1", "answers"];
     assert!(words.iter().all(|word| row.contains(word)), "{told}");
     clusters.pin("gone", 1);
     let json = clusters.does("member list -o json").await;
     let rows: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&rows["apiVersion"], &rows["kind"]), (&json!("cli.kosmos.csi.io/v1alpha1"), &json!("MemberList")));
+    let rows = &rows["items"];
     assert_eq!((&rows[0]["name"], &rows[0]["source"]), (&json!("gone"), &json!("")));
     assert_eq!((&rows[1]["volumes"], &rows[1]["answers"]), (&json!(1), &json!(true)));
-    assert!(rows[1]["tokenEnds"].as_i64().unwrap() > 0 && !json.contains("canary"));
+    assert!(rows[1]["tokenEnds"] == "2100-01-01T00:00:00Z" && !json.contains("canary"), "{json}");
+    assert_eq!(clusters.does("get members -o name").await, "gone\nm0\n");
+    assert_eq!(serde_saphyr::from_str::<Value>(&clusters.does("get members -o yaml").await).unwrap()["items"], *rows);
+}
+
+#[tokio::test]
+async fn member_is_closed_to_new_volumes_and_opened_again_where_a_secret_names_it() {
+    let clusters = Clusters::new(2);
+    clusters.refuses("member cordon m0", &["no member is called m0", "get members"]).await;
+    clusters.join().await;
+    let cordon = || {
+        clusters.host.get(SECRETS, NAMESPACE, "m0").unwrap()["metadata"]["annotations"]["kosmos.csi.io/cordon"].clone()
+    };
+    let said = clusters.does("member cordon m0").await;
+    assert!(said.contains("closed to new volumes") && cordon() == "true", "{said}");
+    assert!(clusters.does("member cordon m0").await.contains("already"));
+    assert!(clusters.does("get members").await.contains("m0     yes"));
+    assert!(clusters.does("member uncordon m0").await.contains("open to new volumes") && cordon().is_null());
+    let folder = clusters.folder.path().join("members");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(clusters.file("m1"), folder.join("m1.kubeconfig")).unwrap();
+    let words = format!("member cordon m1 --members-dir={}", folder.display());
+    clusters.refuses(&words, &["named by file", "m1.cordon beside it closes it"]).await;
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn move_is_made_and_followed_to_its_end() {
         [&json!("db"), &json!("m1"), &json!("Automatic")]
     );
     clusters.refuses("volume move shop/db --to=m1", &["VolumeMove shop/db-to-m1 is there already", "--name"]).await;
-    let made = clusters.does("volume move shop/db --to=m2 --name=again --no-wait").await;
+    let made = clusters.does("volume move pvc/db -n shop --to=m2 --name=again --no-wait").await;
     assert!(made.contains("VolumeMove shop/again is made. `kosmos-csi volume status shop/again`"), "{made}");
 }
 
@@ -97,7 +97,7 @@ async fn move_is_called_off_until_the_host_leads_to_the_copy() {
     is_in(&clusters, "db-to-m1", "Switching");
     clusters.refuses("volume cancel shop/db", &["cannot be called off any more", "leads to member m1"]).await;
     is_in(&clusters, "db-to-m1", "Copying");
-    let said = clusters.does("volume cancel shop/db-to-m1").await;
+    let said = clusters.does("volume cancel volumemove/db-to-m1 -n shop").await;
     assert!(said.contains("is called off, and nothing of it is left"), "{said}");
     assert!(of(&clusters, "db-to-m1").is_null());
     clusters.refuses("volume cancel shop/db", &["no move called db, and none of a claim", "volume status shop"]).await;
@@ -106,7 +106,7 @@ async fn move_is_called_off_until_the_host_leads_to_the_copy() {
 #[tokio::test(start_paused = true)]
 async fn status_is_a_table_or_all_of_one_and_stalls_are_told_by_doctor_and_trace() {
     let clusters = moving();
-    assert_eq!(clusters.does("volume status").await, "There are no moves of volumes.\n");
+    assert_eq!(clusters.does("volume status").await, "");
     clusters.does("volume move shop/db --to=m1 --no-wait").await;
     is_in(&clusters, "db-to-m1", "Waiting");
     let table = clusters.does("volume status shop").await;
@@ -116,7 +116,10 @@ async fn status_is_a_table_or_all_of_one_and_stalls_are_told_by_doctor_and_trace
     stalls(&clusters, "db-to-m1", "pod send-0: NoSpace: the volume is full");
     let stalled = ["STALLED: pod send-0: NoSpace"];
     clusters.refuses("volume status", &stalled).await;
-    clusters.refuses("volume status shop/db", &["stalled", "NoSpace"]).await;
+    for words in ["volume status shop/db", "volume status db -n shop", "volume status -n shop db-to-m1"] {
+        clusters.refuses(words, &["stalled", "NoSpace"]).await;
+    }
+    clusters.refuses("volume status shop/db -n books", &["another namespace than --namespace books"]).await;
     let found = ["move:shop/db-to-m1", "does not go on: pod send-0: NoSpace", "volume status shop/db-to-m1"];
     clusters.refuses("doctor --interval=0s", &found).await;
     let claim = json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"accessModes": ["ReadWriteOnce"],
@@ -132,6 +135,8 @@ async fn dry_run_prints_the_object_and_asks_nobody() {
     let printed: Value = serde_saphyr::from_str(&printed).unwrap();
     assert_eq!((&printed["spec"]["cutover"], text(&printed, "/metadata/name")), (&json!("Manual"), "db-to-m1"));
     assert!(of(&clusters, "db-to-m1").is_null());
+    let printed = clusters.does("volume move db --to=m1 --dry-run").await;
+    assert!(printed.contains("namespace: default"), "that of the kubeconfig's context: {printed}");
     let nowhere = Clusters::new(0);
     nowhere.refuses("volume move shop/db --to=m1", &["does not know the kind VolumeMove", "moves.enabled"]).await;
     nowhere.refuses("volume status", &["does not know the kind VolumeMove"]).await;

@@ -94,6 +94,83 @@ async fn trace_goes_from_the_claim_to_the_leaf_volume() {
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{told}");
 }
 
+/// A claim of the host that has a volume, or waits for one.
+fn claim(clusters: &Clusters, name: &str, volume: &str) {
+    let _ = clusters.host.create("namespaces", json!({"metadata": {"name": "shop"}}));
+    let mut claim = json!({
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}, "volumeMode": "Filesystem",
+            "storageClassName": "kosmos"},
+    });
+    if !volume.is_empty() {
+        claim["spec"]["volumeName"] = json!(volume);
+    }
+    clusters.host.create(CLAIMS, claim).unwrap();
+}
+
+fn pod(clusters: &Clusters, name: &str, claims: &[&str]) {
+    let volumes: Value =
+        claims.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})).collect();
+    let spec = json!({"containers": [{"name": "main", "image": "x"}], "volumes": volumes});
+    clusters.host.create("pods", json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec})).unwrap();
+}
+
+#[tokio::test]
+async fn volumes_are_listed_with_their_members_their_pods_and_the_claims_that_wait() {
+    let clusters = Clusters::new(1);
+    assert_eq!(clusters.does("get volumes").await, "");
+    let class = json!({"metadata": {"name": "kosmos"}, "provisioner": "kosmos.csi.io"});
+    clusters.host.create("storageclasses.storage.k8s.io", class).unwrap();
+    host_volume(&clusters, "db", "pvc-1");
+    claim(&clusters, "db", "pvc-1");
+    claim(&clusters, "waits", "");
+    pod(&clusters, "db-0", &["db", "waits"]);
+    let of = json!({"namespace": "shop", "name": "db"});
+    clusters
+        .host
+        .change(VOLUMES, "", "pvc-1", |volume| {
+            volume["spec"]["claimRef"] = of;
+            volume["status"] = json!({"phase": "Bound"});
+        })
+        .unwrap();
+    let told = clusters.does("get volumes -o wide").await;
+    let rows: Vec<Vec<&str>> = told.lines().map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(rows[1][..5], ["shop/db", "m0", "1Gi", "Bound", "db-0"], "{told}");
+    assert_eq!(rows[2][..5], ["shop/waits", "-", "2Gi", "Pending", "db-0"], "{told}");
+    assert_eq!((rows.len(), rows[1].last()), (3, Some(&"shop/db")), "{told}");
+    assert_eq!(clusters.does("get volumes -n shop --member=m0 -o name").await, "persistentvolume/pvc-1\n");
+    assert_eq!(clusters.does("get volumes --state=pending -o name").await, "persistentvolumeclaim/waits\n");
+    let json: Value = serde_json::from_str(&clusters.does("get volumes -n none -o json").await).unwrap();
+    assert_eq!((&json["kind"], &json["items"]), (&json!("VolumeList"), &json!([])));
+}
+
+#[tokio::test]
+async fn trace_begins_at_a_pod_or_a_volume_too() {
+    let clusters = Clusters::new(1);
+    clusters.join().await;
+    leaf(&clusters, "db", "pvc-1");
+    host_volume(&clusters, "db", "pvc-1");
+    claim(&clusters, "db", "pvc-1");
+    claim(&clusters, "log", "pvc-2");
+    pod(&clusters, "db-0", &["db", "log"]);
+    pod(&clusters, "idle", &[]);
+    let of = json!({"namespace": "shop", "name": "db"});
+    clusters.host.change(VOLUMES, "", "pvc-1", |volume| volume["spec"]["claimRef"] = of).unwrap();
+    for words in ["trace shop/db", "trace pvc/db -n shop", "trace db --namespace=shop", "trace pv/pvc-1"] {
+        let told = clusters.type_in(words).await.unwrap().text;
+        for step in ["host claim    shop/db", "host volume   pvc-1", "m0/shop/db/", "leaf volume   pv-db"] {
+            assert!(told.contains(step), "{words}: {step}: {told}");
+        }
+    }
+    clusters.refuses("trace pod/db-0 -n shop", &["shop/db ", "shop/log ", "pvc-2"]).await;
+    assert!(clusters.does("trace pod/idle -n shop").await.contains("has no claim"));
+    clusters.refuses("trace db", &["default/db", "is not there"]).await;
+    clusters.refuses("trace shop/db -n books", &["shop/db is in another namespace than --namespace books"]).await;
+    clusters.refuses("trace pv/pvc-9", &["pvc-9", "is not there"]).await;
+    let steps: Value = serde_json::from_str(&clusters.type_in("trace shop/db -o json").await.unwrap().text).unwrap();
+    assert_eq!((&steps["kind"], &steps["items"][0]["object"]), (&json!("StepList"), &json!("shop/db")));
+}
+
 #[tokio::test]
 async fn trace_finds_the_leaf_of_a_volume_that_another_claim_uses_now() {
     let clusters = Clusters::new(1);

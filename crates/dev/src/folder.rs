@@ -123,6 +123,15 @@ impl Folder {
         Ok(())
     }
 
+    /// By which kubectl and our own commands find the clusters, in a shell that has read it.
+    pub(super) fn write_environment(&self) -> anyhow::Result<()> {
+        let quoted = |path: &Path| quoted(&path.display().to_string());
+        let (host, members) = (quoted(&self.kubeconfig(super::HOST)), quoted(&self.members()));
+        let path = self.path.join("env");
+        fs::write(&path, format!("export KUBECONFIG={host}\nexport KOSMOS_CSI_MEMBERS_DIR={members}\n"))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
     /// A loopback port for a cluster: the one of last time, where it is free.
     pub(super) async fn listen(&self, cluster: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
         let at = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
@@ -174,6 +183,12 @@ fn is_foreign(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         foreign => foreign,
     }
+}
+
+/// As a shell takes it for one word.
+pub(super) fn quoted(path: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -233,5 +248,14 @@ mod tests {
         left.sort();
         assert_eq!(left, ["a.cordon", "a.kubeconfig"]);
         assert_eq!(folder.asleep(&names(&["a"])).unwrap(), ["b"]);
+    }
+
+    #[test]
+    fn path_is_one_word_for_a_shell() {
+        for (path, expected) in
+            [("/tmp/a-b.c", "/tmp/a-b.c"), ("/tmp/a b", "'/tmp/a b'"), ("/tmp/it's", r"'/tmp/it'\''s'")]
+        {
+            assert_eq!(quoted(path), expected);
+        }
     }
 }

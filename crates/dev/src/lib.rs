@@ -83,6 +83,7 @@ async fn play(arguments: Arguments, folder: &Folder, socket: Socket, stop: Cance
     let host = started.clusters.remove(HOST).context("the host was not started")?;
     objects::prepare(&host, &members).context("the host's first objects")?;
     folder.link_members(&members)?;
+    folder.write_environment()?;
     let driver = Client::new(&folder.socket()).map_err(Misuse)?;
 
     let ready = watch::Sender::new(false);

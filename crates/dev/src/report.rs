@@ -2,7 +2,11 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
-use super::{HOST, folder::Folder, objects};
+use super::{
+    HOST,
+    folder::{Folder, quoted},
+    objects,
+};
 
 pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &[String]) -> String {
     let mut text = String::new();
@@ -35,30 +39,11 @@ pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &
          {host} apply -f {example}\n\
          for c in {HOST} {first}; do kubectl --kubeconfig {typed}/$c.kubeconfig -n {namespace} get all,pvc,pv -o wide; done\n\
          {host} delete -f {example}\n\n\
-         The operators' commands, such as:\n\n\
-         kosmos-csi trace {namespace}/CLAIM --kubeconfig {typed}/{HOST}.kubeconfig --members-dir {typed}/state/members\n\n\
+         Our own commands, such as:\n\n\
+         source {typed}/env\n\
+         kosmos-csi get volumes; kosmos-csi trace pvc/nginx-pvc -n {namespace}; kosmos-csi status\n\n\
          Ctrl-C ends all of it. Started again on {dir}, everything is still there; rm -r {typed} forgets it.\n",
         namespace = objects::NAMESPACE,
     );
     text
-}
-
-/// As a shell takes it for one word.
-fn quoted(path: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
-    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn path_is_one_word_for_a_shell() {
-        for (path, expected) in
-            [("/tmp/a-b.c", "/tmp/a-b.c"), ("/tmp/a b", "'/tmp/a b'"), ("/tmp/it's", r"'/tmp/it'\''s'")]
-        {
-            assert_eq!(quoted(path), expected);
-        }
-    }
 }

@@ -99,7 +99,7 @@ const TOLD: usize = 5;
 /// Most volumes are made within seconds.
 const WAITS_LONG: i64 = 300;
 /// Longer than a replica takes to take over.
-const LEASE_LATE: i64 = 60;
+pub(crate) const LEASE_LATE: i64 = 60;
 
 pub fn judge(host: &SeenHost, members: &[SeenMember], now: i64) -> Vec<Finding> {
     let mut findings = judge_host(host, members);
@@ -276,7 +276,7 @@ mod tests {
             SeenMember { problem: Some("no answer".to_owned()), tokens: vec![token(40), token(0)], ..member() };
         let findings = judge(&well(), &[silent], NOW);
         assert!(findings[0].message.contains("not compared"), "{findings:?}");
-        assert!(findings[1].message.contains("has expired 0m ago") && findings[1].message.contains("member add m"));
+        assert!(findings[1].message.contains("has expired 0s ago") && findings[1].message.contains("member add m"));
         let left = SeenMember { named: false, volumes: 3, ..member() };
         let findings = judge(&well(), &[left], NOW);
         assert!(findings[0].name == "member:m" && findings[0].message.contains("3 volumes"), "{findings:?}");

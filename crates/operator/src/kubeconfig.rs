@@ -7,7 +7,8 @@ use domain::volume::namespaces::{EXTENSION, Namespaces};
 use member::token::Token;
 
 const DAY: i64 = 24 * HOUR;
-const HOUR: i64 = 60 * 60;
+const HOUR: i64 = 60 * MINUTE;
+const MINUTE: i64 = 60;
 
 /// How a cluster is reached, and what is known of it besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,7 +91,8 @@ pub fn span(seconds: i64) -> String {
     match seconds {
         long if long >= 2 * DAY => format!("{}d", long / DAY),
         some if some >= 2 * HOUR => format!("{}h", some / HOUR),
-        short => format!("{}m", short / 60),
+        short if short >= 2 * MINUTE => format!("{}m", short / MINUTE),
+        moment => format!("{moment}s"),
     }
 }
 
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn time_is_told_in_the_unit_that_fits() {
-        for (left, told) in [(400 * DAY, "400d"), (2 * DAY, "2d"), (47 * HOUR, "47h"), (90 * 60, "90m")] {
+        for (left, told) in [(400 * DAY, "400d"), (2 * DAY, "2d"), (47 * HOUR, "47h"), (90 * 60, "90m"), (90, "90s")] {
             assert_eq!(until(1000 + left, 1000), told);
             assert_eq!(until(1000 - left, 1000), format!("expired {told} ago"));
         }

@@ -6,17 +6,17 @@ const GAP: usize = 3;
 
 #[derive(Debug)]
 pub struct Table {
-    head: &'static [&'static str],
+    head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub fn new(head: &'static [&'static str]) -> Self {
-        Self { head, rows: Vec::new() }
+    pub fn new(head: &[&'static str]) -> Self {
+        Self { head: head.to_vec(), rows: Vec::new() }
     }
 
     /// What is empty is shown as a dash.
-    pub fn row<const N: usize>(&mut self, cells: [impl Into<String>; N]) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item: Into<String>>) {
         let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
         self.rows.push(cells.into_iter().map(|cell| shown(cell.into())).collect());
     }

@@ -1,5 +1,6 @@
 //! The command line of an operator: commands that do one thing and end.
 
+mod get;
 mod member;
 mod values;
 mod volume;
@@ -9,12 +10,19 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Subcommand, ValueEnum};
 
 use super::{member_name, namespace};
-pub use member::{Add, Check, Forget, List, Member, Remove};
-pub use values::{ClaimName, Place};
-use values::{claim, finding, object_name};
-pub use volume::{Discard, MoveVolume, OneMove, Status, Volume};
+pub use get::{Get, GetVolumes};
+pub use member::{Add, Check, Cordon, Forget, List, Member, Remove};
+use operator::listing::Form;
+pub use values::{ClaimName, Kind, Named, Place, Subject};
+use values::{claim, finding, object_name, subject};
+pub use volume::{Discard, MoveStatus, MoveVolume, OneMove, Volume};
 
 const EXIT_CODES: &str = "Exit code: 0 when all is well, 1 when something is wrong or was refused, 2 when a command that only looks could not, 64 when what was typed is wrong.";
+
+/// What follows the help of a command.
+fn with_examples(examples: &[&str]) -> String {
+    format!("Examples:\n  {}\n\n{EXIT_CODES}", examples.join("\n  "))
+}
 
 /// How the host is reached, by whoever has any right in it.
 #[derive(Clone, Debug, clap::Args)]
@@ -66,23 +74,53 @@ pub struct MemberAccess {
     pub member_context: Option<String>,
 }
 
+/// Where what is named without a namespace is looked for.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Within {
+    /// The namespace, where the name does not say it; without either, that of the kubeconfig's context
+    #[arg(long, short, value_parser = namespace, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     #[default]
     Table,
+    /// A table with more columns
+    Wide,
     Json,
+    Yaml,
+    /// Names alone, a line each
+    Name,
+}
+
+impl From<Output> for Form {
+    fn from(output: Output) -> Self {
+        match output {
+            Output::Table => Self::Table,
+            Output::Wide => Self::Wide,
+            Output::Json => Self::Json,
+            Output::Yaml => Self::Yaml,
+            Output::Name => Self::Name,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Let a member join, look at the members, check one, remove one
+    /// Show on one screen how driver, members and volumes stand
+    Status(Status),
+    /// List volumes, with the members they are in, or members
+    #[command(subcommand)]
+    Get(Get),
+    /// Let a member join, look at the members, check one, close one to new volumes, remove one
     #[command(subcommand)]
     Member(Member),
     /// Look at everything: host, members, and whether each volume has its leaf and each leaf its volume
     Doctor(Doctor),
     /// Give the host a claim of a member as it is
     Import(Import),
-    /// Show everything that stands behind a claim, from the host's pod to the member's volume
+    /// Show everything that stands behind a claim, a pod or a volume of the host, down to the member's volume
     Trace(Trace),
     /// Move a claim's volume to another member, see how that goes, call it off
     #[command(subcommand)]
@@ -98,10 +136,21 @@ impl Command {
             Self::Member(member) => matches!(member, Member::List(_) | Member::Check(_)),
             Self::Doctor(doctor) => doctor.remedy.is_none(),
             Self::Volume(volume) => matches!(volume, Volume::Status(_)),
-            Self::Trace(_) => true,
+            Self::Get(_) | Self::Status(_) | Self::Trace(_) => true,
             Self::Import(_) | Self::Release(_) => false,
         }
     }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Status {
+    #[command(flatten)]
+    pub members: MembersAccess,
+
+    /// How it is printed
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -192,14 +241,21 @@ pub struct Import {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = with_examples(&["kosmos-csi trace pvc/db -n shop", "kosmos-csi trace pod/db-0 -n shop", "kosmos-csi trace pv/pvc-7c1e"]))]
 pub struct Trace {
-    /// The claim in the host
-    #[arg(value_parser = claim, value_name = "NAMESPACE/CLAIM")]
-    pub claim: ClaimName,
+    /// In the host: a claim, as db, pvc/db or shop/db; a pod with all its claims, as pod/db-0; or a volume, as pv/pvc-7c1e
+    #[arg(value_parser = subject, value_name = "[KIND/]NAME")]
+    pub subject: Subject,
+
+    #[command(flatten)]
+    pub within: Within,
 
     #[command(flatten)]
     pub members: MembersAccess,
+
+    /// How it is printed
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -246,9 +302,12 @@ mod tests {
             ("kosmos-csi import shop/db --member-kubeconfig=f", "--member"),
             ("kosmos-csi import shop/db --member=a --member-kubeconfig=f --apply --dry-run", "cannot be used with"),
             ("kosmos-csi doctor remove db", "column FINDING"),
-            ("kosmos-csi trace shop", "such as shop/db"),
+            ("kosmos-csi trace pod/Db", "such as pvc/db"),
+            ("kosmos-csi trace a/b/c", "such as pvc/db"),
+            ("kosmos-csi get volumes -o csv", "possible values"),
             ("kosmos-csi volume move shop/db", "--to"),
-            ("kosmos-csi volume move db --to=a", "such as shop/db"),
+            ("kosmos-csi volume move pod/db --to=a", "such as db, pvc/db or shop/db"),
+            ("kosmos-csi volume approve pv/db", "such as db or shop/db"),
             ("kosmos-csi volume move shop/db --to=a --dry-run --no-wait", "cannot be used with"),
             ("kosmos-csi volume discard db --data-will-be-lost", "such as cluster38/pvc-"),
             ("kosmos-csi volume discard a/db", "--data-will-be-lost"),
@@ -256,6 +315,29 @@ mod tests {
             let refusal = typed(words).unwrap_err();
             assert!(refusal.contains(said), "{words}: {refusal}");
         }
+    }
+
+    #[test]
+    fn what_is_traced_is_a_claim_unless_its_kind_is_said() {
+        for (word, kind, namespace, name) in [
+            ("db", Kind::Claim, None, "db"),
+            ("shop/db", Kind::Claim, Some("shop"), "db"),
+            ("pvc/db", Kind::Claim, None, "db"),
+            ("persistentvolumeclaims/db", Kind::Claim, None, "db"),
+            ("pod/db-0", Kind::Pod, None, "db-0"),
+            ("pv/pvc-7c1e", Kind::Volume, None, "pvc-7c1e"),
+        ] {
+            let Command::Trace(trace) = typed(&format!("kosmos-csi trace {word}")).unwrap() else { panic!() };
+            let Subject { kind: said, named } = trace.subject;
+            assert_eq!((said, named.namespace.as_deref(), named.name.as_str()), (kind, namespace, name), "{word}");
+        }
+        let named = |namespace: Option<&str>| Named { namespace: namespace.map(str::to_owned), name: "db".to_owned() };
+        let within = |namespace: &str| Within { namespace: Some(namespace.to_owned()) };
+        let place = |of: Named, within: &Within| of.within(within, "default").map(|place| place.to_string());
+        assert_eq!(place(named(None), &Within::default()).unwrap(), "default/db");
+        assert_eq!(place(named(None), &within("shop")).unwrap(), "shop/db");
+        assert_eq!(place(named(Some("shop")), &within("shop")).unwrap(), "shop/db");
+        assert!(place(named(Some("shop")), &within("books")).unwrap_err().contains("--namespace books"));
     }
 
     #[test]

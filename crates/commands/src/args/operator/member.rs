@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Subcommand;
 
-use super::{EXIT_CODES, HostAccess, MemberAccess, MembersAccess, Output, values::lifetime};
+use super::{EXIT_CODES, HostAccess, MemberAccess, MembersAccess, Output, values::lifetime, with_examples};
 use crate::args::{member_name, namespace};
 
 #[derive(Debug, Subcommand)]
@@ -23,6 +23,12 @@ pub enum Member {
     /// Check one member from its kubeconfig to its storage classes
     #[command(after_help = EXIT_CODES)]
     Check(Check),
+    /// Close a member to new volumes; those that are there go on, and its virtual node takes pods
+    #[command(after_help = with_examples(&["kosmos-csi member cordon cluster38", "kosmos-csi get volumes --member cluster38"]))]
+    Cordon(Cordon),
+    /// Open a member to new volumes again
+    #[command(after_help = EXIT_CODES)]
+    Uncordon(Cordon),
     /// Take a member's kubeconfig away from the host
     ///
     /// Refused while the host has volumes there. Data in the member is never touched.
@@ -115,6 +121,16 @@ pub struct Check {
     /// The rights for moving volumes from and to it as well (deploy/member-mover.yaml)
     #[arg(long)]
     pub moves: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Cordon {
+    /// The member's name
+    #[arg(value_parser = member_name)]
+    pub name: String,
+
+    #[command(flatten)]
+    pub members: MembersAccess,
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Within;
 use domain::volume::id::{is_label, is_subdomain};
 
 /// A claim as people write it.
@@ -14,6 +15,82 @@ pub struct ClaimName {
 impl std::fmt::Display for ClaimName {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Something in a namespace, which may be said elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+impl Named {
+    /// By what was typed, or else by what the kubeconfig says.
+    pub fn within(&self, flag: &Within, usual: &str) -> Result<ClaimName, String> {
+        let namespace = match (&self.namespace, &flag.namespace) {
+            (Some(own), Some(flag)) if own != flag => {
+                return Err(format!("{own}/{} is in another namespace than --namespace {flag}", self.name));
+            }
+            (own, flag) => own.as_ref().or(flag.as_ref()).map_or(usual, String::as_str),
+        };
+        Ok(ClaimName { namespace: namespace.to_owned(), name: self.name.clone() })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Claim,
+    Pod,
+    Volume,
+}
+
+/// Kinds by the words of kubectl.
+const KINDS: [(&str, Kind); 8] = [
+    ("pvc", Kind::Claim),
+    ("persistentvolumeclaim", Kind::Claim),
+    ("persistentvolumeclaims", Kind::Claim),
+    ("pod", Kind::Pod),
+    ("pods", Kind::Pod),
+    ("pv", Kind::Volume),
+    ("persistentvolume", Kind::Volume),
+    ("persistentvolumes", Kind::Volume),
+];
+
+/// Something in the host that has to do with volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    pub kind: Kind,
+    pub named: Named,
+}
+
+pub(super) fn subject(text: &str) -> Result<Subject, String> {
+    let parts = text.split_once('/').map_or((None, text), |(first, name)| (Some(first), name));
+    let kind = parts.0.and_then(|first| KINDS.iter().find(|(word, _)| *word == first));
+    let (namespace, kind) = match (kind, parts.0) {
+        (Some((_, kind)), _) => (None, *kind),
+        (None, first) => (first.map(str::to_owned), Kind::Claim),
+    };
+    if is_subdomain(parts.1) && namespace.as_deref().is_none_or(|namespace| is_label(namespace, 63)) {
+        return Ok(Subject { kind, named: Named { namespace, name: parts.1.to_owned() } });
+    }
+    Err("it must be a claim, a pod or a volume, such as pvc/db, shop/db, pod/db-0 or pv/pvc-7c1e".to_owned())
+}
+
+/// A claim of the host.
+pub(super) fn claim_of_host(text: &str) -> Result<Named, String> {
+    match subject(text) {
+        Ok(Subject { kind: Kind::Claim, named }) => Ok(named),
+        _ => Err("it must be the name of a claim, such as db, pvc/db or shop/db".to_owned()),
+    }
+}
+
+/// Of a move, or of a claim that has one.
+pub(super) fn move_of_host(text: &str) -> Result<Named, String> {
+    match text.strip_prefix("volumemove/") {
+        Some(name) if is_subdomain(name) => Ok(Named { namespace: None, name: name.to_owned() }),
+        _ => claim_of_host(text)
+            .map_err(|_| "it must be the name of a move or of a claim, such as db or shop/db".to_owned()),
     }
 }
 

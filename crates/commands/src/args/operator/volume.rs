@@ -3,10 +3,11 @@
 use clap::Subcommand;
 
 use super::{
-    ClaimName, EXIT_CODES, MembersAccess, Output, Place, UserAccess,
-    values::{claim, kept, object_name, place},
+    EXIT_CODES, MembersAccess, Named, Output, Place, UserAccess, Within,
+    values::{claim_of_host, kept, move_of_host, object_name, place},
+    with_examples,
 };
-use crate::args::member_name;
+use crate::args::{member_name, namespace};
 
 #[derive(Debug, Subcommand)]
 pub enum Volume {
@@ -15,11 +16,14 @@ pub enum Volume {
     /// Makes a VolumeMove beside the claim. It needs no right but `create` and `get` on `volumemoves.kosmos.csi.io` in the claim's
     /// namespace; with `list pods` it names the pods that have to end. Ctrl-C ends the following and not the move: `volume status`
     /// shows it, `volume cancel` calls it off.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = with_examples(&[
+        "kosmos-csi volume move pvc/db -n shop --to cluster39",
+        "kosmos-csi volume move shop/db --to cluster39 --manual",
+    ]))]
     Move(MoveVolume),
     /// Show moves: a table, or all that is known of one
     #[command(after_help = EXIT_CODES)]
-    Status(Status),
+    Status(MoveStatus),
     /// Give the word to switch, where a move was asked to wait for it
     #[command(after_help = EXIT_CODES)]
     Approve(OneMove),
@@ -37,9 +41,12 @@ pub enum Volume {
 
 #[derive(Debug, clap::Args)]
 pub struct MoveVolume {
-    /// The claim in the host
-    #[arg(value_parser = claim, value_name = "NAMESPACE/CLAIM")]
-    pub claim: ClaimName,
+    /// The claim in the host, as db, pvc/db or shop/db
+    #[arg(value_parser = claim_of_host, value_name = "[NAMESPACE/]CLAIM")]
+    pub claim: Named,
+
+    #[command(flatten)]
+    pub within: Within,
 
     /// The member in which the volume is to be
     #[arg(long, value_parser = member_name, value_name = "MEMBER")]
@@ -66,10 +73,14 @@ pub struct MoveVolume {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Status {
-    /// A namespace, or in it one move by its own name or by its claim's; without it all that you may see
+pub struct MoveStatus {
+    /// A namespace, or in it one move by its own name or by its claim's; without it all that you may see. With --namespace, a name alone
     #[arg(value_parser = place, value_name = "NAMESPACE[/NAME]")]
     pub which: Option<Place>,
+
+    /// Only moves in this namespace
+    #[arg(long, short, value_parser = namespace, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
 
     #[command(flatten)]
     pub access: UserAccess,
@@ -82,8 +93,11 @@ pub struct Status {
 #[derive(Debug, clap::Args)]
 pub struct OneMove {
     /// The move, by its own name or by its claim's
-    #[arg(value_parser = claim, value_name = "NAMESPACE/NAME")]
-    pub which: ClaimName,
+    #[arg(value_parser = move_of_host, value_name = "[NAMESPACE/]NAME")]
+    pub which: Named,
+
+    #[command(flatten)]
+    pub within: Within,
 
     #[command(flatten)]
     pub access: UserAccess,

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     storage::v1::{CSIDriver, StorageClass},
 };
 use kube::{Api, ResourceExt, api::ListParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     Report,
@@ -25,7 +25,7 @@ use host::{Host, moves};
 use operator::{
     compare::{Compared, Finding, compare, twice},
     doctor::{SeenClass, SeenHost, WaitingClaim, judge},
-    table::Table,
+    listing::{Item, Listing},
 };
 
 /// Claims that are named where many wait.
@@ -43,9 +43,15 @@ pub(super) async fn doctor(flags: &Doctor, dial: &Dial) -> anyhow::Result<Report
     let looked = look_twice(&flags.look, &host, dial).await?;
     let mut findings = judge(&see(&host).await?, &looked.seen.members, now());
     findings.extend(looked.findings.iter().cloned());
+    let listing = listing(&findings, &looked);
     let text = match flags.output {
-        Output::Table => table(&flags.look, &findings, &looked),
-        Output::Json => format!("{:#}\n", as_json(&findings, &looked)),
+        Output::Table | Output::Wide if findings.is_empty() => {
+            format!("Nothing is wrong.\n{}", summary(&flags.look, &looked))
+        }
+        Output::Table | Output::Wide => {
+            format!("{}\n{}", listing.print(flags.output.into()), summary(&flags.look, &looked))
+        }
+        form => listing.print(form.into()),
     };
     Ok(Report::new(text, findings.is_empty()))
 }
@@ -82,7 +88,7 @@ async fn see(host: &Host) -> anyhow::Result<SeenHost> {
 }
 
 /// Moves that do not go on, and why; none where volumes are not moved.
-async fn stalled(host: &Host) -> anyhow::Result<Vec<(String, String)>> {
+pub(super) async fn stalled(host: &Host) -> anyhow::Result<Vec<(String, String)>> {
     let moves = volume::list_known(&host.client, None).await?.unwrap_or_default();
     let stalled = moves.iter().filter_map(|of| {
         let stall = moves::stall(of)?;
@@ -121,13 +127,21 @@ fn seen_class(class: &StorageClass) -> SeenClass {
     SeenClass { name: class.name_any(), parameters: Parameters::parse(&parameters).map_err(|error| error.to_string()) }
 }
 
-fn table(flags: &Look, findings: &[Finding], looked: &Looked) -> String {
-    let mut table = Table::new(&["FINDING", "WHAT"]);
-    for finding in findings {
-        table.row([&finding.name, &finding.message]);
+fn listing(findings: &[Finding], looked: &Looked) -> Listing {
+    let mut listing = Listing::new("Finding", &["FINDING", "WHAT"], &[]);
+    for Finding { name, message, .. } in findings {
+        listing.add(Item {
+            name: name.clone(),
+            cells: vec![name.clone(), message.clone()],
+            wide: Vec::new(),
+            object: json!({"name": name, "message": message}),
+        });
     }
-    let found = if findings.is_empty() { "Nothing is wrong.\n".to_owned() } else { format!("{table}\n") };
-    format!("{found}{}\n", summary(flags, looked))
+    let compared: Vec<&str> = looked.seen.sides.iter().map(|side| side.member.as_str()).collect();
+    listing.say("comparedMembers", json!(compared));
+    listing.say("hostVolumes", json!(looked.seen.host.volumes.len()));
+    listing.say("notJudgedYet", json!(looked.young));
+    listing
 }
 
 fn summary(flags: &Look, looked: &Looked) -> String {
@@ -141,17 +155,7 @@ fn summary(flags: &Look, looked: &Looked) -> String {
         ),
     };
     format!(
-        "Compared twice: {} volumes of the host and {leaves} leaf claims in {judged} of {named} members.{young}",
+        "Compared twice: {} volumes of the host and {leaves} leaf claims in {judged} of {named} members.{young}\n",
         looked.seen.host.volumes.len()
     )
-}
-
-fn as_json(findings: &[Finding], looked: &Looked) -> Value {
-    let findings: Vec<Value> =
-        findings.iter().map(|finding| json!({"finding": finding.name, "message": finding.message})).collect();
-    let compared: Vec<&str> = looked.seen.sides.iter().map(|side| side.member.as_str()).collect();
-    json!({
-        "findings": findings, "young": looked.young, "comparedMembers": compared,
-        "hostVolumes": looked.seen.host.volumes.len(),
-    })
 }

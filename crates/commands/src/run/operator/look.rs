@@ -50,7 +50,15 @@ pub(super) struct Seen {
 }
 
 /// A list that is known to be complete.
-async fn whole<K>(api: Api<K>, wanted: &ListParams) -> Result<Vec<K>, String>
+pub(super) async fn whole<K>(api: Api<K>) -> Result<Vec<K>, String>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    whole_of(api, &ListParams::default()).await
+}
+
+/// The same of some.
+async fn whole_of<K>(api: Api<K>, wanted: &ListParams) -> Result<Vec<K>, String>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -67,14 +75,14 @@ pub(super) async fn leaf_claims(leaf: &MemberClient) -> Result<Vec<PersistentVol
     let ours = ListParams::default().labels(&ownership::selector(&leaf.host));
     let mut all = Vec::new();
     for namespace in leaf.namespaces.each() {
-        all.append(&mut whole(leaf.within(namespace), &ours).await?);
+        all.append(&mut whole_of(leaf.within(namespace), &ours).await?);
     }
     Ok(all)
 }
 
 /// All claims of the host.
 pub(super) async fn host_claims(host: &Host) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
-    let claims = whole(Api::all(host.client.clone()), &ListParams::default()).await;
+    let claims = whole(Api::all(host.client.clone())).await;
     claims.map_err(|reason| anyhow::anyhow!("the host's claims cannot be listed: {reason}"))
 }
 
@@ -105,7 +113,7 @@ pub(super) async fn look(host: &Host, access: &MembersAccess, dial: &Dial) -> an
 
 /// None where they cannot be read: nothing is said of them then.
 async fn classes(leaf: &MemberClient) -> Option<LeafClasses> {
-    let all = whole(Api::<StorageClass>::all(leaf.client.clone()), &ListParams::default()).await.ok()?;
+    let all = whole(Api::<StorageClass>::all(leaf.client.clone())).await.ok()?;
     let rows = Rows::new(leaf.host.clone());
     for class in &all {
         rows.put_class(class);
@@ -119,12 +127,12 @@ async fn listed(known: Result<Known, String>) -> Result<(Known, Listed), String>
     let known = known?;
     let ours = ListParams::default().labels(&ownership::selector(&known.leaf.host));
     let claims = leaf_claims(&known.leaf).await?;
-    let volumes = whole(Api::all(known.leaf.client.clone()), &ours).await?;
+    let volumes = whole_of(Api::all(known.leaf.client.clone()), &ours).await?;
     Ok((known, (claims, volumes)))
 }
 
 async fn host_side(host: &Host) -> anyhow::Result<HostSide> {
-    let all = whole(Api::<PersistentVolume>::all(host.client.clone()), &ListParams::default()).await;
+    let all = whole(Api::<PersistentVolume>::all(host.client.clone())).await;
     let all = all.map_err(|reason| anyhow::anyhow!("the host's volumes cannot be listed: {reason}"))?;
     let names: BTreeSet<String> = all.iter().map(ResourceExt::name_any).collect();
     let has_volume = |claim: &PersistentVolumeClaim| {

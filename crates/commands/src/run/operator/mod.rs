@@ -2,6 +2,7 @@
 
 mod connect;
 mod doctor;
+mod get;
 mod import;
 mod look;
 mod member;
@@ -9,10 +10,11 @@ mod objects;
 mod orphan;
 mod print;
 mod release;
+mod status;
 mod trace;
 mod volume;
 
-use crate::args::operator::{Command, Member, Remedy};
+use crate::args::operator::{Command, Get, Member, Remedy};
 use cluster::Dial;
 
 /// What a command comes to.
@@ -45,14 +47,18 @@ pub async fn operate(command: &Command) -> anyhow::Result<bool> {
 pub async fn report(command: &Command, dial: &Dial) -> anyhow::Result<Report> {
     match command {
         Command::Member(Member::Add(add)) => Box::pin(member::add::add(add, dial)).await,
-        Command::Member(Member::List(list)) => member::list::list(list, dial).await,
+        Command::Get(Get::Volumes(volumes)) => get::volumes(volumes, dial).await,
+        Command::Get(Get::Members(list)) | Command::Member(Member::List(list)) => member::list::list(list, dial).await,
         Command::Member(Member::Check(check)) => member::check::check(check, dial).await,
+        Command::Member(Member::Cordon(flags)) => member::cordon::cordon(flags, dial).await,
+        Command::Member(Member::Uncordon(flags)) => member::cordon::uncordon(flags, dial).await,
         Command::Member(Member::Remove(remove)) => member::remove::remove(remove, dial).await,
         Command::Member(Member::Forget(forget)) => member::forget::forget(forget, dial).await,
         Command::Doctor(doctor) => match &doctor.remedy {
             None => doctor::doctor(doctor, dial).await,
             Some(Remedy::Remove(remove)) => Box::pin(orphan::remove(remove, dial)).await,
         },
+        Command::Status(flags) => Box::pin(status::status(flags, dial)).await,
         Command::Import(import) => import::import(import, dial).await,
         Command::Trace(trace) => trace::trace(trace, dial).await,
         Command::Volume(command) => Box::pin(volume::volume(command, dial)).await,

@@ -2,7 +2,9 @@
 
 use std::{io::Write as _, pin::pin, time::Duration};
 
+use crate::args::operator::Output;
 use domain::printable::printable;
+use operator::listing::Listing;
 
 /// Who waits for longer wants to know for what.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -15,6 +17,14 @@ pub(super) fn out(text: &str) {
 /// What goes on, for who waits.
 pub(super) fn progress(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(text));
+}
+
+/// What was found; of nothing, people are told so beside it, and programs get an empty list.
+pub(super) fn listed(listing: &Listing, output: Output, nothing: &str) -> String {
+    if listing.is_empty() && matches!(output, Output::Table | Output::Wide) {
+        progress(nothing);
+    }
+    listing.print(output.into())
 }
 
 /// Says what is waited for, once it takes its time.

@@ -1,53 +1,62 @@
 //! `member list`: every member that is named, and every one that was.
 
 use futures::future::join_all;
-use serde_json::{Value, json};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
 
 use super::volumes_by_member;
 use crate::{
-    args::operator::{List, Output},
+    args::operator::{List, MembersAccess},
     run::operator::{
         Report,
         connect::{self, now},
-        print::patiently,
+        print::{listed, patiently},
     },
 };
 use cluster::Dial;
+use host::Host;
 use operator::{
     kubeconfig::{self, Told, until},
-    table::Table,
+    listing::{Item, Listing},
 };
 
 /// One line.
-struct Row {
-    name: String,
+pub(in crate::run::operator) struct Row {
+    pub(in crate::run::operator) name: String,
     /// Empty: nobody names it any more.
-    source: String,
+    pub(in crate::run::operator) source: String,
     /// The cluster that the name means; empty before the first meeting.
     pinned: String,
     told: Told,
-    cordoned: bool,
+    pub(in crate::run::operator) cordoned: bool,
     /// Why it does not answer as it should.
-    problem: Option<String>,
+    pub(in crate::run::operator) problem: Option<String>,
     volumes: usize,
 }
 
 pub(in crate::run::operator) async fn list(flags: &List, dial: &Dial) -> anyhow::Result<Report> {
-    let rows = rows(flags, dial).await?;
+    let host = connect::host(&flags.members.host, dial).await?;
+    let rows = rows(&host, &flags.members, dial).await?;
     let well = rows.iter().all(|row| row.source.is_empty() || row.problem.is_none());
-    let text = match flags.output {
-        Output::Table if rows.is_empty() => "There is no member yet: kosmos-csi member add --help\n".to_owned(),
-        Output::Table => table(&rows).to_string(),
-        Output::Json => format!("{:#}\n", rows.iter().map(as_json).collect::<Value>()),
-    };
-    Ok(Report::new(text, well))
+    let mut listing = Listing::new(
+        "Member",
+        &["NAME", "CORDONED", "VOLUMES", "TOKEN ENDS IN", "STATUS"],
+        &["CLUSTER", "SERVER", "SOURCE"],
+    );
+    for row in &rows {
+        listing.add(item(row));
+    }
+    Ok(Report::new(listed(&listing, flags.output, "There is no member yet: kosmos-csi member add --help"), well))
 }
 
-async fn rows(flags: &List, dial: &Dial) -> anyhow::Result<Vec<Row>> {
-    let host = connect::host(&flags.members.host, dial).await?;
-    let named = connect::members(&host, &flags.members).await?;
-    let pins = host::pins::pins(&host).await?;
-    let volumes = volumes_by_member(&host).await?;
+pub(in crate::run::operator) async fn rows(
+    host: &Host,
+    access: &MembersAccess,
+    dial: &Dial,
+) -> anyhow::Result<Vec<Row>> {
+    let named = connect::members(host, access).await?;
+    let pins = host::pins::pins(host).await?;
+    let volumes = volumes_by_member(host).await?;
     let count = |name: &String| volumes.get(name).map_or(0, Vec::len);
     let asking = named.iter().map(async |(name, definition)| Row {
         name: name.clone(),
@@ -55,7 +64,7 @@ async fn rows(flags: &List, dial: &Dial) -> anyhow::Result<Vec<Row>> {
         pinned: pins.get(name).cloned().unwrap_or_default(),
         told: kubeconfig::read(&definition.kubeconfig),
         cordoned: definition.policy.cordoned,
-        problem: connect::known(&host, name, definition, &pins, dial).await.err(),
+        problem: connect::known(host, name, definition, &pins, dial).await.err(),
         volumes: count(name),
     });
     let mut rows = patiently("asking the members who they are", join_all(asking)).await;
@@ -73,24 +82,19 @@ async fn rows(flags: &List, dial: &Dial) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn table(rows: &[Row]) -> Table {
-    let mut table =
-        Table::new(&["NAME", "SOURCE", "CLUSTER", "SERVER", "TOKEN ENDS IN", "CORDONED", "VOLUMES", "ANSWERS"]);
-    for row in rows {
-        let ends = row.told.token.as_ref().map(|token| until(token.ends, now())).unwrap_or_default();
-        let answers = row.problem.as_ref().map_or_else(|| "yes".to_owned(), |problem| format!("no: {problem}"));
-        let cordoned = if row.cordoned { "yes" } else { "no" };
-        let volumes = row.volumes.to_string();
-        let Row { name, source, pinned, told, .. } = row;
-        table.row([name.as_str(), source, pinned, &told.server, &ends, cordoned, &volumes, &answers]);
+fn item(row: &Row) -> Item {
+    let token = row.told.token.as_ref();
+    let ends = token.map(|token| until(token.ends, now())).unwrap_or_default();
+    let status = row.problem.as_ref().map_or_else(|| "answers".to_owned(), |problem| format!("NO: {problem}"));
+    let cordoned = if row.cordoned { "yes" } else { "no" };
+    let rfc3339 = token.and_then(|token| Timestamp::from_second(token.ends).ok()).map(|ends| ends.to_string());
+    Item {
+        name: row.name.clone(),
+        cells: vec![row.name.clone(), cordoned.to_owned(), row.volumes.to_string(), ends, status],
+        wide: vec![row.pinned.clone(), row.told.server.clone(), row.source.clone()],
+        object: json!({
+            "name": row.name, "source": row.source, "cluster": row.pinned, "server": row.told.server, "tokenEnds": rfc3339,
+            "cordoned": row.cordoned, "volumes": row.volumes, "answers": row.problem.is_none(), "problem": row.problem,
+        }),
     }
-    table
-}
-
-fn as_json(row: &Row) -> Value {
-    json!({
-        "name": row.name, "source": row.source, "cluster": row.pinned, "server": row.told.server,
-        "tokenEnds": row.told.token.as_ref().map(|token| token.ends), "cordoned": row.cordoned, "volumes": row.volumes,
-        "answers": row.problem.is_none(), "problem": row.problem,
-    })
 }

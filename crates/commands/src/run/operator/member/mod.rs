@@ -4,6 +4,7 @@ pub(super) mod account;
 pub(super) mod add;
 mod bindings;
 pub(super) mod check;
+pub(super) mod cordon;
 pub(super) mod forget;
 pub(super) mod list;
 mod open;

@@ -48,7 +48,7 @@ pub(in crate::run::operator) async fn remove(flags: &Remove, dial: &Dial) -> any
         return Ok(Report::new(why, false));
     }
     for secret in &secrets {
-        secret::cordon(&host, secret).await?;
+        secret::cordon(&host, secret, true).await?;
     }
     if let Some(why) = still_there(flags, &host, dial).await? {
         return Ok(Report::new(why, false));

@@ -92,8 +92,8 @@ pub(super) async fn write(
     Ok("renewed")
 }
 
-pub(super) async fn cordon(host: &Host, target: &Secret) -> anyhow::Result<()> {
-    change(host, target, json!({"metadata": {"annotations": {CORDON: "true"}}})).await
+pub(super) async fn cordon(host: &Host, target: &Secret, is_closed: bool) -> anyhow::Result<()> {
+    change(host, target, json!({"metadata": {"annotations": {CORDON: is_closed.then_some("true")}}})).await
 }
 
 /// Written only on the object that was read.

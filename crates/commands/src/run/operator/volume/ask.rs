@@ -13,8 +13,8 @@ use super::{
     moves_in, refusal,
 };
 use crate::{
-    args::operator::{MoveVolume, OneMove},
-    run::operator::connect,
+    args::operator::{ClaimName, MoveVolume, OneMove},
+    run::{Misuse, operator::connect},
 };
 use cluster::Dial;
 use domain::volume::moving::Phase;
@@ -22,19 +22,29 @@ use host::moves::{self, Cutover, VolumeMove};
 use operator::import::yaml;
 
 pub(super) async fn move_volume(flags: &MoveVolume, dial: &Dial) -> anyhow::Result<Report> {
-    let wanted = wanted(flags);
+    // Where all is said, a dry run asks nobody.
+    let client = match (&flags.claim.namespace, &flags.within.namespace) {
+        (None, None) => Some(connect::user(&flags.access, dial).await?),
+        _ => None,
+    };
+    let usual = client.as_ref().map(Client::default_namespace).unwrap_or_default();
+    let claim = flags.claim.within(&flags.within, usual).map_err(Misuse)?;
+    let wanted = wanted(flags, &claim);
     if flags.dry_run {
         return Ok(Report::well(yaml(&[wanted]).map_err(anyhow::Error::msg)?));
     }
-    let client = connect::user(&flags.access, dial).await?;
+    let client = match client {
+        Some(client) => client,
+        None => connect::user(&flags.access, dial).await?,
+    };
     let wanted: VolumeMove = serde_json::from_value(wanted)?;
     let name = moves::name(&wanted);
-    let made = moves_in(&client, &flags.claim.namespace).create(&PostParams::default(), &wanted).await;
+    let made = moves_in(&client, &claim.namespace).create(&PostParams::default(), &wanted).await;
     let made = made.map_err(|error| match &error {
         kube::Error::Api(status) if status.reason == "AlreadyExists" => anyhow!(
             "{name} is there already: `kosmos-csi volume status {}/{}` shows it. Another move of the claim needs another --name, or the \
              end of that object",
-            flags.claim.namespace,
+            claim.namespace,
             wanted.name_any()
         ),
         error => refusal(&format!("create {name}"), error),
@@ -42,14 +52,14 @@ pub(super) async fn move_volume(flags: &MoveVolume, dial: &Dial) -> anyhow::Resu
     goes_on(&client, &made, Goal::Moved, flags.no_wait, "is made").await
 }
 
-fn wanted(flags: &MoveVolume) -> Value {
-    let name = flags.name.clone().unwrap_or_else(|| format!("{}-to-{}", flags.claim.name, flags.to));
+fn wanted(flags: &MoveVolume, claim: &ClaimName) -> Value {
+    let name = flags.name.clone().unwrap_or_else(|| format!("{}-to-{}", claim.name, flags.to));
     json!({
         "apiVersion": moves::resource().api_version,
         "kind": moves::KIND,
-        "metadata": {"name": name, "namespace": flags.claim.namespace},
+        "metadata": {"name": name, "namespace": claim.namespace},
         "spec": {
-            "claimName": flags.claim.name,
+            "claimName": claim.name,
             "to": {"member": flags.to},
             "cutover": if flags.manual { Cutover::Manual } else { Cutover::Automatic },
         },
@@ -58,13 +68,14 @@ fn wanted(flags: &MoveVolume) -> Value {
 
 pub(super) async fn approve(flags: &OneMove, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
-    let of = find(&client, &flags.which).await?;
+    let which = flags.which.within(&flags.within, client.default_namespace()).map_err(Misuse)?;
+    let of = find(&client, &which).await?;
     let name = moves::name(&of);
     if moves::phase_of(&of).is_some_and(|phase| phase >= Phase::Switching) || of.metadata.deletion_timestamp.is_some() {
         bail!("{name} cannot be approved: {}", status_in_words(&of));
     }
     let change = json!({"metadata": {"uid": of.metadata.uid}, "spec": {"approved": true}});
-    let moves = moves_in(&client, &flags.which.namespace);
+    let moves = moves_in(&client, &which.namespace);
     let approved = moves.patch(&of.name_any(), &PatchParams::default(), &Patch::Merge(change)).await;
     let approved = approved.map_err(|error| refusal(&format!("approve {name}"), &error))?;
     goes_on(&client, &approved, Goal::Moved, flags.no_wait, "is approved").await
@@ -72,7 +83,8 @@ pub(super) async fn approve(flags: &OneMove, dial: &Dial) -> anyhow::Result<Repo
 
 pub(super) async fn cancel(flags: &OneMove, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
-    let of = find(&client, &flags.which).await?;
+    let which = flags.which.within(&flags.within, client.default_namespace()).map_err(Misuse)?;
+    let of = find(&client, &which).await?;
     let name = moves::name(&of);
     match moves::phase_of(&of) {
         Some(Phase::Switching | Phase::Finishing | Phase::Succeeded) => {
@@ -85,7 +97,7 @@ pub(super) async fn cancel(flags: &OneMove, dial: &Dial) -> anyhow::Result<Repor
     }
     let pinned = Preconditions { uid: of.uid(), resource_version: None };
     let how = DeleteParams { preconditions: Some(pinned), ..DeleteParams::default() };
-    let deleted = moves_in(&client, &flags.which.namespace).delete(&of.name_any(), &how).await;
+    let deleted = moves_in(&client, &which.namespace).delete(&of.name_any(), &how).await;
     deleted.map_err(|error| refusal(&format!("delete {name}"), &error))?;
     goes_on(&client, &of, Goal::CalledOff, flags.no_wait, "is called off").await
 }

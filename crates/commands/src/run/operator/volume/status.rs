@@ -9,32 +9,45 @@ use super::{
     list,
 };
 use crate::{
-    args::operator::{ClaimName, Output, Place, Status},
-    run::operator::{
-        connect::{self, now},
-        look::age,
+    args::operator::{ClaimName, MoveStatus, Output, Place},
+    run::{
+        Misuse,
+        operator::{
+            connect::{self, now},
+            look::age,
+            print::listed,
+        },
     },
 };
 use cluster::Dial;
 use domain::volume::moving::Phase;
 use host::moves::{self, Cutover, VolumeMove};
-use operator::{kubeconfig::span, table::Table};
+use operator::{
+    kubeconfig::span,
+    listing::{Item, Listing},
+    table::Table,
+};
 
-pub(super) async fn status(flags: &Status, dial: &Dial) -> anyhow::Result<Report> {
+pub(super) async fn status(flags: &MoveStatus, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
-    let (found, is_one) = match &flags.which {
-        Some(Place { within, name: Some(name) }) => {
+    let (within, name) = match (&flags.which, &flags.namespace) {
+        (Some(Place { within: name, name: None }), Some(within)) => (Some(within), Some(name)),
+        (Some(Place { within, name: Some(name) }), Some(flag)) if within != flag => {
+            return Err(Misuse(format!("{within}/{name} is in another namespace than --namespace {flag}")).into());
+        }
+        (Some(Place { within, name }), _) => (Some(within), name.as_ref()),
+        (None, within) => (within.as_ref(), None),
+    };
+    let (found, is_one) = match (within, name) {
+        (Some(within), Some(name)) => {
             let which = ClaimName { namespace: within.clone(), name: name.clone() };
             (vec![find(&client, &which).await?], true)
         }
-        Some(Place { within, name: None }) => (list(&client, Some(within)).await?, false),
-        None => (list(&client, None).await?, false),
+        _ => (list(&client, within.map(String::as_str)).await?, false),
     };
     let text = match (flags.output, found.as_slice()) {
-        (Output::Json, _) => format!("{:#}\n", json!(found)),
         (Output::Table, [one]) if is_one => details(one),
-        (Output::Table, []) => "There are no moves of volumes.\n".to_owned(),
-        (Output::Table, _) => table(&found),
+        (output, _) => listed(&listing(&found), output, "There are no moves of volumes."),
     };
     Ok(Report::new(text, found.iter().all(|of| moves::stall(of).is_none())))
 }
@@ -57,21 +70,31 @@ fn message(of: &VolumeMove) -> String {
     }
 }
 
-fn table(found: &[VolumeMove]) -> String {
-    let mut table = Table::new(&["MOVE", "CLAIM", "FROM", "TO", "PHASE", "AGE", "WAITS FOR"]);
+fn listing(found: &[VolumeMove]) -> Listing {
+    let head = ["MOVE", "CLAIM", "FROM", "TO", "PHASE", "AGE", "WAITS FOR"];
+    let mut listing = Listing::new(moves::KIND, &head, &["VOLUME", "COPIED"]);
     for of in found {
         let stalls = if moves::stall(of).is_some() { "STALLED: " } else { "" };
-        table.row([
-            format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any()),
-            of.spec.claim_name.clone(),
-            from_of(of),
-            of.spec.to.member.clone(),
-            phase_in_words(of),
-            span(age(&of.metadata, now())),
-            format!("{stalls}{}", message(of)),
-        ]);
+        let status = of.status.clone().unwrap_or_default();
+        listing.add(Item {
+            name: format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any()),
+            cells: vec![
+                format!("{}/{}", of.namespace().unwrap_or_default(), of.name_any()),
+                of.spec.claim_name.clone(),
+                from_of(of),
+                of.spec.to.member.clone(),
+                phase_in_words(of),
+                span(age(&of.metadata, now())),
+                format!("{stalls}{}", message(of)),
+            ],
+            wide: vec![
+                status.volume.map(|volume| volume.name).unwrap_or_default(),
+                status.progress.map(copied).unwrap_or_default(),
+            ],
+            object: json!(of),
+        });
     }
-    table.to_string()
+    listing
 }
 
 fn details(of: &VolumeMove) -> String {

@@ -1,0 +1,84 @@
+//! `status`: host, driver, members and volumes on one screen.
+
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment},
+    coordination::v1::Lease,
+    core::v1::PodSpec,
+    storage::v1::CSIDriver,
+};
+use kube::{Api, ResourceExt, api::ListParams};
+
+use super::{
+    Report,
+    connect::{self, now},
+    doctor::stalled,
+    get, member,
+    print::patiently,
+};
+use crate::args::operator::Status;
+use cluster::{Dial, lease, with_causes};
+use domain::volume::DRIVER;
+use host::Host;
+use operator::status::{Seen, SeenMember, Workload, listing};
+
+/// What the chart puts on all that it makes.
+const OURS: &str = "app.kubernetes.io/name=kosmos-csi";
+
+pub(super) async fn status(flags: &Status, dial: &Dial) -> anyhow::Result<Report> {
+    let host = connect::host(&flags.members.host, dial).await?;
+    let seen = patiently("looking at host and members", look(flags, &host, dial)).await?;
+    let (listing, well) = listing(&seen);
+    Ok(Report::new(listing.print(flags.output.into()), well))
+}
+
+async fn look(flags: &Status, host: &Host, dial: &Dial) -> anyhow::Result<Seen> {
+    let told = |error: kube::Error| anyhow::anyhow!("the host cannot be looked at: {}", with_causes(&error));
+    let driver = cluster::read(Api::<CSIDriver>::all(host.client.clone()).get(DRIVER).await, DRIVER).map_err(told)?;
+    let leases = Api::<Lease>::namespaced(host.client.clone(), &host.namespace);
+    let lease = cluster::read(leases.get(lease::CONTROLLER).await, lease::CONTROLLER).map_err(told)?;
+    let leader = lease.and_then(|lease| {
+        let spec = lease.spec?;
+        Some((spec.holder_identity.unwrap_or_default(), now() - spec.renew_time?.0.as_second()))
+    });
+    Ok(Seen {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        has_driver_object: driver.is_some(),
+        leader,
+        workloads: workloads(flags, host).await.map_err(told)?,
+        members: members(flags, host, dial).await?,
+        volumes: get::look(&host.client).await?,
+        stalled_moves: stalled(host).await?.len(),
+    })
+}
+
+async fn members(flags: &Status, host: &Host, dial: &Dial) -> anyhow::Result<Vec<SeenMember>> {
+    let rows = member::list::rows(host, &flags.members, dial).await?;
+    let named = rows.into_iter().filter(|row| !row.source.is_empty());
+    Ok(named.map(|row| SeenMember { name: row.name, cordoned: row.cordoned, problem: row.problem }).collect())
+}
+
+/// None where somebody has installed it without the chart.
+async fn workloads(flags: &Status, host: &Host) -> Result<Vec<Workload>, kube::Error> {
+    let ours = ListParams::default().labels(OURS);
+    let mut found = Vec::new();
+    for namespace in [&host.namespace, &flags.members.host.pods_namespace] {
+        let named = |kind: &str, name: String| format!("{kind} {namespace}/{name}");
+        for one in Api::<Deployment>::namespaced(host.client.clone(), namespace).list(&ours).await? {
+            let (name, spec) = (named("Deployment", one.name_any()), one.spec.unwrap_or_default());
+            let ready = one.status.and_then(|status| status.ready_replicas).unwrap_or_default();
+            let image = image(spec.template.spec);
+            found.push(Workload { name, ready, wanted: spec.replicas.unwrap_or(1), image });
+        }
+        for one in Api::<DaemonSet>::namespaced(host.client.clone(), namespace).list(&ours).await? {
+            let (name, status) = (named("DaemonSet", one.name_any()), one.status.unwrap_or_default());
+            let image = image(one.spec.unwrap_or_default().template.spec);
+            found.push(Workload { name, ready: status.number_ready, wanted: status.desired_number_scheduled, image });
+        }
+    }
+    Ok(found)
+}
+
+fn image(pod: Option<PodSpec>) -> String {
+    let first = pod.and_then(|pod| pod.containers.into_iter().next());
+    first.and_then(|container| container.image).unwrap_or_default()
+}

@@ -1,0 +1,212 @@
+//! How all of it stands, on one screen.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{
+    doctor::LEASE_LATE,
+    kubeconfig::span,
+    listing::{Item, Listing},
+    volumes::HostVolume,
+};
+
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Of the program that asks.
+    pub version: String,
+    pub has_driver_object: bool,
+    /// Who works in the background, and how many seconds ago he said so.
+    pub leader: Option<(String, i64)>,
+    pub workloads: Vec<Workload>,
+    pub members: Vec<SeenMember>,
+    pub volumes: Vec<HostVolume>,
+    /// Moves that do not go on.
+    pub stalled_moves: usize,
+}
+
+/// A Deployment or DaemonSet of the chart.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    pub name: String,
+    pub ready: i32,
+    pub wanted: i32,
+    /// Of its first container.
+    pub image: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct SeenMember {
+    pub name: String,
+    pub cordoned: bool,
+    pub problem: Option<String>,
+}
+
+/// One thing, and whether it is as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    what: String,
+    state: String,
+    well: bool,
+}
+
+fn line(what: &str, state: impl Into<String>, well: bool) -> Line {
+    Line { what: what.to_owned(), state: state.into(), well }
+}
+
+/// And whether all is well.
+pub fn listing(seen: &Seen) -> (Listing, bool) {
+    let mut listing = Listing::new("Status", &["WHAT", "STATE"], &[]);
+    let lines = seen.lines();
+    for Line { what, state, well } in &lines {
+        let shown = if *well { state.clone() } else { format!("NOT WELL: {state}") };
+        listing.add(Item {
+            name: what.clone(),
+            cells: vec![what.clone(), shown],
+            wide: Vec::new(),
+            object: json!({"what": what, "state": state, "well": well}),
+        });
+    }
+    (listing, lines.iter().all(|line| line.well))
+}
+
+impl Seen {
+    fn lines(&self) -> Vec<Line> {
+        let mut lines = vec![line("this program", format!("kosmos-csi {}", self.version), true), self.driver()];
+        lines.push(self.leader());
+        lines.extend(self.workloads.iter().map(Workload::line));
+        lines.extend(self.members());
+        lines.extend([self.volumes(), self.waiting(), self.moves()]);
+        lines
+    }
+
+    fn driver(&self) -> Line {
+        if self.has_driver_object {
+            return line("driver", "CSIDriver kosmos.csi.io is there", true);
+        }
+        line("driver", "CSIDriver kosmos.csi.io is missing: install the chart, or apply deploy/host.yaml", false)
+    }
+
+    fn leader(&self) -> Line {
+        match &self.leader {
+            None => line("leader", "no controller has ever worked here", false),
+            Some((pod, age)) if *age > LEASE_LATE => {
+                line("leader", format!("none: {pod} said for the last time {} ago that it is", span(*age)), false)
+            }
+            Some((pod, age)) => line("leader", format!("{pod}, which said so {} ago", span(*age)), true),
+        }
+    }
+
+    fn members(&self) -> Vec<Line> {
+        let answering = self.members.iter().filter(|member| member.problem.is_none()).count();
+        let cordoned: Vec<&str> =
+            self.members.iter().filter(|member| member.cordoned).map(|member| member.name.as_str()).collect();
+        let closed = if cordoned.is_empty() { String::new() } else { format!("; cordoned: {}", cordoned.join(", ")) };
+        let all = answering == self.members.len();
+        let mut lines = vec![line("members", format!("{answering} of {} answer{closed}", self.members.len()), all)];
+        let silent = self.members.iter().filter_map(|member| Some((&member.name, member.problem.as_ref()?)));
+        lines.extend(silent.map(|(name, problem)| line(&format!("member {name}"), problem, false)));
+        lines
+    }
+
+    fn volumes(&self) -> Line {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for volume in self.volumes.iter().filter(|volume| volume.volume.is_some()) {
+            *counts.entry(volume.state()).or_default() += 1;
+        }
+        let counted: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        line("volumes", if counted.is_empty() { "none".to_owned() } else { counted.join(", ") }, true)
+    }
+
+    /// That a claim waits is no fault of the driver's by itself: `doctor` says what each waits for.
+    fn waiting(&self) -> Line {
+        let waiting: Vec<&HostVolume> = self.volumes.iter().filter(|volume| volume.volume.is_none()).collect();
+        let state = match waiting.iter().max_by_key(|claim| claim.age) {
+            None => "none".to_owned(),
+            Some(oldest) => format!(
+                "{}, the oldest {} for {}: kosmos-csi trace {}",
+                waiting.len(),
+                oldest.claim_in_words(),
+                span(oldest.age),
+                oldest.claim_in_words()
+            ),
+        };
+        line("claims that wait", state, true)
+    }
+
+    fn moves(&self) -> Line {
+        let under_way = self.volumes.iter().filter(|volume| volume.moves.is_some()).count();
+        match self.stalled_moves {
+            0 => line("moves", if under_way == 0 { "none".to_owned() } else { format!("{under_way} under way") }, true),
+            stalled => line("moves", format!("{stalled} do not go on: kosmos-csi volume status"), false),
+        }
+    }
+}
+
+impl Workload {
+    fn line(&self) -> Line {
+        let state = format!("{} of {} ready, {}", self.ready, self.wanted, self.image);
+        line(&self.name, state, self.ready >= self.wanted && self.wanted > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{listing::Form, volumes::Provisioned};
+
+    fn well() -> Seen {
+        let workload = Workload { name: "Deployment a/b".to_owned(), ready: 2, wanted: 2, image: "k:0.1.0".to_owned() };
+        let volume = HostVolume {
+            volume: Some(Provisioned { phase: "Bound".to_owned(), ..Provisioned::default() }),
+            ..HostVolume::default()
+        };
+        let waits = HostVolume { claim: Some(("shop".to_owned(), "db".to_owned())), age: 240, ..HostVolume::default() };
+        Seen {
+            version: "0.1.0".to_owned(),
+            has_driver_object: true,
+            leader: Some(("controller-1".to_owned(), 3)),
+            workloads: vec![workload],
+            members: vec![SeenMember { name: "m0".to_owned(), cordoned: true, problem: None }],
+            volumes: vec![volume.clone(), volume, waits],
+            stalled_moves: 0,
+        }
+    }
+
+    #[test]
+    fn screen_says_what_there_is() {
+        let (listing, is_well) = listing(&well());
+        let told = listing.print(Form::Table);
+        for row in [
+            "this program       kosmos-csi 0.1.0",
+            "leader             controller-1, which said so 3s ago",
+            "Deployment a/b     2 of 2 ready, k:0.1.0",
+            "members            1 of 1 answer; cordoned: m0",
+            "volumes            2 Bound",
+            "claims that wait   1, the oldest shop/db for 4m: kosmos-csi trace shop/db",
+            "moves              none",
+        ] {
+            assert!(told.lines().any(|line| line == row), "{row}: {told}");
+        }
+        assert!(is_well);
+    }
+
+    #[test]
+    fn what_is_not_well_is_said_and_makes_the_whole_so() {
+        let silent = SeenMember { name: "edge".to_owned(), cordoned: false, problem: Some("no answer".to_owned()) };
+        let down = Workload { name: "DaemonSet a/c".to_owned(), ready: 0, wanted: 0, image: String::new() };
+        for (seen, row) in [
+            (Seen { has_driver_object: false, ..well() }, "driver             NOT WELL: CSIDriver"),
+            (Seen { leader: None, ..well() }, "leader             NOT WELL: no controller has ever"),
+            (Seen { leader: Some(("c".to_owned(), 600)), ..well() }, "leader             NOT WELL: none: c said"),
+            (Seen { members: vec![silent.clone()], ..well() }, "members            NOT WELL: 0 of 1 answer"),
+            (Seen { members: vec![silent], ..well() }, "member edge        NOT WELL: no answer"),
+            (Seen { workloads: vec![down], ..well() }, "DaemonSet a/c      NOT WELL: 0 of 0 ready"),
+            (Seen { stalled_moves: 2, ..well() }, "moves              NOT WELL: 2 do not go on"),
+        ] {
+            let (listing, is_well) = listing(&seen);
+            let told = listing.print(Form::Table);
+            assert!(!is_well && told.lines().any(|line| line.starts_with(row)), "{row}: {told}");
+        }
+    }
+}

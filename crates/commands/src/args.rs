@@ -1,5 +1,6 @@
 //! The command line. Every flag has a twin in the environment; values are checked here, at the edge.
 
+mod address;
 pub mod mover;
 pub mod operator;
 
@@ -13,6 +14,7 @@ use std::{
 use clap::Subcommand;
 
 use crate::telemetry::LogFormat;
+use address::{address_and_port, https_address};
 use domain::volume::{
     DRIVER,
     id::{is_label, is_member_name, is_subdomain},
@@ -212,7 +214,7 @@ pub enum Registration {
 pub struct KubeletApi {
     /// Where to serve logs, exec, attach and port-forward of the pods on virtual nodes, as the host's API server reaches it;
     /// without it they are not served
-    #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_name = "ADDRESS:PORT")]
+    #[arg(long, env = "KOSMOS_CSI_KUBELET_ADDRESS", value_parser = address_and_port, value_name = "ADDRESS:PORT")]
     pub kubelet_address: Option<SocketAddr>,
 
     /// The address that virtual nodes tell in its place, with the same port, such as that of a Service before all replicas;
@@ -253,21 +255,6 @@ pub fn socket_path(text: &str) -> Result<PathBuf, String> {
 fn absolute(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_absolute() { Ok(path) } else { Err("it must be an absolute path".to_owned()) }
-}
-
-/// Host and port of an address; the port may be left out.
-fn https_address(text: &str) -> Result<(String, u16), String> {
-    let wrong = || "it must be https://HOST or https://HOST:PORT, such as https://api.example.org:6443".to_owned();
-    let rest = text.strip_prefix("https://").ok_or_else(wrong)?.trim_end_matches('/');
-    let (host, port) = match rest.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| wrong())?),
-        _ => (rest, 443),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() || host.contains(['/', '?', '@']) {
-        return Err(wrong());
-    }
-    Ok((host.to_owned(), port))
 }
 
 fn node_name(text: &str) -> Result<String, String> {
@@ -365,18 +352,6 @@ mod tests {
         assert_eq!(socket_path("/csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
         for text in ["", "csi.sock", "unix://csi.sock", "tcp://127.0.0.1:1", &format!("/{}", "a".repeat(107))] {
             assert!(socket_path(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn address_of_the_host_is_its_name_and_port() {
-        let address = |text| https_address(text).map(|(host, port)| format!("{host} {port}"));
-        assert_eq!(address("https://api.example.org:6443").as_deref(), Ok("api.example.org 6443"));
-        assert_eq!(address("https://10.0.0.1/").as_deref(), Ok("10.0.0.1 443"));
-        assert_eq!(address("https://[fd00::1]:6443").as_deref(), Ok("fd00::1 6443"));
-        assert_eq!(address("https://[fd00::1]").as_deref(), Ok("fd00::1 443"));
-        for text in ["", "http://a", "https://", "https://a:b", "https://a/path", "https://me@a"] {
-            assert!(address(text).is_err(), "{text}");
         }
     }
 }

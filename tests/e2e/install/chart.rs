@@ -38,7 +38,7 @@ fn chart_has_no_flaw_that_helm_knows() {
 #[test]
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 35] = [
+    let switches: [(&str, &[&str], &[&str]); 34] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
             &["csi-snapshotter", "--mover-image", "volumemoves", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
         ("image.tag=0.1.0,image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000,sidecars.resizer.image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000", &["localhost/kosmos-csi:0.1.0@sha256:0000", "csi-resizer:v2.3.0@sha256:0000"], &["csi-attacher:v4.13.0@"]),
@@ -76,19 +76,42 @@ fn every_switch_brings_or_takes_what_it_says() {
             &["name: fast", "- cluster38", "leafStorageClass: ssd", "WaitForFirstConsumer", "allowVolumeExpansion: true"], &["is-default-class"]),
         ("storageClasses[0].name=fast,storageClasses[0].default=true,storageClasses[0].allowVolumeExpansion=false", &["is-default-class: \"true\"", "allowVolumeExpansion: false"], &["allowedTopologies"]),
         ("snapshotClasses[0].name=photos,snapshotClasses[0].default=true", &["kind: VolumeSnapshotClass", "is-default-class"], &[]),
-        ("logs.format=json,logs.level=debug", &["--log-format=json", "value: \"debug\""], &["--log-format=text"]),
         ("listenAddress=[::]", &["--admin-address=[::]:9808"], &["0.0.0.0"]),
     ];
+    bring_or_take(&switches);
+}
+
+/// What each brings, and what it takes.
+fn bring_or_take(switches: &[(&str, &[&str], &[&str])]) {
     for (setting, there, absent) in switches {
         let text = rendered(&[setting]).unwrap();
         names(&text);
-        for words in there {
+        for words in *there {
             assert!(text.contains(words), "{setting} does not bring {words:?}");
         }
-        for words in absent {
+        for words in *absent {
             assert!(!text.contains(words), "{setting} leaves {words:?}");
         }
     }
+}
+
+#[test]
+fn images_come_from_where_they_are_said_to_and_pods_are_as_their_cluster_wants_them() {
+    #[rustfmt::skip] // one switch, one line
+    let switches: [(&str, &[&str], &[&str]); 11] = [
+        ("logs.format=json,logs.level=debug", &["--log-format=json", "value: \"warn,kosmos_csi=debug,kube_client=off\""], &["--log-format=text"]),
+        ("logs.level=warn\\,kosmos_csi=trace", &["value: \"warn,kosmos_csi=trace\""], &["kube_client=off"]),
+        ("global.imageRegistry=mirror.example:5000/cache/", &["image: mirror.example:5000/cache/kosmos-csi:0.1.0", "image: mirror.example:5000/cache/sig-storage/csi-provisioner:"], &["localhost", "registry.k8s.io"]),
+        ("global.imageRegistry=mirror.example,image.repository=team/kosmos-csi", &["image: mirror.example/team/kosmos-csi:0.1.0"], &["registry.k8s.io"]),
+        ("global.imagePullSecrets[0].name=mirror,imagePullSecrets={mine}", &["imagePullSecrets:\n        - name: mine\n        - name: mirror\n"], &[]),
+        ("podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null,podSecurityContext.fsGroup=null", &["runAsNonRoot: true\n        seccompProfile:"], &["runAsUser", "runAsGroup", "fsGroup"]),
+        ("podSecurityContext.fsGroup=1000", &["runAsUser: 65532\n", "fsGroup: 1000\n"], &[]),
+        ("controller.podLabels.team=one,controller.podAnnotations.cost=two,controller.env[0].name=HTTPS_PROXY,controller.env[0].value=none", &["app.kubernetes.io/instance: kosmos-csi\n        team: one\n", "cost: two\n", "- name: HTTPS_PROXY\n              value: none\n"], &[]),
+        ("virtualNode.podLabels.team=one,virtualNode.podAnnotations.cost=two,virtualNode.env[0].name=A", &["team: one\n      annotations:\n        cost: two\n    spec:", "- name: A\n"], &[]),
+        ("node.enabled=true,node.members[0].name=a,node.podLabels.team=one,node.podAnnotations.cost=two,node.env[0].name=A", &["team: one\n      annotations:\n        cost: two\n    spec:", "- name: A\n"], &[]),
+        ("controller.topologySpreadConstraints[0].topologyKey=zone", &["topologySpreadConstraints:\n        - topologyKey: zone\n", "topologyKey: kubernetes.io/hostname"], &[]),
+    ];
+    bring_or_take(&switches);
 }
 
 #[test]
@@ -107,6 +130,9 @@ fn slip_in_the_values_is_refused_by_its_name() {
     for (setting, words) in [
         ("controler.replicas=3", "controler"),
         ("controller.replicas=0", "controller/replicas"),
+        ("controller.podLabels.team=1", "controller/podLabels/team"),
+        ("podSecurityContext.user=1", "podSecurityContext"),
+        ("global.imageRegistry=1", "global/imageRegistry"),
         ("logs.format=xml", "logs/format"),
         ("sidecars.snapshotter.enabled=maybe", "snapshotter/enabled"),
         ("virtualNode.nodeMode=both", "virtualNode/nodeMode"),

@@ -6,20 +6,40 @@ app.kubernetes.io/component: {{ . }}
 {{/* What every object of the chart carries, whatever its component. */}}
 {{- define "kosmos-csi.metadata" -}}
 app.kubernetes.io/name: kosmos-csi
+app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{/* Where an image is: global.imageRegistry takes the place of the registry in its name, and the path stays. */}}
+{{- define "kosmos-csi.repository" -}}
+{{- $registry := (.root.Values.global | default dict).imageRegistry -}}
+{{- if $registry }}{{ $registry | trimSuffix "/" }}/{{ regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" .repository "" }}{{ else }}{{ .repository }}{{ end }}
 {{- end }}
 
 {{/* An image of ours: the default tag is the version of this chart. With a digest, that counts. */}}
 {{- define "kosmos-csi.image" -}}
-{{ .image.repository }}:{{ .image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion }}{{ with .image.digest }}@{{ . }}{{ end }}
+{{ include "kosmos-csi.repository" (dict "root" .root "repository" .image.repository) }}:{{ .image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion }}{{ with .image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{- define "kosmos-csi.pullSecrets" -}}
-{{- with .Values.imagePullSecrets }}
+{{- with concat .Values.imagePullSecrets ((.Values.global | default dict).imagePullSecrets | default list) }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
   {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What is logged: of a word alone, this driver's own lines from that level on, and warnings of all else. */}}
+{{- define "kosmos-csi.logs" -}}
+{{- if regexMatch "^[a-z]+$" .Values.logs.level }}warn,kosmos_csi={{ .Values.logs.level }},kube_client=off{{ else }}{{ .Values.logs.level }}{{ end }}
+{{- end }}
+
+{{/* What a component's pods carry besides the labels that they are selected by. */}}
+{{- define "kosmos-csi.podLabels" -}}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- with .values.podLabels }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -27,9 +47,11 @@ imagePullSecrets:
 {{- define "kosmos-csi.podSecurity" -}}
 securityContext:
   runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
+  {{- range $key, $id := .Values.podSecurityContext }}
+  {{- if not (kindIs "invalid" $id) }}
+  {{ $key }}: {{ $id | int64 }}
+  {{- end }}
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 {{- end }}
@@ -60,12 +82,16 @@ affinity:
 priorityClassName: {{ . }}
 {{- end }}
 topologySpreadConstraints:
+  {{- with .values.topologySpreadConstraints }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
       matchLabels:
         {{- include "kosmos-csi.labels" .component | nindent 8 }}
+  {{- end }}
 {{- end }}
 
 {{/* Alive: the process answers. Ready: it knows the host. A member's outage is neither. */}}
@@ -93,7 +119,7 @@ readinessProbe:
 {{/* One sidecar: what all have in common, its own flags, and what the user adds. */}}
 {{- define "kosmos-csi.sidecar" -}}
 - name: csi-{{ .name }}
-  image: {{ .values.image.repository }}:{{ .values.image.tag }}{{ with .values.image.digest }}@{{ . }}{{ end }}
+  image: {{ include "kosmos-csi.repository" (dict "root" .root "repository" .values.image.repository) }}:{{ .values.image.tag }}{{ with .values.image.digest }}@{{ . }}{{ end }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   args:
     - --csi-address=/csi/csi.sock

@@ -251,6 +251,35 @@ async fn command_ends_with_one_sentence_and_a_code_that_says_whose_fault_it_is()
     is_misuse(&["release", "shop/db", "--member-kubeconfig=/missing"], &["--member-kubeconfig", "/missing"]).await;
 }
 
+/// The parser would quote the text around the slip, with the token in it.
+#[tokio::test]
+async fn kubeconfig_that_cannot_be_read_is_told_of_and_not_quoted() {
+    const TOKEN: &str = "canary-of-a-kubeconfig";
+    let folder = folder();
+    let broken = folder.path().join("broken");
+    std::fs::write(
+        &broken,
+        format!("apiVersion: v1\nusers:\n- name: a\n  user: {{token: {TOKEN}, token: {TOKEN}\nclusters: ["),
+    )
+    .unwrap();
+    let host = format!("--kubeconfig={}", broken.display());
+    let member = format!("--member-kubeconfig={}", broken.display());
+    let endpoint = endpoint(folder.path());
+    for arguments in [vec!["controller", &endpoint, &host], vec!["status", &host], vec!["release", "shop/db", &member]]
+    {
+        let (code, printed) = run(&arguments, &[]).await;
+        assert!(
+            code == 64 && printed.contains("it is not the YAML of a kubeconfig"),
+            "{arguments:?}: {code} {printed}"
+        );
+        assert!(!printed.contains(TOKEN), "{arguments:?}: {printed}");
+    }
+    let (_, printed) = run(&["status"], &[("KUBECONFIG", &broken.display().to_string())]).await;
+    assert!(printed.contains("it is not the YAML of a kubeconfig") && !printed.contains(TOKEN), "{printed}");
+    let (_, printed) = run(&["status", "--kubeconfig=/missing"], &[]).await;
+    assert_eq!(printed, "error: --kubeconfig /missing: it cannot be read: No such file or directory\n");
+}
+
 #[tokio::test]
 async fn host_that_cannot_be_reached_is_waited_for() {
     let folder = folder();

@@ -251,8 +251,11 @@ pub fn says_what_is_missing(status: &Status) -> bool {
         && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
-/// An error and what caused it, each said once.
-pub fn with_causes(error: &dyn std::error::Error) -> String {
+/// An error and what caused it, each said once. A cluster's own answer is said in its words.
+pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+        return format!("HTTP {}: {}", status.code, status.message);
+    }
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -291,6 +294,12 @@ mod tests {
         breaker.close();
         assert_eq!(breaker.open(), None);
         breaker.may_close().await;
+    }
+
+    #[test]
+    fn answer_of_a_cluster_is_told_in_its_own_words() {
+        let status = Status { code: 403, message: "no right to list pods".to_owned(), ..Status::default() };
+        assert_eq!(with_causes(&kube::Error::Api(Box::new(status))), "HTTP 403: no right to list pods");
     }
 
     #[test]

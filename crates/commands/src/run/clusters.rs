@@ -10,7 +10,7 @@ use kube::{
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::Misuse;
+use super::{Misuse, kubeconfig};
 use crate::args::KosmosClusters;
 use cluster::{Answers, Dial, metrics::Metrics, with_causes};
 use host::Host;
@@ -124,7 +124,7 @@ pub async fn host_config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
             Misuse(format!("no --kubeconfig given, and this is not a pod with a service account: {error}")).into()
         });
     };
-    let misuse = |error: kube::config::KubeconfigError| Misuse(format!("--kubeconfig {}: {error}", path.display()));
+    let misuse = |error| Misuse(format!("--kubeconfig {}: {}", path.display(), kubeconfig::refusal(&error)));
     let kubeconfig = Kubeconfig::read_from(path).map_err(misuse)?;
     let names_proxy = |named: &NamedCluster| named.cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some());
     let proxied = kubeconfig.clusters.iter().any(names_proxy);

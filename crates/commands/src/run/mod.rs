@@ -3,6 +3,7 @@
 pub mod clusters;
 pub mod controller;
 pub mod driver;
+mod kubeconfig;
 pub mod mover;
 pub mod node;
 pub mod operator;

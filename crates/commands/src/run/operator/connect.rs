@@ -12,7 +12,7 @@ use kube::{
 use super::print::patiently;
 use crate::{
     args::operator::{HostAccess, MemberAccess, MembersAccess, UserAccess},
-    run::Misuse,
+    run::{Misuse, kubeconfig::refusal},
 };
 use cluster::{Answers, Dial, metrics::Metrics, with_causes};
 use host::{Host, pins};
@@ -72,12 +72,12 @@ pub(super) async fn admin(access: &MemberAccess, dial: &Dial) -> anyhow::Result<
 
 async fn file(path: &Path, context: Option<&str>, flag: &str) -> Result<(Config, Entry), Misuse> {
     let misuse = |reason: String| Misuse(format!("{flag} {}: {reason}", path.display()));
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| misuse(error.to_string()))?;
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| misuse(refusal(&error)))?;
     let entry = entry(&kubeconfig, context).unwrap_or_default();
     let proxied = entry.proxy_url.is_some();
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let mut config = config.map_err(|error| misuse(error.to_string()))?;
+    let mut config = config.map_err(|error| misuse(refusal(&error)))?;
     if !proxied {
         config.proxy_url = None; // never one from the environment
     }
@@ -99,7 +99,8 @@ async fn own(context: Option<&str>) -> Result<Config, Misuse> {
         Err(error) if context.is_none() => Config::incluster().map_err(|_| error),
         Err(error) => Err(error),
     };
-    found.map_err(|error| Misuse(format!("no --kubeconfig is given, and the usual one cannot be used: {error}")))
+    let unusable = |error| format!("no --kubeconfig is given, and the usual one cannot be used: {}", refusal(&error));
+    found.map_err(|error| Misuse(unusable(error)))
 }
 
 pub(super) fn open(cluster: &str, config: Config, dial: &Dial) -> Result<Client, String> {

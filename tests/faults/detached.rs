@@ -13,12 +13,14 @@ use simulate::{
     text,
 };
 use tokio::time::sleep;
+use tonic::Code;
 
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Change, Script},
+    late::delete_leaf,
     people::hold,
-    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, provisioned, retained, until, wrong},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, policy, provisioned, retained, until, wrong},
     virtual_time,
 };
 
@@ -148,5 +150,37 @@ fn nothing_is_published_of_a_leaf_that_is_let_go_meanwhile() {
         until(&bench, SETTLED, "it is let go", || leaf(&bench, CLAIM).is_none()).await;
         caller.unpublish().await.unwrap();
         assert_eq!(wrong(&bench, &caller, true), Vec::<String>::new());
+    });
+}
+
+/// Nobody unpublishes it: the host's attachment was removed by force. The claim is not there to say on which node it is.
+#[test]
+fn volume_is_not_removed_while_what_it_keeps_of_its_claim_names_a_node() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        caller.publish(&caller.node()).await.unwrap();
+        bench.guard.set_fate(|_, at, asked| {
+            let makes_a_claim = at > 0 && asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims";
+            if makes_a_claim { Action::Refuse } else { Action::Pass }
+        });
+        delete_leaf(&bench);
+        until(&bench, SETTLED, "it has gone, and is not made anew", || leaf(&bench, CLAIM).is_none()).await;
+        caller.delete_claim();
+        let handle = caller.handle().unwrap().to_owned();
+        sleep(Duration::from_secs(2)).await;
+        let refused = caller.delete(&handle).await.unwrap_err();
+        assert!(
+            refused.code() == Code::FailedPrecondition && refused.message().contains("is published on"),
+            "{refused}"
+        );
+        sleep(SETTLED).await;
+        assert_eq!((policy(&bench, &caller).as_str(), bench.storages[0].volumes().len()), ("Retain", 1));
+        caller.unpublish().await.unwrap();
+        caller.delete(&handle).await.unwrap();
+        assert!(bench.storages[0].volumes().is_empty());
+        bench.guard.heal();
+        caller.reclaim().await;
+        assert_eq!(bench.guard.wrong(), [""; 0]);
     });
 }

@@ -118,7 +118,7 @@ impl History {
 
     /// Something is on its way to a member, for a moment or for longer than its sender waits for it. Whoever has a leaf claim deleted
     /// that was let go cannot keep it when another claim takes the volume meanwhile: it is made anew with its data.
-    pub fn is_sent(&mut self, member: usize, asked: &Asked, comes_late: bool) {
+    pub fn is_on_its_way(&mut self, member: usize, asked: &Asked, comes_late: bool) {
         let cluster = self.members[member].clone();
         match asked.verb {
             Verb::Create if comes_late => {
@@ -126,7 +126,9 @@ impl History {
                 self.late.insert((cluster.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")));
             }
             Verb::Delete => {
-                let leaf = cluster.get(&asked.resource, &asked.namespace, &asked.name);
+                let is_meant =
+                    |leaf: &Arc<Value>| text(leaf, "/metadata/uid") == text(&asked.body, "/preconditions/uid");
+                let leaf = cluster.get(&asked.resource, &asked.namespace, &asked.name).filter(is_meant);
                 let relied_on =
                     leaf.and_then(|leaf| Some((self.relied_on.get(text(&leaf, "/metadata/uid"))?.clone(), leaf)));
                 if let Some((_, leaf)) = relied_on.filter(|(volume, leaf)| self.is_let_go(member, volume, leaf)) {

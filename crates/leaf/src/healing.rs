@@ -156,16 +156,19 @@ pub async fn examine(
     Ok(LeafPair { place: place.clone(), claim, volume, left, taken })
 }
 
-/// Whether a volume that keeps what a claim was is bound to one that has gone. Of one name, one is there; of the one that it keeps
-/// nothing else has to be known.
+/// Whether a volume that keeps what a claim was is bound to one that has gone. Where it is the one that it keeps, and another one is
+/// in its place, it has.
 async fn has_left(client: &MemberClient, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<bool> {
     let (Some(saved), Some(uid)) = (Saved::of(volume), bound_to(volume)) else { return Ok(false) };
     if claim.metadata.uid.as_deref() == Some(uid) {
         return Ok(false);
     }
+    // Read before the volume, so it proves nothing of a claim that the volume was given since.
+    if *saved.uid != *uid {
+        return Ok(holder(client, volume).await?.is_none());
+    }
     let place = VolumeRow::new(volume).claim_place;
-    let is_there = place.namespace == claim.namespace().unwrap_or_default() && place.claim == claim.name_any();
-    Ok(is_there || *saved.uid != *uid && holder(client, volume).await?.is_none())
+    Ok(place.namespace == claim.namespace().unwrap_or_default() && place.claim == claim.name_any())
 }
 
 /// The claim that a volume is bound to, where that is there.
@@ -173,6 +176,12 @@ async fn holder(client: &MemberClient, volume: &PersistentVolume) -> Result<Opti
     let row = VolumeRow::new(volume);
     let there = claim::read_claim(client, &row.claim_place).await?;
     Ok(there.filter(|claim| claim.metadata.uid.as_deref() == bound_to(volume)))
+}
+
+/// On which nodes what a volume keeps of its claim says that it is; none where it keeps nothing.
+pub async fn kept_on(client: &MemberClient, volume: &str) -> Result<Published> {
+    let volume = get_volume(client, volume).await?;
+    Ok(volume.and_then(|volume| Some(Saved::of(&volume)?.record())).unwrap_or_default())
 }
 
 /// A claim that was made anew, late: its volume has gone, or is another one's, and what it was described by names no node any more. So

@@ -14,7 +14,7 @@ use leaf::{
     healing::Unpublished,
     identity::{Identity, Meant, judge},
     ownership,
-    row::ClaimRow,
+    row::{ClaimRow, VolumeRow},
 };
 
 /// Others write on the same claim, but not for ever.
@@ -182,6 +182,25 @@ pub async fn is_unpublished(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimR
         claim.place,
         published.nodes().collect::<Vec<_>>().join(", "),
         ownership::PUBLISHED
+    )))
+}
+
+/// Nor one whose claim has gone meanwhile, or is another by now: what it keeps of that counts.
+pub async fn is_unpublished_in_what_is_kept(leaf: &MemberClient, volume: &VolumeRow) -> Result<()> {
+    if !volume.healing {
+        return Ok(());
+    }
+    let published = leaf::healing::kept_on(leaf, &volume.name).await?;
+    if published.is_unpublished() {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "member {}: leaf volume {} is published on {}, by what it keeps of its claim that has gone: it can be removed once it is \
+         detached from there. Where that node is gone for good, remove annotation {} from the leaf volume",
+        leaf.member,
+        volume.name,
+        published.nodes().collect::<Vec<_>>().join(", "),
+        ownership::HEALING
     )))
 }
 

@@ -5,6 +5,8 @@ mod fence;
 mod machine;
 mod node;
 
-pub use fence::{is_unpublished, is_usable, publish, stripped, unpublish, unpublish_gone};
+pub use fence::{
+    is_unpublished, is_unpublished_in_what_is_kept, is_usable, publish, stripped, unpublish, unpublish_gone,
+};
 pub use machine::{check_machine, member_node, name_of_machine, virtual_machine};
 pub use node::check;

@@ -196,9 +196,7 @@ async fn remove_seen(
         if before.is_some() && deadline.passed() {
             deadline.tell(late(leaf, place, &step))?;
         }
-        if step.is_final() {
-            order.still_stands(provisioner, &step, &row).await?;
-        }
+        may_be_taken(provisioner, leaf, order, &step, &row).await?;
         order.mark(leaf, hash, &step, row.claim.as_ref()).await?;
         match (&step, &row.claim) {
             (Removal::Label { volume, claim_uid }, _) => seen.label(leaf, volume, hash, claim_uid).await?,
@@ -239,6 +237,20 @@ async fn remove_seen(
         }
         before = Some(step);
     }
+}
+
+/// What is asked right before a step by which data may go.
+async fn may_be_taken(
+    provisioner: &Provisioner,
+    leaf: &MemberClient,
+    order: &Order,
+    step: &Removal,
+    row: &Row,
+) -> Result<()> {
+    if let (Removal::Announce(_) | Removal::MakeDeletable(_), Some(volume)) = (step, &row.volume) {
+        attach::is_unpublished_in_what_is_kept(leaf, volume).await?;
+    }
+    if step.is_final() { order.still_stands(provisioner, step, row).await } else { Ok(()) }
 }
 
 /// The volume that was given out to the host may be out of sight: its labels, its claim or its claimRef were edited.

@@ -98,14 +98,22 @@ async fn status_shows_all_of_it_on_one_screen_and_what_is_not_well() {
         let ready = |one: &mut Value| one["status"] = json!({"readyReplicas": count});
         clusters.host.change("deployments.apps", "kosmos-csi", "kosmos-csi-controller", ready).unwrap();
     };
+    let nodes = json!({
+        "metadata": {"name": "kosmos-csi-node-m0", "namespace": "kosmos-csi-node", "labels": {"app.kubernetes.io/name": "kosmos-csi"}},
+        "spec": {"selector": {}, "template": {"spec": {"containers": [{"name": "node", "image": "n:0.1.0"}]}}},
+    });
+    let _ = clusters.host.create("namespaces", json!({"metadata": {"name": "kosmos-csi-node"}}));
+    clusters.host.create("daemonsets.apps", nodes).unwrap();
     ready(2);
     let told = clusters.does("status").await;
+    assert!(told.contains("DaemonSet kosmos-csi-node/kosmos-csi-node-m0   none wanted, n:0.1.0"), "{told}");
+    let rows: Vec<String> = told.lines().map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for row in [
-        "members                                       1 of 1 answer",
-        "volumes                                       1 Bound",
-        "Deployment kosmos-csi/kosmos-csi-controller   2 of 2 ready, k:0.1.0",
+        "members 1 of 1 answer",
+        "volumes 1 Bound",
+        "Deployment kosmos-csi/kosmos-csi-controller 2 of 2 ready, k:0.1.0",
     ] {
-        assert!(told.lines().any(|line| line == row), "{row}: {told}");
+        assert!(rows.iter().any(|line| line == row), "{row}: {told}");
     }
     ready(1);
     let json: Value = serde_json::from_str(&clusters.type_in("status -o json").await.unwrap().text).unwrap();

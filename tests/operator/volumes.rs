@@ -163,6 +163,15 @@ async fn trace_begins_at_a_pod_or_a_volume_too() {
         }
     }
     clusters.refuses("trace pod/db-0 -n shop", &["shop/db ", "shop/log ", "pvc-2"]).await;
+    let class = json!({"metadata": {"name": "theirs"}, "provisioner": "x.io"});
+    clusters.host.create("storageclasses.storage.k8s.io", class).unwrap();
+    claim(&clusters, "theirs", "");
+    clusters
+        .host
+        .change(CLAIMS, "shop", "theirs", |claim| claim["spec"]["storageClassName"] = json!("theirs"))
+        .unwrap();
+    pod(&clusters, "other", &["theirs"]);
+    assert!(clusters.does("trace pod/other -n shop").await.contains("is of x.io, not of this driver"));
     assert!(clusters.does("trace pod/idle -n shop").await.contains("has no claim"));
     clusters.refuses("trace db", &["default/db", "is not there"]).await;
     clusters.refuses("trace shop/db -n books", &["shop/db is in another namespace than --namespace books"]).await;

@@ -92,7 +92,8 @@ pub fn span(seconds: i64) -> String {
         long if long >= 2 * DAY => format!("{}d", long / DAY),
         some if some >= 2 * HOUR => format!("{}h", some / HOUR),
         short if short >= 2 * MINUTE => format!("{}m", short / MINUTE),
-        moment => format!("{moment}s"),
+        // Clocks differ.
+        moment => format!("{}s", moment.max(0)),
     }
 }
 

@@ -61,7 +61,10 @@ impl Listing {
             Form::Wide => self.table(true),
             Form::Json => format!("{:#}\n", self.object()),
             Form::Yaml => serde_saphyr::to_string(&self.object()).unwrap_or_default(),
-            Form::Name => self.items.iter().flat_map(|item| [item.name.as_str(), "\n"]).collect(),
+            Form::Name => {
+                let names = self.items.iter().map(|item| item.name.as_str()).filter(|name| !name.is_empty());
+                names.flat_map(|name| [name, "\n"]).collect()
+            }
         }
     }
 

@@ -21,7 +21,8 @@ pub struct Seen {
     pub workloads: Vec<Workload>,
     pub members: Vec<SeenMember>,
     pub volumes: Vec<HostVolume>,
-    /// Moves that do not go on.
+    pub moves_under_way: usize,
+    /// Those that do not go on.
     pub stalled_moves: usize,
 }
 
@@ -135,18 +136,22 @@ impl Seen {
     }
 
     fn moves(&self) -> Line {
-        let under_way = self.volumes.iter().filter(|volume| volume.moves.is_some()).count();
-        match self.stalled_moves {
-            0 => line("moves", if under_way == 0 { "none".to_owned() } else { format!("{under_way} under way") }, true),
-            stalled => line("moves", format!("{stalled} do not go on: kosmos-csi volume status"), false),
-        }
+        let state = match (self.moves_under_way, self.stalled_moves) {
+            (0, 0) => "none".to_owned(),
+            (under_way, 0) => format!("{under_way} under way"),
+            (under_way, stalled) => format!("{under_way} under way, stalled: {stalled}; see kosmos-csi volume status"),
+        };
+        line("moves", state, self.stalled_moves == 0)
     }
 }
 
 impl Workload {
     fn line(&self) -> Line {
-        let state = format!("{} of {} ready, {}", self.ready, self.wanted, self.image);
-        line(&self.name, state, self.ready >= self.wanted && self.wanted > 0)
+        let ready = match self.wanted {
+            0 => "none wanted".to_owned(),
+            wanted => format!("{} of {wanted} ready", self.ready),
+        };
+        line(&self.name, format!("{ready}, {}", self.image), self.ready >= self.wanted)
     }
 }
 
@@ -169,6 +174,7 @@ mod tests {
             workloads: vec![workload],
             members: vec![SeenMember { name: "m0".to_owned(), cordoned: true, problem: None }],
             volumes: vec![volume.clone(), volume, waits],
+            moves_under_way: 0,
             stalled_moves: 0,
         }
     }
@@ -194,15 +200,18 @@ mod tests {
     #[test]
     fn what_is_not_well_is_said_and_makes_the_whole_so() {
         let silent = SeenMember { name: "edge".to_owned(), cordoned: false, problem: Some("no answer".to_owned()) };
-        let down = Workload { name: "DaemonSet a/c".to_owned(), ready: 0, wanted: 0, image: String::new() };
+        let down = Workload { name: "DaemonSet a/c".to_owned(), ready: 0, wanted: 1, image: String::new() };
         for (seen, row) in [
             (Seen { has_driver_object: false, ..well() }, "driver             NOT WELL: CSIDriver"),
             (Seen { leader: None, ..well() }, "leader             NOT WELL: no controller has ever"),
             (Seen { leader: Some(("c".to_owned(), 600)), ..well() }, "leader             NOT WELL: none: c said"),
             (Seen { members: vec![silent.clone()], ..well() }, "members            NOT WELL: 0 of 1 answer"),
             (Seen { members: vec![silent], ..well() }, "member edge        NOT WELL: no answer"),
-            (Seen { workloads: vec![down], ..well() }, "DaemonSet a/c      NOT WELL: 0 of 0 ready"),
-            (Seen { stalled_moves: 2, ..well() }, "moves              NOT WELL: 2 do not go on"),
+            (Seen { workloads: vec![down], ..well() }, "DaemonSet a/c      NOT WELL: 0 of 1 ready"),
+            (
+                Seen { moves_under_way: 3, stalled_moves: 2, ..well() },
+                "moves              NOT WELL: 3 under way, stalled: 2; see",
+            ),
         ] {
             let (listing, is_well) = listing(&seen);
             let told = listing.print(Form::Table);

@@ -17,7 +17,8 @@ impl Table {
 
     /// What is empty is shown as a dash.
     pub fn row(&mut self, cells: impl IntoIterator<Item: Into<String>>) {
-        let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
+        // Whoever wrote it, it is one line of the table.
+        let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell.replace(['\n', '\r', '\t'], " ") };
         self.rows.push(cells.into_iter().map(|cell| shown(cell.into())).collect());
     }
 
@@ -53,6 +54,10 @@ mod tests {
         assert!(table.is_empty());
         table.row(["a-long-name", "well"]);
         table.row(["b", ""]);
-        assert_eq!(table.to_string(), "NAME          STATE\na-long-name   well\nb             -\n");
+        table.row(["c", "no\nd\twell"]);
+        assert_eq!(
+            table.to_string(),
+            "NAME          STATE\na-long-name   well\nb             -\nc             no d well\n"
+        );
     }
 }

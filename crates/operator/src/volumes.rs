@@ -8,6 +8,9 @@ use super::{
 };
 use domain::volume::VolumeId;
 
+/// What [`HostVolume::state`] may say.
+pub const STATES: [&str; 7] = ["Pending", "Bound", "Moving", "Released", "Terminating", "Available", "Failed"];
+
 /// What the host says of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostVolume {

@@ -13,7 +13,7 @@ use super::{member_name, namespace};
 pub use get::{Get, GetVolumes};
 pub use member::{Add, Check, Cordon, Forget, List, Member, Remove};
 use operator::listing::Form;
-pub use values::{ClaimName, Kind, Named, Place, Subject};
+pub use values::{ClaimName, Kind, Named, Place, Subject, is_kind};
 use values::{claim, finding, object_name, subject};
 pub use volume::{Discard, MoveStatus, MoveVolume, OneMove, Volume};
 

@@ -4,10 +4,11 @@ use clap::Subcommand;
 
 use super::{EXIT_CODES, List, Output, UserAccess, with_examples};
 use crate::args::{member_name, namespace};
+use operator::volumes::STATES;
 
 #[derive(Debug, Subcommand)]
 pub enum Get {
-    /// List the host's volumes and the claims that wait for one: which member has the data, how large it is, which pods use it
+    /// List the host's volumes and the claims that wait for one: which member has the data, how large it is, which pods name it
     ///
     /// The host alone is asked. `kosmos-csi trace` shows what a member has behind one.
     #[command(alias = "volume", after_help = with_examples(&[
@@ -31,8 +32,8 @@ pub struct GetVolumes {
     #[arg(long, value_parser = member_name, value_name = "MEMBER")]
     pub member: Option<String>,
 
-    /// Only those in this state: Pending, Bound, Moving, Released, Terminating, Available, Failed
-    #[arg(long, value_name = "STATE")]
+    /// Only those in this state
+    #[arg(long, ignore_case = true, value_parser = STATES, value_name = "STATE")]
     pub state: Option<String>,
 
     #[command(flatten)]

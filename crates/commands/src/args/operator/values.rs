@@ -85,6 +85,11 @@ pub(super) fn claim_of_host(text: &str) -> Result<Named, String> {
     }
 }
 
+/// Whether it stands before a name for what the name is of.
+pub fn is_kind(word: &str) -> bool {
+    word == "volumemove" || KINDS.iter().any(|(kind, _)| *kind == word)
+}
+
 /// Of a move, or of a claim that has one.
 pub(super) fn move_of_host(text: &str) -> Result<Named, String> {
     match text.strip_prefix("volumemove/") {
@@ -112,7 +117,8 @@ pub struct Place {
 
 pub(super) fn place(text: &str) -> Result<Place, String> {
     let (within, name) = text.split_once('/').map_or((text, None), |(within, name)| (within, Some(name)));
-    if is_label(within, 63) && name.is_none_or(is_subdomain) {
+    let is_named = name.map_or_else(|| is_subdomain(within), |name| is_label(within, 63) && is_subdomain(name));
+    if is_named {
         return Ok(Place { within: within.to_owned(), name: name.map(str::to_owned) });
     }
     Err("it must be a namespace, or that and the name of a move or a claim, such as shop/db".to_owned())

@@ -6,13 +6,13 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope};
 
 use super::{
     Report,
     connect::{self, now},
     look::{age, whole},
-    print::{listed, patiently},
+    print::{listed, patiently, progress},
     volume,
 };
 use crate::args::operator::GetVolumes;
@@ -23,7 +23,8 @@ use operator::volumes::{HostVolume, Provisioned, Wanted, listing};
 
 pub(super) async fn volumes(flags: &GetVolumes, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
-    let seen = patiently("listing the host's volumes, claims and pods", look(&client)).await?;
+    let looking = look(&client, flags.namespace.as_deref(), Pods::Wanted);
+    let seen = patiently("listing the host's volumes, claims and pods", looking).await?;
     let wanted = Wanted {
         namespace: flags.namespace.as_deref(),
         member: flags.member.as_deref(),
@@ -39,14 +40,29 @@ struct Beside {
     moves: BTreeMap<(String, String), (String, String)>,
 }
 
-pub(super) async fn look(client: &Client) -> anyhow::Result<Vec<HostVolume>> {
+/// Whether those that use a volume are of interest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pods {
+    Wanted,
+    NotWanted,
+}
+
+/// Volumes are of no namespace, so all are listed; the rest of one alone, where only that is wanted.
+pub(super) async fn look(client: &Client, namespace: Option<&str>, pods: Pods) -> anyhow::Result<Vec<HostVolume>> {
     let unread =
         |what: &'static str| move |reason: String| anyhow::anyhow!("the host's {what} cannot be listed: {reason}");
     let volumes = whole(Api::<PersistentVolume>::all(client.clone())).await.map_err(unread("volumes"))?;
-    let claims = whole(Api::<PersistentVolumeClaim>::all(client.clone())).await.map_err(unread("claims"))?;
+    let claims = whole(within::<PersistentVolumeClaim>(client, namespace)).await.map_err(unread("claims"))?;
     let classes = whole(Api::<StorageClass>::all(client.clone())).await.map_err(unread("classes"))?;
-    let pods = whole(Api::<Pod>::all(client.clone())).await.map_err(unread("pods"))?;
-    let beside = Beside { pods: users(&pods), moves: moves_under_way(client).await? };
+    let pods = match pods {
+        Pods::NotWanted => Ok(Vec::new()),
+        Pods::Wanted => whole(within::<Pod>(client, namespace)).await,
+    };
+    let pods = pods.unwrap_or_else(|reason| {
+        progress(&format!("which pods have a volume is not shown: the host's pods cannot be listed: {reason}"));
+        Vec::new()
+    });
+    let beside = Beside { pods: users(&pods), moves: moves_under_way(client, namespace).await? };
     let waits = |claim: &&PersistentVolumeClaim| {
         let spec = claim.spec.clone().unwrap_or_default();
         let class = classes.iter().find(|class| Some(class.name_any()) == spec.storage_class_name);
@@ -56,7 +72,17 @@ pub(super) async fn look(client: &Client) -> anyhow::Result<Vec<HostVolume>> {
     Ok(provisioned.chain(claims.iter().filter(waits).map(|claim| waiting(claim, &beside))).collect())
 }
 
-/// The pods that have a claim, or are to have it.
+fn within<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// The pods that name a claim and have not ended, by it.
 fn users(pods: &[Pod]) -> BTreeMap<(String, String), Vec<String>> {
     let mut users: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for pod in pods {
@@ -71,9 +97,11 @@ fn users(pods: &[Pod]) -> BTreeMap<(String, String), Vec<String>> {
     users
 }
 
-async fn moves_under_way(client: &Client) -> anyhow::Result<BTreeMap<(String, String), (String, String)>> {
-    let all = volume::list_known(client, None).await?.unwrap_or_default();
-    let under_way = all.into_iter().filter(|of| !moves::is_over(of)).map(|of| {
+async fn moves_under_way(
+    client: &Client,
+    namespace: Option<&str>,
+) -> anyhow::Result<BTreeMap<(String, String), (String, String)>> {
+    let under_way = volume::under_way(client, namespace).await?.into_iter().map(|of| {
         let claim = moves::claim_of(&of);
         let phase = moves::phase_of(&of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
         ((claim.namespace, claim.name), (of.spec.to.member, phase))

@@ -1,19 +1,24 @@
 //! `status`: host, driver, members and volumes on one screen.
 
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, Deployment},
-    coordination::v1::Lease,
-    core::v1::PodSpec,
-    storage::v1::CSIDriver,
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, Deployment},
+        coordination::v1::Lease,
+        core::v1::PodSpec,
+        storage::v1::CSIDriver,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{Api, api::ListParams};
 
 use super::{
     Report,
     connect::{self, now},
     doctor::stalled,
-    get, member,
+    get::{self, Pods},
+    member,
     print::patiently,
+    volume,
 };
 use crate::args::operator::Status;
 use cluster::{Dial, lease, with_causes};
@@ -44,9 +49,10 @@ async fn look(flags: &Status, host: &Host, dial: &Dial) -> anyhow::Result<Seen> 
         version: env!("CARGO_PKG_VERSION").to_owned(),
         has_driver_object: driver.is_some(),
         leader,
-        workloads: workloads(flags, host).await.map_err(told)?,
+        workloads: workloads(host).await.map_err(told)?,
         members: members(flags, host, dial).await?,
-        volumes: get::look(&host.client).await?,
+        volumes: get::look(&host.client, None, Pods::NotWanted).await?,
+        moves_under_way: volume::under_way(&host.client, None).await?.len(),
         stalled_moves: stalled(host).await?.len(),
     })
 }
@@ -57,23 +63,23 @@ async fn members(flags: &Status, host: &Host, dial: &Dial) -> anyhow::Result<Vec
     Ok(named.map(|row| SeenMember { name: row.name, cordoned: row.cordoned, problem: row.problem }).collect())
 }
 
-/// None where somebody has installed it without the chart.
-async fn workloads(flags: &Status, host: &Host) -> Result<Vec<Workload>, kube::Error> {
+/// In whatever namespaces they are; none where somebody has installed it without the chart.
+async fn workloads(host: &Host) -> Result<Vec<Workload>, kube::Error> {
     let ours = ListParams::default().labels(OURS);
+    let named = |kind: &str, of: &ObjectMeta| {
+        format!("{kind} {}/{}", of.namespace.as_deref().unwrap_or_default(), of.name.as_deref().unwrap_or_default())
+    };
     let mut found = Vec::new();
-    for namespace in [&host.namespace, &flags.members.host.pods_namespace] {
-        let named = |kind: &str, name: String| format!("{kind} {namespace}/{name}");
-        for one in Api::<Deployment>::namespaced(host.client.clone(), namespace).list(&ours).await? {
-            let (name, spec) = (named("Deployment", one.name_any()), one.spec.unwrap_or_default());
-            let ready = one.status.and_then(|status| status.ready_replicas).unwrap_or_default();
-            let image = image(spec.template.spec);
-            found.push(Workload { name, ready, wanted: spec.replicas.unwrap_or(1), image });
-        }
-        for one in Api::<DaemonSet>::namespaced(host.client.clone(), namespace).list(&ours).await? {
-            let (name, status) = (named("DaemonSet", one.name_any()), one.status.unwrap_or_default());
-            let image = image(one.spec.unwrap_or_default().template.spec);
-            found.push(Workload { name, ready: status.number_ready, wanted: status.desired_number_scheduled, image });
-        }
+    for one in Api::<Deployment>::all(host.client.clone()).list(&ours).await? {
+        let (name, spec) = (named("Deployment", &one.metadata), one.spec.unwrap_or_default());
+        let ready = one.status.and_then(|status| status.ready_replicas).unwrap_or_default();
+        let image = image(spec.template.spec);
+        found.push(Workload { name, ready, wanted: spec.replicas.unwrap_or(1), image });
+    }
+    for one in Api::<DaemonSet>::all(host.client.clone()).list(&ours).await? {
+        let (name, status) = (named("DaemonSet", &one.metadata), one.status.unwrap_or_default());
+        let image = image(one.spec.unwrap_or_default().template.spec);
+        found.push(Workload { name, ready: status.number_ready, wanted: status.desired_number_scheduled, image });
     }
     Ok(found)
 }

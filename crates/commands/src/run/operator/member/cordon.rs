@@ -42,5 +42,5 @@ async fn write(flags: &Cordon, is_closed: bool, dial: &Dial) -> anyhow::Result<R
         secret::cordon(&host, &secret, is_closed).await?;
     }
     let rest = if is_closed { ": those that are there go on, and its virtual node takes pods" } else { "" };
-    Ok(Report::well(format!("Member {name} is {state}{rest}.\n")))
+    Ok(Report::well(format!("Member {name} is {state} ({}){rest}.\n", definition.origin)))
 }

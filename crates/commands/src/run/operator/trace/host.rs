@@ -32,6 +32,20 @@ pub(super) async fn class(host: &Host, claim: &PersistentVolumeClaim, chain: &mu
     }
 }
 
+/// Whose a claim is, where it is not ours: by its volume, or else by its class.
+pub(super) async fn other_driver(host: &Host, of: &ClaimName) -> Option<String> {
+    let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &of.namespace);
+    let spec = get(&claims, &of.name).await.ok()??.spec?;
+    let driver = match spec.volume_name.filter(|name| !name.is_empty()) {
+        Some(volume) => {
+            let volume = get(&Api::<PersistentVolume>::all(host.client.clone()), &volume).await.ok()??;
+            volume.spec?.csi.map_or_else(|| "no CSI driver".to_owned(), |csi| csi.driver)
+        }
+        None => get(&Api::<StorageClass>::all(host.client.clone()), &spec.storage_class_name?).await.ok()??.provisioner,
+    };
+    (driver != DRIVER).then_some(driver)
+}
+
 pub(super) async fn pods(host: &Host, claim: &PersistentVolumeClaim, chain: &mut Chain) {
     let namespace = claim.namespace().unwrap_or_default();
     let pods = Api::<Pod>::namespaced(host.client.clone(), &namespace).list(&ListParams::default()).await;

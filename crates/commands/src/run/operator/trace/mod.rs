@@ -30,6 +30,8 @@ use operator::{
     listing::{Item, Listing},
 };
 
+const WARNING: &str = ": newest warning";
+
 /// The lines so far.
 struct Chain {
     listing: Listing,
@@ -40,8 +42,10 @@ struct Chain {
 impl Chain {
     fn add(&mut self, step: &str, object: impl Into<String>, state: impl Into<String>) {
         let (object, state) = (object.into(), state.into());
+        // What a warning is of is told above it, and its reason is no name.
+        let name = if step.ends_with(WARNING) { String::new() } else { object.clone() };
         self.listing.add(Item {
-            name: object.clone(),
+            name,
             object: json!({"step": step, "object": object, "state": state}),
             cells: vec![step.to_owned(), object, state],
             wide: Vec::new(),
@@ -112,7 +116,12 @@ impl Tracer<'_> {
             chain.add("host pod", of.to_string(), "has no claim");
         }
         for name in claims {
-            self.claim(&ClaimName { namespace: of.namespace.clone(), name }, chain).await?;
+            let claim = ClaimName { namespace: of.namespace.clone(), name };
+            if let Some(driver) = host::other_driver(&self.host, &claim).await {
+                chain.add("host claim", claim.to_string(), format!("is of {driver}, not of this driver"));
+            } else {
+                self.claim(&claim, chain).await?;
+            }
         }
         Ok(())
     }
@@ -135,7 +144,7 @@ impl Tracer<'_> {
             if claim.is_some_and(|claim| claim.spec.is_some_and(|spec| spec.volume_name.as_deref() == Some(name))) {
                 return self.claim(&place, chain).await;
             }
-            chain.add("host claim", place.to_string(), "has not this volume any more");
+            chain.add("host claim", place.to_string(), "does not have this volume any more");
         }
         host::tell_volume(&self.host, &volume, chain).await;
         self.behind(&volume, chain).await
@@ -198,7 +207,7 @@ async fn warn(client: &Client, namespace: &str, uid: &str, step: &str, chain: &m
                 let ago =
                     time(&event).map(|time| format!(" ({} ago)", span(now() - time.0.as_second()))).unwrap_or_default();
                 let said = format!("{}{ago}", event.message.unwrap_or_default());
-                chain.add(&format!("{step}: newest warning"), event.reason.unwrap_or_default(), said);
+                chain.add(&format!("{step}{WARNING}"), event.reason.unwrap_or_default(), said);
             }
         }
         Err(error) => chain.add(&format!("{step}: warnings"), "", format!("cannot be read: {}", with_causes(&error))),

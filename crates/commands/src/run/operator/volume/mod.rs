@@ -42,6 +42,13 @@ pub(super) async fn list_known(client: &Client, namespace: Option<&str>) -> anyh
     Ok(Some(found))
 }
 
+/// Those that are not over.
+pub(super) async fn under_way(client: &Client, namespace: Option<&str>) -> anyhow::Result<Vec<VolumeMove>> {
+    let mut found = list_known(client, namespace).await?.unwrap_or_default();
+    found.retain(|of| !moves::is_over(of));
+    Ok(found)
+}
+
 async fn list(client: &Client, namespace: Option<&str>) -> anyhow::Result<Vec<VolumeMove>> {
     list_known(client, namespace).await?.ok_or_else(unknown_kind)
 }

@@ -9,7 +9,7 @@ use super::{
     list,
 };
 use crate::{
-    args::operator::{ClaimName, MoveStatus, Output, Place},
+    args::operator::{ClaimName, MoveStatus, Output, Place, is_kind},
     run::{
         Misuse,
         operator::{
@@ -32,6 +32,7 @@ pub(super) async fn status(flags: &MoveStatus, dial: &Dial) -> anyhow::Result<Re
     let client = connect::user(&flags.access, dial).await?;
     let (within, name) = match (&flags.which, &flags.namespace) {
         (Some(Place { within: name, name: None }), Some(within)) => (Some(within), Some(name)),
+        (Some(Place { within: kind, name: Some(name) }), Some(within)) if is_kind(kind) => (Some(within), Some(name)),
         (Some(Place { within, name: Some(name) }), Some(flag)) if within != flag => {
             return Err(Misuse(format!("{within}/{name} is in another namespace than --namespace {flag}")).into());
         }

@@ -12,7 +12,7 @@ const EVERYTHING: [&str; 9] = [
     "node.enabled=true,node.members[0].name=cluster38",
     "nodeSecrets.enabled=true",
     "moves.enabled=true",
-    "serviceMonitor.enabled=true",
+    "serviceMonitor.enabled=true,prometheusRule.enabled=true",
     "virtualNode.kubelet.certificateSecret=kubelet,virtualNode.kubelet.serviceIP=10.96.0.50,virtualNode.hostAddress=https://10.0.0.1:6443",
     "storageClasses[0].name=fast,storageClasses[0].members={cluster38},storageClasses[0].default=true",
     "snapshotClasses[0].name=photos,imagePullSecrets={mine}",

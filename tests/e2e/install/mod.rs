@@ -1,5 +1,6 @@
 //! The chart: what it renders, and what it installs on real clusters, in containers and with no right too many.
 
+mod alerts;
 mod chart;
 mod demo;
 mod examples;

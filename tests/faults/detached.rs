@@ -12,13 +12,13 @@ use simulate::{
     faults::{Action, Asked, Verb},
     text,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Change, Script},
-    late::delete_leaf,
+    late::{LATE, delay_next, delete_leaf, patches},
     people::hold,
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, policy, provisioned, retained, until, wrong},
     virtual_time,
@@ -179,6 +179,62 @@ fn volume_is_not_removed_while_what_it_keeps_of_its_claim_names_a_node() {
         caller.unpublish().await.unwrap();
         caller.delete(&handle).await.unwrap();
         assert!(bench.storages[0].volumes().is_empty());
+        bench.guard.heal();
+        caller.reclaim().await;
+        assert_eq!(bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// What describes the claim is written down when the node has left, and the claim is still there to say so.
+#[test]
+fn volume_is_removed_though_a_late_write_keeps_the_node_that_its_claim_has_left() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        caller.publish(&caller.node()).await.unwrap();
+        hold(&bench, CLAIM, IN_USE, true);
+        let sent = delay_next(&bench, |asked| patches(asked, "kosmos.csi.io~1healing"));
+        delete_leaf(&bench);
+        until(&bench, SETTLED, "the write is on its way", || sent.load(Ordering::Relaxed)).await;
+        caller.unpublish().await.unwrap();
+        caller.delete_claim();
+        sleep(LATE + Duration::from_secs(5)).await;
+        hold(&bench, CLAIM, IN_USE, false);
+        assert!(timeout(SETTLED, caller.reclaim()).await.is_ok(), "{}", bench.guard.trace().join("\n"));
+        assert!(bench.storages[0].volumes().is_empty());
+        assert_eq!(bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// Of another version, or edited by a person: nobody can tell on which node it is.
+#[test]
+fn volume_is_not_removed_by_what_it_keeps_that_cannot_be_read() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
+        bench.guard.set_fate(|_, at, asked| {
+            let makes_a_claim = at > 0 && asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims";
+            if makes_a_claim { Action::Refuse } else { Action::Pass }
+        });
+        delete_leaf(&bench);
+        until(&bench, SETTLED, "it has gone, and is not made anew", || leaf(&bench, CLAIM).is_none()).await;
+        let name = caller.leaf_volume().unwrap().to_owned();
+        let note = |text: &'static str| {
+            bench.members[0].change("persistentvolumes", "", &name, |volume| {
+                volume["metadata"]["annotations"]["kosmos.csi.io/healing"] = text.into();
+            })
+        };
+        note("edited").unwrap();
+        caller.delete_claim();
+        let handle = caller.handle().unwrap().to_owned();
+        sleep(Duration::from_secs(2)).await;
+        let refused = caller.delete(&handle).await.unwrap_err();
+        assert!(refused.message().contains("is not what this driver wrote"), "{refused}");
+        assert_eq!(bench.storages[0].volumes().len(), 1);
+        let bare = |volume: &mut serde_json::Value| {
+            volume["metadata"]["annotations"].as_object_mut().unwrap().remove("kosmos.csi.io/healing");
+        };
+        bench.members[0].change("persistentvolumes", "", &name, bare).unwrap();
         bench.guard.heal();
         caller.reclaim().await;
         assert_eq!(bench.guard.wrong(), [""; 0]);

@@ -178,10 +178,15 @@ async fn holder(client: &MemberClient, volume: &PersistentVolume) -> Result<Opti
     Ok(there.filter(|claim| claim.metadata.uid.as_deref() == bound_to(volume)))
 }
 
-/// On which nodes what a volume keeps of its claim says that it is; none where it keeps nothing.
-pub async fn kept_on(client: &MemberClient, volume: &str) -> Result<Published> {
-    let volume = get_volume(client, volume).await?;
-    Ok(volume.and_then(|volume| Some(Saved::of(&volume)?.record())).unwrap_or_default())
+/// On which nodes what a volume keeps of its claim says that it is, where that claim is not this one, whose own record counts then.
+pub async fn kept_on(client: &MemberClient, volume: &str, claim: Option<&ClaimRow>) -> Result<Published> {
+    let Some(volume) = get_volume(client, volume).await? else { return Ok(Published::default()) };
+    match Saved::of(&volume) {
+        Some(saved) if claim.is_some_and(|claim| *claim.uid == *saved.uid) => Ok(Published::default()),
+        Some(saved) => Ok(saved.record()),
+        None if volume.annotations().contains_key(ownership::HEALING) => Ok(Published::spoilt()),
+        None => Ok(Published::default()),
+    }
 }
 
 /// A claim that was made anew, late: its volume has gone, or is another one's, and what it was described by names no node any more. So

@@ -186,13 +186,25 @@ pub async fn is_unpublished(leaf: &MemberClient, hash: VolumeHash, seen: &ClaimR
 }
 
 /// Nor one whose claim has gone meanwhile, or is another by now: what it keeps of that counts.
-pub async fn is_unpublished_in_what_is_kept(leaf: &MemberClient, volume: &VolumeRow) -> Result<()> {
+pub async fn is_unpublished_in_what_is_kept(
+    leaf: &MemberClient,
+    volume: &VolumeRow,
+    claim: Option<&ClaimRow>,
+) -> Result<()> {
     if !volume.healing {
         return Ok(());
     }
-    let published = leaf::healing::kept_on(leaf, &volume.name).await?;
+    let published = leaf::healing::kept_on(leaf, &volume.name, claim).await?;
     if published.is_unpublished() {
         return Ok(());
+    }
+    if published.is_corrupt() {
+        return Err(Error::Refused(format!(
+            "member {}: annotation {} of leaf volume {} is not what this driver wrote: remove it once no node has the volume",
+            leaf.member,
+            ownership::HEALING,
+            volume.name
+        )));
     }
     Err(Error::Refused(format!(
         "member {}: leaf volume {} is published on {}, by what it keeps of its claim that has gone: it can be removed once it is \

@@ -248,7 +248,7 @@ async fn may_be_taken(
     row: &Row,
 ) -> Result<()> {
     if let (Removal::Announce(_) | Removal::MakeDeletable(_), Some(volume)) = (step, &row.volume) {
-        attach::is_unpublished_in_what_is_kept(leaf, volume).await?;
+        attach::is_unpublished_in_what_is_kept(leaf, volume, row.claim.as_ref()).await?;
     }
     if step.is_final() { order.still_stands(provisioner, step, row).await } else { Ok(()) }
 }

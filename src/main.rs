@@ -97,7 +97,7 @@ async fn operate(command: &operator::Command) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {}", printable(&format!("{error:#}")));
+            eprintln!("error: {}", printable(&run::operator::in_words(&error)));
             match error.is::<Misuse>() {
                 true => MISUSE.into(),
                 false if command.only_looks() => UNKNOWN.into(),

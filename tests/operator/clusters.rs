@@ -81,7 +81,7 @@ impl Clusters {
             typed.push(format!("--kubeconfig={}", self.file("host")));
         }
         let typed = Typed::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
-        operator::report(&typed.command, &self.dial()).await.map_err(|error| format!("{error:#}"))
+        operator::report(&typed.command, &self.dial()).await.map_err(|error| operator::in_words(&error))
     }
 
     /// The same, where all is well.

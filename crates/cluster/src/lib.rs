@@ -21,7 +21,7 @@ use backon::ExponentialBuilder;
 use http::{Request, Response, Uri};
 use kube::{
     Client, Config,
-    client::{Body, ClientBuilder, DynBody},
+    client::{AuthError, Body, ClientBuilder, DynBody},
     core::Status,
 };
 use tokio::{
@@ -251,10 +251,22 @@ pub fn says_what_is_missing(status: &Status) -> bool {
         && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
 /// An error and what caused it, each said once. A cluster's own answer is said in its words.
 pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     if let Some(kube::Error::Api(status)) = error.downcast_ref() {
         return format!("HTTP {}: {}", status.code, status.message);
+    }
+    // What a command for credentials has printed may hold them, and its error repeats that.
+    let is_of_the_command =
+        |error: Option<&AuthError>| matches!(error, Some(AuthError::AuthExecRun { .. } | AuthError::AuthExecParse(_)));
+    if causes(error).any(|cause| is_of_the_command(cause.downcast_ref())) {
+        return "the command that the kubeconfig names for credentials has failed, or prints none".to_owned();
     }
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -300,6 +312,14 @@ mod tests {
     fn answer_of_a_cluster_is_told_in_its_own_words() {
         let status = Status { code: 403, message: "no right to list pods".to_owned(), ..Status::default() };
         assert_eq!(with_causes(&kube::Error::Api(Box::new(status))), "HTTP 403: no right to list pods");
+        let printed = std::process::Output {
+            status: std::os::unix::process::ExitStatusExt::from_raw(256),
+            stdout: b"canary".to_vec(),
+            stderr: Vec::new(),
+        };
+        let failed = AuthError::AuthExecRun { cmd: "credentials".to_owned(), out: Box::new(printed) };
+        let told = with_causes(&kube::Error::Service(Box::new(failed)));
+        assert!(told.contains("for credentials has failed") && !told.contains("canary"), "{told}");
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct MemberNow {
     pub oldest_deletion: Duration,
     /// When its token ends, in seconds; none where it is known by something else.
     pub token_ends: Option<i64>,
+    /// It should have been renewed, or nobody can renew it and it ends soon.
+    pub token_late: Option<bool>,
     /// How many volumes are in which state.
     pub volumes: Vec<(&'static str, u64)>,
 }
@@ -133,6 +135,7 @@ struct Members {
     oldest_creation: Family<OfMember, Gauge>,
     oldest_deletion: Family<OfMember, Gauge>,
     token_ends: Family<OfMember, Gauge>,
+    token_late: Family<OfMember, Gauge>,
     volumes: Family<OfMemberInState, Gauge>,
 }
 
@@ -258,6 +261,8 @@ impl Members {
         let token =
             "When the token ends by which a member is asked, in seconds since 1970; it is renewed at half of its life";
         registry.register("member_token_end_timestamp_seconds", token, self.token_ends.clone());
+        let late = "1 where that token should have been renewed long ago, or cannot be and ends soon";
+        registry.register("member_token_late", late, self.token_late.clone());
         registry.register("member_volumes", "Volumes in a member, by state", self.volumes.clone());
     }
 
@@ -272,6 +277,7 @@ impl Members {
             &self.oldest_creation,
             &self.oldest_deletion,
             &self.token_ends,
+            &self.token_late,
         ];
         all.into_iter().for_each(Family::clear);
         self.volumes.clear();
@@ -287,6 +293,9 @@ impl Members {
             set(&self.oldest_deletion, state.oldest_deletion.as_secs());
             if let Some(ends) = state.token_ends {
                 self.token_ends.get_or_create(&of).set(ends);
+            }
+            if let Some(late) = state.token_late {
+                set(&self.token_late, late.into());
             }
             for (name, count) in state.volumes {
                 let of = OfMemberInState { member: state.member.clone(), state: name };
@@ -340,13 +349,20 @@ mod tests {
         metrics.rpc_handled("x", "Ok", Duration::ZERO);
         metrics.request("a", "get", "pods", "200", Duration::ZERO);
         metrics.unanswered("a");
-        metrics
-            .read_from(|| vec![MemberNow { token_ends: Some(1), volumes: vec![("bound", 1)], ..MemberNow::default() }]);
+        metrics.read_from(|| {
+            vec![MemberNow {
+                token_ends: Some(1),
+                token_late: Some(true),
+                volumes: vec![("bound", 1)],
+                ..MemberNow::default()
+            }]
+        });
         metrics.read_moves_from(|| MovesNow { phases: [("Copying".to_owned(), 1)].into(), ..MovesNow::default() });
         let text = metrics.text().unwrap();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         let table = include_str!("../../../docs/metrics.md");
         let documented = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
+        let documented = documented.filter(|name| name.starts_with("kosmos_csi_"));
         let sorted = |names: &mut dyn Iterator<Item = &str>| -> Vec<String> {
             let mut names: Vec<String> = names.map(str::to_owned).collect();
             names.sort();

@@ -180,9 +180,11 @@ impl Member {
     }
 
     fn now(&self) -> MemberNow {
-        let token_ends = self.token_source().token.map(|token| token.ends);
+        let token = self.token_source().token;
+        let token_late = token.as_ref().map(|token| token.is_late(k8s_openapi::jiff::Timestamp::now().as_second()));
+        let token_ends = token.map(|token| token.ends);
         let Ok(link) = &self.link else {
-            return MemberNow { member: self.name.clone(), token_ends, ..MemberNow::default() };
+            return MemberNow { member: self.name.clone(), token_ends, token_late, ..MemberNow::default() };
         };
         let counts = link.leaf.rows.counts();
         MemberNow {
@@ -193,6 +195,7 @@ impl Member {
             oldest_creation: age(counts.oldest_creation),
             oldest_deletion: age(counts.oldest_deletion),
             token_ends,
+            token_late,
             volumes: vec![
                 ("pending", counts.pending),
                 ("bound", counts.bound),

@@ -151,7 +151,9 @@ impl Workload {
             0 => "none wanted".to_owned(),
             wanted => format!("{} of {wanted} ready", self.ready),
         };
-        line(&self.name, format!("{ready}, {}", self.image), self.ready >= self.wanted)
+        // A DaemonSet waits for its nodes.
+        let is_switched_off = self.wanted == 0 && self.name.starts_with("Deployment ");
+        line(&self.name, format!("{ready}, {}", self.image), self.ready >= self.wanted && !is_switched_off)
     }
 }
 
@@ -200,6 +202,7 @@ mod tests {
     #[test]
     fn what_is_not_well_is_said_and_makes_the_whole_so() {
         let silent = SeenMember { name: "edge".to_owned(), cordoned: false, problem: Some("no answer".to_owned()) };
+        let off = Workload { wanted: 0, ready: 0, ..well().workloads[0].clone() };
         let down = Workload { name: "DaemonSet a/c".to_owned(), ready: 0, wanted: 1, image: String::new() };
         for (seen, row) in [
             (Seen { has_driver_object: false, ..well() }, "driver             NOT WELL: CSIDriver"),
@@ -207,6 +210,7 @@ mod tests {
             (Seen { leader: Some(("c".to_owned(), 600)), ..well() }, "leader             NOT WELL: none: c said"),
             (Seen { members: vec![silent.clone()], ..well() }, "members            NOT WELL: 0 of 1 answer"),
             (Seen { members: vec![silent], ..well() }, "member edge        NOT WELL: no answer"),
+            (Seen { workloads: vec![off], ..well() }, "Deployment a/b     NOT WELL: none wanted"),
             (Seen { workloads: vec![down], ..well() }, "DaemonSet a/c      NOT WELL: 0 of 1 ready"),
             (
                 Seen { moves_under_way: 3, stalled_moves: 2, ..well() },

@@ -98,12 +98,14 @@ fn bring_or_take(switches: &[(&str, &[&str], &[&str])]) {
 #[test]
 fn images_come_from_where_they_are_said_to_and_pods_are_as_their_cluster_wants_them() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 11] = [
+    let switches: [(&str, &[&str], &[&str]); 13] = [
         ("logs.format=json,logs.level=debug", &["--log-format=json", "value: \"warn,kosmos_csi=debug,kube_client=off\""], &["--log-format=text"]),
         ("logs.level=warn\\,kosmos_csi=trace", &["value: \"warn,kosmos_csi=trace\""], &["kube_client=off"]),
         ("global.imageRegistry=mirror.example:5000/cache/", &["image: mirror.example:5000/cache/kosmos-csi:0.1.0", "image: mirror.example:5000/cache/sig-storage/csi-provisioner:"], &["localhost", "registry.k8s.io"]),
         ("global.imageRegistry=mirror.example,image.repository=team/kosmos-csi", &["image: mirror.example/team/kosmos-csi:0.1.0"], &["registry.k8s.io"]),
         ("global.imagePullSecrets[0].name=mirror,imagePullSecrets={mine}", &["imagePullSecrets:\n        - name: mine\n        - name: mirror\n"], &[]),
+        ("imagePullSecrets=null,global.imagePullSecrets={mirror,mirror}", &["imagePullSecrets:\n        - name: mirror\n      securityContext"], &[]),
+        ("logs.level=error", &["value: \"error,kosmos_csi=error,kube_client=off\""], &[]),
         ("podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null,podSecurityContext.fsGroup=null", &["runAsNonRoot: true\n        seccompProfile:"], &["runAsUser", "runAsGroup", "fsGroup"]),
         ("podSecurityContext.fsGroup=1000", &["runAsUser: 65532\n", "fsGroup: 1000\n"], &[]),
         ("controller.podLabels.team=one,controller.podAnnotations.cost=two,controller.env[0].name=HTTPS_PROXY,controller.env[0].value=none", &["app.kubernetes.io/instance: kosmos-csi\n        team: one\n", "cost: two\n", "- name: HTTPS_PROXY\n              value: none\n"], &[]),
@@ -131,6 +133,10 @@ fn slip_in_the_values_is_refused_by_its_name() {
         ("controler.replicas=3", "controler"),
         ("controller.replicas=0", "controller/replicas"),
         ("controller.podLabels.team=1", "controller/podLabels/team"),
+        ("controller.podLabels.app\\.kubernetes\\.io/component=x", "'app.kubernetes.io/component'"),
+        ("controller.env[0].name=RUST_LOG", "controller/env/0/name"),
+        ("virtualNode.env[0].name=A,virtualNode.env[0].valu=x", "virtualNode/env/0"),
+        ("global.imageRegistry=https://mirror.example", "global/imageRegistry"),
         ("podSecurityContext.user=1", "podSecurityContext"),
         ("global.imageRegistry=1", "global/imageRegistry"),
         ("logs.format=xml", "logs/format"),

@@ -22,17 +22,21 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
 {{- define "kosmos-csi.pullSecrets" -}}
-{{- with concat .Values.imagePullSecrets ((.Values.global | default dict).imagePullSecrets | default list) }}
+{{- $names := list }}
+{{- range concat (.Values.imagePullSecrets | default list) ((.Values.global | default dict).imagePullSecrets | default list) }}
+{{- if kindIs "string" . }}{{ $names = append $names . }}{{ else }}{{ $names = append $names .name }}{{ end }}
+{{- end }}
+{{- with uniq $names }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
+  - name: {{ . }}
   {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* What is logged: of a word alone, this driver's own lines from that level on, and warnings of all else. */}}
+{{/* What is logged: of a word alone, this driver's own lines from that level on, and of all else warnings at most. */}}
 {{- define "kosmos-csi.logs" -}}
-{{- if regexMatch "^[a-z]+$" .Values.logs.level }}warn,kosmos_csi={{ .Values.logs.level }},kube_client=off{{ else }}{{ .Values.logs.level }}{{ end }}
+{{- if regexMatch "^[a-z]+$" .Values.logs.level }}{{ ternary .Values.logs.level "warn" (has .Values.logs.level (list "error" "off")) }},kosmos_csi={{ .Values.logs.level }},kube_client=off{{ else }}{{ .Values.logs.level }}{{ end }}
 {{- end }}
 
 {{/* What a component's pods carry besides the labels that they are selected by. */}}

@@ -15,7 +15,7 @@ mod trace;
 mod volume;
 
 use crate::args::operator::{Command, Get, Member, Remedy};
-use cluster::Dial;
+use cluster::{Dial, with_causes};
 
 /// What a command comes to.
 #[derive(Debug)]
@@ -34,6 +34,17 @@ impl Report {
     fn new(text: String, well: bool) -> Self {
         Self { text, well }
     }
+}
+
+/// An error for a person: what was to be done, and why it could not.
+pub fn in_words(error: &anyhow::Error) -> String {
+    let is_kubes = <dyn std::error::Error>::is::<kube::Error>;
+    let told = |error: &(dyn std::error::Error + 'static)| {
+        if is_kubes(error) { with_causes(error) } else { error.to_string() }
+    };
+    let kubes_own = error.chain().position(is_kubes);
+    let chain = error.chain().take(kubes_own.map_or(usize::MAX, |at| at + 1));
+    chain.map(told).collect::<Vec<_>>().join(": ")
 }
 
 /// Does it and prints; whether all is well.

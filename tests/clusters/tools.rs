@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
@@ -56,6 +57,17 @@ pub fn tool(binary: &str) -> Result<PathBuf> {
     let build = build.with_context(|| format!("no tool has a binary {binary}"))?;
     ensure!(build.exists(), "run make tools: not built yet: {binary}");
     Ok(build.binary(binary))
+}
+
+/// What a program says of this on its standard input, or why it refuses that.
+pub fn fed(program: &Path, argument: &str, input: &[u8]) -> Result<String> {
+    let mut command = Command::new(program);
+    command.arg(argument).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn()?;
+    process.stdin.take().context("it reads")?.write_all(input)?;
+    let output = process.wait_with_output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 impl Tools {

@@ -1,10 +1,8 @@
 //! What the driver tells of itself, read by Prometheus' own parser.
 
-use std::{io::Write as _, process::Stdio};
-
 use anyhow::{Context, Result, ensure};
 
-use crate::{pool::beside_others, rig::Rig};
+use crate::{clusters::tools::fed, pool::beside_others, rig::Rig};
 
 /// As Prometheus asks, as it asked before it knew OpenMetrics, and as whoever does not care.
 const ACCEPTED: [(&str, &str); 3] = [
@@ -19,17 +17,8 @@ const ACCEPTED: [(&str, &str); 3] = [
 
 /// The names of the samples that Prometheus keeps.
 fn scrape(rig: &Rig, content_type: &str, text: &str) -> Result<String> {
-    let mut scraper = std::process::Command::new(rig.fleet.tools().path("scrape"))
-        .arg(content_type)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    scraper.stdin.take().context("it reads")?.write_all(text.as_bytes())?;
-    let output = scraper.wait_with_output()?;
-    let refused = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "Prometheus refuses it as {content_type}: {refused}\n{text}");
-    Ok(String::from_utf8(output.stdout)?)
+    fed(&rig.fleet.tools().path("scrape"), content_type, text.as_bytes())
+        .with_context(|| format!("Prometheus refuses it as {content_type}:\n{text}"))
 }
 
 #[test]

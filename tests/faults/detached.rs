@@ -18,7 +18,7 @@ use tonic::Code;
 use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Change, Script},
-    late::{LATE, delay_next, delete_leaf, patches},
+    late::{LATE, creates, delay_next, delete_leaf, patches},
     people::hold,
     reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, phase, policy, provisioned, retained, until, wrong},
     virtual_time,
@@ -153,6 +153,15 @@ fn nothing_is_published_of_a_leaf_that_is_let_go_meanwhile() {
     });
 }
 
+/// Somebody deletes the leaf claim, and nobody can make it anew until that is healed.
+async fn has_gone(bench: &Bench) {
+    bench.guard.set_fate(|_, at, asked| {
+        if at > 0 && creates(asked, "persistentvolumeclaims") { Action::Refuse } else { Action::Pass }
+    });
+    delete_leaf(bench);
+    until(bench, SETTLED, "it has gone, and is not made anew", || leaf(bench, CLAIM).is_none()).await;
+}
+
 /// Nobody unpublishes it: the host's attachment was removed by force. The claim is not there to say on which node it is.
 #[test]
 fn volume_is_not_removed_while_what_it_keeps_of_its_claim_names_a_node() {
@@ -160,12 +169,7 @@ fn volume_is_not_removed_while_what_it_keeps_of_its_claim_names_a_node() {
         let bench = bench().await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
         caller.publish(&caller.node()).await.unwrap();
-        bench.guard.set_fate(|_, at, asked| {
-            let makes_a_claim = at > 0 && asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims";
-            if makes_a_claim { Action::Refuse } else { Action::Pass }
-        });
-        delete_leaf(&bench);
-        until(&bench, SETTLED, "it has gone, and is not made anew", || leaf(&bench, CLAIM).is_none()).await;
+        has_gone(&bench).await;
         caller.delete_claim();
         let handle = caller.handle().unwrap().to_owned();
         sleep(Duration::from_secs(2)).await;
@@ -212,12 +216,7 @@ fn volume_is_not_removed_by_what_it_keeps_that_cannot_be_read() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let mut caller = provisioned(&bench, Script::new(CLAIM)).await;
-        bench.guard.set_fate(|_, at, asked| {
-            let makes_a_claim = at > 0 && asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims";
-            if makes_a_claim { Action::Refuse } else { Action::Pass }
-        });
-        delete_leaf(&bench);
-        until(&bench, SETTLED, "it has gone, and is not made anew", || leaf(&bench, CLAIM).is_none()).await;
+        has_gone(&bench).await;
         let name = caller.leaf_volume().unwrap().to_owned();
         let note = |text: &'static str| {
             bench.members[0].change("persistentvolumes", "", &name, |volume| {

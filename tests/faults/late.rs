@@ -267,7 +267,7 @@ pub fn delete_leaf(bench: &Bench) -> String {
 }
 
 fn makes_the_claim(asked: &Asked) -> bool {
-    asked.verb == Verb::Create && asked.resource == "persistentvolumeclaims"
+    creates(asked, "persistentvolumeclaims")
 }
 
 /// The leaf is asked for in one member, which answers too late, and then made in another one.

@@ -116,11 +116,16 @@ pub async fn has_user(host: &Host, claim: &Claim, node: &str) -> Result<bool> {
     let pods = Api::<Pod>::namespaced(host.client.clone(), &claim.namespace).list(&ListParams::default()).await;
     let pods = pods.map_err(|error| unread(&format!("list pods in {}", claim.namespace), &error))?;
     Ok(pods.items.iter().any(|pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        !matches!(phase, Some("Succeeded" | "Failed"))
+        !has_ended(pod)
             && pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
             && claims_of(pod).contains(&claim.name)
     }))
+}
+
+/// Its containers have, and are not started again.
+pub fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// Claims by name, and those made for the pod itself, which are called after it.

@@ -8,7 +8,7 @@ use super::{
     doctor::LEASE_LATE,
     kubeconfig::span,
     listing::{Item, Listing},
-    volumes::HostVolume,
+    volumes::ListedVolume,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub struct Seen {
     pub leader: Option<(String, i64)>,
     pub workloads: Vec<Workload>,
     pub members: Vec<SeenMember>,
-    pub volumes: Vec<HostVolume>,
+    pub volumes: Vec<ListedVolume>,
     pub moves_under_way: usize,
     /// Those that do not go on.
     pub stalled_moves: usize,
@@ -121,7 +121,7 @@ impl Seen {
 
     /// That a claim waits is no fault of the driver's by itself: `doctor` says what each waits for.
     fn waiting(&self) -> Line {
-        let waiting: Vec<&HostVolume> = self.volumes.iter().filter(|volume| volume.volume.is_none()).collect();
+        let waiting: Vec<&ListedVolume> = self.volumes.iter().filter(|volume| volume.volume.is_none()).collect();
         let state = match waiting.iter().max_by_key(|claim| claim.age) {
             None => "none".to_owned(),
             Some(oldest) => format!(
@@ -164,11 +164,12 @@ mod tests {
 
     fn well() -> Seen {
         let workload = Workload { name: "Deployment a/b".to_owned(), ready: 2, wanted: 2, image: "k:0.1.0".to_owned() };
-        let volume = HostVolume {
+        let volume = ListedVolume {
             volume: Some(Provisioned { phase: "Bound".to_owned(), ..Provisioned::default() }),
-            ..HostVolume::default()
+            ..ListedVolume::default()
         };
-        let waits = HostVolume { claim: Some(("shop".to_owned(), "db".to_owned())), age: 240, ..HostVolume::default() };
+        let waits =
+            ListedVolume { claim: Some(("shop".to_owned(), "db".to_owned())), age: 240, ..ListedVolume::default() };
         Seen {
             version: "0.1.0".to_owned(),
             has_driver_object: true,

@@ -8,12 +8,12 @@ use super::{
 };
 use domain::volume::VolumeId;
 
-/// What [`HostVolume::state`] may say.
+/// What [`ListedVolume::state`] may say.
 pub const STATES: [&str; 7] = ["Pending", "Bound", "Moving", "Released", "Terminating", "Available", "Failed"];
 
 /// What the host says of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostVolume {
+pub struct ListedVolume {
     /// `NAMESPACE/NAME` of the claim; none where no claim ever had it.
     pub claim: Option<(String, String)>,
     /// None while the claim waits.
@@ -50,7 +50,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    fn has(&self, volume: &HostVolume) -> bool {
+    fn has(&self, volume: &ListedVolume) -> bool {
         let is_in = |wanted: &str| volume.claim.as_ref().is_some_and(|(namespace, _)| namespace == wanted);
         self.namespace.is_none_or(is_in)
             && self.member.is_none_or(|member| volume.member() == member)
@@ -58,7 +58,7 @@ impl Wanted<'_> {
     }
 }
 
-impl HostVolume {
+impl ListedVolume {
     pub fn claim_in_words(&self) -> String {
         self.claim.as_ref().map(|(namespace, name)| format!("{namespace}/{name}")).unwrap_or_default()
     }
@@ -111,7 +111,7 @@ impl HostVolume {
 }
 
 /// In the order of their claims.
-pub fn listing(mut volumes: Vec<HostVolume>, wanted: &Wanted<'_>) -> Listing {
+pub fn listing(mut volumes: Vec<ListedVolume>, wanted: &Wanted<'_>) -> Listing {
     let head = ["CLAIM", "MEMBER", "SIZE", "STATE", "PODS", "AGE"];
     let mut listing = Listing::new("Volume", &head, &["VOLUME", "CLASS", "ACCESS", "POLICY", "LEAF CLAIM"]);
     volumes.retain(|volume| wanted.has(volume));
@@ -127,36 +127,36 @@ mod tests {
     use super::*;
     use crate::listing::Form;
 
-    fn volume(claim: &str, member: &str, phase: &str) -> HostVolume {
+    fn volume(claim: &str, member: &str, phase: &str) -> ListedVolume {
         let provisioned = Provisioned {
             name: format!("pvc-{claim}"),
             handle: format!("{member}/shop/{claim}/0123456789abcdef"),
             phase: phase.to_owned(),
             reclaim_policy: "Delete".to_owned(),
         };
-        HostVolume {
+        ListedVolume {
             claim: Some(("shop".to_owned(), claim.to_owned())),
             volume: Some(provisioned),
             size: "1Gi".to_owned(),
             age: 90,
-            ..HostVolume::default()
+            ..ListedVolume::default()
         }
     }
 
-    fn waiting() -> HostVolume {
-        HostVolume { volume: None, chosen_member: Some("m2".to_owned()), ..volume("new", "", "") }
+    fn waiting() -> ListedVolume {
+        ListedVolume { volume: None, chosen_member: Some("m2".to_owned()), ..volume("new", "", "") }
     }
 
     #[test]
     fn state_is_what_is_most_worth_knowing() {
         let bound = volume("db", "m0", "Bound");
-        let moving = HostVolume { moves: Some(("m1".to_owned(), "Copying".to_owned())), ..bound.clone() };
+        let moving = ListedVolume { moves: Some(("m1".to_owned(), "Copying".to_owned())), ..bound.clone() };
         for (volume, state) in [
             (bound.clone(), "Bound"),
             (volume("db", "m0", "Released"), "Released"),
             (waiting(), "Pending"),
             (moving.clone(), "Moving"),
-            (HostVolume { is_leaving: true, ..moving.clone() }, "Terminating"),
+            (ListedVolume { is_leaving: true, ..moving.clone() }, "Terminating"),
         ] {
             assert_eq!(volume.state(), state);
         }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn table_says_where_the_data_is_and_who_has_it() {
-        let used = HostVolume { pods: vec!["db-0".to_owned(), "db-1".to_owned()], ..volume("db", "m0", "Bound") };
+        let used = ListedVolume { pods: vec!["db-0".to_owned(), "db-1".to_owned()], ..volume("db", "m0", "Bound") };
         let told = listing(vec![used], &Wanted::default()).print(Form::Wide);
         let row: Vec<&str> = told.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(row, ["shop/db", "m0", "1Gi", "Bound", "db-0,db-1", "90s", "pvc-db", "-", "-", "Delete", "shop/db"]);

@@ -2,24 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::{
-    coordination::v1::Lease,
-    core::v1::PersistentVolumeClaim,
-    storage::v1::{CSIDriver, StorageClass},
-};
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
 
 use super::{
     Report,
     connect::{self, now},
-    look::{Seen, age, host_claims, look},
+    look::{Seen, age, driver_and_lease, host_claims, look, waits},
     print::patiently,
     trace::newest_warning,
     volume,
 };
 use crate::args::operator::{Doctor, Look, Output};
-use cluster::{Dial, lease, with_causes};
+use cluster::{Dial, with_causes};
 use domain::volume::{DRIVER, Parameters};
 use host::{Host, moves};
 use operator::{
@@ -72,14 +68,12 @@ pub(super) async fn look_twice(flags: &Look, host: &Host, dial: &Dial) -> anyhow
 
 async fn see(host: &Host) -> anyhow::Result<SeenHost> {
     let told = |error: kube::Error| anyhow::anyhow!("the host cannot be looked at: {}", with_causes(&error));
-    let driver = cluster::read(Api::<CSIDriver>::all(host.client.clone()).get(DRIVER).await, DRIVER).map_err(told)?;
+    let (has_driver_object, lease) = driver_and_lease(host).await.map_err(told)?;
     let classes = Api::<StorageClass>::all(host.client.clone()).list(&ListParams::default()).await.map_err(told)?;
-    let leases = Api::<Lease>::namespaced(host.client.clone(), &host.namespace);
-    let lease = cluster::read(leases.get(lease::CONTROLLER).await, lease::CONTROLLER).map_err(told)?;
-    let renewed = lease.and_then(|lease| lease.spec?.renew_time);
+    let renewed = lease.and_then(|lease| lease.renew_time);
     let ours: Vec<StorageClass> = classes.items.into_iter().filter(|class| class.provisioner == DRIVER).collect();
     Ok(SeenHost {
-        driver_object: driver.is_some(),
+        driver_object: has_driver_object,
         waiting: waiting(host, &ours).await?,
         stalled: stalled(host).await?,
         classes: ours.iter().map(seen_class).collect(),
@@ -88,7 +82,7 @@ async fn see(host: &Host) -> anyhow::Result<SeenHost> {
 }
 
 /// Moves that do not go on, and why; none where volumes are not moved.
-pub(super) async fn stalled(host: &Host) -> anyhow::Result<Vec<(String, String)>> {
+async fn stalled(host: &Host) -> anyhow::Result<Vec<(String, String)>> {
     let moves = volume::list_known(&host.client, None).await?.unwrap_or_default();
     let stalled = moves.iter().filter_map(|of| {
         let stall = moves::stall(of)?;
@@ -99,14 +93,8 @@ pub(super) async fn stalled(host: &Host) -> anyhow::Result<Vec<(String, String)>
 
 /// The oldest of those that have no volume, with what was last said of each.
 async fn waiting(host: &Host, classes: &[StorageClass]) -> anyhow::Result<Vec<WaitingClaim>> {
-    let is_ours = |name: &str| classes.iter().any(|class| class.name_any() == name);
-    let waits = |claim: &PersistentVolumeClaim| {
-        claim.spec.as_ref().is_some_and(|spec| {
-            spec.volume_name.as_deref().unwrap_or_default().is_empty()
-                && spec.storage_class_name.as_deref().is_some_and(is_ours)
-        })
-    };
-    let mut claims: Vec<PersistentVolumeClaim> = host_claims(host).await?.into_iter().filter(waits).collect();
+    let mut claims = host_claims(host).await?;
+    claims.retain(|claim| waits(claim, classes));
     claims.sort_by(|left, right| left.metadata.creation_timestamp.cmp(&right.metadata.creation_timestamp));
     let mut waiting = Vec::new();
     for claim in claims.iter().take(TOLD) {

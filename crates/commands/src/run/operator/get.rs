@@ -11,7 +11,7 @@ use kube::{Api, Client, Resource, ResourceExt, core::NamespaceResourceScope};
 use super::{
     Report,
     connect::{self, now},
-    look::{age, whole},
+    look::{age, waits, whole},
     print::{listed, patiently, progress},
     volume,
 };
@@ -19,7 +19,7 @@ use crate::args::operator::GetVolumes;
 use cluster::Dial;
 use domain::volume::DRIVER;
 use host::{claim::chosen_member, moves};
-use operator::volumes::{HostVolume, Provisioned, Wanted, listing};
+use operator::volumes::{ListedVolume, Provisioned, Wanted, listing};
 
 pub(super) async fn volumes(flags: &GetVolumes, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
@@ -48,7 +48,7 @@ pub(super) enum Pods {
 }
 
 /// Volumes are of no namespace, so all are listed; the rest of one alone, where only that is wanted.
-pub(super) async fn look(client: &Client, namespace: Option<&str>, pods: Pods) -> anyhow::Result<Vec<HostVolume>> {
+pub(super) async fn look(client: &Client, namespace: Option<&str>, pods: Pods) -> anyhow::Result<Vec<ListedVolume>> {
     let unread =
         |what: &'static str| move |reason: String| anyhow::anyhow!("the host's {what} cannot be listed: {reason}");
     let volumes = whole(Api::<PersistentVolume>::all(client.clone())).await.map_err(unread("volumes"))?;
@@ -63,13 +63,9 @@ pub(super) async fn look(client: &Client, namespace: Option<&str>, pods: Pods) -
         Vec::new()
     });
     let beside = Beside { pods: users(&pods), moves: moves_under_way(client, namespace).await? };
-    let waits = |claim: &&PersistentVolumeClaim| {
-        let spec = claim.spec.clone().unwrap_or_default();
-        let class = classes.iter().find(|class| Some(class.name_any()) == spec.storage_class_name);
-        spec.volume_name.unwrap_or_default().is_empty() && class.is_some_and(|class| class.provisioner == DRIVER)
-    };
     let provisioned = volumes.iter().filter_map(|volume| provisioned(volume, &beside));
-    Ok(provisioned.chain(claims.iter().filter(waits).map(|claim| waiting(claim, &beside))).collect())
+    let waiting = claims.iter().filter(|claim| waits(claim, &classes)).map(|claim| waiting(claim, &beside));
+    Ok(provisioned.chain(waiting).collect())
 }
 
 fn within<K>(client: &Client, namespace: Option<&str>) -> Api<K>
@@ -85,13 +81,10 @@ where
 /// The pods that name a claim and have not ended, by it.
 fn users(pods: &[Pod]) -> BTreeMap<(String, String), Vec<String>> {
     let mut users: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for pod in pods {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        if !matches!(phase, Some("Succeeded" | "Failed")) {
-            let namespace = pod.namespace().unwrap_or_default();
-            for claim in host::pod::claims_of(pod) {
-                users.entry((namespace.clone(), claim)).or_default().push(pod.name_any());
-            }
+    for pod in pods.iter().filter(|pod| !host::pod::has_ended(pod)) {
+        let namespace = pod.namespace().unwrap_or_default();
+        for claim in host::pod::claims_of(pod) {
+            users.entry((namespace.clone(), claim)).or_default().push(pod.name_any());
         }
     }
     users
@@ -103,20 +96,20 @@ async fn moves_under_way(
 ) -> anyhow::Result<BTreeMap<(String, String), (String, String)>> {
     let under_way = volume::under_way(client, namespace).await?.into_iter().map(|of| {
         let claim = moves::claim_of(&of);
-        let phase = moves::phase_of(&of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
+        let phase = volume::phase_in_words(&of);
         ((claim.namespace, claim.name), (of.spec.to.member, phase))
     });
     Ok(under_way.collect())
 }
 
-fn provisioned(volume: &PersistentVolume, beside: &Beside) -> Option<HostVolume> {
+fn provisioned(volume: &PersistentVolume, beside: &Beside) -> Option<ListedVolume> {
     let spec = volume.spec.clone().unwrap_or_default();
     let csi = spec.csi.filter(|csi| csi.driver == DRIVER)?;
     let phase = volume.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
     let claim = spec.claim_ref.map(|claim| (claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default()));
     // A claim of the same name may be there by now, and has pods of its own.
     let has_it = claim.clone().filter(|_| phase == "Bound");
-    Some(HostVolume {
+    Some(ListedVolume {
         volume: Some(Provisioned {
             name: volume.name_any(),
             handle: csi.volume_handle,
@@ -135,11 +128,11 @@ fn provisioned(volume: &PersistentVolume, beside: &Beside) -> Option<HostVolume>
     })
 }
 
-fn waiting(claim: &PersistentVolumeClaim, beside: &Beside) -> HostVolume {
+fn waiting(claim: &PersistentVolumeClaim, beside: &Beside) -> ListedVolume {
     let spec = claim.spec.clone().unwrap_or_default();
     let named = (claim.namespace().unwrap_or_default(), claim.name_any());
     let requests = spec.resources.and_then(|resources| resources.requests);
-    HostVolume {
+    ListedVolume {
         volume: None,
         chosen_member: chosen_member(claim).map(str::to_owned),
         size: requests.and_then(|size| Some(size.get("storage")?.0.clone())).unwrap_or_default(),

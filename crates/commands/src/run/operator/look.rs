@@ -10,8 +10,9 @@ use std::{
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use k8s_openapi::{
     api::{
+        coordination::v1::{Lease, LeaseSpec},
         core::v1::{PersistentVolume, PersistentVolumeClaim},
-        storage::v1::StorageClass,
+        storage::v1::{CSIDriver, StorageClass},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -20,8 +21,8 @@ use serde::de::DeserializeOwned;
 
 use super::connect::{self, Known, now};
 use crate::args::operator::MembersAccess;
-use cluster::{Dial, with_causes};
-use domain::volume::{HostId, LeafPlace, VolumeId, moving::MoveMark, quantity};
+use cluster::{Dial, lease, with_causes};
+use domain::volume::{DRIVER, HostId, LeafPlace, VolumeId, moving::MoveMark, quantity};
 use host::{Host, volume::HostVolume as Summary};
 use leaf::{
     MemberClient,
@@ -78,6 +79,21 @@ pub(super) async fn leaf_claims(leaf: &MemberClient) -> Result<Vec<PersistentVol
         all.append(&mut whole_of(leaf.within(namespace), &ours).await?);
     }
     Ok(all)
+}
+
+/// A claim of one of our classes that has no volume yet.
+pub(super) fn waits(claim: &PersistentVolumeClaim, classes: &[StorageClass]) -> bool {
+    let Some(spec) = &claim.spec else { return false };
+    let is_ours = |name: &String| classes.iter().any(|class| class.name_any() == *name && class.provisioner == DRIVER);
+    spec.volume_name.as_deref().unwrap_or_default().is_empty() && spec.storage_class_name.as_ref().is_some_and(is_ours)
+}
+
+/// Whether the host knows the driver, and the lease of who works in the background.
+pub(super) async fn driver_and_lease(host: &Host) -> Result<(bool, Option<LeaseSpec>), kube::Error> {
+    let driver = cluster::read(Api::<CSIDriver>::all(host.client.clone()).get(DRIVER).await, DRIVER)?;
+    let leases = Api::<Lease>::namespaced(host.client.clone(), &host.namespace);
+    let lease = cluster::read(leases.get(lease::CONTROLLER).await, lease::CONTROLLER)?;
+    Ok((driver.is_some(), lease.and_then(|lease| lease.spec)))
 }
 
 /// All claims of the host.

@@ -3,9 +3,7 @@
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment},
-        coordination::v1::Lease,
         core::v1::PodSpec,
-        storage::v1::CSIDriver,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -14,16 +12,15 @@ use kube::{Api, api::ListParams};
 use super::{
     Report,
     connect::{self, now},
-    doctor::stalled,
     get::{self, Pods},
+    look::driver_and_lease,
     member,
     print::patiently,
     volume,
 };
 use crate::args::operator::Status;
-use cluster::{Dial, lease, with_causes};
-use domain::volume::DRIVER;
-use host::Host;
+use cluster::{Dial, with_causes};
+use host::{Host, moves::stall};
 use operator::status::{Seen, SeenMember, Workload, listing};
 
 /// What the chart puts on all that it makes.
@@ -38,22 +35,19 @@ pub(super) async fn status(flags: &Status, dial: &Dial) -> anyhow::Result<Report
 
 async fn look(flags: &Status, host: &Host, dial: &Dial) -> anyhow::Result<Seen> {
     let told = |error: kube::Error| anyhow::anyhow!("the host cannot be looked at: {}", with_causes(&error));
-    let driver = cluster::read(Api::<CSIDriver>::all(host.client.clone()).get(DRIVER).await, DRIVER).map_err(told)?;
-    let leases = Api::<Lease>::namespaced(host.client.clone(), &host.namespace);
-    let lease = cluster::read(leases.get(lease::CONTROLLER).await, lease::CONTROLLER).map_err(told)?;
-    let leader = lease.and_then(|lease| {
-        let spec = lease.spec?;
-        Some((spec.holder_identity.unwrap_or_default(), now() - spec.renew_time?.0.as_second()))
-    });
+    let (has_driver_object, lease) = driver_and_lease(host).await.map_err(told)?;
+    let leader = lease
+        .and_then(|lease| Some((lease.holder_identity.unwrap_or_default(), now() - lease.renew_time?.0.as_second())));
+    let moves = volume::under_way(&host.client, None).await?;
     Ok(Seen {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        has_driver_object: driver.is_some(),
+        has_driver_object,
         leader,
         workloads: workloads(host).await.map_err(told)?,
         members: members(flags, host, dial).await?,
         volumes: get::look(&host.client, None, Pods::NotWanted).await?,
-        moves_under_way: volume::under_way(&host.client, None).await?.len(),
-        stalled_moves: stalled(host).await?.len(),
+        moves_under_way: moves.len(),
+        stalled_moves: moves.iter().filter(|of| stall(of).is_some()).count(),
     })
 }
 

@@ -69,7 +69,7 @@ pub(super) async fn moved(host: &Host, claim: &ClaimName, chain: &mut Chain) {
         Err(error) => return chain.add("moves", "", format!("cannot be read: {error}")),
     };
     for of in moves.iter().filter(|of| of.spec.claim_name == claim.name) {
-        let phase = moves::phase_of(of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
+        let phase = moves_of::phase_in_words(of);
         let state = format!("to member {}: {phase}", of.spec.to.member);
         let shown = format!("{}/{}", claim.namespace, of.name_any());
         match moves::stall(of) {

@@ -89,14 +89,10 @@ async fn users(client: &Client, of: &VolumeMove) -> Vec<String> {
     let namespace = of.namespace().unwrap_or_default();
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&ListParams::default()).await;
     let pods = pods.map(|pods| pods.items).unwrap_or_default();
-    let has_ended = |pod: &Pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        matches!(phase, Some("Succeeded" | "Failed"))
-    };
     let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let users = pods
-        .iter()
-        .filter(|pod| !has_ended(pod) && has_node(pod) && host::pod::claims_of(pod).contains(&of.spec.claim_name));
+    let users = pods.iter().filter(|pod| {
+        !host::pod::has_ended(pod) && has_node(pod) && host::pod::claims_of(pod).contains(&of.spec.claim_name)
+    });
     users
         .map(|pod| {
             let name = pod.name_any();

@@ -42,6 +42,11 @@ pub(super) async fn list_known(client: &Client, namespace: Option<&str>) -> anyh
     Ok(Some(found))
 }
 
+/// How far one is.
+pub(super) fn phase_in_words(of: &VolumeMove) -> String {
+    moves::phase_of(of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"))
+}
+
 /// Those that are not over.
 pub(super) async fn under_way(client: &Client, namespace: Option<&str>) -> anyhow::Result<Vec<VolumeMove>> {
     let mut found = list_known(client, namespace).await?.unwrap_or_default();

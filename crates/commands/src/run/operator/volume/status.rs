@@ -6,10 +6,10 @@ use serde_json::json;
 use super::{
     Report, find,
     follow::{copied, in_words},
-    list,
+    list, phase_in_words,
 };
 use crate::{
-    args::operator::{ClaimName, MoveStatus, Output, Place, is_kind},
+    args::operator::{MoveStatus, Named, Output, Place, Within, is_kind},
     run::{
         Misuse,
         operator::{
@@ -30,21 +30,28 @@ use operator::{
 
 pub(super) async fn status(flags: &MoveStatus, dial: &Dial) -> anyhow::Result<Report> {
     let client = connect::user(&flags.access, dial).await?;
-    let (within, name) = match (&flags.which, &flags.namespace) {
-        (Some(Place { within: name, name: None }), Some(within)) => (Some(within), Some(name)),
-        (Some(Place { within: kind, name: Some(name) }), Some(within)) if is_kind(kind) => (Some(within), Some(name)),
-        (Some(Place { within, name: Some(name) }), Some(flag)) if within != flag => {
-            return Err(Misuse(format!("{within}/{name} is in another namespace than --namespace {flag}")).into());
+    let within = Within { namespace: flags.namespace.clone() };
+    let named = match &flags.which {
+        Some(Place { within: kind, name: Some(name) }) if within.namespace.is_some() && is_kind(kind) => {
+            Some(Named { namespace: None, name: name.clone() })
         }
-        (Some(Place { within, name }), _) => (Some(within), name.as_ref()),
-        (None, within) => (within.as_ref(), None),
+        Some(Place { within: namespace, name: Some(name) }) => {
+            Some(Named { namespace: Some(namespace.clone()), name: name.clone() })
+        }
+        Some(Place { within: name, name: None }) if within.namespace.is_some() => {
+            Some(Named { namespace: None, name: name.clone() })
+        }
+        _ => None,
     };
-    let (found, is_one) = match (within, name) {
-        (Some(within), Some(name)) => {
-            let which = ClaimName { namespace: within.clone(), name: name.clone() };
+    let (found, is_one) = match (named, &flags.which) {
+        (Some(named), _) => {
+            let which = named.within(&within, client.default_namespace()).map_err(Misuse)?;
             (vec![find(&client, &which).await?], true)
         }
-        _ => (list(&client, within.map(String::as_str)).await?, false),
+        (None, which) => {
+            let namespace = which.as_ref().map(|place| &place.within).or(within.namespace.as_ref());
+            (list(&client, namespace.map(String::as_str)).await?, false)
+        }
     };
     let text = match (flags.output, found.as_slice()) {
         (Output::Table, [one]) if is_one => details(one),
@@ -56,10 +63,6 @@ pub(super) async fn status(flags: &MoveStatus, dial: &Dial) -> anyhow::Result<Re
 fn from_of(of: &VolumeMove) -> String {
     let from = of.status.as_ref().and_then(|status| status.from.as_ref());
     from.map(|from| from.member.clone()).unwrap_or_default()
-}
-
-fn phase_in_words(of: &VolumeMove) -> String {
-    moves::phase_of(of).map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"))
 }
 
 /// What is waited for, or stands in its way.

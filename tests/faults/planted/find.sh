@@ -34,13 +34,13 @@ drawn() {
     return 1
 }
 
+# As new files: cargo goes by their times, and what an earlier run has built must not be taken for them.
+(cd "$root" && tar -cf - --exclude=./target --exclude=./.git .) | tar -xmf - -C "$copy"
 for patch in "$here"/*.patch; do
     name=$(basename "$patch" .patch)
     if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
         continue
     fi
-    rm -rf "${copy:?}"/*
-    (cd "$root" && tar -cf - --exclude=./target --exclude=./.git .) | tar -xf - -C "$copy"
     if ! (cd "$copy" && git apply "$patch"); then
         echo "$name: it no longer fits the code: write it anew"
         failed=1
@@ -60,5 +60,7 @@ for patch in "$here"/*.patch; do
     else
         echo "$name: not by $operations operations of the schedules, but by $(grep -m1 -o -E '^    [a-z_:]+' "$log" | tr -d ' ')"
     fi
+    # Which writes the files anew: one that had its former time again would stay as it was built.
+    (cd "$copy" && git apply --reverse "$patch")
 done
 exit $failed

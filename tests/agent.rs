@@ -30,6 +30,10 @@ use tower::{BoxError, ServiceExt};
 
 #[path = "authority.rs"]
 mod authority;
+#[path = "agent/debug.rs"]
+mod debug;
+#[path = "agent/events.rs"]
+mod events;
 #[path = "agent/level.rs"]
 mod level;
 #[path = "agent/planted.rs"]

@@ -42,6 +42,8 @@ mod operator_commands;
 mod outage;
 mod own_accounts;
 mod placement;
+mod pod_debug;
+mod pod_events;
 mod policies;
 mod pool;
 mod reasons;

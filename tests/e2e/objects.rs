@@ -259,7 +259,7 @@ fn tolerated([key, value]: [&str; 2]) -> Value {
     json!({"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"})
 }
 
-fn tolerant(name: &str, claims: &[&str]) -> Value {
+pub fn tolerant(name: &str, claims: &[&str]) -> Value {
     let mut pod = pod(name, claims, "sleep 1000");
     pod["spec"]["tolerations"] = json!([tolerated(["kosmos.io/node", "true"])]);
     pod

@@ -2,8 +2,9 @@
 
 use anyhow::{Result, bail, ensure};
 use http::Request;
+use k8s_openapi::api::core::v1::Event;
 use kube::{
-    Client, Config, ResourceExt,
+    Api, Client, Config, ResourceExt,
     api::{DeleteParams, PostParams},
     config::KubeConfigOptions,
 };
@@ -113,10 +114,47 @@ fn agents_account_writes_only_virtual_nodes_and_their_pods() {
             ("PATCH", &*format!("{pods}/there/status"), json!({"status": {"phase": "Failed"}})),
         ];
         account.is_refused(ACCOUNT, &attempts).await?;
+        says_nothing_as_another(&account, &host).await?;
         account.is_allowed("PATCH", &node(NODE), &label).await?;
         host.pods().delete("there", &DeleteParams::default().grace_period(0)).await?;
         agent.end().await
     });
+}
+
+/// Neither of other objects, nor in the words of others.
+async fn says_nothing_as_another(account: &Account, host: &Place<'_>) -> Result<()> {
+    let events = "/api/v1/namespaces/policies/events";
+    let event = |kind: &str, by: &str| {
+        let about = json!({"kind": kind, "namespace": "policies", "name": "there"});
+        let metadata = json!({"name": by, "namespace": "policies"});
+        json!({"metadata": metadata, "involvedObject": about, "source": {"component": by}, "reason": "R"})
+    };
+    let of_kubelet = serde_json::from_value(event("Pod", "kubelet"))?;
+    Api::<Event>::namespaced(host.client.clone(), "policies").create(&PostParams::default(), &of_kubelet).await?;
+    let theirs = format!("{events}/kubelet");
+    let of_member = |by: &str, reason: &str| {
+        let changes = [("source.component", json!(by)), ("reason", json!(reason))];
+        let mut event = but(event("Pod", "of-member"), &changes);
+        event["reportingComponent"] = json!("kosmos.csi.io/member");
+        event
+    };
+    let attempts = [
+        ("POST", events, event("PersistentVolumeClaim", "kosmos.csi.io")),
+        ("POST", events, event("Pod", "another")),
+        ("PATCH", &*theirs, json!({"count": 9})),
+        ("PATCH", &*theirs, json!({"reportingComponent": "kosmos.csi.io/member"})),
+        ("POST", events, event("Node", "kosmos.csi.io")),
+        ("POST", events, of_member("kubelet", "BackOff")),
+        ("POST", events, of_member("default-scheduler, m", "FailedScheduling")),
+        ("POST", events, but(event("Pod", "kosmos.csi.io"), &[("reason", json!("FailedScheduling"))])),
+    ];
+    account.is_refused(ACCOUNT, &attempts).await?;
+    let ours = of_member("kubelet, m/n", "BackOff");
+    account.is_allowed("POST", events, &ours).await?;
+    let there: Api<Event> = Api::namespaced(host.client.clone(), "policies");
+    there.create(&PostParams::default(), &serde_json::from_value(ours)?).await?;
+    account.is_allowed("PATCH", &format!("{events}/of-member"), &json!({"count": 2})).await?;
+    account.is_allowed("POST", events, &event("Pod", "kosmos.csi.io")).await
 }
 
 const CLOSED: &str = "policies-closed";
@@ -241,9 +279,29 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
         for case in cases {
             account.is_allowed("POST", &path(FREE, "pods"), &copy(&case["pod"])).await?;
         }
+        adds_no_more_than_a_new_copy_may_have(&account, &open).await?;
         leave(&open).await?;
         agent.end().await
     });
+}
+
+async fn adds_no_more_than_a_new_copy_may_have(account: &Account, open: &Place<'_>) -> Result<()> {
+    let copied = serde_json::from_value(copy(&json!({})))?;
+    open.pods().create(&PostParams::default(), &copied).await?;
+    let added = |context: Value| {
+        let container = json!({"name": "d", "image": "i", "securityContext": context});
+        json!({"spec": {"ephemeralContainers": [container]}})
+    };
+    let containers = |pod: &str| path(OPEN, &format!("pods/{pod}/ephemeralcontainers"));
+    let attempts = [
+        ("PATCH", containers("theirs"), added(json!({}))),
+        ("PATCH", containers("copy"), added(json!({"privileged": true}))),
+        ("PATCH", containers("copy"), added(json!({"capabilities": {"add": ["SYS_PTRACE"]}}))),
+        ("PATCH", containers("copy"), added(json!({"seccompProfile": {"type": "Unconfined"}}))),
+    ];
+    account.is_refused(ACCOUNT, &attempts).await?;
+    account.is_allowed("PATCH", &containers("copy"), &added(json!({}))).await?;
+    open.pods().delete("copy", &DeleteParams::default().grace_period(0)).await.map(drop).map_err(Into::into)
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::{
     cache::{HostCache, ObjectCache, keep},
     node::{self, MemberState, Nodes},
     object::{self, Place},
-    pod::Pods,
+    pod::{Pods, Told, relay_events},
 };
 use cluster::with_causes;
 use host::Host;
@@ -52,11 +52,12 @@ impl MemberAgent {
     /// Works until it is dropped.
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
+        let mut told = Told::default();
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 let too_much = tokio::select! {
-                    reason = self.work(member, &client, &mut nodes) => Some(reason),
+                    reason = self.work(member, &client, &mut nodes, &mut told) => Some(reason),
                     () = closed(member, &client) => None,
                 };
                 if let Some(reason) = too_much {
@@ -79,7 +80,7 @@ impl MemberAgent {
     }
 
     /// Returns where the member tells more than there is room for.
-    async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes) -> String {
+    async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes, told: &mut Told) -> String {
         let there = MemberCache::default();
         let everything = watcher::Config::default;
         let pods =
@@ -90,6 +91,7 @@ impl MemberAgent {
                 keep(object::all_pods(client), everything(), &there.pods, node::reduce),
                 self.tend(client, nodes, &there),
                 pods.run(),
+                relay_events(&pods, told),
             )
         };
         tokio::select! {

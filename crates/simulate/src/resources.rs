@@ -55,7 +55,7 @@ const BUILTIN: &[Row] = &[
     ("", "nodes", "Node", "no", false, "", "status"),
     ("", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", true, "", "status"),
     ("", "persistentvolumes", "PersistentVolume", "pv", false, "", "status"),
-    ("", "pods", "Pod", "po", true, "all", "binding eviction status"),
+    ("", "pods", "Pod", "po", true, "all", "binding ephemeralcontainers eviction status"),
     ("", "resourcequotas", "ResourceQuota", "quota", true, "", "status"),
     ("", "secrets", "Secret", "", true, "", ""),
     ("", "serviceaccounts", "ServiceAccount", "sa", true, "", ""),

@@ -142,6 +142,12 @@ fn say(variable: &mut Value, pod: &Value) {
     *variable = json!({"name": variable["name"], "value": value});
 }
 
+/// A container that is added later.
+pub(super) fn shown(mut container: Value, pod: &Value) -> Value {
+    list_mut(&mut container, "env").for_each(|variable| say(variable, pod));
+    container
+}
+
 fn show_host(container: &mut Value, (host, port): (&str, u16)) {
     let wanted = [("KUBERNETES_SERVICE_HOST", host.to_owned()), ("KUBERNETES_SERVICE_PORT", port.to_string())];
     let missing = wanted.into_iter().filter(|(name, _)| items(container, "/env").all(|there| there["name"] != *name));

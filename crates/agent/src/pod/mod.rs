@@ -4,12 +4,17 @@
 mod claims;
 mod config_sync;
 mod copy;
+mod debug;
+mod ephemeral;
+mod events;
 mod level;
 mod names;
 mod refresh;
 mod rejection;
+mod retold;
 mod status;
 mod step;
+mod told;
 mod work_queue;
 
 use std::time::Duration;
@@ -34,6 +39,7 @@ use super::{
 use cluster::with_causes;
 use config_sync::Synced;
 use copy::{Made, copy};
+pub(super) use events::relay as relay_events;
 use host::{Host, events::News};
 use leaf::ownership;
 use level::{ENFORCED, refused_namespace};
@@ -42,6 +48,7 @@ use rejection::{Here, PodRejection};
 use status::Source;
 pub(super) use step::COPY_OF;
 use step::{PodStep, copy_of, step};
+pub(super) use told::Told;
 use work_queue::WorkQueue;
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
@@ -190,6 +197,10 @@ impl Pods<'_> {
             (PodStep::Copy, Some(pod), _) => self.begin(pod, looks).await,
             (PodStep::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,
             (PodStep::EndPod, Some(pod), _) => self.end(pod).await,
+            (PodStep::AddContainer, Some(pod), Some(there)) => {
+                self.tell(pod, there).await?;
+                debug::add(self, pod, there, looks).await
+            }
             (PodStep::FailPod, Some(pod), _) => self.fail(pod, self.deleted()).await,
             _ => Ok(Next::After(AGAIN)),
         }
@@ -226,7 +237,7 @@ impl Pods<'_> {
             // Somebody else may have been quicker.
             there = read(&namespaces, name).await?;
         }
-        Ok(there.and_then(|there| refused_namespace(pod, &there, self.here())))
+        Ok(there.and_then(|there| refused_namespace(&ephemeral::without(pod), &there, self.here())))
     }
 
     async fn create(
@@ -253,8 +264,7 @@ impl Pods<'_> {
                 Ok(Next::After(AGAIN))
             }
             Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
-                let message = format!("member {} does not take it: {}", self.member.name, status.message);
-                self.wait(pod, &PodRejection::new("RefusedByMember", message), MUCH_LATER).await
+                self.wait(pod, &PodRejection::of_member(&self.member.name, &status.message), MUCH_LATER).await
             }
             Err(error) => Err(error),
         }

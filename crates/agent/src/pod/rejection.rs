@@ -1,5 +1,10 @@
 //! Why a pod is not run in a member, in words for its user.
 
+use super::super::object::one_line;
+
+/// In bytes; an event takes 1024.
+const LONGEST: usize = 800;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRejection {
     pub(super) reason: &'static str,
@@ -9,6 +14,11 @@ pub(super) struct PodRejection {
 impl PodRejection {
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
+    }
+
+    /// What a member answers is as long as it likes, and stands in the host's pod.
+    pub(super) fn of_member(member: &str, answer: &str) -> Self {
+        Self::new("RefusedByMember", format!("member {member} does not take it: {}", one_line(answer, LONGEST)))
     }
 }
 

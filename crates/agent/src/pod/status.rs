@@ -7,13 +7,13 @@ use super::{
         node::patch_of,
         object::{items, text},
     },
-    COPIED,
+    COPIED, ephemeral,
     rejection::PodRejection,
 };
 use member::policy::PodNetworks;
 
 /// What the member says of a pod; the rest of the status stays the host's own.
-const TOLD: [&str; 11] = [
+const TOLD: [&str; 10] = [
     "phase",
     "reason",
     "message",
@@ -24,8 +24,8 @@ const TOLD: [&str; 11] = [
     "startTime",
     "containerStatuses",
     "initContainerStatuses",
-    "ephemeralContainerStatuses",
 ];
+const EPHEMERAL: &str = "ephemeralContainerStatuses";
 /// Of these, what goes again when the member says nothing of it.
 const MAY_GO: [&str; 2] = ["reason", "message"];
 /// Of these, what has to lie where the host's administrator says that the member's pods are.
@@ -62,6 +62,9 @@ pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) ->
             }
             _ => {}
         }
+    }
+    if let Some(said) = ephemeral::statuses(pod, copy).filter(|said| pod["status"].get(EPHEMERAL) != Some(said)) {
+        status.insert(EPHEMERAL.to_owned(), said);
     }
     let conditions = conditions(pod, copy, &copied(copy, who.member, disbelief), now);
     if pod["status"].get("conditions") != Some(&conditions) {

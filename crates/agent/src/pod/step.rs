@@ -8,7 +8,7 @@ use super::{
         node::is_of_daemon_set,
         object::{Place, is_leaving, items, mark, text, way_out},
     },
-    COPIED,
+    COPIED, ephemeral,
     level::refused_level,
     rejection::{Here, PodRejection},
 };
@@ -29,6 +29,8 @@ pub(super) enum PodStep {
     EndPod,
     /// Somebody in the member has deleted the copy.
     FailPod,
+    /// An ephemeral container of the pod is not in its copy.
+    AddContainer,
     Tell,
 }
 
@@ -53,7 +55,7 @@ pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, her
     match (pod, there, of) {
         (Some(pod), Some(there), Some(of)) if text(pod, "/metadata/uid") == of => match with_copy(pod, there) {
             // Whoever makes pods in a member can write any pod's UID on them.
-            PodStep::Tell if !served => PodStep::Nothing,
+            PodStep::Tell | PodStep::AddContainer if !served => PodStep::Nothing,
             step => step,
         },
         (_, Some(there), Some(_)) => remove(there, None),
@@ -73,7 +75,11 @@ fn with_copy(pod: &Value, there: &Value) -> PodStep {
     }
     // What has ended in the host does not begin again.
     let same = text(pod, "/status/phase") == text(there, "/status/phase");
-    if is_over(pod) && !same { PodStep::Nothing } else { PodStep::Tell }
+    match is_over(pod) {
+        true if !same => PodStep::Nothing,
+        false if !ephemeral::missing(pod, there).is_empty() => PodStep::AddContainer,
+        _ => PodStep::Tell,
+    }
 }
 
 /// A copy that goes already is told of, and hurried where the host is in a hurry.
@@ -132,7 +138,7 @@ const SOURCES: [&str; 4] = ["configMap", "downwardAPI", "secret", "serviceAccoun
 
 /// Why a pod is not run in a member, whatever is there.
 pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
-    refused_kind(pod).or_else(|| refused_volume(pod)).or_else(|| refused_level(pod, here))
+    refused_kind(pod).or_else(|| refused_volume(pod)).or_else(|| refused_level(&ephemeral::without(pod), here))
 }
 
 /// Why it is run in none.
@@ -215,6 +221,12 @@ mod tests {
         let slowly = copy("u", Some(300), "Running");
         let done = copy("u", None, "Succeeded");
         let foreign = pod("x", None, "Running");
+        let debug = |mut pod: Value| {
+            pod["spec"]["ephemeralContainers"] = json!([{"name": "debugger"}]);
+            pod
+        };
+        let (debugged, debugged_over, debugged_leaving) =
+            (debug(living.clone()), debug(over.clone()), debug(leaving.clone()));
         let mut of_other_host = copy("u", None, "Running");
         of_other_host["metadata"]["labels"][HOST] = json!("other");
         let mut of_the_driver = copy("u", None, "Running");
@@ -240,6 +252,10 @@ mod tests {
             ("orphan going", None, Some(&going), PodStep::Nothing),
             ("stranger", None, Some(&foreign), PodStep::Nothing),
             ("another host's", None, Some(&of_other_host), PodStep::Nothing),
+            ("debugged", Some(&debugged), Some(&ours), PodStep::AddContainer),
+            ("debugged, and ended", Some(&debugged_over), Some(&done), PodStep::Nothing),
+            ("debugged, and deleted", Some(&debugged_leaving), Some(&ours), PodStep::RemoveCopy(Some(30))),
+            ("debugged, its copy being deleted", Some(&debugged), Some(&going), PodStep::Nothing),
             ("a consumer of a claim", None, Some(&of_the_driver), PodStep::Nothing),
         ] {
             assert_eq!(step(pod, true, there, HERE), expected, "{name}");

@@ -201,6 +201,11 @@ pub fn prepare_update(old: &Value, new: &mut Value, part: &str, making: &Making<
         schema::check(making.kind, new, &mut causes);
         return causes.into_result(&making.kind.qualified(), text(new, "/metadata/name"));
     }
+    if part == "ephemeralcontainers" {
+        pods::keep_all_but_ephemeral(old, new, &mut causes);
+        count_change(making.kind, old, new);
+        return causes.into_result(&making.kind.qualified(), text(new, "/metadata/name"));
+    }
     keep_status(making.kind, old, new);
     if resource == "pods" {
         pods::tolerate_trouble(&mut new["spec"]);

@@ -272,6 +272,28 @@ pub(super) fn check_change(old: &Value, new: &Value, causes: &mut Causes) {
     }
 }
 
+/// By a subresource of their own ephemeral containers come, and none changes or goes.
+pub(super) fn keep_all_but_ephemeral(old: &Value, new: &mut Value, causes: &mut Causes) {
+    const LIST: &str = "ephemeralContainers";
+    let list = |pod: &Value| pod["spec"][LIST].as_array().cloned().unwrap_or_default();
+    let (there, mut wanted) = (list(old), list(new));
+    wanted.iter_mut().for_each(container);
+    let managed = new["metadata"]["managedFields"].take();
+    for field in ["metadata", "spec", "status"] {
+        new[field] = old[field].clone();
+    }
+    if !managed.is_null() {
+        new["metadata"]["managedFields"] = managed;
+    }
+    if let Some(changed) = there.iter().find(|one| !wanted.contains(one)) {
+        let problem = format!("existing ephemeral containers \"{}\" may not be changed", text(changed, "/name"));
+        causes.forbidden("spec.ephemeralContainers", &problem);
+    }
+    if !wanted.is_empty() {
+        new["spec"][LIST] = json!(wanted);
+    }
+}
+
 /// The part of a pod that stays as it is.
 fn fixed(spec: &Value) -> Value {
     let mut spec = spec.clone();

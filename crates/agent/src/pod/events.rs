@@ -1,0 +1,185 @@
+//! Tells the host what events in a member say of a pod that does not get ready: why an image cannot be pulled, a probe fails, a volume
+//! is not mounted. `kubectl describe pod` shows it as for a pod on any node. Best effort, as events are.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use http_body_util::{BodyExt, Limited};
+use k8s_openapi::{api::core::v1::Event, jiff::Timestamp};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, Patch, PatchParams, PostParams, Request},
+    client::Body,
+    core::Status,
+};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    super::object::{Place, items, one_line, text},
+    Pods,
+    retold::{again, in_trouble, retold},
+    step::copy_of,
+    told::Told,
+};
+use cluster::with_causes;
+
+/// Between two looks at which pods do not get ready.
+const LOOK: Duration = Duration::from_secs(1);
+/// Of one pod. There are a dozen of a pod that cannot start.
+const MOST: u32 = 50;
+/// In bytes: what they may take together. Whoever may write events there decides how long they are.
+const LONGEST: usize = 1 << 20;
+/// The same of why it does not tell them, and how much of that is logged.
+const FAILURE: usize = 64 << 10;
+const LOGGED: usize = 300;
+/// Until the member has told them, and until the host has taken one.
+const LISTED: Duration = Duration::from_secs(4);
+const WRITTEN: Duration = Duration::from_secs(2);
+
+/// A pod of the host that does not get ready, and its copy.
+struct Waiting {
+    pod: Arc<Value>,
+    copy: Arc<Value>,
+}
+
+/// Works until it is dropped. The way to the member is one of its own: whoever fills a namespace there with events makes lists of them
+/// slow, and that is not to be taken for a member that does not answer.
+pub(crate) async fn relay(pods: &Pods<'_>, told: &mut Told) {
+    pods.there.synced().await;
+    let mut way = None;
+    loop {
+        sleep(LOOK).await;
+        let waiting = waiting(pods);
+        if waiting.is_empty() && told.is_empty() {
+            continue;
+        }
+        let Some(client) = way.take().or_else(|| pods.member.unbounded().ok()) else { continue };
+        let uids = waiting.keys().map(String::as_str).collect();
+        let all = pods.view.pods.all();
+        let there: HashSet<&str> = all.iter().map(|pod| text(pod, "/metadata/uid")).collect();
+        for uid in told.due(&uids, |uid| there.contains(uid), Instant::now()) {
+            tell(pods, &client, told, &waiting[&uid]).await;
+        }
+        way = Some(client);
+    }
+}
+
+fn waiting(pods: &Pods<'_>) -> HashMap<String, Waiting> {
+    let copies = pods.there.all().into_iter().filter(|copy| in_trouble(copy));
+    let pair = |copy: Arc<Value>| {
+        let uid = copy_of(&copy, &pods.host.id.0)?.to_owned();
+        let pod = pods.view.pods.get(&Place::of(&copy))?;
+        let is_its = text(&pod, "/metadata/uid") == uid && pods.serves(&pod);
+        is_its.then_some((uid, Waiting { pod, copy }))
+    };
+    copies.filter_map(pair).collect()
+}
+
+async fn tell(pods: &Pods<'_>, client: &Client, told: &mut Told, Waiting { pod, copy }: &Waiting) {
+    let (member, place, uid) = (&pods.member.name, Place::of(pod), text(pod, "/metadata/uid"));
+    let listed = timeout(LISTED, list(client, &place.namespace, text(copy, "/metadata/uid"))).await;
+    let listed = match listed.unwrap_or_else(|_| Err(kube::Error::Service("they are not told in time".into()))) {
+        Ok(listed) => listed,
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            told.refused(Instant::now());
+            let reason = status.message;
+            return tracing::warn!(
+                member,
+                reason,
+                "events of pods cannot be read there; `kosmos-csi member add` gives the right"
+            );
+        }
+        Err(error) => {
+            return tracing::debug!(member, pod = %place, error = with_causes(&error), "events of a pod cannot be read");
+        }
+    };
+    let now = Timestamp::now();
+    let all = items(&listed, "/items").filter_map(|event| retold(event, pod, copy, member, now)).collect();
+    for (event, is_there) in told.new_of(uid, all) {
+        if !told.may_tell(uid, &place.namespace, Instant::now()) {
+            return;
+        }
+        let written = timeout(WRITTEN, write(pods, &event, is_there)).await;
+        match written.unwrap_or_else(|_| Err(kube::Error::Service("the host does not answer in time".into()))) {
+            Ok(()) => told.was_told(uid, &event),
+            // It is another's, or nothing that the host keeps, and would be so for ever.
+            Err(kube::Error::Api(status)) if [400, 409, 422].contains(&status.code) => {
+                tracing::debug!(member, pod = %place, error = status.message, "the host does not take an event of a member");
+                told.was_told(uid, &event);
+            }
+            Err(error) => {
+                let error = with_causes(&error);
+                return tracing::debug!(member, pod = %place, error, "an event of a member cannot be told in the host");
+            }
+        }
+    }
+}
+
+/// The events about an object. An answer that goes on and on ends here, whether it says what was asked for or that it fails.
+async fn list(client: &Client, namespace: &str, uid: &str) -> kube::Result<Value> {
+    let about = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(MOST);
+    let events = Request::new(Event::url_path(&(), Some(namespace)));
+    let request = events.list(&about).map_err(kube::Error::BuildRequest)?;
+    let (head, body) = client.send(request.map(Body::from)).await?.into_parts();
+    let is_list = head.status.is_success();
+    let whole = Limited::new(body, if is_list { LONGEST } else { FAILURE }).collect().await;
+    let whole = whole.map_err(kube::Error::Service)?.to_bytes();
+    if is_list {
+        return serde_json::from_slice(&whole).map_err(kube::Error::SerdeError);
+    }
+    let told: Value = serde_json::from_slice(&whole).unwrap_or_default();
+    let message = one_line(text(&told, "/message"), LOGGED);
+    Err(kube::Error::Api(Box::new(Status { code: head.status.as_u16(), message, ..Status::default() })))
+}
+
+/// `is_there`: as far as it is known. The host keeps an event for an hour.
+async fn write(pods: &Pods<'_>, told: &Event, is_there: bool) -> kube::Result<()> {
+    let namespace = told.metadata.namespace.as_deref().unwrap_or_default();
+    let name = told.metadata.name.as_deref().unwrap_or_default();
+    let events = Api::<Event>::namespaced(pods.host.client.clone(), namespace);
+    let count_on = async || {
+        let change = serde_json::from_value(again(told)).map_err(kube::Error::SerdeError)?;
+        events.patch(name, &PatchParams::default(), &Patch::<()>::Json(change)).await
+    };
+    if is_there {
+        match count_on().await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            other => return other.map(drop),
+        }
+    }
+    match events.create(&PostParams::default(), told).await {
+        // Told by who worked before.
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => count_on().await.map(drop),
+        other => other.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+
+    use super::*;
+
+    /// A member that answers this code, and then anything without end.
+    fn endless(code: u16) -> Client {
+        let answer = move |_: http::Request<Body>| async move {
+            let piece = || Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(&[b'x'; 1 << 10])));
+            let body = StreamBody::new(futures::stream::iter(std::iter::repeat_with(piece)));
+            http::Response::builder().status(code).body(body)
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn answer_without_end_is_given_up_whatever_it_says() {
+        for code in [200, 403, 500] {
+            let error = list(&endless(code), "shop", "u").await.unwrap_err();
+            assert!(with_causes(&error).contains("length limit exceeded"), "{error}");
+        }
+    }
+}

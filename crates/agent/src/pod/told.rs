@@ -1,0 +1,256 @@
+//! When the events of pods that do not get ready are asked for, and how much of them is told. Pure.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::Event;
+use tokio::time::Instant;
+
+/// How long a pod may take to get ready before its member is asked why.
+const SLOW: Duration = Duration::from_secs(3);
+/// Until it is asked again, twice as long each time, and how long at most.
+const ASKED_AGAIN: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A member that gives no right to events.
+const REFUSED: Duration = Duration::from_mins(10);
+/// Pods of one member that are asked for at one look.
+const AT_ONE_LOOK: usize = 2;
+
+/// How many events may still be written.
+#[derive(Debug)]
+struct Allowance {
+    most: u32,
+    more_after: Duration,
+    left: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    fn new(most: u32, more_after: Duration, now: Instant) -> Self {
+        Self { most, more_after, left: most, since: now }
+    }
+
+    /// What client-go lets a kubelet say of one object.
+    fn of_pod(now: Instant) -> Self {
+        Self::new(25, Duration::from_mins(5), now)
+    }
+
+    fn of_namespace(now: Instant) -> Self {
+        Self::new(100, Duration::from_secs(5), now)
+    }
+
+    fn left(&mut self, now: Instant) -> u32 {
+        let earned = now.duration_since(self.since).as_millis() / self.more_after.as_millis();
+        let earned = u32::try_from(earned).unwrap_or(self.most).min(self.most);
+        self.since = if self.left + earned >= self.most { now } else { self.since + self.more_after * earned };
+        self.left = (self.left + earned).min(self.most);
+        self.left
+    }
+}
+
+/// What was told of the pods in one member.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// By the UIDs that they have in the host.
+    pods: HashMap<String, ToldOfPod>,
+    namespaces: HashMap<String, Allowance>,
+    refused_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct ToldOfPod {
+    /// When its events are to be listed, and how long after that once more. None while it is well.
+    next: Option<(Instant, Duration)>,
+    /// When they may be, also if it was well in between.
+    not_before: Instant,
+    allowance: Allowance,
+    /// How often each event, by its name in the host, was said to have been seen.
+    counts: HashMap<String, i32>,
+}
+
+impl ToldOfPod {
+    fn new(now: Instant) -> Self {
+        Self { next: None, not_before: now, allowance: Allowance::of_pod(now), counts: HashMap::new() }
+    }
+}
+
+impl Told {
+    /// Those of the pods that do not get ready whose events are to be listed now: who waits longest comes first. `is_there`: whether
+    /// the host still has a pod of this UID.
+    pub(super) fn due(
+        &mut self,
+        waiting: &HashSet<&str>,
+        is_there: impl Fn(&str) -> bool,
+        now: Instant,
+    ) -> Vec<String> {
+        self.pods.retain(|uid, _| is_there(uid));
+        self.namespaces.retain(|_, allowance| allowance.left(now) < allowance.most);
+        for (uid, pod) in &mut self.pods {
+            if !waiting.contains(uid.as_str()) {
+                pod.next = None;
+            }
+        }
+        let mut due = Vec::new();
+        for uid in waiting {
+            let pod = self.pods.entry((*uid).to_owned()).or_insert_with(|| ToldOfPod::new(now));
+            let first = (pod.not_before.max(now + SLOW), ASKED_AGAIN);
+            let (at, _) = *pod.next.get_or_insert(first);
+            due.extend((at <= now).then_some((at, *uid)));
+        }
+        if self.refused_until.is_some_and(|until| until > now) {
+            return Vec::new();
+        }
+        due.sort_unstable();
+        due.truncate(AT_ONE_LOOK);
+        for (_, uid) in &due {
+            let Some(pod) = self.pods.get_mut(*uid) else { continue };
+            let pause = pod.next.map_or(ASKED_AGAIN, |(_, pause)| pause);
+            pod.not_before = now + ASKED_AGAIN;
+            pod.next = Some((now + pause, (pause * 2).min(LONGEST_PAUSE)));
+        }
+        due.into_iter().map(|(_, uid)| uid.to_owned()).collect()
+    }
+
+    /// What is new of these, warnings and the newest first, and whether it was told before with another count.
+    pub(super) fn new_of(&mut self, uid: &str, mut events: Vec<Event>) -> Vec<(Event, bool)> {
+        let Some(pod) = self.pods.get_mut(uid) else { return Vec::new() };
+        events.sort_by_key(|event| {
+            let last = event.last_timestamp.as_ref().map(|time| time.0);
+            std::cmp::Reverse((event.type_.as_deref() == Some("Warning"), last))
+        });
+        let names: HashSet<&String> = events.iter().filter_map(|event| event.metadata.name.as_ref()).collect();
+        pod.counts.retain(|name, _| names.contains(name));
+        let mut new = Vec::new();
+        for event in events {
+            let before = event.metadata.name.as_ref().and_then(|name| pod.counts.get(name)).copied();
+            if before.is_none_or(|before| event.count > Some(before)) {
+                new.push((event, before.is_some()));
+            }
+        }
+        new
+    }
+
+    /// Whether one more may be written; it is counted.
+    pub(super) fn may_tell(&mut self, uid: &str, namespace: &str, now: Instant) -> bool {
+        let Some(pod) = self.pods.get_mut(uid) else { return false };
+        let fresh = || Allowance::of_namespace(now);
+        let of_namespace = self.namespaces.entry(namespace.to_owned()).or_insert_with(fresh);
+        let may = pod.allowance.left(now) > 0 && of_namespace.left(now) > 0;
+        if may {
+            pod.allowance.left -= 1;
+            of_namespace.left -= 1;
+        }
+        may
+    }
+
+    pub(super) fn was_told(&mut self, uid: &str, event: &Event) {
+        if let Some((pod, name)) = self.pods.get_mut(uid).zip(event.metadata.name.clone()) {
+            pod.counts.insert(name, event.count.unwrap_or(1));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// The member gives no right to events.
+    pub(super) fn refused(&mut self, now: Instant) {
+        self.refused_until = Some(now + REFUSED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    async fn asked(told: &mut Told, pods: &[&str], time: Duration) -> Vec<(u64, String)> {
+        let (waiting, begun, mut asked) = (pods.iter().copied().collect(), Instant::now(), Vec::new());
+        while begun.elapsed() < time {
+            let due = told.due(&waiting, |_| true, Instant::now());
+            asked.extend(due.into_iter().map(|uid| (begun.elapsed().as_secs(), uid)));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        asked
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_are_asked_for_once_a_pod_is_slow_and_then_less_and_less_often() {
+        let mut told = Told::default();
+        let seconds = |asked: Vec<(u64, String)>| asked.into_iter().map(|(second, _)| second).collect::<Vec<_>>();
+        let first = asked(&mut told, &["u"], Duration::from_mins(5)).await;
+        assert_eq!(seconds(first), [3, 13, 33, 73, 133, 193, 253]);
+        told.refused(Instant::now());
+        assert_eq!(asked(&mut told, &["u"], REFUSED).await, []);
+        // It is well in between, again and again.
+        let mut count = 0;
+        for _ in 0..30 {
+            count += asked(&mut told, &["u"], Duration::from_secs(4)).await.len();
+            assert_eq!(asked(&mut told, &[], Duration::from_secs(1)).await, []);
+        }
+        assert!((8..=16).contains(&count), "{count} in 150 seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_thousand_pods_that_do_not_get_ready_two_are_asked_for_at_a_look_and_each_has_its_turn() {
+        let names: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+        let pods: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut told = Told::default();
+        let first = asked(&mut told, &pods, Duration::from_secs(503)).await;
+        let different: HashSet<&String> = first.iter().map(|(_, uid)| uid).collect();
+        assert_eq!((first.len(), different.len()), (1000, 1000));
+        told.due(&HashSet::new(), |_| false, Instant::now());
+        assert!(told.pods.is_empty(), "what is gone is forgotten");
+    }
+
+    fn seen(name: &str, kind: &str, count: i32) -> Event {
+        let fields = json!({"metadata": {"name": name}, "type": kind, "count": count, "involvedObject": {}});
+        serde_json::from_value(fields).unwrap()
+    }
+
+    fn told_of(pods: &[&str]) -> Told {
+        let mut told = Told::default();
+        told.due(&pods.iter().copied().collect(), |_| true, Instant::now());
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn warnings_come_first_and_an_event_is_told_until_it_was_and_when_it_counts_on() {
+        let mut told = told_of(&["u"]);
+        let both = |count| vec![seen("n", "Normal", 1), seen("w", "Warning", count)];
+        let names = |new: &[(Event, bool)]| {
+            let name = |(event, before): &(Event, bool)| (event.metadata.name.clone().unwrap_or_default(), *before);
+            new.iter().map(name).collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            let new = told.new_of("u", both(1));
+            assert_eq!(names(&new), [("w".to_owned(), false), ("n".to_owned(), false)]);
+        }
+        for (event, _) in told.new_of("u", both(1)) {
+            told.was_told("u", &event);
+        }
+        assert_eq!(names(&told.new_of("u", both(1))), []);
+        assert_eq!(names(&told.new_of("u", both(2))), [("w".to_owned(), true)]);
+        assert_eq!(names(&told.new_of("another", both(2))), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_written_of_a_pod_and_of_a_namespace_has_an_end() {
+        let pods: Vec<String> = (0..30).map(|number| number.to_string()).collect();
+        let mut told = told_of(&pods.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut written = |pod: &str, namespace: &str| {
+            (0..1000).take_while(|_| told.may_tell(pod, namespace, Instant::now())).count()
+        };
+        assert_eq!((written("0", "shop"), written("0", "shop")), (25, 0));
+        tokio::time::advance(Duration::from_mins(15)).await;
+        assert_eq!(written("0", "shop"), 3);
+        let all: usize = pods[1..20].iter().map(|pod| written(pod, "shop")).sum();
+        assert_eq!(all, 97);
+        assert_eq!(written("20", "another"), 25, "another namespace has its own");
+        tokio::time::advance(Duration::from_secs(50)).await;
+        assert_eq!(written("21", "shop"), 10);
+    }
+}

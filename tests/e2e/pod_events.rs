@@ -1,0 +1,83 @@
+//! What a member's kubelet says of a copy in events is read in the host, on the pod.
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Event;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, NODE, gone, phase},
+    clusters::wait_for,
+    objects::{Place, tolerant},
+    pool::on_fleet,
+    rig::PATIENCE,
+};
+
+const NAMESPACE: &str = "pod-events";
+
+/// A pod on the virtual node whose one container has these fields besides.
+async fn run(host: &Place<'_>, name: &str, fields: Value) -> Result<()> {
+    let mut pod = tolerant(name, &[]);
+    pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": NODE});
+    for (field, value) in fields.as_object().context("fields")? {
+        pod["spec"]["containers"][0][field] = value.clone();
+    }
+    host.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    Ok(())
+}
+
+/// The event of the host's pod with this reason and these words.
+async fn told(host: &Place<'_>, pod: &str, reason: &str, words: &str) -> Result<Event> {
+    let uid = host.pods().get(pod).await?.uid().context("a pod has a UID")?;
+    let events: Api<Event> = Api::namespaced(host.client.clone(), &host.namespace);
+    let about = ListParams::default().fields(&format!("involvedObject.uid={uid},reason={reason}"));
+    wait_for(&format!("the host is told {reason} of pod {pod}: {words}"), PATIENCE, || async {
+        let mut events = events.list(&about).await?.items.into_iter();
+        Ok(events.find(|event| event.message.as_ref().is_some_and(|message| message.contains(words))))
+    })
+    .await
+}
+
+#[test]
+fn kubectl_describe_shows_in_the_host_what_the_members_kubelet_says_of_a_pod() {
+    on_fleet("pod-events", async |rig| {
+        let host = Place::new(rig.fleet.host(), NAMESPACE).await?;
+        let agent = Agent::start(rig).await?;
+        let probe = json!({"exec": {"command": ["false"]}, "periodSeconds": 1});
+        let refused = json!({"runAsNonRoot": true});
+        let no_image = json!({"image": "127.0.0.1:1/none:1", "imagePullPolicy": "IfNotPresent"});
+        let pods = [
+            ("no-image", no_image, "Failed", "127.0.0.1:1/none:1"),
+            ("unready", json!({"readinessProbe": probe}), "Unhealthy", "Readiness probe failed"),
+            ("as-root", json!({"securityContext": refused}), "Failed", "runAsNonRoot"),
+        ];
+        for (pod, fields, _, _) in &pods {
+            run(&host, pod, fields.clone()).await?;
+        }
+        for (pod, _, reason, words) in &pods {
+            let event = told(&host, pod, reason, words).await?;
+            let source = event.source.and_then(|source| source.component).unwrap_or_default();
+            ensure!(source.starts_with("kubelet, cluster38/"), "{source}");
+            let shown = host.cluster.kubectl(&["describe", "pod", pod, "-n", NAMESPACE]).await?;
+            ensure!(shown.contains(words) && shown.contains("kubelet, cluster38/"), "{shown}");
+        }
+        // It goes on being said.
+        let before = told(&host, "unready", "Unhealthy", "Readiness probe failed").await?.count;
+        let counted = || async {
+            let event = told(&host, "unready", "Unhealthy", "Readiness probe failed").await?;
+            Ok((event.count > before).then_some(()))
+        };
+        wait_for("it is counted on", PATIENCE, counted).await?;
+        phase(&host, "unready", "Running").await?;
+        for (pod, ..) in &pods {
+            host.pods().delete(pod, &DeleteParams::default()).await?;
+        }
+        for (pod, ..) in &pods {
+            gone(&host, pod).await?;
+        }
+        agent.end().await
+    });
+}

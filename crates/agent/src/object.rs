@@ -11,6 +11,7 @@ use kube::{
 use serde_json::Value;
 
 use super::HOST;
+use domain::printable::one_line;
 
 /// Namespace and name; no namespace where the kind has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,23 +39,10 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A text of a member's, of so many bytes at most. kubectl prints it in a row of a table, as it is: another line would be another row, in
-/// anybody's name.
-pub(super) fn one_line(text: &str, most: usize) -> String {
-    let turns =
-        |letter: char| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let shown = |letter: char| match letter {
-        '\n' | '\t' => ' ',
-        letter if letter.is_control() || turns(letter) => '\u{fffd}',
-        letter => letter,
-    };
-    let mut line = String::new();
-    for letter in text.chars().map(shown) {
-        if line.len() + letter.len_utf8() > most {
-            break;
-        }
-        line.push(letter);
-    }
+/// A text of a member's, in one line of so many bytes at most.
+pub(super) fn short(text: &str, most: usize) -> String {
+    let mut line = one_line(text);
+    line.truncate(line.floor_char_boundary(most));
     line
 }
 

@@ -2,11 +2,18 @@
 
 use std::borrow::Cow;
 
-/// Without the characters that steer a terminal: whoever writes events, names and messages in a member could hide lines, forge
-/// them, or do worse.
+/// Without the characters that steer a terminal, or turn round the order of what follows: whoever writes events, names and messages in a
+/// member could hide lines, forge them, or do worse.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+    let turns =
+        |letter: char| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let steers = |letter: char| letter.is_control() && letter != '\n' && letter != '\t' || turns(letter);
     if text.contains(steers) { text.replace(steers, "\u{fffd}").into() } else { text.into() }
+}
+
+/// The same where another line would be another entry of a log, or another row of a table, in anybody's name.
+pub fn one_line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]
@@ -17,5 +24,11 @@ mod tests {
     fn what_steers_a_terminal_is_replaced_and_lines_stay() {
         assert_eq!(printable("a\tb\nc ä €"), "a\tb\nc ä €");
         assert_eq!(printable("\u{1b}[2K\rno volume is lost\u{8}\u{9b}1A"), "�[2K�no volume is lost��1A");
+        assert_eq!(printable("a\u{202e}b\u{2066}"), "a�b�");
+    }
+
+    #[test]
+    fn one_line_is_one() {
+        assert_eq!(one_line("x\n  Normal\tScheduled \u{1b}[8m"), "x   Normal Scheduled �[8m");
     }
 }

@@ -1,7 +1,7 @@
 //! What the two ends say to one another.
 
 use bytes::Bytes;
-use domain::printable::printable;
+use domain::printable::one_line;
 
 use crate::{compare::Judgement, entry::Entry, outcome::Failure, walk::Survey};
 
@@ -71,7 +71,7 @@ impl Body {
 
     /// Texts of another cluster, as they may stand in a line of the log and in a last message.
     pub fn in_lines(self) -> Self {
-        let line = |text: &String| printable(text).replace('\n', " ");
+        let line = |text: &String| one_line(text);
         match self {
             Self::Failed(failure) => Self::Failed(Failure { message: line(&failure.message), ..failure }),
             Self::Ended(ended) => Self::Ended(Ended { said: line(&ended.said), ..ended }),

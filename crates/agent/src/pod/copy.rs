@@ -92,7 +92,7 @@ fn spec(pod: &Value, made: &Made<'_>) -> Value {
     made.given.rewrite(&mut spec);
     for list in ["initContainers", "containers"] {
         for container in list_mut(&mut spec, list) {
-            list_mut(container, "env").for_each(|variable| say(variable, pod));
+            say_all(container, pod);
             if let Some(address) = made.address.filter(|_| wants_token) {
                 show_host(container, address);
             }
@@ -132,6 +132,10 @@ fn mount(volume: &mut Value, claims: &BTreeMap<String, String>) {
 }
 
 /// What a container is told of its pod is told of the host's.
+pub(super) fn say_all(container: &mut Value, pod: &Value) {
+    list_mut(container, "env").for_each(|variable| say(variable, pod));
+}
+
 fn say(variable: &mut Value, pod: &Value) {
     let value = match text(variable, "/valueFrom/fieldRef/fieldPath") {
         "spec.nodeName" => &pod["spec"]["nodeName"],
@@ -140,12 +144,6 @@ fn say(variable: &mut Value, pod: &Value) {
         _ => return,
     };
     *variable = json!({"name": variable["name"], "value": value});
-}
-
-/// A container that is added later.
-pub(super) fn shown(mut container: Value, pod: &Value) -> Value {
-    list_mut(&mut container, "env").for_each(|variable| say(variable, pod));
-    container
 }
 
 fn show_host(container: &mut Value, (host, port): (&str, u16)) {

@@ -13,7 +13,7 @@ use super::{
         object::{self, Place, items, read, text},
     },
     AGAIN, MUCH_LATER, Next, PATIENCE, Pods,
-    copy::shown,
+    copy::say_all,
     ephemeral::{LIST, STATUSES, missing},
     level::{refused_level, refused_namespace},
     names::named,
@@ -103,7 +103,10 @@ async fn give(pods: &Pods<'_>, pod: &Value, there: &Value, new: &[&Value]) -> ku
         return Ok(());
     }
     let place = Place::of(pod);
-    let containers: Vec<Value> = new.iter().map(|container| shown((*container).clone(), pod)).collect();
+    let mut containers: Vec<Value> = new.iter().copied().cloned().collect();
+    for container in &mut containers {
+        say_all(container, pod);
+    }
     let change = serde_json::from_value(added(there, &containers)).map_err(kube::Error::SerdeError)?;
     let copies = Api::<Pod>::namespaced(pods.client.clone(), &place.namespace);
     let change = Patch::<()>::Json(change);

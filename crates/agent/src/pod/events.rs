@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    super::object::{Place, items, one_line, text},
+    super::object::{Place, items, short, text},
     Pods,
     retold::{again, in_trouble, retold},
     step::copy_of,
@@ -132,7 +132,7 @@ async fn list(client: &Client, namespace: &str, uid: &str) -> kube::Result<Value
         return serde_json::from_slice(&whole).map_err(kube::Error::SerdeError);
     }
     let told: Value = serde_json::from_slice(&whole).unwrap_or_default();
-    let message = one_line(text(&told, "/message"), LOGGED);
+    let message = short(text(&told, "/message"), LOGGED);
     Err(kube::Error::Api(Box::new(Status { code: head.status.as_u16(), message, ..Status::default() })))
 }
 

@@ -1,6 +1,6 @@
 //! Why a pod is not run in a member, in words for its user.
 
-use super::super::object::one_line;
+use super::super::object::short;
 
 /// In bytes; an event takes 1024.
 const LONGEST: usize = 800;
@@ -18,7 +18,7 @@ impl PodRejection {
 
     /// What a member answers is as long as it likes, and stands in the host's pod.
     pub(super) fn of_member(member: &str, answer: &str) -> Self {
-        Self::new("RefusedByMember", format!("member {member} does not take it: {}", one_line(answer, LONGEST)))
+        Self::new("RefusedByMember", format!("member {member} does not take it: {}", short(answer, LONGEST)))
     }
 }
 

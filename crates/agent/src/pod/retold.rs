@@ -9,7 +9,7 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::object::{Place, one_line, text};
+use super::super::object::{Place, short, text};
 
 /// Who reports them: not the driver's own words.
 const REPORTER: &str = "kosmos.csi.io/member";
@@ -31,7 +31,7 @@ pub(super) fn in_trouble(copy: &Value) -> bool {
 /// told as the word of somebody there.
 pub(super) fn retold(event: &Value, pod: &Value, copy: &Value, member: &str, now: Timestamp) -> Option<Event> {
     let about = text(event, "/involvedObject/uid");
-    let reason = one_line(text(event, "/reason"), WORD);
+    let reason = short(text(event, "/reason"), WORD);
     if about.is_empty() || about != text(copy, "/metadata/uid") || reason == NOT_TOLD {
         return None;
     }
@@ -47,7 +47,7 @@ pub(super) fn retold(event: &Value, pod: &Value, copy: &Value, member: &str, now
         kind: Some("Pod".to_owned()),
         namespace: Some(namespace),
         uid: Some(uid.to_owned()),
-        field_path: Some(one_line(text(event, "/involvedObject/fieldPath"), WORD)).filter(|path| !path.is_empty()),
+        field_path: Some(short(text(event, "/involvedObject/fieldPath"), WORD)).filter(|path| !path.is_empty()),
         name: Some(name),
         ..ObjectReference::default()
     };
@@ -55,7 +55,7 @@ pub(super) fn retold(event: &Value, pod: &Value, copy: &Value, member: &str, now
         metadata,
         involved_object: about,
         reason: Some(reason),
-        message: Some(one_line(text(event, "/message"), MESSAGE)),
+        message: Some(short(text(event, "/message"), MESSAGE)),
         type_: Some(if event["type"] == "Warning" { "Warning" } else { "Normal" }.to_owned()),
         source: Some(EventSource { component: Some(source(event, member)), host: None }),
         reporting_component: Some(REPORTER.to_owned()),
@@ -82,9 +82,9 @@ fn count(event: &Value) -> i32 {
 fn source(event: &Value, member: &str) -> String {
     let fields = ["/source/component", "/reportingComponent"];
     let component = fields.map(|field| text(event, field)).into_iter().find(|word| !word.is_empty());
-    let node = one_line(text(event, "/source/host"), WORD);
+    let node = short(text(event, "/source/host"), WORD);
     let place = if node.is_empty() { member.to_owned() } else { format!("{member}/{node}") };
-    format!("{}, {place}", one_line(component.unwrap_or_default(), WORD))
+    format!("{}, {place}", short(component.unwrap_or_default(), WORD))
 }
 
 /// One event of the member has one name in the host, whoever tells it.

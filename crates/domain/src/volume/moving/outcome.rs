@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::printable::printable;
+use crate::printable::one_line;
 
 /// Of a whole tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,15 +27,10 @@ impl Outcome {
             Self::Copied(sum) if sum.digest.len() > 128 || !sum.digest.is_ascii() => None,
             Self::Copied(sum) => Some(Self::Copied(sum)),
             Self::Failed { reason, message } => {
-                Some(Self::Failed { reason: in_a_line(&reason), message: in_a_line(&message) })
+                Some(Self::Failed { reason: one_line(&reason), message: one_line(&message) })
             }
         }
     }
-}
-
-/// It stands among others in a log.
-fn in_a_line(text: &str) -> String {
-    printable(text).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]

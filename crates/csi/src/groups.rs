@@ -73,7 +73,7 @@ async fn ungroup(
     Span::current().record("volume.id", &id);
     let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("group {id}"));
     let work = |deadline| async move {
-        driver::provision::delete_group::delete_group(&provisioner, &id, &request.snapshot_ids, &deadline).await
+        driver::provision::delete_group::delete(&provisioner, &id, &request.snapshot_ids, &deadline).await
     };
     controller.in_flight.run(&key, deadline, work).await?;
     Ok(v1::DeleteVolumeGroupSnapshotResponse {})
@@ -85,7 +85,7 @@ async fn one_group(
 ) -> Result<v1::GetVolumeGroupSnapshotResponse> {
     required("group_snapshot_id", &request.group_snapshot_id)?;
     let group =
-        driver::provision::group::get_group(&controller.provisioner, &request.group_snapshot_id, &request.snapshot_ids)
+        driver::provision::group::get(&controller.provisioner, &request.group_snapshot_id, &request.snapshot_ids)
             .await?;
     Ok(v1::GetVolumeGroupSnapshotResponse { group_snapshot: Some(convert::group(group)) })
 }

@@ -175,7 +175,7 @@ impl Job {
     /// One look, and one step.
     async fn go_on(&mut self) -> Result<Went> {
         if !std::mem::take(&mut self.is_fresh) {
-            let Some(now) = moves::read_move(&self.movers.host, &self.of).await? else { return Ok(Went::Over) };
+            let Some(now) = moves::read(&self.movers.host, &self.of).await? else { return Ok(Went::Over) };
             self.of = now;
         }
         if moves::is_over(&self.of) {
@@ -200,7 +200,7 @@ impl Job {
                 Ok(Went::Over)
             }
             Moving::Await(what) => {
-                line::see_to_line(self, &seen)?;
+                line::see_to(self, &seen)?;
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
                 Ok(went.unwrap_or_else(|| Went::Waits(seen.awaited(what))))
             }

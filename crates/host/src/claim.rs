@@ -87,7 +87,7 @@ pub fn uid_in_name(volume_name: &str) -> Option<&str> {
 }
 
 /// The claim as it is now; none when it is gone or another one has taken its name.
-pub async fn read_claim(host: &Host, claim: &Claim, volume_name: &str) -> Result<Option<HostClaim>> {
+pub async fn read(host: &Host, claim: &Claim, volume_name: &str) -> Result<Option<HostClaim>> {
     let doing = format!("get claim {}/{}", claim.namespace, claim.name);
     let claims = Api::<PersistentVolumeClaim>::namespaced(host.client.clone(), &claim.namespace);
     let answer = claims.get(&claim.name).await;
@@ -124,7 +124,7 @@ pub async fn record_member(
                 other => return Err(other),
             },
         }
-        match read_claim(host, claim, volume).await? {
+        match read(host, claim, volume).await? {
             Some(now) if now.member == seen.member => (version, owners) = (now.version, now.owners),
             _ => break,
         }

@@ -220,7 +220,7 @@ pub async fn keep(host: &Host, moves: &Moves) {
 }
 
 /// The move as it is now; none where it has gone, or another one has its name.
-pub async fn read_move(host: &Host, of: &VolumeMove) -> Result<Option<VolumeMove>> {
+pub async fn read(host: &Host, of: &VolumeMove) -> Result<Option<VolumeMove>> {
     let (namespace, name) = (of.namespace().unwrap_or_default(), of.name_any());
     let answer = moves_in(host, &namespace).get(&name).await;
     let found =

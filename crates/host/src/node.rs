@@ -58,14 +58,14 @@ pub async fn machine(host: &Host, node: &str) -> Result<Option<Machine>> {
 }
 
 /// What a label of a node says; nothing where there is no such label, or no such node.
-pub async fn label_of_node(host: &Host, node: &str, label: &str) -> Result<Option<String>> {
+pub async fn label_of(host: &Host, node: &str, label: &str) -> Result<Option<String>> {
     let found = cluster::read(Api::<Node>::all(host.client.clone()).get_metadata(node).await, node);
     let found = found.map_err(|error| unread(&format!("get node {node}"), &error))?;
     Ok(found.and_then(|node| node.labels().get(label).cloned()))
 }
 
 /// The nodes that carry a label with this value.
-pub async fn nodes_with(host: &Host, label: &str, value: &str) -> Result<Vec<String>> {
+pub async fn all_with(host: &Host, label: &str, value: &str) -> Result<Vec<String>> {
     let wanted = ListParams::default().labels(&format!("{label}={value}"));
     let nodes = Api::<Node>::all(host.client.clone()).list_metadata(&wanted).await;
     let nodes = nodes.map_err(|error| unread("list nodes", &error))?;

@@ -53,7 +53,7 @@ pub struct BoundClaim {
 }
 
 /// Told as the scheduler tells it, until the host ends it. What it has said before comes first.
-pub async fn stranded_pods(host: &Host) -> Result<impl Stream<Item = Result<StrandedPod>> + Send> {
+pub async fn stranded(host: &Host) -> Result<impl Stream<Item = Result<StrandedPod>> + Send> {
     let unheard = |error: kube::Error| unread("watch events of pods", &error);
     let fields = "involvedObject.kind=Pod,reason=FailedScheduling";
     let events = events::listen(&Api::all(host.client.clone()), fields).await.map_err(unheard)?;
@@ -61,7 +61,7 @@ pub async fn stranded_pods(host: &Host) -> Result<impl Stream<Item = Result<Stra
 }
 
 /// The bound claims of a pod; none where it is gone.
-pub async fn claims_of_pod(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundClaim>> {
+pub async fn bound_claims(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundClaim>> {
     let (namespace, name) = (&pod.namespace, &pod.name);
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
     let pods = Api::<Pod>::namespaced(host.client.clone(), namespace).list(&named).await;
@@ -80,7 +80,7 @@ pub async fn claims_of_pod(host: &Host, pod: &StrandedPod) -> Result<Vec<BoundCl
     Ok(bound)
 }
 
-pub async fn placed_pod(host: &Host, namespace: &str, name: &str) -> Result<Option<PlacedPod>> {
+pub async fn placed(host: &Host, namespace: &str, name: &str) -> Result<Option<PlacedPod>> {
     let pods = Api::<Pod>::namespaced(host.client.clone(), namespace);
     let found = cluster::read(pods.get(name).await, name);
     let found = found.map_err(|error| unread(&format!("get pod {namespace}/{name}"), &error))?;
@@ -91,7 +91,7 @@ pub async fn placed_pod(host: &Host, namespace: &str, name: &str) -> Result<Opti
 }
 
 /// The pod that uses the claim: the one that still waits for a node, where several do.
-pub async fn pod_of(host: &Host, claim: &Claim) -> Result<Option<HostPod>> {
+pub async fn of(host: &Host, claim: &Claim) -> Result<Option<HostPod>> {
     let pods = Api::<Pod>::namespaced(host.client.clone(), &claim.namespace);
     let doing = format!("list pods in {}", claim.namespace);
     let pods = pods.list(&ListParams::default()).await.map_err(|error| unread(&doing, &error))?;

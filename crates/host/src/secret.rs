@@ -81,7 +81,7 @@ impl SecretsOf {
 }
 
 /// Of the volume with this handle, which most often has this name.
-pub async fn secrets_of(host: &Host, name: Option<&str>, handle: &str) -> Result<Option<SecretsOf>> {
+pub async fn of(host: &Host, name: Option<&str>, handle: &str) -> Result<Option<SecretsOf>> {
     if let Some(name) = name.filter(|name| is_subdomain(name)) {
         let found = cluster::read(volume::volumes(host).get(name).await, name);
         let found = found.map_err(|error| unread(&format!("get volume {name}"), &error))?;
@@ -89,18 +89,12 @@ pub async fn secrets_of(host: &Host, name: Option<&str>, handle: &str) -> Result
             return Ok(Some(found));
         }
     }
-    let all = volume::all_volumes(host).await?;
+    let all = volume::all(host).await?;
     Ok(all.iter().find_map(|volume| of_volume(volume, handle)))
 }
 
 /// Makes the Secret, or brings what it holds up to date. One that somebody else has made is left alone.
-pub async fn keep_secret(
-    host: &Host,
-    place: &SecretPlace,
-    of: &SecretsOf,
-    hash: VolumeHash,
-    data: &SecretData,
-) -> Result<()> {
+pub async fn keep(host: &Host, place: &SecretPlace, of: &SecretsOf, hash: VolumeHash, data: &SecretData) -> Result<()> {
     let secrets = Api::<Secret>::namespaced(host.client.clone(), &place.namespace);
     let wanted = of.manifest(place, hash, data);
     let there = cluster::read(secrets.get(&place.name).await, &place.name);

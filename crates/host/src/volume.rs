@@ -178,10 +178,10 @@ pub struct LiveVolume {
 
 /// Whether the host has a volume of this name, or one that was given this handle: then the leaf is not ours to remove.
 pub async fn uses(host: &Host, name: &str, handle: &str) -> Result<bool> {
-    Ok(has_volume(host, name).await? || volume_with(host, handle).await?.is_some())
+    Ok(exists(host, name).await? || volume_with(host, handle).await?.is_some())
 }
 
-pub async fn has_volume(host: &Host, name: &str) -> Result<bool> {
+pub async fn exists(host: &Host, name: &str) -> Result<bool> {
     // A volume's name may be any text; that of an object is part of a path.
     if !is_subdomain(name) {
         return Ok(false);
@@ -196,7 +196,7 @@ pub async fn leaf_of(host: &Host, handle: &str) -> Result<Option<GivenOut>> {
     Ok(volume_with(host, handle).await?.and_then(given_out))
 }
 
-pub async fn read_volume(host: &Host, name: &str) -> Result<Option<LiveVolume>> {
+pub async fn read(host: &Host, name: &str) -> Result<Option<LiveVolume>> {
     let answer = volumes(host).get(name).await;
     let found = cluster::read(answer, name).map_err(|error| unread(&format!("get volume {name}"), &error))?;
     Ok(found.and_then(|found| {
@@ -220,11 +220,11 @@ pub async fn handle_of(host: &Host, name: &str) -> Result<Option<String>> {
 }
 
 /// All volumes whose handle leads to this claim, whatever hash it carries.
-pub async fn volumes_at(host: &Host, member: &str, place: &LeafPlace) -> Result<Vec<HostVolume>> {
+pub async fn at(host: &Host, member: &str, place: &LeafPlace) -> Result<Vec<HostVolume>> {
     let leads_there = |volume: &HostVolume| {
         VolumeId::parse(&volume.handle).is_some_and(|id| id.member == member && id.place().as_ref() == Some(place))
     };
-    let all = all_volumes(host).await?;
+    let all = all(host).await?;
     Ok(all.iter().filter_map(HostVolume::new).filter(leads_there).collect())
 }
 
@@ -234,19 +234,19 @@ pub async fn another_with(host: &Host, name: &str, handle: &VolumeId) -> Result<
     let leads_there = |other: &HostVolume| {
         VolumeId::parse(&other.handle).is_some_and(|id| id == *handle || id.member == handle.member && id.names(hash))
     };
-    let mut all = all_volumes(host).await?.into_iter().filter_map(|volume| HostVolume::new(&volume));
+    let mut all = all(host).await?.into_iter().filter_map(|volume| HostVolume::new(&volume));
     Ok(all.find(|other| *other.name != *name && leads_there(other)))
 }
 
 /// Reads all volumes: only for rare cases.
-pub async fn volumes_with(host: &Host, handle: &str) -> Result<Vec<HostVolume>> {
-    let all = all_volumes(host).await?;
+pub async fn all_with(host: &Host, handle: &str) -> Result<Vec<HostVolume>> {
+    let all = all(host).await?;
     Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
 }
 
 /// The handle under which the host has a volume that is elsewhere than this one says. Reads all volumes: only for rare cases.
 pub async fn other_handle_of(host: &Host, id: &VolumeId) -> Result<Option<String>> {
-    let all = all_volumes(host).await?;
+    let all = all(host).await?;
     let mut handles = all.iter().filter_map(HostVolume::new).map(|volume| volume.handle.to_string());
     let is_other = |handle: &String| {
         VolumeId::parse(handle)
@@ -257,12 +257,12 @@ pub async fn other_handle_of(host: &Host, id: &VolumeId) -> Result<Option<String
 
 /// Reads all volumes: only for rare cases.
 async fn volume_with(host: &Host, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
-    let mut sources = all_volumes(host).await?.into_iter().filter_map(|volume| volume.spec?.csi);
+    let mut sources = all(host).await?.into_iter().filter_map(|volume| volume.spec?.csi);
     Ok(sources.find(|source| source.volume_handle == handle))
 }
 
 /// Page by page: a host with many has not written the whole list before an answer must have begun.
-pub(super) async fn all_volumes(host: &Host) -> Result<Vec<PersistentVolume>> {
+pub(super) async fn all(host: &Host) -> Result<Vec<PersistentVolume>> {
     let (mut all, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let listed = volumes(host).list(&page).await.map_err(|error| unread("list volumes", &error))?;

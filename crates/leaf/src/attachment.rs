@@ -124,13 +124,13 @@ fn seen_attachment(client: &MemberClient, attachment: VolumeAttachment) -> LeafA
 }
 
 /// All there are of a volume, whoever made them: the API cannot be asked for fewer.
-pub async fn attachments_of(client: &MemberClient, volume: &str) -> Result<Vec<LeafAttachment>> {
+pub async fn of(client: &MemberClient, volume: &str) -> Result<Vec<LeafAttachment>> {
     let all = list_attachments(client, &ListParams::default()).await?;
     Ok(all.into_iter().filter(|attachment| attachment.volume == volume).collect())
 }
 
 /// Those that were made for this host.
-pub async fn our_attachments(client: &MemberClient) -> Result<Vec<LeafAttachment>> {
+pub async fn ours(client: &MemberClient) -> Result<Vec<LeafAttachment>> {
     list_attachments(client, &ListParams::default().labels(&ownership::selector(&client.host))).await
 }
 
@@ -141,7 +141,7 @@ async fn list_attachments(client: &MemberClient, wanted: &ListParams) -> Result<
 }
 
 /// None: the name was taken already.
-pub async fn create_attachment(client: &MemberClient, wanted: &WantedAttachment<'_>) -> Result<Option<LeafAttachment>> {
+pub async fn create(client: &MemberClient, wanted: &WantedAttachment<'_>) -> Result<Option<LeafAttachment>> {
     let made = attachments(client).create(&PostParams::default(), &wanted.manifest(client)).await;
     match made.map_err(|error| client.outcome(&format!("create volumeattachment {}", wanted.name()), &error)) {
         Ok(made) => Ok(Some(seen_attachment(client, made))),
@@ -151,14 +151,14 @@ pub async fn create_attachment(client: &MemberClient, wanted: &WantedAttachment<
 }
 
 /// A quorum read.
-pub async fn read_attachment(client: &MemberClient, name: &str) -> Result<Option<LeafAttachment>> {
+pub async fn read(client: &MemberClient, name: &str) -> Result<Option<LeafAttachment>> {
     let found = cluster::read(attachments(client).get(name).await, name);
     let found = found.map_err(|error| client.outcome(&format!("get volumeattachment {name}"), &error))?;
     Ok(found.map(|attachment| seen_attachment(client, attachment)))
 }
 
 /// Says on it that its end has begun, or that it stays. Whoever has written on it meanwhile is not overruled.
-pub async fn mark_attachment(client: &MemberClient, seen: &LeafAttachment, withdrawn: bool) -> Result<LeafAttachment> {
+pub async fn mark(client: &MemberClient, seen: &LeafAttachment, withdrawn: bool) -> Result<LeafAttachment> {
     let [unchanged, change] = withdrawn_mark(&seen.uid, &seen.version, withdrawn);
     let same = json!({"op": "test", "path": "/metadata/uid", "value": seen.uid});
     let patch = json_patch(json!([same, unchanged, change]))?;
@@ -168,7 +168,7 @@ pub async fn mark_attachment(client: &MemberClient, seen: &LeafAttachment, withd
 }
 
 /// Deletes the one that was seen and no other; what is left of it.
-pub async fn delete_attachment(client: &MemberClient, seen: &LeafAttachment) -> Result<Option<LeafAttachment>> {
+pub async fn delete(client: &MemberClient, seen: &LeafAttachment) -> Result<Option<LeafAttachment>> {
     // What was marked may stay after all, and then somebody has written so on it.
     let version = seen.withdrawn.then(|| seen.version.clone());
     let this = Preconditions { uid: Some(seen.uid.clone()), resource_version: version };
@@ -186,11 +186,7 @@ pub async fn delete_attachment(client: &MemberClient, seen: &LeafAttachment) -> 
 }
 
 /// Until it is another in what counts, or until a moment.
-pub async fn await_attachment(
-    client: &MemberClient,
-    seen: &LeafAttachment,
-    moment: Instant,
-) -> Watched<LeafAttachment> {
+pub async fn wait(client: &MemberClient, seen: &LeafAttachment, moment: Instant) -> Watched<LeafAttachment> {
     let at = (seen.name.as_str(), seen.version.as_str());
     let news = |one: &VolumeAttachment| {
         let attached = one.status.as_ref().is_some_and(|status| status.attached);

@@ -166,7 +166,7 @@ impl CapacityCache {
 }
 
 /// Asks the member for its capacity, unless it has told it lately.
-pub async fn hear_capacity(client: &MemberClient) -> Result<()> {
+pub async fn hear(client: &MemberClient) -> Result<()> {
     let _turn = client.capacity.turn.lock().await;
     if is_recent(client.capacity.lock().heard) {
         return Ok(());

@@ -126,16 +126,12 @@ fn claims(client: &MemberClient, namespace: &str) -> Api<Trimmed<PersistentVolum
     Api::namespaced(client.client.clone(), namespace)
 }
 
-pub async fn create_claim(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<Made> {
-    post_claim(client, wanted.place, wanted.manifest(&client.host)).await
+pub async fn create(client: &MemberClient, wanted: &LeafSpec<'_>) -> Result<Made> {
+    post(client, wanted.place, wanted.manifest(&client.host)).await
 }
 
 /// POST first: a name that is free costs one request. The namespace is made where it is missing.
-pub(super) async fn post_claim(
-    client: &MemberClient,
-    place: &LeafPlace,
-    manifest: PersistentVolumeClaim,
-) -> Result<Made> {
+pub(super) async fn post(client: &MemberClient, place: &LeafPlace, manifest: PersistentVolumeClaim) -> Result<Made> {
     let manifest = Trimmed(manifest);
     let made = post_once(client, place, &manifest).await;
     if !matches!(made, Err(Error::NotFound(_))) {
@@ -172,7 +168,7 @@ async fn create_namespace(client: &MemberClient, name: &str) -> Result<()> {
 }
 
 /// A quorum read: the only thing that proves a claim absent. With all of its metadata: it may be somebody else's.
-pub async fn read_claim(client: &MemberClient, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>> {
+pub async fn read(client: &MemberClient, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>> {
     // So says a volume from which people took for whom it is bound.
     if place.claim.is_empty() {
         return Ok(None);
@@ -203,7 +199,7 @@ pub async fn list_leaf(client: &MemberClient, hash: VolumeHash) -> Result<()> {
 }
 
 /// Deletes the claim as long as it is as it was seen: it may have been bound, or published, since.
-pub async fn delete_claim(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+pub async fn delete(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
     let seen = Preconditions { uid: Some(row.uid.to_string()), resource_version: Some(row.version.to_string()) };
     let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
     let doing = format!("delete claim {}", row.place);
@@ -241,13 +237,13 @@ pub async fn select_node(client: &MemberClient, row: &ClaimRow, node: &str) -> R
             Ok(())
         }
         // It has changed since it was seen: the next look decides anew.
-        Err(Error::Refused(_)) => read_claim(client, &row.place).await.map(drop),
+        Err(Error::Refused(_)) => read(client, &row.place).await.map(drop),
         Err(error) => Err(error),
     }
 }
 
 /// Takes our finalizer away from the place where it was seen, if it still is there.
-pub async fn release_claim(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
+pub async fn release(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
     let finalizer = format!("/metadata/finalizers/{}", row.finalizer.unwrap_or_default());
     let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": row.uid},
@@ -274,7 +270,7 @@ pub async fn release_claim(client: &MemberClient, row: &ClaimRow, hash: VolumeHa
         }
         // Somebody else changed the list of finalizers: the next look decides anew.
         Err(Error::Refused(reason)) => {
-            read_claim(client, &row.place).await?;
+            read(client, &row.place).await?;
             Err(Error::InProgress(reason))
         }
         Err(error) => Err(error),
@@ -283,7 +279,7 @@ pub async fn release_claim(client: &MemberClient, row: &ClaimRow, hash: VolumeHa
 
 /// Whether there is a leaf that its volume has not left. One whose labels somebody took away is one.
 pub async fn is_well(client: &MemberClient, place: &LeafPlace) -> Result<bool> {
-    let Some(claim) = read_claim(client, place).await? else { return Ok(false) };
+    let Some(claim) = read(client, place).await? else { return Ok(false) };
     let identity = judge(&claim.metadata, &client.host, Meant::Any);
     let known = matches!(identity, Identity::Leaf(_) | Identity::Consents | Identity::Stripped);
     Ok(known && !ClaimRow::new(&claim).is_lost())

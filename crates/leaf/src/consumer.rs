@@ -250,7 +250,7 @@ fn pods(client: &MemberClient, namespace: &str) -> Api<Pod> {
 }
 
 /// Makes the pod once; called again it finds it. In a namespace that is new it waits, at most so long, for the account.
-pub async fn ensure_consumer(
+pub async fn ensure(
     client: &MemberClient,
     namespace: &str,
     hash: VolumeHash,
@@ -279,7 +279,7 @@ async fn create_consumer(client: &MemberClient, namespace: &str, hash: VolumeHas
             Ok(())
         }
         Err(error) => match client.outcome(&doing, &error) {
-            Error::Exists(_) => look_at_consumer(client, namespace, hash).await.map(drop),
+            Error::Exists(_) => look_at(client, namespace, hash).await.map(drop),
             // A quota on pods says nothing about storage: the user is told, and it is tried again.
             Error::NoPlace(reason) | Error::Refused(reason) | Error::Denied(reason) => Err(Error::InProgress(reason)),
             other => Err(other),
@@ -288,7 +288,7 @@ async fn create_consumer(client: &MemberClient, namespace: &str, hash: VolumeHas
 }
 
 /// Our consumer pod, read from the member. One that was evicted is no consumer any more.
-pub async fn look_at_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<Option<Sight>> {
+pub async fn look_at(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<Option<Sight>> {
     let ours = read_consumer(client, namespace, hash).await?;
     let ended = ours.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some("Failed");
     let uid = ours.as_ref().and_then(ResourceExt::uid);
@@ -310,11 +310,11 @@ async fn read_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash)
 }
 
 /// Removes the pod; one that this process did not make is looked up first.
-pub async fn remove_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<()> {
+pub async fn remove(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<()> {
     let uid = match client.rows.row(hash).map(|row| row.consumer).unwrap_or_default() {
         Consumer::Gone => None,
         Consumer::Made(uid) => Some(uid.to_string()),
-        Consumer::Unknown => look_at_consumer(client, namespace, hash).await?.map(|pod| pod.uid),
+        Consumer::Unknown => look_at(client, namespace, hash).await?.map(|pod| pod.uid),
     };
     match uid {
         Some(uid) => delete_consumer(client, namespace, hash, &uid).await,
@@ -323,8 +323,8 @@ pub async fn remove_consumer(client: &MemberClient, namespace: &str, hash: Volum
 }
 
 /// The same, whatever is remembered of it.
-pub async fn end_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<()> {
-    match look_at_consumer(client, namespace, hash).await? {
+pub async fn end(client: &MemberClient, namespace: &str, hash: VolumeHash) -> Result<()> {
+    match look_at(client, namespace, hash).await? {
         Some(pod) => delete_consumer(client, namespace, hash, &pod.uid).await,
         None => Ok(()),
     }

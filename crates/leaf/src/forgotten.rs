@@ -73,17 +73,15 @@ impl LeafPair {
 /// Each step tests what it was decided on. Its consumer may have come late, and nobody has seen it then.
 pub async fn withdraw(client: &MemberClient, hash: VolumeHash, forgotten: &NeverGivenOut) -> Result<()> {
     let now = &forgotten.claim;
-    consumer::end_consumer(client, &now.place.namespace, hash).await?;
+    consumer::end(client, &now.place.namespace, hash).await?;
     if let Some(volume) = &forgotten.retained {
         volume::make_deletable(client, volume, hash).await?;
     }
     if !now.observed().terminating {
-        claim::delete_claim(client, now, hash).await?;
+        claim::delete(client, now, hash).await?;
     }
     match client.rows.row_at(hash, &now.place).claim {
-        Some(left) if left.uid == now.uid && left.finalizer.is_some() => {
-            claim::release_claim(client, &left, hash).await
-        }
+        Some(left) if left.uid == now.uid && left.finalizer.is_some() => claim::release(client, &left, hash).await,
         _ => Ok(()),
     }
 }

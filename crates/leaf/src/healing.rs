@@ -133,7 +133,7 @@ pub async fn examine(
     place: &LeafPlace,
     volume: Option<&str>,
 ) -> Result<LeafPair> {
-    let claim = claim::read_claim(client, place).await?;
+    let claim = claim::read(client, place).await?;
     let ours = claim.as_ref().filter(|claim| is_leaf_of(&claim.metadata, &client.host, hash));
     let named = ours.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
     let name = named.as_deref().filter(|name| !name.is_empty()).or(volume);
@@ -174,7 +174,7 @@ async fn has_left(client: &MemberClient, claim: &PersistentVolumeClaim, volume: 
 /// The claim that a volume is bound to, where that is there.
 async fn holder(client: &MemberClient, volume: &PersistentVolume) -> Result<Option<PersistentVolumeClaim>> {
     let row = VolumeRow::new(volume);
-    let there = claim::read_claim(client, &row.claim_place).await?;
+    let there = claim::read(client, &row.claim_place).await?;
     Ok(there.filter(|claim| claim.metadata.uid.as_deref() == bound_to(volume)))
 }
 
@@ -225,7 +225,7 @@ pub async fn keep_volume(client: &MemberClient, volume: &PersistentVolume, saved
 /// The claim under its former name, or that of another claim of the host's. Somebody else may have taken that: the next
 /// look tells.
 pub async fn make_anew(client: &MemberClient, place: &LeafPlace, saved: &Saved) -> Result<Made> {
-    claim::post_claim(client, place, saved.claim(place)).await
+    claim::post(client, place, saved.claim(place)).await
 }
 
 /// The volume is the new claim's, and says which ones it belonged to.
@@ -296,7 +296,7 @@ pub(super) async fn change_volume(
         json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid}),
     ];
     operations.extend_from_slice(changes);
-    volume::patch_volume(client, &volume.name_any(), json!(operations), what).await
+    volume::patch(client, &volume.name_any(), json!(operations), what).await
 }
 
 /// Nobody has written it since it was read.

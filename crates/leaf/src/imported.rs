@@ -35,7 +35,7 @@ impl ImportedVolume {
     }
 }
 
-pub async fn read_imported(client: &MemberClient, volume: &str) -> Result<Option<ImportedVolume>> {
+pub async fn read(client: &MemberClient, volume: &str) -> Result<Option<ImportedVolume>> {
     let answer = Api::<PersistentVolume>::all(client.client.clone()).get(volume).await;
     let doing = format!("get volume {volume}");
     let found = cluster::read(answer, volume).map_err(|error| client.outcome(&doing, &error))?;

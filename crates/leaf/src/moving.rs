@@ -1,7 +1,7 @@
 //! The leaves of a volume that is moved, as a move sees them and what it writes on them. Every write tests the version of the
 //! object on which it was decided.
 
-mod copy;
+pub mod copy;
 pub mod ends;
 pub mod line;
 mod sight;
@@ -16,7 +16,7 @@ use kube::{
 use serde_json::{Value, json};
 
 pub use self::{
-    copy::{make_copy, try_claim},
+    copy::try_claim,
     sight::{Sight, look},
     write::{Moved, Written},
 };

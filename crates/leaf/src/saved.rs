@@ -214,7 +214,7 @@ impl Saved {
 /// attached still is known.
 pub async fn recall(client: &MemberClient, volume: &PersistentVolume, name: &str) -> Result<Option<Saved>> {
     let Some(saved) = Saved::of_volume(volume, name) else { return Ok(None) };
-    let attached = match attachment::our_attachments(client).await {
+    let attached = match attachment::ours(client).await {
         // Who may not see them has made none.
         Err(Error::Denied(_)) => Vec::new(),
         attached => attached?,

@@ -9,7 +9,7 @@ use domain::{
     volume::secrets::{SecretData, SecretPlace},
 };
 
-pub async fn read_secret(client: &MemberClient, place: &SecretPlace) -> Result<SecretData> {
+pub async fn read(client: &MemberClient, place: &SecretPlace) -> Result<SecretData> {
     let secrets = Api::<Secret>::namespaced(client.client.clone(), &place.namespace);
     let found = cluster::read(secrets.get(&place.name).await, &place.name);
     let found = found.map_err(|error| client.outcome(&format!("get secret {place}"), &error))?;

@@ -49,7 +49,7 @@ fn volumes(client: &MemberClient) -> Api<Trimmed<PersistentVolume>> {
 
 /// Puts our labels on the volume that is bound to this claim, and on no other, and reads it in the same request.
 /// One that carries them already is known from the watch.
-pub async fn label_volume(client: &MemberClient, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<Labelled> {
+pub async fn label(client: &MemberClient, name: &str, hash: VolumeHash, claim_uid: &str) -> Result<Labelled> {
     let known = client.rows.row(hash).and_then(|row| row.volume);
     if let Some(volume) = known.filter(|volume| *volume.name == *name && *volume.claim_uid == *claim_uid) {
         return Ok(Labelled::Ours(volume));
@@ -58,7 +58,7 @@ pub async fn label_volume(client: &MemberClient, name: &str, hash: VolumeHash, c
     let bound = json!({"op": "test", "path": "/spec/claimRef/uid", "value": claim_uid});
     let unlabelled = json!({"op": "test", "path": "/metadata/labels", "value": null});
     let all = json!({"op": "add", "path": "/metadata/labels", "value": labels});
-    match patch_volume(client, name, json!([bound, unlabelled, all]), "label").await {
+    match patch(client, name, json!([bound, unlabelled, all]), "label").await {
         Ok(volume) => Ok(Labelled::Ours(VolumeRow::new(&volume))),
         Err(Error::Refused(_)) => Box::pin(label_beside_others(client, name, hash, bound)).await,
         Err(error) => Err(error),
@@ -79,7 +79,7 @@ async fn label_beside_others(client: &MemberClient, name: &str, hash: VolumeHash
         labels.keys().map(|key| json!({"op": "test", "path": label_path(key), "value": read.labels().get(key)}));
     let each = labels.iter().map(|(key, value)| json!({"op": "add", "path": label_path(key), "value": value}));
     let operations: Vec<Value> = std::iter::once(bound).chain(as_read).chain(each).collect();
-    patch_volume(client, name, json!(operations), "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
+    patch(client, name, json!(operations), "label").await.map(|volume| Labelled::Ours(VolumeRow::new(&volume)))
 }
 
 /// Its removal begins. It carries our labels, so there is a place for one more.
@@ -133,7 +133,7 @@ async fn change_observed(
         operations.push(json!({"op": "test", "path": "/spec/claimRef/uid", "value": volume.claim_uid}));
     }
     operations.extend(changes);
-    match patch_volume(client, &volume.name, json!(operations), what).await {
+    match patch(client, &volume.name, json!(operations), what).await {
         Ok(_) => Ok(true),
         Err(Error::NotFound(_)) => {
             client.rows.drop_volume(hash, &volume.uid);
@@ -156,7 +156,7 @@ async fn change_observed(
 }
 
 /// A quorum read, whatever labels it carries.
-pub async fn read_volume(client: &MemberClient, name: &str) -> Result<Option<VolumeRow>> {
+pub async fn read(client: &MemberClient, name: &str) -> Result<Option<VolumeRow>> {
     Ok(read_lean(client, name).await?.map(|volume| VolumeRow::new(&volume)))
 }
 
@@ -168,7 +168,7 @@ async fn read_lean(client: &MemberClient, name: &str) -> Result<Option<Trimmed<P
 
 /// Whether a volume that was just read is the one that the host was told of with this claim: it is or was bound to that, or
 /// carries our labels of it.
-pub fn is_volume_of(client: &MemberClient, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> bool {
+pub fn is_of(client: &MemberClient, id: &VolumeId, claim_uid: &str, volume: &VolumeRow) -> bool {
     let is_labelled = || client.rows.volumes_of(id).iter().any(|labelled| labelled.uid == volume.uid);
     volume.is_or_was_bound_to(claim_uid) || is_labelled()
 }
@@ -181,13 +181,13 @@ pub async fn is_astray(client: &MemberClient, id: &VolumeId, claim_uid: &str, vo
 }
 
 /// Believed only after this read: a watch also says "deleted" when somebody strips a label.
-pub async fn volume_is_gone(client: &MemberClient, name: &str, uid: Option<&str>) -> Result<bool> {
+pub async fn is_gone(client: &MemberClient, name: &str, uid: Option<&str>) -> Result<bool> {
     let answer = volumes(client).get_metadata(name).await;
     let found = cluster::read(answer, name).map_err(|error| client.outcome(&format!("get volume {name}"), &error))?;
     Ok(found.is_none_or(|volume| uid.is_some() && volume.metadata.uid.as_deref() != uid))
 }
 
-pub(super) async fn patch_volume(
+pub(super) async fn patch(
     client: &MemberClient,
     name: &str,
     operations: Value,

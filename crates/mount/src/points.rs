@@ -39,7 +39,7 @@ pub(super) fn check_way_to<K: Kernel>(machine: &Machine<K>, place: &Path) -> Res
 
 /// Makes the mount point, or finds it there and empty. What was written to it while nothing was mounted would vanish
 /// below the mount, and is not ours to remove.
-pub(super) fn make_point<K: Kernel>(machine: &Machine<K>, place: &Path, point: Point) -> Result<()> {
+pub(super) fn make<K: Kernel>(machine: &Machine<K>, place: &Path, point: Point) -> Result<()> {
     let seen = match machine.kernel.look(place) {
         Err(Failure::Missing) => return machine.kernel.make(place, point).map_err(failed("making", place)),
         seen => seen.map_err(failed("looking at", place))?,
@@ -74,7 +74,7 @@ pub(super) fn take_mounts<K: Kernel>(machine: &Machine<K>, place: &Path) -> Resu
 }
 
 /// Removes the mount point, which is an empty folder or an empty file. Anything else there is not ours.
-pub(super) fn take_point<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<()> {
+pub(super) fn take<K: Kernel>(machine: &Machine<K>, place: &Path) -> Result<()> {
     let point = match machine.kernel.look(place) {
         Err(Failure::Missing) => return Ok(()),
         seen => match seen.map_err(failed("looking at", place))?.kind {

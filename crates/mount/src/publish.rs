@@ -167,7 +167,7 @@ fn check_target<K: Kernel>(
         ))),
         Some(_) => Ok(()),
         // Before the record names it: what cannot be a target shall never be one.
-        None => points::make_point(machine, place, shown.point),
+        None => points::make(machine, place, shown.point),
     }
 }
 

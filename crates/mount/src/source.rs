@@ -73,7 +73,7 @@ pub fn is_server(server: &str) -> bool {
 }
 
 /// As the kernel takes it, and tells it.
-pub fn nfs_source(server: &str, path: &str) -> String {
+pub fn nfs(server: &str, path: &str) -> String {
     if server.parse::<Ipv6Addr>().is_ok() { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
 }
 
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn source_and_type_are_the_kernels() {
-        assert_eq!(nfs_source("a.example", "/x"), "a.example:/x");
-        assert_eq!(nfs_source("fd00::1", "/x"), "[fd00::1]:/x");
+        assert_eq!(nfs("a.example", "/x"), "a.example:/x");
+        assert_eq!(nfs("fd00::1", "/x"), "[fd00::1]:/x");
         for (options, expected) in
             [("hard", "nfs"), ("vers=3", "nfs"), ("nfsvers=4.1,hard", "nfs4"), ("vers=3,vers=4", "nfs4")]
         {

@@ -93,7 +93,7 @@ pub(super) fn origin<K: Kernel>(machine: &Machine<K>, record: &Record, table: &T
         return Ok(None);
     }
     match &record.attached.backing {
-        Backing::Nfs { server, path } => Ok(Some(Origin::Server(source::nfs_source(server, path)))),
+        Backing::Nfs { server, path } => Ok(Some(Origin::Server(source::nfs(server, path)))),
         Backing::Device { .. } => {
             let disk = device::disk(machine, record)?;
             Ok(disk.map(|disk| Origin::Place { device: disk.number, root: "/".into() }))
@@ -166,7 +166,7 @@ fn bring_up<K: Kernel>(
         return if wanted.only_reads() { device::lock(machine, disk, true) } else { Ok(()) };
     }
     if next == Stage::Begin || clear_dead(machine, place)? {
-        points::make_point(machine, place, Point::Folder)?;
+        points::make(machine, place, Point::Folder)?;
         mount(machine, wanted, place, disk, checked)?;
     }
     device::finish_format(machine, wanted)?;
@@ -233,7 +233,7 @@ fn mount_disk<K: Kernel>(
 
 /// By the program that knows how to speak to a server, if the machine has it.
 fn mount_nfs<K: Kernel>(machine: &Machine<K>, server: &str, path: &str, place: &Path, options: &Options) -> Result<()> {
-    let source = source::nfs_source(server, path);
+    let source = source::nfs(server, path);
     let flags = options.flags.iter().map(|flag| name_of(*flag).to_owned());
     let words: Vec<String> = flags.chain(options.data.iter().cloned()).collect();
     match machine.kernel.mount_by("mount.nfs", &source, place, &words.join(",")) {

@@ -34,7 +34,7 @@ pub fn unpublished<K: Kernel>(machine: &Machine<K>, volume: &str, target: &Path)
         }
     }
     points::take_mounts(machine, &place)?;
-    points::take_point(machine, &place)?;
+    points::take(machine, &place)?;
     match record {
         Some(mut record) if recorded => {
             record.targets.remove(target);

@@ -19,11 +19,10 @@ impl Server {
     pub(super) async fn member_of(&self, asked: &Asked) -> Result<Arc<Member>> {
         let (namespace, name) = (asked.namespace.as_str(), asked.pod.as_str());
         let missing = |why: &str| Error::NotFound(format!("pod {namespace}/{name}: {why}"));
-        let pod = host::pod::placed_pod(&self.host, namespace, name)
-            .await?
-            .ok_or_else(|| missing("the host has no such pod"))?;
+        let pod =
+            host::pod::placed(&self.host, namespace, name).await?.ok_or_else(|| missing("the host has no such pod"))?;
         let node = pod.node.as_deref().ok_or_else(|| missing("it is on no node yet"))?;
-        let member = host::node::label_of_node(&self.host, node, MEMBER_KEY).await?;
+        let member = host::node::label_of(&self.host, node, MEMBER_KEY).await?;
         let member = member.ok_or_else(|| missing(&format!("node {node} stands for no member")))?;
         let member = self.members.get(&member).await?;
         let there = metadata_of(&member, namespace, name).await?;

@@ -163,7 +163,7 @@ fn is_attached(attachment: &Value) -> bool {
 }
 
 /// Leaf claims by the pod's volumes, or what is waited for.
-pub(super) async fn leaf_claims(
+pub(super) async fn leaves(
     pods: &Pods<'_>,
     pod: &Value,
 ) -> kube::Result<Result<BTreeMap<String, String>, PodRejection>> {

@@ -208,7 +208,7 @@ impl Pods<'_> {
 
     /// Copies the pod, once it has all it needs.
     async fn begin(&self, pod: &Value, looks: u32) -> kube::Result<Next> {
-        let claims = match claims::leaf_claims(self, pod).await? {
+        let claims = match claims::leaves(self, pod).await? {
             Ok(claims) => claims,
             Err(why) if why.reason == claims::MOVED => return self.fail(pod, why).await,
             Err(why) if looks < PATIENCE => {

@@ -98,7 +98,7 @@ impl controller_server::Controller for Controller {
     }
 
     async fn get_snapshot(&self, request: Request<v1::GetSnapshotRequest>) -> Answer<v1::GetSnapshotResponse> {
-        answer(snapshots::one_snapshot(&self, request).await)
+        answer(snapshots::one(&self, request).await)
     }
 
     async fn controller_expand_volume(

@@ -15,7 +15,7 @@ pub(super) async fn snapshot(
     request: Request<v1::CreateSnapshotRequest>,
 ) -> Result<v1::CreateSnapshotResponse> {
     let deadline = deadline(&request);
-    let spec = convert::snapshots::snapshot_spec(request.into_inner())?;
+    let spec = convert::snapshots::spec(request.into_inner())?;
     let span = Span::current();
     span.record("volume.name", &spec.name);
     let (provisioner, name) = (Arc::clone(&controller.provisioner), spec.name.clone());
@@ -34,9 +34,7 @@ pub(super) async fn unsnapshot(
     required("snapshot_id", &id)?;
     Span::current().record("volume.id", &id);
     let (provisioner, key) = (Arc::clone(&controller.provisioner), format!("snapshot {id}"));
-    let work = |deadline| async move {
-        driver::provision::delete_snapshot::delete_snapshot(&provisioner, &id, &deadline).await
-    };
+    let work = |deadline| async move { driver::provision::delete_snapshot::delete(&provisioner, &id, &deadline).await };
     controller.in_flight.run(&key, deadline, work).await?;
     Ok(v1::DeleteSnapshotResponse {})
 }
@@ -47,19 +45,18 @@ pub(super) async fn snapshots(
 ) -> Result<v1::ListSnapshotsResponse> {
     let deadline = deadline(&request);
     let wanted = convert::snapshots::wanted(request.into_inner())?;
-    let (found, next_token) =
-        driver::provision::snapshots::list_snapshots(&controller.provisioner, &wanted, deadline).await?;
+    let (found, next_token) = driver::provision::snapshots::list(&controller.provisioner, &wanted, deadline).await?;
     let entry = |snapshot| Entry { snapshot: Some(convert::snapshots::snapshot(snapshot)) };
     Ok(v1::ListSnapshotsResponse { entries: found.into_iter().map(entry).collect(), next_token })
 }
 
-pub(super) async fn one_snapshot(
+pub(super) async fn one(
     controller: &Controller,
     request: Request<v1::GetSnapshotRequest>,
 ) -> Result<v1::GetSnapshotResponse> {
     let deadline = deadline(&request);
     let id = request.into_inner().snapshot_id;
     required("snapshot_id", &id)?;
-    let snapshot = driver::provision::snapshots::get_snapshot(&controller.provisioner, &id, deadline).await?;
+    let snapshot = driver::provision::snapshots::get(&controller.provisioner, &id, deadline).await?;
     Ok(v1::GetSnapshotResponse { snapshot: Some(convert::snapshots::snapshot(snapshot)) })
 }

@@ -13,7 +13,7 @@ use driver::provision::{group::Group, snapshot::Snapshot, snapshots::SnapshotQue
 const GROUP_CONTENT: &str = "csi.storage.k8s.io/volumegroupsnapshotcontent/name";
 const CONTENT: &str = "csi.storage.k8s.io/volumesnapshotcontent/name";
 
-pub fn snapshot_spec(request: v1::CreateSnapshotRequest) -> Result<SnapshotSpec> {
+pub fn spec(request: v1::CreateSnapshotRequest) -> Result<SnapshotSpec> {
     let name = checked_name(request.name)?;
     if request.source_volume_id.is_empty() {
         return Err(missing("source_volume_id"));
@@ -135,20 +135,20 @@ mod tests {
         for (spoil, word) in cases {
             let mut spoilt = request();
             spoil(&mut spoilt);
-            let error = snapshot_spec(spoilt).unwrap_err();
+            let error = spec(spoilt).unwrap_err();
             assert!(matches!(&error, Error::Invalid(message) if message.contains(word)), "{error}");
         }
         let elsewhere = v1::Topology { segments: [("zone".to_owned(), "a".to_owned())].into() };
         let requirement = v1::TopologyRequirement { requisite: vec![elsewhere], preferred: Vec::new() };
         let request = v1::CreateSnapshotRequest { accessibility_requirements: Some(requirement), ..request() };
-        assert!(matches!(snapshot_spec(request), Err(Error::NoPlace(_))));
+        assert!(matches!(spec(request), Err(Error::NoPlace(_))));
     }
 
     #[test]
     fn content_that_is_no_name_is_refused_before_it_is_looked_for() {
         let told = |key: &str, name: &str| HashMap::from([(key.to_owned(), name.to_owned())]);
         for (name, right) in [("snapcontent-1", true), ("", false), ("a/../b", false), ("..", false), ("A", false)] {
-            let one = snapshot_spec(v1::CreateSnapshotRequest { parameters: told(CONTENT, name), ..request() });
+            let one = spec(v1::CreateSnapshotRequest { parameters: told(CONTENT, name), ..request() });
             let group = group_spec(v1::CreateVolumeGroupSnapshotRequest {
                 name: "group-1".to_owned(),
                 source_volume_ids: vec!["a/n/c/0123456789abcdef".to_owned()],

@@ -217,7 +217,7 @@ pub async fn is_unpublished_in_what_is_kept(
 }
 
 async fn read_ours(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<ClaimRow> {
-    let found = leaf::claim::read_claim(leaf, place).await?;
+    let found = leaf::claim::read(leaf, place).await?;
     let gone = || Error::NotFound(format!("member {}: there is no leaf claim {place} of this volume", leaf.member));
     let claim = found.as_ref().ok_or_else(gone)?;
     match judge(&claim.metadata, &leaf.host, Meant::Volume(hash)) {

@@ -43,13 +43,13 @@ pub async fn virtual_machine(host: &Host, node: &str) -> Result<(String, Machine
 }
 
 /// The name that a node which may have gone says or would say; none where nobody can know it any more.
-pub async fn name_of_machine(host: &Host, node: &str) -> Result<Option<String>> {
+pub async fn name_of(host: &Host, node: &str) -> Result<Option<String>> {
     let machine = host::node::machine(host, node).await?;
     Ok(machine.map(|machine| machine.virtual_machine.unwrap_or_else(|| node.to_owned())))
 }
 
 /// Whether the machine with this name and UUID is the node of the host.
-pub fn check_machine(node: &Machine, flavour: &Flavour, place: &str, name: &str, uuid: &str) -> Result<()> {
+pub fn check(node: &Machine, flavour: &Flavour, place: &str, name: &str, uuid: &str) -> Result<()> {
     is_machine(node, flavour, name, uuid).map_err(|why| {
         Error::Refused(format!(
             "node {} of the host is not virtual machine {place}: {why}. Correct the label {VIRTUAL_MACHINE} of the host's node",
@@ -92,7 +92,7 @@ fn same(one: &str, other: &str) -> bool {
 /// The name that a label gives, or the node's own. No other node may claim the same by its label.
 async fn claimed(host: &Host, label: &str, value: Option<&str>, node: &str) -> Result<String> {
     let Some(value) = value else { return Ok(node.to_owned()) };
-    let claiming = host::node::nodes_with(host, label, value).await?;
+    let claiming = host::node::all_with(host, label, value).await?;
     match claiming.iter().find(|other| *other != node) {
         Some(other) => Err(Error::Refused(format!(
             "nodes {node} and {other} of the host both carry the label {label}={value}: take it from the wrong one"
@@ -140,7 +140,7 @@ mod tests {
         ] {
             let (system, provider) = (system.to_owned(), provider.to_owned());
             let node = Machine { name: "n".to_owned(), system, provider, ..Machine::default() };
-            let answer = check_machine(&node, flavour, "ns/vm-1", "vm-1", told);
+            let answer = check(&node, flavour, "ns/vm-1", "vm-1", told);
             assert_eq!(answer.is_ok(), proved, "{node:?} {told:?}: {answer:?}");
         }
     }

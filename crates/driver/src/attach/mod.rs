@@ -2,11 +2,11 @@
 //! claim; and which machine of its member a node of the host is.
 
 mod fence;
-mod machine;
+pub mod machine;
 mod node;
 
 pub use fence::{
     is_unpublished, is_unpublished_in_what_is_kept, is_usable, publish, stripped, unpublish, unpublish_gone,
 };
-pub use machine::{check_machine, member_node, name_of_machine, virtual_machine};
+pub use machine::{member_node, virtual_machine};
 pub use node::check;

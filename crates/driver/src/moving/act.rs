@@ -20,7 +20,7 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<
         Moving::Enter(Phase::Finishing) => switch::settle_in_host(job, &looked).await?,
         Moving::StartReceiver => return ends::start_receiver(job, &looked).await,
         Moving::StartSender => return ends::start_sender(job, &looked).await,
-        Moving::RemoveEnds => return ends::remove_ends(job, &looked).await,
+        Moving::RemoveEnds => return ends::remove(job, &looked).await,
         Moving::NoteVerified => return note_verified(job, &looked).await,
         Moving::Replace => return Box::pin(switch::replace(job, &looked)).await,
         Moving::MakeCopy => return begin::make_copy(job, &looked).await,

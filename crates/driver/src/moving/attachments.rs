@@ -42,7 +42,7 @@ async fn round(movers: &Movers, before: &BTreeSet<String>) -> Result<BTreeSet<St
     let attachments = attachments::list(host).await?.into_iter();
     for attachment in attachments.filter(|one| moved.contains(&one.volume) && may_be_deleted(one)) {
         // It may have been given to another claim since it was moved.
-        let volume = host::volume::read_volume(host, &attachment.volume).await?;
+        let volume = host::volume::read(host, &attachment.volume).await?;
         if let Some(claim) = volume.and_then(|volume| volume.claim)
             && host::pod::has_user(host, &claim, &attachment.node).await?
         {

@@ -184,7 +184,7 @@ pub(super) async fn make_copy(job: &mut Job, looked: &Looked) -> Result<Went> {
     let (leaf_class, place) = (class_at(leaf, &spec)?, yard(looked.hash));
     let wanted = leaf_spec(&spec, looked.hash, &place, &leaf_class, leaf, subject);
     let mark = moves::mark(&job.of, Part::Copy);
-    match writes::make_copy(leaf, &wanted, &mark, &half.side.handle).await? {
+    match writes::copy::make(leaf, &wanted, &mark, &half.side.handle).await? {
         leaf::claim::Made::Now => Ok(Went::On),
         leaf::claim::Made::Taken => Err(Error::Refused(format!(
             "member {}: claim {place} is there, and is none of this move's: remove it",

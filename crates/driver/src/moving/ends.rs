@@ -13,7 +13,7 @@ use domain::{
     volume::moving::Phase,
 };
 use host::moves;
-use leaf::moving::ends::{Keys, Mover, Role, State, Wanted, give_keys, remove, start};
+use leaf::moving::ends::{Keys, Mover, Role, State, Wanted, give_keys, start};
 
 /// Before movers that have failed are begun again: it grows.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ pub(super) async fn start_receiver(job: &mut Job, looked: &Looked) -> Result<Wen
 /// The receiver knows the sender by a key that only this process has, or one that is no more.
 pub(super) async fn start_sender(job: &mut Job, looked: &Looked) -> Result<Went> {
     let Some(keys) = job.keys.take().filter(|keys| keys.attempt == looked.status.attempt) else {
-        return remove_ends(job, looked).await;
+        return remove(job, looked).await;
     };
     if !job.takes_slot() {
         job.keys = Some(keys);
@@ -95,13 +95,13 @@ pub(super) async fn see_to_keys(job: &mut Job, looked: &Looked) -> Result<Option
         tracing::warn!(of = job.name(), failure, "a mover is made anew");
         job.failure = Some(failure);
         job.pause(attempt);
-        return remove_ends(job, looked).await.map(Some);
+        return remove(job, looked).await.map(Some);
     }
     // What waits for an image or a node for long keeps nobody else from copying.
     let starts = looked.starts(Role::Send) || looked.starts(Role::Receive);
     job.slot.take_if(|(_, since)| starts && since.elapsed() > LONG);
     if looked.starts(Role::Send) && job.has_sent_keys != Some(attempt) {
-        return remove_ends(job, looked).await.map(Some);
+        return remove(job, looked).await.map(Some);
     }
     let is_known = job.keys.as_ref().is_some_and(|keys| keys.attempt == attempt) || job.has_sent_keys == Some(attempt);
     let Ok(half) = &looked.copy else { return Ok(None) };
@@ -131,7 +131,7 @@ fn wanted<'a>(job: &'a Job, looked: &'a Looked, role: Role) -> Result<Wanted<'a>
 }
 
 /// What comes late of the attempt before is of no use from then on.
-pub(super) async fn remove_ends(job: &mut Job, looked: &Looked) -> Result<Went> {
+pub(super) async fn remove(job: &mut Job, looked: &Looked) -> Result<Went> {
     let halves = [&looked.source, &looked.copy].into_iter().flatten();
     let there = halves.flat_map(|half: &Half| half.movers.iter().map(move |mover| (half, mover)));
     let there: Vec<_> = there.filter(|(_, mover)| !mover.is_leaving).collect();
@@ -145,7 +145,7 @@ pub(super) async fn remove_ends(job: &mut Job, looked: &Looked) -> Result<Went> 
         next_attempt(job, looked.status.attempt).await?;
     }
     for (half, mover) in there {
-        remove(half.member.leaf()?, mover).await?;
+        leaf::moving::ends::remove(half.member.leaf()?, mover).await?;
     }
     Ok(Went::On)
 }

@@ -184,7 +184,7 @@ impl Forgotten<'_> {
         let Some(name) = name.filter(|name| VolumeHash::new(&movers.host.id, name) == self.hash) else {
             return Ok(None);
         };
-        let live = host::volume::read_volume(&movers.host, name).await?;
+        let live = host::volume::read(&movers.host, name).await?;
         Ok(live.map(|live| (live, Saved::of_claim(claim, volume))))
     }
 

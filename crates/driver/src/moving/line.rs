@@ -57,7 +57,7 @@ impl Drop for Line {
 }
 
 /// There is one while both movers run.
-pub(super) fn see_to_line(job: &mut Job, looked: &Looked) -> Result<()> {
+pub(super) fn see_to(job: &mut Job, looked: &Looked) -> Result<()> {
     let attempt = looked.status.attempt;
     let (Some(sender), Some(receiver)) = (runs(&looked.source, attempt), runs(&looked.copy, attempt)) else {
         // It tells still what it has carried.

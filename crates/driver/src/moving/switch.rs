@@ -41,10 +41,10 @@ pub(super) async fn settle_in_host(job: &Job, looked: &Looked) -> Result<()> {
     let (Some(replacing), Some(to)) = (look::replacing(job, &looked.status, &looked.pinned), &looked.status.to) else {
         return Ok(());
     };
-    let reached = host::node::nodes_with(host, MEMBER_KEY, &to.member).await?;
+    let reached = host::node::all_with(host, MEMBER_KEY, &to.member).await?;
     replacing.delete_attachments(host, |node| reached.iter().any(|one| one == node)).await?;
     let claim = moves::claim_of(&job.of);
-    match host::claim::read_claim(host, &claim, &looked.pinned.name).await? {
+    match host::claim::read(host, &claim, &looked.pinned.name).await? {
         Some(seen) if seen.uid == looked.pinned.claim_uid && seen.member.as_ref() != Some(&to.member) => {
             let clustertree = is_beside_clustertree(&*job.movers.members.all()?, &to.member);
             let chosen = Chosen { member: &to.member, clustertree };

@@ -31,7 +31,7 @@ async fn try_withdraw(
     hash: VolumeHash,
     deadline: &Deadline,
 ) -> Result<bool> {
-    if host::volume::has_volume(&provisioner.host, &spec.name).await? {
+    if host::volume::exists(&provisioner.host, &spec.name).await? {
         return Ok(false);
     }
     // Nothing is made in a member before its name is on record.
@@ -86,7 +86,7 @@ pub(super) async fn clear(
         return Ok(true);
     }
     let removed = async {
-        leaf::consumer::remove_consumer(leaf, &place.namespace, hash).await?;
+        leaf::consumer::remove(leaf, &place.namespace, hash).await?;
         delete::remove(provisioner, leaf, hash, &place, &order, deadline).await
     };
     removed.await.map_err(Error::while_a_leaf_may_exist)?;

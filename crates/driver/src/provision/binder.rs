@@ -96,7 +96,7 @@ impl VolumeCreation<'_> {
     pub(super) async fn pick(&self, attempt: &Attempt) -> Result<Option<String>> {
         let wanted = self.wanted_nodes();
         let nodes: Vec<String> = if wanted.is_empty() {
-            leaf::capacity::hear_capacity(self.leaf).await?;
+            leaf::capacity::hear(self.leaf).await?;
             let (class, size) = (self.class()?, self.spec.request.required.max(1));
             self.leaf.capacity.nodes(&class, size).ok_or_else(|| self.no_node(&class))?
         } else {

@@ -78,7 +78,7 @@ async fn room_in(
     if namespace.as_ref().is_some_and(|namespace| !leaf.namespaces.has(namespace)) {
         return Ok(Capacity::NONE);
     }
-    leaf::capacity::hear_capacity(leaf).await?;
+    leaf::capacity::hear(leaf).await?;
     let room = leaf.capacity.room(&class, node);
     let quota = match namespace {
         Some(namespace) => leaf::capacity::quota(leaf, &namespace, &class).await?,
@@ -101,7 +101,7 @@ pub(super) async fn hear_capacities(provisioner: &Provisioner) {
     let open = members.values().filter_map(|member| member.leaf().ok());
     // One that is slow to answer shall not slow every volume.
     let open = open.filter(|leaf| !leaf.capacity.was_asked());
-    let asked = open.map(|leaf| tokio::time::timeout(QUICK, leaf::capacity::hear_capacity(leaf)));
+    let asked = open.map(|leaf| tokio::time::timeout(QUICK, leaf::capacity::hear(leaf)));
     futures::future::join_all(asked).await;
 }
 

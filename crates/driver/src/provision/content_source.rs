@@ -60,7 +60,7 @@ fn missing(source: &Source) -> Error {
 }
 
 /// The requirement may have moved away from the source's member since a leaf was made there.
-pub(super) async fn refused_beside_source(
+pub(super) async fn refused_beside(
     provisioner: &Provisioner,
     spec: &VolumeSpec,
     refusal: Error,
@@ -121,7 +121,7 @@ pub(super) async fn filling(
 }
 
 async fn found_snapshot(provisioner: &Provisioner, leaf: &MemberClient, source: &Source) -> Result<FoundSource> {
-    let row = snapshots::source_snapshot(provisioner, leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
+    let row = snapshots::source(provisioner, leaf, &parsed(source)?).await?.ok_or_else(|| missing(source))?;
     if !row.ready {
         return Err(Error::InProgress(format!("{source} cannot be used yet")));
     }

@@ -27,7 +27,7 @@ use member::Member;
 pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Deadline) -> Result<Volume> {
     let spec = match beside_source(spec) {
         Err(refusal @ Error::NoPlace(_)) => {
-            return Err(content_source::refused_beside_source(provisioner, spec, refusal, deadline).await);
+            return Err(content_source::refused_beside(provisioner, spec, refusal, deadline).await);
         }
         narrowed => &*narrowed?,
     };
@@ -36,7 +36,7 @@ pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Dea
     loop {
         let owner = match &spec.claim {
             None => None,
-            Some(claim) => match host::claim::read_claim(&provisioner.host, claim, &spec.name).await? {
+            Some(claim) => match host::claim::read(&provisioner.host, claim, &spec.name).await? {
                 Some(owner) => Some(owner),
                 None => return Err(abandon::withdraw(provisioner, spec, claim, hash, deadline).await),
             },
@@ -46,7 +46,7 @@ pub async fn create(provisioner: &Provisioner, spec: &VolumeSpec, deadline: &Dea
             return Err(refusal);
         }
         let leaf = member.leaf()?;
-        let place = place::leaf_place(provisioner, leaf, spec, owner.as_ref(), hash).await?;
+        let place = place::of_leaf(provisioner, leaf, spec, owner.as_ref(), hash).await?;
         let job = VolumeCreation { provisioner, spec, owner: owner.as_ref(), hash, leaf, place, deadline };
         match settle(provisioner, &job).await {
             Err(refusal @ Error::NoPlace(_)) if !job.node_selected() && deadline.caller_waits() => {
@@ -77,7 +77,7 @@ async fn may_be_in(provisioner: &Provisioner, name: &str, claim: Option<&Claim>)
         return Ok(Some(holder));
     }
     if let Some(claim) = claim
-        && let Some(owner) = host::claim::read_claim(&provisioner.host, claim, name).await?
+        && let Some(owner) = host::claim::read(&provisioner.host, claim, name).await?
     {
         return place::recorded(provisioner, Some(&owner)).await;
     }
@@ -148,7 +148,7 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
 async fn never_had(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<()> {
     let kept = job.leaf.rows.row_at(job.hash, &job.place).observed_volume().is_some_and(|volume| volume.retained);
     let first = job.owner.is_some_and(|owner| owner.member.is_none());
-    if kept || !first && host::volume::has_volume(&provisioner.host, &job.spec.name).await? {
+    if kept || !first && host::volume::exists(&provisioner.host, &job.spec.name).await? {
         return Err(Error::InProgress(format!(
             "member {}: leaf claim {} is gone, and had a volume: it is made anew with its data, or not at all",
             job.leaf.member, job.place
@@ -167,7 +167,7 @@ async fn go_on(
     attempt: &mut Attempt,
 ) -> Result<Option<NoCapacity>> {
     match (step, row) {
-        (Creation::Release, Some(row)) => leaf::claim::release_claim(job.leaf, &row, job.hash).await.map(|()| None),
+        (Creation::Release, Some(row)) => leaf::claim::release(job.leaf, &row, job.hash).await.map(|()| None),
         // What the host has comes back by itself.
         (Creation::TakeBack, Some(row)) if remove_unused(provisioner, job, &row).await? => {
             let gone = "was removed while it was given a volume, and is made anew";
@@ -181,7 +181,7 @@ async fn go_on(
         (Creation::Label { volume }, Some(row)) => {
             // Whether it can be labelled is asked again once it is bound.
             if job.deadline.caller_waits()
-                && let Err(error) = leaf::volume::label_volume(job.leaf, volume, job.hash, &row.uid).await
+                && let Err(error) = leaf::volume::label(job.leaf, volume, job.hash, &row.uid).await
             {
                 tracing::debug!(member = %job.leaf.member, %volume, %error, "is not labelled yet");
             }

@@ -104,7 +104,7 @@ async fn delete_unseen(
     // A leaf that was made anew for another claim is not where its handle says.
     let place = volume.as_ref().map(|(_, place, _)| place.clone()).or_else(|| id.place());
     let claim = match &place {
-        Some(place) => leaf::claim::read_claim(leaf, place).await?,
+        Some(place) => leaf::claim::read(leaf, place).await?,
         None => None,
     };
     let given_out = host::volume::leaf_of(&provisioner.host, &id.to_string()).await?;
@@ -120,7 +120,7 @@ async fn delete_unseen(
                 if id.member != leaf.member {
                     return Ok(()); // its name was never good for an imported claim
                 }
-                return imported::delete_imported(provisioner, leaf, id, &ClaimRow::new(claim), deadline).await;
+                return imported::delete(provisioner, leaf, id, &ClaimRow::new(claim), deadline).await;
             }
             identity if given_out.as_ref().is_some_and(is_given_out) => {
                 return Err(match identity {
@@ -204,16 +204,16 @@ async fn remove_seen(
             (Removal::MakeDeletable(volume), _) => leaf::volume::make_deletable(leaf, volume, hash).await?,
             (Removal::DeleteClaim, Some(claim)) => {
                 if seen.volume.is_none() {
-                    leaf::consumer::remove_consumer(leaf, &claim.place.namespace, hash).await?;
+                    leaf::consumer::remove(leaf, &claim.place.namespace, hash).await?;
                 }
                 // A replica whose watch is behind may know of no node: what it knows is tested by the member.
                 attach::is_unpublished(leaf, hash, claim).await?;
-                match leaf::claim::delete_claim(leaf, claim, hash).await {
-                    Err(Error::InProgress(_)) => drop(leaf::claim::read_claim(leaf, place).await?),
+                match leaf::claim::delete(leaf, claim, hash).await {
+                    Err(Error::InProgress(_)) => drop(leaf::claim::read(leaf, place).await?),
                     deleted => deleted?,
                 }
             }
-            (Removal::ReleaseClaim, Some(claim)) => leaf::claim::release_claim(leaf, claim, hash).await?,
+            (Removal::ReleaseClaim, Some(claim)) => leaf::claim::release(leaf, claim, hash).await?,
             (Removal::HandBack(volume), _) => {
                 seen.handed_back = leaf::volume::hand_back(leaf, volume, hash).await?;
                 if seen.handed_back {
@@ -263,8 +263,8 @@ async fn nothing_outlives(
 ) -> Result<()> {
     find::is_not_elsewhere(provisioner, id).await?;
     let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(()) };
-    let Some(volume) = leaf::volume::read_volume(leaf, &given_out.volume).await? else { return Ok(()) };
-    if !leaf::volume::is_volume_of(leaf, id, &given_out.claim_uid, &volume) {
+    let Some(volume) = leaf::volume::read(leaf, &given_out.volume).await? else { return Ok(()) };
+    if !leaf::volume::is_of(leaf, id, &given_out.claim_uid, &volume) {
         return Ok(());
     }
     if volume.observed().by_hand {
@@ -293,7 +293,7 @@ async fn tell_of_kept(
     );
     let news = News { reason: "LeafKept", message, warning: false };
     tracing::info!(volume = handle, "{}", news.message);
-    match host::volume::volumes_with(&provisioner.host, handle).await {
+    match host::volume::all_with(&provisioner.host, handle).await {
         Ok(volumes) => {
             for volume in &volumes {
                 host::events::tell(&provisioner.host, volume, &news).await;
@@ -345,13 +345,13 @@ fn left_untouched(leaf: &MemberClient, volume: &VolumeRow, why: &str) -> Error {
 /// The watches said nothing for a while: they may be dead, or a consumer pod was left behind.
 async fn look_again(leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace, row: &Row) -> Result<()> {
     if let Some(claim) = &row.claim {
-        leaf::consumer::end_consumer(leaf, &place.namespace, hash).await?;
-        if leaf::claim::read_claim(leaf, place).await?.is_none() {
+        leaf::consumer::end(leaf, &place.namespace, hash).await?;
+        if leaf::claim::read(leaf, place).await?.is_none() {
             leaf.rows.drop_claim(hash, &claim.uid, u64::MAX);
         }
     }
     if let Some(volume) = row.observed_volume()
-        && leaf::volume::volume_is_gone(leaf, &volume.name, Some(&volume.uid)).await?
+        && leaf::volume::is_gone(leaf, &volume.name, Some(&volume.uid)).await?
     {
         leaf.rows.drop_volume(hash, &volume.uid);
     }

@@ -29,12 +29,7 @@ use leaf::{
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// An id that is none of ours names a group that does not exist, and that is what was asked for.
-pub async fn delete_group(
-    provisioner: &Provisioner,
-    text: &str,
-    snapshots: &[String],
-    deadline: &Deadline,
-) -> Result<()> {
+pub async fn delete(provisioner: &Provisioner, text: &str, snapshots: &[String], deadline: &Deadline) -> Result<()> {
     let Some((id, member)) = find::member_of(provisioner, text).await? else { return Ok(()) };
     let leaf = member.leaf()?;
     leaf.snapshots.want();

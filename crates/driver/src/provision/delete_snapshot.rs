@@ -16,7 +16,7 @@ use leaf::{
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// An id that is none of ours names a snapshot that does not exist, and that is what was asked for.
-pub async fn delete_snapshot(provisioner: &Provisioner, id: &str, deadline: &Deadline) -> Result<()> {
+pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) -> Result<()> {
     let Some((id, member)) = find::member_of(provisioner, id).await? else { return Ok(()) };
     let leaf = member.leaf()?;
     leaf.snapshots.want();
@@ -67,7 +67,7 @@ async fn remove_unseen(
     place: &LeafPlace,
     deadline: &Deadline,
 ) -> Result<()> {
-    match leaf::snapshot::read_snapshot(leaf, place).await? {
+    match leaf::snapshot::read(leaf, place).await? {
         // The next look removes it.
         Some((_, Some(row))) if row.hash == hash => {
             Box::pin(remove_snapshot(provisioner, leaf, hash, place, deadline)).await
@@ -97,7 +97,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
             }
         } else {
             follow_host(leaf, &Content::name_of(content.as_deref(), &uid), &row).await?;
-            leaf::snapshot::delete_snapshot(leaf, &row).await?;
+            leaf::snapshot::delete(leaf, &row).await?;
         }
         match leaf.snapshots.row(hash).filter(is_it) {
             Some(now) => row = now,
@@ -105,7 +105,7 @@ async fn remove_one(leaf: &MemberClient, mut row: SnapshotRow, deadline: &Deadli
         }
     }
     if content.is_none()
-        && let Some((snapshot, _)) = leaf::snapshot::read_snapshot(leaf, &place).await?
+        && let Some((snapshot, _)) = leaf::snapshot::read(leaf, &place).await?
         && snapshot.metadata.uid.as_deref() == Some(&*uid)
     {
         return Err(late(leaf, &place));
@@ -119,8 +119,8 @@ pub(super) async fn find_snapshot(leaf: &MemberClient, id: &VolumeId) -> Result<
         return Ok(Some(row));
     }
     match (id.place(), &id.leaf) {
-        (Some(place), _) => drop(leaf::snapshot::read_snapshot(leaf, &place).await?),
-        (None, LeafName::Hashed(hash)) => leaf::snapshot::list_snapshot(leaf, *hash).await?,
+        (Some(place), _) => drop(leaf::snapshot::read(leaf, &place).await?),
+        (None, LeafName::Hashed(hash)) => leaf::snapshot::list(leaf, *hash).await?,
         (None, LeafName::Readable { .. }) => {}
     }
     Ok(leaf.snapshots.find(id))
@@ -177,7 +177,7 @@ async fn end_content(leaf: &MemberClient, content: &Content, deadline: &Deadline
 
 /// The watch said nothing for a while: it may be dead.
 async fn look_again(leaf: &MemberClient, row: &SnapshotRow) -> Result<()> {
-    let there = leaf::snapshot::read_snapshot(leaf, &row.place).await?;
+    let there = leaf::snapshot::read(leaf, &row.place).await?;
     if there.is_none_or(|(snapshot, _)| snapshot.metadata.uid.as_deref() != Some(&row.uid)) {
         leaf.snapshots.drop_row(row.hash, &row.uid);
     }

@@ -37,7 +37,7 @@ pub async fn expand(
     limit: u64,
     deadline: &Deadline,
 ) -> Result<Grown> {
-    let found = find::find_to_change(provisioner, handle).await?;
+    let found = find::to_change(provisioner, handle).await?;
     if found.imported {
         return as_it_is(&found, required, limit);
     }
@@ -66,7 +66,7 @@ pub async fn expand(
                     now.is_none_or(|claim| expansion(required, limit, claim.size()) != step)
                 };
                 if !wait(found.leaf()?, found.hash, deadline, differs, async || late(&found, required).await).await? {
-                    leaf::claim::read_claim(found.leaf()?, &found.claim.place).await?;
+                    leaf::claim::read(found.leaf()?, &found.claim.place).await?;
                 }
             }
             refused => return Err(refusal(&found, &claim, refused, required, limit)),

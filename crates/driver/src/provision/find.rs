@@ -49,9 +49,7 @@ impl FoundLeaf {
         let mut volume = leaf.rows.find(&self.id).and_then(|(_, row)| row.volume).filter(|_| !self.imported);
         // That of an imported claim carries no labels, nor does one that nobody has waited for.
         if let (None, Some(name)) = (&volume, self.claim.volume()) {
-            volume = leaf::volume::read_volume(leaf, name)
-                .await?
-                .filter(|volume| volume.is_or_was_bound_to(&self.claim.uid));
+            volume = leaf::volume::read(leaf, name).await?.filter(|volume| volume.is_or_was_bound_to(&self.claim.uid));
         }
         Ok(volume.map(|volume| volume.driver.to_string()))
     }
@@ -94,7 +92,7 @@ async fn is_the_one(provisioner: &Provisioner, handle: &str, found: &FoundLeaf) 
 
 /// To be changed: its member must answer, and it must be the leaf itself. A handle that names a copy is forged, unless
 /// the host's own record says otherwise.
-pub(super) async fn find_to_change(provisioner: &Provisioner, handle: &str) -> Result<FoundLeaf> {
+pub(super) async fn to_change(provisioner: &Provisioner, handle: &str) -> Result<FoundLeaf> {
     let found = find(provisioner, handle).await?;
     let leaf = found.leaf()?;
     if !found.imported && is_copy(provisioner, leaf, &found.id, found.hash, &found.claim).await? {
@@ -138,7 +136,7 @@ pub(super) async fn seek(provisioner: &Provisioner, handle: &str) -> Result<Soug
         let Some(listed) = seen(leaf, &id) else { return Ok(Sought::Unknown) };
         return found(id, Arc::clone(&member), listed, false);
     };
-    let Some(read) = leaf::claim::read_claim(leaf, &place).await? else { return Ok(let_go()) };
+    let Some(read) = leaf::claim::read(leaf, &place).await? else { return Ok(let_go()) };
     match judge(&read.metadata, &leaf.host, Meant::Handle(&id)) {
         Identity::Leaf(hash) => found(id, Arc::clone(&member), (hash, ClaimRow::new(&read)), false),
         // What has taken the name of a leaf that was let go is not meant.

@@ -245,7 +245,7 @@ async fn withdraw_group(provisioner: &Provisioner, job: &GroupCreation<'_>) -> R
     unlabel(provisioner, job).await
 }
 
-pub async fn get_group(provisioner: &Provisioner, text: &str, snapshots: &[String]) -> Result<Group> {
+pub async fn get(provisioner: &Provisioner, text: &str, snapshots: &[String]) -> Result<Group> {
     let unknown = || Error::NotFound(format!("no group of snapshots has the handle {text:?}"));
     let id = VolumeId::parse(text).ok_or_else(unknown)?;
     let member = provisioner.members.get(&id.member).await?;

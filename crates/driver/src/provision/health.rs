@@ -149,7 +149,7 @@ async fn look_closer(leaf: &MemberClient, hash: VolumeHash, claim: &ClaimRow) ->
     let about = format!("member {}: leaf claim {}", leaf.member, claim.place);
     let unseen = leaf.rows.row_at(hash, &claim.place).volume.is_none();
     if let (true, Some(volume)) = (unseen, claim.volume())
-        && leaf::volume::volume_is_gone(leaf, volume, None).await?
+        && leaf::volume::is_gone(leaf, volume, None).await?
     {
         let message = format!("{about}: its volume {volume} is gone");
         return Ok(Some(Ailment { severity: Severity::DataLoss, reason: "LeafVolumeGone", message }));

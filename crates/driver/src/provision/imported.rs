@@ -36,7 +36,7 @@ fn decide(users: &[HostVolume], claim: &ClaimRow, volume: Option<&ImportedVolume
     }
 }
 
-pub(super) async fn delete_imported(
+pub(super) async fn delete(
     provisioner: &Provisioner,
     leaf: &MemberClient,
     id: &VolumeId,
@@ -44,16 +44,16 @@ pub(super) async fn delete_imported(
     deadline: &Deadline,
 ) -> Result<()> {
     // Live, as all that leads to a removal.
-    let users = host::volume::volumes_at(&provisioner.host, &id.member, &claim.place).await?;
+    let users = host::volume::at(&provisioner.host, &id.member, &claim.place).await?;
     let volume = match claim.volume() {
-        Some(name) => leaf::imported::read_imported(leaf, name).await?,
+        Some(name) => leaf::imported::read(leaf, name).await?,
         None => None,
     };
     match (decide(&users, claim, volume.as_ref()), volume) {
         (Fate::Remove, Some(volume)) => {
             let hash = VolumeHash::imported(&leaf.host, id);
             if !claim.observed().terminating {
-                leaf::claim::delete_claim(leaf, claim, hash).await?;
+                leaf::claim::delete(leaf, claim, hash).await?;
             }
             if is_removed(provisioner, leaf, claim, &volume, deadline).await? {
                 return Ok(());
@@ -76,10 +76,10 @@ async fn is_removed(
     deadline: &Deadline,
 ) -> Result<bool> {
     loop {
-        let there = leaf::claim::read_claim(leaf, &claim.place).await?;
+        let there = leaf::claim::read(leaf, &claim.place).await?;
         let in_use = there.is_some_and(|there| there.metadata.uid.as_deref() == Some(&*claim.uid));
         if !in_use {
-            match leaf::imported::read_imported(leaf, &volume.name).await? {
+            match leaf::imported::read(leaf, &volume.name).await? {
                 Some(left) if left.uid == volume.uid && !left.deletes => return Ok(false),
                 Some(left) if left.uid == volume.uid => {}
                 _ => return Ok(true),

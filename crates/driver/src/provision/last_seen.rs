@@ -64,14 +64,14 @@ impl LastSeen {
         hash: VolumeHash,
         claim_uid: &str,
     ) -> Result<()> {
-        match leaf::volume::label_volume(leaf, volume, hash, claim_uid).await {
+        match leaf::volume::label(leaf, volume, hash, claim_uid).await {
             Ok(Labelled::Ours(_)) => return Ok(()),
             Ok(Labelled::Others { volume, owner }) if !volume.is_retained() => {
                 return Err(would_take_along(leaf, &volume, &owner));
             }
             Ok(Labelled::Others { .. }) => {}
             Err(refused @ (Error::NotFound(_) | Error::Refused(_))) => {
-                let there = leaf::volume::read_volume(leaf, volume).await?;
+                let there = leaf::volume::read(leaf, volume).await?;
                 if there.is_some_and(|volume| *volume.claim_uid == *claim_uid) {
                     return Err(refused.while_a_leaf_may_exist());
                 }
@@ -92,9 +92,9 @@ impl LastSeen {
     /// One read: of the volume where there was one, which outlives its claim, else of the claim.
     pub(super) async fn is_gone(&self, leaf: &MemberClient, hash: VolumeHash, place: &LeafPlace) -> Result<bool> {
         if let Some((name, uid)) = self.volume.as_ref().filter(|_| !self.handed_back) {
-            return leaf::volume::volume_is_gone(leaf, name, uid.as_deref()).await;
+            return leaf::volume::is_gone(leaf, name, uid.as_deref()).await;
         }
-        let Some(found) = leaf::claim::read_claim(leaf, place).await? else { return Ok(true) };
+        let Some(found) = leaf::claim::read(leaf, place).await? else { return Ok(true) };
         match self.claims.as_slice() {
             [_, ..] => Ok(!self.claims.iter().any(|mine| ownership::is_or_was(&found.metadata, mine))),
             [] => match judge(&found.metadata, &leaf.host, Meant::Volume(hash)) {

@@ -26,7 +26,7 @@ pub async fn modify(
     attributes: &Attributes,
     deadline: &Deadline,
 ) -> Result<()> {
-    let found = find::find_to_change(provisioner, handle).await?;
+    let found = find::to_change(provisioner, handle).await?;
     let Some(target) = attributes.at(&found.id.member) else { return Ok(()) };
     if found.imported {
         return match change(target, &found.claim.life.attributes) {
@@ -57,7 +57,7 @@ pub async fn modify(
                     now.is_none_or(|claim| change(target, &claim.life.attributes) != step)
                 };
                 if !wait(leaf, found.hash, deadline, differs, async || late(&found, &claim, target).await).await? {
-                    leaf::claim::read_claim(leaf, &found.claim.place).await?;
+                    leaf::claim::read(leaf, &found.claim.place).await?;
                 }
             }
         }
@@ -76,7 +76,7 @@ async fn ask(leaf: &MemberClient, found: &FoundLeaf, claim: &ClaimRow, target: &
     match leaf::change::ask_for_attributes(leaf, claim, found.hash, target).await {
         // Somebody changed the claim meanwhile: the next call looks again.
         Err(Error::Refused(reason)) => {
-            leaf::claim::read_claim(leaf, &claim.place).await?;
+            leaf::claim::read(leaf, &claim.place).await?;
             Err(Error::InProgress(reason))
         }
         asked => asked,

@@ -60,7 +60,7 @@ impl Order {
         if self.asked.elapsed() < BELIEVED && !is_kept {
             return Ok(());
         }
-        let volumes = host::volume::volumes_with(&provisioner.host, &self.handle).await?;
+        let volumes = host::volume::all_with(&provisioner.host, &self.handle).await?;
         if volumes.iter().any(|volume| volume.wish() != Wish::Nothing) {
             return Err(Error::InProgress(format!(
                 "a volume of the host with handle {} is retained or in use again: its leaf is not removed",

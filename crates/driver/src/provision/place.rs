@@ -240,7 +240,7 @@ pub(super) async fn recorded(provisioner: &Provisioner, owner: Option<&HostClaim
 }
 
 /// Where the leaf is or will be. One that is seen elsewhere than the class says now is for a person to judge.
-pub(super) async fn leaf_place(
+pub(super) async fn of_leaf(
     provisioner: &Provisioner,
     leaf: &MemberClient,
     spec: &VolumeSpec,
@@ -254,7 +254,7 @@ pub(super) async fn leaf_place(
     if leaf.rows.row_at(hash, &place).claim.is_some() {
         return Ok(place);
     }
-    let there = leaf::claim::read_claim(leaf, &place).await.map_err(Error::while_a_leaf_may_exist)?;
+    let there = leaf::claim::read(leaf, &place).await.map_err(Error::while_a_leaf_may_exist)?;
     if there.is_some_and(|claim| is_leaf_of(&claim.metadata, &leaf.host, hash)) {
         return Ok(place);
     }

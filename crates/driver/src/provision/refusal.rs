@@ -46,14 +46,14 @@ impl VolumeCreation<'_> {
     async fn look_for_lack(&self, row: &ClaimRow, binder: Binder, attempt: &mut Attempt) -> Result<Option<NoCapacity>> {
         let node = self.only_node();
         if binder == Binder::Consumer {
-            let pod = leaf::consumer::look_at_consumer(self.leaf, &row.place.namespace, self.hash).await?;
+            let pod = leaf::consumer::look_at(self.leaf, &row.place.namespace, self.hash).await?;
             let has_node = pod.as_ref().is_some_and(|pod| pod.has_node);
             let reason = pod.and_then(|pod| pod.obstacle).unwrap_or_default();
             if reason.contains("did not have enough free storage") {
                 return Ok(Some(NoCapacity { reason, node, lasting: true }));
             }
             if names_a_claim_that_is_gone(&reason) {
-                leaf::consumer::remove_consumer(self.leaf, &row.place.namespace, self.hash).await?;
+                leaf::consumer::remove(self.leaf, &row.place.namespace, self.hash).await?;
                 let no_capacity = NoCapacity { reason, node: None, lasting: false };
                 return Ok(self.node_selected().then_some(no_capacity));
             }
@@ -78,7 +78,7 @@ impl VolumeCreation<'_> {
                 claim = %row.place,
                 "the consumer pod of a leaf claim has a node and the claim no volume: it is made anew"
             );
-            leaf::consumer::remove_consumer(self.leaf, &row.place.namespace, self.hash).await?;
+            leaf::consumer::remove(self.leaf, &row.place.namespace, self.hash).await?;
         }
         Ok(())
     }
@@ -113,15 +113,15 @@ async fn take_back(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Resul
     if host::volume::uses(&provisioner.host, &job.spec.name, &id.to_string()).await? {
         return Err(in_use(job.spec, &job.leaf.member));
     }
-    leaf::claim::read_claim(job.leaf, &job.place).await?;
+    leaf::claim::read(job.leaf, &job.place).await?;
     let Some(row) = job.row() else { return job.class() };
     if !is_unbound(&row) || row.had_volume() {
         let changed = format!("member {}: leaf claim {} has changed meanwhile", job.leaf.member, row.place);
         return Err(Error::InProgress(changed));
     }
-    leaf::consumer::remove_consumer(job.leaf, &row.place.namespace, job.hash).await?;
+    leaf::consumer::remove(job.leaf, &row.place.namespace, job.hash).await?;
     if !row.observed().terminating {
-        leaf::claim::delete_claim(job.leaf, &row, job.hash).await?;
+        leaf::claim::delete(job.leaf, &row, job.hash).await?;
     }
     delete::remove(provisioner, job.leaf, job.hash, &job.place, &order, job.deadline).await?;
     Ok(row.class.to_string())

@@ -39,7 +39,7 @@ pub(super) async fn consume(provisioner: &Provisioner, job: &VolumeCreation<'_>,
         return Ok(());
     }
     let pod = match &job.spec.claim {
-        Some(claim) => host::pod::pod_of(&provisioner.host, claim).await?,
+        Some(claim) => host::pod::of(&provisioner.host, claim).await?,
         None => None,
     };
     let mut wishes = pod.as_ref().map(|pod| Constraints::of(&pod.spec)).unwrap_or_default();
@@ -49,7 +49,7 @@ pub(super) async fn consume(provisioner: &Provisioner, job: &VolumeCreation<'_>,
         claims.extend(companions(provisioner, job, claim, pod, row).await?);
     }
     let until = job.deadline.next();
-    leaf::consumer::ensure_consumer(job.leaf, &row.place.namespace, job.hash, &claims, &wishes, until).await
+    leaf::consumer::ensure(job.leaf, &row.place.namespace, job.hash, &claims, &wishes, until).await
 }
 
 async fn companions(
@@ -93,7 +93,7 @@ async fn companion(
     claim: &Claim,
     namespace: &str,
 ) -> Result<Companion> {
-    let Some(found) = host::claim::read_claim(&provisioner.host, claim, "").await? else { return Ok(Companion::Apart) };
+    let Some(found) = host::claim::read(&provisioner.host, claim, "").await? else { return Ok(Companion::Apart) };
     let hash = VolumeHash::new(&provisioner.host.id, &format!("pvc-{}", found.uid));
     let mut leaf = job.leaf.rows.row(hash).and_then(|row| row.claim);
     if let (None, Some(volume)) = (&leaf, &found.volume) {

@@ -155,7 +155,7 @@ async fn make_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) ->
 async fn withdraw_snapshot(provisioner: &Provisioner, job: &SnapshotCreation<'_>) -> Error {
     let removed = async {
         if job.place().is_none() {
-            leaf::snapshot::list_snapshot(job.leaf, job.hash).await?;
+            leaf::snapshot::list(job.leaf, job.hash).await?;
         }
         match job.place() {
             Some(place) => {
@@ -212,13 +212,13 @@ impl SnapshotCreation<'_> {
             class: self.spec.leaf_class.at(&self.leaf.member).map(String::as_str),
             content: self.spec.content.as_deref(),
         };
-        leaf::snapshot::create_snapshot(self.leaf, &wanted).await
+        leaf::snapshot::create(self.leaf, &wanted).await
     }
 
     /// The name is taken: by our own, whose row was not here yet, or by somebody else's.
     async fn adopt(&self, namespace: &str) -> Result<()> {
         let place = LeafPlace { namespace: namespace.to_owned(), claim: leaf_name(self.hash) };
-        match leaf::snapshot::read_snapshot(self.leaf, &place).await.map_err(Error::while_a_leaf_may_exist)? {
+        match leaf::snapshot::read(self.leaf, &place).await.map_err(Error::while_a_leaf_may_exist)? {
             None | Some((_, Some(_))) => Ok(()),
             Some((foreign, None)) => Err(Error::Exists(format!(
                 "member {}: snapshot {place} is there already and {}; it is left untouched. Remove it there",
@@ -231,12 +231,8 @@ impl SnapshotCreation<'_> {
     /// The error itself, where a read shows that there is no leaf; nothing, where there is one after all.
     async fn nothing_is_there(&self, error: Error) -> Result<()> {
         let found = match self.place() {
-            Some(place) => {
-                leaf::snapshot::read_snapshot(self.leaf, &place).await.map(|found| found.and_then(|(_, row)| row))
-            }
-            None => {
-                leaf::snapshot::list_snapshot(self.leaf, self.hash).await.map(|()| self.leaf.snapshots.row(self.hash))
-            }
+            Some(place) => leaf::snapshot::read(self.leaf, &place).await.map(|found| found.and_then(|(_, row)| row)),
+            None => leaf::snapshot::list(self.leaf, self.hash).await.map(|()| self.leaf.snapshots.row(self.hash)),
         };
         match found {
             Ok(Some(_)) => Ok(()),
@@ -254,7 +250,7 @@ impl SnapshotCreation<'_> {
             wait_for(self.deadline, |pause| self.leaf.snapshots.until(pause, |_| self.changed(step)), late).await?;
         if !heard && let Some(row) = self.leaf.snapshots.row(self.hash) {
             // The watch said nothing for a while: it may be dead.
-            let there = leaf::snapshot::read_snapshot(self.leaf, &row.place).await?;
+            let there = leaf::snapshot::read(self.leaf, &row.place).await?;
             if there.is_none_or(|(snapshot, _)| snapshot.metadata.uid.as_deref() != Some(&row.uid)) {
                 self.leaf.snapshots.drop_row(row.hash, &row.uid);
             }

@@ -26,7 +26,7 @@ pub struct SnapshotQuery {
 }
 
 /// One page of the snapshots, in the order of their handles, and the token of the next.
-pub async fn list_snapshots(
+pub async fn list(
     provisioner: &Provisioner,
     wanted: &SnapshotQuery,
     deadline: Instant,
@@ -44,7 +44,7 @@ pub async fn list_snapshots(
     Ok(page(found, &after, wanted.most))
 }
 
-pub async fn get_snapshot(provisioner: &Provisioner, id: &str, deadline: Instant) -> Result<Snapshot> {
+pub async fn get(provisioner: &Provisioner, id: &str, deadline: Instant) -> Result<Snapshot> {
     let unknown = || Error::NotFound(format!("no snapshot has the handle {id:?}"));
     let parsed = VolumeId::parse(id).ok_or_else(unknown)?;
     let member = provisioner.members.get(&parsed.member).await?;
@@ -76,7 +76,7 @@ async fn snapshot_members(provisioner: &Provisioner, wanted: &SnapshotQuery) -> 
 }
 
 /// The leaf snapshot a volume is to be filled with.
-pub(super) async fn source_snapshot(
+pub(super) async fn source(
     _provisioner: &Provisioner,
     leaf: &MemberClient,
     id: &VolumeId,
@@ -89,7 +89,7 @@ pub(super) async fn source_snapshot(
 async fn ensure_listed(member: &Member, deadline: Instant) -> Result<()> {
     let Some(known) = member.last_known().filter(|known| !known.snapshots.synced()) else { return Ok(()) };
     let leaf = member.leaf()?;
-    if !leaf::snapshot::has_snapshots(leaf).await? {
+    if !leaf::snapshot::has_any(leaf).await? {
         return Ok(());
     }
     known.snapshots.want();

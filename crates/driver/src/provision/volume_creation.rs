@@ -84,7 +84,7 @@ impl VolumeCreation<'_> {
         if let Some(class) = wanted.attributes {
             check_class(self.leaf, class, None).await?;
         }
-        leaf::claim::create_claim(self.leaf, &wanted).await
+        leaf::claim::create(self.leaf, &wanted).await
     }
 
     /// A disk that a machine gets while it runs must be bare, whatever the host makes of it.
@@ -103,7 +103,7 @@ impl VolumeCreation<'_> {
 
     /// The name is taken: by our own leaf, whose row was not here yet, or by somebody else's claim.
     pub(super) async fn adopt(&self) -> Result<()> {
-        let found = leaf::claim::read_claim(self.leaf, &self.place).await.map_err(Error::while_a_leaf_may_exist)?;
+        let found = leaf::claim::read(self.leaf, &self.place).await.map_err(Error::while_a_leaf_may_exist)?;
         let Some(claim) = found else { return Ok(()) };
         let taken = format!("member {}: claim {}", self.leaf.member, self.place);
         let way_out = match judge(&claim.metadata, &self.leaf.host, Meant::Volume(self.hash)) {
@@ -133,7 +133,7 @@ impl VolumeCreation<'_> {
 
     /// The member refused. That is final only once a read has shown that no leaf of ours is there.
     pub(super) async fn refuse(&self, error: Error) -> Result<()> {
-        match leaf::claim::read_claim(self.leaf, &self.place).await {
+        match leaf::claim::read(self.leaf, &self.place).await {
             Ok(Some(claim)) if is_leaf_of(&claim.metadata, &self.leaf.host, self.hash) => Ok(()),
             Ok(_) => Err(error),
             Err(unsure) => Err(Error::Unreachable {
@@ -157,7 +157,7 @@ impl VolumeCreation<'_> {
 
     /// The watch said nothing for a while: it may be dead.
     pub(super) async fn look_again(&self) -> Result<()> {
-        let found = leaf::claim::read_claim(self.leaf, &self.place).await?;
+        let found = leaf::claim::read(self.leaf, &self.place).await?;
         if let (None, Some(row)) = (found, self.row()) {
             self.leaf.rows.drop_claim(self.hash, &row.uid, u64::MAX);
         }
@@ -185,7 +185,7 @@ impl VolumeCreation<'_> {
 
     /// With a host claim, what was made is withdrawn once that is gone, so the sidecar must keep calling until then.
     pub(super) async fn differs(&self) -> Error {
-        let there = leaf::claim::read_claim(self.leaf, &self.place).await.ok().flatten();
+        let there = leaf::claim::read(self.leaf, &self.place).await.ok().flatten();
         let earlier = there.as_ref().and_then(marks::request_of);
         let difference = earlier.and_then(|earlier| self.spec.request.difference(&earlier));
         let how = difference.map(|difference| format!(": {difference}")).unwrap_or_default();
@@ -230,13 +230,13 @@ impl VolumeCreation<'_> {
         // The labels say that somebody may have been told of it. Where nobody waits any more, nobody is.
         let labelled = if self.deadline.caller_waits() {
             self.want_after_all(row).await?;
-            Some(leaf::volume::label_volume(self.leaf, volume, self.hash, &row.uid).await?.ours(&self.leaf.member)?)
+            Some(leaf::volume::label(self.leaf, volume, self.hash, &row.uid).await?.ours(&self.leaf.member)?)
         } else {
             None
         };
         let made = matches!(self.leaf.rows.row_at(self.hash, &self.place).consumer, Consumer::Made(_));
         if binder == Binder::Consumer || made {
-            leaf::consumer::remove_consumer(self.leaf, &row.place.namespace, self.hash).await?;
+            leaf::consumer::remove(self.leaf, &row.place.namespace, self.hash).await?;
         }
         let Some(leaf_volume) = labelled else { return Err(self.late().await) };
         let told = LeafAttributes {

@@ -111,32 +111,32 @@ fn let_go(leaf: &MemberClient) -> Vec<(VolumeHash, ClaimRow)> {
     needs_repair.filter(|(_, row)| row.observed().terminating && row.finalizer.is_none()).collect()
 }
 
-pub(super) async fn withdraw_forgotten(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
+pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     if !is_due(&mut waiting.look, LOOK) {
         return;
     }
     // What no watch shows is listed, as seldom as somebody can be sure.
     if is_due(&mut waiting.list, FORGOTTEN) {
         snapshots::watch_if_there_are_any(leaf).await;
-        attachments::withdraw_forgotten_attachments(reconciler, leaf, waiting).await;
-        groups::withdraw_forgotten_groups(reconciler, leaf, waiting).await;
+        attachments::withdraw(reconciler, leaf, waiting).await;
+        groups::withdraw(reconciler, leaf, waiting).await;
     }
-    snapshots::withdraw_forgotten_snapshots(reconciler, leaf, waiting).await;
+    snapshots::withdraw(reconciler, leaf, waiting).await;
     let unknown: Vec<_> = unknown_to_the_host(leaf).into_iter().collect();
     for (hash, row) in waiting.leaves.old(unknown, |(_, row)| &row.uid) {
-        if let Err(error) = withdraw(reconciler, leaf, hash, &row).await {
+        if let Err(error) = withdraw_leaf(reconciler, leaf, hash, &row).await {
             tracing::debug!(member = leaf.member, claim = %row.place, %error, "a forgotten leaf is not withdrawn yet");
         }
     }
     for (hash, row) in waiting.leaving.old(let_go(leaf), |(_, row)| &row.uid) {
-        if let Err(error) = leaf::consumer::end_consumer(leaf, &row.place.namespace, hash).await {
+        if let Err(error) = leaf::consumer::end(leaf, &row.place.namespace, hash).await {
             tracing::debug!(member = leaf.member, claim = %row.place, %error, "whether a consumer holds it is not known yet");
         }
     }
 }
 
 /// The host and the member are asked themselves, and each step tests what it was decided on.
-async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
+async fn withdraw_leaf(reconciler: &Reconciler, leaf: &MemberClient, hash: VolumeHash, seen: &ClaimRow) -> Result<()> {
     let pair = leaf::healing::examine(leaf, hash, &seen.place, None).await?;
     let Some(forgotten) = pair.never_given_out(leaf, hash).filter(|found| found.claim.uid == seen.uid) else {
         return Ok(());
@@ -169,7 +169,7 @@ async fn is_anybodys(
     }
     // Of such a one a person has to judge.
     let Some(made_for) = &forgotten.made_for else { return Ok(true) };
-    let waiting = host::claim::read_claim(&reconciler.host, &made_for.claim, &made_for.volume).await?;
+    let waiting = host::claim::read(&reconciler.host, &made_for.claim, &made_for.volume).await?;
     if waiting.is_some_and(|waiting| waiting.uid == made_for.uid) {
         return Ok(true);
     }

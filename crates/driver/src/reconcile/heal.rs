@@ -163,7 +163,7 @@ pub(super) async fn heal(reconciler: &Reconciler, repair: &Repair<'_>, looks: u3
 /// No volume of the host has this handle, and that of the name on the claim is there: the claim is a copy of a leaf.
 async fn is_of_another_handle(reconciler: &Reconciler, repair: &Repair<'_>, pair: &LeafPair) -> Result<bool> {
     match pair.volume_name().filter(|_| reconciler.volumes.with(&repair.handle).is_empty()) {
-        Some(name) => host::volume::has_volume(&reconciler.host, name).await,
+        Some(name) => host::volume::exists(&reconciler.host, name).await,
         None => Ok(false),
     }
 }
@@ -182,7 +182,7 @@ async fn wanted(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<LiveWish
         }
         _ => return Ok(nothing),
     };
-    let live = host::volume::read_volume(&reconciler.host, &known.name).await?;
+    let live = host::volume::read(&reconciler.host, &known.name).await?;
     let live = live.filter(|live| live.volume.uid == known.uid && *live.volume.handle == *repair.handle);
     let is_moving = repair.row().is_moving();
     let wish = |live: &LiveVolume| if is_moving { KEPT } else { live.volume.wish() };
@@ -202,7 +202,7 @@ async fn take(
         (Healing::Follow | Healing::Keep, Some(volume), _, Some(row)) if repair.row().volume.is_none() => {
             // Or it would be out of sight once its claim has gone.
             let volume = volume.metadata.name.as_deref().unwrap_or_default();
-            leaf::volume::label_volume(leaf, volume, repair.hash, &row.uid).await?.ours(&leaf.member)?;
+            leaf::volume::label(leaf, volume, repair.hash, &row.uid).await?.ours(&leaf.member)?;
         }
         (Healing::CallOff, Some(volume), ..) => leaf::retention::call_off_removal(leaf, volume, repair.hash).await?,
         (Healing::Follow, Some(volume), ..) => {
@@ -220,13 +220,13 @@ async fn take(
             tell_of_deletion(reconciler, repair, pair, wanted, &saved).await;
         }
         (Healing::LetGo, Some(volume), _, Some(row)) => {
-            leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
+            leaf::claim::delete(leaf, &row, repair.hash).await?;
             if !pair.is_moved() {
                 let volume = volume.metadata.name.as_deref().unwrap_or_default();
                 tell(reconciler, wanted, &let_go(repair, place, volume)).await;
             }
         }
-        (Healing::Release, _, _, Some(row)) => leaf::claim::release_claim(leaf, &row, repair.hash).await?,
+        (Healing::Release, _, _, Some(row)) => leaf::claim::release(leaf, &row, repair.hash).await?,
         (Healing::MakeAnew, _, Some(saved), _) => make_anew(repair, place, saved, wanted).await?,
         (Healing::TakeRecord, _, Some(saved), Some(row)) => {
             leaf::change::record_published(leaf, &row, repair.hash, &saved.record()).await?;
@@ -245,7 +245,7 @@ async fn take(
             return Ok(Taken::Rests);
         }
         (Healing::TakeBack | Healing::RemoveLate, _, _, Some(row)) => {
-            leaf::claim::delete_claim(leaf, &row, repair.hash).await?;
+            leaf::claim::delete(leaf, &row, repair.hash).await?;
         }
         (Healing::AwaitBond, _, _, Some(row)) => return wake(repair, &row).await,
         (Healing::AwaitClaim, ..) => {
@@ -260,7 +260,7 @@ async fn take(
 /// One of ours that was made late would hold the claim, and nobody else knows that it may go.
 async fn end_late_consumer(repair: &Repair<'_>, place: &LeafPlace) {
     let leaf = repair.leaf;
-    if let Err(error) = leaf::consumer::end_consumer(leaf, &place.namespace, repair.hash).await {
+    if let Err(error) = leaf::consumer::end(leaf, &place.namespace, repair.hash).await {
         tracing::debug!(member = leaf.member, claim = %place, %error, "whether a consumer pod holds a leaf claim is not known");
     }
 }

@@ -95,8 +95,8 @@ pub(super) async fn follow(reconciler: &Reconciler, member: &Member) {
         mark(reconciler, member, &mut backlog).await;
         heal_all(reconciler, member, &mut backlog).await;
         tell_of_missed(reconciler, member, &mut backlog).await;
-        forgotten::withdraw_forgotten(reconciler, leaf, &mut waiting).await;
-        strays::count_strays(reconciler, leaf, &mut strays).await;
+        forgotten::withdraw(reconciler, leaf, &mut waiting).await;
+        strays::count(reconciler, leaf, &mut strays).await;
     }
 }
 
@@ -246,7 +246,7 @@ async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Res
     let volumes = reconciler.volumes.with(handle);
     let Some(id) = VolumeId::parse(handle) else { return Ok(false) };
     let (Some(place), [volume]) = (id.place(), volumes.as_slice()) else { return Ok(false) };
-    let live = host::volume::read_volume(&reconciler.host, &volume.name).await?;
+    let live = host::volume::read(&reconciler.host, &volume.name).await?;
     let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
     if !matches!(live.volume.wish(), Wish::Use { .. }) || leaf::claim::is_well(leaf, &place).await? {
         return Ok(true);
@@ -265,9 +265,9 @@ async fn missing(
 ) -> Result<Option<(&'static str, String)>> {
     let lost = Some(("LeafLost", LOST.to_owned()));
     let Some(given_out) = given_out.filter(|given_out| !given_out.volume.is_empty()) else { return Ok(lost) };
-    let Some(volume) = leaf::volume::read_volume(leaf, &given_out.volume).await? else { return Ok(lost) };
+    let Some(volume) = leaf::volume::read(leaf, &given_out.volume).await? else { return Ok(lost) };
     let uid = &given_out.claim_uid;
-    if !leaf::volume::is_volume_of(leaf, id, uid, &volume) || !leaf::volume::is_astray(leaf, id, uid, &volume).await? {
+    if !leaf::volume::is_of(leaf, id, uid, &volume) || !leaf::volume::is_astray(leaf, id, uid, &volume).await? {
         return Ok(None);
     }
     let what = format!(

@@ -54,7 +54,7 @@ impl Reconciler {
             () = volumes::keep(&self.host, &self.volumes) => {}
             () = self.follow_members() => {}
             () = clustertree::shield_claims(&self) => {}
-            () = stranded_pods::tell_of_stranded_pods(&self) => {}
+            () = stranded_pods::tell(&self) => {}
             () = renewal::run(self.host.clone(), self.members.clone()) => {}
             () = self.move_volumes() => {}
         }
@@ -72,7 +72,7 @@ impl Reconciler {
         let begin = |member: Arc<Member>| {
             let reconciler = self.clone();
             async move {
-                tokio::join!(member::follow(&reconciler, &member), waiting::tell_of_waiting(&reconciler, &member));
+                tokio::join!(member::follow(&reconciler, &member), waiting::tell(&reconciler, &member));
             }
         };
         let mut changes = self.members.changes();

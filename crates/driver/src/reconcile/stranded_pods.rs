@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const KNOWN: usize = 1024;
 
 /// Works until it is dropped.
-pub(super) async fn tell_of_stranded_pods(reconciler: &Reconciler) {
+pub(super) async fn tell(reconciler: &Reconciler) {
     let (mut known, mut told) = (VecDeque::new(), reconciler.volumes.told());
     while !reconciler.volumes.synced() && told.changed().await.is_ok() {}
     loop {
@@ -31,7 +31,7 @@ pub(super) async fn tell_of_stranded_pods(reconciler: &Reconciler) {
 }
 
 async fn listen_to_scheduler(reconciler: &Reconciler, known: &mut VecDeque<String>) -> Result<()> {
-    let mut pods = pin!(host::pod::stranded_pods(&reconciler.host).await?);
+    let mut pods = pin!(host::pod::stranded(&reconciler.host).await?);
     while let Some(pod) = pods.try_next().await? {
         if known.contains(&pod.uid) {
             continue;
@@ -46,7 +46,7 @@ async fn listen_to_scheduler(reconciler: &Reconciler, known: &mut VecDeque<Strin
 }
 
 async fn tell_of_stranded(reconciler: &Reconciler, pod: &StrandedPod) -> Result<()> {
-    for claim in host::pod::claims_of_pod(&reconciler.host, pod).await? {
+    for claim in host::pod::bound_claims(&reconciler.host, pod).await? {
         let handle = reconciler.volumes.handle_of(&claim.volume);
         let Some(id) = handle.and_then(|handle| VolumeId::parse(&handle)) else { continue };
         if !reconciler.budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) {

@@ -58,9 +58,9 @@ pub(super) async fn tell_of_sizes(reconciler: &Reconciler, leaf: &MemberClient) 
 async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<()> {
     let Some(claim) = repair.row().claim else { return Ok(()) };
     for known in reconciler.volumes.with(repair.handle()) {
-        let Some(live) = host::volume::read_volume(&reconciler.host, &known.name).await? else { continue };
+        let Some(live) = host::volume::read(&reconciler.host, &known.name).await? else { continue };
         let Some(of) = live.claim.as_ref().filter(|_| live.capacity != claim.capacity()) else { continue };
-        let asked = host::claim::read_claim(&reconciler.host, of, &known.name).await?.and_then(|claim| claim.size);
+        let asked = host::claim::read(&reconciler.host, of, &known.name).await?.and_then(|claim| claim.size);
         let asked = asked.and_then(|size| quantity::parse(&size)).unwrap_or_default();
         if asked <= live.capacity {
             let (there, here) = (quantity::print(claim.capacity()), quantity::print(live.capacity));
@@ -74,7 +74,7 @@ async fn tell_of_size(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<()
 }
 
 /// Counts the leaves that no volume of the host has.
-pub(super) async fn count_strays(reconciler: &Reconciler, leaf: &MemberClient, strays: &mut Strays<'_>) {
+pub(super) async fn count(reconciler: &Reconciler, leaf: &MemberClient, strays: &mut Strays<'_>) {
     let now = Instant::now();
     if strays.due.is_some_and(|due| now < due) {
         return;

@@ -246,7 +246,7 @@ fn hear(waiting: &mut Waiting, word: &MemberEvent) {
 }
 
 /// Works until it is dropped.
-pub(super) async fn tell_of_waiting(reconciler: &Reconciler, member: &Member) {
+pub(super) async fn tell(reconciler: &Reconciler, member: &Member) {
     let mut queue = Queue::new();
     sleep(turn(&member.name)).await;
     loop {
@@ -309,7 +309,7 @@ async fn pass_on_one(
     row: &ClaimRow,
     word: &Telling,
 ) -> Result<()> {
-    let Some(claim) = leaf::claim::read_claim(leaf, &row.place).await? else { return Ok(()) };
+    let Some(claim) = leaf::claim::read(leaf, &row.place).await? else { return Ok(()) };
     let ours = is_leaf_of(&claim.metadata, &leaf.host, hash);
     let (Some(of), true) = (MadeFor::read(&claim.metadata), ours) else { return Ok(()) };
     if !is_for(reconciler, leaf, hash, row, &of).await? {
@@ -338,7 +338,7 @@ async fn is_for(
     if reconciler.volumes.with(&id.to_string()).iter().any(|volume| *volume.claim_uid == *of.uid) {
         return Ok(true);
     }
-    let Some(claim) = host::claim::read_claim(&reconciler.host, &of.claim, &of.volume).await? else { return Ok(false) };
+    let Some(claim) = host::claim::read(&reconciler.host, &of.claim, &of.volume).await? else { return Ok(false) };
     let members = reconciler.members.all()?;
     let chosen = claim.member.is_some_and(|chosen| serving(&members, &chosen) == leaf.member);
     Ok(chosen && claim.uid == of.uid)

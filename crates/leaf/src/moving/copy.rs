@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Sight, change_claim, change_volume, kept, place_of, source::remove_yard_claim, yard};
 use crate::{
     MemberClient,
-    claim::{LeafSpec, Made, post_claim},
+    claim::{self, LeafSpec, Made},
     identity::{self, is_leaf_of},
     ownership::{self, FINALIZER, HANDLE, HEALING, MOVE, PLACE, POLICY_BEFORE},
     row::VolumeRow,
@@ -19,12 +19,12 @@ use domain::{
 };
 
 /// Its claim, in the yard. It carries the handle that the host is to be given.
-pub async fn make_copy(client: &MemberClient, wanted: &LeafSpec<'_>, mark: &MoveMark, handle: &str) -> Result<Made> {
+pub async fn make(client: &MemberClient, wanted: &LeafSpec<'_>, mark: &MoveMark, handle: &str) -> Result<Made> {
     let mut claim = wanted.manifest(&client.host);
     for (key, value) in [(MOVE, mark.to_string()), (HANDLE, handle.to_owned())] {
         claim.annotations_mut().insert(key.to_owned(), value);
     }
-    post_claim(client, wanted.place, claim).await
+    claim::post(client, wanted.place, claim).await
 }
 
 /// The member's own word on the claim at the place where it is to be in the end; nothing is made.
@@ -51,7 +51,7 @@ pub(super) fn is_going(client: &MemberClient, sight: &Sight, hash: VolumeHash) -
 }
 
 /// Its volume is ours, belongs into the yard, and stays: two writes, as the driver's account may change nothing else of what is not ours yet.
-pub(super) async fn keep_copy(
+pub(super) async fn keep(
     client: &MemberClient,
     volume: &PersistentVolume,
     hash: VolumeHash,
@@ -75,12 +75,12 @@ pub(super) async fn keep_copy(
 }
 
 /// It belongs where the pods of the host's claim look for it.
-pub(super) async fn place_copy(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
+pub(super) async fn place(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
     change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: place_of(home)}}}), "place").await
 }
 
 /// It is an ordinary leaf. The place goes last: without it, nobody would look for the mark.
-pub(super) async fn release_copy(client: &MemberClient, sight: &Sight) -> Result<()> {
+pub(super) async fn release(client: &MemberClient, sight: &Sight) -> Result<()> {
     match (&sight.home, &sight.volume) {
         (Some(claim), _) if claim.annotations().contains_key(MOVE) => {
             change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "release").await
@@ -95,7 +95,7 @@ pub(super) async fn release_copy(client: &MemberClient, sight: &Sight) -> Result
 
 /// First its volume, which goes with its claim then, or stays as whoever has made it wants it; then the claim; and last, what the driver
 /// has written on a volume that stays.
-pub(super) async fn remove_copy(client: &MemberClient, sight: &Sight, hash: VolumeHash, mark: &MoveMark) -> Result<()> {
+pub(super) async fn remove(client: &MemberClient, sight: &Sight, hash: VolumeHash, mark: &MoveMark) -> Result<()> {
     let Some(volume) = sight.volume.as_ref().filter(|volume| !is_given_up(client, volume, hash)) else {
         return match (sight.claim(), &sight.volume) {
             (Some(claim), _) => remove_yard_claim(client, claim, hash).await,

@@ -16,7 +16,7 @@ use domain::{
 };
 
 /// Closes it to further nodes, or says that nobody has it.
-pub(super) async fn mark_source(client: &MemberClient, claim: &PersistentVolumeClaim, mark: &MoveMark) -> Result<()> {
+pub(super) async fn mark(client: &MemberClient, claim: &PersistentVolumeClaim, mark: &MoveMark) -> Result<()> {
     let known = claim.annotations().get(MOVE).and_then(|text| MoveMark::parse(text));
     if let Some(other) = known.filter(|known| known.uid != mark.uid) {
         return Err(Error::Refused(format!(
@@ -32,21 +32,21 @@ pub(super) async fn mark_source(client: &MemberClient, claim: &PersistentVolumeC
 }
 
 /// Its claim belongs into the yard.
-pub(super) async fn lend_source(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
+pub(super) async fn lend(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
     let mut change = kept(volume);
     change["metadata"]["annotations"][PLACE] = place_of(&yard(hash));
     change_volume(client, volume, change, "lend").await
 }
 
 /// It belongs where it was.
-pub(super) async fn return_source(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
+pub(super) async fn take_back(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
     let change = json!({"metadata": {"annotations": {PLACE: place_of(home)}}});
     change_volume(client, volume, change, "return").await
 }
 
 /// It is an ordinary leaf again. Where it belongs is forgotten last: what lends it may still be on its way, and has to find
 /// another version.
-pub(super) async fn open_source(client: &MemberClient, sight: &Sight) -> Result<()> {
+pub(super) async fn open(client: &MemberClient, sight: &Sight) -> Result<()> {
     match (&sight.home, &sight.volume) {
         (Some(claim), _) if claim.annotations().contains_key(MOVE) => {
             change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "open").await
@@ -59,12 +59,7 @@ pub(super) async fn open_source(client: &MemberClient, sight: &Sight) -> Result<
 }
 
 /// It is no leaf of the volume any more, and is kept until somebody says otherwise.
-pub(super) async fn retire_source(
-    client: &MemberClient,
-    volume: &PersistentVolume,
-    hash: VolumeHash,
-    to: &str,
-) -> Result<()> {
+pub(super) async fn retire(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash, to: &str) -> Result<()> {
     let change = json!({
         "metadata": {
             // No watch of leaves shows it any more.
@@ -86,11 +81,11 @@ pub(super) async fn remove_yard_claim(
 ) -> Result<()> {
     let row = ClaimRow::new(claim);
     if !row.observed().terminating {
-        claim::delete_claim(client, &row, hash).await?;
+        claim::delete(client, &row, hash).await?;
     }
     match client.rows.row_at(hash, &row.place).claim {
         Some(left) if left.uid == row.uid && left.finalizer.is_some() => {
-            claim::release_claim(client, &left, hash).await.or_else(|error| match error {
+            claim::release(client, &left, hash).await.or_else(|error| match error {
                 Error::InProgress(_) => Ok(()),
                 other => Err(other),
             })

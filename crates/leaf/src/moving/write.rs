@@ -44,21 +44,21 @@ impl Moved<'_> {
         let (leaf, sight, hash) = (self.leaf, self.sight, self.hash);
         match (step, &sight.home, &sight.yard, &sight.volume) {
             (Moving::CloseSource, Some(claim), ..) => {
-                source::mark_source(leaf, claim, &self.mark(Part::Source)).await?;
+                source::mark(leaf, claim, &self.mark(Part::Source)).await?;
             }
             (Moving::IsolateSource, Some(claim), ..) => {
-                source::mark_source(leaf, claim, &self.mark(Part::IsolatedSource)).await?;
+                source::mark(leaf, claim, &self.mark(Part::IsolatedSource)).await?;
             }
-            (Moving::LendSource, .., Some(volume)) => source::lend_source(leaf, volume, hash).await?,
-            (Moving::ReturnSource, .., Some(volume)) => source::return_source(leaf, volume, self.home).await?,
-            (Moving::OpenSource, ..) => source::open_source(leaf, sight).await?,
-            (Moving::RetireSource, .., Some(volume)) => source::retire_source(leaf, volume, hash, self.handle).await?,
+            (Moving::LendSource, .., Some(volume)) => source::lend(leaf, volume, hash).await?,
+            (Moving::ReturnSource, .., Some(volume)) => source::take_back(leaf, volume, self.home).await?,
+            (Moving::OpenSource, ..) => source::open(leaf, sight).await?,
+            (Moving::RetireSource, .., Some(volume)) => source::retire(leaf, volume, hash, self.handle).await?,
             (Moving::RemoveYardClaim, _, Some(claim), _) => source::remove_yard_claim(leaf, claim, hash).await?,
             (Moving::KeepCopy, .., Some(volume)) => {
-                copy::keep_copy(leaf, volume, hash, (&self.mark(Part::Copy), self.handle)).await?;
+                copy::keep(leaf, volume, hash, (&self.mark(Part::Copy), self.handle)).await?;
             }
-            (Moving::PlaceCopy, .., Some(volume)) => copy::place_copy(leaf, volume, self.home).await?,
-            (Moving::ReleaseCopy, ..) => copy::release_copy(leaf, sight).await?,
+            (Moving::PlaceCopy, .., Some(volume)) => copy::place(leaf, volume, self.home).await?,
+            (Moving::ReleaseCopy, ..) => copy::release(leaf, sight).await?,
             (Moving::RemoveCopy, ..) => return self.remove(sight).await,
             (Moving::RemoveSourceStray | Moving::RemoveCopyStray, ..) => match &sight.stray {
                 Some(stray) => return self.remove(&stray.removable(&leaf.member)?).await,
@@ -91,7 +91,7 @@ impl Moved<'_> {
         if copy::is_going(self.leaf, sight, self.hash) {
             return Ok(Written::Awaited);
         }
-        copy::remove_copy(self.leaf, sight, self.hash, &self.mark(Part::Copy)).await.map(|()| Written::Now)
+        copy::remove(self.leaf, sight, self.hash, &self.mark(Part::Copy)).await.map(|()| Written::Now)
     }
 
     fn mark(&self, part: Part) -> MoveMark {

@@ -97,7 +97,7 @@ fn contents(client: &MemberClient) -> Api<VolumeSnapshotContent> {
 }
 
 /// POST first: a name that is free costs one request.
-pub async fn create_snapshot(client: &MemberClient, wanted: &WantedSnapshot<'_>) -> Result<Made> {
+pub async fn create(client: &MemberClient, wanted: &WantedSnapshot<'_>) -> Result<Made> {
     let notes =
         [(ownership::NAME, wanted.name), (ownership::SOURCE, wanted.source), (ownership::HOLDER, wanted.driver)];
     let content = wanted.content.map(|content| (ownership::CONTENT, content));
@@ -157,10 +157,7 @@ pub async fn serves(client: &MemberClient, group: &str) -> Result<bool> {
 }
 
 /// A quorum read: the only thing that proves a snapshot absent. A foreign one is there and has no row.
-pub async fn read_snapshot(
-    client: &MemberClient,
-    place: &LeafPlace,
-) -> Result<Option<(VolumeSnapshot, Option<SnapshotRow>)>> {
+pub async fn read(client: &MemberClient, place: &LeafPlace) -> Result<Option<(VolumeSnapshot, Option<SnapshotRow>)>> {
     let answer = snapshots_in(client, &place.namespace).get(&place.claim).await;
     match cluster::read(answer, &place.claim) {
         Ok(Some(snapshot)) => {
@@ -180,7 +177,7 @@ pub async fn read_snapshot(
 }
 
 /// Whether there is any leaf snapshot of ours; asked only where no watch stands.
-pub async fn has_snapshots(client: &MemberClient) -> Result<bool> {
+pub async fn has_any(client: &MemberClient) -> Result<bool> {
     let one = ListParams::default().labels(&ownership::selector(&client.host)).limit(1);
     for namespace in client.namespaces.each() {
         match client.within::<VolumeSnapshot>(namespace).list_metadata(&one).await {
@@ -199,7 +196,7 @@ pub async fn has_snapshots(client: &MemberClient) -> Result<bool> {
 }
 
 /// Takes in whatever carries a snapshot's label, where a handle does not say its place.
-pub async fn list_snapshot(client: &MemberClient, hash: VolumeHash) -> Result<()> {
+pub async fn list(client: &MemberClient, hash: VolumeHash) -> Result<()> {
     let selector = format!("{},{}={hash}", ownership::selector(&client.host), ownership::SNAPSHOT);
     let wanted = ListParams::default().labels(&selector);
     match client.listed(|namespace| client.within::<VolumeSnapshot>(namespace), &wanted).await {
@@ -216,7 +213,7 @@ pub async fn list_snapshot(client: &MemberClient, hash: VolumeHash) -> Result<()
 }
 
 /// Deletes the snapshot with this UID and no other. The answer tells whether it has gone at once.
-pub async fn delete_snapshot(client: &MemberClient, row: &SnapshotRow) -> Result<()> {
+pub async fn delete(client: &MemberClient, row: &SnapshotRow) -> Result<()> {
     let parameters = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(row.uid.to_string()), resource_version: None }),
         ..DeleteParams::default()

@@ -71,7 +71,7 @@ async fn read(flags: &Import, client: &Client) -> anyhow::Result<PersistentVolum
 
 async fn is_free(flags: &Import, host: &Host) -> anyhow::Result<()> {
     let place = LeafPlace { namespace: flags.claim.namespace.clone(), claim: flags.claim.name.clone() };
-    let there = host::volume::volumes_at(host, &flags.member, &place).await?;
+    let there = host::volume::at(host, &flags.member, &place).await?;
     match there.first() {
         None => Ok(()),
         Some(volume) => bail!("the host uses that claim already, by volume {}", volume.name),

@@ -217,7 +217,7 @@ impl Seen {
         let places = ids.filter(|id| id.member == leaf.member).filter_map(|id| id.place());
         let places = places.filter(|place| !known.contains(&(place.namespace.as_str(), place.claim.as_str())));
         let reading = stream::iter(places).map(async |place: LeafPlace| {
-            let claim = leaf::claim::read_claim(leaf, &place).await.map_err(|error| error.to_string())?;
+            let claim = leaf::claim::read(leaf, &place).await.map_err(|error| error.to_string())?;
             let consents =
                 claim.is_some_and(|claim| judge(&claim.metadata, &leaf.host, Meant::Any) == Identity::Consents);
             Ok::<_, String>(consents.then_some((place.namespace, place.claim)))

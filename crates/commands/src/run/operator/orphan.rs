@@ -86,7 +86,7 @@ async fn examine(
     finding: &Finding,
 ) -> anyhow::Result<Result<Orphan, NotRemoved>> {
     let refuse = |why: String| Ok(Err(NotRemoved(why)));
-    let Some(claim) = leaf::claim::read_claim(&known.leaf, place).await? else {
+    let Some(claim) = leaf::claim::read(&known.leaf, place).await? else {
         return refuse("it has gone meanwhile".to_owned());
     };
     let Identity::Leaf(hash) = judge(&claim.metadata, &host.id, Meant::Any) else {

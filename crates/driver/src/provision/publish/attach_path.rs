@@ -31,9 +31,7 @@ pub(super) async fn way(
     let leaf = found.leaf()?;
     let about = format!("member {}: leaf volume {}", leaf.member, volume.name);
     if mode == AttachMode::VirtualMachine {
-        return machine::way_by_machine(provisioner, found, volume, node)
-            .await
-            .map(|plan| AttachPath::Machine(Box::new(plan)));
+        return machine::way(provisioner, found, volume, node).await.map(|plan| AttachPath::Machine(Box::new(plan)));
     }
     match &volume.source {
         Source::Nfs { server, path } => {

@@ -35,7 +35,7 @@ impl AttachCall<'_> {
             return Ok(None);
         }
         let name = attachment_name(self.hash, &self.member_node);
-        let there = leaf::attachment::attachments_of(self.leaf, &self.volume.name).await?;
+        let there = leaf::attachment::of(self.leaf, &self.volume.name).await?;
         let (own, others): (Vec<_>, Vec<_>) = there.into_iter().partition(|attachment| attachment.name == name);
         match others.first() {
             Some(other) => Err(Error::Refused(format!(
@@ -59,7 +59,7 @@ impl AttachCall<'_> {
             handle: self.handle,
         };
         let mut seen = match own {
-            Some(own) => leaf::attachment::read_attachment(self.leaf, &own.name).await?,
+            Some(own) => leaf::attachment::read(self.leaf, &own.name).await?,
             None => None,
         };
         loop {
@@ -68,9 +68,9 @@ impl AttachCall<'_> {
                 if !self.deadline.caller_waits() {
                     return Err(Error::InProgress(format!("member {}: it is not attached any more", self.leaf.member)));
                 }
-                seen = leaf::attachment::create_attachment(self.leaf, &wanted).await?;
+                seen = leaf::attachment::create(self.leaf, &wanted).await?;
                 if seen.is_none() {
-                    seen = leaf::attachment::read_attachment(self.leaf, &wanted.name()).await?;
+                    seen = leaf::attachment::read(self.leaf, &wanted.name()).await?;
                 }
                 continue;
             };
@@ -103,7 +103,7 @@ pub(super) async fn detach(
     member_node: &str,
     deadline: &Deadline,
 ) -> Result<()> {
-    let seen = leaf::attachment::read_attachment(leaf, &attachment_name(hash, member_node)).await?;
+    let seen = leaf::attachment::read(leaf, &attachment_name(hash, member_node)).await?;
     if let Some(attachment) = &seen {
         is_ours(leaf, attachment, hash)?;
     }
@@ -112,7 +112,7 @@ pub(super) async fn detach(
 
 /// What was made for a volume and a node, or for all nodes, found by its labels.
 pub(super) async fn detach_all(leaf: &MemberClient, id: &VolumeId, node: &str, deadline: &Deadline) -> Result<()> {
-    let ours = match leaf::attachment::our_attachments(leaf).await {
+    let ours = match leaf::attachment::ours(leaf).await {
         Err(Error::Denied(reason)) => {
             tracing::info!(member = %leaf.member, volume = %id, reason, "taken for detached: who may not see attachments made none");
             return Ok(());
@@ -134,7 +134,7 @@ async fn end(leaf: &MemberClient, mut seen: Option<LeafAttachment>, deadline: &D
         seen = if attachment.terminating {
             next(leaf, &attachment, deadline, || detaching(leaf, &attachment)).await?
         } else {
-            leaf::attachment::delete_attachment(leaf, &attachment).await?
+            leaf::attachment::delete(leaf, &attachment).await?
         };
     }
     Ok(())
@@ -155,11 +155,11 @@ async fn next(
     deadline: &Deadline,
     late: impl Fn() -> Error,
 ) -> Result<Option<LeafAttachment>> {
-    let seen = watch(deadline, |moment| leaf::attachment::await_attachment(leaf, attachment, moment), late).await?;
+    let seen = watch(deadline, |moment| leaf::attachment::wait(leaf, attachment, moment), late).await?;
     match seen {
         Watched::There(attachment) => Ok(Some(attachment)),
         Watched::Gone => Ok(None),
-        Watched::Nothing => leaf::attachment::read_attachment(leaf, &attachment.name).await,
+        Watched::Nothing => leaf::attachment::read(leaf, &attachment.name).await,
     }
 }
 

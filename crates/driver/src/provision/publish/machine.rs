@@ -27,12 +27,7 @@ pub(super) struct Plan {
 }
 
 /// Nothing is decided on a machine that is not proved to be the node.
-pub(super) async fn way_by_machine(
-    provisioner: &Provisioner,
-    found: &FoundLeaf,
-    volume: &LeafVolume,
-    node: &str,
-) -> Result<Plan> {
+pub(super) async fn way(provisioner: &Provisioner, found: &FoundLeaf, volume: &LeafVolume, node: &str) -> Result<Plan> {
     let leaf = found.leaf()?;
     if found.imported {
         return Err(Error::Refused(format!(
@@ -53,7 +48,7 @@ pub(super) async fn way_by_machine(
         )));
     }
     let place = format!("{namespace}/{name} of member {}", leaf.member);
-    attach::check_machine(&host_node, &machines.flavour, &place, &name, machine.uuid())?;
+    attach::machine::check(&host_node, &machines.flavour, &place, &name, machine.uuid())?;
     let disk = DiskName { claim: found.claim.place.claim.clone(), ..DiskName::new(found.hash) };
     Ok(Plan { machine, disk })
 }
@@ -70,7 +65,7 @@ pub(super) async fn unplug_unrecorded(
     let hash = claim.strip_prefix("v-").and_then(VolumeHash::parse).filter(|hash| id.names(*hash));
     let (Some(hash), real) = (hash, NodeId::parse(node)) else { return Ok(()) };
     let named = match real {
-        Some(NodeId::Real(node)) => attach::name_of_machine(&provisioner.host, &node).await?,
+        Some(NodeId::Real(node)) => attach::machine::name_of(&provisioner.host, &node).await?,
         Some(NodeId::Virtual { .. }) => return Ok(()),
         None => None,
     };

@@ -49,7 +49,7 @@ pub async fn publish(
     wanted: &Publishing,
     deadline: &Deadline,
 ) -> Result<BTreeMap<String, String>> {
-    let mut found = find::find_to_change(provisioner, &wanted.volume).await?;
+    let mut found = find::to_change(provisioner, &wanted.volume).await?;
     if found.claim.is_copy_of_a_move() && is_led_to(provisioner, &found, &wanted.volume).await? {
         // Its mark goes soon, and the pod waits for nothing else.
         found.claim.moving = None;

@@ -26,7 +26,7 @@ pub(super) async fn secrets(
         return Ok(None);
     }
     let name = name_of(provisioner, found).await?;
-    let of = host::secret::secrets_of(&provisioner.host, name.as_deref(), handle).await?;
+    let of = host::secret::of(&provisioner.host, name.as_deref(), handle).await?;
     let of = of.ok_or_else(|| Error::NotFound(format!("no volume of the host has the handle {handle}")))?;
     Ok(Some(SecretCopies { copies: secrets::copies(&volume.secrets, &of.refs)?, of }))
 }
@@ -36,14 +36,14 @@ async fn name_of(_provisioner: &Provisioner, found: &FoundLeaf) -> Result<Option
     if found.imported {
         return Ok(None);
     }
-    let claim = leaf::claim::read_claim(found.leaf()?, &found.claim.place).await?;
+    let claim = leaf::claim::read(found.leaf()?, &found.claim.place).await?;
     Ok(claim.and_then(|claim| claim.metadata.annotations?.remove(ownership::NAME)))
 }
 
 pub(super) async fn hand_over(provisioner: &Provisioner, found: &FoundLeaf, wanted: &SecretCopies) -> Result<()> {
     for copy in &wanted.copies {
-        let data = leaf::secret::read_secret(found.leaf()?, &copy.from).await?;
-        host::secret::keep_secret(&provisioner.host, &copy.to, &wanted.of, found.hash, &data).await?;
+        let data = leaf::secret::read(found.leaf()?, &copy.from).await?;
+        host::secret::keep(&provisioner.host, &copy.to, &wanted.of, found.hash, &data).await?;
     }
     Ok(())
 }

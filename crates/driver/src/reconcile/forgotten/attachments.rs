@@ -11,12 +11,8 @@ use domain::{
 };
 use leaf::{MemberClient, attachment::LeafAttachment};
 
-pub(super) async fn withdraw_forgotten_attachments(
-    reconciler: &Reconciler,
-    leaf: &MemberClient,
-    waiting: &mut Waiting,
-) {
-    let all = match leaf::attachment::our_attachments(leaf).await {
+pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
+    let all = match leaf::attachment::ours(leaf).await {
         Ok(all) => all,
         Err(error) => return tracing::debug!(member = leaf.member, %error, "attachments are not looked through"),
     };
@@ -32,16 +28,11 @@ pub(super) async fn withdraw_forgotten_attachments(
 async fn withdraw_attachment(reconciler: &Reconciler, leaf: &MemberClient, seen: &LeafAttachment) -> Result<()> {
     let Some(hash) = own_leaf(leaf, seen) else { return Ok(()) };
     if is_wanted(reconciler, leaf, hash, seen).await? {
-        return if seen.withdrawn {
-            leaf::attachment::mark_attachment(leaf, seen, false).await.map(drop)
-        } else {
-            Ok(())
-        };
+        return if seen.withdrawn { leaf::attachment::mark(leaf, seen, false).await.map(drop) } else { Ok(()) };
     }
-    let marked =
-        if seen.withdrawn { seen.clone() } else { leaf::attachment::mark_attachment(leaf, seen, true).await? };
+    let marked = if seen.withdrawn { seen.clone() } else { leaf::attachment::mark(leaf, seen, true).await? };
     if is_wanted(reconciler, leaf, hash, &marked).await? {
-        return leaf::attachment::mark_attachment(leaf, &marked, false).await.map(drop);
+        return leaf::attachment::mark(leaf, &marked, false).await.map(drop);
     }
     tracing::info!(
         member = leaf.member,
@@ -50,7 +41,7 @@ async fn withdraw_attachment(reconciler: &Reconciler, leaf: &MemberClient, seen:
         node = seen.node,
         "withdraws a VolumeAttachment of which no leaf claim's record tells: nobody asks for it any more"
     );
-    leaf::attachment::delete_attachment(leaf, &marked).await.map(drop)
+    leaf::attachment::delete(leaf, &marked).await.map(drop)
 }
 
 /// Read just now: the volume, the claim that it is bound to, and what is described on it. Where no record is left of what
@@ -61,7 +52,7 @@ async fn is_wanted(
     hash: VolumeHash,
     one: &LeafAttachment,
 ) -> Result<bool> {
-    let record = match leaf::volume::read_volume(leaf, &one.volume).await? {
+    let record = match leaf::volume::read(leaf, &one.volume).await? {
         Some(volume) => {
             let pair = leaf::healing::examine(leaf, hash, &volume.claim_place, Some(&one.volume)).await?;
             pair.records(leaf, hash, &as_recorded(one))
@@ -70,7 +61,7 @@ async fn is_wanted(
     };
     match record {
         Some(named) => Ok(named),
-        None => Ok(host::volume::volumes_with(&reconciler.host, &one.handle)
+        None => Ok(host::volume::all_with(&reconciler.host, &one.handle)
             .await?
             .iter()
             .any(|volume| volume.wish() != Wish::Nothing)),

@@ -13,7 +13,7 @@ use leaf::{
     },
 };
 
-pub(super) async fn withdraw_forgotten_groups(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
+pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     let (groups, all) = match listed(leaf).await {
         Ok(listed) => listed,
         Err(error) => {

@@ -14,14 +14,14 @@ pub(super) async fn watch_if_there_are_any(leaf: &MemberClient) {
     if leaf.snapshots.synced() {
         return;
     }
-    match leaf::snapshot::has_snapshots(leaf).await {
+    match leaf::snapshot::has_any(leaf).await {
         Ok(true) => leaf.snapshots.want(),
         Ok(false) => {}
         Err(error) => tracing::debug!(member = leaf.member, %error, "whether there are snapshots is not known"),
     }
 }
 
-pub(super) async fn withdraw_forgotten_snapshots(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
+pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiting: &mut Waiting) {
     let unmarked = leaf.snapshots.all(|row| row.asked_by.is_some() && row.group.is_none() && !row.is_marked());
     for row in waiting.snapshots.old(unmarked, |row| &row.uid) {
         if let Err(error) = withdraw_snapshot(reconciler, leaf, &row).await {
@@ -33,7 +33,7 @@ pub(super) async fn withdraw_forgotten_snapshots(reconciler: &Reconciler, leaf: 
 /// The member and the host are asked themselves. What was restored from a backup under our name is bound to a content that
 /// was there before it, and stays.
 async fn withdraw_snapshot(reconciler: &Reconciler, leaf: &MemberClient, seen: &SnapshotRow) -> Result<()> {
-    let Some((snapshot, Some(now))) = leaf::snapshot::read_snapshot(leaf, &seen.place).await? else { return Ok(()) };
+    let Some((snapshot, Some(now))) = leaf::snapshot::read(leaf, &seen.place).await? else { return Ok(()) };
     let own = Content::name_of(None, &now.uid);
     let is_cut = snapshot.spec.source.persistent_volume_claim_name.is_some();
     if now.uid != seen.uid || !is_cut || now.content.as_deref().is_some_and(|content| content != own) {
@@ -56,5 +56,5 @@ async fn withdraw_snapshot(reconciler: &Reconciler, leaf: &MemberClient, seen: &
     if let Some(content) = content.filter(|content| content.retained) {
         leaf::snapshot::make_content_deletable(leaf, &content).await?;
     }
-    if now.terminating { Ok(()) } else { leaf::snapshot::delete_snapshot(leaf, &now).await }
+    if now.terminating { Ok(()) } else { leaf::snapshot::delete(leaf, &now).await }
 }

@@ -82,7 +82,7 @@ async fn leaf(leaf: &MemberClient, wanted: LeafKey<'_>, chain: &mut Chain) {
 }
 
 async fn at_place(leaf: &MemberClient, place: &LeafPlace) -> Result<Option<PersistentVolumeClaim>, String> {
-    ::leaf::claim::read_claim(leaf, place).await.map_err(|error| error.to_string())
+    ::leaf::claim::read(leaf, place).await.map_err(|error| error.to_string())
 }
 
 async fn with_handle(leaf: &MemberClient, id: &VolumeId) -> Result<Option<PersistentVolumeClaim>, String> {

@@ -8,6 +8,7 @@ mod play;
 mod refused;
 mod restored;
 mod theirs;
+mod users;
 
 use std::{sync::Arc, time::Duration};
 

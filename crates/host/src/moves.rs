@@ -45,6 +45,8 @@ pub const KIND: &str = "VolumeMove";
 /// The condition that says whether it goes on, and its reason where it does.
 const STALLED: &str = "Stalled";
 pub const PROGRESSING: &str = "Progressing";
+/// Nothing is waited for.
+const GOES_ON: &str = "it goes on";
 /// Holds a move until nothing of it is left in the members.
 const FINALIZER: &str = "kosmos.csi.io/move";
 
@@ -175,6 +177,13 @@ pub fn is_over(of: &VolumeMove) -> bool {
 pub fn stall(of: &VolumeMove) -> Option<&Condition> {
     let conditions = of.status.as_ref()?.conditions.iter();
     conditions.into_iter().find(|one| one.type_ == STALLED && one.status == "True").filter(|_| !is_over(of))
+}
+
+/// What is waited for, where nothing stands in its way.
+pub fn awaited(of: &VolumeMove) -> Option<&str> {
+    let mut conditions = of.status.as_ref()?.conditions.iter();
+    let waits = conditions.find(|one| one.type_ == STALLED && one.status == "False")?;
+    Some(waits.message.as_str()).filter(|message| *message != GOES_ON)
 }
 
 /// For how long.
@@ -348,7 +357,7 @@ pub fn refused(of: &VolumeMove, why: &str) -> StatusChange {
 /// What stood in its way does not any more.
 pub fn phase(of: &VolumeMove, phase: Phase) -> StatusChange {
     match stall(of) {
-        Some(_) => StatusChange(json!({"phase": phase, "conditions": conditions(of, PROGRESSING, "it goes on")})),
+        Some(_) => StatusChange(json!({"phase": phase, "conditions": conditions(of, PROGRESSING, GOES_ON)})),
         None => StatusChange(json!({"phase": phase})),
     }
 }

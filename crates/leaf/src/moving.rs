@@ -20,7 +20,7 @@ pub use self::{
     sight::{Sight, look},
     write::{Moved, Written},
 };
-use super::{MemberClient, ownership::POLICY_BEFORE, saved::policy_of};
+use super::{MemberClient, consumer::has_node, ownership::POLICY_BEFORE, saved::policy_of};
 use domain::{
     error::{Error, Result},
     volume::{LeafPlace, VolumeHash, moving::YARD},
@@ -31,17 +31,29 @@ pub fn yard(hash: VolumeHash) -> LeafPlace {
     LeafPlace { namespace: YARD.to_owned(), claim: hash.to_string() }
 }
 
-/// Whether a pod of the member that has not ended mounts the claim.
-pub async fn is_mounted(client: &MemberClient, place: &LeafPlace) -> Result<bool> {
+/// The member's pods that keep the claim, as people are told of them. One that has ended and had a node keeps it until it is deleted:
+/// the member protects the claim for it.
+pub async fn pods_with(client: &MemberClient, place: &LeafPlace) -> Result<Vec<String>> {
     let pods = Api::<Pod>::namespaced(client.client.clone(), &place.namespace).list(&ListParams::default()).await;
     let pods = pods.map_err(|error| client.outcome(&format!("list pods in {}", place.namespace), &error))?;
-    let mounts = |pod: &Pod| {
-        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let has_ended = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        !matches!(has_ended, Some("Succeeded" | "Failed"))
-            && volumes.into_iter().any(|volume| names(volume, pod, place))
+    let mut told: Vec<String> = pods.items.iter().filter_map(|pod| told(client, place, pod)).collect();
+    told.sort();
+    Ok(told)
+}
+
+fn told(client: &MemberClient, place: &LeafPlace, pod: &Pod) -> Option<String> {
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
+    if has_ended && !has_node(pod) || !volumes.any(|volume| names(volume, pod, place)) {
+        return None;
+    }
+    let state = match (&pod.metadata.deletion_timestamp, has_ended) {
+        (Some(_), _) => " (it is being deleted)",
+        (None, true) => " (it has ended, and keeps the claim until it is deleted)",
+        (None, false) => "",
     };
-    Ok(pods.items.iter().any(mounts))
+    Some(format!("pod {}/{} of member {}{state}", place.namespace, pod.name_any(), client.member))
 }
 
 fn names(volume: &k8s_openapi::api::core::v1::Volume, pod: &Pod, place: &LeafPlace) -> bool {

@@ -97,6 +97,12 @@ fn move_goes_on_when_the_api_server_of_a_member_goes_away() {
 }
 
 #[test]
+#[ignore = "minutes: make faults-real"]
+fn move_names_whoever_keeps_the_volume_and_waits_for_all_of_them() {
+    aside(9, "users-in-moves", moves::users_are_waited_for_and_named);
+}
+
+#[test]
 fn release_has_the_rights_that_it_uses_and_leaves_nothing() {
     on_release("end-of-the-release", LAST, async |release: &'static Release| release.end(LAST.into()).await);
 }

@@ -278,7 +278,8 @@ fn isolated(source: &SeenLeaf) -> Moving {
         None => Moving::Await("the leaf volume of the source is not there"),
         Some(volume) if !volume.lent => Moving::LendSource,
         _ if source.stray => Moving::RemoveSourceStray,
-        _ if source.home || !source.yard || !source.whole => Moving::Await("the leaf claim of the source is let go"),
+        _ if source.home => Moving::Await("the leaf claim of the source goes once nothing keeps it"),
+        _ if !source.yard || !source.whole => Moving::Await("the source is given to the movers"),
         _ => Moving::Enter(Phase::Copying),
     }
 }

@@ -103,7 +103,15 @@ impl Published {
     }
 
     pub fn is_on_real_node(&self) -> bool {
-        self.nodes().filter_map(NodeId::parse).any(|node| node.is_real())
+        self.real_nodes().next().is_some()
+    }
+
+    /// The host's own, by their names.
+    pub fn real_nodes(&self) -> impl Iterator<Item = String> {
+        self.nodes().filter_map(|node| match NodeId::parse(node) {
+            Some(NodeId::Real(name)) => Some(name),
+            Some(NodeId::Virtual { .. }) | None => None,
+        })
     }
 
     pub fn publish(&self, node: &str, wanted: &Publication) -> Verdict {

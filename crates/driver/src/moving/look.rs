@@ -17,10 +17,13 @@ use host::{
     },
     replacement::Replacing,
 };
-use leaf::moving::{
-    Sight,
-    ends::{Mover, State, movers},
-    is_mounted,
+use leaf::{
+    moving::{
+        Sight,
+        ends::{Mover, State, movers},
+        pods_with,
+    },
+    ownership::PUBLISHED,
 };
 use member::Member;
 
@@ -33,6 +36,23 @@ pub(super) struct Half {
     pub(super) movers: Vec<Mover>,
 }
 
+impl Half {
+    /// What keeps the leaf claim: pods of the member, whoever made them, nodes of the host, and finalizers.
+    async fn users(&self) -> Result<Vec<String>> {
+        let (home, published, member) = (self.side.home(), self.sight.published(), &self.side.member);
+        let pods = pods_with(self.member.leaf()?, &home).await?;
+        let nodes = published.real_nodes().map(|node| format!("node {node} of the host"));
+        let unknown = published.is_corrupt().then(|| {
+            format!(
+                "whoever annotation {PUBLISHED} of leaf claim {home} in member {member} names, which cannot be read"
+            )
+        });
+        let finalizers =
+            self.sight.others_finalizers().into_iter().map(|name| format!("finalizer {name} of that claim"));
+        Ok(pods.into_iter().chain(nodes).chain(unknown).chain(finalizers).collect())
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) seen: Seen,
@@ -43,6 +63,8 @@ pub(super) struct Looked {
     pub(super) subject: Option<Subject>,
     pub(super) source: Result<Half>,
     pub(super) copy: Result<Half>,
+    /// Who keeps the source's claim, while that is waited for.
+    pub(super) users: Vec<String>,
 }
 
 pub(super) async fn look(job: &Job) -> Result<Looked> {
@@ -72,14 +94,19 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
         source: seen_of(job, &source, phase.goes_by_source()),
         copy: seen_of(job, &copy, phase.goes_by_copy()),
     };
-    if let (Some(leaf), Ok(half), Phase::Waiting) = (&mut seen.source, &source, phase) {
-        leaf.used = leaf.used || is_mounted(half.member.leaf()?, &half.side.home()).await?;
+    let mut users = Vec::new();
+    if let (Some(leaf), Ok(half)) = (&mut seen.source, &source)
+        && leaf.home
+        && matches!(phase, Phase::Waiting | Phase::Isolating)
+    {
+        users = half.users().await?;
+        leaf.used = leaf.used || !users.is_empty();
     }
     let movers = |half: &Result<Half>| half.as_ref().map(|half| half.movers.clone()).unwrap_or_default();
     let ends = ends_of(&movers(&source), &movers(&copy), status.attempt);
     seen.source.as_mut().into_iter().for_each(|leaf| leaf.end = ends.0);
     seen.copy.as_mut().into_iter().for_each(|leaf| leaf.end = ends.1);
-    Ok(Looked { seen, pinned, hash, status, subject, source, copy })
+    Ok(Looked { seen, pinned, hash, status, subject, source, copy, users })
 }
 
 /// Not looked at where what is next does not go by it.

@@ -11,6 +11,9 @@ use host::{
 };
 use leaf::moving::ends::{Mover, State};
 
+/// As many are named.
+const NAMED: usize = 5;
+
 /// What was told last.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Told {
@@ -34,7 +37,11 @@ impl Looked {
             }
             _ => None,
         });
-        std::iter::once(what.to_owned()).chain(starting).collect::<Vec<_>>().join("; ")
+        let what = match self.users.as_slice() {
+            [] => what.to_owned(),
+            users => format!("{what}: {}", several(users)),
+        };
+        std::iter::once(what).chain(starting).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -147,6 +154,13 @@ impl Job {
                 false
             }
         }
+    }
+}
+
+fn several(names: &[String]) -> String {
+    match names.get(..NAMED) {
+        Some(some) if names.len() > NAMED => format!("{} and {} more", some.join(", "), names.len() - NAMED),
+        _ => names.join(", "),
     }
 }
 

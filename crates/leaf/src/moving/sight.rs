@@ -20,8 +20,12 @@ use domain::{
         LeafPlace, VolumeHash,
         moving::{Mark, MoveMark, Moving, Part, SeenLeaf, SeenVolume, YARD},
         plan::Phase,
+        published::Published,
     },
 };
+
+/// Kubernetes' own, for the pods that use a claim.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
 /// One leaf, read just now.
 #[derive(Clone, Debug, Default)]
@@ -220,6 +224,18 @@ impl Sight {
         mark_of(self.claim().or_else(|| self.stray.as_ref().map(|stray| &stray.claim))?)
     }
 
+    /// On which nodes of the host it is, as its claim says.
+    pub fn published(&self) -> Published {
+        self.claim().map(|claim| ClaimRow::new(claim).life.published).unwrap_or_default()
+    }
+
+    /// The finalizers of others that keep a claim which is on its way out; pods are told of by themselves.
+    pub fn others_finalizers(&self) -> Vec<String> {
+        let leaves = self.claim().filter(|claim| claim.metadata.deletion_timestamp.is_some());
+        let of_others = |name: &&String| ![ownership::FINALIZER, PROTECTION].contains(&name.as_str());
+        leaves.iter().flat_map(|claim| claim.finalizers()).filter(of_others).cloned().collect()
+    }
+
     pub fn is_held(&self) -> bool {
         self.claim().is_some_and(is_held)
     }
@@ -244,7 +260,7 @@ impl Sight {
     pub fn seen(&self, home: &LeafPlace, of: &MoveMark) -> SeenLeaf {
         let saved = || Saved::of(self.volume.as_ref()?)?.mark();
         let mark = self.claim().map_or_else(saved, mark_of);
-        let row = self.claim().map(ClaimRow::new);
+        let published = self.published();
         SeenLeaf {
             home: self.home.is_some(),
             yard: self.yard.is_some(),
@@ -256,7 +272,7 @@ impl Sight {
                 Some(Part::IsolatedSource) => Mark::Isolated,
                 Some(Part::Copy) | None => Mark::None,
             },
-            used: row.is_some_and(|row| row.life.published.is_corrupt() || row.life.published.is_on_real_node()),
+            used: published.is_corrupt() || published.is_on_real_node(),
             volume: self.volume.as_ref().map(|volume| {
                 let place = place_told(volume);
                 SeenVolume {

@@ -75,13 +75,17 @@ async fn sum_of(host: &Cluster) -> Result<String> {
     host.kubectl(&["-n", NAMESPACE, "exec", POD, "--", "sh", "-c", sum]).await
 }
 
-/// How many lines were acknowledged before the pod was told to go.
-async fn trip(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Option<Outage>) -> Result<usize> {
-    let host = fleet.host();
+pub(super) async fn ask(host: &Cluster, name: &str, to: &str) -> Result<()> {
     let spec = json!({"claimName": CLAIM, "to": {"member": to}});
     let object = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove",
         "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
-    host.apply(&object.to_string()).await?;
+    host.apply(&object.to_string()).await
+}
+
+/// How many lines were acknowledged before the pod was told to go.
+async fn trip(fleet: &Fleet, name: &str, (from, to): (&str, &str), outage: Option<Outage>) -> Result<usize> {
+    let host = fleet.host();
+    ask(host, name, to).await?;
     waits_for_pods(host, name).await?;
     let (acknowledged, began) = (said(host).await?, Instant::now());
     host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--timeout=60s"]).await?;

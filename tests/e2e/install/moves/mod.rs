@@ -2,6 +2,7 @@
 //! namespace alone, and deletes a pod.
 
 mod big;
+mod users;
 
 use std::{
     convert::Infallible,
@@ -16,6 +17,7 @@ use super::{examples, release::PATIENCE};
 use crate::clusters::{Cluster, Fleet, wait_for};
 
 pub use big::{members_go_away, much_data_moves};
+pub use users::users_are_waited_for_and_named;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
 const NAMESPACE: &str = "moving";

@@ -28,6 +28,8 @@ struct Said {
     /// What stands in its way.
     stall: Option<String>,
     progress: Option<Progress>,
+    /// What is waited for, and which pods of the host have the volume.
+    awaited: Option<String>,
     users: Vec<String>,
     is_unanswered: bool,
 }
@@ -41,7 +43,10 @@ pub(super) async fn follow(client: &Client, of: &VolumeMove, goal: Goal) -> anyh
             Ok(now) => {
                 said.is_unanswered = false;
                 let Some(now) = now.filter(|now| now.uid() == of.uid()) else { return Ok(gone(of, goal)) };
-                said.news(client, &now).await;
+                let users = users(client, &now).await;
+                for news in said.news(&now, users) {
+                    print::progress(&news);
+                }
                 if let Some(report) = end(&now, goal) {
                     return Ok(report);
                 }
@@ -58,45 +63,58 @@ pub(super) async fn follow(client: &Client, of: &VolumeMove, goal: Goal) -> anyh
 }
 
 impl Said {
-    async fn news(&mut self, client: &Client, now: &VolumeMove) {
+    /// What is new of it.
+    fn news(&mut self, now: &VolumeMove, users: Vec<String>) -> Vec<String> {
+        let mut news = Vec::new();
         let phase = moves::phase_of(now);
         if let Some(phase) = phase.filter(|_| phase != self.phase) {
             self.phase = Some(phase);
-            print::progress(&format!("{phase:?}: {}", in_words(now, phase)));
+            news.push(format!("{phase:?}: {}", in_words(now, phase)));
         }
         let stall = moves::stall(now).map(|stall| stall.message.clone());
         if let Some(stall) = stall.as_ref().filter(|_| stall != self.stall) {
-            print::progress(&format!("  it does not go on: {stall}"));
+            news.push(format!("  it does not go on: {stall}"));
         }
         self.stall = stall;
         let progress = now.status.as_ref().and_then(|status| status.progress);
         if let Some(progress) = progress.filter(|_| progress != self.progress) {
             self.progress = Some(progress);
-            print::progress(&format!("  {}", copied(progress)));
+            news.push(format!("  {}", copied(progress)));
         }
-        if phase == Some(Phase::Waiting) {
-            let users = users(client, now).await;
-            for user in users.iter().filter(|user| !self.users.contains(user)) {
-                print::progress(&format!("  {user}"));
-            }
-            self.users = users;
+        let awaited = awaited(now).map(str::to_owned);
+        if let Some(awaited) = awaited.as_ref().filter(|_| awaited != self.awaited) {
+            news.push(format!("  it waits: {awaited}"));
         }
+        self.awaited = awaited;
+        news.extend(users.iter().filter(|user| !self.users.contains(user)).map(|user| format!("  {user}")));
+        self.users = users;
+        news
     }
 }
 
-/// The pods of the host that have the claim, and what ends them; none where nobody may list pods.
+/// Others have to do something, and the status says who; before and after, it is the driver's and the members' own business.
+fn awaited(of: &VolumeMove) -> Option<&str> {
+    moves::awaited(of).filter(|_| matches!(moves::phase_of(of), Some(Phase::Waiting | Phase::Isolating)))
+}
+
+/// The pods of the host that have the claim, or have ended and are waited for, and what ends them; none where nobody may list pods.
 async fn users(client: &Client, of: &VolumeMove) -> Vec<String> {
+    let Some(awaited) = awaited(of) else { return Vec::new() };
     let namespace = of.namespace().unwrap_or_default();
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&ListParams::default()).await;
     let pods = pods.map(|pods| pods.items).unwrap_or_default();
     let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let is_waited_for = |pod: &Pod| awaited.contains(&format!("pod {namespace}/{} ", pod.name_any()));
     let users = pods.iter().filter(|pod| {
-        !host::pod::has_ended(pod) && has_node(pod) && host::pod::claims_of(pod).contains(&of.spec.claim_name)
+        has_node(pod)
+            && host::pod::claims_of(pod).contains(&of.spec.claim_name)
+            && (!host::pod::has_ended(pod) || is_waited_for(pod))
     });
     users
         .map(|pod| {
             let name = pod.name_any();
-            format!("pod {name} has the volume: `kubectl -n {namespace} delete pod {name}` ends it")
+            let has = if host::pod::has_ended(pod) { "has ended and keeps the volume" } else { "has the volume" };
+            format!("pod {name} {has}: `kubectl -n {namespace} delete pod {name}` ends it")
         })
         .collect()
 }
@@ -172,5 +190,41 @@ fn gone(of: &VolumeMove, goal: Goal) -> Report {
             format!("{name} has gone, as somebody deleted it: `kosmos-csi trace {claim}` shows where the volume is.\n"),
             false,
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn waiting(phase: &str, message: &str) -> VolumeMove {
+        let condition = json!({"type": "Stalled", "status": "False", "reason": "Progressing", "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        serde_json::from_value(json!({
+            "apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove", "metadata": {"name": "db-to-m1", "namespace": "shop"},
+            "spec": {"claimName": "db", "to": {"member": "m1"}},
+            "status": {"phase": phase, "attempt": 0, "conditions": [condition]}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn who_is_waited_for_is_said_once_and_again_when_it_is_somebody_else() {
+        let (mut said, both) = (Said::default(), waiting("Waiting", "pods use the volume: a, b"));
+        let users = || vec!["pod a has the volume".to_owned()];
+        let first = [
+            "Waiting: nobody new gets the volume, and the pods that have it have to end",
+            "  it waits: pods use the volume: a, b",
+            "  pod a has the volume",
+        ];
+        assert_eq!(said.news(&both, users()), first);
+        assert_eq!(said.news(&both, users()), [""; 0]);
+        assert_eq!(
+            said.news(&waiting("Waiting", "pods use the volume: b"), vec![]),
+            ["  it waits: pods use the volume: b"]
+        );
+        let copying = said.news(&waiting("Copying", "the copy is not done yet"), vec![]);
+        assert_eq!(copying, ["Copying: the files are copied and compared; pods wait meanwhile"]);
     }
 }

@@ -1,0 +1,119 @@
+//! Whoever has the volume is waited for, whoever he is, and named.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Asked, Verb},
+    text,
+};
+use tokio::time::sleep;
+
+use super::{CLAIM, CLAIMS, DATA, MOVES, Story, at_the_end};
+use crate::{bench::SHOP, caller::Script, people::hold, virtual_time};
+
+/// More than any pause between two looks.
+const SEEN: Duration = Duration::from_secs(15);
+
+/// What the user is told that he waits for.
+fn awaited(story: &Story) -> String {
+    let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
+    text(&of, "/status/conditions/0/message").to_owned()
+}
+
+/// A pod of the member's own people on the leaf claim.
+fn stranger(name: &str) -> Value {
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}]);
+    json!({"metadata": {"name": name, "namespace": SHOP}, "spec": {"volumes": volumes, "containers": [{"name": "main", "image": "i"}]},
+        "status": {"phase": "Running"}})
+}
+
+#[test]
+fn pods_that_keep_the_claim_are_named_and_it_moves_once_the_last_is_gone() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let source = &story.bench.members[0];
+        for name in ["b-theirs", "a-theirs"] {
+            source.create("pods", stranger(name)).unwrap();
+        }
+        story.asks(1, &json!({}));
+        sleep(SEEN).await;
+        assert_eq!((story.phase().as_str(), story.found()), ("Waiting", Ok((0, DATA.to_owned()))));
+        let both = "pods use the volume: pod shop/a-theirs of member m0, pod shop/b-theirs of member m0";
+        assert_eq!(awaited(&story), both);
+        source.change("pods", SHOP, "a-theirs", |pod| pod["status"]["phase"] = json!("Succeeded")).unwrap();
+        source.delete("pods", SHOP, "b-theirs").unwrap();
+        sleep(SEEN).await;
+        let ended = "pods use the volume: pod shop/a-theirs of member m0 (it has ended, and keeps the claim until it is deleted)";
+        assert_eq!(awaited(&story), ended);
+        assert!(source.get("pods", SHOP, "a-theirs").is_some(), "somebody's pod was removed");
+        source.delete("pods", SHOP, "a-theirs").unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+#[test]
+fn pod_that_comes_to_a_claim_on_its_way_out_is_named() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        let is_slow = |asked: &Asked| asked.verb == Verb::Delete && asked.resource == CLAIMS;
+        story.bench.guard.set_fate(move |_, at, asked| {
+            if at == 1 && is_slow(asked) { Action::Delay(Duration::from_secs(3)) } else { Action::Pass }
+        });
+        story.asks(1, &json!({}));
+        story.comes_to("Isolating").await;
+        story.bench.members[0].create("pods", stranger("theirs")).unwrap();
+        sleep(SEEN).await;
+        let told = "the leaf claim of the source goes once nothing keeps it: pod shop/theirs of member m0";
+        assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Isolating", told));
+        story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+#[test]
+fn finalizer_that_keeps_the_claim_on_its_way_out_is_named() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        hold(&story.bench, CLAIM, "example.com/backup", true);
+        story.asks(1, &json!({}));
+        sleep(SEEN).await;
+        let told =
+            "the leaf claim of the source goes once nothing keeps it: finalizer example.com/backup of that claim";
+        assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Isolating", told));
+        hold(&story.bench, CLAIM, "example.com/backup", false);
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
+}
+
+#[test]
+fn of_many_pods_that_have_the_volume_some_are_named_and_the_others_counted() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        for number in 0..9 {
+            story.bench.members[0].create("pods", stranger(&format!("theirs-{number}"))).unwrap();
+        }
+        story.asks(1, &json!({}));
+        sleep(SEEN).await;
+        assert!(awaited(&story).ends_with("pod shop/theirs-4 of member m0 and 4 more"), "{}", awaited(&story));
+    });
+}
+
+#[test]
+fn node_of_the_host_that_has_the_volume_is_named_and_a_record_that_cannot_be_read_is_told() {
+    let record = json!({"real/worker": {"access": "ReadWriteOnce"}}).to_string();
+    let named = "pods use the volume: node worker of the host";
+    let unreadable = "pods use the volume: whoever annotation kosmos.csi.io/published of leaf claim shop/data in member m0 \
+                      names, which cannot be read";
+    for (record, told) in [(record.as_str(), named), ("worker", unreadable)] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let publish =
+                |claim: &mut Value| claim["metadata"]["annotations"]["kosmos.csi.io/published"] = json!(record);
+            story.bench.members[0].change(CLAIMS, SHOP, CLAIM, publish).unwrap();
+            story.asks(1, &json!({}));
+            sleep(SEEN).await;
+            assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Waiting", told));
+        });
+    }
+}

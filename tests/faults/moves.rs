@@ -1,6 +1,7 @@
 //! A volume moves to another member: whoever is killed, late, silent or changes his mind, it ends done or undone, its data is where the
 //! host leads, and nothing is left. The movers' pods are played: what a volume holds is a word.
 
+mod afterwards;
 mod forgotten;
 mod late;
 mod permitted;

@@ -1,0 +1,130 @@
+//! A volume that has moved is a volume like any other: it grows, gets to nodes, is photographed, and goes or stays as the host's policy says.
+
+use std::{sync::Arc, time::Duration};
+
+use csi::v1::{VolumeContentSource, volume_content_source as content};
+use serde_json::Value;
+use simulate::text;
+use tokio::time::{sleep, timeout};
+
+use super::{CLAIM, CLAIMS, DATA, ENDED, REMOVED, Story, VOLUMES, at_the_end};
+use crate::{
+    bench::SHOP,
+    caller::{Caller, Change, Ending, Script},
+    snapshotter::{self, Kind, Snapshotter, Wish},
+    virtual_time,
+};
+
+const SETTLED: Duration = Duration::from_secs(30);
+
+async fn moved(story: &mut Story) {
+    story.asks(1, &serde_json::json!({}));
+    assert_eq!(at_the_end(story, &[true]).await, [""; 0]);
+    let handle = text(&story.host_volume(), "/spec/csi/volumeHandle").to_owned();
+    story.caller.stands_for(&handle);
+}
+
+/// Of the volume, wherever it is now.
+async fn photo(story: &Story, name: &str) -> Snapshotter {
+    let sources = vec![story.caller.handle().unwrap().to_owned()];
+    let wish = Wish {
+        kind: Kind::Snapshot,
+        name: name.to_owned(),
+        sources,
+        class: snapshotter::USUAL,
+        told: true,
+        at_once: 1,
+    };
+    let mut photo = Snapshotter::new(&story.bench, wish);
+    assert!(photo.make().await, "{}", story.trace());
+    photo
+}
+
+/// A claim that begins with what was photographed.
+async fn restored(story: &Story, photo: &Snapshotter, claim: &str) -> Caller {
+    let snapshot_id = photo.handle().unwrap().to_owned();
+    let source = content::Type::Snapshot(content::SnapshotSource { snapshot_id });
+    let source = Some(VolumeContentSource { r#type: Some(source) });
+    let mut restored = Caller::new(&story.bench, Script { source, gibibytes: 2, ..Script::new(claim) });
+    assert_eq!(timeout(ENDED, restored.provision()).await.ok(), Some(Ending::Provisioned), "{}", story.trace());
+    restored
+}
+
+fn member_of(story: &Story, handle: &str) -> usize {
+    let name = handle.split('/').next().unwrap();
+    story.bench.members.iter().position(|member| member.name() == name).unwrap()
+}
+
+#[test]
+fn snapshots_stay_where_they_were_taken_and_can_be_restored_there() {
+    virtual_time::run(1, async {
+        let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        snapshotter::have_kinds(&story.bench);
+        let mut before = photo(&story, "before").await;
+        moved(&mut story).await;
+        before.look().await;
+        let mut after = photo(&story, "after").await;
+        for (photo, member) in [(&before, 0), (&after, 1)] {
+            let handle = photo.handle().unwrap();
+            assert_eq!(member_of(&story, handle), member, "{handle}");
+            let mut restored = restored(&story, photo, &format!("restored-{member}")).await;
+            assert_eq!(member_of(&story, restored.handle().unwrap()), member);
+            restored.delete_claim();
+            timeout(REMOVED, restored.reclaim()).await.unwrap();
+        }
+        for photo in [&mut before, &mut after] {
+            photo.discard();
+            timeout(REMOVED, photo.remove()).await.unwrap();
+        }
+        assert_eq!((story.found(), story.kept(0)), (Ok((1, DATA.to_owned())), vec![DATA.to_owned()]));
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+#[test]
+fn it_grows_and_gets_to_nodes_where_it_is_now() {
+    virtual_time::run(1, async {
+        let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        moved(&mut story).await;
+        let size = |story: &Story, at: usize| -> Vec<String> {
+            let volumes = story.bench.members[at].list(VOLUMES);
+            volumes.iter().map(|volume| text(volume, "/spec/capacity/storage").to_owned()).collect()
+        };
+        for change in [Change::Publish, Change::Expand, Change::Unpublish, Change::Modify] {
+            let done = timeout(ENDED, story.caller.change(change)).await;
+            assert!(done.is_ok(), "{change:?}: {}", story.trace());
+        }
+        assert_eq!((size(&story, 0), size(&story, 1)), (vec!["1Gi".to_owned()], vec!["2Gi".to_owned()]));
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+/// Whichever policy the host's volume has when its claim goes, and whether it was so when it moved.
+#[test]
+fn it_goes_or_stays_with_its_claim_as_the_hosts_policy_says() {
+    for (before, then, stays) in [
+        ("Delete", "Delete", false),
+        ("Delete", "Retain", true),
+        ("Retain", "Retain", true),
+        ("Retain", "Delete", false),
+    ] {
+        virtual_time::run(1, async {
+            let script = Script { places: vec![0], retain: before == "Retain", ..Script::new(CLAIM) };
+            let mut story = Story::new(script).await;
+            moved(&mut story).await;
+            assert_eq!(text(&story.host_volume(), "/spec/persistentVolumeReclaimPolicy"), before);
+            story.caller.set_policy(then);
+            sleep(SETTLED).await;
+            story.caller.delete_claim();
+            timeout(REMOVED, story.caller.reclaim()).await.unwrap();
+            sleep(SETTLED).await;
+            let left: Vec<Arc<Value>> = story.bench.members[1].list(VOLUMES);
+            assert_eq!(left.len(), usize::from(stays), "{before}, {then}: {left:?}");
+            if let Some(volume) = left.first() {
+                assert_eq!(story.play.read(1, text(volume, "/metadata/name")), DATA);
+            }
+            assert!(story.bench.members[1].get(CLAIMS, SHOP, CLAIM).is_none());
+            assert_eq!((story.kept(0), story.bench.guard.wrong()), (vec![DATA.to_owned()], vec![]), "{before}, {then}");
+        });
+    }
+}

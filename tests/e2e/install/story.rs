@@ -91,6 +91,12 @@ fn volume_with_much_data_moves_there_and_back() {
 }
 
 #[test]
+#[ignore = "it measures: make bench-move"]
+fn volumes_move_a_few_at_a_time_while_others_are_made() {
+    aside(9, "many-volumes-move", moves::many_volumes_move);
+}
+
+#[test]
 #[ignore = "minutes: make faults-real"]
 fn move_goes_on_when_the_api_server_of_a_member_goes_away() {
     aside(9, "members-go-away-in-moves", moves::members_go_away);

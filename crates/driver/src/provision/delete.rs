@@ -370,8 +370,17 @@ fn of_another_host(leaf: &MemberClient, place: &LeafPlace, whose: &str) -> Error
 fn late(leaf: &MemberClient, place: &LeafPlace, step: &Removal) -> Error {
     let what = match step {
         Removal::AwaitVolume | Removal::Gone => "is gone and its leaf volume is still being deleted",
-        Removal::AwaitClaim => "is still in use by a pod, or held by a finalizer that is not ours",
+        Removal::AwaitClaim => return Error::InProgress(format!("member {}: {}", leaf.member, in_use(place))),
         _ => "is being deleted",
     };
     Error::InProgress(format!("member {}: leaf claim {}/{} {what}", leaf.member, place.namespace, place.claim))
+}
+
+/// The driver may not list the pods of a member.
+fn in_use(place: &LeafPlace) -> String {
+    let LeafPlace { namespace, claim } = place;
+    format!(
+        "leaf claim {namespace}/{claim} is still in use by a pod, or held by a finalizer that is not ours: \
+         `kubectl -n {namespace} describe pvc {claim}` there names them"
+    )
 }

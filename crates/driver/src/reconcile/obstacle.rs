@@ -31,9 +31,9 @@ pub(super) fn obstacle(repair: &Repair<'_>, step: &Healing, pair: &LeafPair, loo
     match (step, row) {
         (Healing::AwaitClaim, Some(row)) => {
             let what = format!(
-                "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer \
-                holds it; its data is kept, and it is made anew once it has gone and is wanted",
-                row.uid
+                "(UID {}) was deleted in the member and a pod there still uses it, or a finalizer holds it (`kubectl -n {} describe \
+                 pvc {}` there names them); its data is kept, and it is made anew once it has gone and is wanted",
+                row.uid, place.namespace, place.claim
             );
             Some(repair.told("LeafWaits", place, &what, true))
         }

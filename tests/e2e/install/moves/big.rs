@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use domain::volume::moving::Phase;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
@@ -76,10 +76,13 @@ async fn sum_of(host: &Cluster) -> Result<String> {
 }
 
 pub(super) async fn ask(host: &Cluster, name: &str, to: &str) -> Result<()> {
-    let spec = json!({"claimName": CLAIM, "to": {"member": to}});
-    let object = json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove",
-        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
-    host.apply(&object.to_string()).await
+    host.apply(&object(name, CLAIM, to).to_string()).await
+}
+
+pub(super) fn object(name: &str, claim: &str, to: &str) -> Value {
+    let spec = json!({"claimName": claim, "to": {"member": to}});
+    json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 }
 
 /// How many lines were acknowledged before the pod was told to go.

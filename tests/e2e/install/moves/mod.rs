@@ -2,6 +2,7 @@
 //! namespace alone, and deletes a pod.
 
 mod big;
+mod many;
 mod users;
 
 use std::{
@@ -17,6 +18,7 @@ use super::{examples, release::PATIENCE};
 use crate::clusters::{Cluster, Fleet, wait_for};
 
 pub use big::{members_go_away, much_data_moves};
+pub use many::many_volumes_move;
 pub use users::users_are_waited_for_and_named;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
@@ -212,17 +214,29 @@ async fn end(fleet: &Fleet, trips: usize) -> Result<()> {
     })
     .await?;
     for member in fleet.members() {
-        let kept = member.kubectl(&["get", "pv", "-l", "kosmos.csi.io/moved", "-o", "name"]).await?;
-        let count = kept.lines().count();
-        ensure!(count == trips / 2, "{} keeps {count} sources", member.name());
-        let admin = format!("--kubeconfig={}", host.kubeconfig_inside().display());
-        for volume in kept.lines().filter_map(|line| line.strip_prefix("persistentvolume/")) {
+        let kept = kept(member).await?.len();
+        ensure!(kept == trips / 2, "{} keeps {kept} sources", member.name());
+    }
+    discard_all(fleet).await?;
+    host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=90s"]).await.map(drop)
+}
+
+/// The sources that a member keeps.
+async fn kept(member: &Cluster) -> Result<Vec<String>> {
+    let kept = member.kubectl(&["get", "pv", "-l", "kosmos.csi.io/moved", "-o", "name"]).await?;
+    Ok(kept.lines().filter_map(|line| line.strip_prefix("persistentvolume/")).map(str::to_owned).collect())
+}
+
+async fn discard_all(fleet: &Fleet) -> Result<()> {
+    let admin = format!("--kubeconfig={}", fleet.host().kubeconfig_inside().display());
+    for member in fleet.members() {
+        for volume in kept(member).await? {
             let which = format!("{}/{volume}", member.name());
             let listed = fleet.exec(PROGRAM, &["volume", "discard", &admin]).await?;
             ensure!(listed.contains(&which), "{which} is not in {listed}");
             fleet.exec(PROGRAM, &["volume", "discard", &which, "--data-will-be-lost", &admin]).await?;
             wait_for(&format!("{which} is removed"), MOVED, || async {
-                let left = member.kubectl(&["get", "pv", volume, "--ignore-not-found", "-o", "name"]).await?;
+                let left = member.kubectl(&["get", "pv", &volume, "--ignore-not-found", "-o", "name"]).await?;
                 ensure!(left.is_empty(), "{left} is there");
                 Ok(Some(()))
             })
@@ -231,5 +245,5 @@ async fn end(fleet: &Fleet, trips: usize) -> Result<()> {
         let left = member.kubectl(&["-n", "kosmos-csi-movers", "get", "pods,secrets,pvc", "-o", "name"]).await?;
         ensure!(left.is_empty(), "in the namespace of movers of {}: {left}", member.name());
     }
-    host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=90s"]).await.map(drop)
+    Ok(())
 }

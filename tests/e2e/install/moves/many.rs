@@ -1,0 +1,154 @@
+//! Many volumes move at once: as many copy as may, and all are what they were. How long it takes to make another volume meanwhile is told.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{NAMESPACE, big::object, discard_all};
+use crate::{
+    clusters::{Cluster, Fleet},
+    install::{examples, volumes::GROWING},
+};
+
+const MANY: usize = 20;
+const MEBIBYTES: usize = 100;
+/// As the chart has it.
+const AT_ONCE: usize = 2;
+/// Of the small volumes that are made with nothing beside, and of those that are made until all have moved.
+const IDLE: usize = 40;
+const ALL_MOVED: Duration = Duration::from_mins(20);
+
+pub async fn many_volumes_move(fleet: &Fleet) -> Result<()> {
+    let host = fleet.host();
+    host.kubectl(&["create", "namespace", NAMESPACE]).await?;
+    let claims: Vec<String> = (0..MANY).map(|number| format!("data-{number}")).collect();
+    for batch in claims.chunks(AT_ONCE) {
+        run(
+            host,
+            batch,
+            "cluster38",
+            &format!("dd if=/dev/urandom of=/data/file bs=1M count={MEBIBYTES} 2>/dev/null; sync"),
+        )
+        .await?;
+    }
+    let before = sums(host, &claims, "cluster38").await?;
+    let mut idle = Vec::new();
+    for _ in 0..IDLE {
+        idle.push(made_and_removed(host).await?);
+    }
+    let moves: Vec<Value> = claims.iter().map(|claim| object(claim, claim, "cluster39")).collect();
+    let began = Instant::now();
+    host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": moves}).to_string()).await?;
+    let meanwhile = async {
+        let mut busy = Vec::new();
+        loop {
+            busy.push(made_and_removed(host).await?);
+            if began.elapsed() > ALL_MOVED || have_moved(host).await? {
+                return anyhow::Ok(busy);
+            }
+        }
+    };
+    let (most, busy) = tokio::try_join!(most_at_once(host), meanwhile)?;
+    let (took, mebibytes) = (began.elapsed().as_secs_f64(), MANY * MEBIBYTES);
+    ensure!((1..=AT_ONCE).contains(&most), "{most} copied at the same time");
+    ensure!(sums(host, &claims, "cluster39").await? == before, "the volumes are not what they were");
+    eprintln!(
+        "{MANY} volumes, {mebibytes} MiB in all, moved in {took:.0} s, {most} at a time; another volume was made and removed in"
+    );
+    eprintln!("  {} with nothing beside, {} meanwhile", told(idle), told(busy));
+    host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=90s"]).await?;
+    discard_all(fleet).await
+}
+
+/// The median and nearly the slowest.
+fn told(mut times: Vec<Duration>) -> String {
+    times.sort();
+    let at = |share: usize| times[(times.len() - 1) * share / 100].as_millis();
+    format!("{} ms, and 99 in 100 in {} ms ({} of them)", at(50), at(99), times.len())
+}
+
+/// Pods that do something with a volume each, in the member, until they are done.
+async fn run(host: &Cluster, claims: &[String], member: &str, command: &str) -> Result<Vec<String>> {
+    let items: Vec<Value> =
+        claims.iter().flat_map(|claim| [claim_of(claim, "openebs-hostpath"), pod(claim, member, command)]).collect();
+    host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).await?;
+    let mut said = Vec::new();
+    for claim in claims {
+        let done = [
+            "-n",
+            NAMESPACE,
+            "wait",
+            &format!("pod/{claim}"),
+            "--for=jsonpath={.status.phase}=Succeeded",
+            "--timeout=180s",
+        ];
+        host.kubectl(&done).await?;
+        said.push(host.kubectl(&["-n", NAMESPACE, "logs", claim]).await?);
+        host.kubectl(&["-n", NAMESPACE, "delete", "pod", claim, "--timeout=60s"]).await?;
+    }
+    Ok(said)
+}
+
+async fn sums(host: &Cluster, claims: &[String], member: &str) -> Result<Vec<String>> {
+    let mut sums = Vec::new();
+    for batch in claims.chunks(AT_ONCE) {
+        sums.extend(run(host, batch, member, "sha256sum /data/file").await?);
+    }
+    ensure!(sums.iter().all(|sum| sum.len() > 64), "{sums:?}");
+    Ok(sums)
+}
+
+fn claim_of(name: &str, class: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {
+        "storageClassName": class, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "256Mi"}}}})
+}
+
+fn pod(claim: &str, member: &str, command: &str) -> Value {
+    let container = json!({"name": "main", "image": examples::IMAGE, "command": ["sh", "-c", command],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": claim, "namespace": NAMESPACE}, "spec": {
+        "restartPolicy": "Never", "containers": [container], "nodeSelector": {"kubernetes.io/hostname": format!("kosmos-{member}")},
+        "tolerations": [{"key": "kosmos.io/node", "operator": "Exists"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}})
+}
+
+/// A volume of a class that binds at once, from its claim until it is gone.
+async fn made_and_removed(host: &Cluster) -> Result<Duration> {
+    let began = Instant::now();
+    host.apply(&claim_of("small", GROWING).to_string()).await?;
+    let bound = ["-n", NAMESPACE, "wait", "pvc/small", "--for=jsonpath={.status.phase}=Bound", "--timeout=90s"];
+    host.kubectl(&bound).await?;
+    let volume = host.kubectl(&["-n", NAMESPACE, "get", "pvc", "small", "-o", "jsonpath={.spec.volumeName}"]).await?;
+    host.kubectl(&["-n", NAMESPACE, "delete", "pvc", "small", "--timeout=90s"]).await?;
+    let gone = ["wait", &format!("pv/{volume}"), "--for=delete", "--timeout=90s"];
+    host.kubectl(&gone).await.map(|_| began.elapsed())
+}
+
+/// The phases of all moves.
+async fn phases(host: &Cluster) -> Result<Vec<String>> {
+    let path = "jsonpath={.items[*].status.phase}";
+    let phases = host.kubectl(&["-n", NAMESPACE, "get", "volumemoves", "-o", path]).await?;
+    Ok(phases.split_whitespace().map(str::to_owned).collect())
+}
+
+async fn have_moved(host: &Cluster) -> Result<bool> {
+    Ok(phases(host).await?.iter().filter(|phase| *phase == "Succeeded").count() == MANY)
+}
+
+/// As many were seen to copy at the same time, until all have moved.
+async fn most_at_once(host: &Cluster) -> Result<usize> {
+    let mut most = 0;
+    let seen = async {
+        while !have_moved(host).await? {
+            let now = phases(host).await?;
+            most = most.max(now.iter().filter(|phase| *phase == "Copying").count());
+            sleep(Duration::from_millis(200)).await;
+        }
+        anyhow::Ok(())
+    };
+    let waited = tokio::time::timeout(ALL_MOVED, seen).await;
+    waited.context("they have not all moved")??;
+    Ok(most)
+}

@@ -21,7 +21,7 @@ use crate::{
 
 pub use freed::put_all_back;
 use member::Held;
-pub use member::let_go;
+pub use member::{let_go, pod_ends};
 pub use mood::Mood;
 
 /// Somebody in the first member is not done with a claim there, or is.

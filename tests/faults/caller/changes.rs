@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 
 use super::{Caller, FIRST_PAUSE, LONGEST_PAUSE};
-use crate::{ask::capability, attach, bench::with_deadline, fixture::GOLD};
+use crate::{ask::capability, attach, bench::with_deadline, fixture::GOLD, people};
 
 /// One change of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub enum Change {
 impl Caller {
     /// Asks for the change until it is done, or the claim is deleted.
     pub async fn change(&mut self, change: Change) {
+        if change == Change::Unpublish {
+            people::pod_ends(&self.bench, self.known_handle());
+        }
         let mut pause = FIRST_PAUSE;
         loop {
             let asked = match change {

@@ -47,9 +47,12 @@ fn all_used(bench: &Bench, member: usize) -> Vec<Arc<Value>> {
 
 /// One of them, best one that is on a node.
 fn used(bench: &Bench, member: usize) -> Option<Arc<Value>> {
-    let is_on_a_node = |leaf: &&Arc<Value>| leaf["metadata"]["annotations"]["kosmos.csi.io/published"].is_string();
     let used = all_used(bench, member);
-    used.iter().find(is_on_a_node).or_else(|| used.first()).cloned()
+    used.iter().find(|leaf| is_on_a_node(leaf)).or_else(|| used.first()).cloned()
+}
+
+fn is_on_a_node(leaf: &Value) -> bool {
+    leaf["metadata"]["annotations"]["kosmos.csi.io/published"].is_string()
 }
 
 /// A leaf claim that somebody in a member holds.
@@ -106,7 +109,14 @@ pub fn let_go(bench: &Bench) {
     }
 }
 
-/// Somebody deletes a leaf claim that the host uses, which goes at once or is held for so long.
+/// The pod that used a volume has ended in its member: a claim that was deleted meanwhile goes at the moment when its node leaves it.
+pub fn pod_ends(bench: &Bench, handle: &str) {
+    if let (Some(member), Ok(leaf)) = (bench.member_of(handle), bench.leaf_behind(handle)) {
+        hold_in(member, text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"), USE, false);
+    }
+}
+
+/// Somebody deletes a leaf claim that the host uses, which goes at once or is held for so long: one that is on a node, by its pod.
 pub(super) async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<Duration>) {
     let Some(leaf) = used(&bench, member) else { return };
     let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
@@ -116,7 +126,7 @@ pub(super) async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<D
     lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
     // It may have been on its way out, and held by nobody else.
     let _ = cluster.delete("persistentvolumeclaims", namespace, name);
-    if let Some(time) = held {
+    if let Some(time) = held.filter(|_| !is_on_a_node(&leaf)) {
         sleep(time).await;
         hold_in(cluster, namespace, name, USE, false);
     }

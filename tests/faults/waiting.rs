@@ -232,3 +232,26 @@ fn claim_says_where_its_volume_is_when_a_pod_cannot_go_there() {
         assert!(told.len() == 1 && told[0].contains("member m0") && told[0].contains("pod web"), "{told:?}");
     });
 }
+
+/// A claim for which no member has anything is in no count of leaves.
+#[test]
+fn claim_that_waits_without_a_leaf_is_counted_until_it_has_its_volume() {
+    virtual_time::run(1, async {
+        let bench = bench(&fixture::steady(STEP)).await;
+        let caller = provision(&bench, Script { leaf_class: "to-come", ..Script::new("data") });
+        sleep(SOON * 10).await;
+        assert!(bench.members[0].list("persistentvolumeclaims").is_empty());
+        let (waits, metrics) = (r#"kosmos_csi_claims_waiting{code="Aborted"} 1"#, bench.metrics());
+        assert!(metrics.contains(waits), "{metrics}");
+        let oldest = metrics.lines().find_map(|line| line.strip_prefix("kosmos_csi_oldest_waiting_claim_seconds "));
+        assert!(
+            oldest.and_then(|oldest| oldest.parse().ok()).is_some_and(|oldest: u64| (15..=20).contains(&oldest)),
+            "{metrics}"
+        );
+        let class = json!({"metadata": {"name": "to-come"}, "provisioner": "storage.simulated", "volumeBindingMode": "Immediate"});
+        bench.members[0].create("storageclasses.storage.k8s.io", class).unwrap();
+        let minutes = Duration::from_mins(6);
+        until(&bench, minutes, || bench.host.get("persistentvolumes", "", caller.volume()).is_some()).await;
+        assert!(!bench.metrics().contains("kosmos_csi_claims_waiting{"), "{}", bench.metrics());
+    });
+}

@@ -2,6 +2,7 @@
 //! resources. `docs/metrics.md` is their table. What can be read when somebody asks is not kept: see [`Metrics::read_from`].
 
 pub mod exposition;
+pub mod waiting;
 
 use std::{
     collections::BTreeMap,
@@ -15,6 +16,8 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::Registry,
 };
+
+use waiting::Waiting;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Method {
@@ -39,8 +42,7 @@ struct OfMemberInState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct MemberRequest {
-    member: String,
+struct AnyRequest {
     verb: String,
     resource: String,
 }
@@ -152,10 +154,11 @@ pub struct Metrics {
     rpc_handled: Family<MethodAndCode, Counter>,
     rpc_seconds: Histograms<Method>,
     requests: Family<MemberAnswer, Counter>,
-    request_seconds: Histograms<MemberRequest>,
+    request_seconds: Histograms<AnyRequest>,
     request_errors: Family<OfMember, Counter>,
     members: Members,
     moves: Moves,
+    waiting: Waiting,
 }
 
 impl Metrics {
@@ -171,10 +174,12 @@ impl Metrics {
             request_errors: Family::default(),
             members: Members::default(),
             moves: Moves::default(),
+            waiting: Waiting::default(),
         };
         metrics.register(&mut registry);
         metrics.members.register(&mut registry);
         metrics.moves.register(&mut registry);
+        metrics.waiting.register(&mut registry);
         Self { registry: Arc::new(registry), ..metrics }
     }
 
@@ -188,7 +193,7 @@ impl Metrics {
         let requests = "Requests to a cluster, by HTTP code, or why there is none";
         registry.register("member_requests", requests, self.requests.clone());
         let seconds = "Time to the head of a cluster's answer";
-        registry.register("member_request_seconds", seconds, self.request_seconds.clone());
+        registry.register("request_seconds", seconds, self.request_seconds.clone());
         registry.register("member_request_errors", "Requests that got no answer", self.request_errors.clone());
     }
 
@@ -203,10 +208,11 @@ impl Metrics {
     }
 
     pub fn request(&self, member: &str, verb: &str, resource: &str, code: &str, took: Duration) {
-        let (member, verb, resource) = (member.to_owned(), verb.to_owned(), resource.to_owned());
-        let labels = MemberRequest { member, verb, resource };
+        let (verb, resource) = (verb.to_owned(), resource.to_owned());
+        let labels = AnyRequest { verb, resource };
+        // Of no member: a histogram for each of a thousand would be a page of ten megabytes.
         self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
-        let MemberRequest { member, verb, resource } = labels;
+        let (member, AnyRequest { verb, resource }) = (member.to_owned(), labels);
         self.requests.get_or_create(&MemberAnswer { member, verb, resource, code: code.to_owned() }).inc();
     }
 
@@ -230,10 +236,16 @@ impl Metrics {
         *self.moves.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(look));
     }
 
+    /// Where those who ask for volumes are counted.
+    pub fn waiting(&self) -> Waiting {
+        self.waiting.clone()
+    }
+
     /// The text of `/metrics`, as OpenMetrics.
     pub fn text(&self) -> Result<String, fmt::Error> {
         self.members.refresh();
         self.moves.refresh();
+        self.waiting.refresh();
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
@@ -357,6 +369,7 @@ mod tests {
                 ..MemberNow::default()
             }]
         });
+        drop(metrics.waiting().asks("x"));
         metrics.read_moves_from(|| MovesNow { phases: [("Copying".to_owned(), 1)].into(), ..MovesNow::default() });
         let text = metrics.text().unwrap();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());

@@ -30,6 +30,7 @@ kosmos_csi_member_volumes{member="a",state="lost",component="controller"} 0x90
 kosmos_csi_member_volumes{member="a",state="stray",component="controller"} 0x50 1x30 0x20
 kosmos_csi_member_oldest_creation_seconds{member="a",component="controller"} 0+60x14 0x80
 kosmos_csi_member_oldest_deletion_seconds{member="a",component="controller"} 0+60x59 0x40
+kosmos_csi_oldest_waiting_claim_seconds{component="controller"} 0+60x14 0x80
 kosmos_csi_member_requests_under_way{member="a",component="controller"} 31x3 4x90
 kosmos_csi_rpc_handled_total{method="CreateVolume",code="Ok",component="controller"} 0+600x90
 kosmos_csi_rpc_handled_total{method="CreateVolume",code="Aborted",component="controller"} 0+6000x90
@@ -38,7 +39,7 @@ kosmos_csi_moves_longest_stall_seconds{component="controller"} 0+60x9 0x90
 "#;
 
 /// Series in place of those of the same name and labels above, and the alerts that fire in the end.
-const SITUATIONS: [(&str, &[&str], &[&str]); 16] = [
+const SITUATIONS: [(&str, &[&str], &[&str]); 17] = [
     ("all is well", &[], &[]),
     (
         "a member does not answer the agent",
@@ -86,6 +87,11 @@ const SITUATIONS: [(&str, &[&str], &[&str]); 16] = [
         "a volume waits",
         &[r#"kosmos_csi_member_oldest_creation_seconds{member="a",component="controller"} 0+60x90"#],
         &["KosmosCsiCreationStuck"],
+    ),
+    (
+        "no member is found for a claim",
+        &[r#"kosmos_csi_oldest_waiting_claim_seconds{component="controller"} 0+60x90"#],
+        &["KosmosCsiClaimsWait"],
     ),
     (
         "a volume does not go",

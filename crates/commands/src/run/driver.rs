@@ -83,7 +83,7 @@ impl Driver {
             Ok(())
         });
         let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();
-        let controller = Controller { provisioner, in_flight: InFlight::default() };
+        let controller = Controller { provisioner, in_flight: InFlight::default(), waiting: self.metrics.waiting() };
         Ok(Some(Started { controller, listed: all_listed }))
     }
 }

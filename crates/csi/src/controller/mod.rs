@@ -19,6 +19,7 @@ use super::{
     status::{Answer, answer},
     v1::{self, controller_server, controller_service_capability::rpc::Type},
 };
+use cluster::metrics::waiting::Waiting;
 use domain::error::Result;
 use driver::provision::Provisioner;
 
@@ -46,6 +47,7 @@ const CAPABILITIES: [Type; 16] = [
 pub struct Controller {
     pub provisioner: Arc<Provisioner>,
     pub in_flight: InFlight,
+    pub waiting: Waiting,
 }
 
 pub(super) fn deadline<T>(request: &Request<T>) -> Instant {
@@ -67,7 +69,10 @@ impl controller_server::Controller for Controller {
     }
 
     async fn create_volume(&self, request: Request<v1::CreateVolumeRequest>) -> Answer<v1::CreateVolumeResponse> {
-        answer(volumes::create(&self, request).await)
+        let asked = self.waiting.asks(&request.get_ref().name);
+        let answer = answer(volumes::create(&self, request).await);
+        asked.answered(answer.as_ref().err().map(|status| format!("{:?}", status.code())));
+        answer
     }
 
     async fn delete_volume(&self, request: Request<v1::DeleteVolumeRequest>) -> Answer<v1::DeleteVolumeResponse> {

@@ -1,0 +1,172 @@
+//! Claims of the host that wait for a volume, as their provisioner asks for them: one for which no member was found has no leaf that
+//! could be counted.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use tokio::time::Instant;
+
+/// external-provisioner asks again after five minutes at the latest. What it asks for no more, nobody waits for.
+const ASKED_AGAIN: Duration = Duration::from_mins(7);
+/// Of a call whose caller gave up.
+const GIVEN_UP: &str = "Cancelled";
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WithCode {
+    code: String,
+}
+
+#[derive(Clone, Debug)]
+struct Wait {
+    since: Instant,
+    last: Instant,
+    code: String,
+}
+
+#[derive(Clone, Default)]
+pub struct Waiting {
+    waits: Arc<Mutex<HashMap<String, Wait>>>,
+    claims: Family<WithCode, Gauge>,
+    oldest: Gauge,
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Waiting").finish_non_exhaustive()
+    }
+}
+
+/// A call that asks for a volume. One that is dropped has got no answer.
+#[derive(Debug)]
+pub struct Asked {
+    waiting: Waiting,
+    volume: String,
+    begun: Instant,
+    answered: bool,
+}
+
+impl Waiting {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let claims = "Claims that wait for a volume, by the code of the last answer";
+        registry.register("claims_waiting", claims, self.claims.clone());
+        let oldest = "How long the claim has waited for a volume that waits for the longest, 0 where none does";
+        registry.register("oldest_waiting_claim_seconds", oldest, self.oldest.clone());
+    }
+
+    pub fn asks(&self, volume: &str) -> Asked {
+        Asked { waiting: self.clone(), volume: volume.to_owned(), begun: Instant::now(), answered: false }
+    }
+
+    fn waits(&self, asked: &Asked, code: String) {
+        let last = Instant::now();
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wait) = waits.get_mut(&asked.volume) {
+            (wait.last, wait.code) = (last, code);
+            return;
+        }
+        // Without anybody who reads the metrics, those that are asked for no more would be kept for ever.
+        if waits.len() == waits.capacity() {
+            waits.retain(|_, wait| wait.last.elapsed() < ASKED_AGAIN);
+        }
+        waits.insert(asked.volume.clone(), Wait { since: asked.begun, last, code });
+    }
+
+    pub(super) fn refresh(&self) {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.retain(|_, wait| wait.last.elapsed() < ASKED_AGAIN);
+        self.claims.clear();
+        for wait in waits.values() {
+            self.claims.get_or_create(&WithCode { code: wait.code.clone() }).inc();
+        }
+        let oldest = waits.values().map(|wait| wait.since.elapsed()).max().unwrap_or_default();
+        self.oldest.set(i64::try_from(oldest.as_secs()).unwrap_or(i64::MAX));
+    }
+}
+
+impl Asked {
+    /// With its code where the volume was not given.
+    pub fn answered(mut self, refusal: Option<String>) {
+        self.answered = true;
+        match refusal {
+            Some(code) => self.waiting.waits(&self, code),
+            None => drop(self.waiting.waits.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.volume)),
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.waiting.waits(self, GIVEN_UP.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::{super::Metrics, *};
+
+    #[track_caller]
+    fn says(metrics: &Metrics, lines: &[&str]) {
+        let text = metrics.text().unwrap();
+        let mut told: Vec<&str> =
+            text.lines().filter(|line| line.contains("waiting") && !line.starts_with('#')).collect();
+        told.sort_unstable();
+        assert_eq!(told, lines);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claim_waits_from_its_first_call_until_it_has_its_volume_or_is_asked_for_no_more() {
+        let metrics = Metrics::new();
+        let waiting = metrics.waiting();
+        says(&metrics, &["kosmos_csi_oldest_waiting_claim_seconds 0"]);
+        let asked = waiting.asks("a");
+        advance(Duration::from_secs(30)).await;
+        asked.answered(Some("ResourceExhausted".to_owned()));
+        drop(waiting.asks("b"));
+        advance(Duration::from_mins(5)).await;
+        waiting.asks("a").answered(Some("FailedPrecondition".to_owned()));
+        waiting.asks("c").answered(None);
+        says(
+            &metrics,
+            &[
+                "kosmos_csi_claims_waiting{code=\"Cancelled\"} 1",
+                "kosmos_csi_claims_waiting{code=\"FailedPrecondition\"} 1",
+                "kosmos_csi_oldest_waiting_claim_seconds 330",
+            ],
+        );
+        advance(Duration::from_mins(3)).await;
+        says(
+            &metrics,
+            &[
+                "kosmos_csi_claims_waiting{code=\"FailedPrecondition\"} 1",
+                "kosmos_csi_oldest_waiting_claim_seconds 510",
+            ],
+        );
+        waiting.asks("a").answered(None);
+        says(&metrics, &["kosmos_csi_oldest_waiting_claim_seconds 0"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claims_that_nobody_asks_for_take_no_memory_even_if_nobody_reads_the_metrics() {
+        let waiting = Metrics::new().waiting();
+        for round in 0..100 {
+            for number in 0..100 {
+                drop(waiting.asks(&format!("{round}-{number}")));
+            }
+            advance(ASKED_AGAIN).await;
+        }
+        assert!(waiting.waits.lock().unwrap().len() <= 400);
+    }
+}

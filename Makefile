@@ -158,7 +158,7 @@ bench-move: tools ## What a copy of a volume's files costs beside plain rsync ov
 	@time { $(CARGO) build --release --workspace --bins --example clusters --no-default-features; \
 		mkdir -p $(TARGET)/release/image; ln -f $(TARGET)/release/kosmos-csi $(TARGET)/release/image/kosmos-csi; }
 	@$(call say,a move)
-	@time $(CARGO) test --release --workspace --test e2e -- --ignored --nocapture volume_with_much_data volumes_move_a_few
+	@time $(CARGO) test --release --workspace --test e2e -- --ignored --nocapture --test-threads=512 volume_with_much_data volumes_move_a_few
 
 .PHONY: book
 book: ## The documentation as a book, target/book; mdBook is built the first time

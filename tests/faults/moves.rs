@@ -8,6 +8,7 @@ mod permitted;
 mod play;
 mod refused;
 mod restored;
+mod slots;
 mod theirs;
 mod users;
 
@@ -469,39 +470,6 @@ fn movers_that_fail_die_or_lie_are_begun_again_and_nothing_is_switched_to_what_t
             assert_eq!(stalled(&story), ["Progressing", "False"], "{mood:?}: {}", story.status());
         });
     }
-}
-
-/// One may copy here.
-#[test]
-fn move_waits_for_those_that_copy_and_its_pods_go_on_meanwhile() {
-    virtual_time::run(1, async {
-        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
-        let mut second = Caller::new(&story.bench, Script { places: vec![0], ..Script::new("log") });
-        assert_eq!(second.provision().await, Ending::Provisioned);
-        story.play.is(Mood::Linger);
-        story.asks(1, &json!({}));
-        story.comes_to("Copying").await;
-        let spec = json!({"claimName": "log", "to": {"member": "m1"}});
-        story.bench.host.create(MOVES, json!({"metadata": {"name": "too", "namespace": SHOP}, "spec": spec})).unwrap();
-        sleep(MOVED).await;
-        let status = story.bench.host.get(MOVES, SHOP, "too").unwrap()["status"].clone();
-        assert!(status["phase"] == "Closing" && status.to_string().contains("--moves-at-once"), "{status}");
-        let leaf = story.bench.members[0].get(CLAIMS, SHOP, "log").unwrap();
-        assert!(leaf["metadata"]["annotations"]["kosmos.csi.io/move"].is_null(), "{leaf}");
-        let counted = story.bench.metrics();
-        for line in ["kosmos_csi_moves{phase=\"Copying\"} 1", "kosmos_csi_moves{phase=\"Closing\"} 1"] {
-            assert!(counted.contains(line), "{counted}");
-        }
-        story.play.is(Mood::Well);
-        story.comes_to("Succeeded").await;
-        let end = Instant::now() + MOVED;
-        let phase = |name: &str| text(&story.bench.host.get(MOVES, SHOP, name).unwrap(), "/status/phase").to_owned();
-        while phase("too") != "Succeeded" {
-            assert!(Instant::now() < end, "{}", story.trace());
-            sleep(STEP).await;
-        }
-        assert_eq!(story.bench.guard.wrong(), [""; 0]);
-    });
 }
 
 #[test]

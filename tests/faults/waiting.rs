@@ -250,8 +250,11 @@ fn claim_that_waits_without_a_leaf_is_counted_until_it_has_its_volume() {
         );
         let class = json!({"metadata": {"name": "to-come"}, "provisioner": "storage.simulated", "volumeBindingMode": "Immediate"});
         bench.members[0].create("storageclasses.storage.k8s.io", class).unwrap();
-        let minutes = Duration::from_mins(6);
-        until(&bench, minutes, || bench.host.get("persistentvolumes", "", caller.volume()).is_some()).await;
-        assert!(!bench.metrics().contains("kosmos_csi_claims_waiting{"), "{}", bench.metrics());
+        // Its provisioner asks again after five minutes at the latest.
+        until(&bench, Duration::from_mins(6), || bench.host.get("persistentvolumes", "", caller.volume()).is_some())
+            .await;
+        let metrics = bench.metrics();
+        assert!(!metrics.contains("kosmos_csi_claims_waiting{"), "{metrics}");
+        assert!(metrics.contains("kosmos_csi_oldest_waiting_claim_seconds 0"), "{metrics}");
     });
 }

@@ -161,6 +161,7 @@ impl Job {
                 // It was changed meanwhile, which is looked at.
                 Err(Error::InProgress(why)) => tracing::debug!(of = self.name(), why, "a move is looked at again"),
                 Err(error) => {
+                    self.lets_others_copy(false);
                     self.tell_of_trouble(&error).await;
                     (pause, longest) = (pause.max(LATE), FAILED);
                 }
@@ -200,6 +201,7 @@ impl Job {
                 Ok(Went::Over)
             }
             Moving::Await(what) => {
+                self.lets_others_copy(matches!(&seen.users, look::Users::Have(users) if !users.is_empty()));
                 line::see_to(self, &seen)?;
                 let went = Box::pin(ends::see_to_keys(self, &seen)).await?;
                 Ok(went.unwrap_or_else(|| Went::Waits(seen.awaited(what))))
@@ -221,8 +223,10 @@ impl Job {
         self.slot.is_some()
     }
 
-    fn has_slot_to_take(&self) -> bool {
-        self.slot.is_some() || self.movers.slots.available_permits() > 0
+    /// What waits for people, or for long, before anything is copied keeps nobody else from that.
+    fn lets_others_copy(&mut self, waits_for_people: bool) {
+        let is_early = moves::phase_of(&self.of).is_some_and(|phase| phase < Phase::Copying);
+        self.slot.take_if(|(_, since)| is_early && (waits_for_people || since.elapsed() > ends::LONG));
     }
 
     async fn write(&mut self, change: StatusChange) -> Result<Went> {

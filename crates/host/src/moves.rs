@@ -32,7 +32,7 @@ use super::{Host, outcome, replacement::Replacing, unread};
 use cluster::{metrics::MovesNow, pauses, with_causes};
 use domain::{
     error::{Error, Result},
-    printable::printable,
+    printable::one_line,
     volume::{
         Claim, LeafPlace,
         moving::{MoveMark, Part, Phase, Sum},
@@ -45,6 +45,8 @@ pub const KIND: &str = "VolumeMove";
 /// The condition that says whether it goes on, and its reason where it does.
 const STALLED: &str = "Stalled";
 pub const PROGRESSING: &str = "Progressing";
+/// Characters of a condition: what members say is in it.
+const MOST_SAID: usize = 4096;
 /// Nothing is waited for.
 const GOES_ON: &str = "it goes on";
 /// Holds a move until nothing of it is left in the members.
@@ -339,7 +341,7 @@ fn conditions(of: &VolumeMove, reason: &str, message: &str) -> Value {
         "type": STALLED,
         "status": if stalls { "True" } else { "False" },
         "reason": reason,
-        "message": printable(message),
+        "message": one_line(message).chars().take(MOST_SAID).collect::<String>(),
         "lastTransitionTime": since.unwrap_or_else(|| Time(Timestamp::now())),
         "observedGeneration": of.metadata.generation,
     }])
@@ -354,11 +356,13 @@ pub fn refused(of: &VolumeMove, why: &str) -> StatusChange {
     StatusChange(json!({"phase": Phase::Refused, "conditions": conditions(of, "Refused", why)}))
 }
 
-/// What stood in its way does not any more.
+/// What stood in its way, or was waited for, does and is not any more.
 pub fn phase(of: &VolumeMove, phase: Phase) -> StatusChange {
-    match stall(of) {
-        Some(_) => StatusChange(json!({"phase": phase, "conditions": conditions(of, PROGRESSING, GOES_ON)})),
-        None => StatusChange(json!({"phase": phase})),
+    let was_told = of.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
+    if was_told {
+        StatusChange(json!({"phase": phase, "conditions": conditions(of, PROGRESSING, GOES_ON)}))
+    } else {
+        StatusChange(json!({"phase": phase}))
     }
 }
 

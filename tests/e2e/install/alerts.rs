@@ -89,7 +89,7 @@ const SITUATIONS: [(&str, &[&str], &[&str]); 17] = [
         &["KosmosCsiCreationStuck"],
     ),
     (
-        "no member is found for a claim",
+        "a claim waits for its volume",
         &[r#"kosmos_csi_oldest_waiting_claim_seconds{component="controller"} 0+60x90"#],
         &["KosmosCsiClaimsWait"],
     ),

@@ -25,16 +25,16 @@ pub enum Change {
 impl Caller {
     /// Asks for the change until it is done, or the claim is deleted.
     pub async fn change(&mut self, change: Change) {
-        if change == Change::Unpublish {
-            people::pod_ends(&self.bench, self.known_handle());
-        }
         let mut pause = FIRST_PAUSE;
         loop {
             let asked = match change {
                 Change::Expand => self.expand().await,
                 Change::Modify => self.modify().await,
                 Change::Publish => self.publish(&self.node()).await,
-                Change::Unpublish => self.unpublish().await,
+                Change::Unpublish => {
+                    people::pod_ends(&self.bench, self.known_handle());
+                    self.unpublish().await
+                }
             };
             match asked {
                 Ok(()) => break,

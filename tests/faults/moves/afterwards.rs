@@ -15,6 +15,7 @@ use crate::{
     virtual_time,
 };
 
+/// More than healing takes.
 const SETTLED: Duration = Duration::from_secs(30);
 
 async fn moved(story: &mut Story) {
@@ -56,7 +57,7 @@ fn member_of(story: &Story, handle: &str) -> usize {
 }
 
 #[test]
-fn snapshots_stay_where_they_were_taken_and_can_be_restored_there() {
+fn snapshots_stay_where_they_were_taken_and_are_restored_into_that_member() {
     virtual_time::run(1, async {
         let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
         snapshotter::have_kinds(&story.bench);
@@ -82,7 +83,7 @@ fn snapshots_stay_where_they_were_taken_and_can_be_restored_there() {
 }
 
 #[test]
-fn it_grows_and_gets_to_nodes_where_it_is_now() {
+fn moved_volume_grows_and_gets_to_nodes_where_it_is_now() {
     virtual_time::run(1, async {
         let mut story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
         moved(&mut story).await;
@@ -101,7 +102,7 @@ fn it_grows_and_gets_to_nodes_where_it_is_now() {
 
 /// Whichever policy the host's volume has when its claim goes, and whether it was so when it moved.
 #[test]
-fn it_goes_or_stays_with_its_claim_as_the_hosts_policy_says() {
+fn moved_volume_goes_or_stays_with_its_claim_as_the_hosts_policy_says() {
     for (before, then, stays) in [
         ("Delete", "Delete", false),
         ("Delete", "Retain", true),

@@ -22,7 +22,7 @@ fn awaited(story: &Story) -> String {
 }
 
 /// A pod of the member's own people on the leaf claim.
-fn stranger(name: &str) -> Value {
+pub(super) fn stranger(name: &str) -> Value {
     let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}]);
     json!({"metadata": {"name": name, "namespace": SHOP}, "spec": {"volumes": volumes, "containers": [{"name": "main", "image": "i"}]},
         "status": {"phase": "Running"}})
@@ -53,7 +53,7 @@ fn pods_that_keep_the_claim_are_named_and_it_moves_once_the_last_is_gone() {
 }
 
 #[test]
-fn pod_that_comes_to_a_claim_on_its_way_out_is_named() {
+fn pod_that_comes_before_the_claim_is_deleted_is_named() {
     virtual_time::run(1, async {
         let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
         let is_slow = |asked: &Asked| asked.verb == Verb::Delete && asked.resource == CLAIMS;
@@ -64,7 +64,7 @@ fn pod_that_comes_to_a_claim_on_its_way_out_is_named() {
         story.comes_to("Isolating").await;
         story.bench.members[0].create("pods", stranger("theirs")).unwrap();
         sleep(SEEN).await;
-        let told = "the leaf claim of the source goes once nothing keeps it: pod shop/theirs of member m0";
+        let told = "the leaf claim of the source has to go first; the one that is on its way out is kept by pod shop/theirs of member m0";
         assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Isolating", told));
         story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
         assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
@@ -78,11 +78,15 @@ fn finalizer_that_keeps_the_claim_on_its_way_out_is_named() {
         hold(&story.bench, CLAIM, "example.com/backup", true);
         story.asks(1, &json!({}));
         sleep(SEEN).await;
-        let told =
-            "the leaf claim of the source goes once nothing keeps it: finalizer example.com/backup of that claim";
+        let told = "the leaf claim of the source has to go first; the one that is on its way out is kept by finalizer example.com/backup";
         assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Isolating", told));
+        // Also where it is called off.
+        story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+        sleep(SEEN).await;
+        let told = "the leaf claim of the source is made where it was; the one that is on its way out is kept by finalizer example.com/backup";
+        assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Cancelling", told));
         hold(&story.bench, CLAIM, "example.com/backup", false);
-        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+        assert_eq!(at_the_end(&story, &[false]).await, [""; 0]);
     });
 }
 
@@ -114,6 +118,12 @@ fn node_of_the_host_that_has_the_volume_is_named_and_a_record_that_cannot_be_rea
             story.asks(1, &json!({}));
             sleep(SEEN).await;
             assert_eq!((story.phase().as_str(), awaited(&story).as_str()), ("Waiting", told));
+            let leave = |claim: &mut Value| {
+                let annotations = claim["metadata"]["annotations"].as_object_mut().unwrap();
+                annotations.remove("kosmos.csi.io/published");
+            };
+            story.bench.members[0].change(CLAIMS, SHOP, CLAIM, leave).unwrap();
+            assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
         });
     }
 }

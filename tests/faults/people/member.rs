@@ -116,18 +116,29 @@ pub fn pod_ends(bench: &Bench, handle: &str) {
     }
 }
 
-/// Somebody deletes a leaf claim that the host uses, which goes at once or is held for so long: one that is on a node, by its pod.
+/// Somebody deletes a leaf claim that the host uses, which goes at once, is held for so long, or, where it is on a node, until its pod
+/// ends there.
 pub(super) async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<Duration>) {
     let Some(leaf) = used(&bench, member) else { return };
     let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
-    bench.guard.note(|| format!("somebody deletes leaf claim {namespace}/{name} in m{member}, held for {held:?}"));
+    let (time, uid) = (held.filter(|_| !is_on_a_node(&leaf)), text(&leaf, "/metadata/uid"));
+    let until = match (held, time) {
+        (None, _) => "which nobody holds".to_owned(),
+        (Some(_), None) => "which its pod holds".to_owned(),
+        (Some(_), Some(time)) => format!("held for {time:?}"),
+    };
+    bench.guard.note(|| format!("somebody deletes leaf claim {namespace}/{name} in m{member}, {until}"));
     let cluster = &bench.members[member];
-    hold_in(cluster, namespace, name, USE, held.is_some());
-    lock(&bench.guard.history).deleted_by_people(text(&leaf, "/metadata/uid"));
+    if held.is_some() {
+        hold_in(cluster, namespace, name, USE, true);
+    }
+    lock(&bench.guard.history).deleted_by_people(uid);
     // It may have been on its way out, and held by nobody else.
     let _ = cluster.delete("persistentvolumeclaims", namespace, name);
-    if let Some(time) = held.filter(|_| !is_on_a_node(&leaf)) {
-        sleep(time).await;
+    let Some(time) = time else { return };
+    sleep(time).await;
+    let left = cluster.get("persistentvolumeclaims", namespace, name);
+    if left.is_some_and(|left| text(&left, "/metadata/uid") == uid) {
         hold_in(cluster, namespace, name, USE, false);
     }
 }

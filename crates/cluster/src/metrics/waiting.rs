@@ -58,7 +58,8 @@ impl Waiting {
     pub(super) fn register(&self, registry: &mut Registry) {
         let claims = "Claims that wait for a volume, by the code of the last answer";
         registry.register("claims_waiting", claims, self.claims.clone());
-        let oldest = "How long the claim has waited for a volume that waits for the longest, 0 where none does";
+        let oldest =
+            "From the first to the last call for the volume that a claim waits for the longest for, 0 where none does";
         registry.register("oldest_waiting_claim_seconds", oldest, self.oldest.clone());
     }
 
@@ -87,7 +88,8 @@ impl Waiting {
         for wait in waits.values() {
             self.claims.get_or_create(&WithCode { code: wait.code.clone() }).inc();
         }
-        let oldest = waits.values().map(|wait| wait.since.elapsed()).max().unwrap_or_default();
+        // Until the last call: nobody knows whether it is waited for since.
+        let oldest = waits.values().map(|wait| wait.last - wait.since).max().unwrap_or_default();
         self.oldest.set(i64::try_from(oldest.as_secs()).unwrap_or(i64::MAX));
     }
 }
@@ -151,7 +153,7 @@ mod tests {
             &metrics,
             &[
                 "kosmos_csi_claims_waiting{code=\"FailedPrecondition\"} 1",
-                "kosmos_csi_oldest_waiting_claim_seconds 510",
+                "kosmos_csi_oldest_waiting_claim_seconds 330",
             ],
         );
         waiting.asks("a").answered(None);

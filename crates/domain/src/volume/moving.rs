@@ -95,7 +95,7 @@ pub struct SeenLeaf {
     /// Another move has a leaf in the yard.
     pub taken: bool,
     pub mark: Mark,
-    /// A node has it, or a pod of the member.
+    /// A node of the host has it, or a pod of the member keeps its claim.
     pub used: bool,
     pub volume: Option<SeenVolume>,
     /// The mover's pod on this side.
@@ -266,7 +266,7 @@ fn to_close(source: &SeenLeaf) -> Option<Moving> {
 
 fn freed(source: &SeenLeaf) -> Moving {
     match source.mark {
-        _ if !source.home || !source.whole => Moving::Await("the leaf claim of the source is not there"),
+        _ if !source.home || !source.whole => Moving::Await("the leaf claim of the source is gone, or on its way out"),
         _ if source.used => Moving::Await("pods use the volume"),
         Mark::Isolated => Moving::Enter(Phase::Isolating),
         Mark::None | Mark::Closed => Moving::IsolateSource,
@@ -278,7 +278,7 @@ fn isolated(source: &SeenLeaf) -> Moving {
         None => Moving::Await("the leaf volume of the source is not there"),
         Some(volume) if !volume.lent => Moving::LendSource,
         _ if source.stray => Moving::RemoveSourceStray,
-        _ if source.home => Moving::Await("the leaf claim of the source goes once nothing keeps it"),
+        _ if source.home => Moving::Await("the leaf claim of the source has to go first"),
         _ if !source.yard || !source.whole => Moving::Await("the source is given to the movers"),
         _ => Moving::Enter(Phase::Copying),
     }

@@ -1,9 +1,12 @@
 //! One step of a move is taken.
 
+use tokio::time::Instant;
+
 use super::{
     Job, OTHERS_COPY, Went, begin, ends,
     look::{Half, Looked},
     switch,
+    tell::Told,
 };
 use domain::{
     error::{Error, Result},
@@ -15,7 +18,7 @@ use leaf::moving::{Moved, Written, ends::State};
 pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<Went> {
     match step {
         // Its pods go on until then.
-        Moving::CloseSource if !job.has_slot_to_take() => return Ok(Went::Waits(OTHERS_COPY.to_owned())),
+        Moving::CloseSource if !job.takes_slot() => return Ok(Went::Waits(OTHERS_COPY.to_owned())),
         Moving::Enter(Phase::Switching) => return switch::decide(job, &looked).await,
         Moving::Enter(Phase::Finishing) => switch::settle_in_host(job, &looked).await?,
         Moving::StartReceiver => return ends::start_receiver(job, &looked).await,
@@ -29,8 +32,9 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<
     match step {
         Moving::Enter(phase) => {
             let went = job.write(moves::phase(&job.of, phase)).await?;
-            job.slot.take_if(|_| phase != Phase::Copying);
-            job.failure = None;
+            job.slot.take_if(|_| !(Phase::Closing..=Phase::Copying).contains(&phase));
+            job.slot.iter_mut().for_each(|(_, since)| *since = Instant::now());
+            (job.failure, job.told) = (None, Told::default());
             job.tell_of_phase(phase, &looked).await;
             Ok(went)
         }

@@ -19,7 +19,7 @@ use leaf::moving::ends::{Keys, Mover, Role, State, Wanted, give_keys, start};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// For both pods to run.
-const LONG: Duration = Duration::from_mins(1);
+pub(super) const LONG: Duration = Duration::from_mins(1);
 
 impl Looked {
     fn half(&self, role: Role) -> Result<&Half> {

@@ -36,20 +36,37 @@ pub(super) struct Half {
     pub(super) movers: Vec<Mover>,
 }
 
+/// Who keeps the source.
+#[derive(Debug)]
+pub(super) enum Users {
+    /// Its claim is to stay, and these have it: pods of the member, whoever made them, and nodes of the host.
+    Have(Vec<String>),
+    /// These keep it from going: pods, and finalizers of others.
+    Keep(Vec<String>),
+}
+
 impl Half {
-    /// What keeps the leaf claim: pods of the member, whoever made them, nodes of the host, and finalizers.
     async fn users(&self) -> Result<Vec<String>> {
         let (home, published, member) = (self.side.home(), self.sight.published(), &self.side.member);
-        let pods = pods_with(self.member.leaf()?, &home).await?;
+        let pods = pods_with(self.member.leaf()?, &home, false).await?;
         let nodes = published.real_nodes().map(|node| format!("node {node} of the host"));
         let unknown = published.is_corrupt().then(|| {
             format!(
                 "whoever annotation {PUBLISHED} of leaf claim {home} in member {member} names, which cannot be read"
             )
         });
-        let finalizers =
-            self.sight.others_finalizers().into_iter().map(|name| format!("finalizer {name} of that claim"));
-        Ok(pods.into_iter().chain(nodes).chain(unknown).chain(finalizers).collect())
+        Ok(pods.into_iter().chain(nodes).chain(unknown).collect())
+    }
+
+    /// Nothing is decided by that.
+    async fn keepers(&self) -> Vec<String> {
+        let Ok(leaf) = self.member.leaf() else { return Vec::new() };
+        let pods = pods_with(leaf, &self.side.home(), true).await.unwrap_or_else(|error| {
+            tracing::debug!(member = self.side.member, %error, "what keeps a leaf claim is not told");
+            Vec::new()
+        });
+        let finalizers = self.sight.others_finalizers().into_iter().map(|name| format!("finalizer {name}"));
+        pods.into_iter().chain(finalizers).collect()
     }
 }
 
@@ -63,8 +80,8 @@ pub(super) struct Looked {
     pub(super) subject: Option<Subject>,
     pub(super) source: Result<Half>,
     pub(super) copy: Result<Half>,
-    /// Who keeps the source's claim, while that is waited for.
-    pub(super) users: Vec<String>,
+    /// While that is waited for.
+    pub(super) users: Users,
 }
 
 pub(super) async fn look(job: &Job) -> Result<Looked> {
@@ -94,14 +111,15 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
         source: seen_of(job, &source, phase.goes_by_source()),
         copy: seen_of(job, &copy, phase.goes_by_copy()),
     };
-    let mut users = Vec::new();
-    if let (Some(leaf), Ok(half)) = (&mut seen.source, &source)
-        && leaf.home
-        && matches!(phase, Phase::Waiting | Phase::Isolating)
-    {
-        users = half.users().await?;
-        leaf.used = leaf.used || !users.is_empty();
-    }
+    let users = match (&mut seen.source, &source) {
+        (Some(_), Ok(half)) if half.sight.is_leaving() => Users::Keep(half.keepers().await),
+        (Some(leaf), Ok(half)) if phase == Phase::Waiting && !seen.called_off => {
+            let users = half.users().await?;
+            leaf.used = leaf.used || !users.is_empty();
+            Users::Have(users)
+        }
+        _ => Users::Have(Vec::new()),
+    };
     let movers = |half: &Result<Half>| half.as_ref().map(|half| half.movers.clone()).unwrap_or_default();
     let ends = ends_of(&movers(&source), &movers(&copy), status.attempt);
     seen.source.as_mut().into_iter().for_each(|leaf| leaf.end = ends.0);

@@ -1,6 +1,10 @@
 //! Whoever asked for a move, and whoever uses the claim, is told how it goes: by events on both, and by a condition of the move.
 
-use super::{Job, line::Line, look::Looked};
+use super::{
+    Job,
+    line::Line,
+    look::{Looked, Users},
+};
 use domain::{
     error::Error,
     volume::moving::{Outcome, Phase, Sum},
@@ -37,9 +41,12 @@ impl Looked {
             }
             _ => None,
         });
-        let what = match self.users.as_slice() {
-            [] => what.to_owned(),
-            users => format!("{what}: {}", several(users)),
+        let what = match &self.users {
+            Users::Have(users) if !users.is_empty() => format!("{what}: {}", several(users)),
+            Users::Keep(users) if !users.is_empty() => {
+                format!("{what}; the one that is on its way out is kept by {}", several(users))
+            }
+            Users::Have(_) | Users::Keep(_) => what.to_owned(),
         };
         std::iter::once(what).chain(starting).collect::<Vec<_>>().join("; ")
     }

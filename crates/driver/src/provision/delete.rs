@@ -376,7 +376,7 @@ fn late(leaf: &MemberClient, place: &LeafPlace, step: &Removal) -> Error {
     Error::InProgress(format!("member {}: leaf claim {}/{} {what}", leaf.member, place.namespace, place.claim))
 }
 
-/// The driver may not list the pods of a member.
+/// Without the rights for moves the driver may not list the pods of a member.
 fn in_use(place: &LeafPlace) -> String {
     let LeafPlace { namespace, claim } = place;
     format!(

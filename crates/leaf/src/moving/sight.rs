@@ -229,11 +229,15 @@ impl Sight {
         self.claim().map(|claim| ClaimRow::new(claim).life.published).unwrap_or_default()
     }
 
-    /// The finalizers of others that keep a claim which is on its way out; pods are told of by themselves.
+    /// The claim at home is on its way out.
+    pub fn is_leaving(&self) -> bool {
+        self.home.as_ref().is_some_and(|claim| claim.metadata.deletion_timestamp.is_some())
+    }
+
+    /// The finalizers of others on the claim at home.
     pub fn others_finalizers(&self) -> Vec<String> {
-        let leaves = self.claim().filter(|claim| claim.metadata.deletion_timestamp.is_some());
         let of_others = |name: &&String| ![ownership::FINALIZER, PROTECTION].contains(&name.as_str());
-        leaves.iter().flat_map(|claim| claim.finalizers()).filter(of_others).cloned().collect()
+        self.home.iter().flat_map(ResourceExt::finalizers).filter(of_others).cloned().collect()
     }
 
     pub fn is_held(&self) -> bool {

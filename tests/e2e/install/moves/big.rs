@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use domain::volume::moving::Phase;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
-    CLAIM, MOVED, NAMESPACE, POD, claim, end, nothing_is_lost, other_than, running, said, waits_for_pods, writer,
+    MOVED, NAMESPACE, POD, ask, begin, claim, end, nothing_is_lost, other_than, running, said, waits_for_pods, writer,
 };
 use crate::clusters::{Cluster, Fleet, wait_for};
 
@@ -45,6 +45,7 @@ pub async fn members_go_away(fleet: &Fleet) -> Result<()> {
 
 async fn trips(fleet: &Fleet, outages: &[Option<Outage>]) -> Result<()> {
     let host = fleet.host();
+    begin(fleet).await?;
     host.apply(&writer()).await?;
     let mut at = running(host, None).await?;
     let (sum, before) = (fill(host).await?, claim(host).await?);
@@ -73,16 +74,6 @@ async fn fill(host: &Cluster) -> Result<String> {
 async fn sum_of(host: &Cluster) -> Result<String> {
     let sum = "cd /data; (sha256sum large; cat small/* | sha256sum; ls small | wc -l)";
     host.kubectl(&["-n", NAMESPACE, "exec", POD, "--", "sh", "-c", sum]).await
-}
-
-pub(super) async fn ask(host: &Cluster, name: &str, to: &str) -> Result<()> {
-    host.apply(&object(name, CLAIM, to).to_string()).await
-}
-
-pub(super) fn object(name: &str, claim: &str, to: &str) -> Value {
-    let spec = json!({"claimName": claim, "to": {"member": to}});
-    json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove",
-        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 }
 
 /// How many lines were acknowledged before the pod was told to go.
@@ -135,7 +126,7 @@ async fn copied(host: &Cluster, name: &str) -> Result<Duration> {
 }
 
 /// Waits until it has come to a phase, or past it.
-async fn reached(host: &Cluster, name: &str, wanted: Phase) -> Result<Phase> {
+pub(super) async fn reached(host: &Cluster, name: &str, wanted: Phase) -> Result<Phase> {
     let get = ["-n", NAMESPACE, "get", "volumemove", name, "-o"];
     wait_for(&format!("{name} is {wanted:?}"), MOVED, || async {
         let phase = host.kubectl(&[&get[..], &["jsonpath={.status.phase}"]].concat()).await?;

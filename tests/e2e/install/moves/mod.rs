@@ -1,4 +1,4 @@
-//! A volume moves to another member and back, while a StatefulSet writes to it: its user asks for that by the command, with rights in one
+//! Volumes move to another member and back. Here a StatefulSet writes to one: its user asks for that by the command, with rights in one
 //! namespace alone, and deletes a pod.
 
 mod big;
@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{examples, release::PATIENCE};
 use crate::clusters::{Cluster, Fleet, wait_for};
@@ -34,6 +34,8 @@ const TRIPS: usize = 2;
 const THOROUGH_TRIPS: usize = 10;
 const KILLS: usize = 20;
 const BETWEEN_KILLS: Range<u64> = 1_000..8_000;
+/// Of Pod Security (label).
+const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 const MOVED: Duration = Duration::from_mins(5);
 
 fn is_thorough() -> bool {
@@ -64,6 +66,7 @@ async fn kill_controllers(host: &Cluster, kills: &mut usize) -> Result<Infallibl
 
 pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
+    begin(fleet).await?;
     host.apply(&writer()).await?;
     let folder = tempfile::tempdir()?;
     let user = folder.path().join("user.kubeconfig");
@@ -97,6 +100,20 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         to.clone_into(&mut at);
     }
     end(fleet, trips()).await
+}
+
+/// What a story that failed has left is in no other's way.
+async fn begin(fleet: &Fleet) -> Result<()> {
+    let gone = ["delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s"];
+    fleet.host().kubectl(&gone).await?;
+    for member in fleet.members() {
+        let there = member.kubectl(&["get", "namespace", NAMESPACE, "--ignore-not-found", "-o", "name"]).await?;
+        if !there.is_empty() {
+            member.kubectl(&["label", "namespace", NAMESPACE, &format!("{LEVEL}-")]).await?;
+            member.kubectl(&["-n", NAMESPACE, "delete", "pods", "--all", "--grace-period=1", "--timeout=60s"]).await?;
+        }
+    }
+    discard_all(fleet).await
 }
 
 fn writer() -> String {
@@ -185,6 +202,16 @@ async fn moved(fleet: &Fleet, user: &str, name: &str, to: &str) -> Result<(usize
     Ok(before)
 }
 
+async fn ask(host: &Cluster, name: &str, to: &str) -> Result<()> {
+    host.apply(&object(name, CLAIM, to).to_string()).await
+}
+
+fn object(name: &str, claim: &str, to: &str) -> Value {
+    let spec = json!({"claimName": claim, "to": {"member": to}});
+    json!({"apiVersion": "kosmos.csi.io/v1alpha1", "kind": "VolumeMove",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+}
+
 /// From then on nobody new gets the volume.
 async fn waits_for_pods(host: &Cluster, name: &str) -> Result<()> {
     let waited = wait_for("the move waits for pods", MOVED, || async {
@@ -227,6 +254,7 @@ async fn kept(member: &Cluster) -> Result<Vec<String>> {
     Ok(kept.lines().filter_map(|line| line.strip_prefix("persistentvolume/")).map(str::to_owned).collect())
 }
 
+/// With their data; and nothing is left of the movers.
 async fn discard_all(fleet: &Fleet) -> Result<()> {
     let admin = format!("--kubeconfig={}", fleet.host().kubeconfig_inside().display());
     for member in fleet.members() {

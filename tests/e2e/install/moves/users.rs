@@ -4,11 +4,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use domain::volume::moving::Phase;
 use serde_json::{Value, json};
 
 use super::{
-    CLAIM, MOVED, NAMESPACE, POD, WRITER, big::ask, claim, end, nothing_is_lost, other_than, running, said,
-    waits_for_pods, writer,
+    CLAIM, LEVEL, MOVED, NAMESPACE, POD, WRITER, ask, begin, big::reached, claim, end, nothing_is_lost, other_than,
+    running, said, waits_for_pods, writer,
 };
 use crate::{
     clusters::{Cluster, Fleet, wait_for},
@@ -17,10 +18,10 @@ use crate::{
 
 /// What the pod takes to stop.
 const GRACE: Duration = Duration::from_secs(40);
-const SETTLED: Duration = Duration::from_secs(20);
 
 pub async fn users_are_waited_for_and_named(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
+    begin(fleet).await?;
     for cluster in fleet.clusters() {
         cluster.apply(&namespace().to_string()).await?;
     }
@@ -37,14 +38,15 @@ pub async fn users_are_waited_for_and_named(fleet: &Fleet) -> Result<()> {
     waits_for_pods(host, "there").await?;
     let pod = |name: &str, state: &str| format!("pod {NAMESPACE}/{name} of member {from}{state}");
     let ended = pod("ended", " (it has ended, and keeps the claim until it is deleted)");
-    says(host, &[&ended, &pod("theirs", ","), &pod(POD, "")]).await?;
+    says(host, &[&ended, &pod("theirs", ","), &pod(POD, "")], "finalizer").await?;
     let began = Instant::now();
     host.kubectl(&["-n", NAMESPACE, "delete", "pod", POD, "--wait=false"]).await?;
-    says(host, &[&pod(POD, " (it is being deleted)")]).await?;
     let wrote = said(host).await?;
-    tokio::time::sleep(SETTLED).await;
-    let acknowledged = said(host).await?;
-    ensure!(acknowledged > wrote, "the pod that is being deleted writes no more: {wrote}, {acknowledged}");
+    says(host, &[&pod(POD, " (it is being deleted)")], "finalizer").await?;
+    let acknowledged = wait_for("the pod that is being deleted goes on", MOVED, || async {
+        Ok(Some(said(host).await?).filter(|now| *now > wrote))
+    })
+    .await?;
     wait_for("the pod has ended in the member", MOVED, || async {
         let left = member.kubectl(&["-n", NAMESPACE, "get", "pod", POD, "--ignore-not-found", "-o", "name"]).await?;
         ensure!(left.is_empty(), "{left}");
@@ -52,11 +54,12 @@ pub async fn users_are_waited_for_and_named(fleet: &Fleet) -> Result<()> {
     })
     .await?;
     ensure!(began.elapsed() >= GRACE, "it was given {:?} to stop", began.elapsed());
-    says(host, &["pods use the volume", &ended, &pod("theirs", "")]).await?;
+    says(host, &["pods use the volume", &ended, &pod("theirs", "")], &pod(POD, "")).await?;
     member.kubectl(&["-n", NAMESPACE, "delete", "pod", "theirs", "ended", "--grace-period=1", "--timeout=60s"]).await?;
     running(host, Some(to)).await?;
     nothing_is_lost(host, acknowledged).await?;
-    // And back, as it is.
+    // Only then another move of the volume may begin.
+    reached(host, "there", Phase::Succeeded).await?;
     ask(host, "back", &from).await?;
     waits_for_pods(host, "back").await?;
     let acknowledged = said(host).await?;
@@ -64,22 +67,27 @@ pub async fn users_are_waited_for_and_named(fleet: &Fleet) -> Result<()> {
     running(host, Some(&from)).await?;
     nothing_is_lost(host, acknowledged).await?;
     ensure!(claim(host).await? == before, "the claim was {before:?}");
-    end(fleet, 2).await
+    end(fleet, 2).await?;
+    for member in fleet.members() {
+        member.kubectl(&["label", "namespace", NAMESPACE, &format!("{LEVEL}-")]).await?;
+    }
+    Ok(())
 }
 
-/// What the user is told that he waits for.
-async fn says(host: &Cluster, parts: &[&str]) -> Result<()> {
+/// What the user is told that he waits for, and for what not.
+async fn says(host: &Cluster, parts: &[&str], no_more: &str) -> Result<()> {
     wait_for("it says whom it waits for", MOVED, || async {
         let path = "jsonpath={.status.phase} {.status.conditions[0].message}";
         let told = host.kubectl(&["-n", NAMESPACE, "get", "volumemove", "there", "-o", path]).await?;
-        ensure!(told.starts_with("Waiting ") && parts.iter().all(|part| told.contains(part)), "{told}");
+        let is_told = parts.iter().all(|part| told.contains(part)) && !told.contains(no_more);
+        ensure!(told.starts_with("Waiting ") && is_told, "{told}");
         Ok(Some(()))
     })
     .await
 }
 
 fn namespace() -> Value {
-    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted", "kosmos.csi.io/pods": "baseline"});
+    let labels = json!({LEVEL: "restricted", "kosmos.csi.io/pods": "baseline"});
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 }
 

@@ -94,21 +94,18 @@ impl Said {
 
 /// Others have to do something, and the status says who; before and after, it is the driver's and the members' own business.
 fn awaited(of: &VolumeMove) -> Option<&str> {
-    moves::awaited(of).filter(|_| matches!(moves::phase_of(of), Some(Phase::Waiting | Phase::Isolating)))
+    let waits_for_others = |phase: &Phase| matches!(phase, Phase::Waiting | Phase::Isolating | Phase::Cancelling);
+    moves::awaited(of).filter(|_| moves::phase_of(of).is_some_and(|phase| waits_for_others(&phase)))
 }
 
-/// The pods of the host that have the claim, or have ended and are waited for, and what ends them; none where nobody may list pods.
+/// The pods of the host that are waited for, and what ends them; none where nobody may list pods.
 async fn users(client: &Client, of: &VolumeMove) -> Vec<String> {
     let Some(awaited) = awaited(of) else { return Vec::new() };
     let namespace = of.namespace().unwrap_or_default();
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&ListParams::default()).await;
     let pods = pods.map(|pods| pods.items).unwrap_or_default();
-    let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let is_waited_for = |pod: &Pod| awaited.contains(&format!("pod {namespace}/{} ", pod.name_any()));
     let users = pods.iter().filter(|pod| {
-        has_node(pod)
-            && host::pod::claims_of(pod).contains(&of.spec.claim_name)
-            && (!host::pod::has_ended(pod) || is_waited_for(pod))
+        host::pod::claims_of(pod).contains(&of.spec.claim_name) && is_waited_for(pod, &namespace, awaited)
     });
     users
         .map(|pod| {
@@ -117,6 +114,15 @@ async fn users(client: &Client, of: &VolumeMove) -> Vec<String> {
             format!("pod {name} {has}: `kubectl -n {namespace} delete pod {name}` ends it")
         })
         .collect()
+}
+
+/// By its name, or by that of its node where that is one of the host's own. Of many only some are named.
+fn is_waited_for(pod: &Pod, namespace: &str, awaited: &str) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    let is_on_named_node = node.is_some_and(|node| awaited.contains(&format!("node {node} of the host")));
+    let may_be_among_others = node.is_some() && awaited.ends_with(" more");
+    awaited.contains(&format!("pod {namespace}/{} of member", pod.name_any()))
+        || !host::pod::has_ended(pod) && (is_on_named_node || may_be_among_others)
 }
 
 pub(super) fn copied(progress: Progress) -> String {
@@ -226,5 +232,32 @@ mod tests {
         );
         let copying = said.news(&waiting("Copying", "the copy is not done yet"), vec![]);
         assert_eq!(copying, ["Copying: the files are copied and compared; pods wait meanwhile"]);
+    }
+
+    #[test]
+    fn pods_are_told_of_that_the_move_names_or_may_mean() {
+        let pod = |name: &str, node: Option<&str>, phase: &str| -> Pod {
+            let spec = json!({"nodeName": node, "containers": []});
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}}))
+                .unwrap()
+        };
+        let told = "pods use the volume: pod shop/db-0 of member m0, pod shop/job-1 of member m0 (it has ended, and keeps the claim until \
+                    it is deleted), node worker of the host";
+        for (name, node, phase, is_told) in [
+            ("db-0", Some("kosmos-m0"), "Running", true),
+            ("job-1", Some("kosmos-m0"), "Succeeded", true),
+            // Made again by its StatefulSet, it waits for the move.
+            ("db", Some("kosmos-m0"), "Pending", false),
+            ("web", Some("worker"), "Running", true),
+            ("web", Some("worker"), "Succeeded", false),
+            ("web", None, "Pending", false),
+        ] {
+            assert_eq!(is_waited_for(&pod(name, node, phase), "shop", told), is_told, "{name} {node:?} {phase}");
+        }
+        assert!(is_waited_for(
+            &pod("x", Some("kosmos-m0"), "Running"),
+            "shop",
+            "pods use the volume: pod shop/a of member m0 and 4 more"
+        ));
     }
 }

@@ -135,6 +135,9 @@ fn next(of: &VolumeMove) -> String {
             "End the pods that have the claim, as by `kubectl delete pod`; those that a StatefulSet or Deployment makes again wait for the \
              move. `kosmos-csi volume cancel {place}` calls it off."
         ),
+        Some(Phase::Isolating) => format!(
+            "What keeps the claim in the member has to end. `kosmos-csi volume cancel {place}` calls the move off."
+        ),
         Some(Phase::Ready) if of.spec.cutover == Cutover::Manual && !of.spec.approved => {
             format!(
                 "`kosmos-csi volume approve {place}` switches to the copy, `kosmos-csi volume cancel {place}` calls it off."

@@ -1,0 +1,111 @@
+//! As many moves copy at the same time as may, here one: the others wait, and their pods go on meanwhile.
+
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::{Instant, sleep};
+
+use super::{CLAIM, CLAIMS, MOVED, MOVES, STEP, Story, play::Mood, users::stranger};
+use crate::{
+    bench::SHOP,
+    caller::{Caller, Ending, Script},
+    virtual_time,
+};
+
+/// Of the second claim and of its move.
+const OTHER: &str = "log";
+const TOO: &str = "too";
+
+/// With a second volume in the first member.
+async fn story() -> (Story, Caller) {
+    let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+    let mut second = Caller::new(&story.bench, Script { places: vec![0], ..Script::new(OTHER) });
+    assert_eq!(second.provision().await, Ending::Provisioned);
+    (story, second)
+}
+
+fn asks_for_the_other(story: &Story) {
+    let spec = json!({"claimName": OTHER, "to": {"member": "m1"}});
+    story.bench.host.create(MOVES, json!({"metadata": {"name": TOO, "namespace": SHOP}, "spec": spec})).unwrap();
+}
+
+fn status(story: &Story, name: &str) -> Value {
+    story.bench.host.get(MOVES, SHOP, name).unwrap()["status"].clone()
+}
+
+fn phases(story: &Story) -> [String; 2] {
+    ["to", TOO].map(|name| text(&status(story, name), "/phase").to_owned())
+}
+
+async fn come_to(story: &Story, wanted: [&str; 2]) {
+    let end = Instant::now() + MOVED;
+    while phases(story) != wanted {
+        assert!(Instant::now() < end, "{:?}: {}", phases(story), story.trace());
+        sleep(STEP).await;
+    }
+}
+
+fn is_closed(story: &Story, claim: &str) -> bool {
+    let leaf = story.bench.members[0].get(CLAIMS, SHOP, claim).unwrap();
+    !leaf["metadata"]["annotations"]["kosmos.csi.io/move"].is_null()
+}
+
+#[test]
+fn move_waits_for_those_that_copy_and_its_pods_go_on_meanwhile() {
+    virtual_time::run(1, async {
+        let (story, _second) = story().await;
+        story.play.is(Mood::Linger);
+        story.asks(1, &json!({}));
+        story.comes_to("Copying").await;
+        asks_for_the_other(&story);
+        sleep(MOVED).await;
+        let waits = status(&story, TOO);
+        assert!(waits["phase"] == "Closing" && waits.to_string().contains("--moves-at-once"), "{waits}");
+        assert!(!is_closed(&story, OTHER));
+        let counted = story.bench.metrics();
+        for line in ["kosmos_csi_moves{phase=\"Copying\"} 1", "kosmos_csi_moves{phase=\"Closing\"} 1"] {
+            assert!(counted.contains(line), "{counted}");
+        }
+        story.play.is(Mood::Well);
+        come_to(&story, ["Succeeded"; 2]).await;
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+#[test]
+fn of_moves_that_are_asked_for_at_once_no_more_volumes_are_closed_than_may_copy() {
+    virtual_time::run(1, async {
+        let (story, _second) = story().await;
+        story.play.is(Mood::Linger);
+        story.asks(1, &json!({}));
+        asks_for_the_other(&story);
+        sleep(MOVED).await;
+        let (mut now, closed) = (
+            phases(&story),
+            [CLAIM, OTHER]
+                .map(|claim| story.bench.members[0].get(CLAIMS, SHOP, claim).is_none_or(|_| is_closed(&story, claim))),
+        );
+        now.sort();
+        assert_eq!(
+            (now, closed.iter().filter(|closed| **closed).count()),
+            (["Closing".to_owned(), "Copying".to_owned()], 1)
+        );
+        story.play.is(Mood::Well);
+        come_to(&story, ["Succeeded"; 2]).await;
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}
+
+#[test]
+fn move_that_waits_for_its_users_keeps_no_other_from_copying() {
+    virtual_time::run(1, async {
+        let (story, _second) = story().await;
+        story.bench.members[0].create("pods", stranger("theirs")).unwrap();
+        story.asks(1, &json!({}));
+        story.comes_to("Waiting").await;
+        asks_for_the_other(&story);
+        come_to(&story, ["Waiting", "Succeeded"]).await;
+        story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
+        come_to(&story, ["Succeeded"; 2]).await;
+        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+    });
+}

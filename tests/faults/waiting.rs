@@ -79,6 +79,23 @@ fn warning_of_a_member_is_told_within_two_seconds() {
 }
 
 /// Whoever makes claims in a member writes on them what he likes.
+/// Kubernetes takes times of the year 9999, and hardly anybody else does. Whoever may write events in one namespace would silence all.
+#[test]
+fn event_with_a_time_that_cannot_be_read_silences_no_other() {
+    virtual_time::run(1, async {
+        let bench = bench(&broken()).await;
+        let about =
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "attic", "name": "x", "uid": "u"});
+        let event = json!({"metadata": {"name": "x.1", "namespace": "attic"}, "involvedObject": about, "reason": "Theirs", "message": "m",
+            "type": "Warning", "firstTimestamp": "9999-12-31T23:59:59Z", "lastTimestamp": "9999-12-31T23:59:59Z",
+            "eventTime": "9999-12-31T23:59:59.999999Z"});
+        bench.members[0].create("namespaces", json!({"metadata": {"name": "attic"}})).unwrap();
+        bench.members[0].create("events", event).unwrap();
+        provision(&bench, Script::new("data"));
+        until(&bench, SOON * 2, || told(&bench, "data").join("\n").contains("the storage failed")).await;
+    });
+}
+
 #[test]
 fn member_has_nothing_told_on_a_claim_that_waits_in_another() {
     virtual_time::run(1, async {

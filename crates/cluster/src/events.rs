@@ -1,20 +1,62 @@
 //! What a cluster says in events.
 
-use futures::{Stream, TryStreamExt};
-use k8s_openapi::api::core::v1::Event;
+use std::convert;
+
+use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1;
 use kube::{
     Api,
     api::{WatchEvent, WatchParams},
+    core::Request,
 };
+use serde::Deserialize;
+
+/// An event, as far as anything goes by it. Whoever may write events in a namespace may give them times that no parser here takes; none is
+/// read, or one such event would end the hearing of all others.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Event {
+    pub involved_object: Object,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub reason: String,
+    pub message: String,
+    source: Source,
+    reporting_component: String,
+}
+
+/// What it is about.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Object {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Source {
+    component: String,
+}
+
+impl Event {
+    /// Who says it.
+    pub fn by(&self) -> &str {
+        if self.reporting_component.is_empty() { &self.source.component } else { &self.reporting_component }
+    }
+}
 
 /// Events with these fields, until the cluster ends it. What it has said before comes first.
 pub async fn listen(
-    events: &Api<Event>,
+    events: &Api<v1::Event>,
     fields: &str,
 ) -> Result<impl Stream<Item = Result<Event, kube::Error>> + Send + use<>, kube::Error> {
     let about = WatchParams::default().fields(fields);
-    let events = events.watch(&about, "0").await?;
-    Ok(events.try_filter_map(async |event| match event {
+    let watch = Request::new(events.resource_url()).watch(&about, "0").map_err(kube::Error::BuildRequest)?;
+    let events = events.clone().into_client().request_events::<Event>(watch).await?;
+    // Its items are known as such only beyond this.
+    Ok(events.map(convert::identity).try_filter_map(async |event| match event {
         WatchEvent::Added(event) | WatchEvent::Modified(event) => Ok(Some(event)),
         WatchEvent::Error(status) => Err(kube::Error::Api(status)),
         WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => Ok(None),

@@ -1,7 +1,7 @@
 //! The host pod a claim waits for.
 
 use futures::{Stream, TryStreamExt};
-use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSpec};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{Host, unread};
@@ -34,13 +34,15 @@ pub struct StrandedPod {
 }
 
 impl StrandedPod {
-    fn new(event: &Event) -> Option<Self> {
-        let message = event.message.as_deref().unwrap_or_default();
-        if !KEPT_FROM_VOLUME.iter().any(|words| message.contains(words)) {
-            return None;
-        }
+    fn new(event: &events::Event) -> Option<Self> {
         let pod = &event.involved_object;
-        Some(Self { namespace: pod.namespace.clone()?, name: pod.name.clone()?, uid: pod.uid.clone()? })
+        let is_named = ![&pod.namespace, &pod.name, &pod.uid].iter().any(|word| word.is_empty());
+        let is_stranded = KEPT_FROM_VOLUME.iter().any(|words| event.message.contains(words));
+        (is_named && is_stranded).then(|| Self {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        })
     }
 }
 

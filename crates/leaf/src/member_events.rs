@@ -3,11 +3,10 @@
 use std::pin::pin;
 
 use futures::{TryStreamExt, future::select_all};
-use k8s_openapi::api::core::v1::Event;
 use tokio::sync::mpsc::Sender;
 
 use super::MemberClient;
-use cluster::events;
+use cluster::events::{self, Event};
 use domain::error::Result;
 
 /// Of claims, and of pods that find no node.
@@ -28,14 +27,10 @@ pub struct MemberEvent {
 
 impl MemberEvent {
     fn new(event: Event) -> Option<Self> {
-        let by = event.reporting_component.filter(|name| !name.is_empty()).or(event.source?.component);
-        Some(Self {
-            about: event.involved_object.uid?,
-            warning: event.type_.as_deref() == Some("Warning"),
-            reason: event.reason.unwrap_or_default(),
-            message: event.message.unwrap_or_default(),
-            by: by.unwrap_or_default(),
-        })
+        let by = event.by().to_owned();
+        let Event { involved_object: about, kind, reason, message, .. } = event;
+        Some(Self { about: about.uid, warning: kind == "Warning", reason, message, by })
+            .filter(|event| !event.about.is_empty())
     }
 }
 

@@ -49,6 +49,7 @@ pub const PROGRESSING: &str = "Progressing";
 const MOST_SAID: usize = 4096;
 /// Nothing is waited for.
 const GOES_ON: &str = "it goes on";
+const HAS_ENDED: &str = "it has ended";
 /// Holds a move until nothing of it is left in the members.
 const FINALIZER: &str = "kosmos.csi.io/move";
 
@@ -360,7 +361,8 @@ pub fn refused(of: &VolumeMove, why: &str) -> StatusChange {
 pub fn phase(of: &VolumeMove, phase: Phase) -> StatusChange {
     let was_told = of.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
     if was_told {
-        StatusChange(json!({"phase": phase, "conditions": conditions(of, PROGRESSING, GOES_ON)}))
+        let message = if phase.is_over() { HAS_ENDED } else { GOES_ON };
+        StatusChange(json!({"phase": phase, "conditions": conditions(of, PROGRESSING, message)}))
     } else {
         StatusChange(json!({"phase": phase}))
     }

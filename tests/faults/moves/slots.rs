@@ -44,6 +44,12 @@ async fn come_to(story: &Story, wanted: [&str; 2]) {
     }
 }
 
+async fn both_succeed(story: &Story) {
+    story.play.is(Mood::Well);
+    come_to(story, ["Succeeded"; 2]).await;
+    assert_eq!(story.bench.guard.wrong(), [""; 0]);
+}
+
 fn is_closed(story: &Story, claim: &str) -> bool {
     let leaf = story.bench.members[0].get(CLAIMS, SHOP, claim).unwrap();
     !leaf["metadata"]["annotations"]["kosmos.csi.io/move"].is_null()
@@ -65,9 +71,7 @@ fn move_waits_for_those_that_copy_and_its_pods_go_on_meanwhile() {
         for line in ["kosmos_csi_moves{phase=\"Copying\"} 1", "kosmos_csi_moves{phase=\"Closing\"} 1"] {
             assert!(counted.contains(line), "{counted}");
         }
-        story.play.is(Mood::Well);
-        come_to(&story, ["Succeeded"; 2]).await;
-        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+        both_succeed(&story).await;
     });
 }
 
@@ -89,9 +93,7 @@ fn of_moves_that_are_asked_for_at_once_no_more_volumes_are_closed_than_may_copy(
             (now, closed.iter().filter(|closed| **closed).count()),
             (["Closing".to_owned(), "Copying".to_owned()], 1)
         );
-        story.play.is(Mood::Well);
-        come_to(&story, ["Succeeded"; 2]).await;
-        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+        both_succeed(&story).await;
     });
 }
 
@@ -105,7 +107,6 @@ fn move_that_waits_for_its_users_keeps_no_other_from_copying() {
         asks_for_the_other(&story);
         come_to(&story, ["Waiting", "Succeeded"]).await;
         story.bench.members[0].delete("pods", SHOP, "theirs").unwrap();
-        come_to(&story, ["Succeeded"; 2]).await;
-        assert_eq!(story.bench.guard.wrong(), [""; 0]);
+        both_succeed(&story).await;
     });
 }

@@ -26,9 +26,6 @@ use domain::{
     volume::{LeafPlace, VolumeHash, moving::YARD},
 };
 
-/// So many pods are read at a time.
-const PAGE: u32 = 500;
-
 /// Where a leaf is while a move has it.
 pub fn yard(hash: VolumeHash) -> LeafPlace {
     LeafPlace { namespace: YARD.to_owned(), claim: hash.to_string() }
@@ -37,17 +34,9 @@ pub fn yard(hash: VolumeHash) -> LeafPlace {
 /// The member's pods that keep the claim, as people are told of them. One that has ended and had a node keeps it until it is deleted,
 /// as the member protects the claim for it; one without a node keeps it from being deleted, and not once it is.
 pub async fn pods_with(client: &MemberClient, place: &LeafPlace, is_leaving: bool) -> Result<Vec<String>> {
-    let pods = Api::<Pod>::namespaced(client.client.clone(), &place.namespace);
-    let (mut told, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
-    loop {
-        let listed = pods.list(&page).await;
-        let listed = listed.map_err(|error| client.outcome(&format!("list pods in {}", place.namespace), &error))?;
-        told.extend(listed.items.iter().filter_map(|pod| told_of(client, place, pod, is_leaving)));
-        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => break,
-        }
-    }
+    let pods = Api::<Pod>::namespaced(client.client.clone(), &place.namespace).list(&ListParams::default()).await;
+    let pods = pods.map_err(|error| client.outcome(&format!("list pods in {}", place.namespace), &error))?;
+    let mut told: Vec<String> = pods.items.iter().filter_map(|pod| told_of(client, place, pod, is_leaving)).collect();
     told.sort();
     Ok(told)
 }

@@ -85,16 +85,24 @@ check: lint-code ## Quick: formatting, lints, and the tests that need no real cl
 		$(DRAWN) $(QUICK) $(SAME_SIMULATOR) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; exit $$code
 
 .PHONY: soak
-soak: ## Hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found
-	@$(call say,faults on simulated clusters)
-	@time KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-1000000} \
-		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1
+soak: packages ## Two hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found
+	@mkdir -p $(TARGET)
+	@$(call say,faults on simulated clusters; what is played beside them is told in $(TARGET)/beside.log)
+	@code=0; time { $(call beside,$(MAKE) soak-beside); \
+		KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-1000000} \
+		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1 || code=1; $(beside_ends); }; exit $$code
 	@$(call say,one of ten members floods)
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --test floods among_ten -- --nocapture
+
+# Most of the faults compute on one of the processors, and the planted bugs build on the other.
+.PHONY: soak-beside
+soak-beside:
 	@$(call say,copies of trees and their judge)
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --workspace --test mover -- --nocapture --test-threads=1
 	@$(call say,every course of a move)
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --package kosmos-csi-domain --lib moving -- --nocapture
+	@$(call say,what the flood needs)
+	@time $(CARGO) test --quiet --release --test floods --no-run
 	@$(call say,planted bugs)
 	@time tests/faults/planted/find.sh
 
@@ -182,6 +190,11 @@ manifests: ## Render the chart into deploy/, for those without Helm
 tools: build ## Install the packages and build the programs that real clusters need
 	@$(call say,what real clusters need)
 	@time { $(CLUSTERS) packages; $(CLUSTERS) build; }
+
+.PHONY: packages
+packages: ## Install the packages that copies of volumes and real clusters need
+	@$(CARGO) build --example clusters
+	@$(CLUSTERS) packages
 
 .PHONY: clusters-up
 clusters-up: tools ## A host and MEMBERS=2 members with a node each, for you to try things on

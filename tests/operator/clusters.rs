@@ -1,5 +1,5 @@
 //! A host and members in this process, and the files by which a person reaches them. What the simulated API server lacks is
-//! answered here: tokens, and what an account may do.
+//! answered here: tokens, what an account may do, and what pods tell.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use commands::{
     run::operator::{self, Report},
 };
 use http::{Request, Response, Uri};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, StreamBody};
 use kube::client::{Body, DynBody};
 use serde_json::{Value, json};
 use simulate::Cluster;
@@ -41,7 +41,8 @@ pub struct Clusters {
     pub host: Cluster,
     pub members: Vec<Cluster>,
     pub folder: TempDir,
-    /// What no account may do, as "verb resource"; a group of kinds that no cluster serves, as its path.
+    /// What no account may do, as "verb resource"; a group of kinds that no cluster serves, as its path; a list that never ends, as
+    /// "the end of", the cluster and the list's path.
     pub denied: Arc<Mutex<BTreeSet<String>>>,
     /// Every request for a token.
     pub asked: Arc<Mutex<Vec<Value>>>,
@@ -167,7 +168,15 @@ fn transport(
                     &json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "", "resources": []}),
                 ));
             }
+            if never_ends(cluster.name(), request.uri().path(), &denied.lock().unwrap()) {
+                let body: Box<DynBody> = Box::new(StreamBody::new(futures::stream::pending()));
+                return Ok(Response::new(body));
+            }
             match request.uri().path().rsplit('/').next() {
+                Some(told @ ("log" | "metrics")) if request.uri().path().contains("/pods/") => {
+                    let asked = request.uri().query().unwrap_or_default();
+                    Ok(text(format!("the {told} of {asked}: refused with canary-of-a-kubeconfig\n")))
+                }
                 Some("token") => {
                     let account = request.uri().path().to_owned();
                     let asked = request.into_body().collect().await?.to_bytes();
@@ -190,10 +199,20 @@ fn transport(
     service_fn(serve).boxed()
 }
 
+fn never_ends(cluster: &str, path: &str, denied: &BTreeSet<String>) -> bool {
+    let list = path.trim_start_matches("/apis/").trim_start_matches("/api/");
+    denied.contains(&format!("the end of {cluster} {list}"))
+}
+
 fn answer(object: &Value) -> Response<Box<DynBody>> {
     let body = Body::from(object.to_string().into_bytes());
     let body: Box<DynBody> = Box::new(BodyExt::map_err(body, BoxError::from));
     Response::builder().status(201).header("content-type", "application/json").body(body).unwrap()
+}
+
+fn text(told: String) -> Response<Box<DynBody>> {
+    let body: Box<DynBody> = Box::new(BodyExt::map_err(Body::from(told.into_bytes()), BoxError::from));
+    Response::new(body)
 }
 
 fn token(asked: &str) -> Value {

@@ -4,6 +4,7 @@
 
 #[path = "../authority.rs"]
 mod authority;
+mod bundle;
 mod clusters;
 mod members;
 mod moves;

@@ -1,6 +1,6 @@
 //! Secrets stay where they are: every RPC of the interface that this process serves gets one in each of its `secrets`, with
 //! good requests and bad ones, the members' kubeconfigs hold tokens, and the driver writes all the log it can. Then logs,
-//! metrics, answers and every object of every cluster are searched.
+//! metrics, answers, the archive for who helps and every object of every cluster are searched.
 #![allow(unreachable_pub, reason = "a binary of its own")]
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
@@ -45,6 +45,9 @@ async fn secrets_are_never_told() {
 
     let mut told = call::everything(&driver.socket()).await;
     told.push(("metrics".to_owned(), driver.metrics().await));
+    let bundle = driver.support_bundle().await;
+    assert!(bundle.contains("\"cluster\": \"") && bundle.contains("\"kind\": \"StorageClass\""), "{bundle}");
+    told.push(("support bundle".to_owned(), bundle));
     let log = driver.end().await;
     assert!(log.lines().count() > 500 && log.contains("TRACE"), "the log is not all there is:\n{log}");
     told.push(("log".to_owned(), log));

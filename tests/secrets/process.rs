@@ -1,12 +1,14 @@
 //! The driver as a process that writes all the log it can.
 
 use std::{
+    io::Read as _,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Stdio,
     time::Instant,
 };
 
+use flate2::read::GzDecoder;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -76,6 +78,21 @@ impl Driver {
             stream.read_to_string(&mut answer).await.unwrap();
         }
         answer
+    }
+
+    /// All that the archive for who helps holds, by what the administrator types beside it.
+    pub async fn support_bundle(&self) -> String {
+        let at = |name: &str| self.folder.join(name).display().to_string();
+        let typed = Command::new(env!("CARGO_BIN_EXE_kosmos-csi"))
+            .args(["support-bundle".to_owned(), format!("--kubeconfig={}", at("host.kubeconfig"))])
+            .args([format!("--members-dir={}", at("members")), format!("--output={}", at("all.tar.gz"))])
+            .env_clear()
+            .output();
+        let told = timeout(PATIENCE, typed).await.unwrap().unwrap();
+        assert!(told.status.success(), "{told:?}");
+        let mut text = String::from_utf8(told.stdout).unwrap();
+        GzDecoder::new(std::fs::File::open(at("all.tar.gz")).unwrap()).read_to_string(&mut text).unwrap();
+        text
     }
 
     /// Stops it as Kubernetes does, and tells what it has logged.

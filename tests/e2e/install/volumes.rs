@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{examples, release::PATIENCE};
+use super::{bundle, examples, release::PATIENCE};
 use crate::clusters::{Cluster, Fleet, member_driver, wait_for};
 
 /// A class of volumes that grow without being mounted, in the host and in cluster38.
@@ -181,9 +181,13 @@ pub async fn growth_and_snapshots(fleet: &Fleet) -> Result<()> {
     let photo = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "photo"});
     host.apply(&used("restored", &photo)).await?;
     host.apply(&used("copied", &json!({"kind": "PersistentVolumeClaim", "name": "data"}))).await?;
-    for claim in ["pvc/restored", "pvc/copied"] {
-        until(host, GROWTH, claim, "--for=jsonpath={.status.phase}=Bound").await?;
-    }
+    let bound = async {
+        for claim in ["pvc/restored", "pvc/copied"] {
+            until(host, GROWTH, claim, "--for=jsonpath={.status.phase}=Bound").await?;
+        }
+        Ok(())
+    };
+    tokio::try_join!(bound, bundle::has_all_that_helps_and_no_token(fleet))?;
     for object in ["volumegroupsnapshot/album", "volumesnapshot/photo"] {
         host.kubectl(&["-n", GROWTH, "delete", object, "--timeout=90s"]).await?;
     }

@@ -1,5 +1,6 @@
 //! The command line of an operator: commands that do one thing and end.
 
+mod bundle;
 mod get;
 mod member;
 mod values;
@@ -10,6 +11,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Subcommand, ValueEnum};
 
 use super::{member_name, namespace};
+pub use bundle::SupportBundle;
 pub use get::{Get, GetVolumes};
 pub use member::{Add, Check, Cordon, Forget, List, Member, Remove};
 use operator::listing::Form;
@@ -127,6 +129,11 @@ pub enum Command {
     Volume(Volume),
     /// Let go of a leaf claim in a member, keeping its data: the forced way out for who administers the member
     Release(Release),
+    /// Write everything that helps to find out what is wrong into one archive, without secrets
+    ///
+    /// How driver, members and volumes stand, what doctor finds, the objects and events of this driver and of its volumes, logs
+    /// and metrics of its pods, and the leaves in each member. What cannot be had is named in it, and the rest goes on.
+    SupportBundle(SupportBundle),
 }
 
 impl Command {
@@ -136,7 +143,7 @@ impl Command {
             Self::Member(member) => matches!(member, Member::List(_) | Member::Check(_)),
             Self::Doctor(doctor) => doctor.remedy.is_none(),
             Self::Volume(volume) => matches!(volume, Volume::Status(_)),
-            Self::Get(_) | Self::Status(_) | Self::Trace(_) => true,
+            Self::Get(_) | Self::Status(_) | Self::Trace(_) | Self::SupportBundle(_) => true,
             Self::Import(_) | Self::Release(_) => false,
         }
     }

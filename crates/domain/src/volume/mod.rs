@@ -23,7 +23,7 @@ pub use attributes::Attributes;
 pub use id::{HostId, LeafName, LeafPlace, VolumeHash, VolumeId};
 pub use mode::{AccessMode, VolumeMode};
 pub use node::NodeId;
-pub use parameters::{LeafBinding, Parameters};
+pub use parameters::{LeafBinding, NAMES as PARAMETERS, Parameters};
 pub use snapshot::SnapshotSpec;
 pub use spec::{Claim, ClaimDigest, Request, Source, VolumeSpec};
 

@@ -7,8 +7,17 @@ use crate::error::{Error, Result};
 
 /// Written by the provisioner, not by the administrator.
 const RESERVED: &str = "csi.storage.k8s.io/";
-const KEYS: &str = "member, leafStorageClass, leafBinding, leafNamespace, leafClaimName, leafAccessMode, \
-                    leafVolumeMode, attachMode (each but member also with the suffix .<member>)";
+/// Each but the first also with the suffix `.<member>`.
+pub const NAMES: [&str; 8] = [
+    "member",
+    "leafStorageClass",
+    "leafBinding",
+    "leafNamespace",
+    "leafClaimName",
+    "leafAccessMode",
+    "leafVolumeMode",
+    "attachMode",
+];
 
 /// How a leaf claim whose class waits for a first consumer gets one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,7 +129,10 @@ fn member_name(key: &str, name: &str) -> Result<String> {
 }
 
 fn unknown(key: &str) -> Error {
-    Error::Invalid(format!("unknown StorageClass parameter {key:?}; known are {KEYS}"))
+    let known = NAMES.join(", ");
+    Error::Invalid(format!(
+        "unknown StorageClass parameter {key:?}; known are {known} (each but member also with the suffix .<member>)"
+    ))
 }
 
 fn not_one_of(key: &str, value: &str, allowed: &str) -> Error {

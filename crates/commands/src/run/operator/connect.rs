@@ -165,6 +165,20 @@ pub(super) async fn known(
     }
 }
 
+/// The same for who takes much of what it says: no more than a controller takes.
+pub(super) async fn bounded(
+    host: &Host,
+    name: &str,
+    definition: &MemberDefinition,
+    dial: &Dial,
+) -> Result<MemberClient, String> {
+    let config = kubeconfig::parse(&definition.kubeconfig, definition.source).await?;
+    let namespaces = kubeconfig::namespaces(&definition.kubeconfig)?;
+    let line = cluster::connect(name, config, Answers::Bounded, dial, &Metrics::new());
+    let line = line.map_err(|error| format!("the kubeconfig cannot be used: {}", with_causes(&error)))?;
+    Ok(MemberClient::new(name, host.id.clone(), line.client).with_rights_in(namespaces))
+}
+
 /// Now, in seconds.
 pub(super) fn now() -> i64 {
     Timestamp::now().as_second()

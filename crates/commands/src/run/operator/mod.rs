@@ -1,7 +1,9 @@
 //! An operator's commands: each does one thing, says what it did, and ends.
 
+mod bundle;
 mod connect;
 mod doctor;
+mod files;
 mod get;
 mod import;
 mod look;
@@ -74,5 +76,6 @@ pub async fn report(command: &Command, dial: &Dial) -> anyhow::Result<Report> {
         Command::Trace(trace) => trace::trace(trace, dial).await,
         Command::Volume(command) => Box::pin(volume::volume(command, dial)).await,
         Command::Release(release) => release::release(release, dial).await,
+        Command::SupportBundle(flags) => Box::pin(bundle::bundle(flags, dial)).await,
     }
 }

@@ -2,9 +2,7 @@
 //! accounts have proved that they are enough.
 
 use std::{
-    fs::OpenOptions,
     io::Write as _,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -24,6 +22,7 @@ use crate::{
         operator::{
             Report,
             connect::{self, Admin, now},
+            files::create_new,
             objects::{Done, apply, remove, steps, without_unserved},
             print::patiently,
         },
@@ -254,7 +253,8 @@ async fn hand_over(
             let path = flags.kubeconfig_only.as_deref().context("no file")?;
             for account in accounts {
                 let path = if account.for_pods { &beside(path) } else { path };
-                write_file(path, &account.kubeconfig).with_context(|| format!("write {}", path.display()))?;
+                let written = create_new(path).and_then(|mut file| file.write_all(account.kubeconfig.as_bytes()));
+                written.with_context(|| format!("write {}", path.display()))?;
                 table.row([format!("file {}", path.display()).as_str(), "", "made"]);
             }
         }
@@ -271,12 +271,6 @@ async fn hand_over(
 /// Where the account for pods is looked for in a folder of members.
 fn beside(path: &Path) -> PathBuf {
     path.with_extension("virtual-node.kubeconfig")
-}
-
-/// Nobody else may read it, from the first byte on.
-fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 pub(super) fn rights_table(answers: &[(Right, bool)]) -> Table {

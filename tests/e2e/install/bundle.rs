@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 use tar::Archive;
 
-use super::{helm::NAMESPACE, release::PROGRAM};
+use super::{dashboard, helm::NAMESPACE, release::PROGRAM};
 use crate::clusters::Fleet;
 
 /// Files whose paths begin and end so, and what each of them holds.
@@ -52,6 +52,7 @@ pub async fn has_all_that_helps_and_no_token(fleet: &Fleet) -> Result<()> {
         ensure!(!of.is_empty(), "there is no {begin}…{end}: {:?}", files.keys());
         ensure!(of.iter().any(|(_, text)| text.contains(held)), "{begin}…{end} has no {held}: {:?}", of[0]);
     }
+    dashboard::finds_data_for_every_query(&files)?;
     let tokens = tokens(fleet).await?;
     let telling = files.iter().find(|(_, text)| tokens.iter().any(|token| text.contains(token)));
     ensure!(telling.is_none(), "{:?} tells a token", telling.map(|(path, _)| path));

@@ -3,6 +3,7 @@
 mod alerts;
 mod bundle;
 mod chart;
+mod dashboard;
 mod demo;
 mod examples;
 pub mod helm;

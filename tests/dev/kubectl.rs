@@ -95,3 +95,26 @@ async fn stateful_set_of_the_examples_runs_with_a_volume_for_each_pod() {
     assert_eq!(claims.lines().count(), 2, "{claims}");
     dev.cluster("host").await.until(VOLUMES, "empty", |volumes| items(volumes).is_empty()).await;
 }
+
+#[tokio::test]
+async fn examples_of_volumes_run_as_they_stand() {
+    let folder = tempfile::Builder::new().prefix("dev-").tempdir_in("/tmp").unwrap();
+    let dev = Dev::start(folder.path()).await;
+    let apply =
+        |files: &str| format!("cd deploy/examples; kubectl -n test-new apply -f {}", files.replace(' ', " -f "));
+    shell(&dev, &apply("claim-and-pod.yaml block.yaml shared.yaml")).await;
+    shell(&dev, "kubectl -n test-new wait --for=condition=Ready pods --all --timeout=30s").await;
+    shell(&dev, &apply("growth.yaml")).await;
+    let grown = "kubectl -n test-new wait --for=jsonpath={.status.capacity.storage}=2Gi pvc/nginx-pvc --timeout=30s";
+    shell(&dev, grown).await;
+    shell(&dev, &apply("snapshot.yaml clone.yaml")).await;
+    shell(&dev, "kubectl -n test-new wait --for=condition=Ready pods --all --timeout=30s").await;
+    let told = shell(&dev, "kubectl -n test-new get pods,pvc --no-headers -o wide").await;
+    for (words, times) in [("Running", 6), ("Bound", 5), ("Block", 1), ("RWX", 1), ("2Gi", 3)] {
+        let lines = told.lines().filter(|line| line.contains(words)).count();
+        assert_eq!(lines, times, "lines with {words} in\n{told}");
+    }
+    let nodes = shell(&dev, "kubectl -n test-new get pods -l app=shared -o jsonpath='{.items[*].spec.nodeName}'").await;
+    let nodes: Vec<&str> = nodes.split(' ').collect();
+    assert!(nodes.len() == 2 && nodes[0] == nodes[1], "one volume is in one member: {nodes:?}");
+}

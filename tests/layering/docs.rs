@@ -113,6 +113,27 @@ fn summary_names_every_page_and_each_that_is_linked_to() {
     }
 }
 
+/// By the page that says what there is to apply, and by a test that applies it.
+#[test]
+fn every_example_is_offered_and_applied() {
+    let page = fs::read_to_string(root().join("docs/install.md")).unwrap();
+    let tests = [
+        "tests/e2e/install/examples.rs",
+        "tests/e2e/install/volumes.rs",
+        "tests/e2e/install/demo.rs",
+        "tests/dev/kubectl.rs",
+    ];
+    let tests: String = tests.map(|file| fs::read_to_string(root().join(file)).unwrap()).concat();
+    // README's commands are run by a test, and those of the page for who develops.
+    let by_hand: String =
+        ["README.md", "docs/development.md"].map(|file| fs::read_to_string(root().join(file)).unwrap()).concat();
+    for example in fs::read_dir(root().join("deploy/examples")).unwrap() {
+        let name = example.unwrap().file_name().into_string().unwrap();
+        assert!(page.contains(&format!("](../deploy/examples/{name})")), "docs/install.md does not offer {name}");
+        assert!(tests.contains(&name) || by_hand.contains(&name), "no test applies {name}");
+    }
+}
+
 fn named_in_summary() -> BTreeSet<PathBuf> {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     targets(&summary).iter().map(|target| root().join("docs").join(target).canonicalize().unwrap()).collect()

@@ -20,6 +20,19 @@ pub fn example(file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
 }
 
+/// Applies one as a user does, in a namespace, where it says what is written here as something else.
+pub async fn applied(cluster: &Cluster, namespace: &str, file: &str, changes: &[(&str, &str)]) -> Result<()> {
+    let mut text = example(file)?;
+    for (from, to) in changes {
+        ensure!(text.contains(from), "{file} says nothing of {from:?}");
+        text = text.replace(from, to);
+    }
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join(file);
+    fs::write(&path, text)?;
+    cluster.kubectl(&["-n", namespace, "apply", "-f", &path.display().to_string()]).await.map(drop)
+}
+
 /// What the examples run. A stand-in has its name here.
 pub const IMAGE: &str = "docker.io/library/nginx:alpine";
 const MANY: usize = 20;

@@ -5,7 +5,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{bundle, examples, release::PATIENCE};
+use super::{
+    bundle,
+    examples::{self, applied},
+    release::PATIENCE,
+};
 use crate::clusters::{Cluster, Fleet, member_driver, wait_for};
 
 /// A class of volumes that grow without being mounted, in the host and in cluster38.
@@ -33,7 +37,11 @@ async fn begin(fleet: &Fleet) -> Result<()> {
 
 pub async fn end(fleet: &Fleet) -> Result<()> {
     let delete = ["delete", "namespace", GROWTH, "--ignore-not-found", "--timeout=90s"];
-    fleet.host().kubectl(&delete).await.map(drop)
+    fleet.host().kubectl(&delete).await?;
+    for cluster in [fleet.host(), fleet.member("cluster38")] {
+        cluster.kubectl(&["delete", "volumeattributesclass", "gold", "--ignore-not-found", "--timeout=90s"]).await?;
+    }
+    Ok(())
 }
 
 pub async fn until(cluster: &Cluster, namespace: &str, object: &str, condition: &str) -> Result<()> {
@@ -166,40 +174,46 @@ pub async fn pod_says_what_it_lacks(fleet: &Fleet) -> Result<()> {
     host.kubectl(&["-n", GROWTH, "delete", "pod", "lacking", "--timeout=90s"]).await.map(drop)
 }
 
+/// The examples of one claim: it grows, is photographed and copied, and gets other attributes.
 pub async fn growth_and_snapshots(fleet: &Fleet) -> Result<()> {
     begin(fleet).await?;
-    let host = fleet.host();
-    host.apply(&used("data", &json!(null))).await?;
-    until(host, GROWTH, "pvc/data", "--for=jsonpath={.status.phase}=Bound").await?;
-    let larger = r#"{"spec":{"resources":{"requests":{"storage":"128Mi"}}}}"#;
-    host.kubectl(&["-n", GROWTH, "patch", "pvc", "data", "--patch", larger]).await?;
-    until(host, GROWTH, "pvc/data", "--for=jsonpath={.status.capacity.storage}=128Mi").await?;
-    host.apply(&photos()).await?;
-    for object in ["volumesnapshot/photo", "volumegroupsnapshot/album"] {
+    let (host, class) = (fleet.host(), [("openebs-hostpath", GROWING)]);
+    applied(host, GROWTH, "claim-and-pod.yaml", &class).await?;
+    until(host, GROWTH, "pvc/nginx-pvc", "--for=jsonpath={.status.phase}=Bound").await?;
+    applied(host, GROWTH, "growth.yaml", &class).await?;
+    until(host, GROWTH, "pvc/nginx-pvc", "--for=jsonpath={.status.capacity.storage}=2Gi").await?;
+    host.kubectl(&["-n", GROWTH, "label", "pvc", "nginx-pvc", "app=data"]).await?;
+    let named = ("  source:\n", "  volumeSnapshotClassName: photos\n  source:\n");
+    applied(host, GROWTH, "snapshot.yaml", &[class[0], named]).await?;
+    host.apply(&album()).await?;
+    for object in ["volumesnapshot/nginx-before", "volumegroupsnapshot/album"] {
         until(host, GROWTH, object, "--for=jsonpath={.status.readyToUse}=true").await?;
     }
-    let photo = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "photo"});
-    host.apply(&used("restored", &photo)).await?;
-    host.apply(&used("copied", &json!({"kind": "PersistentVolumeClaim", "name": "data"}))).await?;
+    applied(host, GROWTH, "clone.yaml", &class).await?;
     let bound = async {
-        for claim in ["pvc/restored", "pvc/copied"] {
+        for claim in ["pvc/nginx-restored", "pvc/nginx-copy"] {
             until(host, GROWTH, claim, "--for=jsonpath={.status.phase}=Bound").await?;
         }
-        Ok(())
+        attributes(fleet).await
     };
     tokio::try_join!(bound, bundle::has_all_that_helps_and_no_token(fleet))?;
-    for object in ["volumegroupsnapshot/album", "volumesnapshot/photo"] {
+    for object in ["volumegroupsnapshot/album", "volumesnapshot/nginx-before"] {
         host.kubectl(&["-n", GROWTH, "delete", object, "--timeout=90s"]).await?;
     }
     host.kubectl(&["-n", GROWTH, "delete", "pods,pvc", "--all", "--timeout=90s"]).await.map(drop)
 }
 
-/// A claim and a pod that uses it.
-fn used(name: &str, source: &Value) -> String {
-    let mut claim = claim(name, GROWING, source);
-    claim["metadata"]["labels"] = json!({"app": if source.is_null() { "data" } else { "copy" }});
-    claim["spec"]["resources"]["requests"]["storage"] = json!(if source.is_null() { "64Mi" } else { "128Mi" });
-    json!({"apiVersion": "v1", "kind": "List", "items": [claim, pod(name, name)]}).to_string()
+/// Those that the tests' member driver has.
+async fn attributes(fleet: &Fleet) -> Result<()> {
+    let (host, member) = (fleet.host(), fleet.member("cluster38"));
+    let of_driver = [("ebs.csi.aws.com", member_driver::DRIVER), ("  type: gp3\n", "")];
+    applied(member, "default", "attributes-member.yaml", &of_driver).await?;
+    applied(host, GROWTH, "attributes.yaml", &[("openebs-hostpath", GROWING)]).await?;
+    until(host, GROWTH, "pvc/nginx-pvc", "--for=jsonpath={.status.currentVolumeAttributesClassName}=gold").await?;
+    let leaf = ["-n", GROWTH, "get", "pvc", "nginx-pvc", "-o", "jsonpath={.status.currentVolumeAttributesClassName}"];
+    let leaf = member.kubectl(&leaf).await?;
+    ensure!(leaf == "gold", "the leaf claim has {leaf:?}");
+    Ok(())
 }
 
 fn claim(name: &str, class: &str, source: &Value) -> Value {
@@ -220,23 +234,18 @@ fn pod(name: &str, claim: &str) -> Value {
     })
 }
 
-/// A snapshot of the claim, and a group of one.
-fn photos() -> String {
+/// A group of one claim.
+fn album() -> String {
     let class = json!({
         "apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshotClass", "metadata": {"name": "albums"},
         "driver": "kosmos.csi.io", "deletionPolicy": "Delete",
-    });
-    let photo = json!({
-        "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-        "metadata": {"name": "photo", "namespace": GROWTH},
-        "spec": {"volumeSnapshotClassName": "photos", "source": {"persistentVolumeClaimName": "data"}},
     });
     let album = json!({
         "apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot",
         "metadata": {"name": "album", "namespace": GROWTH},
         "spec": {"volumeGroupSnapshotClassName": "albums", "source": {"selector": {"matchLabels": {"app": "data"}}}},
     });
-    json!({"apiVersion": "v1", "kind": "List", "items": [class, photo, album]}).to_string()
+    json!({"apiVersion": "v1", "kind": "List", "items": [class, album]}).to_string()
 }
 
 /// Neither in the host nor in a member.

@@ -62,6 +62,7 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 pub struct MemberNow {
     pub member: String,
     pub up: bool,
+    pub state: &'static str,
     pub requests_under_way: usize,
     pub breaker_open: bool,
     /// Age of the oldest leaf claim that is not bound, and of the oldest deletion that is not done.
@@ -132,6 +133,7 @@ impl Moves {
 struct Members {
     look: Arc<Mutex<Option<Look>>>,
     up: Family<OfMember, Gauge>,
+    state: Family<OfMemberInState, Gauge>,
     requests_under_way: Family<OfMember, Gauge>,
     breaker_open: Family<OfMember, Gauge>,
     oldest_creation: Family<OfMember, Gauge>,
@@ -262,6 +264,7 @@ impl Members {
     fn register(&self, registry: &mut Registry) {
         let up = "1 while a member answers and is the cluster it should be";
         registry.register("member_up", up, self.up.clone());
+        registry.register("member_state", "1 for the state that a member is in", self.state.clone());
         let under_way = "Requests that wait for a member's answer now";
         registry.register("member_requests_under_way", under_way, self.requests_under_way.clone());
         let open = "1 while a member is known not to answer, and is not asked";
@@ -292,13 +295,15 @@ impl Members {
             &self.token_late,
         ];
         all.into_iter().for_each(Family::clear);
-        self.volumes.clear();
+        [&self.volumes, &self.state].into_iter().for_each(Family::clear);
         for state in now {
             let of = OfMember { member: state.member.clone() };
             let set = |family: &Family<OfMember, Gauge>, value: u64| {
                 family.get_or_create(&of).set(i64::try_from(value).unwrap_or(i64::MAX));
             };
             set(&self.up, state.up.into());
+            let standing = OfMemberInState { member: state.member.clone(), state: state.state };
+            self.state.get_or_create(&standing).set(1);
             set(&self.requests_under_way, state.requests_under_way as u64);
             set(&self.breaker_open, state.breaker_open.into());
             set(&self.oldest_creation, state.oldest_creation.as_secs());

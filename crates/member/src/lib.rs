@@ -184,12 +184,19 @@ impl Member {
         let token_late = token.as_ref().map(|token| token.is_late(k8s_openapi::jiff::Timestamp::now().as_second()));
         let token_ends = token.map(|token| token.ends);
         let Ok(link) = &self.link else {
-            return MemberNow { member: self.name.clone(), token_ends, token_late, ..MemberNow::default() };
+            return MemberNow {
+                member: self.name.clone(),
+                state: "unusable",
+                token_ends,
+                token_late,
+                ..MemberNow::default()
+            };
         };
         let counts = link.leaf.rows.counts();
         MemberNow {
             member: self.name.clone(),
             up: link.proven(),
+            state: link.state(),
             requests_under_way: link.line.under_way(),
             breaker_open: link.line.breaker.open().is_some(),
             oldest_creation: age(counts.oldest_creation),
@@ -256,6 +263,21 @@ impl Link {
         (!self.leaf.rows.synced()).then(|| Closed::at_first("its claims and volumes are still being listed"))
     }
 
+    /// How it stands, in a word of `docs/metrics.md`.
+    fn state(&self) -> &'static str {
+        let closed = self.closed();
+        match &*self.identity.lock().unwrap_or_else(PoisonError::into_inner) {
+            Identity::Quarantined(_) => "quarantined",
+            Identity::Alias(_) => "alias",
+            identity => match closed {
+                None => "ok",
+                Some(closed) if closed.starting => "starting",
+                Some(_) if *identity == Identity::Proven && self.line.breaker.open().is_none() => "unreadable",
+                Some(_) => "unreachable",
+            },
+        }
+    }
+
     fn proven(&self) -> bool {
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) == Identity::Proven
     }
@@ -281,16 +303,20 @@ mod tests {
     #[tokio::test]
     async fn what_keeps_a_member_closed_is_told_from_what_only_takes_a_moment() {
         let link = link(Scope::Leaves);
-        let starting = || link.closed().map(|closed| closed.starting);
-        assert_eq!(starting(), Some(true), "connecting");
+        let starting = || (link.closed().map(|closed| closed.starting), link.state());
+        assert_eq!(starting(), (Some(true), "starting"), "connecting");
         link.set(Identity::Proven);
-        assert_eq!(starting(), Some(true), "listing");
+        assert_eq!(starting(), (Some(true), "starting"), "listing");
         link.line.breaker.failed("no answer");
-        assert_eq!(starting(), Some(false), "silent");
+        assert_eq!(starting(), (Some(false), "unreachable"), "silent");
         link.line.breaker.close();
-        for identity in [Identity::Unproven("refused".to_owned()), Identity::Quarantined("another".to_owned())] {
+        for (identity, state) in [
+            (Identity::Unproven("refused".to_owned()), "unreachable"),
+            (Identity::Quarantined("another".to_owned()), "quarantined"),
+            (Identity::Alias("m".to_owned()), "alias"),
+        ] {
             link.set(identity);
-            assert_eq!(starting(), Some(false));
+            assert_eq!(starting(), (Some(false), state));
         }
     }
 
@@ -299,7 +325,7 @@ mod tests {
         let link = link(Scope::Nothing);
         assert!(link.closed().is_some());
         link.set(Identity::Proven);
-        assert_eq!(link.closed(), None);
+        assert_eq!((link.closed(), link.state()), (None, "ok"));
         link.line.breaker.failed("no answer");
         assert!(link.closed().is_some());
     }

@@ -14,8 +14,10 @@ use crate::clusters::tools;
 const WELL: &str = r#"
 kosmos_csi_build_info{version="0.1.0",component="controller"} 1x90
 kosmos_csi_build_info{version="0.1.0",component="virtual-node"} 1x90
-kosmos_csi_member_up{member="a",component="controller"} 1x90
-kosmos_csi_member_up{member="a",component="virtual-node"} 1x90
+kosmos_csi_member_state{member="a",state="ok",component="controller"} 1x90
+kosmos_csi_member_state{member="a",state="ok",component="virtual-node"} 1x90
+kosmos_csi_member_state{member="a",state="starting",component="controller"} 1x20
+kosmos_csi_member_state{member="b",state="alias",component="controller"} 1x90
 kosmos_csi_member_breaker_open{member="a",component="controller"} 0x30 1x2 0x60
 kosmos_csi_member_token_late{member="a",component="controller"} 0x90
 kosmos_csi_member_requests_total{member="a",verb="list",resource="volumeattachments",code="403"} 0+1x90
@@ -39,22 +41,27 @@ kosmos_csi_moves_longest_stall_seconds{component="controller"} 0+60x9 0x90
 "#;
 
 /// Series in place of those of the same name and labels above, and the alerts that fire in the end.
-const SITUATIONS: [(&str, &[&str], &[&str]); 17] = [
+const SITUATIONS: [(&str, &[&str], &[&str]); 18] = [
     ("all is well", &[], &[]),
     (
         "a member does not answer the agent",
-        &[r#"kosmos_csi_member_up{member="a",component="virtual-node"} 0x90"#],
+        &[r#"kosmos_csi_member_state{member="a",state="unreachable",component="virtual-node"} 1x90"#],
         &["KosmosCsiMemberDown"],
     ),
     (
         "a member is away",
-        &[r#"kosmos_csi_member_up{member="a",component="controller"} 1x10 0x80"#],
+        &[r#"kosmos_csi_member_state{member="a",state="unreachable",component="controller"} _x10 1x80"#],
         &["KosmosCsiMemberDown"],
     ),
     (
         "a member was away for a moment",
-        &[r#"kosmos_csi_member_up{member="a",component="controller"} 1x80 0x4 1x5"#],
+        &[r#"kosmos_csi_member_state{member="a",state="unreachable",component="controller"} _x80 1x4 _x5"#],
         &[],
+    ),
+    (
+        "a member is another cluster than it was",
+        &[r#"kosmos_csi_member_state{member="a",state="quarantined",component="controller"} 1x90"#],
+        &["KosmosCsiMemberDown"],
     ),
     (
         "a member comes and goes",

@@ -61,6 +61,24 @@ async fn until(bench: &Bench, within: Duration, so: impl Fn() -> bool) {
 }
 
 #[test]
+fn what_is_still_so_is_counted_in_the_one_event_that_says_it() {
+    virtual_time::run(1, async {
+        let bench = bench(&broken()).await;
+        provision(&bench, Script::new("data"));
+        let counts = || {
+            let events = bench.host.list("events");
+            let ours = events.iter().filter(|event| text(event, "/reason") == "LeafPending");
+            ours.map(|event| event["count"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        until(&bench, SOON, || counts() == [1]).await;
+        for count in [2, 3] {
+            until(&bench, Duration::from_mins(10), || counts() == [count]).await;
+        }
+        assert_eq!(told(&bench, "data").len(), 1);
+    });
+}
+
+#[test]
 fn warning_of_a_member_is_told_within_two_seconds() {
     virtual_time::run(1, async {
         let bench = bench(&broken()).await;

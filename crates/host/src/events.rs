@@ -1,6 +1,10 @@
 //! What there is to tell about an object of the host, as events that `kubectl describe` shows.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
@@ -9,18 +13,26 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{ObjectMeta, PostParams},
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
+use serde_json::json;
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
 use super::{Host, moves, volume::HostVolume};
 use cluster::with_causes;
-use domain::{printable::printable, volume::Claim};
+use domain::{
+    printable::printable,
+    volume::{Claim, DRIVER},
+};
 
 /// The apiserver takes 1024 bytes.
 const LONGEST: usize = 900;
 /// Nobody waits long for something to be told.
 const QUICK: Duration = Duration::from_secs(2);
+/// What is told again within it is not written again.
+const MOMENT: Duration = Duration::from_mins(1);
+const REMEMBERED: usize = 10_000;
 /// Where events about objects without a namespace are kept.
 const NAMESPACE: &str = "default";
 
@@ -61,8 +73,8 @@ impl About {
     }
 }
 
-/// Told once: an event is named after what it says, and whoever tells it again finds it there. Best effort: what is
-/// told stands in the log as well.
+/// An event is named after what it says, and whoever tells it again finds it there, and counts. Best effort: what is told stands in
+/// the log as well.
 pub async fn tell(host: &Host, volume: &HostVolume, news: &News) {
     tracing::info!(volume = %volume.name, handle = %volume.handle, reason = news.reason, "{}", news.message);
     write_event(host, &volume.into(), news).await;
@@ -83,13 +95,62 @@ pub async fn tell_of(host: &Host, about: &About, news: &News) {
 
 async fn write_event(host: &Host, about: &About, news: &News) {
     let event = event(about, news);
+    let name = event.metadata.name.clone().unwrap_or_default();
+    if host.recent.has(&name) {
+        return;
+    }
     let events = Api::<Event>::namespaced(host.client.clone(), about.place());
-    match tokio::time::timeout(QUICK, events.create(&PostParams::default(), &event)).await {
-        Ok(Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
+    let writing = async {
+        match events.create(&PostParams::default(), &event).await {
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => count(&events, &event).await,
+            written => written.map(drop),
+        }
+    };
+    match tokio::time::timeout(QUICK, writing).await {
+        Ok(Ok(())) => host.recent.put(name),
         Ok(Err(error)) => {
             tracing::warn!(about = about.name, error = with_causes(&error), "an event cannot be written");
         }
-        Ok(Ok(_)) | Err(_) => {}
+        Err(_) => {}
+    }
+}
+
+/// Events that were written a moment ago, by name: to tell them again so soon is no news, and costs the host requests.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<HashMap<String, Instant>>);
+
+impl Recent {
+    fn has(&self, name: &str) -> bool {
+        self.all().get(name).is_some_and(|written| written.elapsed() < MOMENT)
+    }
+
+    fn put(&self, name: String) {
+        let mut all = self.all();
+        if all.len() >= REMEMBERED {
+            all.retain(|_, written| written.elapsed() < MOMENT);
+        }
+        if all.len() < REMEMBERED {
+            all.insert(name, Instant::now());
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Once more, so that people see that it still is so. Of two who count at the same time one is enough.
+async fn count(events: &Api<Event>, again: &Event) -> Result<(), kube::Error> {
+    let name = again.metadata.name.as_deref().unwrap_or_default();
+    let Some(told) = cluster::read(events.get(name).await, name)? else { return Ok(()) };
+    let counted = json!({
+        "metadata": {"resourceVersion": told.metadata.resource_version},
+        "count": told.count.unwrap_or(1).saturating_add(1),
+        "lastTimestamp": again.last_timestamp,
+    });
+    match events.patch(name, &PatchParams::default(), &Patch::Merge(counted)).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        counted => counted.map(drop),
     }
 }
 
@@ -114,7 +175,8 @@ fn event(about: &About, news: &News) -> Event {
         reason: Some(news.reason.to_owned()),
         message: Some(message),
         type_: Some(if news.warning { "Warning" } else { "Normal" }.to_owned()),
-        source: Some(EventSource { component: Some("kosmos.csi.io".to_owned()), host: None }),
+        source: Some(EventSource { component: Some(DRIVER.to_owned()), host: None }),
+        reporting_component: Some(DRIVER.to_owned()),
         first_timestamp: Some(now.clone()),
         last_timestamp: Some(now),
         count: Some(1),
@@ -158,6 +220,20 @@ mod tests {
         assert_eq!(told("A", "x"), told("A", "x"));
         assert_ne!(told("A", "x"), told("A", "y"));
         assert_ne!(told("A", "x"), told("B", "x"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_told_a_moment_ago_is_remembered_for_that_moment_and_never_more_than_so_much() {
+        let recent = Recent::default();
+        assert!(!recent.has("a"));
+        recent.put("a".to_owned());
+        tokio::time::advance(MOMENT / 2).await;
+        (1..REMEMBERED).for_each(|at| recent.put(at.to_string()));
+        recent.put("too much".to_owned());
+        assert!(recent.has("a") && !recent.has("too much"));
+        tokio::time::advance(MOMENT / 2).await;
+        recent.put("b".to_owned());
+        assert!(!recent.has("a") && recent.has("1") && recent.has("b"));
     }
 
     #[test]

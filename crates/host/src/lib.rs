@@ -18,7 +18,7 @@ pub mod snapshot;
 pub mod volume;
 pub mod volumes;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
@@ -39,6 +39,7 @@ pub struct Host {
     pub client: Client,
     /// The driver's own namespace.
     pub namespace: String,
+    recent: Arc<events::Recent>,
 }
 
 impl std::fmt::Debug for Host {
@@ -50,7 +51,7 @@ impl std::fmt::Debug for Host {
 impl Host {
     pub async fn connect(client: Client, namespace: String) -> Result<Self> {
         let id = HostId(identity(&client).await.map_err(|error| unread("get namespace kube-system", &error))?);
-        Ok(Self { id, client, namespace })
+        Ok(Self { id, client, namespace, recent: Arc::default() })
     }
 }
 

@@ -40,7 +40,9 @@ pub(super) async fn user(access: &UserAccess, dial: &Dial) -> anyhow::Result<Cli
 
 /// The host as the agent of virtual nodes has it: with its own Secrets and its own record.
 pub(super) fn agents(host: &Host, access: &HostAccess) -> Host {
-    Host { namespace: access.pods_namespace.clone(), ..host.clone() }
+    let mut agents = host.clone();
+    agents.namespace.clone_from(&access.pods_namespace);
+    agents
 }
 
 /// A member by its administrator's kubeconfig.

@@ -85,7 +85,7 @@ check: lint-code ## Quick: formatting, lints, and the tests that need no real cl
 		$(DRAWN) $(QUICK) $(SAME_SIMULATOR) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; exit $$code
 
 .PHONY: soak
-soak: packages ## Two hours: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found
+soak: packages ## Two hours, as root: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found
 	@mkdir -p $(TARGET)
 	@$(call say,faults on simulated clusters; what is played beside them is told in $(TARGET)/beside.log)
 	@code=0; time { $(call beside,$(MAKE) soak-beside); \

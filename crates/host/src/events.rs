@@ -31,7 +31,7 @@ const LONGEST: usize = 900;
 /// Nobody waits long for something to be told.
 const QUICK: Duration = Duration::from_secs(2);
 /// What is told again within it is not written again.
-const MOMENT: Duration = Duration::from_mins(1);
+const MOMENT: Duration = Duration::from_mins(5);
 const REMEMBERED: usize = 10_000;
 /// Where events about objects without a namespace are kept.
 const NAMESPACE: &str = "default";
@@ -102,17 +102,19 @@ async fn write_event(host: &Host, about: &About, news: &News) {
     let events = Api::<Event>::namespaced(host.client.clone(), about.place());
     let writing = async {
         match events.create(&PostParams::default(), &event).await {
-            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => count(&events, &event).await,
-            written => written.map(drop),
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
+                // Where it could not be remembered, it would be counted each time.
+                if host.recent.put(name) {
+                    count(&events, &event).await;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(about = about.name, error = with_causes(&error), "an event cannot be written");
+            }
+            Ok(_) => drop(host.recent.put(name)),
         }
     };
-    match tokio::time::timeout(QUICK, writing).await {
-        Ok(Ok(())) => host.recent.put(name),
-        Ok(Err(error)) => {
-            tracing::warn!(about = about.name, error = with_causes(&error), "an event cannot be written");
-        }
-        Err(_) => {}
-    }
+    let _ = tokio::time::timeout(QUICK, writing).await;
 }
 
 /// Events that were written a moment ago, by name: to tell them again so soon is no news, and costs the host requests.
@@ -124,14 +126,16 @@ impl Recent {
         self.all().get(name).is_some_and(|written| written.elapsed() < MOMENT)
     }
 
-    fn put(&self, name: String) {
+    fn put(&self, name: String) -> bool {
         let mut all = self.all();
         if all.len() >= REMEMBERED {
             all.retain(|_, written| written.elapsed() < MOMENT);
         }
-        if all.len() < REMEMBERED {
+        let has_room = all.len() < REMEMBERED;
+        if has_room {
             all.insert(name, Instant::now());
         }
+        has_room
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
@@ -139,18 +143,25 @@ impl Recent {
     }
 }
 
-/// Once more, so that people see that it still is so. Of two who count at the same time one is enough.
-async fn count(events: &Api<Event>, again: &Event) -> Result<(), kube::Error> {
+/// Once more, so that people see that it still is so. Of two who count at the same time one is enough, and who may not count has
+/// told it all the same.
+async fn count(events: &Api<Event>, again: &Event) {
     let name = again.metadata.name.as_deref().unwrap_or_default();
-    let Some(told) = cluster::read(events.get(name).await, name)? else { return Ok(()) };
-    let counted = json!({
-        "metadata": {"resourceVersion": told.metadata.resource_version},
-        "count": told.count.unwrap_or(1).saturating_add(1),
-        "lastTimestamp": again.last_timestamp,
-    });
-    match events.patch(name, &PatchParams::default(), &Patch::Merge(counted)).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        counted => counted.map(drop),
+    let counting = async {
+        let Some(told) = cluster::read(events.get(name).await, name)? else { return Ok(()) };
+        if told.involved_object.uid != again.involved_object.uid {
+            return Ok(());
+        }
+        let counted = json!({
+            "metadata": {"resourceVersion": told.metadata.resource_version},
+            "count": told.count.unwrap_or(1).saturating_add(1),
+            "lastTimestamp": again.last_timestamp,
+        });
+        events.patch(name, &PatchParams::default(), &Patch::Merge(counted)).await.map(drop)
+    };
+    let counted: Result<(), kube::Error> = counting.await;
+    if let Err(error) = counted {
+        tracing::debug!(event = name, error = with_causes(&error), "that it is told again is not counted");
     }
 }
 
@@ -226,13 +237,13 @@ mod tests {
     async fn what_was_told_a_moment_ago_is_remembered_for_that_moment_and_never_more_than_so_much() {
         let recent = Recent::default();
         assert!(!recent.has("a"));
-        recent.put("a".to_owned());
+        assert!(recent.put("a".to_owned()));
         tokio::time::advance(MOMENT / 2).await;
-        (1..REMEMBERED).for_each(|at| recent.put(at.to_string()));
-        recent.put("too much".to_owned());
+        assert!((1..REMEMBERED).all(|at| recent.put(at.to_string())));
+        assert!(!recent.put("too much".to_owned()));
         assert!(recent.has("a") && !recent.has("too much"));
         tokio::time::advance(MOMENT / 2).await;
-        recent.put("b".to_owned());
+        assert!(recent.put("b".to_owned()));
         assert!(!recent.has("a") && recent.has("1") && recent.has("b"));
     }
 

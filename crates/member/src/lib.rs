@@ -268,7 +268,6 @@ impl Link {
         let closed = self.closed();
         match &*self.identity.lock().unwrap_or_else(PoisonError::into_inner) {
             Identity::Quarantined(_) => "quarantined",
-            Identity::Alias(_) => "alias",
             identity => match closed {
                 None => "ok",
                 Some(closed) if closed.starting => "starting",
@@ -313,7 +312,6 @@ mod tests {
         for (identity, state) in [
             (Identity::Unproven("refused".to_owned()), "unreachable"),
             (Identity::Quarantined("another".to_owned()), "quarantined"),
-            (Identity::Alias("m".to_owned()), "alias"),
         ] {
             link.set(identity);
             assert_eq!(starting(), (Some(false), state));

@@ -17,7 +17,6 @@ kosmos_csi_build_info{version="0.1.0",component="virtual-node"} 1x90
 kosmos_csi_member_state{member="a",state="ok",component="controller"} 1x90
 kosmos_csi_member_state{member="a",state="ok",component="virtual-node"} 1x90
 kosmos_csi_member_state{member="a",state="starting",component="controller"} 1x20
-kosmos_csi_member_state{member="b",state="alias",component="controller"} 1x90
 kosmos_csi_member_breaker_open{member="a",component="controller"} 0x30 1x2 0x60
 kosmos_csi_member_token_late{member="a",component="controller"} 0x90
 kosmos_csi_member_requests_total{member="a",verb="list",resource="volumeattachments",code="403"} 0+1x90
@@ -41,7 +40,7 @@ kosmos_csi_moves_longest_stall_seconds{component="controller"} 0+60x9 0x90
 "#;
 
 /// Series in place of those of the same name and labels above, and the alerts that fire in the end.
-const SITUATIONS: [(&str, &[&str], &[&str]); 18] = [
+const SITUATIONS: [(&str, &[&str], &[&str]); 19] = [
     ("all is well", &[], &[]),
     (
         "a member does not answer the agent",
@@ -57,6 +56,11 @@ const SITUATIONS: [(&str, &[&str], &[&str]); 18] = [
         "a member was away for a moment",
         &[r#"kosmos_csi_member_state{member="a",state="unreachable",component="controller"} _x80 1x4 _x5"#],
         &[],
+    ),
+    (
+        "the leaves of a member are never listed to their end",
+        &[r#"kosmos_csi_member_state{member="a",state="starting",component="controller"} 1x90"#],
+        &["KosmosCsiMemberDown"],
     ),
     (
         "a member is another cluster than it was",

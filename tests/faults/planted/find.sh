@@ -24,7 +24,9 @@ drawn() {
         if ! (cd "$copy" && KOSMOS_CSI_SEED=$seed KOSMOS_CSI_FAULTED_OPERATIONS=$((count * each)) \
             cargo test --quiet --profile "$profile" --test faults every_promise) >"$log" 2>&1; then
             local first
-            first=$(grep -o -E '^seed [0-9]+' "$log" | grep -o -E '[0-9]+' | sort -n | head -n 1)
+            first=$(grep -o -E '^seed [0-9]+' "$log" | grep -o -E '[0-9]+' | sort -n | head -n 1 || true)
+            # Nobody has found anything where the program could not run.
+            [ -n "$first" ] || return 1
             echo "found by seed $first, after $((first * each)) operations:" \
                 "$(sed -n "/^seed $first:/,/^seed /p" "$log" | grep -m1 -o -E 'I[0-9]+: .{0,140}')"
             return 0
@@ -57,8 +59,12 @@ for patch in "$here"/*.patch; do
     elif (cd "$copy" && cargo test --quiet --profile "$profile" --test faults) >"$log" 2>&1; then
         echo "$name: NOT FOUND"
         failed=1
+    elif by=$(grep -m1 -o -E '^    [a-z_:]+' "$log"); then
+        echo "$name: not by $operations operations of the schedules, but by ${by// /}"
     else
-        echo "$name: not by $operations operations of the schedules, but by $(grep -m1 -o -E '^    [a-z_:]+' "$log" | tr -d ' ')"
+        tail -n 40 "$log"
+        echo "$name: the tests could not be run"
+        failed=1
     fi
     # Which writes the files anew: one that had its former time again would stay as it was built.
     (cd "$copy" && git apply --reverse "$patch")

@@ -28,8 +28,8 @@ impl Kind {
     pub(super) fn kept(&self, object: &Value) -> Value {
         let mut kept = kept(object, self.fields);
         if let Some(parameters) = object["parameters"].as_object() {
-            let known =
-                parameters.iter().filter(|(key, _)| PARAMETERS.contains(&key.split('.').next().unwrap_or_default()));
+            let is_ours = |key: &str| PARAMETERS.contains(&key) || OF_OTHER_CLASSES.contains(&key);
+            let known = parameters.iter().filter(|(key, _)| is_ours(key.split('.').next().unwrap_or_default()));
             kept["parameters"] = Value::Object(known.map(|(key, value)| (key.clone(), value.clone())).collect());
         }
         kept["apiVersion"] = Value::from(if self.group.is_empty() {
@@ -42,6 +42,8 @@ impl Kind {
     }
 }
 
+/// Of this driver's classes of snapshots and attributes.
+const OF_OTHER_CLASSES: [&str; 2] = ["leafSnapshotClass", "leafVolumeAttributesClass"];
 /// What the chart puts on all that it makes.
 const CHART: &str = "app.kubernetes.io/name=kosmos-csi";
 const STORAGE: &str = "storage.k8s.io";

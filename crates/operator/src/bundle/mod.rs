@@ -87,7 +87,8 @@ impl Bundle {
         if problem.is_none() || !objects.is_empty() {
             let mut list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
             self.scrub.object(&mut list);
-            self.files.push(File { path: path.to_owned(), text: format!("{list:#}\n") });
+            let text = printable(&format!("{list:#}\n")).into_owned();
+            self.files.push(File { path: path.to_owned(), text });
         }
     }
 

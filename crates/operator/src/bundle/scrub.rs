@@ -5,6 +5,10 @@ use serde_json::Value;
 const INSTEAD: &str = "<taken out: a credential>";
 /// What is shorter is a word of its own in too many texts.
 const SHORTEST: usize = 8;
+/// No word of a language is so long.
+const LONG: usize = 16;
+/// A line of a key that is not its last one.
+const WHOLE_LINE: usize = 40;
 const KEY: &str = "PRIVATE KEY-----";
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
@@ -57,8 +61,9 @@ impl Scrub {
     }
 }
 
-/// Keys in PEM, also where the line breaks are written as `\n`, and where the head or the foot is cut off. Nothing else is taken
-/// but lines that could be a key's: whoever writes a head alone into a message hides no more than that.
+/// Keys in PEM, also where line breaks are escaped, where something stands before each line, and where the head or the foot is cut
+/// off. Nothing else is taken but lines that could be a key's: whoever writes a head alone into a message hides no more than
+/// that.
 fn without_keys(text: &str) -> String {
     if !text.contains(KEY) {
         return text.to_owned();
@@ -69,6 +74,10 @@ fn without_keys(text: &str) -> String {
     for line in text.split_inclusive('\n').flat_map(|line| line.split_inclusive("\\n")) {
         let Some(marks) = Marks::find(line) else {
             if inside.is_some() && is_of_key(line) {
+                continue;
+            }
+            if let Some(before) = before_key(line).filter(|_| inside.is_some()) {
+                left.extend([before, INSTEAD, &line[without_end(line).len()..]]);
                 continue;
             }
             left.extend(inside.take());
@@ -89,8 +98,13 @@ fn without_keys(text: &str) -> String {
     left.concat()
 }
 
+/// Line breaks however often they were escaped.
 fn without_end(line: &str) -> &str {
-    line.trim_end_matches('\n').trim_end_matches("\\n")
+    let line = line.trim_end();
+    line.strip_suffix('n').map_or(line, |rest| {
+        let bare = rest.trim_end_matches(['\\', 'r']);
+        if rest.ends_with('\\') { bare } else { line }
+    })
 }
 
 fn is_key_letter(letter: char) -> bool {
@@ -102,13 +116,20 @@ fn is_of_key(line: &str) -> bool {
     !line.is_empty() && line.chars().all(is_key_letter)
 }
 
+/// Of a line that ends with what only a key has, what stands before that.
+fn before_key(line: &str) -> Option<&str> {
+    let line = without_end(line);
+    let before = line.trim_end_matches(is_key_letter);
+    (line.len() - before.len() >= WHOLE_LINE).then_some(before)
+}
+
 /// A line in which a key begins, ends, or both.
 struct Marks<'a> {
     before: &'a str,
     after: &'a str,
     /// It has a foot and no head.
     is_cut: bool,
-    /// It has a head, and nothing after that.
+    /// It has a head, and nothing after that but what is a key's.
     goes_on: bool,
 }
 
@@ -117,22 +138,25 @@ impl<'a> Marks<'a> {
         let last = line.rfind(KEY)? + KEY.len();
         let (begin, end) = (line[..last].find(BEGIN), line[..last].rfind(END));
         let first = begin.into_iter().chain(end).min().unwrap_or(last - KEY.len());
-        let after = line[last..].trim_start_matches(is_key_letter);
+        let mut after = line[last..].trim_start_matches(is_key_letter);
+        while let Some(rest) = after.strip_prefix(' ').map(str::trim_start) {
+            let word = rest.len() - rest.trim_start_matches(is_key_letter).len();
+            if word < LONG {
+                break;
+            }
+            after = &rest[word..];
+        }
         let goes_on = begin > end && without_end(after).is_empty();
         Some(Self { before: &line[..first], after, is_cut: begin.is_none() && end.is_some(), goes_on })
     }
 }
 
-/// JSON Web Tokens, which begin with `{"` in base64, and these in base64 once more, as Secrets have them.
+/// JSON Web Tokens, which begin with `{"` in base64; these in base64 once more, as Secrets have them; and so keys in PEM.
 fn without_tokens(text: &str) -> String {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '=');
     let text = without(text, "eyJ", is_part, |word| word.len() >= 20 && word.matches('.').count() >= 2);
-    without(
-        &text,
-        "ZXlK",
-        |letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '/' | '='),
-        |word| word.len() >= 40,
-    )
+    let text = without(&text, "ZXlK", is_key_letter, |word| word.len() >= WHOLE_LINE);
+    without(&text, "LS0tLS1CRUdJTi", is_key_letter, |word| word.len() >= WHOLE_LINE)
 }
 
 /// Words that begin so, if they are of these letters and that is true of them.
@@ -156,7 +180,7 @@ fn without_users(text: &str) -> String {
         left.push_str(before);
         left.push_str("://");
         let end =
-            after.find(|letter: char| letter.is_whitespace() || "/?#\"'<>\\,".contains(letter)).unwrap_or(after.len());
+            after.find(|letter: char| letter.is_whitespace() || "/?#\"<>\\".contains(letter)).unwrap_or(after.len());
         rest = match after[..end].rsplit_once('@') {
             Some((user, _)) => {
                 left.push_str(INSTEAD);
@@ -170,18 +194,20 @@ fn without_users(text: &str) -> String {
 
 /// What is shown in the head of a request.
 fn without_shown(text: &str) -> String {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-._~+/=".contains(letter);
     let mut left = String::with_capacity(text.len());
     let mut rest = text;
-    let next = |rest: &str| {
-        let starts = ["Bearer ", "bearer ", "Basic ", "basic "].into_iter();
-        starts.filter_map(|scheme| rest.find(scheme).map(|at| at + scheme.len())).min()
-    };
-    while let Some(at) = next(rest) {
-        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-._~+/=".contains(letter);
-        let end = rest[at..].find(|letter| !is_part(letter)).map_or(rest.len(), |length| at + length);
-        left.push_str(&rest[..at]);
-        left.push_str(if end - at >= 16 { INSTEAD } else { &rest[at..end] });
-        rest = &rest[end..];
+    while let Some(at) = rest.find(' ') {
+        let (before, after) = rest.split_at(at + 1);
+        left.push_str(before);
+        rest = after;
+        if ["Bearer ", "bearer ", "Basic ", "basic "].iter().any(|scheme| before.ends_with(scheme)) {
+            let end = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
+            if end >= LONG {
+                left.push_str(INSTEAD);
+                rest = &rest[end..];
+            }
+        }
     }
     left + rest
 }
@@ -215,7 +241,9 @@ mod tests {
             ("token_eyJhbGciOi.eyJzdWIiOi.c2ln.a.b", "token_§"),
             ("eyJ is none, and file.eyJ.gz neither", "eyJ is none, and file.eyJ.gz neither"),
             ("token: ZXlKaGJHY2lPaUpTVXpJMU5pSXNJbXRwWkNJNkls", "token: §"),
-            ("http://u:pa%20s@proxy:3128/a@b, https://m0", "http://§@proxy:3128/a@b, https://m0"),
+            ("http://u:pa,s@proxy:3128/a@b, https://m0", "http://§@proxy:3128/a@b, https://m0"),
+            ("Bearer Bearer Bearer 0123456789abcdef", "Bearer Bearer Bearer §"),
+            ("tls.key: LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tCk1IY0M=", "tls.key: §"),
             (
                 "Authorization: Basic dXNlcjpwYXNzd29yZA==; Bearer of bad news",
                 "Authorization: Basic §; Bearer of bad news",
@@ -240,6 +268,15 @@ mod tests {
             ("AQ\n-----END PRIVATE KEY-----\n-----BEGIN PRIVATE KEY-----\nMH\n-----END PRIVATE KEY-----", "§\n§"),
             ("he says -----BEGIN PRIVATE KEY-----\", and no more.\nall well.", "he says §\", and no more.\nall well."),
             ("he says -----BEGIN PRIVATE KEY-----\nall well.", "he says §\nall well."),
+            ("a -----BEGIN PRIVATE KEY-----\r\nMIIE\r\n", "a §"),
+            ("a -----BEGIN PRIVATE KEY----- \nMIIE", "a §"),
+            ("a -----BEGIN PRIVATE KEY----- MIIEvQIBADANBgkq hkiG9w0BAQEFAASC", "a §"),
+            (r#""-----BEGIN PRIVATE KEY-----\r\nMIIE\r\n-----END PRIVATE KEY-----\r\n" b"#, r#""§\r\n" b"#),
+            (r#""-----BEGIN PRIVATE KEY-----\\nMIIE\\n-----END PRIVATE KEY-----\\n" b"#, r#""§\\n" b"#),
+            (
+                "1 -----BEGIN PRIVATE KEY-----\n2 MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n3 -----END PRIVATE KEY-----\n",
+                "1 §2 §\n3 \n",
+            ),
             ("PRIVATE KEY-----\nall well.", "§\nall well."),
             ("-----BEGIN CERTIFICATE-----\nMHcC", "-----BEGIN CERTIFICATE-----\nMHcC"),
         ] {

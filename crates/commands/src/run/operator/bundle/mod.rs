@@ -78,7 +78,7 @@ fn secrets(flags: &SupportBundle, of: [&anyhow::Result<MemberDefinitions>; 2]) -
     let members = of.into_iter().flatten().flat_map(|of| of.values()).map(|definition| definition.kubeconfig.clone());
     let own = own_kubeconfigs(flags).into_iter().filter_map(|path| std::fs::read_to_string(path).ok());
     let secrets = members.chain(own).flat_map(|kubeconfig| credentials(&kubeconfig));
-    secrets.flat_map(|secret| [in_base64(&secret), secret]).collect()
+    secrets.flat_map(|secret| [in_base64(&secret), in_json(&secret), secret]).collect()
 }
 
 /// Where kubectl would look.
@@ -88,6 +88,11 @@ fn own_kubeconfigs(flags: &SupportBundle) -> Vec<PathBuf> {
     }
     let named = std::env::var_os("KUBECONFIG").map(|paths| std::env::split_paths(&paths).collect());
     named.unwrap_or_else(|| std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect())
+}
+
+/// As it is in what programs read.
+fn in_json(secret: &str) -> String {
+    serde_json::json!(secret).to_string().trim_matches('"').to_owned()
 }
 
 /// As it is in Secrets.

@@ -28,6 +28,7 @@ mod forgotten;
 mod found;
 mod freed;
 mod goes_on;
+mod gone;
 mod guard;
 mod healing;
 mod history;

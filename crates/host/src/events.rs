@@ -31,7 +31,7 @@ const LONGEST: usize = 900;
 /// Nobody waits long for something to be told.
 const QUICK: Duration = Duration::from_secs(2);
 /// What is told again within it is not written again.
-const MOMENT: Duration = Duration::from_mins(5);
+const MOMENT: Duration = Duration::from_mins(4);
 const REMEMBERED: usize = 10_000;
 /// Where events about objects without a namespace are kept.
 const NAMESPACE: &str = "default";

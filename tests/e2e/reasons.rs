@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::{
     clusters::wait_for,
     objects::{Place, nothing_of_ours},
-    pool::{beside_others, in_quiet},
+    pool::{beside_others, in_quiet, on_fleet},
     rig::{LATER, NOW, PATIENCE, Rig, STUCK},
 };
 
@@ -134,5 +134,30 @@ fn a_hundred_claims_that_wait_make_no_storm_of_events() {
         let told = ours().await?.len();
         ensure!(told <= 2 * MANY, "{told} events for {MANY} claims: once at once, once as a warning");
         go(rig, &host, &names.iter().map(String::as_str).collect::<Vec<_>>()).await
+    });
+}
+
+/// By another process, which knows nothing of the first telling.
+#[test]
+fn what_still_is_so_is_counted_in_the_event_that_said_it() {
+    on_fleet("told-again", async |rig| {
+        let host = Place::new(rig.fleet.host(), "told-again").await?;
+        abandoned(rig).await?;
+        let class = class(&host, "abandoned").await?;
+        told(&host, "lasting", &class, &["has said nothing of it yet"]).await?;
+        let events: Api<Event> = Api::namespaced(host.client.clone(), &host.namespace);
+        let about = ListParams::default().fields("involvedObject.name=lasting,reason=LeafPending");
+        let before = events.list(&about).await?.items.len();
+        rig.driver.kill().await?;
+        rig.driver.ensure(&rig.fleet).await?;
+        wait_for("it is told again", PATIENCE, || async {
+            let told = events.list(&about).await?.items;
+            let counted =
+                told.iter().any(|event| event.count > Some(1) && event.last_timestamp > event.first_timestamp);
+            ensure!(told.len() == before, "{} events where there were {before}", told.len());
+            Ok(counted.then_some(()))
+        })
+        .await?;
+        go(rig, &host, &["lasting"]).await
     });
 }

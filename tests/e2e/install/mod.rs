@@ -13,4 +13,5 @@ pub mod readme;
 pub mod release;
 mod rights;
 mod story;
+mod values;
 mod volumes;

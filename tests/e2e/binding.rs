@@ -97,9 +97,10 @@ fn node_is_written_on_the_claim_by_what_the_member_says_of_its_nodes() {
     });
 }
 
+/// Alone: pods of others that may go anywhere would go to that node too.
 #[test]
 fn virtual_node_of_one_member_node_gets_a_volume_on_that_node() {
-    beside_others("binding_virtual_member_node", async |rig| {
+    on_fleet("binding_virtual_member_node", async |rig| {
         let member = rig.fleet.member("cluster38");
         let node = member.node_name();
         let name = format!("kosmos-{node}");

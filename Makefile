@@ -24,14 +24,14 @@ export RUST_BACKTRACE := 0
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program. The faults compute, while the others
 # wait for most of their time.
 FAULTS := --test faults
-QUICK := --workspace --lib --bins --test layering --test edges --test memory --test floods --test secrets --test dev --test agent --test mount --test operator
+QUICK := --workspace --lib --bins --test layering --test edges --test memory --test floods --test ui --test secrets --test dev --test agent --test mount --test operator
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
 # The simulator's own tests are a tenth of what `make check` builds: it has them while somebody changes the simulator.
 SAME_SIMULATOR := $(if $(shell git status --porcelain crates/simulate 2>&1),,--exclude simulate)
 # Tests that need the programs of real clusters, but no clusters.
-WITH_TOOLS := --workspace --test mover --test tools --test interface --test dev-kubectl --test simulated
+WITH_TOOLS := --workspace --test browser --test mover --test tools --test interface --test dev-kubectl --test simulated
 # Each test of these has a thread and waits there for its turn on a fleet, so most of them have been running for long,
 # which nobody has to know.
 E2E = $(if $(ONLY),,KOSMOS_CSI_ALL_TESTS=1) $(CARGO) test --workspace --test e2e -- --test-threads=512 $(ONLY) | grep --line-buffered -v 'has been running for over'
@@ -94,7 +94,7 @@ soak: packages ## Two hours, as root: a million operations under faults (KOSMOS_
 	@$(call say,one of ten members floods)
 	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --test floods among_ten -- --nocapture
 
-# Most of the faults compute on one of the processors, and the planted bugs build on the other.
+# What waits, or computes on one processor at a time, beside what would leave the other idle.
 .PHONY: soak-beside
 soak-beside:
 	@$(call say,copies of trees and their judge)

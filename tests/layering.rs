@@ -28,14 +28,17 @@ const APART: &[(&str, &[&str])] = &[
     ("kosmos-csi-driver", &["kosmos-csi-agent", "kosmos-csi-mount", "kosmos-csi-operator", "tonic"]),
     ("kosmos-csi-agent", &["kosmos-csi-driver", "kosmos-csi-mount", "kosmos-csi-operator", "simulate", "tonic"]),
     ("kosmos-csi-operator", &["kosmos-csi-agent", "kosmos-csi-driver", "kosmos-csi-mount", "tonic"]),
+    ("kosmos-csi-ui", &["kosmos-csi-agent", "kosmos-csi-csi", "kosmos-csi-mount", "simulate", "tonic"]),
     ("kosmos-csi-csi", &["kosmos-csi-agent", "kosmos-csi-operator", "simulate"]),
     ("kosmos-csi-commands", &["simulate"]),
     ("simulate", &["kosmos-csi-domain", "kosmos-csi-cluster", "tonic"]),
 ];
 
 /// The crates that are the driver: all but the simulator and those who try it.
-const CRATES: [&str; 12] =
-    ["agent", "cluster", "commands", "csi", "domain", "driver", "host", "leaf", "member", "mount", "mover", "operator"];
+const CRATES: [&str; 13] = [
+    "agent", "cluster", "commands", "csi", "domain", "driver", "host", "leaf", "member", "mount", "mover", "operator",
+    "ui",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -202,7 +202,8 @@ async fn ctrl_c_ends_all_of_it_at_once() {
     };
     let addresses: Vec<String> =
         dev.report.split_whitespace().filter_map(|word| word.strip_prefix("http://")).map(str::to_owned).collect();
-    assert_eq!(addresses.len(), 3, "{}", dev.report);
+    // Of host, members, and page.
+    assert_eq!(addresses.len(), 4, "{}", dev.report);
     apply(&dev.cluster("host").await).await;
     let begun = Instant::now();
     let (status, log) = dev.end(Signal::SIGINT).await;

@@ -9,4 +9,5 @@ mod clusters;
 mod members;
 mod moves;
 mod orphans;
+mod ui;
 mod volumes;

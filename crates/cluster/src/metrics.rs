@@ -374,7 +374,7 @@ mod tests {
                 ..MemberNow::default()
             }]
         });
-        drop(metrics.waiting().asks("x"));
+        drop(metrics.waiting().asks("x", None));
         metrics.read_moves_from(|| MovesNow { phases: [("Copying".to_owned(), 1)].into(), ..MovesNow::default() });
         let text = metrics.text().unwrap();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());

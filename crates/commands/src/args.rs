@@ -14,7 +14,7 @@ use std::{
 use clap::Subcommand;
 
 use crate::telemetry::LogFormat;
-use address::{address_and_port, https_address};
+use address::{address_and_port, https_address, loopback_and_port};
 use domain::volume::{
     DRIVER,
     id::{is_label, is_member_name, is_subdomain},
@@ -97,6 +97,11 @@ pub struct Controller {
     /// How many moves copy at the same time; the others wait, and their pods go on meanwhile
     #[arg(long, env = "KOSMOS_CSI_MOVES_AT_ONCE", default_value = "2", value_name = "COUNT")]
     pub moves_at_once: NonZeroU16,
+
+    /// Where to show people members and volumes, on an address of this machine alone, such as 127.0.0.1:9813; without it there is
+    /// no such page
+    #[arg(long, env = "KOSMOS_CSI_UI_ADDRESS", value_parser = loopback_and_port, value_name = "ADDRESS:PORT")]
+    pub ui_address: Option<SocketAddr>,
 }
 
 /// Where the members are named.

@@ -153,6 +153,18 @@ impl Folder {
         Ok((listener, address))
     }
 
+    /// A loopback port for the page: the one of last time, where it is free.
+    pub(super) async fn listen_for_people(&self) -> io::Result<TcpListener> {
+        let (file, at) = (self.path.join("state/page.port"), |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)));
+        let before = fs::read_to_string(&file).ok().and_then(|port| port.trim().parse().ok());
+        let listener = match at(before.unwrap_or_default()).await {
+            Ok(listener) => listener,
+            Err(_) => at(0).await?,
+        };
+        fs::write(file, listener.local_addr()?.port().to_string())?;
+        Ok(listener)
+    }
+
     /// The kubeconfig is where the port is remembered.
     fn last_port(&self, cluster: &str) -> Option<u16> {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig(cluster)).ok()?;

@@ -87,8 +87,10 @@ async fn play(arguments: Arguments, folder: &Folder, socket: Socket, stop: Cance
     let driver = Client::new(&folder.socket()).map_err(Misuse)?;
 
     let ready = watch::Sender::new(false);
-    let report = report::text(folder, &started.addresses, &folder.asleep(&members)?);
-    let driving = controller::serve(flags(arguments.process, folder), socket, ready.clone(), stop.clone());
+    let ui = folder.listen_for_people().await.context("a port for the page")?;
+    let page = ui.local_addr()?;
+    let report = report::text(folder, &started.addresses, page, &folder.asleep(&members)?);
+    let driving = controller::serve(flags(arguments.process, folder), socket, Some(ui), ready.clone(), stop.clone());
     let driving = Box::pin(driving);
     let told = tell(ready.subscribe(), agent::all_take_pods(host.clone(), members.clone()), &report);
     let playing = host::run(host, driver);
@@ -159,6 +161,7 @@ fn flags(process: Process, folder: &Folder) -> Controller {
         leaf_namespace: "kosmos-csi".to_owned(),
         mover_image: None,
         moves_at_once: std::num::NonZeroU16::MIN,
+        ui_address: None,
     }
 }
 

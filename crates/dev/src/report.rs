@@ -8,7 +8,7 @@ use super::{
     objects,
 };
 
-pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &[String]) -> String {
+pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], page: SocketAddr, asleep: &[String]) -> String {
     let mut text = String::new();
     let members = clusters.len().saturating_sub(1);
     let count = if members == 1 { "one member".to_owned() } else { format!("{members} members") };
@@ -30,6 +30,7 @@ pub(super) fn text(folder: &Folder, clusters: &[(String, SocketAddr)], asleep: &
     let _ = writeln!(text, "  {:<10} {}", "driver", folder.socket().display());
     let _ = writeln!(text, "  {:<10} {}", "node", folder.node().socket.display());
     let _ = writeln!(text, "  {:<10} {dir}/volumes/<member>/<volume>", "volumes");
+    let _ = writeln!(text, "  {:<10} http://{page}", "page");
     for member in asleep {
         let _ = writeln!(text, "  {member:<10} is kept and not started: more --members bring it back");
     }

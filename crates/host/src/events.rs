@@ -99,6 +99,7 @@ async fn write_event(host: &Host, about: &About, news: &News) {
     if host.recent.has(&name) {
         return;
     }
+    host.lately.put(about, news);
     let events = Api::<Event>::namespaced(host.client.clone(), about.place());
     let writing = async {
         match events.create(&PostParams::default(), &event).await {
@@ -111,7 +112,9 @@ async fn write_event(host: &Host, about: &About, news: &News) {
             Err(error) => {
                 tracing::warn!(about = about.name, error = with_causes(&error), "an event cannot be written");
             }
-            Ok(_) => drop(host.recent.put(name)),
+            Ok(_) => {
+                host.recent.put(name);
+            }
         }
     };
     let _ = tokio::time::timeout(QUICK, writing).await;

@@ -7,6 +7,7 @@ pub mod access;
 pub mod attachments;
 pub mod claim;
 pub mod events;
+pub mod lately;
 pub mod moves;
 pub mod node;
 pub mod owners;
@@ -40,6 +41,7 @@ pub struct Host {
     /// The driver's own namespace.
     pub namespace: String,
     recent: Arc<events::Recent>,
+    pub lately: Arc<lately::Lately>,
 }
 
 impl std::fmt::Debug for Host {
@@ -51,7 +53,7 @@ impl std::fmt::Debug for Host {
 impl Host {
     pub async fn connect(client: Client, namespace: String) -> Result<Self> {
         let id = HostId(identity(&client).await.map_err(|error| unread("get namespace kube-system", &error))?);
-        Ok(Self { id, client, namespace, recent: Arc::default() })
+        Ok(Self { id, client, namespace, recent: Arc::default(), lately: Arc::default() })
     }
 }
 

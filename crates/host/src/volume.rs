@@ -112,8 +112,8 @@ pub struct HostVolume {
     pub handle: Box<str>,
     /// UID of the claim it is bound to; empty where there is none.
     pub claim_uid: Box<str>,
-    /// That claim's place.
-    pub claim: Option<ClaimDigest>,
+    /// That claim, as `NAMESPACE/NAME`.
+    pub claim: Option<Box<str>>,
     /// The leaf that was given out with it.
     pub leaf: Option<GivenOutDigest>,
     /// The host removes the leaf when the claim has gone.
@@ -137,9 +137,10 @@ impl HostVolume {
             uid: volume.uid().unwrap_or_default().into(),
             handle: source.volume_handle.as_str().into(),
             claim_uid: bound_to.unwrap_or_default().into(),
-            claim: spec.claim_ref.as_ref().and_then(|claim| {
-                Some(ClaimDigest::new(&format!("{}/{}", claim.namespace.as_ref()?, claim.name.as_ref()?)))
-            }),
+            claim: spec
+                .claim_ref
+                .as_ref()
+                .and_then(|claim| Some(format!("{}/{}", claim.namespace.as_ref()?, claim.name.as_ref()?).into())),
             leaf: GivenOutDigest::new(source),
             deletes: spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete"),
             retains: spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain"),

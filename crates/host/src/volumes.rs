@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use futures::StreamExt;
@@ -145,6 +145,25 @@ impl Table {
     }
 }
 
+/// The volumes as the replica that leads follows them: none at any other, and none once it leads no more.
+#[derive(Clone, Debug, Default)]
+pub struct FollowedVolumes(Arc<Mutex<Weak<HostVolumes>>>);
+
+impl FollowedVolumes {
+    pub fn now(&self) -> Option<Arc<HostVolumes>> {
+        self.lock().upgrade()
+    }
+
+    /// From now on these, for as long as somebody keeps them.
+    pub fn set(&self, volumes: &Arc<HostVolumes>) {
+        *self.lock() = Arc::downgrade(volumes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Weak<HostVolumes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Keeps the volumes true, until it is dropped.
 pub async fn keep(host: &Host, volumes: &HostVolumes) {
     let events = watcher(volume::volumes(host), watcher::Config::default()).backoff(ExponentialBackoff::from(pauses()));
@@ -210,6 +229,17 @@ mod tests {
         assert_eq!(volumes.take_news("m0"), BTreeSet::from([Box::from("m0/n/a/1")]), "that it has gone is news");
         assert!(volumes.synced() && names(&volumes, "m0/n/a/1").is_empty());
         assert_eq!(names(&volumes, "m0/n/b/1"), ["b"]);
+    }
+
+    #[test]
+    fn volumes_are_shown_while_somebody_follows_them() {
+        let shown = FollowedVolumes::default();
+        assert!(shown.now().is_none());
+        let followed = Arc::<HostVolumes>::default();
+        shown.set(&followed);
+        assert!(shown.now().is_some());
+        drop(followed);
+        assert!(shown.now().is_none());
     }
 
     #[test]

@@ -125,6 +125,16 @@ impl CapacityCache {
         is_recent(self.lock().asked)
     }
 
+    /// The smallest size that was refused lately for lack of room.
+    pub fn refused(&self, class: &str) -> Option<u64> {
+        self.lock().refusals.smallest(class, None, Instant::now())
+    }
+
+    /// How long ago it told its capacity; none where it never did.
+    pub fn told_ago(&self) -> Option<Duration> {
+        self.lock().heard.map(|heard| heard.elapsed())
+    }
+
     pub fn refuse(&self, class: &str, node: Option<&str>, size: u64) {
         self.lock().refusals.note(class, node, size, Instant::now());
     }

@@ -166,6 +166,21 @@ impl ClaimRow {
         }
     }
 
+    /// When it was made, in seconds.
+    pub fn created(&self) -> i64 {
+        self.created
+    }
+
+    /// When its deletion was begun; 0 where it was not.
+    pub fn deleted(&self) -> i64 {
+        self.deleted
+    }
+
+    /// Whether a node was chosen for its first pod.
+    pub fn is_node_selected(&self) -> bool {
+        self.node_selected
+    }
+
     pub fn had_volume(&self) -> bool {
         self.mark == Mark::Used
     }

@@ -179,7 +179,8 @@ impl Member {
         renewed
     }
 
-    fn now(&self) -> MemberNow {
+    /// What there is to tell of it at this moment.
+    pub fn now(&self) -> MemberNow {
         let token = self.token_source().token;
         let token_late = token.as_ref().map(|token| token.is_late(k8s_openapi::jiff::Timestamp::now().as_second()));
         let token_ends = token.map(|token| token.ends);

@@ -11,6 +11,9 @@ use super::{
     volumes::ListedVolume,
 };
 
+/// What the chart puts on all that it makes.
+pub const CHART: &str = "app.kubernetes.io/name=kosmos-csi";
+
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Of the program that asks.

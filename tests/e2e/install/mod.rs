@@ -13,5 +13,6 @@ pub mod readme;
 pub mod release;
 mod rights;
 mod story;
+mod ui;
 mod values;
 mod volumes;

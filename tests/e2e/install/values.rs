@@ -11,7 +11,7 @@ use crate::{clusters::Cluster, pool::beside_others};
 const COMBINATIONS: [&str; 12] = [
     "image.tag=0.1.0",
     "namespace.create=true,sidecars.snapshotter.enabled=true,snapshotClasses[0].name=photos,snapshotClasses[0].default=true",
-    "virtualNode.enabled=false,sidecars.resizer.enabled=false,networkPolicy.enabled=false",
+    "virtualNode.enabled=false,sidecars.resizer.enabled=false,networkPolicy.enabled=false,ui.enabled=false",
     "controller.enabled=false,podDisruptionBudget.enabled=false",
     "sidecars.provisioner.enabled=false,csiDriver.storageCapacity=false,listenAddress=[::]",
     "node.enabled=true,node.members[0].name=a,node.members[0].leafDrivers={one.example},node.members[0].nfsServers={10.0.0.5},node.members[1].name=b,node.members[1].localFolders={/mnt/disks},nodeSecrets.enabled=true",

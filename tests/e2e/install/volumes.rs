@@ -9,6 +9,7 @@ use super::{
     bundle,
     examples::{self, applied},
     release::PATIENCE,
+    ui,
 };
 use crate::clusters::{Cluster, Fleet, member_driver, wait_for};
 
@@ -196,7 +197,7 @@ pub async fn growth_and_snapshots(fleet: &Fleet) -> Result<()> {
         }
         attributes(fleet).await
     };
-    tokio::try_join!(bound, bundle::has_all_that_helps_and_no_token(fleet))?;
+    tokio::try_join!(bound, bundle::has_all_that_helps_and_no_token(fleet), ui::is_shown_on_this_machine(fleet))?;
     for object in ["volumegroupsnapshot/album", "volumesnapshot/nginx-before"] {
         host.kubectl(&["-n", GROWTH, "delete", object, "--timeout=90s"]).await?;
     }

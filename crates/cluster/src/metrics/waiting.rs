@@ -19,17 +19,39 @@ use tokio::time::Instant;
 const ASKED_AGAIN: Duration = Duration::from_mins(7);
 /// Of a call whose caller gave up.
 const GIVEN_UP: &str = "Cancelled";
+/// Of a reason, in letters.
+const LONGEST: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WithCode {
     code: String,
 }
 
+/// Why a call gave no volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: String,
+    pub message: String,
+}
+
 #[derive(Clone, Debug)]
 struct Wait {
+    claim: Option<String>,
     since: Instant,
     last: Instant,
-    code: String,
+    refusal: Refusal,
+}
+
+/// A claim that waits, as of now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingClaim {
+    pub volume: String,
+    /// `NAMESPACE/NAME`, where the provisioner names it.
+    pub claim: Option<String>,
+    /// Since the first call, and since the last one.
+    pub waits: Duration,
+    pub asked: Duration,
+    pub refusal: Refusal,
 }
 
 #[derive(Clone, Default)]
@@ -50,6 +72,7 @@ impl fmt::Debug for Waiting {
 pub struct Asked {
     waiting: Waiting,
     volume: String,
+    claim: Option<String>,
     begun: Instant,
     answered: bool,
 }
@@ -63,22 +86,37 @@ impl Waiting {
         registry.register("oldest_waiting_claim_seconds", oldest, self.oldest.clone());
     }
 
-    pub fn asks(&self, volume: &str) -> Asked {
-        Asked { waiting: self.clone(), volume: volume.to_owned(), begun: Instant::now(), answered: false }
+    pub fn asks(&self, volume: &str, claim: Option<String>) -> Asked {
+        Asked { waiting: self.clone(), volume: volume.to_owned(), claim, begun: Instant::now(), answered: false }
     }
 
-    fn waits(&self, asked: &Asked, code: String) {
+    pub fn now(&self) -> Vec<WaitingClaim> {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.retain(|_, wait| wait.last.elapsed() < ASKED_AGAIN);
+        let waiting = waits.iter().map(|(volume, wait)| WaitingClaim {
+            volume: volume.clone(),
+            claim: wait.claim.clone(),
+            waits: wait.since.elapsed(),
+            asked: wait.last.elapsed(),
+            refusal: wait.refusal.clone(),
+        });
+        waiting.collect()
+    }
+
+    fn waits(&self, asked: &Asked, mut refusal: Refusal) {
+        refusal.message = refusal.message.chars().take(LONGEST).collect();
         let last = Instant::now();
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wait) = waits.get_mut(&asked.volume) {
-            (wait.last, wait.code) = (last, code);
+            (wait.last, wait.refusal) = (last, refusal);
             return;
         }
         // Without anybody who reads the metrics, those that are asked for no more would be kept for ever.
         if waits.len() == waits.capacity() {
             waits.retain(|_, wait| wait.last.elapsed() < ASKED_AGAIN);
         }
-        waits.insert(asked.volume.clone(), Wait { since: asked.begun, last, code });
+        let (claim, since) = (asked.claim.clone(), asked.begun);
+        waits.insert(asked.volume.clone(), Wait { claim, since, last, refusal });
     }
 
     pub(super) fn refresh(&self) {
@@ -86,7 +124,7 @@ impl Waiting {
         waits.retain(|_, wait| wait.last.elapsed() < ASKED_AGAIN);
         self.claims.clear();
         for wait in waits.values() {
-            self.claims.get_or_create(&WithCode { code: wait.code.clone() }).inc();
+            self.claims.get_or_create(&WithCode { code: wait.refusal.code.clone() }).inc();
         }
         // Until the last call: nobody knows whether it is waited for since.
         let oldest = waits.values().map(|wait| wait.last - wait.since).max().unwrap_or_default();
@@ -95,11 +133,11 @@ impl Waiting {
 }
 
 impl Asked {
-    /// With its code where the volume was not given.
-    pub fn answered(mut self, refusal: Option<String>) {
+    /// With the reason where the volume was not given.
+    pub fn answered(mut self, refusal: Option<Refusal>) {
         self.answered = true;
         match refusal {
-            Some(code) => self.waiting.waits(&self, code),
+            Some(refusal) => self.waiting.waits(&self, refusal),
             None => drop(self.waiting.waits.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.volume)),
         }
     }
@@ -108,7 +146,8 @@ impl Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         if !self.answered {
-            self.waiting.waits(self, GIVEN_UP.to_owned());
+            let message = "the caller gave up before there was an answer".to_owned();
+            self.waiting.waits(self, Refusal { code: GIVEN_UP.to_owned(), message });
         }
     }
 }
@@ -118,6 +157,10 @@ mod tests {
     use tokio::time::advance;
 
     use super::{super::Metrics, *};
+
+    fn refused(code: &str) -> Refusal {
+        Refusal { code: code.to_owned(), message: "x".repeat(5000) }
+    }
 
     #[track_caller]
     fn says(metrics: &Metrics, lines: &[&str]) {
@@ -133,13 +176,13 @@ mod tests {
         let metrics = Metrics::new();
         let waiting = metrics.waiting();
         says(&metrics, &["kosmos_csi_oldest_waiting_claim_seconds 0"]);
-        let asked = waiting.asks("a");
+        let asked = waiting.asks("a", None);
         advance(Duration::from_secs(30)).await;
-        asked.answered(Some("ResourceExhausted".to_owned()));
-        drop(waiting.asks("b"));
+        asked.answered(Some(refused("ResourceExhausted")));
+        drop(waiting.asks("b", None));
         advance(Duration::from_mins(5)).await;
-        waiting.asks("a").answered(Some("FailedPrecondition".to_owned()));
-        waiting.asks("c").answered(None);
+        waiting.asks("a", None).answered(Some(refused("FailedPrecondition")));
+        waiting.asks("c", None).answered(None);
         says(
             &metrics,
             &[
@@ -156,8 +199,22 @@ mod tests {
                 "kosmos_csi_oldest_waiting_claim_seconds 330",
             ],
         );
-        waiting.asks("a").answered(None);
+        waiting.asks("a", None).answered(None);
         says(&metrics, &["kosmos_csi_oldest_waiting_claim_seconds 0"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_told_with_the_claim_and_the_newest_reason() {
+        let waiting = Metrics::new().waiting();
+        drop(waiting.asks("a", Some("shop/db".to_owned())));
+        advance(Duration::from_secs(30)).await;
+        waiting.asks("a", Some("shop/db".to_owned())).answered(Some(refused("ResourceExhausted")));
+        advance(Duration::from_secs(4)).await;
+        let [one] = waiting.now().try_into().unwrap();
+        assert_eq!((one.claim.as_deref(), one.waits.as_secs(), one.asked.as_secs()), (Some("shop/db"), 34, 4));
+        assert_eq!((one.refusal.code.as_str(), one.refusal.message.len()), ("ResourceExhausted", LONGEST));
+        advance(ASKED_AGAIN).await;
+        assert_eq!(waiting.now(), []);
     }
 
     #[tokio::test(start_paused = true)]
@@ -165,7 +222,7 @@ mod tests {
         let waiting = Metrics::new().waiting();
         for round in 0..100 {
             for number in 0..100 {
-                drop(waiting.asks(&format!("{round}-{number}")));
+                drop(waiting.asks(&format!("{round}-{number}"), None));
             }
             advance(ASKED_AGAIN).await;
         }

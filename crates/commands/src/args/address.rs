@@ -26,6 +26,12 @@ pub(super) fn address_and_port(text: &str) -> Result<SocketAddr, String> {
     text.parse().ok().or_else(bare).ok_or_else(|| "it must be ADDRESS:PORT, such as 0.0.0.0:10250".to_owned())
 }
 
+/// Nobody else's: what is served there has no other lock.
+pub(super) fn loopback_and_port(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
+    address.ok_or_else(|| "it must be an address of this machine alone, such as 127.0.0.1:9813".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +45,16 @@ mod tests {
         assert_eq!(address("https://[fd00::1]").as_deref(), Ok("fd00::1 443"));
         for text in ["", "http://a", "https://", "https://a:b", "https://a/path", "https://me@a"] {
             assert!(address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn page_is_served_on_an_address_of_this_machine_alone() {
+        for text in ["127.0.0.1:9813", "[::1]:0", "127.3.2.1:80"] {
+            assert_eq!(loopback_and_port(text), Ok(text.parse().unwrap()));
+        }
+        for text in ["0.0.0.0:9813", "[::]:9813", "10.0.0.1:9813", "localhost:9813", "9813", ""] {
+            assert!(loopback_and_port(text).is_err(), "{text}");
         }
     }
 

@@ -3,6 +3,7 @@
 mod bundle;
 mod get;
 mod member;
+mod ui;
 mod values;
 mod volume;
 
@@ -15,6 +16,7 @@ pub use bundle::SupportBundle;
 pub use get::{Get, GetVolumes};
 pub use member::{Add, Check, Cordon, Forget, List, Member, Remove};
 use operator::listing::Form;
+pub use ui::Ui;
 pub use values::{ClaimName, Kind, Named, Place, Subject, is_kind};
 use values::{claim, finding, object_name, subject};
 pub use volume::{Discard, MoveStatus, MoveVolume, OneMove, Volume};
@@ -134,6 +136,11 @@ pub enum Command {
     /// How driver, members and volumes stand, what doctor finds, the objects and events of this driver and of its volumes, logs
     /// and metrics of its pods, and the leaves in each member. What cannot be had is named in it, and the rest goes on.
     SupportBundle(SupportBundle),
+    /// Show members and volumes as pages in a browser of this machine, read-only, until Ctrl-C
+    ///
+    /// The controller that leads has them, in its pod alone, and they come through the host's API server: whoever may forward
+    /// ports of pods in the driver's namespace may see them.
+    Ui(Ui),
 }
 
 impl Command {
@@ -143,7 +150,7 @@ impl Command {
             Self::Member(member) => matches!(member, Member::List(_) | Member::Check(_)),
             Self::Doctor(doctor) => doctor.remedy.is_none(),
             Self::Volume(volume) => matches!(volume, Volume::Status(_)),
-            Self::Get(_) | Self::Status(_) | Self::Trace(_) | Self::SupportBundle(_) => true,
+            Self::Get(_) | Self::Status(_) | Self::Trace(_) | Self::SupportBundle(_) | Self::Ui(_) => true,
             Self::Import(_) | Self::Release(_) => false,
         }
     }

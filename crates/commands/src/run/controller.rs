@@ -1,7 +1,9 @@
 //! The controller role: Identity and Controller on a private socket beside the sidecars, in the host.
 
+use std::net::SocketAddr;
+
 use anyhow::Context;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -21,18 +23,28 @@ pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
     check_folder(arguments.members.members_dir.as_deref())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi controller starts");
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
+    let ui = listen(arguments.ui_address).await?;
     let stop = CancellationToken::new();
     let grace = arguments.common.process.shutdown_grace;
     let ready = watch::Sender::new(false);
-    bounded(signals, stop.clone(), grace, serve(arguments, socket, ready, stop)).await?;
+    bounded(signals, stop.clone(), grace, serve(arguments, socket, ui, ready, stop)).await?;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Serves until the token is cancelled; tells whether it is ready.
+async fn listen(address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| Misuse(format!("--ui-address {address} cannot be served: {error}")))?;
+    tracing::info!(address = %listener.local_addr()?, "shows members and volumes");
+    Ok(Some(listener))
+}
+
+/// Serves until the token is cancelled; tells whether it is ready. With a listener for people who look, they are shown what it knows.
 pub async fn serve(
     arguments: Controller,
     socket: Socket,
+    ui: Option<TcpListener>,
     ready: watch::Sender<bool>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -55,6 +67,10 @@ pub async fn serve(
     let Some(started) = Box::pin(driver.start(&mut tasks, &stop)).await? else {
         return Ok(());
     };
+    if let Some(listener) = ui {
+        let (shown, last) = (started.shown, last.clone());
+        tasks.spawn(async move { ui::serve(listener, shown, last).await.context("the page") });
+    }
     let serving = server::serve_controller(socket, started.controller, metrics, stop.clone());
     tokio::select! {
         served = serving => served.context("the CSI socket")?,

@@ -43,6 +43,8 @@ pub struct Started {
     pub controller: Controller,
     /// True once every source of members has been read.
     pub listed: watch::Receiver<bool>,
+    /// What there is to show people.
+    pub shown: ui::Sources,
 }
 
 impl Driver {
@@ -77,13 +79,23 @@ impl Driver {
             let known = Arc::clone(&movers.known);
             self.metrics.read_moves_from(move || known.now());
         }
+        let known_moves = movers.as_ref().map(|movers| Arc::clone(&movers.known));
         let reconciler = Reconciler::new(host.clone(), members.clone(), movers);
+        let shown = ui::Sources {
+            replica: std::env::var("HOSTNAME").unwrap_or_else(|_| "this process".to_owned()),
+            host: host.id.clone(),
+            members: members.clone(),
+            volumes: reconciler.shown(),
+            waiting: self.metrics.waiting(),
+            moves: known_moves,
+            lately: host.lately.clone(),
+        };
         tasks.spawn(async move {
             lease.lead(|| Box::pin(reconciler.clone().run())).await;
             Ok(())
         });
         let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();
         let controller = Controller { provisioner, in_flight: InFlight::default(), waiting: self.metrics.waiting() };
-        Ok(Some(Started { controller, listed: all_listed }))
+        Ok(Some(Started { controller, listed: all_listed, shown }))
     }
 }

@@ -19,7 +19,7 @@ use super::{
     status::{Answer, answer},
     v1::{self, controller_server, controller_service_capability::rpc::Type},
 };
-use cluster::metrics::waiting::Waiting;
+use cluster::metrics::waiting::{Refusal, Waiting};
 use domain::error::Result;
 use driver::provision::Provisioner;
 
@@ -69,9 +69,15 @@ impl controller_server::Controller for Controller {
     }
 
     async fn create_volume(&self, request: Request<v1::CreateVolumeRequest>) -> Answer<v1::CreateVolumeResponse> {
-        let asked = self.waiting.asks(&request.get_ref().name);
+        let claim = convert::claim_meant(request.get_ref());
+        let asked = self.waiting.asks(&request.get_ref().name, claim.map(|claim| claim.to_string()));
         let answer = answer(volumes::create(&self, request).await);
-        asked.answered(answer.as_ref().err().map(|status| format!("{:?}", status.code())));
+        asked.answered(
+            answer
+                .as_ref()
+                .err()
+                .map(|status| Refusal { code: format!("{:?}", status.code()), message: status.message().to_owned() }),
+        );
         answer
     }
 

@@ -26,7 +26,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Which volume a request is about, whatever else it says, and the host claim it is for.
 pub fn volume_meant(request: &CreateVolumeRequest) -> Result<(String, Option<Claim>)> {
     let name = checked_name(request.name.clone())?;
-    Ok((name, claim(|key| request.parameters.get(key).cloned())))
+    Ok((name, claim_meant(request)))
+}
+
+/// The claim that the provisioner asks for, where it names it.
+pub fn claim_meant(request: &CreateVolumeRequest) -> Option<Claim> {
+    claim(|key| request.parameters.get(key).cloned())
 }
 
 pub fn volume_spec(request: CreateVolumeRequest) -> Result<VolumeSpec> {

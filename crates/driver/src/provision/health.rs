@@ -16,6 +16,7 @@ use leaf::{
     MemberClient,
     row::{ClaimRow, Row, VolumeRow},
 };
+use member::Member;
 
 /// What external-health-monitor calls a volume that is not well, in events, and what others may write as a condition.
 const ABNORMAL: &str = "VolumeConditionAbnormal";
@@ -106,6 +107,12 @@ async fn missing(provisioner: &Provisioner, handle: &str) -> Result<Ailment> {
 }
 
 const LONGEST: usize = 16;
+
+/// What is known to be wrong with a volume of a member.
+pub fn known_ailments(row: &Row, member: &Member) -> Vec<Ailment> {
+    let trouble = member.leaf().err().map(|error| error.to_string());
+    ailments(row, &Place { member: &member.name, trouble })
+}
 
 /// What can be told without a request.
 fn ailments(row: &Row, place: &Place<'_>) -> Vec<Ailment> {

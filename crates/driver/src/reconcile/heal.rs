@@ -18,7 +18,7 @@ use super::{
 use domain::{
     error::{Error, Result},
     volume::{
-        HostId, LeafPlace, VolumeHash,
+        ClaimDigest, HostId, LeafPlace, VolumeHash,
         healing::{Healing, Wish, decide},
     },
 };
@@ -343,7 +343,8 @@ fn belongs(repair: &Repair<'_>, saved: &Saved, pair: &LeafPair, wanted: &LiveWis
 /// The same as far as memory tells it.
 fn is_elsewhere(known: &HostVolume, row: &Row) -> bool {
     let made_for = row.claim.as_ref().and_then(|claim| claim.made_for).filter(|_| row.volume.is_some());
-    matches!(known.wish(), Wish::Use { .. }) && made_for.is_some_and(|made_for| known.claim != Some(made_for))
+    let host_claim = || known.claim.as_deref().map(ClaimDigest::new);
+    matches!(known.wish(), Wish::Use { .. }) && made_for.is_some_and(|made_for| host_claim() != Some(made_for))
 }
 
 /// How soon to look again, when nothing has changed for so many looks.

@@ -23,7 +23,7 @@ use crate::moving::Movers;
 use ::member::{Member, MemberTasks, Registry, renewal};
 use host::{
     Host,
-    volumes::{self, HostVolumes},
+    volumes::{self, FollowedVolumes, HostVolumes},
 };
 use waiting::Budget;
 
@@ -39,16 +39,24 @@ pub struct Reconciler {
     /// Of events, for all members.
     budget: Arc<Mutex<Budget>>,
     movers: Option<Movers>,
+    /// For whoever shows what is followed here.
+    shown: FollowedVolumes,
 }
 
 impl Reconciler {
     pub fn new(host: Host, members: Registry, movers: Option<Movers>) -> Self {
-        Self { host, members, volumes: Arc::default(), budget: Arc::new(Mutex::new(Budget::of_all())), movers }
+        let budget = Arc::new(Mutex::new(Budget::of_all()));
+        Self { host, members, volumes: Arc::default(), budget, movers, shown: FollowedVolumes::default() }
+    }
+
+    pub fn shown(&self) -> FollowedVolumes {
+        self.shown.clone()
     }
 
     /// Works until it is dropped, and knows nothing of the time before.
     pub async fn run(mut self) {
         self.volumes = Arc::default();
+        self.shown.set(&self.volumes);
         tokio::select! {
             biased; // one order of events for one course of time
             () = volumes::keep(&self.host, &self.volumes) => {}

@@ -104,6 +104,11 @@ impl VolumeRow {
         &self.uid
     }
 
+    /// When it was made, in seconds.
+    pub fn created(&self) -> i64 {
+        self.created
+    }
+
     pub fn is_retained(&self) -> bool {
         self.retained
     }

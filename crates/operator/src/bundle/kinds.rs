@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Ours, fields::kept};
-use crate::objects::word;
+use crate::{objects::word, status::CHART};
 use domain::volume::{DRIVER, PARAMETERS};
 
 /// A kind of Kubernetes' API, and what is kept of its objects.
@@ -44,8 +44,6 @@ impl Kind {
 
 /// Of this driver's classes of snapshots and attributes.
 const OF_OTHER_CLASSES: [&str; 2] = ["leafSnapshotClass", "leafVolumeAttributesClass"];
-/// What the chart puts on all that it makes.
-const CHART: &str = "app.kubernetes.io/name=kosmos-csi";
 const STORAGE: &str = "storage.k8s.io";
 const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 

@@ -14,6 +14,7 @@ mod print;
 mod release;
 mod status;
 mod trace;
+mod ui;
 mod volume;
 
 use crate::args::operator::{Command, Get, Member, Remedy};
@@ -77,5 +78,6 @@ pub async fn report(command: &Command, dial: &Dial) -> anyhow::Result<Report> {
         Command::Volume(command) => Box::pin(volume::volume(command, dial)).await,
         Command::Release(release) => release::release(release, dial).await,
         Command::SupportBundle(flags) => Box::pin(bundle::bundle(flags, dial)).await,
+        Command::Ui(flags) => Box::pin(ui::ui(flags, dial)).await,
     }
 }

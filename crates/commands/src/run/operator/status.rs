@@ -21,10 +21,7 @@ use super::{
 use crate::args::operator::Status;
 use cluster::{Dial, with_causes};
 use host::{Host, moves::stall};
-use operator::status::{Seen, SeenMember, Workload, listing};
-
-/// What the chart puts on all that it makes.
-const OURS: &str = "app.kubernetes.io/name=kosmos-csi";
+use operator::status::{CHART, Seen, SeenMember, Workload, listing};
 
 pub(super) async fn status(flags: &Status, dial: &Dial) -> anyhow::Result<Report> {
     let host = connect::host(&flags.members.host, dial).await?;
@@ -59,7 +56,7 @@ async fn members(flags: &Status, host: &Host, dial: &Dial) -> anyhow::Result<Vec
 
 /// In whatever namespaces they are; none where somebody has installed it without the chart.
 async fn workloads(host: &Host) -> Result<Vec<Workload>, kube::Error> {
-    let ours = ListParams::default().labels(OURS);
+    let ours = ListParams::default().labels(CHART);
     let named = |kind: &str, of: &ObjectMeta| {
         format!("{kind} {}/{}", of.namespace.as_deref().unwrap_or_default(), of.name.as_deref().unwrap_or_default())
     };

@@ -57,9 +57,9 @@ async fn scraped(client: &Client, of: &Scrape) -> anyhow::Result<String> {
     newest(client.request_stream(request.body(Vec::new())?).await?).await
 }
 
-/// What comes last of a text, whatever its bytes are.
+/// What comes last of a text, whatever its bytes are, in whole lines: of a line that is cut nobody knows whether it was a credential.
 async fn newest(text: impl AsyncBufRead) -> anyhow::Result<String> {
-    let (mut text, mut piece, mut kept) = (pin!(text), vec![0; 64 << 10], Vec::new());
+    let (mut text, mut piece, mut kept, mut is_cut) = (pin!(text), vec![0; 64 << 10], Vec::new(), false);
     loop {
         match text.read(&mut piece).await? {
             0 => break,
@@ -67,7 +67,30 @@ async fn newest(text: impl AsyncBufRead) -> anyhow::Result<String> {
         }
         if kept.len() > 2 * BYTES {
             kept.drain(..kept.len() - BYTES);
+            is_cut = true;
         }
     }
-    Ok(String::from_utf8_lossy(&kept[kept.len().saturating_sub(BYTES)..]).into_owned())
+    let mut last = &kept[kept.len().saturating_sub(BYTES)..];
+    if is_cut || last.len() < kept.len() {
+        let line = last.iter().position(|byte| *byte == b'\n').map_or(last.len(), |end| end + 1);
+        last = &last[line..];
+    }
+    Ok(String::from_utf8_lossy(last).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn newest_lines_are_whole() {
+        let read = async |text: String| newest(futures::io::Cursor::new(text)).await.unwrap();
+        assert_eq!(read("one\ntwo\n".to_owned()).await, "one\ntwo\n");
+        for lines in [BYTES / 8, BYTES / 2] {
+            let kept = read("a-credential-in-a-line\n".repeat(lines)).await;
+            assert!(kept.len() <= BYTES && kept.len() > BYTES - 100, "{}", kept.len());
+            assert!(kept.lines().all(|line| line == "a-credential-in-a-line"), "{:?}", kept.lines().next());
+        }
+        assert_eq!(read("x".repeat(3 * BYTES)).await, "", "of one line without an end nothing is whole");
+    }
 }

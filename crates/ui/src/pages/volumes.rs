@@ -1,0 +1,253 @@
+//! Which data is where: a page of volumes at a time, as they come from the members' rows. Of a thousand members with a hundred
+//! thousand volumes nobody reads all; so none are sorted, and the next page begins where this one ended.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{Query, State},
+    response::Response,
+};
+use domain::volume::{VolumeHash, VolumeId};
+use member::registry::{Snapshot, serving};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Frame,
+    row::{STATES, VolumeLine},
+};
+use crate::{Sources, answer::Form};
+
+const PAGE: usize = 100;
+/// Others wait for the rows as well.
+const LOOKED_AT_ONCE: usize = 500;
+
+/// What is typed above the list.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Wanted {
+    member: String,
+    namespace: String,
+    state: String,
+    q: String,
+    /// The last volume of the page before.
+    #[serde(skip_serializing)]
+    after: String,
+}
+
+#[derive(Template, Serialize)]
+#[template(path = "volumes.html")]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    #[serde(flatten)]
+    frame: Frame,
+    items: Vec<VolumeLine>,
+    /// What to give as `after` for the next page; empty at the end.
+    next: String,
+    #[serde(skip)]
+    wanted: Wanted,
+    #[serde(skip)]
+    members: Vec<String>,
+}
+
+pub(crate) async fn show(
+    State(sources): State<Sources>,
+    Extension(form): Extension<Form>,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    let (items, next) = list(&sources, &wanted).await;
+    let members = sources.members().keys().cloned().collect();
+    let frame = Frame::new(&sources, "VolumeList", "/volumes", &format!("/volumes{}", wanted.query("")));
+    form.answer(&Page { frame, items, next, wanted, members })
+}
+
+impl Wanted {
+    fn has(&self, line: &VolumeLine) -> bool {
+        let namespace = line.claim.split_once('/').map_or("", |(namespace, _)| namespace);
+        let is_said = |text: &str| text.contains(&self.q);
+        (self.namespace.is_empty() || namespace == self.namespace)
+            && (self.state.is_empty() || line.state == self.state)
+            && (self.q.is_empty() || is_said(&line.claim) || is_said(&line.volume) || is_said(&line.handle))
+    }
+
+    /// The same, behind a path.
+    fn query(&self, after: &str) -> String {
+        let pairs = [
+            ("member", self.member.as_str()),
+            ("namespace", &self.namespace),
+            ("state", &self.state),
+            ("q", &self.q),
+            ("after", after),
+        ];
+        let told = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+        let pairs: Vec<String> = told.map(|(key, value)| format!("{key}={}", askama_encoded(value))).collect();
+        if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+    }
+
+    fn states(&self) -> Vec<(&'static str, bool)> {
+        STATES.into_iter().map(|state| (state, state == self.state)).collect()
+    }
+}
+
+/// As part of an address.
+fn askama_encoded(text: &str) -> String {
+    askama::filters::urlencode_strict(text).map(|safe| safe.to_string()).unwrap_or_default()
+}
+
+/// Where a page ended: the leaves of a member come first, then volumes of the host that have none among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Leaf(VolumeHash),
+    Handle(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cursor {
+    member: String,
+    place: Place,
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Option<Self> {
+        let (member, rest) = text.split_once('/')?;
+        let place = match rest.strip_prefix('=') {
+            Some(handle) => Place::Handle(handle.to_owned()),
+            None => Place::Leaf(VolumeHash::parse(rest)?),
+        };
+        Some(Self { member: member.to_owned(), place })
+    }
+
+    fn print(&self) -> String {
+        match &self.place {
+            Place::Leaf(hash) => format!("{}/{hash}", self.member),
+            Place::Handle(handle) => format!("{}/={handle}", self.member),
+        }
+    }
+}
+
+/// One page as it grows.
+struct Lines<'a> {
+    wanted: &'a Wanted,
+    taken: Vec<VolumeLine>,
+    last: String,
+    is_full: bool,
+}
+
+impl Lines<'_> {
+    /// Takes one in; one more than there is room for says that there is a next page.
+    fn take(&mut self, line: VolumeLine, at: &Cursor) {
+        if self.is_full || !self.wanted.has(&line) {
+            return;
+        }
+        if self.taken.len() == PAGE {
+            self.is_full = true;
+            return;
+        }
+        self.taken.push(line);
+        self.last = at.print();
+    }
+}
+
+async fn list(sources: &Sources, wanted: &Wanted) -> (Vec<VolumeLine>, String) {
+    let members = sources.members();
+    let cursor = Cursor::parse(&wanted.after);
+    let begin = cursor.as_ref().map_or_else(String::new, |cursor| cursor.member.clone());
+    let mut lines = Lines { wanted, taken: Vec::new(), last: String::new(), is_full: false };
+    for name in names(&members, &begin, &wanted.member) {
+        let place = cursor.as_ref().filter(|cursor| cursor.member == name).map(|cursor| &cursor.place);
+        if !matches!(place, Some(Place::Handle(_))) {
+            let after = match place {
+                Some(Place::Leaf(hash)) => Some(*hash),
+                _ => None,
+            };
+            leaves(sources, &members, &name, after, &mut lines).await;
+        }
+        let after = match place {
+            Some(Place::Handle(handle)) => Some(handle.clone()),
+            _ => None,
+        };
+        others(sources, &members, &name, after, &mut lines).await;
+        if lines.is_full {
+            break;
+        }
+    }
+    let next = if lines.is_full { lines.last } else { String::new() };
+    (lines.taken, next)
+}
+
+fn names(members: &Snapshot, begin: &str, only: &str) -> Vec<String> {
+    let there: &BTreeMap<_, _> = members;
+    there
+        .range(begin.to_owned()..)
+        .map(|(name, _)| name.clone())
+        .filter(|name| only.is_empty() || name == only)
+        .collect()
+}
+
+async fn leaves(
+    sources: &Sources,
+    members: &Snapshot,
+    name: &str,
+    mut after: Option<VolumeHash>,
+    lines: &mut Lines<'_>,
+) {
+    let Some(member) = members.get(name) else { return };
+    let Some(leaf) = member.last_known() else { return };
+    let volumes = sources.volumes();
+    while !lines.is_full {
+        let rows = leaf.rows.page(after, LOOKED_AT_ONCE, |_| true);
+        let Some((last, _)) = rows.last() else { return };
+        after = Some(*last);
+        for (hash, row) in &rows {
+            let line = VolumeLine::of_leaf(member, *hash, row, volumes.as_deref());
+            lines.take(line, &Cursor { member: name.to_owned(), place: Place::Leaf(*hash) });
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Volumes of the host whose handle leads to no leaf that is followed.
+async fn others(sources: &Sources, members: &Snapshot, name: &str, mut after: Option<String>, lines: &mut Lines<'_>) {
+    let Some(volumes) = sources.volumes() else { return };
+    let rows = members.get(&serving(members, name)).and_then(|member| member.last_known()).map(|leaf| &leaf.rows);
+    while !lines.is_full {
+        let handles = volumes.next_in(name, after.as_deref(), LOOKED_AT_ONCE);
+        let Some(last) = handles.last() else { return };
+        after = Some(last.to_string());
+        for handle in &handles {
+            let is_followed = |id: VolumeId| rows.is_some_and(|rows| rows.find(&id).is_some());
+            if VolumeId::parse(handle).is_some_and(is_followed) {
+                continue;
+            }
+            if let Some(line) = VolumeLine::not_followed(name, handle, &volumes) {
+                lines.take(line, &Cursor { member: name.to_owned(), place: Place::Handle(handle.to_string()) });
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_ends_where_the_next_one_begins() {
+        let hash = VolumeHash::parse(&"0a".repeat(16)).unwrap();
+        for place in [Place::Leaf(hash), Place::Handle("m0/shop/db/0123456789abcdef".to_owned())] {
+            let cursor = Cursor { member: "m0".to_owned(), place };
+            assert_eq!(Cursor::parse(&cursor.print()), Some(cursor));
+        }
+        for text in ["", "m0", "m0/", "m0/zz", "/"] {
+            assert_eq!(Cursor::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_goes_into_the_next_address_and_nothing_of_it_is_another_part() {
+        let wanted = Wanted { q: "a&b=c d/é".to_owned(), state: "Bound".to_owned(), ..Wanted::default() };
+        assert_eq!(wanted.query("m0/=x"), "?state=Bound&q=a%26b%3Dc%20d%2F%C3%A9&after=m0%2F%3Dx");
+        assert_eq!(Wanted::default().query(""), "");
+    }
+}

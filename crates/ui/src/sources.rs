@@ -1,0 +1,45 @@
+//! Where all that is shown is read from: what this process remembers anyway.
+
+use std::sync::Arc;
+
+use cluster::metrics::waiting::Waiting;
+use domain::volume::HostId;
+use host::{
+    lately::Lately,
+    moves::Moves,
+    volumes::{FollowedVolumes, HostVolumes},
+};
+use member::{Registry, registry::Snapshot};
+
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// This process among others, as people know it: its pod.
+    pub replica: String,
+    pub host: HostId,
+    pub members: Registry,
+    pub volumes: FollowedVolumes,
+    pub waiting: Waiting,
+    /// Where volumes are moved.
+    pub moves: Option<Arc<Moves>>,
+    pub lately: Arc<Lately>,
+}
+
+impl Sources {
+    /// None until the members have been read.
+    pub(crate) fn members(&self) -> Snapshot {
+        self.members.all().unwrap_or_default()
+    }
+
+    pub(crate) fn are_members_read(&self) -> bool {
+        self.members.all().is_ok()
+    }
+
+    /// The host's, where this process follows them and has listed them.
+    pub(crate) fn volumes(&self) -> Option<Arc<HostVolumes>> {
+        self.volumes.now().filter(|volumes| volumes.synced())
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.volumes.now().is_some()
+    }
+}

@@ -1,0 +1,260 @@
+//! The page on which people see members and volumes, asked over HTTP as a browser does, while the driver behind it works between
+//! simulated clusters.
+#![allow(unreachable_pub, reason = "a binary of its own")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
+
+#[path = "../authority.rs"]
+mod authority;
+#[path = "../bench/leaves.rs"]
+mod leaves;
+mod world;
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use cluster::metrics::waiting::Refusal;
+use domain::volume::{VolumeHash, VolumeId};
+use serde_json::{Value, json};
+use world::{TOKEN, World, clusters, fill, host_id, host_volume, rewrite};
+
+const PAGES: [&str; 7] = ["/", "/volumes", "/waiting", "/moves", "/capacity", "/members", "/events"];
+const CLAIMS: &str = "persistentvolumeclaims";
+
+fn items(page: &Value) -> &Vec<Value> {
+    page["items"].as_array().unwrap()
+}
+
+fn handle(world: &World, number: u32) -> String {
+    let (id, namespace) = (host_id(&world.host), leaves::namespace(number));
+    let claim = leaves::claim(&id, number);
+    let name = claim["metadata"]["name"].as_str().unwrap();
+    VolumeId::new("m0", &namespace, name, VolumeHash::new(&id, &number.to_string())).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_of_ten_thousand_volumes_is_quick_and_small_and_asks_no_cluster() {
+    let (host, mut members) = clusters(3);
+    for (at, member) in members.iter_mut().enumerate() {
+        let first = u32::try_from(at).unwrap() * 3334;
+        fill(&host, member, first..first + 3334);
+    }
+    let world = World::start(host, members).await;
+    let overview = world.get("/api/overview").await.json();
+    assert_eq!(overview["volumes"]["bound"], 10_002);
+    let (one, asked) = (format!("/volumes/{}", handle(&world, 7)), world.requests());
+    // In none of them is a volume of this name, so that all are looked at.
+    let sought = "/volumes?q=nowhere-to-be-found".to_owned();
+    let mut looks = 0;
+    for path in PAGES.iter().map(ToString::to_string).chain([one, sought, "/members/m1".to_owned()]) {
+        let mut quickest = Duration::MAX;
+        for _ in 0..10 {
+            let begun = Instant::now();
+            let answer = world.get(&path).await;
+            quickest = quickest.min(begun.elapsed());
+            looks += 1;
+            assert_eq!(answer.status, 200, "{path}");
+            assert!(answer.body.len() <= 300 << 10, "{path}: {} bytes", answer.body.len());
+        }
+        println!("{path}: {} ms", quickest.as_millis());
+        // This is a build without optimization, beside other tests; looking at all volumes is what takes long in it.
+        let allowed = if path.contains("nowhere") { 1000 } else { 100 };
+        assert!(quickest <= Duration::from_millis(allowed), "{path}: {quickest:?}");
+    }
+    let more = world.requests() - asked;
+    assert!(more * 2 < looks, "{more} requests to clusters while {looks} pages were looked at");
+}
+
+#[tokio::test]
+async fn pages_of_volumes_name_each_of_them_once() {
+    let (host, mut members) = clusters(2);
+    fill(&host, &mut members[0], 0..130);
+    fill(&host, &mut members[1], 130..251);
+    // Of the host alone: nobody follows what was imported.
+    for number in 251..360 {
+        let handle = format!("m1/shop/old-{number}/0123456789abcdef");
+        host.create("persistentvolumes", host_volume(number, &handle, "shop", &format!("old-{number}"))).unwrap();
+    }
+    let world = World::start(host, members).await;
+    world.until("/api/volumes?state=NotFollowed&q=old-359", |page| items(page).len() == 1).await;
+    for (filter, count) in [
+        ("", 360_usize),
+        ("member=m0", 130),
+        ("member=m1", 230),
+        ("namespace=team-7", 1),
+        ("state=NotFollowed", 109),
+        ("state=Bound&member=m1", 121),
+        ("q=pvc-13", 11),
+        ("q=no%20such", 0),
+    ] {
+        let (mut seen, mut after, mut pages) = (BTreeSet::new(), String::new(), 0);
+        loop {
+            let page = world.get(&format!("/api/volumes?{filter}&after={after}")).await.json();
+            assert!(items(&page).len() <= 100);
+            for item in items(&page) {
+                assert!(seen.insert(item["handle"].as_str().unwrap().to_owned()), "{filter}: twice: {item}");
+            }
+            pages += 1;
+            after = page["next"].as_str().unwrap().replace('/', "%2F").replace('=', "%3D");
+            if after.is_empty() {
+                break;
+            }
+        }
+        assert_eq!((seen.len(), pages), (count, count.div_ceil(100).max(1)), "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn chain_of_a_volume_says_which_link_is_not_well() {
+    let (host, mut members) = clusters(1);
+    fill(&host, &mut members[0], 0..3);
+    let id = host_id(&host);
+    let (lost, alone) = (leaves::claim(&id, 1), leaves::claim(&id, 2));
+    let name = |claim: &Value| claim["metadata"]["name"].as_str().unwrap().to_owned();
+    let put = |claim: &mut Value| claim["status"]["phase"] = json!("Lost");
+    members[0].change(CLAIMS, &leaves::namespace(1), &name(&lost), put).unwrap();
+    host.change("persistentvolumes", "", "pvc-2", |volume| volume["metadata"]["finalizers"] = json!([])).unwrap();
+    host.delete("persistentvolumes", "", "pvc-2").unwrap();
+    let world = World::start(host, members).await;
+    let states = |page: &Value| -> Vec<String> {
+        let links = page["chain"].as_array().unwrap().iter();
+        links.map(|link| format!("{}: {}", link["what"].as_str().unwrap(), link["state"].as_str().unwrap())).collect()
+    };
+    let at = |number| format!("/api/volumes/{}", handle(&world, number));
+    let well = world.get(&at(0)).await.json();
+    assert_eq!(
+        states(&well),
+        [
+            "Nodes with its pods: no node of the host has it",
+            "PersistentVolumeClaim of the host: has this volume",
+            "PersistentVolume of the host: Bound",
+            "Member: answers",
+            "Leaf claim: Bound",
+            "Leaf volume: is there",
+        ]
+    );
+    assert_eq!(well["commands"][0], "kosmos-csi trace pv/pvc-0");
+    let lost = world.get(&at(1)).await.json();
+    assert_eq!(states(&lost)[4], "Leaf claim: Lost: its volume is gone");
+    assert!(lost["ailments"][0].as_str().unwrap().contains("has lost its volume"), "{lost:#}");
+    let alone_seen = world.get(&at(2)).await.json();
+    assert_eq!(states(&alone_seen)[1], "PersistentVolume of the host: the host has none with this handle");
+    assert_eq!(alone_seen["chain"][3]["name"], format!("{}/{}", leaves::namespace(2), name(&alone)));
+    let overview = world.get("/api/overview").await.json();
+    assert_eq!((&overview["level"], &overview["volumes"]["lost"]), (&json!("wrong"), &json!(1)));
+    for strange in ["m0/shop/none/0123456789abcdef", "m9/shop/none/0123456789abcdef", "m0/a", "m0/..%2f..%2fetc"] {
+        assert_eq!(world.get(&format!("/volumes/{strange}")).await.status, 404, "{strange}");
+    }
+}
+
+#[tokio::test]
+async fn claim_that_waits_is_told_with_the_newest_reason() {
+    let (host, mut members) = clusters(1);
+    fill(&host, &mut members[0], 0..2);
+    let id = host_id(&host);
+    let name = leaves::claim(&id, 1)["metadata"]["name"].as_str().unwrap().to_owned();
+    let waits = |claim: &mut Value| {
+        claim["status"] = json!({"phase": "Pending"});
+        claim["spec"].as_object_mut().unwrap().remove("volumeName");
+    };
+    members[0].change(CLAIMS, &leaves::namespace(1), &name, waits).unwrap();
+    let world = World::start(host, members).await;
+    let asked = world.sources.waiting.asks("pvc-new", Some("shop/new".to_owned()));
+    let message = "no member has room for 5Gi".to_owned();
+    asked.answered(Some(Refusal { code: "ResourceExhausted".to_owned(), message }));
+    let page = world.get("/api/waiting").await.json();
+    let [leaf, new] = items(&page).as_slice() else { panic!("{page:#}") };
+    assert_eq!((&leaf["claim"], &leaf["member"]), (&json!("team-1/data-postgres-0"), &json!("m0")));
+    assert!(leaf["why"].as_str().unwrap().contains("StorageClass ceph-block is not in the member"), "{leaf}");
+    assert_eq!((&new["claim"], &new["member"]), (&json!("shop/new"), &json!("")));
+    assert_eq!(new["why"], "ResourceExhausted: no member has room for 5Gi");
+    let overview = world.get("/api/overview").await.json();
+    assert!(overview["summary"].as_str().unwrap().contains("2 claims wait, the oldest for"), "{overview:#}");
+    world.sources.waiting.asks("pvc-new", None).answered(None);
+    assert_eq!(items(&world.get("/api/waiting").await.json()).len(), 1);
+}
+
+#[tokio::test]
+async fn what_members_write_is_shown_as_text_and_credentials_nowhere() {
+    const HOSTILE: &str = "\"'><script>document.title='x'</script>\u{202e}\u{1b}[2K";
+    let (host, mut members) = clusters(1);
+    fill(&host, &mut members[0], 0..1);
+    let class =
+        json!({"metadata": {"name": "ceph-block", "uid": "c", "resourceVersion": "3000000"}, "provisioner": HOSTILE});
+    let node = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": [HOSTILE]}]}]}});
+    rewrite(&mut members[0], vec![("storageclasses.storage.k8s.io", class)], |resource, object| match resource {
+        "persistentvolumes" => {
+            object["spec"]["nodeAffinity"] = node.clone();
+            object["spec"]["csi"]["volumeHandle"] = json!(HOSTILE);
+        }
+        CLAIMS => {
+            object["status"]["conditions"] =
+                json!([{"type": "VolumeConditionAbnormal", "status": "True", "message": HOSTILE}]);
+        }
+        _ => {}
+    });
+    let world = World::start(host, members).await;
+    let asked = world.sources.waiting.asks("pvc-new", Some(HOSTILE.to_owned()));
+    asked.answered(Some(Refusal { code: "Unknown".to_owned(), message: HOSTILE.to_owned() }));
+    let paths = PAGES.map(str::to_owned).into_iter().chain([
+        format!("/volumes/{}", handle(&world, 0)),
+        "/members/m0".to_owned(),
+        format!("/volumes?q={}", "%22%3E%3Cscript%3E"),
+        "/members/%3Cscript%3E".to_owned(),
+    ]);
+    let mut shown = 0;
+    for path in paths {
+        let answer = world.get(&path).await;
+        assert!(!answer.body.contains("<script>"), "{path}: {}", answer.body);
+        assert!(!answer.body.contains(['\u{202e}', '\u{1b}']), "{path}: {}", answer.body);
+        assert!(!answer.body.contains(TOKEN), "{path}: {}", answer.body);
+        shown += usize::from(answer.body.contains("document.title"));
+    }
+    // The class, the volume, its page, the member, what waits: it was shown, as text.
+    assert!(shown >= 4, "on {shown} pages");
+}
+
+#[tokio::test]
+async fn page_is_for_this_machine_and_changes_nothing() {
+    let (host, members) = clusters(1);
+    let world = World::start(host, members).await;
+    for path in PAGES.iter().chain(&["/style.css", "/refresh.js", "/icon.svg", "/nowhere"]) {
+        let answer = world.get(path).await;
+        assert_eq!(answer.status, if *path == "/nowhere" { 404 } else { 200 }, "{path}");
+        for header in [
+            "content-security-policy: default-src 'none'",
+            "x-content-type-options: nosniff",
+            "cache-control: no-store",
+        ] {
+            assert!(answer.head.contains(header), "{path}: {header}: {}", answer.head);
+        }
+        assert_eq!(world.ask("GET", path, "evil.example").await.status, 421, "{path}");
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            assert_eq!(world.ask(method, path, "localhost").await.status, 405, "{method} {path}");
+        }
+    }
+    let unknown = world.get("/api/nowhere").await;
+    assert_eq!((unknown.status, &unknown.json()["kind"]), (404, &json!("Error")));
+}
+
+#[tokio::test]
+async fn every_page_is_the_same_as_json() {
+    let (host, mut members) = clusters(2);
+    fill(&host, &mut members[0], 0..3);
+    let world = World::start(host, members).await;
+    let (one, member) = (format!("/volumes/{}", handle(&world, 1)), "/members/m1".to_owned());
+    for path in PAGES.map(str::to_owned).into_iter().chain([one, member]) {
+        let html = world.get(&path).await.body;
+        let link = html.split("href=\"").find(|part| part.starts_with("/api/")).and_then(|part| part.split('"').next());
+        let told = world.get(link.unwrap_or_else(|| panic!("{path}: {html}"))).await;
+        assert!(told.head.contains("content-type: application/json"), "{path}");
+        let told = told.json();
+        assert_eq!(
+            (&told["apiVersion"], &told["replica"]),
+            (&json!("ui.kosmos.csi.io/v1alpha1"), &json!(world.sources.replica))
+        );
+        assert!(!told["kind"].as_str().unwrap().is_empty(), "{path}");
+    }
+}

@@ -76,14 +76,17 @@ async fn pages_of_volumes_name_each_of_them_once() {
         let handle = format!("m1/shop/old-{number}/0123456789abcdef");
         host.create("persistentvolumes", host_volume(number, &handle, "shop", &format!("old-{number}"))).unwrap();
     }
+    // And of a member that has left.
+    host.create("persistentvolumes", host_volume(360, "m9/shop/left/0123456789abcdef", "shop", "left")).unwrap();
     let world = World::start(host, members).await;
     world.until("/api/volumes?state=NotFollowed&q=old-359", |page| items(page).len() == 1).await;
     for (filter, count) in [
-        ("", 360_usize),
+        ("", 361_usize),
+        ("member=m9", 1),
         ("member=m0", 130),
         ("member=m1", 230),
         ("namespace=team-7", 1),
-        ("state=NotFollowed", 109),
+        ("state=NotFollowed", 110),
         ("state=Bound&member=m1", 121),
         ("q=pvc-13", 11),
         ("q=no%20such", 0),
@@ -146,6 +149,26 @@ async fn chain_of_a_volume_says_which_link_is_not_well() {
     for strange in ["m0/shop/none/0123456789abcdef", "m9/shop/none/0123456789abcdef", "m0/a", "m0/..%2f..%2fetc"] {
         assert_eq!(world.get(&format!("/volumes/{strange}")).await.status, 404, "{strange}");
     }
+}
+
+/// Where names are long, a handle has none of them.
+#[tokio::test]
+async fn volume_whose_handle_names_no_place_has_its_page() {
+    let (host, mut members) = clusters(1);
+    fill(&host, &mut members[0], 0..1);
+    let long = "a".repeat(200);
+    rewrite(&mut members[0], Vec::new(), |resource, object| match resource {
+        CLAIMS => object["metadata"]["name"] = json!(long),
+        "persistentvolumes" => object["spec"]["claimRef"]["name"] = json!(long),
+        _ => {}
+    });
+    let world = World::start(host, members).await;
+    let listed = world.get("/api/volumes?q=aaaa").await.json();
+    let handle = items(&listed)[0]["handle"].as_str().unwrap().to_owned();
+    assert!(handle.starts_with("m0///"), "{handle}");
+    let page = world.get(&format!("/api/volumes/{handle}")).await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert_eq!(page.json()["chain"][3]["name"], format!("team-0/{long}"));
 }
 
 #[tokio::test]

@@ -72,6 +72,19 @@ impl HostVolumes {
         handles
     }
 
+    /// Those that handles name, whether or not they have joined.
+    pub fn members(&self) -> BTreeSet<String> {
+        let (table, mut members) = (self.lock(), BTreeSet::new());
+        let mut from = (Box::<str>::default(), Box::<str>::default());
+        while let Some(((handle, _), _)) = table.volumes.range(from..).next() {
+            let member = handle.split_once('/').map_or(&**handle, |(member, _)| member).to_owned();
+            // What follows a slash: the next handle of another member.
+            from = (format!("{member}0").into(), Box::default());
+            members.insert(member);
+        }
+        members
+    }
+
     /// Handles in a member of which there was news since the last time.
     pub fn take_news(&self, member: &str) -> BTreeSet<Box<str>> {
         self.lock().news.remove(member).unwrap_or_default()
@@ -251,5 +264,6 @@ mod tests {
         assert_eq!(volumes.next_in("m0", None, 1), [Box::from("m0/n/a/1")]);
         assert_eq!(volumes.next_in("m0", Some("m0/n/a/1"), 5), [Box::from("m0/n/b/1")]);
         assert!(volumes.next_in("m0", Some("m0/n/b/1"), 5).is_empty());
+        assert_eq!(volumes.members().into_iter().collect::<Vec<_>>(), ["m0", "m0x"]);
     }
 }

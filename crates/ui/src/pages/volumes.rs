@@ -1,7 +1,7 @@
 //! Which data is where: a page of volumes at a time, as they come from the members' rows. Of a thousand members with a hundred
 //! thousand volumes nobody reads all; so none are sorted, and the next page begins where this one ended.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use askama::Template;
 use axum::{
@@ -48,7 +48,7 @@ struct Page {
     #[serde(skip)]
     wanted: Wanted,
     #[serde(skip)]
-    members: Vec<String>,
+    members: BTreeSet<String>,
 }
 
 pub(crate) async fn show(
@@ -57,7 +57,7 @@ pub(crate) async fn show(
     Query(wanted): Query<Wanted>,
 ) -> Response {
     let (items, next) = list(&sources, &wanted).await;
-    let members = sources.members().keys().cloned().collect();
+    let members = names(&sources, &sources.members());
     let frame = Frame::new(&sources, "VolumeList", "/volumes", &format!("/volumes{}", wanted.query("")));
     form.answer(&Page { frame, items, next, wanted, members })
 }
@@ -154,20 +154,21 @@ async fn list(sources: &Sources, wanted: &Wanted) -> (Vec<VolumeLine>, String) {
     let cursor = Cursor::parse(&wanted.after);
     let begin = cursor.as_ref().map_or_else(String::new, |cursor| cursor.member.clone());
     let mut lines = Lines { wanted, taken: Vec::new(), last: String::new(), is_full: false };
-    for name in names(&members, &begin, &wanted.member) {
-        let place = cursor.as_ref().filter(|cursor| cursor.member == name).map(|cursor| &cursor.place);
+    let is_wanted = |name: &&String| wanted.member.is_empty() || **name == wanted.member;
+    for name in names(sources, &members).range(begin..).filter(is_wanted) {
+        let place = cursor.as_ref().filter(|cursor| cursor.member == *name).map(|cursor| &cursor.place);
         if !matches!(place, Some(Place::Handle(_))) {
             let after = match place {
                 Some(Place::Leaf(hash)) => Some(*hash),
                 _ => None,
             };
-            leaves(sources, &members, &name, after, &mut lines).await;
+            leaves(sources, &members, name, after, &mut lines).await;
         }
         let after = match place {
             Some(Place::Handle(handle)) => Some(handle.clone()),
             _ => None,
         };
-        others(sources, &members, &name, after, &mut lines).await;
+        others(sources, &members, name, after, &mut lines).await;
         if lines.is_full {
             break;
         }
@@ -176,13 +177,11 @@ async fn list(sources: &Sources, wanted: &Wanted) -> (Vec<VolumeLine>, String) {
     (lines.taken, next)
 }
 
-fn names(members: &Snapshot, begin: &str, only: &str) -> Vec<String> {
-    let there: &BTreeMap<_, _> = members;
-    there
-        .range(begin.to_owned()..)
-        .map(|(name, _)| name.clone())
-        .filter(|name| only.is_empty() || name == only)
-        .collect()
+/// Those that have joined, and those that volumes of the host name all the same.
+fn names(sources: &Sources, members: &Snapshot) -> BTreeSet<String> {
+    let mut names = sources.volumes().map(|volumes| volumes.members()).unwrap_or_default();
+    names.extend(members.keys().cloned());
+    names
 }
 
 async fn leaves(

@@ -30,6 +30,8 @@ use tower::{BoxError, ServiceExt};
 
 #[path = "authority.rs"]
 mod authority;
+#[path = "agent/changes.rs"]
+mod changes;
 #[path = "agent/debug.rs"]
 mod debug;
 #[path = "agent/events.rs"]

@@ -1,6 +1,6 @@
 //! What admission refuses to accounts whose rights have no names, by the accounts' own tokens.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use http::Request;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -287,21 +287,41 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
 
 async fn adds_no_more_than_a_new_copy_may_have(account: &Account, open: &Place<'_>) -> Result<()> {
     let copied = serde_json::from_value(copy(&json!({})))?;
-    open.pods().create(&PostParams::default(), &copied).await?;
+    let made = open.pods().create(&PostParams::default(), &copied).await?;
+    // Those that Kubernetes gives it, and one for everything.
+    let mut tolerations = json!(made.spec.unwrap_or_default().tolerations.unwrap_or_default());
+    tolerations.as_array_mut().context("a list")?.push(json!({"operator": "Exists"}));
     let added = |context: Value| {
         let container = json!({"name": "d", "image": "i", "securityContext": context});
         json!({"spec": {"ephemeralContainers": [container]}})
     };
     let containers = |pod: &str| path(OPEN, &format!("pods/{pod}/ephemeralcontainers"));
+    let pod = |pod: &str| path(OPEN, &format!("pods/{pod}"));
+    let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
+    let annotated = |annotations: Value| json!({"metadata": {"annotations": annotations}});
+    // Of this host, and no copy, as the driver's own pods are.
+    let mover = but(copy(&json!({})), &[("metadata.name", json!("mover")), ("metadata.annotations", json!({}))]);
+    open.pods().create(&PostParams::default(), &serde_json::from_value(mover)?).await?;
     let attempts = [
         ("PATCH", containers("theirs"), added(json!({}))),
         ("PATCH", containers("copy"), added(json!({"privileged": true}))),
         ("PATCH", containers("copy"), added(json!({"capabilities": {"add": ["SYS_PTRACE"]}}))),
         ("PATCH", containers("copy"), added(json!({"seccompProfile": {"type": "Unconfined"}}))),
+        ("PATCH", pod("theirs"), labelled(json!({"role": "primary"}))),
+        ("PATCH", pod("theirs"), labelled(labels())),
+        ("PATCH", pod("copy"), labelled(json!({"kosmos.csi.io/host": null}))),
+        ("PATCH", pod("copy"), annotated(json!({"kosmos.csi.io/pod-uid": "another"}))),
+        ("PATCH", pod("copy"), json!({"spec": {"tolerations": tolerations}})),
+        ("PATCH", pod("mover"), labelled(json!({"role": "primary"}))),
+        ("PATCH", pod("mover"), annotated(json!({"kosmos.csi.io/pod-uid": "u"}))),
     ];
     account.is_refused(ACCOUNT, &attempts).await?;
     account.is_allowed("PATCH", &containers("copy"), &added(json!({}))).await?;
-    open.pods().delete("copy", &DeleteParams::default().grace_period(0)).await.map(drop).map_err(Into::into)
+    account.is_allowed("PATCH", &pod("copy"), &labelled(json!({"role": "primary"}))).await?;
+    for pod in ["copy", "mover"] {
+        open.pods().delete(pod, &DeleteParams::default().grace_period(0)).await?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::{
     cache::{HostCache, ObjectCache, keep},
     node::{self, MemberState, Nodes},
     object::{self, Place},
-    pod::{Pods, Told, relay_events},
+    pod::{Pods, Told, Turns, relay_events},
 };
 use cluster::with_causes;
 use host::Host;
@@ -83,8 +83,9 @@ impl MemberAgent {
     async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes, told: &mut Told) -> String {
         let there = MemberCache::default();
         let everything = watcher::Config::default;
-        let pods =
-            Pods { host: &self.host, view: &self.view, member, client, there: &there.pods, settings: &self.settings };
+        let turns = Turns::default();
+        let (view, there_are, settings) = (&self.view, &there.pods, &self.settings);
+        let pods = Pods { host: &self.host, view, member, client, there: there_are, settings, turns: &turns };
         let work = async {
             tokio::join!(
                 keep(object::nodes(client), everything(), &there.nodes, lean),

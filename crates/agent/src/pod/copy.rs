@@ -10,11 +10,11 @@ use super::{
         HOST, MANAGED_BY,
         object::{items, text},
     },
+    given::{GIVEN, given, marks},
     names::{Given, list_mut, retain, tokens},
     step::COPY_OF,
 };
 use domain::volume::DRIVER;
-use leaf::ownership::OURS;
 
 /// Nodes, classes, accounts and gates are the host's. A priority is given by the host's class, and the overhead and the
 /// preemption policy by its admission.
@@ -34,7 +34,6 @@ const HOSTS_OWN: [&str; 12] = [
 ];
 /// Decided in the host, and no node of a member has it.
 const TOPOLOGY: &str = "topology.kosmos.csi.io/";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What a copy is made with, besides its pod.
 #[derive(Debug)]
@@ -50,13 +49,11 @@ pub(super) struct Made<'a> {
 
 pub(super) fn copy(pod: &Value, made: &Made<'_>) -> Value {
     let metadata = &pod["metadata"];
-    let (mut labels, mut annotations) = (without_ours(&metadata["labels"]), without_ours(&metadata["annotations"]));
+    let (mut labels, mut annotations) = (marks(pod, "labels"), marks(pod, "annotations"));
     labels[MANAGED_BY] = json!(DRIVER);
     labels[HOST] = json!(made.host);
-    if let Some(annotations) = annotations.as_object_mut() {
-        annotations.remove(LAST_APPLIED);
-    }
     annotations[COPY_OF] = metadata["uid"].clone();
+    annotations[GIVEN] = given(pod);
     json!({
         "metadata": {
             "namespace": metadata["namespace"],
@@ -66,12 +63,6 @@ pub(super) fn copy(pod: &Value, made: &Made<'_>) -> Value {
         },
         "spec": spec(pod, made),
     })
-}
-
-/// By our own keys this host knows what is its own in a member: no pod says that of itself.
-fn without_ours(marks: &Value) -> Value {
-    let theirs = marks.as_object().into_iter().flatten().filter(|(key, _)| !key.starts_with(OURS));
-    theirs.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn spec(pod: &Value, made: &Made<'_>) -> Value {
@@ -160,7 +151,7 @@ mod tests {
 
     fn pod(spec: &Value) -> Value {
         let metadata = json!({"namespace": "shop", "name": "p", "uid": "u", "labels": {"l": "1", "kosmos.csi.io/volume": "x"},
-            "annotations": {"a": "1", LAST_APPLIED: "{}", "kosmos.csi.io/renew-at": "0"}, "ownerReferences": [{"uid": "o"}], "finalizers": ["f"],
+            "annotations": {"a": "1", "kubectl.kubernetes.io/last-applied-configuration": "{}", "kosmos.csi.io/renew-at": "0"}, "ownerReferences": [{"uid": "o"}], "finalizers": ["f"],
             "generateName": "p-"});
         json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
     }
@@ -186,7 +177,7 @@ mod tests {
             "securityContext": {"runAsUser": 7}, "aFieldOfTomorrow": 1, "automountServiceAccountToken": false});
         assert_eq!(copy["spec"], kept);
         let labels = json!({"l": "1", MANAGED_BY: DRIVER, HOST: "h"});
-        let annotations = json!({"a": "1", COPY_OF: "u"});
+        let annotations = json!({"a": "1", COPY_OF: "u", GIVEN: given(&pod(&spec))});
         assert_eq!(
             copy["metadata"],
             json!({"namespace": "shop", "name": "p", "labels": labels, "annotations": annotations})

@@ -1,12 +1,14 @@
 //! Runs the host's pods in a member: what is to be done about each is decided beside this, on what watches have told and,
 //! before anything is made or removed, once more on what was read just now.
 
+mod change;
 mod claims;
 mod config_sync;
 mod copy;
 mod debug;
 mod ephemeral;
 mod events;
+mod given;
 mod level;
 mod names;
 mod refresh;
@@ -36,6 +38,7 @@ use super::{
     node::{about, ignore_conflict, now, virtual_node_of},
     object::{self, Place, is_leaving, parsed, read, text},
 };
+pub(super) use change::Turns;
 use cluster::with_causes;
 use config_sync::Synced;
 use copy::{Made, copy};
@@ -71,6 +74,7 @@ pub(super) struct Pods<'a> {
     /// The member's pods.
     pub(super) there: &'a ObjectCache,
     pub(super) settings: &'a Settings,
+    pub(super) turns: &'a Turns,
 }
 
 /// When a pod is to be looked at again, if nothing is heard of it.
@@ -183,6 +187,12 @@ impl Pods<'_> {
         match (self.decide(pod.as_deref(), there.as_deref()), &pod, &there) {
             (PodStep::Nothing, ..) => return Ok(Next::Settled),
             (PodStep::Tell, Some(pod), Some(there)) => return self.tell(pod, there).await,
+            (PodStep::Change, Some(pod), Some(there)) => {
+                if let Some(wait) = self.turns.waits(place) {
+                    self.tell(pod, there).await?;
+                    return Ok(Next::After(wait));
+                }
+            }
             (PodStep::Refuse(why), Some(pod), _) => return self.refuse(pod, &why).await,
             _ => {}
         }
@@ -200,6 +210,10 @@ impl Pods<'_> {
             (PodStep::AddContainer, Some(pod), Some(there)) => {
                 self.tell(pod, there).await?;
                 debug::add(self, pod, there, looks).await
+            }
+            (PodStep::Change, Some(pod), Some(there)) => {
+                self.tell(pod, there).await?;
+                change::pass_on(self, pod, there).await
             }
             (PodStep::FailPod, Some(pod), _) => self.fail(pod, self.deleted()).await,
             _ => Ok(Next::After(AGAIN)),

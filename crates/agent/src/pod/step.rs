@@ -8,7 +8,7 @@ use super::{
         node::is_of_daemon_set,
         object::{Place, is_leaving, items, mark, text, way_out},
     },
-    COPIED, ephemeral,
+    COPIED, ephemeral, given,
     level::refused_level,
     rejection::{Here, PodRejection},
 };
@@ -31,6 +31,8 @@ pub(super) enum PodStep {
     FailPod,
     /// An ephemeral container of the pod is not in its copy.
     AddContainer,
+    /// The pod was changed since its copy was made.
+    Change,
     Tell,
 }
 
@@ -55,7 +57,7 @@ pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, her
     match (pod, there, of) {
         (Some(pod), Some(there), Some(of)) if text(pod, "/metadata/uid") == of => match with_copy(pod, there) {
             // Whoever makes pods in a member can write any pod's UID on them.
-            PodStep::Tell | PodStep::AddContainer if !served => PodStep::Nothing,
+            PodStep::Tell | PodStep::AddContainer | PodStep::Change if !served => PodStep::Nothing,
             step => step,
         },
         (_, Some(there), Some(_)) => remove(there, None),
@@ -78,6 +80,7 @@ fn with_copy(pod: &Value, there: &Value) -> PodStep {
     match is_over(pod) {
         true if !same => PodStep::Nothing,
         false if !ephemeral::missing(pod, there).is_empty() => PodStep::AddContainer,
+        false if given::is_due(pod, there) => PodStep::Change,
         _ => PodStep::Tell,
     }
 }

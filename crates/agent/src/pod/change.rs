@@ -1,0 +1,118 @@
+//! What is changed of a pod that runs is changed of its copy too, or the pod says why not.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use kube::api::{Patch, PatchParams};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        node::about,
+        object::{self, Place, read, text},
+    },
+    AGAIN, MUCH_LATER, Next, Pods, ephemeral,
+    given::{change, is_due, words},
+    level::refused_namespace,
+    rejection::PodRejection,
+    step::refusal,
+};
+use cluster::with_causes;
+use host::events::News;
+
+/// Between two changes of one copy: some pods are marked anew again and again.
+const APART: Duration = Duration::from_secs(5);
+/// And after one that the member refused, or undid.
+const REFUSED: Duration = Duration::from_mins(1);
+/// Copies whose turn is remembered; without limit they could be as many as a member likes.
+const REMEMBERED: usize = 10_000;
+/// What is said of a pod whose containers ask for other resources.
+const RESIZED: &str =
+    "its containers ask for other resources than before, which its copy in the member does not get: make the pod anew";
+/// And where the member has put back what was changed.
+const UNDONE: &str = "what was changed of the pod: something there puts it back at once";
+
+/// When copies may be changed again: whatever a member makes of them, it costs the host no more.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<HashMap<Place, Instant>>);
+
+impl Turns {
+    /// How long that is still to be waited for.
+    pub(super) fn waits(&self, place: &Place) -> Option<Duration> {
+        let until = self.all().get(place).copied()?;
+        Some(until.saturating_duration_since(Instant::now())).filter(|wait| !wait.is_zero())
+    }
+
+    fn next(&self, place: &Place, after: Duration) {
+        let (now, mut all) = (Instant::now(), self.all());
+        if all.len() >= REMEMBERED {
+            all.retain(|_, until| *until > now);
+        }
+        if all.len() < REMEMBERED {
+            all.insert(place.clone(), now + after);
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Place, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube::Result<Next> {
+    let Some(change) = change(pod, there) else { return Ok(Next::Settled) };
+    let (place, member) = (Place::of(pod), &pods.member.name);
+    if let Some(why) = refused(pods, pod).await? {
+        return Ok(wait(pods, pod, &why).await);
+    }
+    // Before the copy says that it was seen to.
+    if change.is_resized {
+        tell(pods, pod, &PodRejection::new("ResizeNotCopied", RESIZED)).await;
+    }
+    let patch = serde_json::from_value(change.patch.clone()).map_err(kube::Error::SerdeError)?;
+    let copies = object::pods(pods.client, &place.namespace);
+    match copies.patch(&place.name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
+        Ok(changed) => {
+            if is_due(pod, &object::whole(changed)) {
+                return Ok(wait(pods, pod, &PodRejection::of_member(member, UNDONE)).await);
+            }
+            tracing::info!(member, pod = %place, what = words(&change), "the copy is changed as its pod was");
+            pods.turns.next(&place, APART);
+            Ok(Next::Settled)
+        }
+        Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
+            let why = PodRejection::of_member(member, &format!("what was changed of the pod: {}", status.message));
+            Ok(wait(pods, pod, &why).await)
+        }
+        // It may have gone just then.
+        Err(error) => {
+            tracing::warn!(member, pod = %place, error = with_causes(&error), "the copy cannot be changed");
+            pods.turns.next(&place, APART);
+            Ok(Next::After(AGAIN))
+        }
+    }
+}
+
+/// It may ask for more than it did, or its namespace take less.
+async fn refused(pods: &Pods<'_>, pod: &Value) -> kube::Result<Option<PodRejection>> {
+    let pod = ephemeral::without(pod);
+    if let Some(why) = refusal(&pod, pods.here()) {
+        return Ok(Some(why));
+    }
+    let namespace = read(&object::namespaces(pods.client), text(&pod, "/metadata/namespace")).await?;
+    Ok(namespace.and_then(|namespace| refused_namespace(&pod, &namespace, pods.here())))
+}
+
+async fn wait(pods: &Pods<'_>, pod: &Value, why: &PodRejection) -> Next {
+    tell(pods, pod, why).await;
+    pods.turns.next(&Place::of(pod), REFUSED);
+    Next::After(MUCH_LATER * 4)
+}
+
+async fn tell(pods: &Pods<'_>, pod: &Value, why: &PodRejection) {
+    let news = News { reason: why.reason, message: why.message.clone(), warning: true };
+    host::events::tell_of(pods.host, &about(pod), &news).await;
+}

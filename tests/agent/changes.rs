@@ -1,0 +1,180 @@
+//! What somebody changes of a pod in the host is changed of its copy, and of that alone; or the pod says why not.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
+use tokio::time::sleep;
+
+use super::{SHOP, World, lock, standing, story, until};
+
+async fn with_pod() -> World {
+    let world = standing(1).await;
+    world.run_pod("web", None);
+    until("it runs", || world.phase("web") == "Running").await;
+    world
+}
+
+fn change(world: &World, change: impl FnOnce(&mut Value)) {
+    world.host.change("pods", SHOP, "web", change).unwrap();
+}
+
+fn image(world: &World) -> String {
+    text(&world.copy("web").unwrap(), "/spec/containers/0/image").to_owned()
+}
+
+fn events(world: &World, reason: &str) -> usize {
+    world.host.list("events").iter().filter(|one| one["reason"] == reason).count()
+}
+
+#[test]
+fn image_labels_and_annotations_of_a_pod_are_changed_of_its_copy() {
+    story(1, async {
+        let world = with_pod().await;
+        let before = world.copy("web").unwrap();
+        change(&world, |pod| {
+            pod["spec"]["containers"][0]["image"] = json!("i:2");
+            pod["metadata"]["labels"] = json!({"role": "primary"});
+            pod["metadata"]["annotations"]["shop.example/seen"] = json!("1");
+        });
+        until("its image is", || image(&world) == "i:2").await;
+        let copy = world.copy("web").unwrap();
+        assert_eq!(copy["metadata"]["uid"], before["metadata"]["uid"], "the same copy");
+        assert_eq!(
+            (&copy["metadata"]["labels"]["role"], &copy["metadata"]["annotations"]["shop.example/seen"]),
+            (&json!("primary"), &json!("1"))
+        );
+        change(&world, |pod| pod["metadata"]["labels"] = json!({"tier": "1"}));
+        until("a label has gone", || world.copy("web").unwrap()["metadata"]["labels"]["role"].is_null()).await;
+        let labels = &world.copy("web").unwrap()["metadata"]["labels"];
+        assert_eq!((&labels["tier"], &labels["kosmos.csi.io/host"]), (&json!("1"), &json!(world.host_id())));
+    });
+}
+
+/// Webhooks there rewrite images for a mirror of theirs, and put labels of their own on pods.
+#[test]
+fn what_a_member_makes_of_a_copy_is_never_undone() {
+    story(1, async {
+        let world = with_pod().await;
+        let theirs = |copy: &mut Value| {
+            copy["spec"]["containers"][0]["image"] = json!("mirror/i:1");
+            copy["metadata"]["labels"]["mesh"] = json!("on");
+        };
+        world.member.change("pods", SHOP, "web", theirs).unwrap();
+        change(&world, |pod| pod["metadata"]["labels"] = json!({"role": "primary"}));
+        until("the label is there", || world.copy("web").unwrap()["metadata"]["labels"]["role"] == "primary").await;
+        let version = || world.copy("web").unwrap()["metadata"]["resourceVersion"].clone();
+        let before = version();
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!(version(), before, "nothing is written again");
+        assert_eq!(world.copy("web").unwrap()["metadata"]["labels"]["mesh"], "on");
+        assert_eq!(image(&world), "mirror/i:1", "a container would be restarted, without an image");
+    });
+}
+
+/// As most charts label their pods.
+#[test]
+fn label_of_who_manages_a_pod_in_the_host_is_never_that_of_its_copy() {
+    story(1, async {
+        let world = with_pod().await;
+        let managed = |by: Value| change(&world, |pod| pod["metadata"]["labels"] = by);
+        managed(json!({"app.kubernetes.io/managed-by": "Helm", "role": "primary"}));
+        until("the other one is there", || world.copy("web").unwrap()["metadata"]["labels"]["role"] == "primary").await;
+        managed(json!({}));
+        until("it has gone", || world.copy("web").unwrap()["metadata"]["labels"]["role"].is_null()).await;
+        assert_eq!(world.copy("web").unwrap()["metadata"]["labels"]["app.kubernetes.io/managed-by"], "kosmos.csi.io");
+        assert_eq!(world.phase("web"), "Running");
+    });
+}
+
+/// Something there puts back whatever is changed, again and again.
+#[test]
+fn member_that_undoes_changes_costs_the_host_a_request_a_minute_and_that_is_told() {
+    story(1, async {
+        let world = with_pod().await;
+        let version = |world: &World| world.copy("web").unwrap()["metadata"]["resourceVersion"].clone();
+        let given = world.copy("web").unwrap()["metadata"]["annotations"]["kosmos.csi.io/given"].clone();
+        change(&world, |pod| pod["metadata"]["labels"] = json!({"role": "primary"}));
+        until("it is changed", || world.copy("web").unwrap()["metadata"]["labels"]["role"] == "primary").await;
+        let mut undone = 0;
+        for _ in 0..1200 {
+            let before = version(&world);
+            let undo = |copy: &mut Value| copy["metadata"]["annotations"]["kosmos.csi.io/given"] = given.clone();
+            world.member.change("pods", SHOP, "web", undo).unwrap();
+            undone += u32::from(version(&world) != before);
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert!((2..=15).contains(&undone), "it was changed {undone} times in a minute");
+    });
+}
+
+#[test]
+fn change_that_a_member_refuses_is_told_and_tried_again() {
+    story(1, async {
+        let world = with_pod().await;
+        let (life, refuses) = (Arc::clone(&world.life), Arc::new(Mutex::new(true)));
+        let still = Arc::clone(&refuses);
+        world.member.faults().set(move |asked| match asked {
+            _ if lock(&life).dead => Action::Hang,
+            asked if asked.verb == Verb::Patch && asked.resource == "pods" && *lock(&still) => {
+                Action::Answer { code: 403, reason: "Forbidden" }
+            }
+            _ => Action::Pass,
+        });
+        change(&world, |pod| pod["spec"]["containers"][0]["image"] = json!("i:2"));
+        until("it is told", || events(&world, "RefusedByMember") == 1).await;
+        assert_eq!(image(&world), "i:1");
+        *lock(&refuses) = false;
+        until("it is changed", || image(&world) == "i:2").await;
+    });
+}
+
+#[test]
+fn resources_of_a_pod_that_runs_are_not_changed_and_that_is_told_once() {
+    story(1, async {
+        let world = with_pod().await;
+        change(&world, |pod| pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "2"}}));
+        until("it is told", || events(&world, "ResizeNotCopied") == 1).await;
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!(events(&world, "ResizeNotCopied"), 1);
+        let resources = world.copy("web").unwrap()["spec"]["containers"][0]["resources"].clone();
+        assert!(resources["requests"]["cpu"].is_null(), "{resources}");
+    });
+}
+
+#[test]
+fn copy_is_changed_wherever_the_agent_is_killed() {
+    let mut killed = 0;
+    for point in (1..=3).flat_map(|write| [(write, false), (write, true)]) {
+        story(1, async {
+            let world = with_pod().await;
+            // Between two signs of life of the node.
+            sleep(Duration::from_secs(1)).await;
+            {
+                let mut life = lock(&world.life);
+                life.dies_at = Some((life.writes + point.0, point.1));
+            }
+            let after = async {
+                change(&world, |pod| {
+                    pod["spec"]["containers"][0]["image"] = json!("i:2");
+                    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "2"}});
+                });
+                until("it is changed", || image(&world) == "i:2").await;
+                change(&world, |pod| pod["metadata"]["labels"] = json!({"role": "primary"}));
+                until("again", || world.copy("web").unwrap()["metadata"]["labels"]["role"] == "primary").await;
+            };
+            tokio::select! {
+                () = after => {}
+                () = world.revive() => {}
+            }
+            killed += u32::from(lock(&world.life).name == "second");
+        });
+    }
+    assert!(killed >= 3, "{killed}");
+}

@@ -20,6 +20,16 @@ async fn page_of_a_host_without_a_leader_in_a_pod_says_where_it_looked() {
     clusters.refuses(UI, &["no controller in a pod leads"]).await;
 }
 
+/// Whoever may write the lease would have an administrator run a program in a pod.
+#[tokio::test]
+async fn lease_that_names_no_pod_leads_nowhere() {
+    for holder in ["pod/exec?command=id&x=_0", "../secrets_0", "pod%2Fexec_0", "POD_0"] {
+        let clusters = Clusters::new(0);
+        lease(&clusters, holder);
+        clusters.refuses(UI, &["no controller in a pod leads"]).await;
+    }
+}
+
 #[tokio::test]
 async fn page_of_a_pod_that_has_gone_names_the_pod() {
     let clusters = Clusters::new(0);

@@ -21,6 +21,8 @@ use world::{TOKEN, World, clusters, fill, host_id, host_volume, rewrite};
 
 const PAGES: [&str; 7] = ["/", "/volumes", "/waiting", "/moves", "/capacity", "/members", "/events"];
 const CLAIMS: &str = "persistentvolumeclaims";
+/// At each page, more than the driver asks of all clusters meanwhile.
+const LOOKS: u64 = 200;
 
 fn items(page: &Value) -> &Vec<Value> {
     page["items"].as_array().unwrap()
@@ -43,27 +45,27 @@ async fn page_of_ten_thousand_volumes_is_quick_and_small_and_asks_no_cluster() {
     let world = World::start(host, members).await;
     let overview = world.get("/api/overview").await.json();
     assert_eq!(overview["volumes"]["bound"], 10_002);
-    let (one, asked) = (format!("/volumes/{}", handle(&world, 7)), world.requests());
-    // In none of them is a volume of this name, so that all are looked at.
-    let sought = "/volumes?q=nowhere-to-be-found".to_owned();
-    let mut looks = 0;
-    for path in PAGES.iter().map(ToString::to_string).chain([one, sought, "/members/m1".to_owned()]) {
-        let mut quickest = Duration::MAX;
-        for _ in 0..10 {
+    let one = format!("/volumes/{}", handle(&world, 7));
+    for path in PAGES.iter().map(ToString::to_string).chain([one, "/members/m1".to_owned()]) {
+        let (mut quickest, asked) = (Duration::MAX, world.requests());
+        for _ in 0..LOOKS {
             let begun = Instant::now();
             let answer = world.get(&path).await;
             quickest = quickest.min(begun.elapsed());
-            looks += 1;
             assert_eq!(answer.status, 200, "{path}");
             assert!(answer.body.len() <= 300 << 10, "{path}: {} bytes", answer.body.len());
         }
-        println!("{path}: {} ms", quickest.as_millis());
-        // This is a build without optimization, beside other tests; looking at all volumes is what takes long in it.
-        let allowed = if path.contains("nowhere") { 1000 } else { 100 };
-        assert!(quickest <= Duration::from_millis(allowed), "{path}: {quickest:?}");
+        // The driver works on meanwhile, and asks for itself.
+        let more = world.requests() - asked;
+        assert!(more < LOOKS, "{path}: {more} requests to clusters while it was looked at {LOOKS} times");
+        println!("{path}: {} ms, {more} requests", quickest.as_millis());
+        assert!(quickest <= Duration::from_millis(100), "{path}: {quickest:?}");
     }
-    let more = world.requests() - asked;
-    assert!(more * 2 < looks, "{more} requests to clusters while {looks} pages were looked at");
+    // In none of them is a volume of this name, so that all are looked at; this is a build without optimization.
+    let begun = Instant::now();
+    assert!(world.get("/volumes?q=nowhere-to-be-found").await.body.contains("There are no such volumes."));
+    println!("all volumes: {} ms", begun.elapsed().as_millis());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -149,6 +151,55 @@ async fn chain_of_a_volume_says_which_link_is_not_well() {
     for strange in ["m0/shop/none/0123456789abcdef", "m9/shop/none/0123456789abcdef", "m0/a", "m0/..%2f..%2fetc"] {
         assert_eq!(world.get(&format!("/volumes/{strange}")).await.status, 404, "{strange}");
     }
+}
+
+#[tokio::test]
+async fn volume_whose_leaf_claim_is_gone_is_wrong_and_one_that_is_not_followed_is_not_told_to_be_empty() {
+    let (host, mut members) = clusters(1);
+    fill(&host, &mut members[0], 0..2);
+    let gone = leaves::claim(&host_id(&host), 1)["metadata"]["uid"].clone();
+    rewrite(&mut members[0], Vec::new(), |_, object| {
+        if object["metadata"]["uid"] == gone {
+            *object = Value::Null;
+        }
+    });
+    let imported = "m0/shop/old/0123456789abcdef";
+    host.create("persistentvolumes", host_volume(7, imported, "shop", "old")).unwrap();
+    let world = World::start(host, members).await;
+    let listed = world.until("/api/volumes?state=LeafClaimGone", |page| items(page).len() == 1).await;
+    assert_eq!((&items(&listed)[0]["level"], &items(&listed)[0]["volume"]), (&json!("wrong"), &json!("pvc-1")));
+    assert!(items(&listed)[0]["why"].as_str().unwrap().contains("is gone"), "{listed:#}");
+    let listed = world.until("/api/volumes?q=old", |page| items(page).len() == 1).await;
+    assert_eq!((&items(&listed)[0]["size"], &items(&listed)[0]["age"]), (&Value::Null, &Value::Null));
+    let page = world.get(&format!("/api/volumes/{imported}")).await.json();
+    assert_eq!(page["chain"][0]["state"], "which they are is not known here");
+}
+
+#[tokio::test]
+async fn replica_that_does_not_lead_says_what_it_does_not_know() {
+    let (host, mut members) = clusters(1);
+    fill(&host, &mut members[0], 0..1);
+    let world = World::start(host, members).await;
+    let page = world.at_standby("/volumes").await.body;
+    assert!(page.contains("which stands by") && page.contains("team-0/data-postgres-0"), "{page}");
+    let one = world.at_standby(&format!("/api/volumes/{}", handle(&world, 0))).await.json();
+    assert!(one["chain"][1]["state"].as_str().unwrap().contains("does not lead"), "{one:#}");
+}
+
+#[tokio::test]
+async fn member_that_says_much_of_its_volumes_is_read_in_part() {
+    let (host, mut members) = clusters(1);
+    fill(&host, &mut members[0], 0..100);
+    let said = "x".repeat(20_000);
+    rewrite(&mut members[0], Vec::new(), |resource, object| {
+        if resource == CLAIMS {
+            let condition = json!({"type": "VolumeConditionAbnormal", "status": "True", "message": said});
+            object["status"]["conditions"] = json!([condition]);
+        }
+    });
+    let world = World::start(host, members).await;
+    let page = world.get("/volumes").await.body;
+    assert!(page.contains("xxx…") && page.len() < 300 << 10, "{} bytes", page.len());
 }
 
 /// Where names are long, a handle has none of them.

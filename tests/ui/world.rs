@@ -12,6 +12,7 @@ use std::{
 use cluster::{Dial, Transport, metrics::Metrics};
 use commands::{args::KosmosClusters, run::driver::Driver};
 use domain::volume::{HostId, VolumeHash, VolumeId};
+use host::volumes::FollowedVolumes;
 use http_body_util::BodyExt;
 use k8s_openapi::ByteString;
 use kube::{Config, client::DynBody};
@@ -97,8 +98,8 @@ pub fn fill(host: &Cluster, member: &mut Cluster, numbers: std::ops::Range<u32>)
     rewrite(member, whole, |_, _| ());
 }
 
-/// Puts objects into a cluster as they are, and changes those that are there: none is looked at by an API server, and all keep
-/// their UIDs.
+/// Puts objects into a cluster as they are, changes those that are there, and takes away what becomes null: none is looked at by an
+/// API server, and all keep their UIDs.
 pub fn rewrite(cluster: &mut Cluster, more: Vec<(&str, Value)>, change: impl Fn(&str, &mut Value)) {
     let more = more.into_iter().map(|(resource, object)| (resource.to_owned(), object));
     let before = cluster.objects().into_iter().map(|(resource, object)| (resource, Value::clone(&object)));
@@ -106,6 +107,7 @@ pub fn rewrite(cluster: &mut Cluster, more: Vec<(&str, Value)>, change: impl Fn(
     for (resource, object) in &mut objects {
         change(resource, object);
     }
+    objects.retain(|(_, object)| !object.is_null());
     *cluster = Cluster::restored(cluster.name(), cluster.seed(), objects);
 }
 
@@ -156,14 +158,19 @@ impl World {
     }
 
     pub async fn ask(&self, method: &str, path: &str, host: &str) -> Answer {
-        let mut stream = TcpStream::connect(self.page).await.unwrap();
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer}"));
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+        asked(self.page, method, path, host).await
+    }
+
+    /// The page of a replica that does not lead.
+    pub async fn at_standby(&self, path: &str) -> Answer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (page, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let sources = Sources { volumes: FollowedVolumes::default(), ..self.sources.clone() };
+        let serving = tokio::spawn(ui::serve(listener, sources, stop.clone()));
+        let answer = asked(page, "GET", path, "localhost").await;
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+        answer
     }
 
     /// The same as JSON, once it says so.
@@ -178,6 +185,17 @@ impl World {
             sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+async fn asked(page: SocketAddr, method: &str, path: &str, host: &str) -> Answer {
+    let mut stream = TcpStream::connect(page).await.unwrap();
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
 fn driver(host: &Cluster, members: &[Cluster], asked: &Arc<AtomicU64>) -> Driver {

@@ -99,7 +99,7 @@ async fn write_event(host: &Host, about: &About, news: &News) {
     if host.recent.has(&name) {
         return;
     }
-    host.lately.put(about, news);
+    host.lately.put(&name, about, News { message: event.message.clone().unwrap_or_default(), ..news.clone() });
     let events = Api::<Event>::namespaced(host.client.clone(), about.place());
     let writing = async {
         match events.create(&PostParams::default(), &event).await {

@@ -16,6 +16,8 @@ pub struct Told {
     pub at: Timestamp,
     pub about: About,
     pub news: News,
+    /// The event's name: what is told again has the same.
+    event: String,
 }
 
 /// The newest things that this process has told.
@@ -28,9 +30,11 @@ impl Lately {
         self.lock().iter().rev().cloned().collect()
     }
 
-    pub(crate) fn put(&self, about: &About, news: &News) {
+    /// With the message as it was written: what was to be said may be as long as a member likes.
+    pub(crate) fn put(&self, event: &str, about: &About, news: News) {
         let mut all = self.lock();
-        all.push_back(Told { at: Timestamp::now(), about: about.clone(), news: news.clone() });
+        all.retain(|told| told.event != event);
+        all.push_back(Told { at: Timestamp::now(), about: about.clone(), news, event: event.to_owned() });
         if all.len() > REMEMBERED {
             all.pop_front();
         }
@@ -45,19 +49,23 @@ impl Lately {
 mod tests {
     use super::*;
 
+    fn put(lately: &Lately, number: usize) {
+        let name = number.to_string();
+        let about =
+            About { kind: "PersistentVolume", namespace: String::new(), name: name.clone(), uid: String::new() };
+        lately.put(&name, &about, News { reason: "LeafHealed", message: String::new(), warning: false });
+    }
+
     #[test]
-    fn newest_come_first_and_the_oldest_are_forgotten() {
+    fn newest_come_first_once_each_and_the_oldest_are_forgotten() {
         let lately = Lately::default();
-        for number in 0..REMEMBERED + 7 {
-            let about = About {
-                kind: "PersistentVolume",
-                namespace: String::new(),
-                name: number.to_string(),
-                uid: String::new(),
-            };
-            lately.put(&about, &News { reason: "LeafHealed", message: String::new(), warning: false });
-        }
-        let names: Vec<String> = lately.all().into_iter().map(|told| told.about.name).collect();
-        assert_eq!((names.len(), names[0].as_str(), names[REMEMBERED - 1].as_str()), (REMEMBERED, "506", "7"));
+        (0..REMEMBERED + 7).for_each(|number| put(&lately, number));
+        let names = || -> Vec<String> { lately.all().into_iter().map(|told| told.about.name).collect() };
+        let all = names();
+        assert_eq!((all.len(), all[0].as_str(), all[REMEMBERED - 1].as_str()), (REMEMBERED, "506", "7"));
+        put(&lately, 100);
+        let all = names();
+        assert_eq!((all.len(), all[0].as_str()), (REMEMBERED, "100"), "told again, it is there once");
+        assert_eq!(all.iter().filter(|name| *name == "100").count(), 1);
     }
 }

@@ -125,9 +125,14 @@ impl CapacityCache {
         is_recent(self.lock().asked)
     }
 
-    /// The smallest size that was refused lately for lack of room.
+    /// What the member says itself, without what it has refused; none where it says nothing.
+    pub fn told(&self, class: &str) -> Option<Room> {
+        self.lock().said.get(class).map(|said| total(said, None))
+    }
+
+    /// The smallest size that was refused lately for lack of room, on whichever node.
     pub fn refused(&self, class: &str) -> Option<u64> {
-        self.lock().refusals.smallest(class, None, Instant::now())
+        self.lock().refusals.smallest_anywhere(class, Instant::now())
     }
 
     /// How long ago it told its capacity; none where it never did.

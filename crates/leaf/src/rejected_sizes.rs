@@ -59,6 +59,12 @@ impl Refusals {
         by_storage.chain(by_quota).min()
     }
 
+    /// The same on any node.
+    pub(super) fn smallest_anywhere(&self, class: &str, now: Instant) -> Option<u64> {
+        let of_class = self.by_storage.iter().filter(|((of, _), refusal)| of == class && now < refusal.until);
+        of_class.map(|(_, refusal)| refusal.size).chain(self.smallest(class, None, now)).min()
+    }
+
     /// The member has told its capacity: what differs from what it said before makes a refusal old.
     pub(super) fn hear(&mut self, said: &BTreeMap<String, Vec<Segment>>, now: Instant) {
         for ((class, _), refusal) in &mut self.by_storage {
@@ -122,6 +128,8 @@ mod tests {
         assert_eq!(refusals.smallest("fast", Some("n1"), now), Some(GIB));
         assert_eq!(refusals.smallest("fast", Some("n2"), now), Some(5 * GIB));
         assert_eq!(refusals.smallest("slow", None, now), None);
+        assert_eq!(refusals.smallest_anywhere("fast", now), Some(GIB));
+        assert_eq!(refusals.smallest_anywhere("slow", now), None);
     }
 
     #[tokio::test]

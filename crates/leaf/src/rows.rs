@@ -162,6 +162,13 @@ impl Rows {
         table.classes.iter().filter(|(_, class)| class.open).map(|(name, _)| name.clone()).collect()
     }
 
+    /// The first of those that this host may use, with what is known of them.
+    pub fn open_classes(&self, most: usize) -> Vec<(String, ClassRow)> {
+        let table = self.lock();
+        let open = table.classes.iter().filter(|(_, class)| class.open);
+        open.take(most).map(|(name, class)| (name.clone(), class.clone())).collect()
+    }
+
     /// The member's default class: the newest of those that say they are, as Kubernetes itself decides.
     pub fn default_class(&self) -> Option<String> {
         let table = self.lock();

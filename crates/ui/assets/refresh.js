@@ -13,15 +13,16 @@ function put(fresh, id) {
 }
 
 async function look() {
-  if (document.hidden || !document.getSelection().isCollapsed) return;
+  if (document.hidden) return;
   let answered = false;
   try {
     const answer = await fetch(location.href, { signal: AbortSignal.timeout(EVERY) });
-    if (answer.ok) {
+    // What is not there any more is an answer too.
+    answered = answer.ok || answer.status === 404;
+    if (answered && document.getSelection().isCollapsed) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       put(fresh, "live");
       put(fresh, "now");
-      answered = true;
     }
   } catch {
     // Told below.

@@ -1,6 +1,8 @@
 //! What holds for every answer, whoever asks. Who may reach the address is decided elsewhere: it is the pod's own, and Kubernetes'
 //! rights to forward a port of the pod are the login.
 
+use std::net::IpAddr;
+
 use axum::{
     extract::Request,
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
@@ -37,10 +39,21 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<(StatusCode, &'static
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     // A stranger's page could give its own name this address, and would read what is shown here in the name of who opened it.
-    (!is_this_machine(host)).then_some((
-        StatusCode::MISDIRECTED_REQUEST,
-        "this page is served under localhost, 127.0.0.1 and [::1] alone: forward a port to it\n",
-    ))
+    if !is_this_machine(host) {
+        return Some((
+            StatusCode::MISDIRECTED_REQUEST,
+            "this page is served under localhost and addresses of this machine alone: forward a port to it\n",
+        ));
+    }
+    is_of_a_stranger(headers).then_some((StatusCode::FORBIDDEN, "another page asks for this one: open it yourself\n"))
+}
+
+/// A browser says so where another page asks, and not its reader who follows a link: that page would read nothing, and have this
+/// one look at all volumes again and again.
+fn is_of_a_stranger(headers: &HeaderMap) -> bool {
+    let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_followed = said("sec-fetch-mode") == "navigate" && said("sec-fetch-dest") == "document";
+    ["cross-site", "same-site"].contains(&said("sec-fetch-site")) && !is_followed
 }
 
 fn is_this_machine(host: &str) -> bool {
@@ -48,7 +61,9 @@ fn is_this_machine(host: &str) -> bool {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
         _ => host,
     };
-    ["localhost", "127.0.0.1", "[::1]"].contains(&name)
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    name == "localhost"
+        || address.is_ok_and(|address| address.is_loopback() && address.is_ipv6() == name.starts_with('['))
 }
 
 #[cfg(test)]
@@ -62,7 +77,7 @@ mod tests {
 
     #[test]
     fn page_is_shown_under_names_of_this_machine_alone() {
-        for host in ["localhost", "localhost:9813", "127.0.0.1:1", "[::1]:9813", "[::1]"] {
+        for host in ["localhost", "localhost:9813", "127.0.0.1:1", "[::1]:9813", "[::1]", "127.3.2.1:80"] {
             assert_eq!(asked(&Method::GET, host), None, "{host}");
         }
         for host in
@@ -74,6 +89,33 @@ mod tests {
             refusal(&Method::GET, &HeaderMap::new()).map(|(status, _)| status),
             Some(StatusCode::MISDIRECTED_REQUEST)
         );
+    }
+
+    #[test]
+    fn another_page_does_not_have_this_one_work() {
+        let asked = |site: &'static str, mode: &'static str, dest: &'static str| {
+            let headers =
+                [("host", "localhost"), ("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+            let headers = headers.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+            refusal(&Method::GET, &HeaderMap::from_iter(headers)).map(|(status, _)| status)
+        };
+        for (site, mode, dest) in [
+            ("same-origin", "cors", "empty"),
+            ("same-origin", "no-cors", "style"),
+            ("none", "navigate", "document"),
+            ("cross-site", "navigate", "document"),
+        ] {
+            assert_eq!(asked(site, mode, dest), None, "{site} {mode} {dest}");
+        }
+        for (site, mode, dest) in [
+            ("cross-site", "no-cors", "image"),
+            ("cross-site", "cors", "empty"),
+            ("same-site", "no-cors", "script"),
+            ("cross-site", "navigate", "iframe"),
+            ("same-site", "navigate", "object"),
+        ] {
+            assert_eq!(asked(site, mode, dest), Some(StatusCode::FORBIDDEN), "{site} {mode} {dest}");
+        }
     }
 
     #[test]

@@ -12,10 +12,13 @@ mod sources;
 use axum::{Extension, Router, middleware, routing::get};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tower::limit::GlobalConcurrencyLimitLayer;
 
 use answer::{Form, asset};
 pub use sources::Sources;
 
+/// Who looks at all volumes takes a processor for a moment.
+const AT_ONCE: usize = 2;
 /// Below it programs find the same pages as JSON, each of which says its version.
 const API: &str = "/api";
 
@@ -44,5 +47,6 @@ fn routes(sources: Sources) -> Router {
         .route("/refresh.js", asset("text/javascript; charset=utf-8", include_str!("../assets/refresh.js")))
         .route("/icon.svg", asset("image/svg+xml", include_str!("../assets/icon.svg")))
         .fallback(answer::no_page)
+        .layer(GlobalConcurrencyLimitLayer::new(AT_ONCE))
         .layer(middleware::from_fn(guard::guard))
 }

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use domain::volume::quantity;
+use domain::{printable::one_line, volume::quantity};
 use k8s_openapi::jiff::Timestamp;
 use operator::kubeconfig::span;
 use serde::Serialize;
+
+/// Of a text of others, in letters.
+const LONGEST: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
@@ -45,6 +48,18 @@ impl fmt::Display for Seconds {
     }
 }
 
+/// A text of others: in one line, and no longer than somebody reads.
+pub(crate) fn text(text: &str) -> String {
+    let end = text.char_indices().nth(LONGEST).map_or(text.len(), |(end, _)| end);
+    let cut = if end < text.len() { "…" } else { "" };
+    format!("{}{cut}", one_line(&text[..end]))
+}
+
+/// As part of an address.
+pub(crate) fn encoded(text: &str) -> String {
+    askama::filters::urlencode_strict(text).map(|safe| safe.to_string()).unwrap_or_default()
+}
+
 /// How something stands. Never told by a colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,4 +83,16 @@ impl Level {
 /// "1 claim", "2 claims".
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_others_is_one_line_and_no_longer_than_somebody_reads() {
+        assert_eq!(text("a\nb\u{202e}"), "a b\u{fffd}");
+        let long = text(&"ä".repeat(1 << 20));
+        assert_eq!((long.chars().count(), long.ends_with('…')), (LONGEST + 1, true));
+    }
 }

@@ -9,7 +9,7 @@ use host::{
     moves::Moves,
     volumes::{FollowedVolumes, HostVolumes},
 };
-use member::{Registry, registry::Snapshot};
+use member::{Member, Registry, registry::Snapshot};
 
 #[derive(Clone, Debug)]
 pub struct Sources {
@@ -32,6 +32,12 @@ impl Sources {
 
     pub(crate) fn are_members_read(&self) -> bool {
         self.members.all().is_ok()
+    }
+
+    /// Nothing is known of a member before it has been listed once.
+    pub(crate) fn is_complete(&self) -> bool {
+        let starts = |member: &Member| member.closed().is_some_and(|closed| closed.starting);
+        self.members.all().is_ok_and(|members| !members.values().any(|member| starts(member)))
     }
 
     /// The host's, where this process follows them and has listed them.

@@ -195,9 +195,10 @@ pub async fn growth_and_snapshots(fleet: &Fleet) -> Result<()> {
         for claim in ["pvc/nginx-restored", "pvc/nginx-copy"] {
             until(host, GROWTH, claim, "--for=jsonpath={.status.phase}=Bound").await?;
         }
+        ui::is_shown_on_this_machine(fleet).await?;
         attributes(fleet).await
     };
-    tokio::try_join!(bound, bundle::has_all_that_helps_and_no_token(fleet), ui::is_shown_on_this_machine(fleet))?;
+    tokio::try_join!(bound, bundle::has_all_that_helps_and_no_token(fleet))?;
     for object in ["volumegroupsnapshot/album", "volumesnapshot/nginx-before"] {
         host.kubectl(&["-n", GROWTH, "delete", object, "--timeout=90s"]).await?;
     }

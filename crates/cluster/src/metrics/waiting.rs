@@ -19,8 +19,9 @@ use tokio::time::Instant;
 const ASKED_AGAIN: Duration = Duration::from_mins(7);
 /// Of a call whose caller gave up.
 const GIVEN_UP: &str = "Cancelled";
-/// Of a reason, in letters.
-const LONGEST: usize = 1000;
+/// Of a reason, in letters; and of so many it is kept.
+const LONGEST: usize = 500;
+const EXPLAINED: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WithCode {
@@ -48,9 +49,8 @@ pub struct WaitingClaim {
     pub volume: String,
     /// `NAMESPACE/NAME`, where the provisioner names it.
     pub claim: Option<String>,
-    /// Since the first call, and since the last one.
+    /// Since the first call.
     pub waits: Duration,
-    pub asked: Duration,
     pub refusal: Refusal,
 }
 
@@ -97,7 +97,6 @@ impl Waiting {
             volume: volume.clone(),
             claim: wait.claim.clone(),
             waits: wait.since.elapsed(),
-            asked: wait.last.elapsed(),
             refusal: wait.refusal.clone(),
         });
         waiting.collect()
@@ -116,6 +115,10 @@ impl Waiting {
             waits.retain(|_, wait| wait.last.elapsed() < ASKED_AGAIN);
         }
         let (claim, since) = (asked.claim.clone(), asked.begun);
+        // More than anybody reads.
+        if waits.len() >= EXPLAINED {
+            "…".clone_into(&mut refusal.message);
+        }
         waits.insert(asked.volume.clone(), Wait { claim, since, last, refusal });
     }
 
@@ -211,7 +214,7 @@ mod tests {
         waiting.asks("a", Some("shop/db".to_owned())).answered(Some(refused("ResourceExhausted")));
         advance(Duration::from_secs(4)).await;
         let [one] = waiting.now().try_into().unwrap();
-        assert_eq!((one.claim.as_deref(), one.waits.as_secs(), one.asked.as_secs()), (Some("shop/db"), 34, 4));
+        assert_eq!((one.claim.as_deref(), one.waits.as_secs()), (Some("shop/db"), 34));
         assert_eq!((one.refusal.code.as_str(), one.refusal.message.len()), ("ResourceExhausted", LONGEST));
         advance(ASKED_AGAIN).await;
         assert_eq!(waiting.now(), []);

@@ -16,7 +16,6 @@ use leaf::{
     MemberClient,
     row::{ClaimRow, Row, VolumeRow},
 };
-use member::Member;
 
 /// What external-health-monitor calls a volume that is not well, in events, and what others may write as a condition.
 const ABNORMAL: &str = "VolumeConditionAbnormal";
@@ -108,10 +107,9 @@ async fn missing(provisioner: &Provisioner, handle: &str) -> Result<Ailment> {
 
 const LONGEST: usize = 16;
 
-/// What is known to be wrong with a volume of a member.
-pub fn known_ailments(row: &Row, member: &Member) -> Vec<Ailment> {
-    let trouble = member.leaf().err().map(|error| error.to_string());
-    ailments(row, &Place { member: &member.name, trouble })
+/// What is known to be wrong with a volume of a member. `trouble`: why the member cannot be asked, where it cannot.
+pub fn known_ailments(row: &Row, member: &str, trouble: Option<&str>) -> Vec<Ailment> {
+    ailments(row, &Place { member, trouble: trouble.map(str::to_owned) })
 }
 
 /// What can be told without a request.

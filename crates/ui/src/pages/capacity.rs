@@ -12,7 +12,11 @@ use super::{
     Frame,
     members::{ClassLine, MemberLine},
 };
-use crate::{Sources, answer::Form, shown::Seconds};
+use crate::{
+    Sources,
+    answer::Form,
+    shown::{Seconds, encoded},
+};
 
 /// So many rows, so that the page stays one.
 const MOST: usize = 500;
@@ -56,14 +60,15 @@ pub(crate) async fn show(
     items.retain(|line| line.class.name.contains(&wanted.q) || line.member.contains(&wanted.q));
     let more = items.len().saturating_sub(MOST);
     items.truncate(MOST);
-    form.answer(&Page { frame: Frame::new(&sources, "CapacityList", "/capacity", "/capacity"), items, more, wanted })
+    let path = format!("/capacity?q={}", encoded(&wanted.q));
+    form.answer(&Page { frame: Frame::new(&sources, "CapacityList", "/capacity", &path), items, more, wanted })
 }
 
 /// By class, then by member: who looks for room has a class.
 fn lines(sources: &Sources) -> Vec<CapacityLine> {
     let mut lines = Vec::new();
     for member in sources.members().values() {
-        let MemberLine { name, classes, cordoned, level: _, why, alias_of, .. } = MemberLine::of(member);
+        let MemberLine { name, classes, cordoned, level: _, why, alias_of, .. } = MemberLine::of(member, MOST);
         if alias_of.is_some() {
             continue;
         }

@@ -6,13 +6,16 @@ use axum::{
     extract::{Query, State},
     response::Response,
 };
-use domain::printable::one_line;
 use host::lately::Told;
 use k8s_openapi::jiff::Unit;
 use serde::{Deserialize, Serialize};
 
 use super::Frame;
-use crate::{Sources, answer::Form, shown::Seconds};
+use crate::{
+    Sources,
+    answer::Form,
+    shown::{Seconds, encoded, text},
+};
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,6 +23,8 @@ pub(crate) struct EventLine {
     pub(crate) time: String,
     pub(crate) age: Seconds,
     pub(crate) kind: &'static str,
+    #[serde(skip)]
+    pub(crate) uid: String,
     /// `NAMESPACE/NAME`, or the name alone.
     pub(crate) about: String,
     pub(crate) reason: &'static str,
@@ -35,9 +40,10 @@ impl From<Told> for EventLine {
             time: told.at.round(Unit::Second).unwrap_or(told.at).to_string(),
             age: Seconds::since(told.at.as_second()),
             kind: about.kind,
-            about: one_line(&named),
+            uid: about.uid,
+            about: text(&named),
             reason: told.news.reason,
-            message: one_line(&told.news.message),
+            message: text(&told.news.message),
             warning: told.news.warning,
         }
     }
@@ -73,7 +79,8 @@ pub(crate) async fn show(
     Query(wanted): Query<Wanted>,
 ) -> Response {
     let items = lines(&sources).filter(|event| wanted.has(event)).collect();
-    form.answer(&Page { frame: Frame::new(&sources, "EventList", "/events", "/events"), items, wanted })
+    let path = format!("/events?q={}&warnings={}", encoded(&wanted.q), encoded(&wanted.warnings));
+    form.answer(&Page { frame: Frame::new(&sources, "EventList", "/events", &path), items, wanted })
 }
 
 /// The newest first.

@@ -13,6 +13,9 @@ use serde::Serialize;
 use super::{Frame, members::MemberLine};
 use crate::{Sources, answer::Form, shown::Seconds};
 
+/// Nobody reads more.
+const CLASSES: usize = 200;
+
 #[derive(Template, Serialize)]
 #[template(path = "member.html")]
 #[serde(rename_all = "camelCase")]
@@ -38,7 +41,7 @@ pub(crate) async fn show(
     let told = member.last_known().and_then(|leaf| leaf.capacity.told_ago());
     form.answer(&Page {
         frame: Frame::new(&sources, "Member", "/members", &format!("/members/{name}")),
-        member: MemberLine::of(member),
+        member: MemberLine::of(member, CLASSES),
         aliases: aliases(&members, &name),
         capacity_told: told.map(Into::into),
     })

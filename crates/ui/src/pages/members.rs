@@ -3,8 +3,7 @@
 use askama::Template;
 use axum::{Extension, extract::State, response::Response};
 use cluster::metrics::MemberNow;
-use domain::printable::one_line;
-use leaf::capacity::{Room, UNLIMITED};
+use leaf::capacity::UNLIMITED;
 use member::Member;
 use serde::Serialize;
 
@@ -12,7 +11,7 @@ use super::Frame;
 use crate::{
     Sources,
     answer::Form,
-    shown::{Bytes, Level, Seconds},
+    shown::{Bytes, Level, Seconds, text},
 };
 
 /// One member as it stands now.
@@ -33,6 +32,8 @@ pub(crate) struct MemberLine {
     pub(crate) token_ends: Option<Seconds>,
     /// It should have been renewed by now.
     pub(crate) token_late: bool,
+    /// The first of them, where they are shown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) classes: Vec<ClassLine>,
 }
 
@@ -102,15 +103,16 @@ struct Page {
 
 pub(crate) async fn show(State(sources): State<Sources>, Extension(form): Extension<Form>) -> Response {
     let frame = Frame::new(&sources, "MemberList", "/members", "/members");
-    form.answer(&Page { frame, items: lines(&sources) })
+    form.answer(&Page { frame, items: lines(&sources, 0) })
 }
 
-pub(crate) fn lines(sources: &Sources) -> Vec<MemberLine> {
-    sources.members().values().map(|member| MemberLine::of(member)).collect()
+/// Each with so many of its classes at most.
+pub(crate) fn lines(sources: &Sources, classes: usize) -> Vec<MemberLine> {
+    sources.members().values().map(|member| MemberLine::of(member, classes)).collect()
 }
 
 impl MemberLine {
-    pub(crate) fn of(member: &Member) -> Self {
+    pub(crate) fn of(member: &Member, most: usize) -> Self {
         let (now, closed, alias_of) = (member.now(), member.closed(), member.alias_of());
         let state = if alias_of.is_some() { "alias" } else { now.state };
         let level = match &closed {
@@ -124,40 +126,36 @@ impl MemberLine {
             name: member.name.clone(),
             state,
             level,
-            why: closed.map(|closed| one_line(&closed.reason)).unwrap_or_default(),
+            why: closed.map(|closed| text(&closed.reason)).unwrap_or_default(),
             cordoned: member.is_cordoned(),
             volumes: if alias_of.is_some() { Volumes::default() } else { Volumes::of(&now) },
             oldest_creation: now.oldest_creation.into(),
             oldest_deletion: now.oldest_deletion.into(),
             token_ends: now.token_ends.map(Seconds::until),
             token_late: now.token_late == Some(true),
-            classes: if alias_of.is_some() { Vec::new() } else { classes(member) },
+            classes: if alias_of.is_some() { Vec::new() } else { classes(member, most) },
             alias_of,
         }
     }
 }
 
-fn classes(member: &Member) -> Vec<ClassLine> {
+fn classes(member: &Member, most: usize) -> Vec<ClassLine> {
     let Some(leaf) = member.last_known() else { return Vec::new() };
     let default = leaf.rows.default_class();
-    let open = leaf.rows.class_names().into_iter();
-    open.filter_map(|name| {
-        let class = leaf.rows.class(&name)?;
-        let room = leaf.capacity.room(&name, None);
-        Some(ClassLine {
+    let open = leaf.rows.open_classes(most).into_iter();
+    open.map(|(name, class)| {
+        // A member may say more than any storage has.
+        let told = leaf.capacity.told(&name).filter(|room| room.free < UNLIMITED);
+        ClassLine {
             is_default: default.as_ref() == Some(&name),
-            provisioner: one_line(&class.provisioner),
+            provisioner: text(&class.provisioner),
             waits_for_pod: class.waits_for_pod,
             grows: class.grows,
-            free: free(room),
-            largest: room.largest.filter(|largest| *largest < UNLIMITED).map(Bytes),
+            free: told.map(|room| Bytes(room.free)),
+            largest: told.and_then(|room| room.largest).map(Bytes),
             refused: leaf.capacity.refused(&name).map(Bytes),
-            name: one_line(&name),
-        })
+            name: text(&name),
+        }
     })
     .collect()
-}
-
-fn free(room: Room) -> Option<Bytes> {
-    (room.free < UNLIMITED).then_some(Bytes(room.free))
 }

@@ -28,7 +28,7 @@ pub(crate) struct Frame {
     /// It does the work in the background, and so knows the host's volumes.
     leads: bool,
     as_of: String,
-    /// Whether the members have been read.
+    /// Whether the members have been read, and what each of those has that can be asked.
     complete: bool,
     #[serde(skip)]
     here: &'static str,
@@ -48,7 +48,7 @@ impl Frame {
             replica: sources.replica.clone(),
             leads: sources.leads(),
             as_of: now.round(Unit::Second).unwrap_or(now).to_string(),
-            complete: sources.are_members_read(),
+            complete: sources.is_complete(),
             here,
             json: format!("{API}{path}"),
         }

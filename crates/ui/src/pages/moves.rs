@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::{Extension, extract::State, response::Response};
-use domain::{printable::one_line, volume::moving::Phase};
+use domain::volume::moving::Phase;
 use host::moves::{self, VolumeMove};
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::Frame;
 use crate::{
     Sources,
     answer::Form,
-    shown::{Bytes, Level, Seconds},
+    shown::{Bytes, Level, Seconds, text},
 };
 
 const MOST: usize = 500;
@@ -78,16 +78,16 @@ impl From<&VolumeMove> for MoveLine {
         let created = of.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
         Self {
             name: format!("{}/{}", claim.namespace, of.metadata.name.as_deref().unwrap_or_default()),
-            claim: claim.to_string(),
-            from: status.and_then(|status| status.from.as_ref()).map(|from| from.member.clone()).unwrap_or_default(),
-            to: one_line(&of.spec.to.member),
+            claim: text(&claim.to_string()),
+            from: status.and_then(|status| status.from.as_ref()).map(|from| text(&from.member)).unwrap_or_default(),
+            to: text(&of.spec.to.member),
             phase: phase.map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}")),
             level,
             is_over,
             copied: progress.map(|progress| Bytes(progress.bytes)),
             per_second: progress.map(|progress| Bytes(progress.bytes_per_second)),
             age: Seconds::since(created.unwrap_or_default()),
-            why: one_line(&why(of)),
+            why: text(&why(of)),
         }
     }
 }

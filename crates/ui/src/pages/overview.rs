@@ -48,7 +48,7 @@ pub(crate) async fn show(State(sources): State<Sources>, Extension(form): Extens
     let mut longest = waiting::lines(&sources);
     let waiting = longest.len();
     longest.truncate(WAITING);
-    let mut members = members::lines(&sources);
+    let mut members = members::lines(&sources, CLASSES);
     let volumes = members.iter().fold(Volumes::default(), |sum, member| sum.plus(member.volumes));
     let (mut summary, mut level) = summary(&members, volumes, waiting, longest.first(), sources.are_members_read());
     let moves = moves::under_way(&sources);
@@ -111,12 +111,6 @@ fn told_of_moves(moves: &[MoveLine]) -> Option<String> {
     let stalled = moves.iter().filter(|line| line.level == Level::Wrong).count();
     let stalls = if stalled > 0 { format!(", {stalled} of them stalled") } else { String::new() };
     (!moves.is_empty()).then(|| format!(" {} under way{stalls}.", counted(moves.len() as u64, "move is", "moves are")))
-}
-
-impl MemberLine {
-    fn first_classes(&self) -> &[super::members::ClassLine] {
-        &self.classes[..self.classes.len().min(CLASSES)]
-    }
 }
 
 #[cfg(test)]

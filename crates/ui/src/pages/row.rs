@@ -1,19 +1,22 @@
 //! A volume as one line, whichever page shows it.
 
-use domain::{
-    printable::one_line,
-    volume::{LeafPlace, VolumeHash, VolumeId, plan::Phase},
-};
+use domain::volume::{LeafPlace, VolumeHash, VolumeId, plan::Phase};
 use driver::provision::health::known_ailments;
 use host::volumes::HostVolumes;
 use leaf::row::{ClaimRow, Row, VolumeRow};
-use member::Member;
+use member::{
+    Member,
+    registry::{Snapshot, aliases},
+};
 use serde::Serialize;
 
-use crate::shown::{Bytes, Level, Seconds};
+use crate::shown::{Bytes, Level, Seconds, text};
 
 /// What [`VolumeLine::state`] may say.
-pub(crate) const STATES: [&str; 7] = ["Bound", "Pending", "Moving", "Lost", "Terminating", "Released", NOT_FOLLOWED];
+pub(crate) const STATES: [&str; 9] =
+    ["Bound", "Pending", "Moving", "Lost", NO_CLAIM, "Terminating", "Released", "Available", NOT_FOLLOWED];
+/// The host's volume is in use, and its leaf claim has gone.
+const NO_CLAIM: &str = "LeafClaimGone";
 const NOT_FOLLOWED: &str = "NotFollowed";
 
 #[derive(Clone, Debug, Serialize)]
@@ -26,7 +29,8 @@ pub(crate) struct VolumeLine {
     pub(crate) member: String,
     /// The one node there that it can be used on.
     pub(crate) member_node: String,
-    pub(crate) size: Bytes,
+    /// None where it is not known.
+    pub(crate) size: Option<Bytes>,
     pub(crate) leaf_class: String,
     pub(crate) access_modes: Vec<&'static str>,
     pub(crate) reclaim_policy: &'static str,
@@ -36,7 +40,8 @@ pub(crate) struct VolumeLine {
     pub(crate) level: Level,
     /// What is wrong, where something is.
     pub(crate) why: String,
-    pub(crate) age: Seconds,
+    /// None where it is not known.
+    pub(crate) age: Option<Seconds>,
     pub(crate) handle: String,
 }
 
@@ -45,35 +50,59 @@ pub(crate) struct VolumeLine {
 pub(crate) struct InHost {
     pub(crate) volume: String,
     pub(crate) claim: String,
+    pub(crate) claim_uid: String,
     pub(crate) reclaim_policy: &'static str,
-    is_leaving: bool,
-    released: bool,
+    state: Option<(&'static str, Level)>,
 }
 
 impl InHost {
     /// Of several with one handle, the first by name.
-    pub(crate) fn of(volumes: Option<&HostVolumes>, handle: &str) -> Option<Self> {
-        let first = volumes?.with(handle).into_iter().next()?;
+    pub(crate) fn of(volumes: &HostVolumes, handle: &str) -> Option<Self> {
+        let first = volumes.with(handle).into_iter().next()?;
         Some(Self {
             volume: first.name.to_string(),
-            claim: first.claim.as_deref().unwrap_or_default().to_owned(),
+            claim: text(first.claim.as_deref().unwrap_or_default()),
+            claim_uid: first.claim_uid.to_string(),
             reclaim_policy: if first.retains { "Retain" } else { "Delete" },
-            is_leaving: first.is_leaving(),
-            released: first.released,
+            state: match (first.terminating, first.released) {
+                (true, _) => Some(("Terminating", Level::Waits)),
+                (false, true) => Some(("Released", if first.deletes { Level::Waits } else { Level::Well })),
+                (false, false) if first.claim_uid.is_empty() => Some(("Available", Level::Well)),
+                (false, false) => None,
+            },
         })
-    }
-
-    /// Where the host has more to say than that there is such a volume.
-    fn state(&self) -> Option<(&'static str, Level)> {
-        match (self.is_leaving, self.released) {
-            (true, _) => Some(("Terminating", Level::Waits)),
-            (false, true) => Some(("Released", Level::Well)),
-            (false, false) => None,
-        }
     }
 }
 
-pub(crate) fn handle_of(member: &str, hash: VolumeHash, row: &Row) -> String {
+/// One member as its volumes are gone through.
+pub(crate) struct Side<'a> {
+    member: &'a Member,
+    aliases: Vec<String>,
+    /// Why it cannot be asked, where it cannot.
+    pub(crate) trouble: Option<String>,
+    volumes: Option<&'a HostVolumes>,
+}
+
+impl<'a> Side<'a> {
+    pub(crate) fn new(members: &Snapshot, member: &'a Member, volumes: Option<&'a HostVolumes>) -> Self {
+        let trouble = member.leaf().err().map(|error| text(&error.to_string()));
+        Self { member, aliases: aliases(members, &member.name), trouble, volumes }
+    }
+
+    /// Its handle, and what the host says of it: the host may know it by another name of the member.
+    pub(crate) fn in_host(&self, hash: VolumeHash, row: &Row) -> (String, Option<InHost>) {
+        let own = handle_of(&self.member.name, hash, row);
+        let Some(volumes) = self.volumes else { return (own, None) };
+        let others = self.aliases.iter().map(|alias| handle_of(alias, hash, row));
+        let known = std::iter::once(own.clone()).chain(others).find_map(|handle| {
+            let in_host = InHost::of(volumes, &handle)?;
+            Some((handle, Some(in_host)))
+        });
+        known.unwrap_or((own, None))
+    }
+}
+
+fn handle_of(member: &str, hash: VolumeHash, row: &Row) -> String {
     let place = row.claim.as_ref().map(ClaimRow::handle_place);
     let place = place.or_else(|| row.volume.as_ref().map(VolumeRow::handle_place));
     let id = place.map(|place| VolumeId::new(member, &place.namespace, &place.claim, hash));
@@ -81,49 +110,45 @@ pub(crate) fn handle_of(member: &str, hash: VolumeHash, row: &Row) -> String {
 }
 
 impl VolumeLine {
-    pub(crate) fn of_leaf(member: &Member, hash: VolumeHash, row: &Row, volumes: Option<&HostVolumes>) -> Self {
-        let handle = handle_of(&member.name, hash, row);
-        let in_host = InHost::of(volumes, &handle).unwrap_or_default();
-        let claim = row.claim.as_ref();
-        let leaf_place = claim.map(|claim| &claim.place).or_else(|| row.volume.as_ref().map(|one| &one.claim_place));
-        let (state, mut level) = in_host.state().unwrap_or_else(|| state(row));
-        let ailment = known_ailments(row, member).into_iter().next().filter(|_| state != "Released");
-        if ailment.is_some() {
+    pub(crate) fn of_leaf(side: &Side<'_>, hash: VolumeHash, row: &Row) -> Self {
+        let (handle, in_host) = side.in_host(hash, row);
+        let (state, mut level) = state(row, in_host.as_ref(), side.volumes.is_some());
+        let ailment = known_ailments(row, &side.member.name, side.trouble.as_deref()).into_iter().next();
+        // Where the host gave it up, nothing is wrong with what is left.
+        let ailment = ailment.filter(|_| !["Released", "Terminating"].contains(&state));
+        if ailment.is_some() && (in_host.is_some() || row.claim.is_some()) {
             level = Level::Wrong;
         }
+        let (claim, in_host) = (row.claim.as_ref(), in_host.unwrap_or_default());
+        let leaf_place = claim.map(|claim| &claim.place).or_else(|| row.volume.as_ref().map(|one| &one.claim_place));
         let created = claim.map(ClaimRow::created).or_else(|| row.volume.as_ref().map(VolumeRow::created));
         Self {
             claim: if in_host.claim.is_empty() { leaf_place.map(words).unwrap_or_default() } else { in_host.claim },
             volume: in_host.volume,
-            member: member.name.clone(),
-            member_node: row.volume.as_ref().map(|volume| one_line(&volume.node)).unwrap_or_default(),
-            size: Bytes(claim.map_or(0, |claim| match claim.capacity() {
-                0 => claim.life.requested,
-                capacity => capacity,
-            })),
-            leaf_class: claim.map(|claim| one_line(&claim.class)).unwrap_or_default(),
-            access_modes: claim
-                .map(|claim| claim.access.iter().map(|mode| mode.as_str()).collect())
-                .unwrap_or_default(),
+            member: side.member.name.clone(),
+            member_node: row.volume.as_ref().map(|volume| text(&volume.node)).unwrap_or_default(),
+            size: claim.map(size),
+            leaf_class: claim.map(|claim| text(&claim.class)).unwrap_or_default(),
+            access_modes: claim.map(modes).unwrap_or_default(),
             reclaim_policy: in_host.reclaim_policy,
-            nodes: claim.map(|claim| claim.life.published.nodes().map(one_line).collect()).unwrap_or_default(),
+            nodes: claim.map(nodes).unwrap_or_default(),
             state,
             level,
-            why: ailment.map(|ailment| one_line(&ailment.message)).unwrap_or_default(),
-            age: Seconds::since(created.unwrap_or_default()),
-            handle: one_line(&handle),
+            why: ailment.map(|ailment| text(&ailment.message)).unwrap_or_default(),
+            age: created.map(Seconds::since),
+            handle: text(&handle),
         }
     }
 
     /// Of a volume of the host whose leaf is in no memory.
     pub(crate) fn not_followed(member: &str, handle: &str, volumes: &HostVolumes) -> Option<Self> {
-        let in_host = InHost::of(Some(volumes), handle)?;
+        let in_host = InHost::of(volumes, handle)?;
         Some(Self {
             claim: in_host.claim,
             volume: in_host.volume,
             member: member.to_owned(),
             member_node: String::new(),
-            size: Bytes(0),
+            size: None,
             leaf_class: String::new(),
             access_modes: Vec::new(),
             reclaim_policy: in_host.reclaim_policy,
@@ -131,10 +156,10 @@ impl VolumeLine {
             state: NOT_FOLLOWED,
             level: Level::Waits,
             why:
-                "its leaf claim is not among those that are followed: an imported one is not, and one of a member that \
-                  has not been listed; kosmos-csi trace looks there"
+                "its leaf claim is not among those that are followed: an imported one is not, nor one of a member that \
+                  has left or has not been listed; kosmos-csi trace looks there"
                     .to_owned(),
-            age: Seconds::default(),
+            age: None,
             handle: handle.to_owned(),
         })
     }
@@ -142,17 +167,37 @@ impl VolumeLine {
 
 /// As it is written in commands.
 pub(crate) fn words(place: &LeafPlace) -> String {
-    one_line(&format!("{}/{}", place.namespace, place.claim))
+    text(&place.to_string())
 }
 
-fn state(row: &Row) -> (&'static str, Level) {
-    let Some(claim) = &row.claim else { return ("Released", Level::Well) };
-    let size = claim.size();
-    match size.phase {
-        _ if size.terminating => ("Terminating", Level::Waits),
-        _ if row.is_moving() => ("Moving", Level::Waits),
-        Phase::Pending => ("Pending", Level::Waits),
-        Phase::Lost => ("Lost", Level::Wrong),
-        Phase::Bound => ("Bound", Level::Well),
+/// What it asks for, until it has something.
+fn size(claim: &ClaimRow) -> Bytes {
+    Bytes(if claim.capacity() == 0 { claim.life.requested } else { claim.capacity() })
+}
+
+pub(crate) fn modes(claim: &ClaimRow) -> Vec<&'static str> {
+    claim.access.iter().map(|mode| mode.as_str()).collect()
+}
+
+/// Of the host, by their ids.
+pub(crate) fn nodes(claim: &ClaimRow) -> Vec<String> {
+    claim.life.published.nodes().map(text).collect()
+}
+
+/// `is_host_known`: a volume that the host has would be found.
+fn state(row: &Row, in_host: Option<&InHost>, is_host_known: bool) -> (&'static str, Level) {
+    match (&row.claim, in_host.map(|in_host| in_host.state)) {
+        (_, Some(Some(state))) => state,
+        (None, Some(None)) => (NO_CLAIM, Level::Wrong),
+        (None, None) if is_host_known => ("Released", Level::Well),
+        // Whether somebody uses it is not known here.
+        (None, None) => (NO_CLAIM, Level::Waits),
+        (Some(claim), _) => match claim.size().phase {
+            _ if claim.size().terminating => ("Terminating", Level::Waits),
+            _ if row.is_moving() => ("Moving", Level::Waits),
+            Phase::Pending => ("Pending", Level::Waits),
+            Phase::Lost => ("Lost", Level::Wrong),
+            Phase::Bound => ("Bound", Level::Well),
+        },
     }
 }

@@ -7,10 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use domain::{
-    printable::one_line,
-    volume::{VolumeId, plan::Phase},
-};
+use domain::volume::{VolumeId, plan::Phase};
 use driver::provision::health::known_ailments;
 use host::{volume::HostVolume, volumes::HostVolumes};
 use leaf::row::{ClaimRow, Row, VolumeRow};
@@ -20,12 +17,12 @@ use serde::Serialize;
 use super::{
     Frame,
     events::{self, EventLine},
-    row::words,
+    row::{self, words},
 };
 use crate::{
     Sources,
     answer::Form,
-    shown::{Bytes, Level, Seconds},
+    shown::{Bytes, Level, Seconds, text},
 };
 
 /// Events of one volume.
@@ -73,15 +70,16 @@ pub(crate) async fn show(
         return unknown();
     }
     let row = row.unwrap_or_default();
-    let ailments = serving.map(|member| known_ailments(&row, member)).unwrap_or_default();
+    let trouble = serving.and_then(|member| member.leaf().err()).map(|error| text(&error.to_string()));
+    let ailments = serving.map(|member| known_ailments(&row, &member.name, trouble.as_deref())).unwrap_or_default();
     let mut chain = vec![nodes(&row)];
-    chain.extend(of_host(&in_host, volumes.is_some()));
+    chain.extend(of_host(&in_host, sources.leads(), volumes.is_some()));
     chain.extend([member_link(&id.member, serving.map(|member| &**member)), leaf_claim(&id, &row), leaf_volume(&row)]);
     let events = events::lines(&sources).filter(|event| is_about(event, &in_host)).take(EVENTS);
     form.answer(&Page {
         frame: Frame::new(&sources, "Volume", "/volumes", &format!("/volumes/{handle}")),
         chain,
-        ailments: ailments.into_iter().map(|ailment| one_line(&ailment.message)).collect(),
+        ailments: ailments.into_iter().map(|ailment| text(&ailment.message)).collect(),
         events: events.collect(),
         commands: commands(&in_host),
         handle,
@@ -112,17 +110,19 @@ fn commands(volumes: &[HostVolume]) -> Vec<String> {
 }
 
 fn nodes(row: &Row) -> Link {
-    let nodes: Vec<String> = row.claim.iter().flat_map(|claim| claim.life.published.nodes()).map(one_line).collect();
-    let state = match nodes.len() {
-        0 => "no node of the host has it".to_owned(),
-        1 => "a node of the host has it".to_owned(),
-        count => format!("{count} nodes of the host have it"),
+    let nodes = row.claim.as_ref().map(row::nodes);
+    let state = match nodes.as_ref().map(Vec::len) {
+        None => "which they are is not known here".to_owned(),
+        Some(0) => "no node of the host has it".to_owned(),
+        Some(1) => "a node of the host has it".to_owned(),
+        Some(count) => format!("{count} nodes of the host have it"),
     };
-    Link { what: "Nodes with its pods", name: nodes.join(", "), level: Level::Well, state, facts: Vec::new() }
+    let level = if nodes.is_some() { Level::Well } else { Level::Waits };
+    Link { what: "Nodes with its pods", name: nodes.unwrap_or_default().join(", "), level, state, facts: Vec::new() }
 }
 
 /// The claim and the volume of the host; of several volumes with one handle, each.
-fn of_host(volumes: &[HostVolume], is_known: bool) -> Vec<Link> {
+fn of_host(volumes: &[HostVolume], leads: bool, are_listed: bool) -> Vec<Link> {
     let missing = |state: &str, level| Link {
         what: "PersistentVolume of the host",
         name: String::new(),
@@ -130,12 +130,13 @@ fn of_host(volumes: &[HostVolume], is_known: bool) -> Vec<Link> {
         state: state.to_owned(),
         facts: Vec::new(),
     };
-    match (volumes, is_known) {
-        ([], true) => vec![missing("the host has none with this handle", Level::Waits)],
-        ([], false) => {
+    match (volumes, leads, are_listed) {
+        ([], true, true) => vec![missing("the host has none with this handle", Level::Waits)],
+        ([], true, false) => vec![missing("the host's volumes are still being listed", Level::Waits)],
+        ([], false, _) => {
             vec![missing("this replica does not lead, and so does not follow the host's volumes", Level::Well)]
         }
-        (volumes, _) => volumes.iter().flat_map(claim_and_volume).collect(),
+        (volumes, ..) => volumes.iter().flat_map(claim_and_volume).collect(),
     }
 }
 
@@ -164,8 +165,8 @@ fn member_link(name: &str, member: Option<&Member>) -> Link {
     let (state, level) = match member.map(Member::closed) {
         None => ("no member of this name has joined".to_owned(), Level::Wrong),
         Some(None) => ("answers".to_owned(), Level::Well),
-        Some(Some(closed)) if closed.starting => (one_line(&closed.reason), Level::Waits),
-        Some(Some(closed)) => (format!("cannot be asked: {}", one_line(&closed.reason)), Level::Wrong),
+        Some(Some(closed)) if closed.starting => (text(&closed.reason), Level::Waits),
+        Some(Some(closed)) => (format!("cannot be asked: {}", text(&closed.reason)), Level::Wrong),
     };
     Link { what: "Member", name: name.to_owned(), level, state, facts: Vec::new() }
 }
@@ -180,11 +181,11 @@ fn leaf_claim(id: &VolumeId, row: &Row) -> Link {
     let (state, level) = claim_state(claim, row.is_moving());
     let size = claim.size();
     let mut facts = vec![
-        ("StorageClass", one_line(&claim.class)),
+        ("StorageClass", text(&claim.class)),
         ("Size", Bytes(size.capacity).to_string()),
-        ("Access modes", claim.access.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(", ")),
+        ("Access modes", row::modes(claim).join(", ")),
         ("Age", Seconds::since(claim.created()).to_string()),
-        ("UID", one_line(&claim.uid)),
+        ("UID", text(&claim.uid)),
     ];
     if size.requested != size.capacity {
         facts.push(("Asks for", Bytes(size.requested).to_string()));
@@ -213,13 +214,13 @@ fn leaf_volume(row: &Row) -> Link {
     };
     let (state, level) =
         if volume.is_terminating() { ("is being deleted", Level::Waits) } else { ("is there", Level::Well) };
-    Link { what, name: one_line(&volume.name), level, state: state.to_owned(), facts: storage(volume) }
+    Link { what, name: text(&volume.name), level, state: state.to_owned(), facts: storage(volume) }
 }
 
 fn storage(volume: &VolumeRow) -> Vec<(&'static str, String)> {
     let policy = if volume.is_retained() { "Retain" } else { "Delete" };
     let mut facts = vec![("Reclaim policy", policy.to_owned())];
     let told = [("Storage driver", &volume.driver), ("Handle there", &volume.handle), ("Node there", &volume.node)];
-    facts.extend(told.into_iter().filter(|(_, text)| !text.is_empty()).map(|(label, text)| (label, one_line(text))));
+    facts.extend(told.into_iter().filter(|(_, said)| !said.is_empty()).map(|(label, said)| (label, text(said))));
     facts
 }

@@ -10,18 +10,19 @@ use axum::{
     response::Response,
 };
 use domain::volume::{VolumeHash, VolumeId};
+use leaf::row::{ClaimRow, Row};
 use member::registry::{Snapshot, serving};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Frame,
-    row::{STATES, VolumeLine},
+    row::{STATES, Side, VolumeLine},
 };
-use crate::{Sources, answer::Form};
+use crate::{Sources, answer::Form, shown::encoded};
 
 const PAGE: usize = 100;
 /// Others wait for the rows as well.
-const LOOKED_AT_ONCE: usize = 500;
+const LOOKED_AT_ONCE: usize = 200;
 
 /// What is typed above the list.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -58,7 +59,7 @@ pub(crate) async fn show(
 ) -> Response {
     let (items, next) = list(&sources, &wanted).await;
     let members = names(&sources, &sources.members());
-    let frame = Frame::new(&sources, "VolumeList", "/volumes", &format!("/volumes{}", wanted.query("")));
+    let frame = Frame::new(&sources, "VolumeList", "/volumes", &format!("/volumes{}", wanted.query(&wanted.after)));
     form.answer(&Page { frame, items, next, wanted, members })
 }
 
@@ -81,18 +82,13 @@ impl Wanted {
             ("after", after),
         ];
         let told = pairs.into_iter().filter(|(_, value)| !value.is_empty());
-        let pairs: Vec<String> = told.map(|(key, value)| format!("{key}={}", askama_encoded(value))).collect();
+        let pairs: Vec<String> = told.map(|(key, value)| format!("{key}={}", encoded(value))).collect();
         if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
     }
 
     fn states(&self) -> Vec<(&'static str, bool)> {
         STATES.into_iter().map(|state| (state, state == self.state)).collect()
     }
-}
-
-/// As part of an address.
-fn askama_encoded(text: &str) -> String {
-    askama::filters::urlencode_strict(text).map(|safe| safe.to_string()).unwrap_or_default()
 }
 
 /// Where a page ended: the leaves of a member come first, then volumes of the host that have none among them.
@@ -154,7 +150,8 @@ async fn list(sources: &Sources, wanted: &Wanted) -> (Vec<VolumeLine>, String) {
     let cursor = Cursor::parse(&wanted.after);
     let begin = cursor.as_ref().map_or_else(String::new, |cursor| cursor.member.clone());
     let mut lines = Lines { wanted, taken: Vec::new(), last: String::new(), is_full: false };
-    let is_wanted = |name: &&String| wanted.member.is_empty() || **name == wanted.member;
+    let serves = serving(&members, &wanted.member);
+    let is_wanted = |name: &&String| wanted.member.is_empty() || **name == wanted.member || **name == serves;
     for name in names(sources, &members).range(begin..).filter(is_wanted) {
         let place = cursor.as_ref().filter(|cursor| cursor.member == *name).map(|cursor| &cursor.place);
         if !matches!(place, Some(Place::Handle(_))) {
@@ -191,19 +188,26 @@ async fn leaves(
     mut after: Option<VolumeHash>,
     lines: &mut Lines<'_>,
 ) {
-    let Some(member) = members.get(name) else { return };
+    // What lies under another name of it is listed there.
+    let Some(member) = members.get(name).filter(|member| member.alias_of().is_none()) else { return };
     let Some(leaf) = member.last_known() else { return };
     let volumes = sources.volumes();
+    let side = Side::new(members, member, volumes.as_deref());
     while !lines.is_full {
         let rows = leaf.rows.page(after, LOOKED_AT_ONCE, |_| true);
         let Some((last, _)) = rows.last() else { return };
         after = Some(*last);
-        for (hash, row) in &rows {
-            let line = VolumeLine::of_leaf(member, *hash, row, volumes.as_deref());
+        // A volume that moves has two leaves, and the host's is one of them.
+        for (hash, row) in rows.iter().filter(|(_, row)| !is_copy_of_a_move(row)) {
+            let line = VolumeLine::of_leaf(&side, *hash, row);
             lines.take(line, &Cursor { member: name.to_owned(), place: Place::Leaf(*hash) });
         }
         tokio::task::yield_now().await;
     }
+}
+
+fn is_copy_of_a_move(row: &Row) -> bool {
+    row.claim.as_ref().is_some_and(ClaimRow::is_copy_of_a_move)
 }
 
 /// Volumes of the host whose handle leads to no leaf that is followed.

@@ -5,23 +5,22 @@ use std::collections::HashMap;
 use askama::Template;
 use axum::{Extension, extract::State, response::Response};
 use cluster::metrics::waiting::WaitingClaim;
-use domain::{
-    printable::one_line,
-    volume::{ClaimDigest, VolumeHash},
+use domain::volume::{ClaimDigest, VolumeHash};
+use leaf::{
+    MemberClient,
+    row::{ClaimRow, Row},
 };
-use host::volumes::HostVolumes;
-use leaf::{MemberClient, row::ClaimRow};
 use serde::Serialize;
 
 use super::{
     Frame, events,
     members::{self, MemberLine},
-    row::{InHost, handle_of, words},
+    row::{Side, words},
 };
 use crate::{
     Sources,
     answer::Form,
-    shown::{Level, Seconds},
+    shown::{Level, Seconds, text},
 };
 
 const MOST: usize = 200;
@@ -70,7 +69,7 @@ pub(crate) async fn show(State(sources): State<Sources>, Extension(form): Extens
     let mut items = lines(&sources);
     let more = items.len().saturating_sub(MOST);
     items.truncate(MOST);
-    let members = members::lines(&sources);
+    let members = members::lines(&sources, 0);
     let deletions = members.iter().filter(|member| member.volumes.terminating > 0).map(|member| Deletions {
         member: member.name.clone(),
         count: member.volumes.terminating,
@@ -92,74 +91,85 @@ pub(crate) fn lines(sources: &Sources) -> Vec<WaitLine> {
     let told = told(sources);
     let volumes = sources.volumes();
     let mut lines = Vec::new();
-    for member in sources.members().values() {
+    let members = sources.members();
+    for member in members.values().filter(|member| member.alias_of().is_none()) {
         let Some(leaf) = member.last_known() else { continue };
+        let side = Side::new(&members, member, volumes.as_deref());
         for (hash, claim, _) in leaf.rows.pending().into_iter().filter(|(_, claim, _)| !claim.is_copy_of_a_move()) {
-            lines.push(with_leaf(leaf, hash, &claim, asked.remove(&hash), &told, volumes.as_deref()));
+            lines.push(with_leaf(leaf, &side, hash, &claim, asked.remove(&hash), &told));
         }
     }
-    lines.extend(asked.into_values().map(without_leaf));
+    lines.extend(asked.values().map(without_leaf));
     lines.sort_by(|left, right| right.since.cmp(&left.since).then_with(|| left.claim.cmp(&right.claim)));
     lines
 }
 
-/// The newest word on each claim.
+/// The newest word on each claim, by its UID and by its name.
 fn told(sources: &Sources) -> HashMap<String, String> {
     let mut told = HashMap::new();
     for event in events::lines(sources).filter(|event| event.reason == TOLD) {
-        told.entry(event.about).or_insert(event.message);
+        told.entry(event.about).or_insert_with(|| event.message.clone());
+        told.entry(event.uid).or_insert(event.message);
     }
     told
 }
 
-fn without_leaf(wait: WaitingClaim) -> WaitLine {
+/// As the provisioner was answered.
+fn refused(wait: &WaitingClaim) -> String {
+    format!("{}: {}", wait.refusal.code, text(&wait.refusal.message))
+}
+
+fn without_leaf(wait: &WaitingClaim) -> WaitLine {
     WaitLine {
-        claim: one_line(&wait.claim.unwrap_or_default()),
-        volume: one_line(&wait.volume),
+        claim: text(wait.claim.as_deref().unwrap_or_default()),
+        volume: text(&wait.volume),
         member: String::new(),
         handle: String::new(),
         since: wait.waits.into(),
-        why: format!("{}: {}", wait.refusal.code, one_line(&wait.refusal.message)),
+        why: refused(wait),
     }
 }
 
 fn with_leaf(
     leaf: &MemberClient,
+    side: &Side<'_>,
     hash: VolumeHash,
     claim: &ClaimRow,
     asked: Option<WaitingClaim>,
     told: &HashMap<String, String>,
-    volumes: Option<&HostVolumes>,
 ) -> WaitLine {
-    let row = leaf::row::Row { claim: Some(claim.clone()), ..leaf::row::Row::default() };
-    let handle = handle_of(&leaf.member, hash, &row);
-    let in_host = InHost::of(volumes, &handle).unwrap_or_default();
-    let (volume, named) = match asked {
-        Some(wait) => (one_line(&wait.volume), wait.claim.map(|claim| one_line(&claim))),
-        None => (in_host.volume, Some(in_host.claim).filter(|claim| !claim.is_empty())),
-    };
+    let row = Row { claim: Some(claim.clone()), ..Row::default() };
+    let (handle, in_host) = side.in_host(hash, &row);
+    let in_host = in_host.unwrap_or_default();
+    // Its provisioner calls a volume after the UID of its claim.
+    let uid = asked.as_ref().and_then(|wait| wait.volume.strip_prefix("pvc-")).unwrap_or(&in_host.claim_uid);
+    let said = told.get(uid).cloned();
     let place = words(&claim.place);
     let is_its_own_name = claim.made_for == Some(ClaimDigest::new(&place));
-    let claim_name = named.or_else(|| is_its_own_name.then(|| place.clone()));
-    let said = claim_name.as_ref().and_then(|name| told.get(name).cloned());
+    let known =
+        asked.as_ref().and_then(|wait| wait.claim.clone()).or(Some(in_host.claim)).filter(|name| !name.is_empty());
+    let named = known.map(|name| text(&name)).or_else(|| is_its_own_name.then(|| place.clone()));
+    // Where its UID is not known: nobody asks this replica for it, and it has no volume yet.
+    let by_name = || named.as_ref().filter(|_| uid.is_empty()).and_then(|name| told.get(name).cloned());
+    let said = said.or_else(by_name).or_else(|| asked.as_ref().map(refused));
     WaitLine {
         why: said.unwrap_or_else(|| silence(leaf, claim)),
-        claim: claim_name.unwrap_or_else(|| format!("leaf claim {place}")),
-        volume,
+        claim: named.unwrap_or_else(|| format!("leaf claim {place}")),
+        volume: asked.map_or(in_host.volume, |wait| text(&wait.volume)),
         member: leaf.member.clone(),
-        handle: one_line(&handle),
+        handle: text(&handle),
         since: Seconds::since(claim.created()),
     }
 }
 
 /// What there is to say where nobody has said anything.
 fn silence(leaf: &MemberClient, claim: &ClaimRow) -> String {
-    let class = one_line(&claim.class);
+    let class = text(&claim.class);
     match leaf.rows.class(&claim.class) {
         None => format!("its StorageClass {class} is not in the member, or not open to this host"),
         Some(row) if row.waits_for_pod && !claim.is_node_selected() => {
             format!("StorageClass {class} makes its volume for the first pod that uses it there")
         }
-        Some(row) => format!("{} of StorageClass {class} is at work on it", one_line(&row.provisioner)),
+        Some(row) => format!("{} of StorageClass {class} is at work on it", text(&row.provisioner)),
     }
 }

@@ -20,10 +20,13 @@ use super::{
 };
 use crate::{args::operator::Ui, run::Misuse};
 use cluster::{Dial, lease, with_causes};
+use domain::volume::id::is_subdomain;
 
 /// Where a controller of the chart shows it, in its pod.
 const PORT: u16 = 9813;
 const PATIENCE: Duration = Duration::from_secs(20);
+/// After a connection that went away before it was taken.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Something of the page that is always there.
 const QUESTION: &[u8] = b"GET /icon.svg HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
@@ -55,13 +58,17 @@ pub(super) async fn ui(flags: &Ui, dial: &Dial) -> anyhow::Result<Report> {
         way.pod()
     ));
     tokio::select! {
-        () = serve(&listener, &way) => bail!("no connection is taken any more"),
+        never = serve(&listener, &way) => match never {},
         _ = tokio::signal::ctrl_c() => Ok(Report::well(String::new())),
     }
 }
 
-async fn serve(listener: &TcpListener, way: &Way) {
-    while let Ok((stream, _)) = listener.accept().await {
+async fn serve(listener: &TcpListener, way: &Way) -> std::convert::Infallible {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
         let way = way.clone();
         tokio::spawn(async move {
             if let Err(error) = way.forward(stream).await {
@@ -80,7 +87,8 @@ async fn leader(client: &Client, namespace: &str) -> anyhow::Result<String> {
         anyhow::anyhow!("who leads cannot be read: {}; name a pod of the controller with --pod", with_causes(&error))
     })?;
     let holder = found.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
-    let pod = holder.rsplit_once('_').map(|(pod, _)| pod.to_owned()).filter(|pod| !pod.is_empty());
+    // Whoever may write the lease is not to say which path of the API server an administrator asks.
+    let pod = holder.rsplit_once('_').map(|(pod, _)| pod.to_owned()).filter(|pod| is_subdomain(pod));
     pod.with_context(|| {
         format!("no controller in a pod leads in namespace {namespace}: --members-namespace says where the driver is")
     })

@@ -84,8 +84,15 @@ impl MemberAgent {
         let there = MemberCache::default();
         let everything = watcher::Config::default;
         let turns = Turns::default();
-        let (view, there_are, settings) = (&self.view, &there.pods, &self.settings);
-        let pods = Pods { host: &self.host, view, member, client, there: there_are, settings, turns: &turns };
+        let pods = Pods {
+            host: &self.host,
+            view: &self.view,
+            member,
+            client,
+            there: &there.pods,
+            settings: &self.settings,
+            turns: &turns,
+        };
         let work = async {
             tokio::join!(
                 keep(object::nodes(client), everything(), &there.nodes, lean),

@@ -11,10 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    super::{
-        node::about,
-        object::{self, Place, read, text},
-    },
+    super::object::{self, Place, read, text},
     AGAIN, MUCH_LATER, Next, Pods, ephemeral,
     given::{change, is_due, words},
     level::refused_namespace,
@@ -22,14 +19,11 @@ use super::{
     step::refusal,
 };
 use cluster::with_causes;
-use host::events::News;
 
 /// Between two changes of one copy: some pods are marked anew again and again.
 const APART: Duration = Duration::from_secs(5);
 /// And after one that the member refused, or undid.
 const REFUSED: Duration = Duration::from_mins(1);
-/// Copies whose turn is remembered; without limit they could be as many as a member likes.
-const REMEMBERED: usize = 10_000;
 /// What is said of a pod whose containers ask for other resources.
 const RESIZED: &str =
     "its containers ask for other resources than before, which its copy in the member does not get: make the pod anew";
@@ -49,12 +43,10 @@ impl Turns {
 
     fn next(&self, place: &Place, after: Duration) {
         let (now, mut all) = (Instant::now(), self.all());
-        if all.len() >= REMEMBERED {
+        if all.len() == all.capacity() {
             all.retain(|_, until| *until > now);
         }
-        if all.len() < REMEMBERED {
-            all.insert(place.clone(), now + after);
-        }
+        all.insert(place.clone(), now + after);
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<Place, Instant>> {
@@ -70,7 +62,7 @@ pub(super) async fn pass_on(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube
     }
     // Before the copy says that it was seen to.
     if change.is_resized {
-        tell(pods, pod, &PodRejection::new("ResizeNotCopied", RESIZED)).await;
+        pods.warn(pod, &PodRejection::new("ResizeNotCopied", RESIZED)).await;
     }
     let patch = serde_json::from_value(change.patch.clone()).map_err(kube::Error::SerdeError)?;
     let copies = object::pods(pods.client, &place.namespace);
@@ -107,12 +99,7 @@ async fn refused(pods: &Pods<'_>, pod: &Value) -> kube::Result<Option<PodRejecti
 }
 
 async fn wait(pods: &Pods<'_>, pod: &Value, why: &PodRejection) -> Next {
-    tell(pods, pod, why).await;
+    pods.warn(pod, why).await;
     pods.turns.next(&Place::of(pod), REFUSED);
     Next::After(MUCH_LATER * 4)
-}
-
-async fn tell(pods: &Pods<'_>, pod: &Value, why: &PodRejection) {
-    let news = News { reason: why.reason, message: why.message.clone(), warning: true };
-    host::events::tell_of(pods.host, &about(pod), &news).await;
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        node::{about, patch_of},
+        node::patch_of,
         object::{self, Place, items, read, text},
     },
     AGAIN, MUCH_LATER, Next, PATIENCE, Pods,
@@ -20,7 +20,6 @@ use super::{
     rejection::{Here, PodRejection},
 };
 use cluster::with_causes;
-use host::events::News;
 
 /// The part of a pod by which API servers let ephemeral containers be added, and nothing else be changed.
 const SUBRESOURCE: &str = "ephemeralcontainers";
@@ -91,7 +90,7 @@ pub(super) async fn add(pods: &Pods<'_>, pod: &Value, there: &Value, looks: u32)
     }
     for (container, why) in &not_added {
         let message = format!("ephemeral container {} is not added: {}", text(container, "/name"), why.message);
-        host::events::tell_of(pods.host, &about(pod), &News { reason: why.reason, message, warning: true }).await;
+        pods.warn(pod, &PodRejection::new(why.reason, message)).await;
     }
     pods.write(pod, refused(pod, &not_added)).await?;
     // If the pod has changed meanwhile, it was not written.

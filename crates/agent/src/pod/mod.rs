@@ -309,10 +309,14 @@ impl Pods<'_> {
     async fn wait(&self, pod: &Value, why: &PodRejection, pause: Duration) -> kube::Result<Next> {
         if let Some(change) = status::pending(pod, why, &now()) {
             self.write(pod, change).await?;
-            let news = News { reason: why.reason, message: why.message.clone(), warning: true };
-            host::events::tell_of(self.host, &about(pod), &news).await;
+            self.warn(pod, why).await;
         }
         Ok(Next::After(pause))
+    }
+
+    async fn warn(&self, pod: &Value, why: &PodRejection) {
+        let news = News { reason: why.reason, message: why.message.clone(), warning: true };
+        host::events::tell_of(self.host, &about(pod), &news).await;
     }
 
     async fn write(&self, pod: &Value, change: Value) -> kube::Result<Next> {
@@ -360,8 +364,7 @@ impl Pods<'_> {
 
     async fn fail(&self, pod: &Value, why: PodRejection) -> kube::Result<Next> {
         self.write(pod, status::failed(pod, &why, &now())).await?;
-        let news = News { reason: why.reason, message: why.message, warning: true };
-        host::events::tell_of(self.host, &about(pod), &news).await;
+        self.warn(pod, &why).await;
         Ok(Next::Settled)
     }
 }

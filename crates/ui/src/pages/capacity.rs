@@ -68,7 +68,7 @@ pub(crate) async fn show(
 fn lines(sources: &Sources) -> Vec<CapacityLine> {
     let mut lines = Vec::new();
     for member in sources.members().values() {
-        let MemberLine { name, classes, cordoned, level: _, why, alias_of, .. } = MemberLine::of(member, MOST);
+        let MemberLine { name, classes, cordoned, why, alias_of, .. } = MemberLine::of(member, MOST);
         if alias_of.is_some() {
             continue;
         }

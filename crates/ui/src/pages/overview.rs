@@ -54,8 +54,9 @@ pub(crate) async fn show(State(sources): State<Sources>, Extension(form): Extens
     let moves = moves::under_way(&sources);
     if let Some(told) = told_of_moves(&moves) {
         summary.push_str(&told);
-        level = level
-            .max(moves.iter().map(|line| line.level).filter(|level| *level == Level::Wrong).max().unwrap_or(level));
+    }
+    if moves.iter().any(|line| line.level == Level::Wrong) {
+        level = Level::Wrong;
     }
     members.sort_by_key(|member| std::cmp::Reverse(member.level));
     let more = members.len().saturating_sub(CARDS);

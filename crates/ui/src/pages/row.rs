@@ -2,7 +2,7 @@
 
 use domain::volume::{LeafPlace, VolumeHash, VolumeId, plan::Phase};
 use driver::provision::health::known_ailments;
-use host::volumes::HostVolumes;
+use host::{volume::HostVolume, volumes::HostVolumes};
 use leaf::row::{ClaimRow, Row, VolumeRow};
 use member::{
     Member,
@@ -14,7 +14,8 @@ use crate::shown::{Bytes, Level, Seconds, text};
 
 /// What [`VolumeLine::state`] may say.
 pub(crate) const STATES: [&str; 9] =
-    ["Bound", "Pending", "Moving", "Lost", NO_CLAIM, "Terminating", "Released", "Available", NOT_FOLLOWED];
+    [BOUND, "Pending", "Moving", "Lost", NO_CLAIM, "Terminating", "Released", "Available", NOT_FOLLOWED];
+const BOUND: &str = "Bound";
 /// The host's volume is in use, and its leaf claim has gone.
 const NO_CLAIM: &str = "LeafClaimGone";
 const NOT_FOLLOWED: &str = "NotFollowed";
@@ -45,6 +46,16 @@ pub(crate) struct VolumeLine {
     pub(crate) handle: String,
 }
 
+/// How a volume of the host stands.
+pub(crate) fn state_in_host(volume: &HostVolume) -> (&'static str, Level) {
+    match (volume.terminating, volume.released) {
+        (true, _) => ("Terminating", Level::Waits),
+        (false, true) => ("Released", if volume.deletes { Level::Waits } else { Level::Well }),
+        (false, false) if volume.claim_uid.is_empty() => ("Available", Level::Well),
+        (false, false) => (BOUND, Level::Well),
+    }
+}
+
 /// What the host says of a volume, in words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InHost {
@@ -52,24 +63,20 @@ pub(crate) struct InHost {
     pub(crate) claim: String,
     pub(crate) claim_uid: String,
     pub(crate) reclaim_policy: &'static str,
+    /// Where that is more than that somebody has it.
     state: Option<(&'static str, Level)>,
 }
 
 impl InHost {
     /// Of several with one handle, the first by name.
-    pub(crate) fn of(volumes: &HostVolumes, handle: &str) -> Option<Self> {
+    fn of(volumes: &HostVolumes, handle: &str) -> Option<Self> {
         let first = volumes.with(handle).into_iter().next()?;
         Some(Self {
             volume: first.name.to_string(),
             claim: text(first.claim.as_deref().unwrap_or_default()),
             claim_uid: first.claim_uid.to_string(),
             reclaim_policy: if first.retains { "Retain" } else { "Delete" },
-            state: match (first.terminating, first.released) {
-                (true, _) => Some(("Terminating", Level::Waits)),
-                (false, true) => Some(("Released", if first.deletes { Level::Waits } else { Level::Well })),
-                (false, false) if first.claim_uid.is_empty() => Some(("Available", Level::Well)),
-                (false, false) => None,
-            },
+            state: Some(state_in_host(&first)).filter(|(state, _)| *state != BOUND),
         })
     }
 }
@@ -79,7 +86,7 @@ pub(crate) struct Side<'a> {
     member: &'a Member,
     aliases: Vec<String>,
     /// Why it cannot be asked, where it cannot.
-    pub(crate) trouble: Option<String>,
+    trouble: Option<String>,
     volumes: Option<&'a HostVolumes>,
 }
 
@@ -197,7 +204,7 @@ fn state(row: &Row, in_host: Option<&InHost>, is_host_known: bool) -> (&'static 
             _ if row.is_moving() => ("Moving", Level::Waits),
             Phase::Pending => ("Pending", Level::Waits),
             Phase::Lost => ("Lost", Level::Wrong),
-            Phase::Bound => ("Bound", Level::Well),
+            Phase::Bound => (BOUND, Level::Well),
         },
     }
 }

@@ -149,12 +149,7 @@ fn claim_and_volume(volume: &HostVolume) -> [Link; 2] {
         state: if has_claim { "has this volume" } else { "has gone, or never had it" }.to_owned(),
         facts: vec![("UID", volume.claim_uid.to_string())],
     };
-    let (state, level) = match (volume.terminating, volume.released) {
-        (true, _) => ("is being deleted", Level::Waits),
-        (false, true) => ("Released", if volume.deletes { Level::Waits } else { Level::Well }),
-        (false, false) if has_claim => ("Bound", Level::Well),
-        (false, false) => ("Available", Level::Well),
-    };
+    let (state, level) = row::state_in_host(volume);
     let policy = if volume.retains { "Retain" } else { "Delete" };
     let facts = vec![("Reclaim policy", policy.to_owned()), ("UID", volume.uid.to_string())];
     let name = volume.name.to_string();

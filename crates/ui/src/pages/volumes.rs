@@ -25,7 +25,7 @@ const PAGE: usize = 100;
 const LOOKED_AT_ONCE: usize = 200;
 
 /// What is typed above the list.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Wanted {
     member: String,
@@ -33,7 +33,6 @@ pub(crate) struct Wanted {
     state: String,
     q: String,
     /// The last volume of the page before.
-    #[serde(skip_serializing)]
     after: String,
 }
 
@@ -154,18 +153,15 @@ async fn list(sources: &Sources, wanted: &Wanted) -> (Vec<VolumeLine>, String) {
     let is_wanted = |name: &&String| wanted.member.is_empty() || **name == wanted.member || **name == serves;
     for name in names(sources, &members).range(begin..).filter(is_wanted) {
         let place = cursor.as_ref().filter(|cursor| cursor.member == *name).map(|cursor| &cursor.place);
-        if !matches!(place, Some(Place::Handle(_))) {
-            let after = match place {
-                Some(Place::Leaf(hash)) => Some(*hash),
-                _ => None,
-            };
-            leaves(sources, &members, name, after, &mut lines).await;
-        }
-        let after = match place {
-            Some(Place::Handle(handle)) => Some(handle.clone()),
-            _ => None,
+        let (leaf, handle) = match place {
+            None => (None, None),
+            Some(Place::Leaf(hash)) => (Some(*hash), None),
+            Some(Place::Handle(handle)) => (None, Some(handle.clone())),
         };
-        others(sources, &members, name, after, &mut lines).await;
+        if handle.is_none() {
+            leaves(sources, &members, name, leaf, &mut lines).await;
+        }
+        others(sources, &members, name, handle, &mut lines).await;
         if lines.is_full {
             break;
         }

@@ -3,10 +3,17 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Asked},
+    text,
+};
 use tokio::time::{sleep, timeout};
 
-use super::{CLAIM, CLAIMS, DATA, MOMENTS, MOVES, REMOVED, SOME, Story, VOLUMES, disturbed, none_is_wrong};
+use tonic::Code;
+
+use super::{CLAIM, CLAIMS, DATA, MOMENTS, MOVES, REMOVED, SOME, STEP, Story, VOLUMES, disturbed, none_is_wrong};
 use crate::{
+    ask::{Target, ask},
     bench::{DRIVER_NAMESPACE, SHOP},
     caller::Script,
     extent::drawn,
@@ -47,6 +54,52 @@ fn copy_of_a_move_that_is_gone_stays_while_the_member_of_its_source_is_out_of_si
         sleep(SURE).await;
         assert_eq!(story.bench.members[1].list(VOLUMES).len(), 1, "{}", story.trace());
     });
+}
+
+/// The host's volume is that of before, from a backup, and the move is in none.
+#[test]
+fn copy_that_pods_have_written_on_stays_where_a_restored_host_leads_to_its_source() {
+    for is_on_a_node in [true, false] {
+        virtual_time::run(1, async {
+            let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+            let before = Value::clone(&story.host_volume());
+            story.asks(1, &json!({}));
+            let leads = || text(&story.host_volume(), "/spec/csi/volumeHandle").starts_with("m1/");
+            while story.bench.host.get(VOLUMES, "", story.caller.volume()).is_none() || !leads() {
+                sleep(STEP / 10).await;
+            }
+            // The move goes no further, and the copy is said to be one.
+            let is_move = |asked: &Asked| asked.resource == MOVES && asked.verb.writes();
+            let is_copy =
+                |asked: &Asked| asked.verb.writes() && asked.name.starts_with("pvc-") && asked.resource == VOLUMES;
+            story.bench.guard.set_fate(move |_, at, asked| {
+                if is_move(asked) || at == 2 && is_copy(asked) { Action::Hang } else { Action::Pass }
+            });
+            let volume = text(&story.host_volume(), "/spec/csi/volumeHandle").to_owned();
+            let target = Target { member: "m1".to_owned(), volume, ..Target::default() };
+            if is_on_a_node {
+                let (code, why) = ask(&story.bench, "ControllerPublishVolume", &target).await;
+                assert_eq!(code, Code::Ok, "{why}");
+            }
+            sleep(Duration::from_secs(20)).await;
+            story.bench.kill();
+            story.bench.guard.heal();
+            let give_back = |volume: &mut Value| volume["spec"] = before["spec"].clone();
+            story.bench.host.change(VOLUMES, "", story.caller.volume(), give_back).unwrap();
+            remove_by_force(&story);
+            story.bench.start();
+            story.bench.serves().await;
+            sleep(SURE).await;
+            let copy = story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap_or_else(|| panic!("{}", story.trace()));
+            assert!(copy["metadata"].get("deletionTimestamp").is_none(), "{copy}");
+            assert_eq!(story.bench.members[1].list(VOLUMES).len(), 1, "{}", story.trace());
+            assert!(
+                crate::reclaim::events(&story.bench).contains("LeafElsewhere"),
+                "{}",
+                crate::reclaim::events(&story.bench)
+            );
+        });
+    }
 }
 
 /// Whoever may write claims in the member's namespace writes it on his own leaf.

@@ -14,13 +14,14 @@ use domain::{
     },
 };
 use host::{
+    events::News,
     moves::{self, VolumeMove},
     volume::LiveVolume,
 };
 use leaf::{
     MemberClient,
     moving::{self as writes, Moved, Sight, Written, ends, yard},
-    row::Row,
+    row::{ClaimRow, Row},
     saved::Saved,
 };
 
@@ -143,6 +144,10 @@ impl Forgotten<'_> {
             // A copy that a backup tool has made of such a claim carries no finalizer of ours.
             _ => return Ok(false),
         };
+        if part == Part::Copy && !leads_here && sight.claim().is_some_and(|claim| was_had(&ClaimRow::new(claim))) {
+            self.tell_of_newer(movers, &live).await;
+            return Ok(false);
+        }
         let home = self.home(&live, &saved)?;
         let (of, pods) = match &mark {
             Some(mark) => (mark.clone(), ends::movers(self.leaf, &mark.uid).await?),
@@ -163,6 +168,18 @@ impl Forgotten<'_> {
             return Ok(false);
         }
         self.write(step, &sight, &home, &of, &live.volume.handle).await
+    }
+
+    /// The host has led to it, and pods may have written on it since: it was restored from what was kept of it before.
+    async fn tell_of_newer(&self, movers: &Movers, live: &LiveVolume) {
+        let id = VolumeId::new(&self.leaf.member, &self.place.namespace, &self.place.claim, self.hash);
+        let message = format!(
+            "member {}: leaf claim {} is the copy of a move of which the host knows nothing any more, and pods had it since: what this volume leads to is \
+             older. Neither is removed. The copy's handle is {id}",
+            self.leaf.member, self.place
+        );
+        tracing::debug!(member = self.leaf.member, leaf = %self.place, volume = &*live.volume.name, "keeps a copy that is newer than what the host leads to");
+        host::events::tell(&movers.host, &live.volume, &News { reason: "LeafElsewhere", message, warning: true }).await;
     }
 
     async fn is_there(&self, movers: &Movers, sight: &Sight) -> Result<bool> {
@@ -208,6 +225,11 @@ impl Forgotten<'_> {
             None => Ok(before),
         }
     }
+}
+
+/// A volume of the host led to it, or a node of the host has it.
+fn was_had(claim: &ClaimRow) -> bool {
+    claim.had_volume() || !claim.life.published.is_unpublished()
 }
 
 /// Where nothing says which move it was.

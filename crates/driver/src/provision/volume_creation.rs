@@ -121,7 +121,10 @@ impl VolumeCreation<'_> {
             }
             // Its data is somebody's, and nobody is told to remove it.
             Identity::OtherHost(_) => "Choose",
-            Identity::OtherVolume(_) => "Delete that one in the host, or choose",
+            // What a host that was restored knows nothing of may be wanted.
+            Identity::OtherVolume(_) => {
+                "Delete that one in the host, if it is there (where not, `kosmos-csi doctor` names it, and its data may be wanted), or choose"
+            }
             Identity::Consents | Identity::Foreign => "Remove it there, or choose",
         };
         Err(Error::Exists(format!(

@@ -71,7 +71,9 @@ fn taken(repair: &Repair, pair: &LeafPair) -> String {
     let host = &repair.leaf().host;
     let way_out = match judge(&claim.metadata, host, Meant::Volume(repair.hash())) {
         Identity::OtherHost(_) => "",
-        Identity::OtherVolume(_) => ". Delete that one in the host",
+        Identity::OtherVolume(_) => {
+            ". Delete that one in the host, if it is there; where not, `kosmos-csi doctor` names it"
+        }
         _ => ". Remove it there",
     };
     format!(

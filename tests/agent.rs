@@ -97,10 +97,14 @@ fn story<T>(seed: u64, story: impl Future<Output = T>) -> T {
 
 impl World {
     async fn new(seed: u64) -> Self {
+        Self::whose_pods_stop_after(seed, Duration::from_millis(300)).await
+    }
+
+    async fn whose_pods_stop_after(seed: u64, stop: Duration) -> Self {
         let (host, member) = (Cluster::new("host", seed), Cluster::new("m", seed + 1000));
         let mut inside = JoinSet::new();
-        let seconds = Duration::from_millis(300)..=Duration::from_millis(300);
-        let pods = Pods { starts: seconds.clone(), stops: seconds, ..Pods::default() };
+        let start = Duration::from_millis(300);
+        let pods = Pods { starts: start..=start, stops: stop..=stop, ..Pods::default() };
         let settings = storage::Settings { pods, ..storage::Settings::default() };
         inside.spawn(simulate::controllers::run(host.clone()));
         inside.spawn(simulate::controllers::run(member.clone()));

@@ -178,3 +178,35 @@ fn volume_used_again_under_another_name_is_mounted_and_not_what_has_taken_its_pl
         assert_eq!(world.mounted("web"), "again");
     });
 }
+
+/// Of a former cluster of this host, or one that was deleted by force: two writers would destroy what is on a volume for one node.
+#[test]
+fn pod_waits_until_the_copy_of_a_pod_that_the_host_has_no_more_has_ended_unless_the_volume_is_for_several() {
+    for (mode, waits) in [("ReadWriteOnce", true), ("ReadWriteOncePod", true), ("ReadWriteMany", false)] {
+        story(1, async {
+            let world = World::whose_pods_stop_after(1, Duration::from_mins(2)).await;
+            world.claim("data");
+            world.host.change(CLAIMS, SHOP, "data", |claim| claim["spec"]["accessModes"] = json!([mode])).unwrap();
+            world.attach();
+            let labels =
+                json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": world.host_id()});
+            let metadata = json!({"namespace": SHOP, "name": "former", "labels": labels,
+                "annotations": {"kosmos.csi.io/pod-uid": "of-then"}});
+            let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+            let spec = json!({"containers": [{"name": "c", "image": "i:1"}], "volumes": volumes,
+                "terminationGracePeriodSeconds": 120});
+            world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+            world.start("first");
+            until("the node is ready", || world.is_ready()).await;
+            world.run_pod("web", Some("data"));
+            if waits {
+                until("it says why it waits", || world.says("web", "WaitsForVolume", "shop/former of member m")).await;
+                sleep(Duration::from_mins(1)).await;
+                assert!(world.copy("web").is_none() && world.copy("former").is_some(), "{mode}: beside the former one");
+                sleep(Duration::from_mins(1)).await;
+            }
+            until("it runs", || world.phase("web") == "Running").await;
+            assert_eq!(world.copy("former").is_some(), !waits, "{mode}");
+        });
+    }
+}

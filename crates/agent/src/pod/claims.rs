@@ -52,6 +52,10 @@ fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
     volumes.collect()
 }
 
+pub(super) fn claim_of(pod: &Value, volume: &str) -> Option<String> {
+    claims_of(pod).into_iter().find(|(name, ..)| name == volume).map(|(_, claim, _)| claim)
+}
+
 /// The host volume of a bound claim, by name.
 fn bound<'a>(pod: &Value, name: &str, claim: Option<&'a Value>, for_pod: bool) -> Result<&'a str, PodRejection> {
     let waits = |what: &str| PodRejection::new("WaitsForClaim", format!("claim {name} {what}"));

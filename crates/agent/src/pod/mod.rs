@@ -8,6 +8,7 @@ mod copy;
 mod debug;
 mod ephemeral;
 mod events;
+mod former;
 mod given;
 mod level;
 mod names;
@@ -231,6 +232,9 @@ impl Pods<'_> {
             }
             Err(why) => return self.wait(pod, &why, AGAIN).await,
         };
+        if let Some(why) = former::has_still(self, pod, &claims).await? {
+            return self.wait(pod, &why, AGAIN).await;
+        }
         if let Some(why) = self.enter(pod).await? {
             return self.wait(pod, &why, MUCH_LATER).await;
         }

@@ -1,0 +1,54 @@
+//! Copies of pods that the host has no more, as of a former cluster of this host or of one that was deleted by force: until they have
+//! ended they may write on their volumes, and no other pod gets those that are for one node.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    super::object::{self, Place, items, read, text},
+    Pods,
+    rejection::PodRejection,
+    step::{copy_of, is_over},
+};
+
+const OF_SEVERAL: [&str; 2] = ["ReadWriteMany", "ReadOnlyMany"];
+
+/// What a pod waits for that is to have these leaf claims, by its volumes.
+pub(super) async fn has_still(
+    pods: &Pods<'_>,
+    pod: &Value,
+    leaves: &BTreeMap<String, String>,
+) -> kube::Result<Option<PodRejection>> {
+    let namespace = text(pod, "/metadata/namespace");
+    let formers: Vec<_> = pods.there.all().into_iter().filter(|there| is_former(pods, there, namespace)).collect();
+    for (volume, leaf) in leaves {
+        let mounts = |there: &Value| {
+            items(there, "/spec/volumes").any(|one| text(one, "/persistentVolumeClaim/claimName") == leaf)
+        };
+        let Some(former) = formers.iter().find(|former| mounts(former)) else { continue };
+        if !is_for_several(pods, pod, volume).await? {
+            let message = format!(
+                "pod {} of member {} has its volume {volume} still, and is the copy of a pod that this host has no more: it is being ended. Where its machine \
+                 is off for good, who administers the member deletes it there with --force",
+                Place::of(former),
+                pods.member.name
+            );
+            return Ok(Some(PodRejection::new("WaitsForVolume", message)));
+        }
+    }
+    Ok(None)
+}
+
+fn is_former(pods: &Pods<'_>, there: &Value, namespace: &str) -> bool {
+    let Some(uid) = copy_of(there, &pods.host.id.0) else { return false };
+    let is_known = || pods.view.pods.get(&Place::of(there)).is_some_and(|pod| text(&pod, "/metadata/uid") == uid);
+    text(there, "/metadata/namespace") == namespace && !is_over(there) && !is_known()
+}
+
+async fn is_for_several(pods: &Pods<'_>, pod: &Value, volume: &str) -> kube::Result<bool> {
+    let Some(claim) = super::claims::claim_of(pod, volume) else { return Ok(false) };
+    let claims = object::claims(&pods.host.client, text(pod, "/metadata/namespace"));
+    let claim = read(&claims, &claim).await?.unwrap_or_default();
+    Ok(items(&claim, "/spec/accessModes").any(|mode| OF_SEVERAL.iter().any(|several| mode == several)))
+}

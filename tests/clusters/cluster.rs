@@ -122,6 +122,11 @@ impl Cluster {
         control_plane::ready(self).await
     }
 
+    /// All that is in it is lost, and it begins anew as another cluster.
+    pub async fn lose(&self) -> Result<()> {
+        control_plane::start_empty(self).await
+    }
+
     /// The API server takes connections and says nothing.
     pub async fn pause_api_server(&self) -> Result<()> {
         self.signal(API_SERVER, Signal::SIGSTOP)?;

@@ -102,6 +102,23 @@ pub async fn start(cluster: &Cluster) -> Result<()> {
     default_account(cluster).await
 }
 
+/// All that the cluster knew is lost; what comes in its place has its address and its authority, and is another cluster.
+pub async fn start_empty(cluster: &Cluster) -> Result<()> {
+    let (etcd, controllers, scheduler) = ("etcd", "kube-controller-manager", "kube-scheduler");
+    for process in [controllers, scheduler, API_SERVER, etcd] {
+        cluster.stop(process).await?;
+    }
+    fs::remove_dir_all(cluster.folder().join(etcd)).context("remove what etcd had")?;
+    for process in [etcd, API_SERVER] {
+        cluster.start_again(process)?;
+    }
+    ready(cluster).await?;
+    for process in [controllers, scheduler] {
+        cluster.start_again(process)?;
+    }
+    default_account(cluster).await
+}
+
 /// Waits until the API server says that it is ready.
 pub async fn ready(cluster: &Cluster) -> Result<()> {
     let what = format!("the API server of {} is ready", cluster.name());

@@ -97,14 +97,24 @@ impl<'a> Agent<'a> {
 
 /// The agent of a host in this fleet, with its rights in the members that the host knows.
 pub async fn run(fleet: &Fleet, host: &Cluster, name: &str, members: &[&str], flags: &[&str]) -> Result<Process> {
-    let is_right = |object: &&str| RIGHTS.iter().any(|kind| object.contains(&format!("\nkind: {kind}\n")));
-    let rights: Vec<&str> = HOST_OBJECTS.split("\n---\n").filter(is_right).collect();
-    host.apply(&rights.join("\n---\n")).await?;
+    install(host).await?;
     for member in members {
         fleet.member(member).apply(MEMBER_OBJECTS).await?;
         let kubeconfig = fleet.member(member).kubeconfig_for(DRIVER_NAMESPACE, ACCOUNT).await?;
         give(host, member, &kubeconfig).await?;
     }
+    spawn(fleet, host, name, flags).await
+}
+
+/// What the agent needs in a host.
+pub async fn install(host: &Cluster) -> Result<()> {
+    let is_right = |object: &&str| RIGHTS.iter().any(|kind| object.contains(&format!("\nkind: {kind}\n")));
+    let rights: Vec<&str> = HOST_OBJECTS.split("\n---\n").filter(is_right).collect();
+    host.apply(&rights.join("\n---\n")).await
+}
+
+/// The agent, by the members' Secrets that are there.
+pub async fn spawn(fleet: &Fleet, host: &Cluster, name: &str, flags: &[&str]) -> Result<Process> {
     let kubeconfig = fleet.folder().join(format!("{name}.kubeconfig"));
     std::fs::write(&kubeconfig, host.kubeconfig_for(PODS_NAMESPACE, ACCOUNT).await?)?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());

@@ -30,6 +30,7 @@ mod install;
 mod kosmos;
 mod kubelet_api;
 mod lives;
+mod lost_host;
 mod many;
 mod members;
 mod metrics;

@@ -50,7 +50,7 @@ pub async fn does(rig: &Rig, words: &[&str]) -> Result<String> {
 }
 
 /// It ends with 1, and says all of this.
-async fn refuses(rig: &Rig, words: &[&str], expected: &[&str]) -> Result<()> {
+pub async fn refuses(rig: &Rig, words: &[&str], expected: &[&str]) -> Result<()> {
     let said = typed(rig, words).await?;
     ensure!(said.code == Some(1), "{words:?}: {:?}: {}", said.code, said.text);
     ensure!(expected.iter().all(|word| said.text.contains(word)), "{expected:?} in: {}", said.text);

@@ -85,11 +85,7 @@ impl Rig {
         let [key, value] = host_node::TAINT;
         let taint = format!("{key}={value}:NoSchedule");
         fleet.host().kubectl(&["taint", "node", &fleet.host().node_name(), &taint]).await?;
-        fleet.host().apply(HOST_OBJECTS).await?;
-        fleet.host().install_snapshot_crds().await?;
-        for class in snapshot_classes(SNAPSHOT_CLASS, DRIVER, "Delete", false) {
-            fleet.host().apply(&class.to_string()).await?;
-        }
+        install(fleet.host()).await?;
         let storage = try_join_all(fleet.members().iter().map(|member| prepare(fleet, member))).await?;
         let nodes = try_join_all(MEMBERS.map(|member| virtual_node(fleet.host(), member))).await?;
         Ok((storage, nodes, Driver::new(fleet).await?))
@@ -259,6 +255,16 @@ impl Rig {
         sets.delete(CANARY, &DeleteParams::background()).await?;
         Ok(())
     }
+}
+
+/// What the driver needs in a host.
+pub async fn install(host: &Cluster) -> Result<()> {
+    host.apply(HOST_OBJECTS).await?;
+    host.install_snapshot_crds().await?;
+    for class in snapshot_classes(SNAPSHOT_CLASS, DRIVER, "Delete", false) {
+        host.apply(&class.to_string()).await?;
+    }
+    Ok(())
 }
 
 /// What its status says of its pods is what the member's controllers see of them.

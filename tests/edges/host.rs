@@ -1,12 +1,12 @@
-//! What plays the host: an API server that says who it is and that it has no Secrets and no kinds of others, and leaves every other question
-//! without an answer.
+//! What plays the host: an API server that says who it is, and that it has no record of members, no Secrets and no kinds of others; every
+//! other question it leaves without an answer.
 
 use std::path::Path;
 
 use axum::{
     Router,
-    extract::{RawQuery, State},
-    http::{HeaderName, Uri, header::CONTENT_TYPE},
+    extract::{self, RawQuery, State},
+    http::{HeaderName, StatusCode, Uri, header::CONTENT_TYPE},
     routing::get,
 };
 use serde_json::{Value, json};
@@ -44,6 +44,7 @@ impl Host {
         let (asking, asked) = watch::channel(Vec::new());
         let routes = Router::new()
             .route("/api/v1/namespaces/kube-system", get(kube_system))
+            .route("/api/v1/namespaces/kosmos-csi/configmaps/{name}", get(no_record))
             .route("/api/v1/namespaces/kosmos-csi/secrets", get(no_secrets))
             .route("/apis", get(no_groups))
             .fallback(silence)
@@ -77,6 +78,13 @@ fn answer(object: &Value) -> Answer {
 async fn kube_system() -> Answer {
     let metadata = json!({"name": "kube-system", "uid": "6f9a2b0e-0000-4000-8000-000000000000"});
     answer(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}))
+}
+
+async fn no_record(extract::Path(name): extract::Path<String>) -> (StatusCode, Answer) {
+    let details = json!({"name": name, "kind": "configmaps"});
+    let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": 404, "reason": "NotFound",
+        "message": format!("configmaps \"{name}\" not found"), "details": details});
+    (StatusCode::NOT_FOUND, answer(&status))
 }
 
 async fn no_secrets(RawQuery(query): RawQuery) -> Answer {

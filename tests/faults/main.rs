@@ -9,6 +9,7 @@ mod authority;
 mod reclaim_table;
 
 mod accounts;
+mod adopted;
 mod ask;
 mod attach;
 mod bench;

@@ -39,6 +39,8 @@ struct Typed {
 
 pub struct Clusters {
     pub host: Cluster,
+    /// The one of before.
+    pub former_host: Option<Cluster>,
     pub members: Vec<Cluster>,
     pub folder: TempDir,
     /// What no account may do, as "verb resource"; a group of kinds that no cluster serves, as its path; a list that never ends, as
@@ -51,19 +53,21 @@ pub struct Clusters {
 impl Clusters {
     /// The host has the namespaces of driver and agent; its members are called m0, m1 and so on, and have not joined.
     pub fn new(members: usize) -> Self {
-        let host = Cluster::new("host", 1);
-        for namespace in [NAMESPACE, PODS_NAMESPACE] {
-            host.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
-        }
+        let host = host(1);
         let seed = |at: usize| u64::try_from(at + 2).unwrap();
         let members = (0..members).map(|at| Cluster::new(&format!("m{at}"), seed(at))).collect();
         let folder = tempfile::tempdir().unwrap();
-        let clusters = Self { host, members, folder, denied: Arc::default(), asked: Arc::default() };
+        let clusters = Self { host, former_host: None, members, folder, denied: Arc::default(), asked: Arc::default() };
         for cluster in std::iter::once(&clusters.host).chain(&clusters.members) {
             let text = kubeconfig(&format!("https://{}", cluster.name()));
             fs::write(clusters.file(cluster.name()), text).unwrap();
         }
         clusters
+    }
+
+    /// The host's cluster is lost with all that is in it, and another one has its address.
+    pub fn rebuild_host(&mut self) {
+        self.former_host = Some(std::mem::replace(&mut self.host, host(1_000)));
     }
 
     /// An administrator's kubeconfig.
@@ -138,6 +142,14 @@ impl Clusters {
             transport(wanted, Arc::clone(&denied), Arc::clone(&asked))
         }))
     }
+}
+
+fn host(seed: u64) -> Cluster {
+    let host = Cluster::new("host", seed);
+    for namespace in [NAMESPACE, PODS_NAMESPACE] {
+        host.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
+    }
+    host
 }
 
 pub fn identity(cluster: &Cluster) -> String {

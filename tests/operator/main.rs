@@ -6,6 +6,7 @@
 mod authority;
 mod bundle;
 mod clusters;
+mod hosts;
 mod members;
 mod moves;
 mod orphans;

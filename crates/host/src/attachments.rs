@@ -1,16 +1,23 @@
 //! VolumeAttachments of the host.
 
-use k8s_openapi::api::storage::v1::VolumeAttachment;
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::storage::v1::{CSINode, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Preconditions},
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 
 use super::{Host, passed, unread};
-use domain::{error::Result, volume::DRIVER};
+use domain::{
+    error::Result,
+    volume::{DRIVER, NodeId, VolumeHash, published::attachment_name},
+};
 
 /// Written by external-attacher.
 const NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
+/// What external-attacher puts on one that it attaches, and takes off once it has detached it.
+const FINALIZER: &str = "external-attacher/kosmos-csi-io";
 
 /// One of this driver's, of a volume.
 #[derive(Clone, Debug)]
@@ -33,6 +40,35 @@ pub async fn list(host: &Host) -> Result<Vec<Attached>> {
     Ok(ours.filter_map(Attached::new).collect())
 }
 
+/// Which volumes are, or are to be, on which nodes of this host, by the ids of these.
+#[derive(Debug)]
+pub struct Wanted(BTreeSet<(String, String)>);
+
+impl Wanted {
+    pub fn has(&self, volume: &str, node: &NodeId) -> bool {
+        self.0.contains(&(volume.to_owned(), node.to_string()))
+    }
+}
+
+pub async fn wanted(host: &Host) -> Result<Wanted> {
+    let nodes = Api::<CSINode>::all(host.client.clone()).list(&ListParams::default()).await;
+    let nodes = nodes.map_err(|error| unread("list CSINodes", &error))?;
+    let id_of = |node: CSINode| {
+        let name = node.name_any();
+        let ours = node.spec.drivers.into_iter().find(|driver| driver.name == DRIVER);
+        ours.map(|driver| (name, driver.node_id))
+    };
+    let ids: BTreeMap<String, String> = nodes.items.into_iter().filter_map(id_of).collect();
+    // Nobody has asked to attach it yet where it does not say the node's id.
+    let id = |one: &Attached| Some(&one.node_id).filter(|id| !id.is_empty()).or_else(|| ids.get(&one.node)).cloned();
+    // One that was made to be deleted, and was not because somebody was killed just then, wants nothing.
+    let is_of_former = |one: &Attached| {
+        NodeId::parse(&one.node_id).is_some_and(|node| one.name == name_of_former(host, &one.volume, &node))
+    };
+    let all = list(host).await?.into_iter().filter(|one| !is_of_former(one));
+    Ok(Wanted(all.filter_map(|one| Some((one.volume.clone(), id(&one)?))).collect()))
+}
+
 impl Attached {
     fn new(one: VolumeAttachment) -> Option<Self> {
         Some(Self {
@@ -44,6 +80,39 @@ impl Attached {
             volume: one.spec.source.persistent_volume_name?,
         })
     }
+}
+
+/// Has external-attacher detach a volume from a node of a former cluster, as from any: by an attachment that is made to be deleted. No
+/// node has the name that is written there, so the attacher goes by the id.
+pub async fn detach_from_former(host: &Host, volume: &str, node: &NodeId) -> Result<()> {
+    let (id, name) = (node.to_string(), name_of_former(host, volume, node));
+    let wanted = VolumeAttachment {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            finalizers: Some(vec![FINALIZER.to_owned()]),
+            annotations: Some(BTreeMap::from([(NODE_ID.to_owned(), id.clone())])),
+            ..ObjectMeta::default()
+        },
+        spec: VolumeAttachmentSpec {
+            attacher: DRIVER.to_owned(),
+            node_name: id.replace('/', "."),
+            source: VolumeAttachmentSource {
+                persistent_volume_name: Some(volume.to_owned()),
+                ..VolumeAttachmentSource::default()
+            },
+        },
+        status: None,
+    };
+    let attachments = Api::<VolumeAttachment>::all(host.client.clone());
+    let made = attachments.create(&PostParams::default(), &wanted).await;
+    passed(&format!("create volume attachment {name}"), made.map(drop))?;
+    let deleted = attachments.delete(&name, &DeleteParams::default()).await;
+    passed(&format!("delete volume attachment {name}"), deleted.map(drop))
+}
+
+/// Kubernetes' own are called otherwise.
+fn name_of_former(host: &Host, volume: &str, node: &NodeId) -> String {
+    attachment_name(VolumeHash::new(&host.id, volume), &node.to_string())
 }
 
 pub async fn delete(host: &Host, attachment: &Attached) -> Result<()> {

@@ -7,6 +7,7 @@ pub mod access;
 pub mod attachments;
 pub mod claim;
 pub mod events;
+pub mod identity;
 pub mod lately;
 pub mod moves;
 pub mod node;
@@ -29,6 +30,7 @@ use domain::{
     error::{Error, Result},
     volume::HostId,
 };
+use identity::Identity;
 
 /// For an answer to arrive whole.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Host {
     pub id: HostId,
+    /// The UID of its own `kube-system` namespace.
+    pub cluster: Arc<str>,
     pub client: Client,
     /// The driver's own namespace.
     pub namespace: String,
@@ -52,8 +56,8 @@ impl std::fmt::Debug for Host {
 
 impl Host {
     pub async fn connect(client: Client, namespace: String) -> Result<Self> {
-        let id = HostId(identity(&client).await.map_err(|error| unread("get namespace kube-system", &error))?);
-        Ok(Self { id, client, namespace, recent: Arc::default(), lately: Arc::default() })
+        let Identity { id, cluster } = Identity::read(&client, &namespace).await?;
+        Ok(Self { id, cluster: cluster.into(), client, namespace, recent: Arc::default(), lately: Arc::default() })
     }
 }
 

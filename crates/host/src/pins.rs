@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
-    Api,
+    Api, Client, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
@@ -15,6 +15,12 @@ use domain::error::{Error, Result};
 
 const TRIES: usize = 5;
 const CONFIG_MAP: &str = "kosmos-csi-members";
+/// On the record of members: whose volumes the host has taken over, and which cluster has. In any other cluster, as where the
+/// record was restored or copied, the word counts for nothing.
+pub(super) const ADOPTED: &str = "kosmos.csi.io/host";
+pub(super) const BY_CLUSTER: &str = "kosmos.csi.io/cluster";
+/// Likewise: of when the backup was of which all was made here.
+const BACKUP: &str = "kosmos.csi.io/adopted";
 
 /// What a member's identity turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,15 +84,66 @@ async fn try_pin(host: &Host, name: &str, identity: &str) -> Result<Pin> {
     }
     match map {
         Some(map) => add_pin(host, &map, name, identity).await?,
-        None => create_pins(host, name, identity).await?,
+        None => create_pins(host, BTreeMap::from([(name.to_owned(), identity.to_owned())])).await?,
     }
     Ok(Pin::Held)
 }
 
 async fn read_pins(host: &Host) -> Result<Option<ConfigMap>> {
-    let answer = config_maps(host).get(CONFIG_MAP).await;
+    read(&host.client, &host.namespace).await
+}
+
+pub(super) async fn read(client: &Client, namespace: &str) -> Result<Option<ConfigMap>> {
+    let answer = Api::<ConfigMap>::namespaced(client.clone(), namespace).get(CONFIG_MAP).await;
     cluster::read(answer, CONFIG_MAP)
-        .map_err(|error| unread(&format!("get config map {}/{CONFIG_MAP}", host.namespace), &error))
+        .map_err(|error| unread(&format!("get config map {namespace}/{CONFIG_MAP}"), &error))
+}
+
+/// Whether all that a backup of that time holds was made here once.
+pub async fn adopted_by(host: &Host, made: &str) -> Result<bool> {
+    let map = read_pins(host).await?;
+    let said = |key: &str| map.as_ref().and_then(|map| map.annotations().get(key)).map(String::as_str);
+    Ok(said(BACKUP) == Some(made) && said(BY_CLUSTER) == Some(&host.cluster))
+}
+
+pub async fn note_adopted(host: &Host, made: &str) -> Result<()> {
+    let change = Patch::Merge(json!({"metadata": {"annotations": {BACKUP: made, BY_CLUSTER: &*host.cluster}}}));
+    let noted = config_maps(host).patch_metadata(CONFIG_MAP, &PatchParams::default(), &change).await;
+    noted.map(drop).map_err(|error| outcome("record that all of a backup was made", &error))
+}
+
+/// From the next start on, the host is to its members who the other one was; an error where it is a third one already.
+pub async fn adopt(host: &Host, former: &str) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match try_adopt(host, former).await {
+            Err(Error::InProgress(_)) if tries < TRIES => {}
+            adopted => return adopted,
+        }
+    }
+}
+
+async fn try_adopt(host: &Host, former: &str) -> Result<()> {
+    let Some(map) = read_pins(host).await? else {
+        create_pins(host, BTreeMap::new()).await?;
+        return Err(Error::InProgress("the record of members was made just now".to_owned()));
+    };
+    let said = |key: &str| map.annotations().get(key).map(String::as_str);
+    match (said(ADOPTED), said(BY_CLUSTER)) {
+        (Some(adopted), Some(by)) if by == &*host.cluster && adopted == former => return Ok(()),
+        (Some(adopted), Some(by)) if by == &*host.cluster && !adopted.is_empty() => {
+            return Err(Error::Refused(format!(
+                "somebody has had this cluster take over the volumes of host {adopted} meanwhile"
+            )));
+        }
+        _ => {}
+    }
+    let change = json!({"metadata": {
+        "resourceVersion": map.metadata.resource_version, "annotations": {ADOPTED: former, BY_CLUSTER: &*host.cluster},
+    }});
+    let patched = config_maps(host).patch_metadata(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(change)).await;
+    patched.map(drop).map_err(|error| outcome("record whose volumes the host takes over", &error))
 }
 
 /// Written only over the version that was read, so that two replicas cannot pin one name to two clusters.
@@ -99,10 +156,10 @@ async fn add_pin(host: &Host, map: &ConfigMap, name: &str, identity: &str) -> Re
     patched.map(drop).map_err(|error| outcome(&format!("pin member {name}"), &error))
 }
 
-async fn create_pins(host: &Host, name: &str, identity: &str) -> Result<()> {
+async fn create_pins(host: &Host, pins: BTreeMap<String, String>) -> Result<()> {
     let map = ConfigMap {
         metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
-        data: Some(BTreeMap::from([(name.to_owned(), identity.to_owned())])),
+        data: Some(pins),
         ..ConfigMap::default()
     };
     let doing = format!("create config map {}/{CONFIG_MAP}", host.namespace);

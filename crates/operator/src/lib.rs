@@ -2,6 +2,7 @@
 //!
 //! Its page: `docs/design/operating.md`.
 
+pub mod backup;
 pub mod bundle;
 pub mod compare;
 pub mod doctor;

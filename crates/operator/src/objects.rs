@@ -3,11 +3,15 @@
 
 use serde_json::{Value, json};
 
+use leaf::ownership::HOST;
+
 /// Under this name our objects are applied, and by this annotation they are known: who else writes a field takes its place
 /// in the record of writers.
 pub const MANAGER: &str = "kosmos-csi";
 const MADE_BY: &str = "kosmos.csi.io/made-by";
 const ADDING: &str = "member-add";
+/// By this the Secret of the tokens says which cluster has them.
+const OF_CLUSTER: &str = "kosmos.csi.io/cluster";
 pub const NAMESPACE: &str = "kosmos-csi";
 /// The account of the driver in a member, for a host that is not named.
 pub const ACCOUNT: &str = "kosmos-csi";
@@ -82,7 +86,7 @@ fn own(mut object: Value, host: &str) -> Value {
     };
     if is_own(&object) {
         rename(&mut object["metadata"]["name"]);
-        object["metadata"]["labels"] = json!({"kosmos.csi.io/host": host});
+        object["metadata"]["labels"] = json!({HOST: host});
     }
     for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
         rename(&mut subject["name"]);
@@ -97,16 +101,28 @@ fn own(mut object: Value, host: &str) -> Value {
     object
 }
 
-/// The Secret with which all tokens end that were given to one host, or into files.
-pub fn tokens(host: Option<&str>) -> Value {
+/// The Secret with which all tokens end that were given to one host, or into files. It says which cluster has them.
+pub fn tokens(host: Option<&str>, cluster: Option<&str>) -> Value {
     let mut secret = json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": format!("kosmos-csi-tokens-{}", host.unwrap_or("files")), "namespace": NAMESPACE},
     });
     if let Some(host) = host {
-        secret["metadata"]["labels"] = json!({"kosmos.csi.io/host": host});
+        secret["metadata"]["labels"] = json!({HOST: host});
+    }
+    if let Some(cluster) = cluster {
+        secret["metadata"]["annotations"] = json!({OF_CLUSTER: cluster});
     }
     secret
+}
+
+/// Which other cluster has the tokens of this host: a former one, whose volumes it has taken over. Before that was written, there
+/// was none but the host itself.
+pub fn former_cluster<'a>(live: &'a Value, wanted: &Value) -> Option<&'a str> {
+    let (of_host, of_cluster) =
+        (live["metadata"]["labels"][HOST].as_str(), live["metadata"]["annotations"][OF_CLUSTER].as_str());
+    let wanted = wanted["metadata"]["annotations"][OF_CLUSTER].as_str()?;
+    of_cluster.or(of_host).filter(|of| *of != wanted)
 }
 
 fn parse(text: &str) -> Result<Vec<Value>, String> {
@@ -220,6 +236,23 @@ mod tests {
             assert_eq!(title(plain) != title(own), is_own(plain), "{}", title(own));
             assert_eq!(plain == own, !is_own(plain), "{}", title(own));
         }
+    }
+
+    #[test]
+    fn tokens_are_those_of_a_former_cluster_where_another_one_is_the_host_now() {
+        let wanted = tokens(Some("h"), Some("new"));
+        for (label, cluster, former) in [
+            (Some("h"), None, Some("h")),
+            (Some("h"), Some("old"), Some("old")),
+            (Some("h"), Some("new"), None),
+            (None, None, None),
+        ] {
+            let live = json!({"metadata": {"labels": {HOST: label}, "annotations": {OF_CLUSTER: cluster}}});
+            assert_eq!(former_cluster(&live, &wanted), former, "{live}");
+            assert_eq!(former_cluster(&live, &tokens(None, None)), None);
+        }
+        let own = json!({"metadata": {"labels": {HOST: "h"}}});
+        assert_eq!(former_cluster(&own, &tokens(Some("h"), Some("h"))), None, "a host that was never another one");
     }
 
     #[test]

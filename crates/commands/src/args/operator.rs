@@ -2,6 +2,7 @@
 
 mod bundle;
 mod get;
+mod host;
 mod member;
 mod ui;
 mod values;
@@ -14,6 +15,7 @@ use clap::{Subcommand, ValueEnum};
 use super::{member_name, namespace};
 pub use bundle::SupportBundle;
 pub use get::{Get, GetVolumes};
+pub use host::{AdoptHost, BackupHost, HostCommand};
 pub use member::{Add, Check, Cordon, Forget, List, Member, Remove};
 use operator::listing::Form;
 pub use ui::Ui;
@@ -129,6 +131,9 @@ pub enum Command {
     /// Move a claim's volume to another member, see how that goes, call it off
     #[command(subcommand)]
     Volume(Volume),
+    /// Keep what a host knows of its volumes outside of it, and give it to a new host
+    #[command(subcommand)]
+    Host(HostCommand),
     /// Let go of a leaf claim in a member, keeping its data: the forced way out for who administers the member
     Release(Release),
     /// Write everything that helps to find out what is wrong into one archive, without secrets
@@ -150,6 +155,7 @@ impl Command {
             Self::Member(member) => matches!(member, Member::List(_) | Member::Check(_)),
             Self::Doctor(doctor) => doctor.remedy.is_none(),
             Self::Volume(volume) => matches!(volume, Volume::Status(_)),
+            Self::Host(host) => matches!(host, HostCommand::Backup(_)),
             Self::Get(_) | Self::Status(_) | Self::Trace(_) | Self::SupportBundle(_) | Self::Ui(_) => true,
             Self::Import(_) | Self::Release(_) => false,
         }

@@ -44,7 +44,12 @@ impl Clusters {
             let connecting = Host::connect(line.probe.clone(), self.members_namespace.clone());
             match stop.run_until_cancelled(connecting).await {
                 None => return Ok(None),
-                Some(Ok(host)) => return Ok(Some(host)),
+                Some(Ok(host)) => {
+                    if *host.cluster != *host.id.0 {
+                        tracing::info!(host = %host.id, cluster = %host.cluster, "this cluster has taken over the volumes of a former host, and is that one to its members");
+                    }
+                    return Ok(Some(host));
+                }
                 Some(Err(error)) => tracing::warn!(%error, "the host does not answer yet"),
             }
             let pause = tokio::time::sleep(pauses.next().unwrap_or(cluster::LONGEST_PAUSE));

@@ -90,6 +90,11 @@ pub struct Add {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_only: Option<PathBuf>,
 
+    /// No other cluster is to be this host to the member any more, as where this one has taken over its volumes (`host adopt`): the host's
+    /// accounts there are made anew, and all their tokens end, unless they are this cluster's already. What was given out by --kubeconfig-only or by hand does not
+    #[arg(long, conflicts_with = "kubeconfig_only")]
+    pub take_over: bool,
+
     /// Only say what would be made
     #[arg(long)]
     pub dry_run: bool,

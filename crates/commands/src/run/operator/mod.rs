@@ -5,6 +5,7 @@ mod connect;
 mod doctor;
 mod files;
 mod get;
+mod host;
 mod import;
 mod look;
 mod member;
@@ -17,7 +18,7 @@ mod trace;
 mod ui;
 mod volume;
 
-use crate::args::operator::{Command, Get, Member, Remedy};
+use crate::args::operator::{Command, Get, HostCommand, Member, Remedy};
 use cluster::{Dial, with_causes};
 
 /// What a command comes to.
@@ -76,6 +77,8 @@ pub async fn report(command: &Command, dial: &Dial) -> anyhow::Result<Report> {
         Command::Import(import) => import::import(import, dial).await,
         Command::Trace(trace) => trace::trace(trace, dial).await,
         Command::Volume(command) => Box::pin(volume::volume(command, dial)).await,
+        Command::Host(HostCommand::Backup(flags)) => host::backup::backup(flags, dial).await,
+        Command::Host(HostCommand::Adopt(flags)) => Box::pin(host::adopt::adopt(flags, dial)).await,
         Command::Release(release) => release::release(release, dial).await,
         Command::SupportBundle(flags) => Box::pin(bundle::bundle(flags, dial)).await,
         Command::Ui(flags) => Box::pin(ui::ui(flags, dial)).await,

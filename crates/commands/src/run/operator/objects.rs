@@ -3,10 +3,10 @@
 use anyhow::{Context, anyhow, bail};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::{ApiResource, GroupVersionKind},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use cluster::with_causes;
 use operator::objects::{MANAGER, ObjectStep, is_ours, marked, step, title, word};
@@ -19,10 +19,16 @@ pub(super) struct Done {
     pub(super) result: &'static str,
 }
 
-fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
-    let version = word(object, "/apiVersion");
+/// Of a list, at once.
+const PAGE: u32 = 500;
+
+fn resource(version: &str, kind: &str) -> ApiResource {
     let (group, version) = version.split_once('/').unwrap_or(("", version));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, word(object, "/kind")));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+pub(super) fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let resource = resource(word(object, "/apiVersion"), word(object, "/kind"));
     match word(object, "/metadata/namespace") {
         "" => Api::all_with(client.clone(), &resource),
         namespace => Api::namespaced_with(client.clone(), namespace, &resource),
@@ -45,6 +51,53 @@ pub(super) async fn read(client: &Client, object: &Value) -> anyhow::Result<Opti
     let found = cluster::read(api(client, object).get(name).await, name);
     let found = found.map_err(|error| anyhow!("get {}: {}", title(object), with_causes(&error)))?;
     found.map(|found| serde_json::to_value(found).context("an object cannot be read")).transpose()
+}
+
+/// Whether the cluster itself says that it has this kind.
+pub(super) async fn serves(client: &Client, version: &str, kind: &str) -> anyhow::Result<bool> {
+    let told = |error: kube::Error| anyhow!("ask which kinds are served: {}", with_causes(&error));
+    let groups = client.list_api_groups().await.map_err(told)?.groups;
+    if !groups.iter().flat_map(|group| &group.versions).any(|served| served.group_version == version) {
+        return Ok(false);
+    }
+    let served = client.list_api_group_resources(version).await.map_err(told)?;
+    Ok(served.resources.iter().any(|served| served.kind == kind))
+}
+
+/// All of a kind that are wanted, each with its kind; of the others no more than a page is held.
+pub(super) async fn list(
+    client: &Client,
+    version: &str,
+    kind: &str,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Vec<Value>> {
+    let resource = resource(version, kind);
+    let told = |error: kube::Error| anyhow!("list {}: {}", resource.plural, with_causes(&error));
+    let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    let (mut all, mut wanted) = (Vec::new(), ListParams::default().limit(PAGE));
+    loop {
+        let page = api.list(&wanted).await.map_err(told)?;
+        for item in page.items {
+            let mut item = serde_json::to_value(item).context("an object cannot be read")?;
+            (item["apiVersion"], item["kind"]) = (json!(version), json!(kind));
+            if is_wanted(&item) {
+                item["metadata"].as_object_mut().map(|metadata| metadata.remove("managedFields"));
+                all.push(item);
+            }
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => wanted = wanted.continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// Makes an object that was not there.
+pub(super) async fn create(client: &Client, object: &Value) -> anyhow::Result<Value> {
+    let typed: DynamicObject = serde_json::from_value(object.clone()).context("an object cannot be written")?;
+    let made = api(client, object).create(&PostParams::default(), &typed).await;
+    let made = made.map_err(|error| anyhow!("{}", with_causes(&error)))?;
+    serde_json::to_value(made).context("an object cannot be read")
 }
 
 /// What is to be done about each of these, by one look.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     account::{self, Account},
-    bindings, open, secret,
+    bindings, open, secret, take_over,
 };
 use crate::{
     args::operator::Add,
@@ -56,9 +56,11 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
     let uses = Uses { pods: !flags.volumes_only, attach: flags.attach, moves: flags.moves };
     let objects = uses.of(target.host()).map_err(anyhow::Error::msg)?;
     let mut objects = narrowed(objects, &reach.namespaces);
-    objects.push(tokens(target.host()));
+    let tokens = tokens(target.host(), target.record().map(|host| &*host.cluster));
+    take_over::may_be_given(flags, &admin.client, target.record(), &tokens).await?;
+    objects.push(tokens);
     let (objects, unserved) = without_unserved(&admin.client, objects).await?;
-    let steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
+    let mut steps = patiently("looking at what is there", steps(&admin.client, &objects)).await?;
     let former = bindings::others(&admin.client, target.host(), &objects).await?;
     let opened = open::named(&admin.client, "--pods-in", &flags.pods_in).await?;
     let mut table = Table::new(&["OBJECT", "CLUSTER", "RESULT"]);
@@ -66,12 +68,19 @@ pub(in crate::run::operator) async fn add(flags: &Add, dial: &Dial) -> anyhow::R
         table.row([title(object).as_str(), &flags.name, "left out: the cluster has no such kind"]);
     }
     if flags.dry_run {
+        if flags.take_over {
+            table.row(["all tokens of this host", &flags.name, "would end, and new ones be made"]);
+        }
         plan(flags, &objects, &steps, &target, &mut table);
         for binding in &former {
             table.row([title(binding).as_str(), &flags.name, "would be removed"]);
         }
         open::open(&admin.client, &opened, &flags.name, true, &mut table).await?;
         return Ok(Report::well(format!("{table}\nNothing was written: this is a dry run.\n")));
+    }
+    if flags.take_over {
+        take_over::end(&admin.client, target.record(), &flags.name, &mut table).await?;
+        steps = self::steps(&admin.client, &objects).await?;
     }
     for (object, step) in objects.iter().zip(steps) {
         let Done { title, result } = apply(&admin.client, object, step).await?;
@@ -108,9 +117,14 @@ enum Target {
 impl Target {
     /// Who the tokens are for, where that is known.
     fn host(&self) -> Option<&str> {
+        self.record().map(|host| host.id.0.as_str())
+    }
+
+    /// The host as the driver has it.
+    fn record(&self) -> Option<&Host> {
         match self {
             Self::Files => None,
-            Self::Host(places) => places.first().map(|place| place.host.id.0.as_str()),
+            Self::Host(places) => places.first().map(|place| &place.host),
         }
     }
 }
@@ -162,7 +176,7 @@ async fn target(flags: &Add, admin: &Admin, dial: &Dial) -> anyhow::Result<Targe
     }
     let host = connect::host(&flags.host, dial).await?;
     let name = &flags.name;
-    if host.id.0 == admin.identity {
+    if *host.cluster == *admin.identity {
         bail!("--member-kubeconfig leads to the host itself ({}): a host is no member of its own", admin.identity);
     }
     let agents = (!flags.volumes_only).then(|| connect::agents(&host, &flags.host));

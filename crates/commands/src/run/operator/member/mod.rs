@@ -11,6 +11,7 @@ mod open;
 pub(super) mod remove;
 pub(super) mod rights;
 pub(super) mod secret;
+mod take_over;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ use domain::volume::VolumeId;
 use host::{Host, volume::HostVolume};
 
 /// The host's volumes of this driver by member; all of them are read.
-async fn volumes_by_member(host: &Host) -> anyhow::Result<BTreeMap<String, Vec<HostVolume>>> {
+pub(super) async fn volumes_by_member(host: &Host) -> anyhow::Result<BTreeMap<String, Vec<HostVolume>>> {
     let all = Api::<PersistentVolume>::all(host.client.clone()).list(&ListParams::default()).await;
     let all = all.context("the host's volumes cannot be listed")?;
     let mut by_member: BTreeMap<String, Vec<HostVolume>> = BTreeMap::new();
@@ -35,7 +36,7 @@ async fn volumes_by_member(host: &Host) -> anyhow::Result<BTreeMap<String, Vec<H
 }
 
 /// How many there are, and the first of them.
-fn counted(volumes: &[HostVolume]) -> String {
+pub(super) fn counted(volumes: &[HostVolume]) -> String {
     const SHOWN: usize = 5;
     let names: Vec<&str> = volumes.iter().take(SHOWN).map(|volume| &*volume.name).collect();
     let more = if volumes.len() > SHOWN { ", …" } else { "" };

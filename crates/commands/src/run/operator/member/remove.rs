@@ -13,7 +13,7 @@ use crate::{
         Report,
         connect::{self, Admin},
         look::leaf_claims,
-        objects::{Done, remove as remove_object},
+        objects::{Done, read, remove as remove_object},
         print::patiently,
     },
 };
@@ -22,7 +22,7 @@ use host::Host;
 use leaf::ownership::HOST;
 use operator::{
     narrow::shared_roles,
-    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, is_own, title, tokens, word},
+    objects::{ACCOUNT, NAMESPACE, PODS_ACCOUNT, Uses, former_cluster, is_own, title, tokens, word},
     table::Table,
 };
 
@@ -72,8 +72,18 @@ async fn admin(flags: &Remove, host: &Host, dial: &Dial) -> anyhow::Result<Optio
             admin.identity,
             flags.name
         ),
-        _ => Ok(Some(admin)),
+        _ => {}
     }
+    let wanted = tokens(Some(&host.id.0), Some(&host.cluster));
+    let live = read(&admin.client, &wanted).await?;
+    if let Some(cluster) = live.as_ref().and_then(|live| former_cluster(live, &wanted)) {
+        bail!(
+            "in this member host {} is cluster {cluster} now, and the accounts there are that one's: nothing was removed. Without \
+             --member-kubeconfig only this cluster's own Secrets go",
+            host.id
+        )
+    }
+    Ok(Some(admin))
 }
 
 async fn nothing(flags: &Remove, host: &Host) -> anyhow::Result<Report> {
@@ -134,7 +144,7 @@ async fn remove_secrets(host: &Host, secrets: &[Secret], table: &mut Table) -> a
 /// What gives rights goes first. The namespace stays: leaves may be in it.
 async fn remove_account(flags: &Remove, host: &Host, admin: &Admin, table: &mut Table) -> anyhow::Result<()> {
     let mut objects = Uses::ALL.of(Some(&host.id.0)).map_err(anyhow::Error::msg)?;
-    objects.push(tokens(Some(&host.id.0)));
+    objects.push(tokens(Some(&host.id.0), None));
     let narrow = bindings::others(&admin.client, Some(&host.id.0), &objects).await?;
     if !narrow.is_empty() {
         objects.extend(shared_roles());
@@ -176,7 +186,7 @@ fn closing(flags: &Remove, host: &Host, table: &Table, left: usize) -> String {
         Some(_) => String::new(),
         None => format!(
             "Its tokens stay good there until they end: whoever administers the member ends them at once by deleting {} there.\n",
-            title(&tokens(Some(&host.id.0)))
+            title(&tokens(Some(&host.id.0), None))
         ),
     };
     format!(

@@ -26,17 +26,23 @@ fn secrets(host: &Host) -> Api<Secret> {
     Api::namespaced(host.client.clone(), &host.namespace)
 }
 
-/// What is installed in the host brings it.
-pub(super) async fn needs_namespace(host: &Host) -> anyhow::Result<()> {
+pub(in crate::run::operator) async fn has_namespace(host: &Host) -> anyhow::Result<bool> {
     let name = &host.namespace;
     let read = cluster::read(Api::<Namespace>::all(host.client.clone()).get(name).await, name);
     let read = read.map_err(|error| anyhow!("get namespace {name}: {}", with_causes(&error)))?;
-    read.map(drop).ok_or_else(|| {
-        anyhow!(
-            "the host has no namespace {name}: install the chart there, or apply deploy/host.yaml for the driver and \
-             deploy/manifests/virtual-node.yaml for the agent (--volumes-only does without an agent)"
-        )
-    })
+    Ok(read.is_some())
+}
+
+/// What is installed in the host brings it.
+pub(in crate::run::operator) async fn needs_namespace(host: &Host) -> anyhow::Result<()> {
+    if has_namespace(host).await? {
+        return Ok(());
+    }
+    bail!(
+        "the host has no namespace {}: install the chart there, or apply deploy/host.yaml for the driver and \
+         deploy/manifests/virtual-node.yaml for the agent (--volumes-only does without an agent)",
+        host.namespace
+    )
 }
 
 /// The Secrets that name a member, in the order in which they count.

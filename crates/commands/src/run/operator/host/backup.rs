@@ -1,0 +1,119 @@
+//! `host backup`: reads what the host knows of its volumes, and writes one file.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, anyhow, bail};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    args::operator::BackupHost,
+    run::{
+        Misuse,
+        operator::{
+            Report, connect,
+            files::create_new,
+            objects::{list, serves},
+            print::patiently,
+            volume,
+        },
+    },
+};
+use cluster::Dial;
+use domain::volume::DRIVER;
+use host::{Host, pins};
+use operator::{
+    backup::{Backup, SNAPSHOTS, STORAGE, Seen},
+    objects::word,
+};
+
+pub(in crate::run::operator) async fn backup(flags: &BackupHost, dial: &Dial) -> anyhow::Result<Report> {
+    let now = Timestamp::now();
+    let path = flags.output.clone().unwrap_or_else(|| file_of(now));
+    let mut file = create_new(&path).map_err(|error| Misuse(format!("--output {}: {error}", path.display())))?;
+    let written = write(flags, dial, now, &path, &mut file).await;
+    if written.is_err() {
+        let _ = std::fs::remove_file(&path);
+    }
+    written.map(Report::well)
+}
+
+async fn write(
+    flags: &BackupHost,
+    dial: &Dial,
+    now: Timestamp,
+    path: &Path,
+    file: &mut File,
+) -> anyhow::Result<String> {
+    let host = connect::host(&flags.host, dial).await?;
+    let seen = patiently("reading the host's volumes", look(&host)).await?;
+    let members = pins::pins(&host).await?;
+    let (backup, left_out) = Backup::new(format!("{now:.0}"), host.id.0.clone(), members, &seen);
+    if backup.members.is_empty() && !seen.volumes.is_empty() {
+        bail!(
+            "there are volumes, and no record of members in {}: is that the namespace of the driver (--members-namespace)?",
+            host.namespace
+        );
+    }
+    let text = backup.text().map_err(|why| anyhow!(why))?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("write {}", path.display()))?;
+    let left_out: String = left_out.iter().flat_map(|why| ["Left out: ", why, ".\n"]).collect();
+    let moving = volume::under_way(&host.client, None).await?.len();
+    let moving = if moving == 0 {
+        String::new()
+    } else {
+        format!("Moves under way: {moving}. Make another one once they have ended.\n")
+    };
+    Ok(format!(
+        "{left_out}{moving}{}: what leads to the volumes of host {}. Volumes: {}, snapshots: {}, members: {}. No Secret is in it; keep it \
+         outside of this cluster, where nobody else writes on it.\n",
+        path.display(),
+        backup.host,
+        backup.volumes.len(),
+        backup.snapshots.len(),
+        backup.members.len(),
+    ))
+}
+
+/// Volumes before claims: what is bound meanwhile is not in it, and nothing is taken for unbound.
+async fn look(host: &Host) -> anyhow::Result<Seen> {
+    let every = |_: &Value| true;
+    let of_ours = |path: &'static str| move |object: &Value| word(object, path) == DRIVER;
+    let if_served = async |version: &str, kind: &str, driver: &'static str| {
+        if serves(&host.client, version, kind).await? {
+            list(&host.client, version, kind, of_ours(driver)).await
+        } else {
+            Ok(Vec::new())
+        }
+    };
+    let mut classes = list(&host.client, STORAGE, "StorageClass", of_ours("/provisioner")).await?;
+    classes.append(&mut if_served(STORAGE, "VolumeAttributesClass", "/driverName").await?);
+    classes.append(&mut if_served(SNAPSHOTS, "VolumeSnapshotClass", "/driver").await?);
+    let volumes = list(&host.client, "v1", "PersistentVolume", of_ours("/spec/csi/driver")).await?;
+    let names: BTreeSet<&str> = volumes.iter().map(|volume| word(volume, "/metadata/name")).collect();
+    let is_bound = |claim: &Value| names.contains(word(claim, "/spec/volumeName"));
+    let claims = list(&host.client, "v1", "PersistentVolumeClaim", is_bound).await?;
+    let contents = if_served(SNAPSHOTS, "VolumeSnapshotContent", "/spec/driver").await?;
+    let has_snapshots = !contents.is_empty();
+    let snapshots =
+        if has_snapshots { list(&host.client, SNAPSHOTS, "VolumeSnapshot", every).await? } else { Vec::new() };
+    Ok(Seen {
+        namespaces: list(&host.client, "v1", "Namespace", every).await?,
+        classes,
+        volumes,
+        claims,
+        contents,
+        snapshots,
+    })
+}
+
+fn file_of(now: Timestamp) -> PathBuf {
+    format!("kosmos-csi-host-{}.json", now.strftime("%Y%m%dT%H%M%SZ")).into()
+}

@@ -1,0 +1,68 @@
+//! What a former cluster may do in a member ends where another one has taken over its volumes: two hosts that are one to a member
+//! would write on the same leaves.
+
+use anyhow::{anyhow, bail};
+use kube::{
+    Client,
+    api::{DeleteParams, Preconditions},
+};
+use serde_json::Value;
+
+use crate::{
+    args::operator::Add,
+    run::operator::objects::{api, read},
+};
+use cluster::with_causes;
+use host::Host;
+use operator::{
+    objects::{Uses, former_cluster, title, tokens, word},
+    table::Table,
+};
+
+/// An error where another cluster has what is given to this host, and nobody has said that it is to have it no more.
+pub(super) async fn may_be_given(
+    flags: &Add,
+    client: &Client,
+    host: Option<&Host>,
+    tokens: &Value,
+) -> anyhow::Result<()> {
+    let Some(host) = host.filter(|_| !flags.take_over && !flags.dry_run) else { return Ok(()) };
+    let live = read(client, tokens).await?;
+    let whose = match live.as_ref().map(|live| former_cluster(live, tokens)) {
+        Some(None) => return Ok(()),
+        Some(Some(cluster)) => format!("in this member that is cluster {cluster}, by {}", title(tokens)),
+        None if *host.cluster == *host.id.0 => return Ok(()),
+        None => "by its own record it has taken over the volumes of that one".to_owned(),
+    };
+    bail!(
+        "this cluster ({}) is to be host {} here, and {whose}. Where no other cluster is to be it any more, say --take-over: all that another one \
+         may do here as that host ends then. Nothing was written",
+        host.cluster,
+        host.id
+    )
+}
+
+/// Both accounts and all that was given to them, also what no Secret ends, unless this cluster has them already. An API server believes a
+/// token that it has just seen for ten seconds more.
+pub(super) async fn end(client: &Client, host: Option<&Host>, member: &str, table: &mut Table) -> anyhow::Result<()> {
+    let Some(host) = host else { return Ok(()) };
+    let tokens = tokens(Some(&host.id.0), Some(&host.cluster));
+    if is_ours(read(client, &tokens).await?.as_ref(), &tokens) {
+        return Ok(());
+    }
+    let objects = Uses::ALL.of(Some(&host.id.0)).map_err(anyhow::Error::msg)?;
+    // The Secret last: it tells whoever types this again that not all is done.
+    for object in objects.iter().filter(|object| word(object, "/kind") == "ServiceAccount").chain([&tokens]) {
+        let Some(live) = read(client, object).await? else { continue };
+        let seen = Preconditions { uid: Some(word(&live, "/metadata/uid").to_owned()), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
+        let deleted = api(client, object).delete(word(object, "/metadata/name"), &parameters).await;
+        deleted.map_err(|error| anyhow!("delete {}: {}", title(object), with_causes(&error)))?;
+        table.row([title(object).as_str(), member, "removed: its tokens end within ten seconds"]);
+    }
+    Ok(())
+}
+
+fn is_ours(live: Option<&Value>, tokens: &Value) -> bool {
+    live.is_some_and(|live| former_cluster(live, tokens).is_none())
+}

@@ -72,12 +72,38 @@ fn kubectl_describe_shows_in_the_host_what_the_members_kubelet_says_of_a_pod() {
         };
         wait_for("it is counted on", PATIENCE, counted).await?;
         phase(&host, "unready", "Running").await?;
-        for (pod, ..) in &pods {
+        ends_as_its_kubelet_says(&host).await?;
+        for pod in pods.iter().map(|(pod, ..)| *pod).chain(ENDED.map(|(pod, ..)| pod)) {
             host.pods().delete(pod, &DeleteParams::default()).await?;
         }
-        for (pod, ..) in &pods {
+        for pod in pods.iter().map(|(pod, ..)| *pod).chain(ENDED.map(|(pod, ..)| pod)) {
             gone(&host, pod).await?;
         }
         agent.end().await
     });
+}
+
+/// What `kubectl describe` says of a pod that took more memory than it may, or filled what it was given on the machine's disk.
+const ENDED: [(&str, &str, &[&str]); 2] = [
+    ("greedy", "exec tail /dev/zero", &["OOMKilled", "Exit Code:    137"]),
+    ("full", "head -c 20m /dev/zero >/scratch/all; sleep 1000", &["Evicted", "exceeds the limit \"1Mi\""]),
+];
+
+async fn ends_as_its_kubelet_says(host: &Place<'_>) -> Result<()> {
+    for (name, script, _) in ENDED {
+        let mut pod = tolerant(name, &[]);
+        pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": NODE});
+        pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}]);
+        let container = &mut pod["spec"]["containers"][0];
+        container["command"] = json!(["sh", "-c", script]);
+        container["volumeMounts"] = json!([{"name": "scratch", "mountPath": "/scratch"}]);
+        container["resources"] = json!({"limits": {"memory": "32Mi"}});
+        host.pods().create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    }
+    for (name, _, words) in ENDED {
+        phase(host, name, "Failed").await?;
+        let shown = host.cluster.kubectl(&["describe", "pod", name, "-n", NAMESPACE]).await?;
+        ensure!(words.iter().all(|word| shown.contains(word)), "{name}: {shown}");
+    }
+    Ok(())
 }

@@ -14,5 +14,6 @@ pub mod release;
 mod rights;
 mod story;
 mod ui;
+mod upgrade;
 mod values;
 mod volumes;

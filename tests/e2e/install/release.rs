@@ -148,7 +148,7 @@ async fn go(fleet: &Fleet) -> Result<()> {
     uninstall(fleet.host()).await
 }
 
-fn manifest(host: &Cluster) -> Result<String> {
+pub fn manifest(host: &Cluster) -> Result<String> {
     helm(&["get", "manifest", "kosmos-csi", "--namespace", NAMESPACE, &kubeconfig(host)])
 }
 
@@ -208,7 +208,7 @@ async fn import(cluster: &Cluster, archive: &Path) -> Result<()> {
     cluster.node_exec("ctr", &["-n", "k8s.io", "images", "import", &archive]).await.map(drop)
 }
 
-fn kubeconfig(cluster: &Cluster) -> String {
+pub fn kubeconfig(cluster: &Cluster) -> String {
     format!("--kubeconfig={}", cluster.kubeconfig().display())
 }
 
@@ -223,7 +223,7 @@ fn install(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-async fn running(host: &Cluster) -> Result<()> {
+pub async fn running(host: &Cluster) -> Result<()> {
     let rolled_out = async |namespace, workload| {
         host.kubectl(&["-n", namespace, "rollout", "status", workload, "--timeout=90s"]).await
     };

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use anyhow::Result;
 
-use super::{demo, examples, moves, release::Release, volumes};
+use super::{demo, examples, moves, release::Release, upgrade, volumes};
 use crate::{clusters::Fleet, pool::on_release};
 
 /// The number of the last chapter, which is told when all others were.
@@ -106,6 +106,12 @@ fn move_goes_on_when_the_api_server_of_a_member_goes_away() {
 #[ignore = "minutes: make faults-real"]
 fn move_names_whoever_keeps_the_volume_and_waits_for_all_of_them() {
     aside(9, "users-in-moves", moves::users_are_waited_for_and_named);
+}
+
+#[test]
+#[ignore = "two minutes: make faults-real"]
+fn release_is_upgraded_and_rolled_back_and_who_uses_its_volumes_does_not_notice() {
+    aside(9, "upgrade", upgrade::nobody_notices_an_upgrade_and_a_rollback);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::clusters::{Cluster, Fleet, member_driver, wait_for};
 
 /// A class of volumes that grow without being mounted, in the host and in cluster38.
 pub const GROWING: &str = "growing";
-const GROWTH: &str = "growth";
+pub const GROWTH: &str = "growth";
 
 /// The member's own classes of snapshots and groups of them.
 pub fn leaf_snapshot_classes() -> String {
@@ -31,7 +31,7 @@ pub fn leaf_snapshot_classes() -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
-async fn begin(fleet: &Fleet) -> Result<()> {
+pub async fn begin(fleet: &Fleet) -> Result<()> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GROWTH}});
     fleet.host().apply(&namespace.to_string()).await
 }
@@ -218,7 +218,7 @@ async fn attributes(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-fn claim(name: &str, class: &str, source: &Value) -> Value {
+pub fn claim(name: &str, class: &str, source: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": GROWTH},
         "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"], "dataSource": source,
@@ -226,7 +226,7 @@ fn claim(name: &str, class: &str, source: &Value) -> Value {
     })
 }
 
-fn pod(name: &str, claim: &str) -> Value {
+pub fn pod(name: &str, claim: &str) -> Value {
     let container = json!({"name": "main", "image": examples::IMAGE,
         "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
     json!({

@@ -417,6 +417,26 @@ async fn record_that_is_lost_after_an_adoption_is_written_again_whatever_volumes
     assert!(clusters.host.get(VOLUMES, "", "pvc-since").is_some());
 }
 
+/// What is lost by mistake is made again where it was; the record came from another cluster once, and its word counts for nothing after that either.
+#[tokio::test]
+async fn host_that_lost_its_volumes_alone_stays_the_one_that_it_is() {
+    let (mut clusters, former) = lost().await;
+    clusters.host = clusters.former_host.take().unwrap();
+    clusters.host.create(DRIVERS, json!({"metadata": {"name": DRIVER}})).unwrap();
+    delete(&clusters, CLAIMS, "shop", "db");
+    delete(&clusters, VOLUMES, "", "pvc-db");
+    let copied = |map: &mut Value| {
+        map["metadata"]["annotations"] = json!({"kosmos.csi.io/host": "another", "kosmos.csi.io/cluster": "elsewhere"});
+    };
+    clusters.host.change(MAPS, NAMESPACE, "kosmos-csi-members", copied).unwrap();
+    let told = clusters.does("host adopt $backup").await;
+    assert!(clusters.host.get(VOLUMES, "", "pvc-db").is_some() && !told.contains("This cluster is host"), "{told}");
+    let said = adopted(&clusters, NAMESPACE);
+    assert!(said.get("kosmos.csi.io/host").is_none() && !said["kosmos.csi.io/adopted"].is_null(), "{said}");
+    let again = clusters.does("host adopt $backup").await;
+    assert!(again.contains(&former) && again.contains("all was made before"), "{again}");
+}
+
 /// Volumes alone.
 #[tokio::test]
 async fn host_without_an_agent_is_told_what_to_do_where_one_comes_later() {

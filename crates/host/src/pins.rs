@@ -106,8 +106,11 @@ pub async fn adopted_by(host: &Host, made: &str) -> Result<bool> {
     Ok(said(BACKUP) == Some(made) && said(BY_CLUSTER) == Some(&host.cluster))
 }
 
-pub async fn note_adopted(host: &Host, made: &str) -> Result<()> {
-    let change = Patch::Merge(json!({"metadata": {"annotations": {BACKUP: made, BY_CLUSTER: &*host.cluster}}}));
+/// Whose volumes they are is said with it: a record that came from another cluster may say something else.
+pub async fn note_adopted(host: &Host, former: &str, made: &str) -> Result<()> {
+    let adopted = (*former != *host.cluster).then_some(former);
+    let annotations = json!({BACKUP: made, ADOPTED: adopted, BY_CLUSTER: &*host.cluster});
+    let change = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
     let noted = config_maps(host).patch_metadata(CONFIG_MAP, &PatchParams::default(), &change).await;
     noted.map(drop).map_err(|error| outcome("record that all of a backup was made", &error))
 }

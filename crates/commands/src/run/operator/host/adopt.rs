@@ -35,7 +35,6 @@ use operator::{backup::Backup, status::CHART, table::Table};
 
 /// On pods of controller and agent.
 const STARTED_AS: &str = "kosmos.csi.io/host";
-const DRY: &str = "Nothing was written: this is a dry run.\n";
 
 pub(in crate::run::operator) async fn adopt(flags: &AdoptHost, dial: &Dial) -> anyhow::Result<Report> {
     let misuse = |why: String| Misuse(format!("{}: {why}", flags.backup.display()));
@@ -47,33 +46,29 @@ pub(in crate::run::operator) async fn adopt(flags: &AdoptHost, dial: &Dial) -> a
     for record in &records {
         agrees(record, &backup).await?;
     }
-    let mut is_whole = true;
     if !flags.dry_run {
         // First: a volume of a member that nobody knows is let go at a word.
         pin(&records, &backup).await?;
     }
-    let told = if pins::adopted_by(&host, &backup.made).await? {
-        format!(
-            "Of host {}, as of {}: all was made before, and what somebody has deleted since stays so.\n",
-            backup.host, backup.made
-        )
-    } else {
-        let maker = Maker { client: &host.client, dry_run: flags.dry_run };
-        let doing = format!("making {} volumes and {} snapshots", backup.volumes.len(), backup.snapshots.len());
-        let made = patiently(&doing, maker.all(&backup)).await;
-        let told = told(&backup, &made, flags.dry_run);
-        if !made.left.is_empty() && flags.dry_run {
-            return Ok(Report::new(told + DRY, false));
-        }
-        is_whole = made.left.is_empty();
-        told
-    };
+    let (told, is_whole) = make(flags, &host, &backup).await?;
     if flags.dry_run {
-        return Ok(Report::well(told + DRY));
+        return Ok(Report::new(told + "Nothing was written: this is a dry run.\n", is_whole));
     }
     let rest = take_over(flags, &host, &records, &backup, is_whole, dial).await;
     let (rest, is_done) = rest.with_context(|| format!("{told}Not all was done: mend this, and type it again"))?;
     Ok(Report::new(format!("{told}{rest}"), is_done && is_whole))
+}
+
+/// What is said of the objects, and whether all are there.
+async fn make(flags: &AdoptHost, host: &Host, backup: &Backup) -> anyhow::Result<(String, bool)> {
+    if pins::adopted_by(host, &backup.made).await? {
+        let told = "all was made before, and what somebody has deleted since stays so";
+        return Ok((format!("Of host {}, as of {}: {told}.\n", backup.host, backup.made), true));
+    }
+    let maker = Maker { client: &host.client, dry_run: flags.dry_run };
+    let doing = format!("making {} volumes and {} snapshots", backup.volumes.len(), backup.snapshots.len());
+    let made = patiently(&doing, maker.all(backup)).await;
+    Ok((told(backup, &made, flags.dry_run), made.left.is_empty()))
 }
 
 /// Last: whoever is started with it finds the volumes. What is said of that, and whether nothing is left to do.
@@ -87,7 +82,7 @@ async fn take_over(
 ) -> anyhow::Result<(String, bool)> {
     let restarted = be(host, records, backup).await?;
     if is_whole {
-        pins::note_adopted(host, &backup.made).await?;
+        pins::note_adopted(host, &backup.host, &backup.made).await?;
     }
     let host = connect::host(&flags.members.host, dial).await?;
     let looking = nodes::look(flags, &host, dial);

@@ -6,6 +6,21 @@ use std::{
     path::Path,
 };
 
+use crate::run::Misuse;
+
+/// What `--output` names, made before anybody is asked anything, as that takes its time; and not left there where that fails.
+pub(super) async fn output<T>(
+    path: &Path,
+    write: impl AsyncFnOnce(&mut File) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut file = create_new(path).map_err(|error| Misuse(format!("--output {}: {error}", path.display())))?;
+    let written = write(&mut file).await;
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
 /// Nobody else may read it, from the first byte on; and none that is there is written over.
 pub(super) fn create_new(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)

@@ -141,9 +141,14 @@ pub(super) async fn remove(client: &Client, object: &Value) -> anyhow::Result<Do
     if !is_ours(&live) {
         return Ok(Done { title, result: "left: `member add` has not made it" });
     }
-    let seen = Preconditions { uid: Some(word(&live, "/metadata/uid").to_owned()), resource_version: None };
-    let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
-    let removed = api(client, object).delete(word(object, "/metadata/name"), &parameters).await;
-    removed.map_err(|error| anyhow!("delete {title}: {}", with_causes(&error)))?;
+    delete(client, &live, object).await?;
     Ok(Done { title, result: "removed" })
+}
+
+/// Whoever has made it, as it was just read.
+pub(super) async fn delete(client: &Client, live: &Value, object: &Value) -> anyhow::Result<()> {
+    let seen = Preconditions { uid: Some(word(live, "/metadata/uid").to_owned()), resource_version: None };
+    let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
+    let deleted = api(client, object).delete(word(object, "/metadata/name"), &parameters).await;
+    deleted.map(drop).map_err(|error| anyhow!("delete {}: {}", title(object), with_causes(&error)))
 }

@@ -15,8 +15,8 @@ use std::{
 use anyhow::Context;
 use k8s_openapi::{ByteString, jiff::Timestamp};
 
-use super::{Report, connect, files::create_new, in_words, print::patiently};
-use crate::{args::operator::SupportBundle, run::Misuse};
+use super::{Report, connect, files::output, in_words, print::patiently};
+use crate::args::operator::SupportBundle;
 use cluster::Dial;
 use host::Host;
 use member::source::{Account, MemberDefinitions};
@@ -25,13 +25,8 @@ use operator::bundle::{Bundle, Finished, credentials};
 pub(super) async fn bundle(flags: &SupportBundle, dial: &Dial) -> anyhow::Result<Report> {
     let now = Timestamp::now();
     let path = flags.output.clone().unwrap_or_else(|| file_of(now));
-    // Before anybody is asked anything: that takes its time.
-    let mut file = create_new(&path).map_err(|error| Misuse(format!("--output {}: {error}", path.display())))?;
-    let written = write(flags, dial, now, &path, &mut file).await;
-    if written.is_err() {
-        let _ = std::fs::remove_file(&path);
-    }
-    written.map(Report::well)
+    let written = output(&path, async |file| write(flags, dial, now, &path, file).await);
+    written.await.map(Report::well)
 }
 
 async fn write(

@@ -13,15 +13,12 @@ use serde_json::Value;
 
 use crate::{
     args::operator::BackupHost,
-    run::{
-        Misuse,
-        operator::{
-            Report, connect,
-            files::create_new,
-            objects::{list, serves},
-            print::patiently,
-            volume,
-        },
+    run::operator::{
+        Report, connect,
+        files::output,
+        objects::{list, serves},
+        print::patiently,
+        volume,
     },
 };
 use cluster::Dial;
@@ -35,12 +32,8 @@ use operator::{
 pub(in crate::run::operator) async fn backup(flags: &BackupHost, dial: &Dial) -> anyhow::Result<Report> {
     let now = Timestamp::now();
     let path = flags.output.clone().unwrap_or_else(|| file_of(now));
-    let mut file = create_new(&path).map_err(|error| Misuse(format!("--output {}: {error}", path.display())))?;
-    let written = write(flags, dial, now, &path, &mut file).await;
-    if written.is_err() {
-        let _ = std::fs::remove_file(&path);
-    }
-    written.map(Report::well)
+    let written = output(&path, async |file| write(flags, dial, now, &path, file).await);
+    written.await.map(Report::well)
 }
 
 async fn write(

@@ -1,10 +1,11 @@
 //! Whether this cluster may be the host of a backup. A host is one host to its members: what it has made as another one would be
 //! nobody's.
 
+use std::collections::BTreeSet;
+
 use anyhow::{anyhow, bail};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, ResourceExt, api::ListParams};
-use std::collections::BTreeSet;
 
 use super::super::{
     connect,
@@ -26,7 +27,7 @@ use operator::{
 
 /// As whom a member knows this cluster, by its kubeconfig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Account {
+pub(super) enum KnownAs {
     /// As the host of the backup.
     Hosts,
     Another,
@@ -34,7 +35,7 @@ pub(super) enum Account {
     Anybody,
 }
 
-impl Account {
+impl KnownAs {
     pub(super) fn of(definition: &MemberDefinition, host: &str) -> Self {
         let token = Token::of(&definition.kubeconfig);
         match token.as_ref().and_then(Token::account).map(|(_, name)| name) {
@@ -68,13 +69,13 @@ pub(super) async fn may_be(flags: &AdoptHost, host: &Host, backup: &Backup) -> a
 }
 
 fn nobody_joined(flags: &AdoptHost, named: &MemberDefinitions, backup: &Backup) -> anyhow::Result<()> {
-    let known = |is_meant: fn(Account) -> bool| {
-        let those = named.iter().filter(|(_, definition)| is_meant(Account::of(definition, &backup.host)));
+    let known = |is_meant: fn(KnownAs) -> bool| {
+        let those = named.iter().filter(|(_, definition)| is_meant(KnownAs::of(definition, &backup.host)));
         those.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
     };
-    let as_another = known(|account| account == Account::Another);
+    let as_another = known(|account| account == KnownAs::Another);
     // Nobody but the former cluster was given one of the host of the backup until now.
-    let shared = known(|account| account != Account::Another);
+    let shared = known(|account| account != KnownAs::Another);
     if !as_another.is_empty() {
         bail!(
             "{as_another}: members that know this cluster as another host, which what it has there would be left with. Take them away first: \

@@ -7,7 +7,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use super::{
     super::{connect, look::leaf_claims, member::volumes_by_member},
-    free::Account as Known,
+    free::KnownAs,
 };
 use crate::args::operator::AdoptHost;
 use cluster::Dial;
@@ -60,10 +60,10 @@ pub(super) async fn look(flags: &AdoptHost, host: &Host, dial: &Dial) -> anyhow:
     let wanted = attachments::wanted(host).await?;
     let is_another = *host.cluster != *host.id.0;
     for (member, volumes) in volumes_by_member(host).await? {
-        let claims = match named.get(&member).map(|definition| (definition, Known::of(definition, &host.id.0))) {
+        let claims = match named.get(&member).map(|definition| (definition, KnownAs::of(definition, &host.id.0))) {
             None => Err("it has not joined yet".to_owned()),
-            Some((_, Known::Another)) => Err("it knows this cluster as another host".to_owned()),
-            Some((_, Known::Anybody)) if is_another && !flags.former_cluster_is_off => {
+            Some((_, KnownAs::Another)) => Err("it knows this cluster as another host".to_owned()),
+            Some((_, KnownAs::Anybody)) if is_another && !flags.former_cluster_is_off => {
                 Err("its account may be any host's, so nothing there tells the former cluster from this one (--former-cluster-is-off)".to_owned())
             }
             Some((definition, _)) => match connect::known(host, &member, definition, &pins, dial).await {

@@ -1,18 +1,14 @@
 //! What a former cluster may do in a member ends where another one has taken over its volumes: two hosts that are one to a member
 //! would write on the same leaves.
 
-use anyhow::{anyhow, bail};
-use kube::{
-    Client,
-    api::{DeleteParams, Preconditions},
-};
+use anyhow::bail;
+use kube::Client;
 use serde_json::Value;
 
 use crate::{
     args::operator::Add,
-    run::operator::objects::{api, read},
+    run::operator::objects::{delete, read},
 };
-use cluster::with_causes;
 use host::Host;
 use operator::{
     objects::{Uses, former_cluster, title, tokens, word},
@@ -54,10 +50,7 @@ pub(super) async fn end(client: &Client, host: Option<&Host>, member: &str, tabl
     // The Secret last: it tells whoever types this again that not all is done.
     for object in objects.iter().filter(|object| word(object, "/kind") == "ServiceAccount").chain([&tokens]) {
         let Some(live) = read(client, object).await? else { continue };
-        let seen = Preconditions { uid: Some(word(&live, "/metadata/uid").to_owned()), resource_version: None };
-        let parameters = DeleteParams { preconditions: Some(seen), ..DeleteParams::default() };
-        let deleted = api(client, object).delete(word(object, "/metadata/name"), &parameters).await;
-        deleted.map_err(|error| anyhow!("delete {}: {}", title(object), with_causes(&error)))?;
+        delete(client, &live, object).await?;
         table.row([title(object).as_str(), member, "removed: its tokens end within ten seconds"]);
     }
     Ok(())

@@ -85,26 +85,9 @@ check: lint-code ## Quick: formatting, lints, and the tests that need no real cl
 		$(DRAWN) $(QUICK) $(SAME_SIMULATOR) --no-fail-fast -- $(AS_DRAWN) || code=1; $(beside_ends); }; exit $$code
 
 .PHONY: soak
-soak: packages ## Two hours, as root: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found
-	@mkdir -p $(TARGET)
-	@$(call say,faults on simulated clusters; what is played beside them is told in $(TARGET)/beside.log)
-	@code=0; time { $(call beside,$(MAKE) soak-beside); \
-		KOSMOS_CSI_THOROUGH=1 KOSMOS_CSI_FAULTED_OPERATIONS=$${KOSMOS_CSI_FAULTED_OPERATIONS:-1000000} \
-		$(CARGO) test --profile faults --test faults -- --nocapture --test-threads=1 || code=1; $(beside_ends); }; exit $$code
-	@$(call say,one of ten members floods)
-	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --test floods among_ten -- --nocapture
-
-# What waits, or computes on one processor at a time, beside what would leave the other idle.
-.PHONY: soak-beside
-soak-beside:
-	@$(call say,copies of trees and their judge)
-	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --workspace --test mover -- --nocapture --test-threads=1
-	@$(call say,every course of a move)
-	@time KOSMOS_CSI_THOROUGH=1 $(CARGO) test --release --package kosmos-csi-domain --lib moving -- --nocapture
-	@$(call say,what the flood needs)
-	@time $(CARGO) test --quiet --release --test floods --no-run
-	@$(call say,planted bugs)
-	@time tests/faults/planted/find.sh
+soak: packages ## Hours, as root: a million operations under faults (KOSMOS_CSI_FAULTED_OPERATIONS, from KOSMOS_CSI_SEED on), every pair of crashes, bugs planted to be found; goes on where it was ended; PARTS=<names> of tests/soak.sh --list
+	@$(call say,faults on simulated clusters)
+	@time tests/soak.sh $(PARTS)
 
 .PHONY: lint
 lint: lint-code ## Formatting, lints, and the dependencies' licences where cargo-deny is installed

@@ -1,72 +1,105 @@
 #!/bin/bash
-# Plants each of the bugs beside this file into a copy of the checkout, and has the drawn schedules look for it there, then all
+# Plants each of the bugs beside this file into a copy of the checkout, and has the drawn schedules look for it there, and all
 # other tests: every one must be found. With names as arguments, only these are planted.
 set -eu -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
 # What the copy builds is kept apart from what the checkout builds, but from one run to the next.
-export CARGO_TARGET_DIR=${PLANTED_TARGET_DIR:-$root/target/planted}
-operations=${KOSMOS_CSI_FAULTED_OPERATIONS:-50000}
-# `dev` builds in a tenth of the time, and plays at a third of the speed.
-profile=${PLANTED_PROFILE:-faults}
+export CARGO_TARGET_DIR=${PLANTED_TARGET_DIR:-$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")/planted}
+copy=$CARGO_TARGET_DIR/checkout
+# Operations of the schedules: most bugs are found by the first few, some by another test at once, some by neither for long.
+few=7000 most=${PLANTED_OPERATIONS:-50000}
 # A schedule has so many.
 each=200
 log=$CARGO_TARGET_DIR/planted.log
-mkdir -p "$CARGO_TARGET_DIR"
+# The copy may lie in the checkout, and git is not to take one for the other.
+export GIT_CEILING_DIRECTORIES=$CARGO_TARGET_DIR
 failed=0
+# What was asked of the checkout is not asked of the copy.
+unset KOSMOS_CSI_THOROUGH KOSMOS_CSI_FAULTED_OPERATIONS KOSMOS_CSI_SEED
 
-# Has schedules look for the bug, more and more of them; says which one found it.
-drawn() {
-    local seed=1 count=5 done=0
-    while [ "$done" -lt "$operations" ]; do
-        if ! (cd "$copy" && KOSMOS_CSI_SEED=$seed KOSMOS_CSI_FAULTED_OPERATIONS=$((count * each)) \
-            cargo test --quiet --profile "$profile" --test faults every_promise) >"$log" 2>&1; then
-            local first
-            first=$(grep -o -E '^seed [0-9]+' "$log" | grep -o -E '[0-9]+' | sort -n | head -n 1 || true)
+# An ordinary build: a bug takes more time to be built than to be found.
+in_copy() {
+    (cd "$copy" && cargo test --quiet --test faults "$@") >"$log" 2>&1
+}
+
+# Schedules from seed $1 on, more and more of them up to $2 operations; says which one found something.
+schedules() {
+    local seed=$1 until=$2 count=5
+    while [ $(((seed - 1) * each)) -lt "$until" ]; do
+        if ! KOSMOS_CSI_SEED=$seed KOSMOS_CSI_FAULTED_OPERATIONS=$((count * each)) in_copy every_promise_holds_when_the_faults; then
+            local found
+            found=$(grep -o -E '^seed [0-9]+:' "$log" | grep -o -E '[0-9]+' | sort -n | head -n 1 || true)
             # Nobody has found anything where the program could not run.
-            [ -n "$first" ] || return 1
-            echo "found by seed $first, after $((first * each)) operations:" \
-                "$(sed -n "/^seed $first:/,/^seed /p" "$log" | grep -m1 -o -E 'I[0-9]+: .{0,140}')"
+            [ -n "$found" ] || return 2
+            echo "found by seed $found, after $((found * each)) operations:" \
+                "$(sed -n "/^seed $found:/,/^seed /p" "$log" | grep -m1 -o -E 'I[0-9]+: .{0,140}' || echo "in that schedule")"
             return 0
         fi
-        seed=$((seed + count)) done=$((done + count * each)) count=$((count * 2))
+        seed=$((seed + count)) count=$((count * 2))
     done
+    # Where to go on.
+    echo "$seed" >"$CARGO_TARGET_DIR/seed"
     return 1
 }
 
-# As new files: cargo goes by their times, and what an earlier run has built must not be taken for them.
-(cd "$root" && tar -cf - --exclude=./target --exclude=./.git .) | tar -xmf - -C "$copy"
+# Says which test failed, if that finds nothing without the bug.
+other_tests() {
+    local patch=$1 test
+    if in_copy -- --skip every_promise_holds_when_the_faults; then
+        return 1
+    fi
+    test=$(awk '/^failures:$/ { name = "" } /^    [a-z_0-9:]+$/ { if (name == "") name = $1 } END { print name }' "$log")
+    [ -n "$test" ] || return 2
+    cp "$log" "$log.found"
+    git -C "$copy" apply --reverse "$patch" || return 2
+    if ! in_copy "$test" -- --exact; then
+        echo "$test fails also without the bug" >>"$log"
+        return 2
+    fi
+    git -C "$copy" apply "$patch" || return 2
+    echo "not found in $few operations of the schedules, but by $test"
+}
+
+find_it() {
+    local patch=$1 code=0
+    in_copy --no-run || return 2
+    schedules 1 "$few" || code=$?
+    [ $code -eq 1 ] || return $code
+    code=0
+    other_tests "$patch" || code=$?
+    [ $code -eq 1 ] || return $code
+    schedules "$(cat "$CARGO_TARGET_DIR/seed")" "$most"
+}
+
+mkdir -p "$copy"
+exec 9>"$CARGO_TARGET_DIR/lock"
+if ! flock --nonblock 9; then
+    echo "waiting for another find.sh, which has $copy"
+    flock 9
+fi
 for patch in "$here"/*.patch; do
     name=$(basename "$patch" .patch)
     if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
         continue
     fi
-    if ! (cd "$copy" && git apply "$patch"); then
+    # By content, as new files: cargo goes by their times, and what was built with a bug must not be taken for what is without.
+    rsync --recursive --links --perms --checksum --delete --exclude /target --exclude /.git "$root/" "$copy/"
+    if ! git -C "$copy" apply "$patch"; then
         echo "$name: it no longer fits the code: write it anew"
         failed=1
         continue
     fi
-    build=0
-    (cd "$copy" && cargo test --quiet --profile "$profile" --test faults --no-run) >"$log" 2>&1 || build=$?
-    if [ $build -ne 0 ]; then
-        tail -n 40 "$log"
-        echo "$name: it does not build"
-        failed=1
-    elif found=$(drawn); then
-        echo "$name: $found"
-    elif (cd "$copy" && cargo test --quiet --profile "$profile" --test faults) >"$log" 2>&1; then
-        echo "$name: NOT FOUND"
-        failed=1
-    elif by=$(grep -m1 -o -E '^    [a-z_:]+' "$log"); then
-        echo "$name: not by $operations operations of the schedules, but by ${by// /}"
-    else
-        tail -n 40 "$log"
-        echo "$name: the tests could not be run"
-        failed=1
-    fi
-    # Which writes the files anew: one that had its former time again would stay as it was built.
-    (cd "$copy" && git apply --reverse "$patch")
+    code=0
+    found=$(find_it "$patch") || code=$?
+    case $code in
+        0) echo "$name: $found" ;;
+        1) echo "$name: NOT FOUND" && failed=1 ;;
+        *)
+            tail -n 40 "$log"
+            echo "$name: the tests could not be built or run with it, or fail without it"
+            failed=1
+            ;;
+    esac
 done
 exit $failed

@@ -1,0 +1,139 @@
+#!/bin/bash
+# What takes hours of computing, in parts of some minutes, two at a time: `soak.sh [--list] [PART...]`. What has passed is not played
+# again on the same files with the same settings: ended at any moment, it goes on where it was. --list shows how far it is.
+set -eu -o pipefail
+cd "$(dirname "$0")/.."
+operations=${KOSMOS_CSI_FAULTED_OPERATIONS:-1000000}
+first=${KOSMOS_CSI_SEED:-1}
+# Of schedules, which have two hundred operations each.
+at_once=50000 each=200
+target=${CARGO_TARGET_DIR:-$PWD/target}
+cargo=${CARGO:-cargo}
+mkdir -p "$target/soak"
+export KOSMOS_CSI_THOROUGH=1
+
+# The files as they are, whether they were committed or not.
+files() {
+    local index
+    index=$(mktemp --dry-run)
+    GIT_INDEX_FILE=$index git add --all . && GIT_INDEX_FILE=$index git write-tree
+    rm -f "$index"
+}
+folder=$target/soak/$(files | cut -c1-12)-from-$first-of-$operations
+
+# One worker begins at the front and one at the back, where there is what has only one place to play in.
+parts() {
+    echo pairs-of-crashes
+    echo crash-points
+    local done=0
+    while [ $done -lt "$operations" ]; do
+        echo "schedules-from-$((first + done / each))"
+        done=$((done + at_once))
+    done
+    echo restored-members
+    for patch in tests/faults/planted/*.patch; do
+        echo "planted-$(basename "$patch" .patch)"
+    done
+    echo build-of-the-flood
+    echo courses-of-a-move
+    echo copies
+    echo flood
+}
+
+faults() {
+    KOSMOS_CSI_SEED=$seed KOSMOS_CSI_FAULTED_OPERATIONS=$count $cargo test --profile faults --test faults -- --nocapture --test-threads=1 "$@"
+}
+
+# How many operations a part has whose first schedule is so far from the first of all.
+count() {
+    local left=$((operations - ($1 - first) * each))
+    echo $((left < at_once ? left : at_once))
+}
+
+play() {
+    local seed=$first count=$operations
+    case $1 in
+        pairs-of-crashes) faults killed_twice ;;
+        crash-points) faults --skip killed_twice --skip every_promise ;;
+        restored-members) faults every_promise_holds_when_a_member ;;
+        schedules-from-*)
+            seed=${1##*-} count=$(count "${1##*-}")
+            faults every_promise_holds_when_the_faults
+            ;;
+        planted-*) tests/faults/planted/find.sh "${1#planted-}" ;;
+        copies) $cargo test --workspace --test mover -- --nocapture --test-threads=1 ;;
+        courses-of-a-move) $cargo test --profile faults --package kosmos-csi-domain --lib moving -- --nocapture ;;
+        build-of-the-flood) $cargo test --release --test floods --no-run ;;
+        flood) $cargo test --release --test floods among_ten -- --nocapture ;;
+        *) echo "there is no part $1: --list shows them all" >&2 && return 2 ;;
+    esac
+}
+
+# Plays one part, and keeps what it said and that it passed.
+play_and_tell() {
+    local part=$1 began=$SECONDS
+    printf '%(%T)T  %s begins\n' -1 "$part"
+    if (play "$part") >"$folder/$part.log" 2>&1 </dev/null; then
+        echo $((SECONDS - began)) >"$folder/$part.passed"
+        printf '%(%T)T  %s passed after %d s%s\n' -1 "$part" $((SECONDS - began)) "$(said "$part")"
+    else
+        touch "$folder/failed"
+        printf '%(%T)T  %s FAILED after %d s: %s\n' -1 "$part" $((SECONDS - began)) "$folder/$part.log"
+        tail -n 20 "$folder/$part.log"
+    fi
+}
+
+# What is worth a look of a part that passed.
+said() {
+    case $1 in
+        planted-*) sed -n 's/^[a-z-]*: /: /p' "$folder/$1.log" ;;
+        flood) sed -n 's/^\(.* without a flood.*\)/: \1/p' "$folder/$1.log" ;;
+        *) awk '/^test result:/ { passed += $4 } END { printf ": %d tests", passed }' "$folder/$1.log" ;;
+    esac
+}
+
+# Plays what the other worker has not taken, one after the other.
+work() {
+    local part
+    for part in "$@"; do
+        if mkdir "$folder/$part.taken" 2>/dev/null; then
+            play_and_tell "$part"
+        fi
+    done
+}
+
+mapfile -t asked < <(if [ $# -gt 0 ] && [ "$1" != --list ]; then printf '%s\n' "$@"; else parts; fi)
+if [ "${1-}" = --list ]; then
+    for part in "${asked[@]}"; do
+        printf '%-60s %s\n' "$part" "$(sed 's/.*/passed after & s/' "$folder/$part.passed" 2>/dev/null || true)"
+    done
+    exit
+fi
+mkdir -p "$folder"
+exec 9>"$target/soak/lock"
+if ! flock --nonblock 9; then
+    echo "another soak.sh plays in $target/soak: end that, or give this one a CARGO_TARGET_DIR of its own" >&2
+    exit 2
+fi
+rm -rf "$folder"/*.taken "$folder/failed"
+left=()
+for part in "${asked[@]}"; do
+    [ -e "$folder/$part.passed" ] || [ "$part" = flood ] || left+=("$part")
+done
+echo "${#left[@]} of ${#asked[@]} parts are left, two at a time; what each says is in $folder"
+
+# Each worker is a group, so that all it began ends with it.
+workers=()
+trap 'for worker in "${workers[@]}"; do kill -- "-$worker" 2>/dev/null || true; done' EXIT
+trap exit INT TERM HUP
+set -m
+work "${left[@]}" 9>&- &
+workers+=($!)
+mapfile -t backwards < <(printf '%s\n' "${left[@]}" | tac)
+work "${backwards[@]}" 9>&- &
+workers+=($!)
+set +m
+wait "${workers[@]}"
+# By itself, as it compares rates.
+case " ${asked[*]} " in *" flood "*) [ -e "$folder/flood.passed" ] || play_and_tell flood 9>&- ;; esac
+[ ! -e "$folder/failed" ]

@@ -13,6 +13,9 @@ use domain::error::Result;
 pub const OF_CLAIMS: &str = "involvedObject.kind=PersistentVolumeClaim";
 pub const OF_PODS: &str = "involvedObject.kind=Pod,reason=FailedScheduling";
 
+/// Of a text of an event, in bytes: Kubernetes' own are shorter. A member may say megabytes, and hundreds of events are kept.
+const LONGEST: usize = 1024;
+
 /// An event, as far as it is passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberEvent {
@@ -26,10 +29,11 @@ pub struct MemberEvent {
 }
 
 impl MemberEvent {
-    fn new(event: Event) -> Option<Self> {
-        let by = event.by().to_owned();
-        let Event { involved_object: about, kind, reason, message, .. } = event;
-        Some(Self { about: about.uid, warning: kind == "Warning", reason, message, by })
+    fn new(event: &Event) -> Option<Self> {
+        let kept = |text: &str| text[..text.floor_char_boundary(LONGEST)].to_owned();
+        let (about, by) = (kept(&event.involved_object.uid), kept(event.by()));
+        let (reason, message) = (kept(&event.reason), kept(&event.message));
+        Some(Self { about, warning: event.kind == "Warning", reason, message, by })
             .filter(|event| !event.about.is_empty())
     }
 }
@@ -49,10 +53,29 @@ async fn listen_within(
     let unheard = |error: kube::Error| client.outcome("watch events", &error);
     let mut events = pin!(events::listen(&client.within(namespace), fields).await.map_err(unheard)?);
     while let Some(event) = events.try_next().await.map_err(unheard)? {
-        if let Some(word) = MemberEvent::new(event) {
+        if let Some(word) = MemberEvent::new(&event) {
             // Where nobody hears it any more, this ends as well.
             drop(say.send(word).await);
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn text_without_end_is_kept_to_what_an_event_has() {
+        let long = "\u{e4}".repeat(3 << 20);
+        let event = json!({"involvedObject": {"uid": "u"}, "type": "Warning", "reason": long, "message": long,
+            "reportingComponent": long, "source": {"component": long}});
+        let event = MemberEvent::new(&from_value(event).unwrap()).unwrap();
+        for text in [&event.reason, &event.message, &event.by] {
+            assert!(text.len() <= LONGEST && text.capacity() <= LONGEST, "{} bytes", text.capacity());
+        }
+        assert!(event.warning && event.about == "u");
+    }
 }

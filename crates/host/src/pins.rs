@@ -1,7 +1,7 @@
 //! Which member is which cluster, kept in the host from the first time a member is seen. Without it a kubeconfig that
 //! suddenly points elsewhere would make every leaf look absent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
@@ -38,7 +38,7 @@ fn config_maps(host: &Host) -> Api<ConfigMap> {
 }
 
 /// Every name that was ever a member's; none where there is no record at all.
-pub async fn known_members(host: &Host) -> Result<Option<Vec<String>>> {
+pub async fn known_members(host: &Host) -> Result<Option<BTreeSet<String>>> {
     let map = read_pins(host).await?;
     Ok(map.map(|map| map.data.unwrap_or_default().into_keys().collect()))
 }

@@ -2,7 +2,10 @@
 
 pub mod told;
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use domain::error::{Error, Result};
 
@@ -93,14 +96,19 @@ pub enum Choice {
 
 pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
     let possible = possible(wish, members);
+    let by_name: BTreeMap<&str, &Candidate> = members.iter().map(|member| (member.name.as_str(), member)).collect();
+    let known = |name: &str| by_name.get(name).copied();
     if let Some(earlier) = wish.earlier {
         let refused_by_scheduler =
             wish.node_selected && !wish.held && possible.first().is_some_and(|first| first != earlier);
         let fits = possible.iter().any(|name| name == earlier) && !refused_by_scheduler && !wish.on_wrong_node;
         // A record is an annotation on the claim, which its user may write.
         let takes_no_new = |one: &Candidate| matches!(one.standing, Standing::Cordoned | Standing::NoRights { .. });
-        let is_shut = members.iter().any(|one| one.name == earlier && takes_no_new(one));
-        let has_better = || !wish.node_selected && has_better(earlier, &possible, members);
+        let is_shut = known(earlier).is_some_and(takes_no_new);
+        // It holds nothing and has nothing to offer, and another one has.
+        let is_poor = || known(earlier).is_some_and(|one| one.standing == Standing::Open && !one.is_good());
+        let is_offered = || possible.iter().filter_map(|name| known(name)).any(Candidate::is_good);
+        let has_better = || !wish.node_selected && is_poor() && is_offered();
         let fits = fits && (wish.held || !is_shut && !has_better());
         return Ok(if fits { Choice::Stay(earlier.to_owned()) } else { Choice::Leave(earlier.to_owned()) });
     }
@@ -108,18 +116,11 @@ pub fn choose(wish: &Wish<'_>, members: &[Candidate]) -> Result<Choice> {
         return Err(nothing_possible(wish));
     }
     let tried = if wish.node_selected { &possible[..1] } else { &possible[..] };
-    let known = |name: &String| members.iter().find(|candidate| candidate.name == *name);
-    let open = tried.iter().filter_map(known).filter(|candidate| candidate.standing == Standing::Open);
+    let open = tried.iter().filter_map(|name| known(name)).filter(|candidate| candidate.standing == Standing::Open);
     if let Some(member) = open.min_by_key(|candidate| candidate.rank()) {
         return Ok(Choice::New(member.name.clone()));
     }
     Err(none_open(tried, |name| known(name).map(|candidate| &candidate.standing)))
-}
-
-/// The member of before holds nothing and has nothing to offer, and another one has.
-fn has_better(earlier: &str, possible: &[String], members: &[Candidate]) -> bool {
-    let poor = members.iter().any(|one| one.name == earlier && one.standing == Standing::Open && !one.is_good());
-    poor && members.iter().any(|one| possible.contains(&one.name) && one.is_good())
 }
 
 /// The members that the requirement and the class leave, in the order in which to try them.

@@ -1,6 +1,9 @@
 //! Where a volume goes: the member of before, or a new choice, which is written down before anything is made.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Deadline, Provisioner,
@@ -53,6 +56,17 @@ impl Asked {
     fn anywhere(&self) -> bool {
         self.parameter.is_none() && self.preferred.is_empty() && self.requisite.is_empty()
     }
+
+    /// The members that bear on the choice: all of them only where it may go anywhere.
+    fn looked_at<'a>(&self, members: &'a BTreeMap<String, Arc<Member>>) -> Vec<&'a Arc<Member>> {
+        if self.anywhere() {
+            return members.values().collect();
+        }
+        let most = if self.node_selected { 1 } else { usize::MAX };
+        let required = self.preferred.iter().chain(&self.requisite).take(most);
+        let names: BTreeSet<&String> = self.earlier.iter().chain(&self.parameter).chain(required).collect();
+        names.into_iter().filter_map(|name| members.get(name)).collect()
+    }
 }
 
 /// The member of before, or a new choice, written down before anything is made.
@@ -68,7 +82,8 @@ pub(super) async fn place(
     if asked.anywhere() && asked.earlier.is_none() && members.len() > 1 {
         capacity::hear_capacities(provisioner).await;
     }
-    let candidates: Vec<_> = members.values().map(|member| candidate(provisioner, member, spec)).collect();
+    let looked_at = asked.looked_at(&members).into_iter();
+    let candidates: Vec<_> = looked_at.map(|member| candidate(provisioner, member, spec)).collect();
     let mut wish = asked.wish();
     let mut choice = choose(&wish, &candidates)?;
     if let Choice::Leave(earlier) = &choice {

@@ -24,7 +24,7 @@ export RUST_BACKTRACE := 0
 # Tests that need neither clusters nor Go, but for csi-sanity, which is a Go program. The faults compute, while the others
 # wait for most of their time.
 FAULTS := --test faults
-QUICK := --workspace --lib --bins --test layering --test edges --test memory --test floods --test ui --test secrets --test dev --test agent --test mount --test operator
+QUICK := --workspace --lib --bins --test layering --test edges --test memory --test floods --test ui --test secrets --test dev --test agent --test fleet --test mount --test operator
 ifneq ($(shell command -v go),)
 QUICK += --test sanity
 endif
@@ -135,11 +135,13 @@ bench: tools ## What the driver adds to what a member does anyway: ratios on rea
 	@time $(CARGO) test --release --workspace --test e2e chain -- --ignored --nocapture
 
 .PHONY: scale
-scale: ## The driver with 100, 10,000 and 100,000 volumes, on simulated members: start, memory, rate
+scale: ## The driver with 100, 10,000 and 100,000 volumes and the agent with 1,000 members, all simulated: start, memory, rate
 	@$(call say,release build)
 	@time $(CARGO) build --release --bin kosmos-csi --example bench
 	@$(call say,scale)
 	@time $(TARGET)/release/examples/bench --scale
+	@$(call say,a thousand members)
+	@time KOSMOS_CSI_MEMBERS=1000 $(CARGO) test --release --workspace --test fleet -- --nocapture
 
 .PHONY: bench-move
 bench-move: tools ## What a copy of a volume's files costs beside plain rsync over the same folders, and a move on real clusters, with the release build

@@ -10,7 +10,7 @@ use std::{
 
 use agent::{NodeMode, Settings};
 use authority::AUTHORITY;
-use cluster::{Dial, Transport, metrics::Metrics};
+use cluster::{Dial, Transport, lease::Lease, metrics::Metrics};
 use commands::{
     args::KosmosClusters,
     run::{clusters::Clusters, virtual_node},
@@ -40,6 +40,8 @@ mod events;
 mod level;
 #[path = "agent/planted.rs"]
 mod planted;
+#[path = "agent/takeover.rs"]
+mod takeover;
 #[path = "agent/volumes.rs"]
 mod volumes;
 #[path = "agent/ways.rs"]
@@ -81,6 +83,7 @@ struct World {
     life: Arc<Mutex<Life>>,
     died: Arc<Notify>,
     agent: Mutex<JoinSet<anyhow::Result<()>>>,
+    lease: Arc<Mutex<Option<Arc<Lease>>>>,
     _inside: JoinSet<()>,
 }
 
@@ -112,8 +115,15 @@ impl World {
         for namespace in [NAMESPACE, SHOP] {
             host.create("namespaces", json!({"metadata": {"name": namespace}})).unwrap();
         }
-        let world =
-            Self { host, member, life: Arc::default(), died: Arc::default(), agent: Mutex::default(), _inside: inside };
+        let world = Self {
+            host,
+            member,
+            life: Arc::default(),
+            died: Arc::default(),
+            agent: Mutex::default(),
+            lease: Arc::default(),
+            _inside: inside,
+        };
         world.join();
         for cluster in [&world.host, &world.member] {
             let (life, died) = (Arc::clone(&world.life), Arc::clone(&world.died));
@@ -180,9 +190,11 @@ impl World {
         };
         let settings = Settings { node_mode: NodeMode::Member, kubelet_api, host_address: None };
         let mut work = JoinSet::new();
+        let lease = Arc::clone(&self.lease);
         work.spawn(async move {
             let (mut tasks, never) = (JoinSet::new(), CancellationToken::new());
-            virtual_node::start(clusters, settings, None, &mut tasks, &never).await?;
+            let started = virtual_node::start(clusters, settings, None, &mut tasks, &never).await?;
+            *lock(&lease) = started.map(|started| started.lease);
             tasks.join_next().await.unwrap()?
         });
         *lock(&self.agent) = work;
@@ -192,6 +204,14 @@ impl World {
     fn kill(&self) {
         lock(&self.life).dead = true;
         *lock(&self.agent) = JoinSet::new();
+    }
+
+    /// As SIGTERM.
+    async fn stop(&self) {
+        let mut agent = std::mem::take(&mut *lock(&self.agent));
+        agent.shutdown().await;
+        let lease = lock(&self.lease).take().unwrap();
+        lease.give_back().await;
     }
 
     /// Kills the agent where it is to die, and starts another one after a while.
@@ -538,49 +558,4 @@ fn namespace_that_gives_secrets_no_more_ends_what_was_given_and_gives_it_again()
         until("it goes also with its pod", || !given() && world.pod("web").is_none()).await;
         until("the mark too", || world.member.get("configmaps", SHOP, "kosmos-csi.secrets").is_none()).await;
     });
-}
-
-/// A pod's life from the node's making to the pod's end; the number of requests that wrote.
-async fn life_of_a_pod(world: &World) -> u64 {
-    world.claim("data");
-    world.attach();
-    world.start("first");
-    let living = async {
-        until("the node is ready", || world.is_ready()).await;
-        world.run_pod("web", Some("data"));
-        until("it runs", || world.phase("web") == "Running").await;
-        let copy = world.copy("web").unwrap()["metadata"]["uid"].clone();
-        sleep(Duration::from_secs(2)).await;
-        assert_eq!(world.phase("web"), "Running");
-        assert_eq!(world.copy("web").unwrap()["metadata"]["uid"], copy, "it was made twice");
-        world.host.delete("pods", SHOP, "web").unwrap();
-        until("the pod is gone", || {
-            assert!(world.pod("web").is_some() || world.copy("web").is_none(), "the pod is gone before its copy");
-            world.pod("web").is_none()
-        })
-        .await;
-        assert!(world.copy("web").is_none());
-        sleep(Duration::from_secs(5)).await;
-        assert!(world.copy("web").is_none() && world.is_ready());
-    };
-    tokio::select! {
-        () = living => {}
-        () = world.revive() => {}
-    }
-    lock(&world.life).writes
-}
-
-#[test]
-fn agent_killed_at_any_write_goes_on_where_it_was() {
-    let writes = story(1, async { life_of_a_pod(&World::new(1).await).await });
-    assert!(writes > 8, "{writes} writes");
-    for at in 1..=writes {
-        for applied in [false, true] {
-            story(at, async {
-                let world = World::new(at).await;
-                lock(&world.life).dies_at = Some((at, applied));
-                life_of_a_pod(&world).await;
-            });
-        }
-    }
 }

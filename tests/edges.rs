@@ -314,6 +314,33 @@ async fn host_that_takes_connections_and_is_silent_does_not_hold_up_a_stop() {
 }
 
 #[tokio::test]
+async fn process_that_may_have_few_files_open_asks_for_all_it_may_have() {
+    let folder = folder();
+    let mut driver =
+        Driver::start_with_files(64, &[&endpoint(folder.path()), &Host::nowhere(folder.path())], folder.path());
+    driver.lines_with(&["may have more files and connections open", NO_ANSWER]).await;
+    let value = async |name: &str| {
+        let lines = driver::metric(driver.admin, &format!("{name} ")).await;
+        lines[0].rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    assert!(value("kosmos_csi_open_files_limit").await > 64);
+    let open = value("kosmos_csi_open_files").await;
+    assert!((5..64).contains(&open), "{open}");
+}
+
+#[tokio::test]
+async fn lease_is_given_back_at_a_stop_and_is_nobodys_then() {
+    let folder = folder();
+    let mut host = Host::start(folder.path()).await;
+    let mut driver = Driver::start(&[&endpoint(folder.path()), &host.flag], folder.path());
+    let held = host.holder.wait_for(|holder| holder.as_ref().is_some_and(|holder| !holder.is_empty()));
+    timeout(PATIENCE, held).await.expect("it leads").unwrap();
+    driver.signal(Signal::SIGTERM);
+    assert_eq!(driver.end().await, Some(0));
+    assert_eq!(host.holder.borrow().as_deref(), Some(""));
+}
+
+#[tokio::test]
 async fn second_signal_ends_it_at_once_and_the_grace_ends_it_too() {
     for (grace, signals) in [("--shutdown-grace=1h", 2), ("--shutdown-grace=1s", 1)] {
         let folder = folder();

@@ -23,9 +23,16 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::PATIENCE;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");
+
 fn command(arguments: &[&str], folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kosmos-csi"));
-    command.args(arguments).env_clear().current_dir(folder);
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments);
+    piped(command, folder)
+}
+
+fn piped(mut command: Command, folder: &Path) -> Command {
+    command.env_clear().current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
@@ -50,10 +57,23 @@ pub struct Driver {
 
 impl Driver {
     pub fn start(flags: &[&str], folder: &Path) -> Self {
+        Self::begin(flags, |arguments| command(arguments, folder))
+    }
+
+    /// With so many open files to begin with, as on many nodes.
+    pub fn start_with_files(files: u32, flags: &[&str], folder: &Path) -> Self {
+        Self::begin(flags, |arguments| {
+            let mut limited = Command::new("sh");
+            limited.args(["-c", &format!("ulimit -Sn {files} && exec \"$0\" \"$@\""), PROGRAM]).args(arguments);
+            piped(limited, folder)
+        })
+    }
+
+    fn begin(flags: &[&str], command: impl Fn(&[&str]) -> Command) -> Self {
         let admin = admin_address();
         let flag = format!("--admin-address={admin}");
         let arguments = [&["controller", &flag], flags].concat();
-        let mut process = command(&arguments, folder).spawn().unwrap();
+        let mut process = command(&arguments).spawn().unwrap();
         let log = Some(BufReader::new(process.stderr.take().unwrap()).lines());
         Self { admin, seen: Vec::new(), process, log }
     }

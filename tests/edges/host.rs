@@ -1,5 +1,5 @@
-//! What plays the host: an API server that says who it is, and that it has no record of members, no Secrets and no kinds of others; every
-//! other question it leaves without an answer.
+//! What plays the host: an API server that says who it is, keeps the Lease that it is given, and has no record of members, no Secrets and no
+//! kinds of others; every other question it leaves without an answer.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use axum::{
     Router,
     extract::{self, RawQuery, State},
     http::{HeaderName, StatusCode, Uri, header::CONTENT_TYPE},
-    routing::get,
+    routing::{get, post},
 };
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::timeout};
@@ -31,6 +31,8 @@ pub fn write(folder: &Path, server: &str) -> String {
 pub struct Host {
     pub flag: String,
     asked: watch::Receiver<Vec<String>>,
+    /// Who holds the Lease; nothing where it was never asked for.
+    pub holder: watch::Receiver<Option<String>>,
     serving: JoinHandle<()>,
 }
 
@@ -42,17 +44,26 @@ impl Host {
 
     pub async fn start(folder: &Path) -> Self {
         let (asking, asked) = watch::channel(Vec::new());
+        let (holding, holder) = watch::channel(None);
+        let leases = Router::new()
+            .route("/apis/coordination.k8s.io/v1/namespaces/kosmos-csi/leases", post(lease_written))
+            .route(
+                "/apis/coordination.k8s.io/v1/namespaces/kosmos-csi/leases/{name}",
+                get(no_record).patch(lease_written),
+            )
+            .with_state(holding);
         let routes = Router::new()
             .route("/api/v1/namespaces/kube-system", get(kube_system))
             .route("/api/v1/namespaces/kosmos-csi/configmaps/{name}", get(no_record))
             .route("/api/v1/namespaces/kosmos-csi/secrets", get(no_secrets))
             .route("/apis", get(no_groups))
             .fallback(silence)
-            .with_state(asking);
+            .with_state(asking)
+            .merge(leases);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let flag = write(folder, &format!("http://{}", listener.local_addr().unwrap()));
         let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
-        Self { flag, asked, serving }
+        Self { flag, asked, holder, serving }
     }
 
     /// Waits until something was asked that stays without an answer.
@@ -85,6 +96,16 @@ async fn no_record(extract::Path(name): extract::Path<String>) -> (StatusCode, A
     let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": 404, "reason": "NotFound",
         "message": format!("configmaps \"{name}\" not found"), "details": details});
     (StatusCode::NOT_FOUND, answer(&status))
+}
+
+async fn lease_written(State(holding): State<watch::Sender<Option<String>>>, written: String) -> Answer {
+    let written: Value = serde_json::from_str(&written).unwrap();
+    let holder = written["spec"]["holderIdentity"].as_str().map(str::to_owned);
+    holding.send_replace(holder.clone());
+    let metadata = json!({"name": "kosmos-csi-leader", "namespace": "kosmos-csi", "resourceVersion": "1"});
+    answer(
+        &json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {"holderIdentity": holder}}),
+    )
 }
 
 async fn no_secrets(RawQuery(query): RawQuery) -> Answer {

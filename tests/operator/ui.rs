@@ -20,6 +20,13 @@ async fn page_of_a_host_without_a_leader_in_a_pod_says_where_it_looked() {
     clusters.refuses(UI, &["no controller in a pod leads"]).await;
 }
 
+#[tokio::test]
+async fn page_of_a_host_whose_leader_was_stopped_just_now_is_to_be_asked_for_again() {
+    let clusters = Clusters::new(0);
+    lease(&clusters, "");
+    clusters.refuses(UI, &["no controller leads in namespace kosmos-csi just now", "try again"]).await;
+}
+
 /// Whoever may write the lease would have an administrator run a program in a pod.
 #[tokio::test]
 async fn lease_that_names_no_pod_leads_nowhere() {

@@ -1,40 +1,33 @@
-//! What watches have told: objects by place, and news of which of them have changed.
+//! What watches have told: objects by place, and by what else they are looked for.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures::StreamExt;
-use kube::{
-    Client,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, ExponentialBackoff, watcher},
-    },
+use kube::runtime::{
+    WatchStreamExt,
+    watcher::{self, Event, ExponentialBackoff, watcher},
 };
 use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
-use super::{
-    LABEL, LABEL_VALUE, PREFIX,
-    object::{self, Objects, Place, text, whole},
-};
+use super::object::{Objects, Place, whole};
 use cluster::{Relist, pauses, with_causes};
-use domain::volume::DRIVER;
-
-/// Who is further behind with the news looks at everything.
-const BEHIND: usize = 1024;
 
 /// What one member's pods, or its nodes, may take of memory: whoever administers it decides what it says, and one process serves
 /// all members.
 const MOST: usize = 128 << 20;
 
+/// By what objects are looked for besides their place; none where nobody looks for this one.
+type Key = fn(&Value) -> Option<String>;
+
 /// Objects of one kind.
 #[derive(Debug)]
 pub(super) struct ObjectCache {
     table: Mutex<Table>,
-    news: broadcast::Sender<Place>,
+    key: Key,
     synced: watch::Sender<bool>,
     /// More was told than one member has room for.
     overfull: watch::Sender<bool>,
@@ -42,26 +35,53 @@ pub(super) struct ObjectCache {
     obstacle: Mutex<Option<String>>,
 }
 
+/// An object as it was, and as it is now.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) place: Place,
+    pub(super) before: Option<Arc<Value>>,
+    pub(super) after: Option<Arc<Value>>,
+}
+
+impl Change {
+    /// What can be read of it, before and now: each once.
+    pub(super) fn each(&self, read: Key) -> BTreeSet<String> {
+        [&self.before, &self.after].into_iter().flatten().filter_map(|object| read(object)).collect()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Table {
     objects: HashMap<Place, Arc<Value>>,
+    by_key: HashMap<String, BTreeSet<Place>>,
     relist: Relist<Place>,
     /// What the objects take, in bytes.
     weight: usize,
 }
 
 impl Table {
-    fn insert(&mut self, place: Place, object: Arc<Value>) {
+    fn insert(&mut self, place: &Place, object: Arc<Value>, key: Key) -> Option<Arc<Value>> {
+        let before = self.remove(place, key);
         self.weight += weight(&object);
-        if let Some(before) = self.objects.insert(place, object) {
-            self.weight -= weight(&before);
+        if let Some(key) = key(&object) {
+            self.by_key.entry(key).or_default().insert(place.clone());
         }
+        self.objects.insert(place.clone(), object);
+        before
     }
 
-    fn remove(&mut self, place: &Place) -> bool {
-        let removed = self.objects.remove(place);
-        self.weight -= removed.as_deref().map_or(0, weight);
-        removed.is_some()
+    fn remove(&mut self, place: &Place, key: Key) -> Option<Arc<Value>> {
+        let removed = self.objects.remove(place)?;
+        self.weight -= weight(&removed);
+        if let Some(key) = key(&removed)
+            && let Some(places) = self.by_key.get_mut(&key)
+        {
+            places.remove(place);
+            if places.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+        Some(removed)
     }
 }
 
@@ -77,27 +97,43 @@ fn weight(value: &Value) -> usize {
 
 impl Default for ObjectCache {
     fn default() -> Self {
+        Self::by(|_| None)
+    }
+}
+
+impl ObjectCache {
+    /// Of objects that are looked for by this key as well.
+    pub(super) fn by(key: Key) -> Self {
         Self {
             table: Mutex::default(),
-            news: broadcast::Sender::new(BEHIND),
+            key,
             synced: watch::Sender::new(false),
             overfull: watch::Sender::new(false),
             obstacle: Mutex::default(),
         }
     }
-}
 
-impl ObjectCache {
     pub(super) fn get(&self, place: &Place) -> Option<Arc<Value>> {
         self.lock().objects.get(place).cloned()
+    }
+
+    pub(super) fn has(&self, place: &Place) -> bool {
+        self.lock().objects.contains_key(place)
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Value>> {
         self.lock().objects.values().cloned().collect()
     }
 
-    pub(super) fn news(&self) -> broadcast::Receiver<Place> {
-        self.news.subscribe()
+    /// Those that have this key.
+    pub(super) fn of(&self, key: &str) -> Vec<Arc<Value>> {
+        let table = self.lock();
+        let places = table.by_key.get(key).into_iter().flatten();
+        places.filter_map(|place| table.objects.get(place)).cloned().collect()
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        *self.synced.borrow()
     }
 
     /// Returns once everything has been listed.
@@ -126,57 +162,57 @@ impl ObjectCache {
         *obstacle = Some(reason);
     }
 
-    fn put(&self, object: Value) {
-        let place = Place::of(&object);
+    fn put(&self, object: Value) -> Change {
+        let (place, object) = (Place::of(&object), Arc::new(object));
         let mut table = self.lock();
         table.relist.tell(&place);
-        table.insert(place.clone(), Arc::new(object));
+        let before = table.insert(&place, Arc::clone(&object), self.key);
         if table.weight > MOST {
             self.overfull.send_replace(true);
         }
-        drop(table);
-        let _ = self.news.send(place);
+        Change { place, before, after: Some(object) }
     }
 
-    fn remove(&self, place: Place) {
-        if self.lock().remove(&place) {
-            let _ = self.news.send(place);
-        }
+    pub(super) fn remove(&self, place: Place) -> Option<Change> {
+        let before = self.lock().remove(&place, self.key)?;
+        Some(Change { place, before: Some(before), after: None })
     }
 
-    fn complete(&self) {
-        let mut locked = self.lock();
-        let table = &mut *locked;
-        let gone = table.relist.end(table.objects.keys());
-        for place in &gone {
-            table.remove(place);
-        }
-        drop(locked);
-        for place in gone {
-            let _ = self.news.send(place);
-        }
+    fn complete(&self) -> Vec<Change> {
+        let gone = {
+            let mut locked = self.lock();
+            let table = &mut *locked;
+            table.relist.end(table.objects.keys())
+        };
+        let gone = gone.into_iter().filter_map(|place| self.remove(place)).collect();
         self.synced.send_replace(true);
+        gone
     }
 
-    fn take(&self, event: Event<kube::api::DynamicObject>, keeps: fn(&mut Value) -> bool) {
+    /// What was in the way is so no more, whatever is told; that a list begins is told before it is asked for.
+    pub(super) fn take(&self, event: Event<kube::api::DynamicObject>, keeps: fn(&mut Value) -> bool) -> Vec<Change> {
         let judged = |object| {
             let mut object = whole(object);
             (keeps(&mut object), object)
         };
+        if !matches!(event, Event::Init) {
+            *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
         match event {
-            Event::Init => self.lock().relist.begin(),
+            Event::Init => {
+                self.lock().relist.begin();
+                Vec::new()
+            }
             Event::InitApply(object) => {
                 let (kept, object) = judged(object);
-                if kept {
-                    self.put(object);
-                }
+                Vec::from_iter(kept.then(|| self.put(object)))
             }
             Event::InitDone => self.complete(),
             Event::Apply(object) => match judged(object) {
-                (true, object) => self.put(object),
-                (false, object) => self.remove(Place::of(&object)),
+                (true, object) => vec![self.put(object)],
+                (false, object) => Vec::from_iter(self.remove(Place::of(&object))),
             },
-            Event::Delete(object) => self.remove(Place::of(&whole(object))),
+            Event::Delete(object) => Vec::from_iter(self.remove(Place::of(&whole(object)))),
         }
     }
 
@@ -185,79 +221,31 @@ impl ObjectCache {
     }
 }
 
-/// Keeps a cache true, until it is dropped. `keeps` decides what is kept, and may leave out of it what nobody reads.
+/// Keeps a cache true, until it is dropped, and tells what has changed in it. `keeps` decides what is kept, and may leave out of it
+/// what nobody reads.
 pub(super) async fn keep(
     objects: Objects,
     config: watcher::Config,
     cache: &ObjectCache,
     keeps: fn(&mut Value) -> bool,
+    tell: impl Fn(&Change),
 ) {
     let kind = objects.resource_url().to_owned();
     let events = watcher(objects, config).backoff(ExponentialBackoff::from(pauses()));
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => cache.take(event, keeps),
+            Ok(event) => cache.take(event, keeps).iter().for_each(&tell),
             Err(error) => cache.obstructed(&kind, with_causes(&error)),
         }
     }
-}
-
-/// What is known of the host.
-#[derive(Debug, Default)]
-pub(super) struct HostCache {
-    /// Virtual nodes, ours and others.
-    pub(super) nodes: ObjectCache,
-    pub(super) csi_nodes: ObjectCache,
-    /// Pods that may be on nodes of ours.
-    pub(super) pods: ObjectCache,
-    pub(super) attachments: ObjectCache,
-}
-
-impl HostCache {
-    pub(super) async fn synced(&self) {
-        for cache in [&self.nodes, &self.csi_nodes, &self.pods, &self.attachments] {
-            cache.synced().await;
-        }
-    }
-
-    pub(super) fn node(&self, name: &str) -> Option<Arc<Value>> {
-        self.nodes.get(&Place { namespace: String::new(), name: name.to_owned() })
-    }
-}
-
-pub(super) async fn watch_host(client: &Client, view: &HostCache) {
-    let virtual_nodes = watcher::Config::default().labels(&format!("{LABEL}={LABEL_VALUE}"));
-    let bound = watcher::Config::default().fields("spec.nodeName!=");
-    tokio::join!(
-        keep(object::nodes(client), virtual_nodes, &view.nodes, |_| true),
-        keep(object::csi_nodes(client), watcher::Config::default(), &view.csi_nodes, of_virtual_node),
-        keep(object::all_pods(client), bound, &view.pods, on_virtual_node),
-        keep(object::attachments(client), watcher::Config::default(), &view.attachments, of_driver),
-    );
-}
-
-fn of_virtual_node(csi_node: &mut Value) -> bool {
-    object::items(csi_node, "/spec/drivers").any(|driver| text(driver, "/name") == DRIVER)
-        || text(csi_node, "/metadata/name").starts_with(PREFIX)
-}
-
-fn on_virtual_node(pod: &mut Value) -> bool {
-    if let Some(metadata) = pod["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
-    text(pod, "/spec/nodeName").starts_with(PREFIX)
-}
-
-fn of_driver(attachment: &mut Value) -> bool {
-    text(attachment, "/spec/attacher") == DRIVER
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::object, *};
 
     fn object(name: &str, kept: bool) -> kube::api::DynamicObject {
         object::parsed(json!({"metadata": {"namespace": "shop", "name": name}, "kept": kept})).unwrap()
@@ -267,18 +255,21 @@ mod tests {
         object["kept"] == true
     }
 
+    fn told(changes: &[Change]) -> Vec<String> {
+        changes.iter().map(|change| change.place.to_string()).collect()
+    }
+
     #[test]
-    fn what_a_new_list_does_not_tell_has_gone_and_is_news() {
+    fn what_a_new_list_does_not_tell_has_gone_and_is_told() {
         let cache = ObjectCache::default();
         cache.take(Event::Apply(object("a", true)), keeps);
         cache.take(Event::Apply(object("b", true)), keeps);
-        let mut news = cache.news();
-        cache.take(Event::Init, keeps);
-        cache.take(Event::InitApply(object("b", true)), keeps);
-        cache.take(Event::InitApply(object("c", false)), keeps);
-        cache.take(Event::InitDone, keeps);
-        let told: Vec<String> = std::iter::from_fn(|| news.try_recv().ok()).map(|place| place.to_string()).collect();
-        assert_eq!(told, ["shop/b", "shop/a"]);
+        assert!(cache.take(Event::Init, keeps).is_empty());
+        assert_eq!(told(&cache.take(Event::InitApply(object("b", true)), keeps)), ["shop/b"]);
+        assert!(cache.take(Event::InitApply(object("c", false)), keeps).is_empty());
+        let gone = cache.take(Event::InitDone, keeps);
+        assert_eq!(told(&gone), ["shop/a"]);
+        assert!(gone[0].before.is_some() && gone[0].after.is_none());
         assert_eq!(cache.all().len(), 1);
     }
 
@@ -286,7 +277,26 @@ mod tests {
     fn what_is_not_kept_any_more_is_removed() {
         let cache = ObjectCache::default();
         cache.take(Event::Apply(object("a", true)), keeps);
-        cache.take(Event::Apply(object("a", false)), keeps);
+        assert_eq!(told(&cache.take(Event::Apply(object("a", false)), keeps)), ["shop/a"]);
         assert!(cache.all().is_empty());
+        assert!(cache.take(Event::Delete(object("a", true)), keeps).is_empty(), "it is told once");
+    }
+
+    #[test]
+    fn object_is_found_by_its_key_and_by_no_former_one() {
+        let cache = ObjectCache::by(|object| object["key"].as_str().map(str::to_owned));
+        let keyed = |name: &str, key: &str| {
+            let keyed = json!({"metadata": {"namespace": "shop", "name": name}, "key": key});
+            Event::Apply(object::parsed(keyed).unwrap())
+        };
+        let found = |key: &str| cache.of(key).iter().map(|object| Place::of(object).name).collect::<Vec<_>>();
+        cache.take(keyed("a", "one"), |_| true);
+        cache.take(keyed("b", "one"), |_| true);
+        assert_eq!(found("one"), ["a", "b"]);
+        let moved = cache.take(keyed("a", "two"), |_| true);
+        assert_eq!(moved[0].each(|object| object["key"].as_str().map(str::to_owned)).len(), 2);
+        assert_eq!((found("one"), found("two")), (vec!["b".to_owned()], vec!["a".to_owned()]));
+        cache.take(Event::Delete(object("b", true)), keeps);
+        assert!(found("one").is_empty() && cache.lock().by_key.len() == 1, "nothing is left of it");
     }
 }

@@ -7,23 +7,27 @@
 //! Its page: `docs/design/virtual-nodes.md`.
 
 mod cache;
+mod inbox;
 pub mod kubelet_api;
 mod member_agent;
 mod node;
 mod object;
+mod open_namespaces;
 mod pod;
+mod view;
+mod virtual_node;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
-use cache::{HostCache, watch_host};
 use host::Host;
 use leaf::ownership::{HOST, MANAGED_BY};
-use member::{Member, MemberTasks, Registry, renewal};
+use member::{Member, MemberTasks, Registry, registry::names, renewal};
 use member_agent::MemberAgent;
 pub use node::NodeMode;
 use node::Nodes;
+use view::{HostCache, watch_host};
 
 /// Virtual nodes are called so, and carry this label, as Kosmos has it.
 const PREFIX: &str = "kosmos-";
@@ -61,6 +65,7 @@ impl Agent {
         tokio::select! {
             () = watch_host(&self.host.client, &view) => {}
             () = self.follow_members(&view) => {}
+            () = node::keep_alive(&self.host.client, &view) => {}
             () = renewal::run(self.host.clone(), self.members.clone()) => {}
         }
     }
@@ -68,23 +73,36 @@ impl Agent {
     async fn follow_members(&self, view: &Arc<HostCache>) {
         let mut works = MemberTasks::default();
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(view));
+        // Once for all members: each would look through all of them.
+        let known_as = watch::Sender::default();
         let begin = |member: Arc<Member>| {
             let agent = MemberAgent {
                 host: self.host.clone(),
                 view: Arc::clone(view),
-                members: self.members.clone(),
+                known_as: known_as.subscribe(),
                 settings: self.settings.clone(),
                 member: member.name.clone(),
             };
             async move { Box::pin(agent.serve(&member)).await }
         };
-        loop {
-            view.synced().await;
-            if let Ok(members) = self.members.all() {
-                works.follow(&members, begin);
-                node::retire_departed(&mut nodes, &members).await;
+        view.synced().await;
+        let follow = async {
+            loop {
+                if let Ok(members) = self.members.all() {
+                    known_as.send_replace(names(&members));
+                    works.follow(&members, begin);
+                }
+                sleep(PAUSE).await;
             }
-            sleep(PAUSE).await;
-        }
+        };
+        let retire = async {
+            loop {
+                if let Ok(members) = self.members.all() {
+                    node::retire_departed(&mut nodes, &members).await;
+                }
+                sleep(PAUSE).await;
+            }
+        };
+        tokio::join!(follow, retire);
     }
 }

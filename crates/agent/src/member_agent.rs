@@ -1,28 +1,26 @@
 //! The work on one member: while it answers, its virtual nodes and its copies of pods are kept true; while it does not, its
 //! virtual nodes say so.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::{Client, runtime::watcher};
 use serde_json::Value;
 use tokio::{
-    sync::broadcast::Receiver,
+    sync::watch,
     time::{Instant, sleep, timeout},
 };
 
 use super::{
     MANAGED_BY, Settings,
-    cache::{HostCache, ObjectCache, keep},
+    cache::keep,
     node::{self, MemberState, Nodes},
-    object::{self, Place},
+    object,
     pod::{Pods, Told, Turns, relay_events},
+    view::{HostCache, MemberCache},
 };
 use cluster::with_causes;
 use host::Host;
-use member::{
-    Member, Registry,
-    registry::{aliases, is_beside_clustertree},
-};
+use member::{Member, registry::KnownAs};
 
 /// Between two looks at the virtual nodes where nothing is new.
 const TICK: Duration = Duration::from_secs(1);
@@ -32,20 +30,16 @@ const LOOK: Duration = Duration::from_millis(300);
 const TOO_MUCH: Duration = Duration::from_mins(1);
 /// How often it is asked, where nothing else is.
 const PROBE: Duration = Duration::from_secs(5);
+/// How long its lists may take before its virtual nodes are not ready because of that.
+const LISTED: Duration = Duration::from_mins(2);
 
 pub(super) struct MemberAgent {
     pub(super) host: Host,
     pub(super) view: Arc<HostCache>,
-    pub(super) members: Registry,
+    /// All members, by the names under which they serve.
+    pub(super) known_as: watch::Receiver<BTreeMap<String, KnownAs>>,
     pub(super) settings: Settings,
     pub(super) member: String,
-}
-
-/// What watches tell of a member.
-#[derive(Default)]
-struct MemberCache {
-    nodes: ObjectCache,
-    pods: ObjectCache,
 }
 
 impl MemberAgent {
@@ -65,8 +59,10 @@ impl MemberAgent {
                     self.wait(&mut nodes, &reason).await;
                 }
             }
-            let reason = member.closed().filter(|closed| !closed.starting).map(|closed| closed.reason);
-            nodes.tell_down(&self.member, reason.as_deref()).await;
+            if let Some(closed) = member.closed().filter(|closed| !closed.starting) {
+                nodes.tell_down(&self.member, &closed.reason).await;
+                self.view.look_after(&self.member);
+            }
             sleep(LOOK).await;
         }
     }
@@ -74,14 +70,15 @@ impl MemberAgent {
     async fn wait(&self, nodes: &mut Nodes, reason: &str) {
         let until = Instant::now() + TOO_MUCH;
         while Instant::now() < until {
-            nodes.tell_down(&self.member, Some(reason)).await;
+            nodes.tell_down(&self.member, reason).await;
+            self.view.look_after(&self.member);
             sleep(LOOK).await;
         }
     }
 
     /// Returns where the member tells more than there is room for.
     async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes, told: &mut Told) -> String {
-        let there = MemberCache::default();
+        let there = self.view.enter(&self.member);
         let everything = watcher::Config::default;
         let turns = Turns::default();
         let pods = Pods {
@@ -90,13 +87,15 @@ impl MemberAgent {
             member,
             client,
             there: &there.pods,
+            news: &there.news,
             settings: &self.settings,
             turns: &turns,
         };
         let work = async {
             tokio::join!(
-                keep(object::nodes(client), everything(), &there.nodes, lean),
-                keep(object::all_pods(client), everything(), &there.pods, node::reduce),
+                keep(object::nodes(client), everything(), &there.nodes, lean, |_| {}),
+                keep(object::all_pods(client), everything(), &there.pods, node::reduce, |change| there
+                    .pod_changed(change)),
                 self.tend(client, nodes, &there),
                 pods.run(),
                 relay_events(&pods, told),
@@ -112,40 +111,49 @@ impl MemberAgent {
     async fn tend(&self, client: &Client, nodes: &mut Nodes, there: &MemberCache) {
         let version = self.listed(client, nodes, there).await;
         let kubelet_api = self.settings.kubelet_api;
-        let (mut of_nodes, mut of_csi_nodes) = (self.view.nodes.news(), self.view.csi_nodes.news());
+        // One that was told since: whose alias a member is, and whether clustertree is there, decides whether it has a node at all.
+        let mut known_as = self.known_as.clone();
+        known_as.mark_unchanged();
+        let _ = known_as.changed().await;
         loop {
-            let members = self.members.all();
+            let KnownAs { aliases, beside_clustertree } =
+                known_as.borrow().get(&self.member).cloned().unwrap_or_default();
             let state = MemberState {
                 nodes: there.nodes.all(),
                 foreign_pods: there.pods.all().into_iter().filter(|pod| !self.is_copy(pod)).collect(),
                 version: version.clone(),
-                aliases: members.as_deref().map(|members| aliases(members, &self.member)).unwrap_or_default(),
-                clustertree: members.is_ok_and(|members| is_beside_clustertree(&members, &self.member)),
+                aliases,
+                clustertree: beside_clustertree,
             };
             nodes.tend(&self.member, self.settings.node_mode, &state, kubelet_api).await;
-            tokio::select! {
-                () = something(&mut of_nodes) => {}
-                () = something(&mut of_csi_nodes) => {}
-                () = sleep(TICK) => {}
-            }
+            self.view.look_after(&self.member);
+            let _ = timeout(TICK, there.news.nodes.notified()).await;
         }
     }
 
-    /// Returns the member's version once its nodes and pods are known; says meanwhile what is in the way.
+    /// Returns the member's version once its nodes and pods are known; says meanwhile what is in the way, where that is so at two looks.
+    /// That a list takes long changes nothing of what its virtual nodes say: their pods run.
     async fn listed(&self, client: &Client, nodes: &mut Nodes, there: &MemberCache) -> String {
+        let (began, mut was_hindered) = (Instant::now(), false);
         loop {
             let listing = async {
                 there.nodes.synced().await;
                 there.pods.synced().await;
             };
             let listed = timeout(PROBE, listing).await;
-            let reason = match (listed, client.apiserver_version().await) {
+            let hindrance = match (listed, client.apiserver_version().await) {
                 (Ok(()), Ok(version)) => return version.git_version,
-                (_, Err(error)) => with_causes(&error),
+                (_, Err(error)) => Some(with_causes(&error)),
                 (Err(_), Ok(_)) => there.obstacle(),
             };
-            tracing::warn!(member = self.member, reason, "no pods can be run there");
-            nodes.tell_down(&self.member, Some(&reason)).await;
+            let is_told = if hindrance.is_some() { was_hindered } else { began.elapsed() >= LISTED };
+            was_hindered = hindrance.is_some();
+            let reason = hindrance.unwrap_or_else(|| "its nodes and pods are still being listed".to_owned());
+            tracing::warn!(member = self.member, reason, "no pods can be begun there");
+            if is_told {
+                nodes.tell_down(&self.member, &reason).await;
+            }
+            self.view.look_after(&self.member);
             sleep(TICK).await;
         }
     }
@@ -154,18 +162,6 @@ impl MemberAgent {
         object::mark(pod, "labels", MANAGED_BY) == domain::volume::DRIVER
             && object::mark(pod, "labels", super::HOST) == self.host.id.0
     }
-}
-
-impl MemberCache {
-    fn obstacle(&self) -> String {
-        let obstacle = self.nodes.obstacle().or_else(|| self.pods.obstacle());
-        obstacle.unwrap_or_else(|| "its nodes and pods are still being listed".to_owned())
-    }
-}
-
-/// Returns when there is news, or so much that some of it was lost.
-async fn something(news: &mut Receiver<Place>) {
-    let _ = news.recv().await;
 }
 
 /// Returns once the member has not answered for a while.

@@ -2,10 +2,11 @@
 //!
 //! What that work does is safe when two do it at once, because every write tests what it was decided on. The lease only
 //! keeps them from doing everything twice. It is believed for less time than others wait before they take it, and each
-//! measures that by its own clock; the times that are written are for people.
+//! measures that by its own clock; the times that are written are for people. A process that is stopped gives it back.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -20,9 +21,9 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::{read, with_causes};
+use crate::{Writes, bounds::ANSWER, read, with_causes};
 
 /// For what the controller does in the background.
 pub const CONTROLLER: &str = "kosmos-csi-leader";
@@ -34,6 +35,8 @@ const DURATION: Duration = Duration::from_secs(15);
 const BELIEVED: Duration = Duration::from_secs(10);
 const RENEWAL: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a stop waits for the lease to be given back. Where that fails, the next one takes it when it is over.
+const GIVEN_BACK: Duration = Duration::from_secs(1);
 
 /// One process that may hold the lease.
 #[derive(Debug)]
@@ -41,6 +44,10 @@ pub struct Lease {
     leases: Api<Object>,
     name: &'static str,
     holder: String,
+    /// Its version, as it was last written, while this process holds it.
+    held: Mutex<Option<String>>,
+    /// Of the work.
+    writes: Writes,
 }
 
 /// What a process that does not hold the lease has seen of it.
@@ -54,19 +61,57 @@ impl Lease {
     pub fn new(client: Client, namespace: &str, name: &'static str) -> Self {
         let process = RandomState::new().build_hasher().finish();
         let machine = std::env::var("HOSTNAME").unwrap_or_default();
-        Self { leases: Api::namespaced(client, namespace), name, holder: format!("{machine}_{process:016x}") }
+        let holder = format!("{machine}_{process:016x}");
+        Self {
+            leases: Api::namespaced(client, namespace),
+            name,
+            holder,
+            held: Mutex::default(),
+            writes: Writes::default(),
+        }
     }
 
     /// Does the work whenever this process holds the lease, and drops it at once when it does not any more.
     pub async fn lead<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         loop {
             let (version, sent) = self.acquire().await;
+            *self.held() = Some(version.clone());
             tracing::info!(lease = self.name, holder = self.holder, "leads: does the work in the background");
             tokio::select! {
                 biased;
                 () = self.renew(version, sent) => tracing::warn!(lease = self.name, holder = self.holder, "leads no longer"),
-                () = work() => {}
+                () = self.writes.of(work()) => {}
             }
+            *self.held() = None;
+        }
+    }
+
+    /// Before the process ends, and after the work has: who waits for the lease need not wait until it is over. What the work has begun
+    /// to write has ended by then: the next one is to read what came of it.
+    pub async fn give_back(&self) {
+        let Some(version) = self.held().take() else { return };
+        if timeout(ANSWER, self.writes.ended()).await.is_err() {
+            return tracing::warn!(lease = self.name, "is not given back: something is still being written");
+        }
+        match timeout(GIVEN_BACK, self.try_give_back(version)).await {
+            Ok(Ok(())) => tracing::info!(lease = self.name, holder = self.holder, "is given back"),
+            Ok(Err(error)) => tracing::warn!(lease = self.name, error = with_causes(&error), "is not given back"),
+            Err(_) => tracing::warn!(lease = self.name, "is not given back: the host does not answer"),
+        }
+    }
+
+    async fn try_give_back(&self, version: String) -> Result<(), kube::Error> {
+        let give = async |version: &str| {
+            let change = json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": ""}});
+            self.leases.patch(self.name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop)
+        };
+        match give(&version).await {
+            // A renewal came through just then, and its answer did not.
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let lease = self.leases.get(self.name).await?;
+                if self.holds(&lease) { give(&lease.resource_version().unwrap_or_default()).await } else { Ok(()) }
+            }
+            given => given,
         }
     }
 
@@ -118,11 +163,17 @@ impl Lease {
             }
             let now = Instant::now();
             match timeout_at(until, self.write(&version)).await {
-                Ok(Ok(renewed)) => (version, sent, pause) = (renewed, now, RENEWAL),
+                Ok(Ok(renewed)) => {
+                    *self.held() = Some(renewed.clone());
+                    (version, sent, pause) = (renewed, now, RENEWAL);
+                }
                 Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
                     match timeout_at(until, self.leases.get(self.name)).await {
                         // An earlier renewal came through, and its answer did not.
-                        Ok(Ok(lease)) if self.holds(&lease) => version = lease.resource_version().unwrap_or_default(),
+                        Ok(Ok(lease)) if self.holds(&lease) => {
+                            version = lease.resource_version().unwrap_or_default();
+                            *self.held() = Some(version.clone());
+                        }
                         Ok(Err(_)) if status.code == 409 => {}
                         _ => return,
                     }
@@ -132,6 +183,10 @@ impl Lease {
                 Err(_) => return,
             }
         }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<String>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn holds(&self, lease: &Object) -> bool {

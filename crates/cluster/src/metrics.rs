@@ -2,6 +2,7 @@
 //! resources. `docs/metrics.md` is their table. What can be read when somebody asks is not kept: see [`Metrics::read_from`].
 
 pub mod exposition;
+mod process;
 pub mod waiting;
 
 use std::{
@@ -17,6 +18,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use process::Process;
 use waiting::Waiting;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -161,6 +163,7 @@ pub struct Metrics {
     members: Members,
     moves: Moves,
     waiting: Waiting,
+    process: Process,
 }
 
 impl Metrics {
@@ -177,11 +180,13 @@ impl Metrics {
             members: Members::default(),
             moves: Moves::default(),
             waiting: Waiting::default(),
+            process: Process::default(),
         };
         metrics.register(&mut registry);
         metrics.members.register(&mut registry);
         metrics.moves.register(&mut registry);
         metrics.waiting.register(&mut registry);
+        metrics.process.register(&mut registry);
         Self { registry: Arc::new(registry), ..metrics }
     }
 
@@ -248,6 +253,7 @@ impl Metrics {
         self.members.refresh();
         self.moves.refresh();
         self.waiting.refresh();
+        self.process.refresh();
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

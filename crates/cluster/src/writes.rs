@@ -12,13 +12,36 @@ tokio::task_local! {
 }
 
 /// The writes of some work that may be ended at any await.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Writes(TaskTracker);
+
+impl Default for Writes {
+    fn default() -> Self {
+        let tracker = TaskTracker::new();
+        // It takes tasks all the same, and can be waited for by several at once.
+        tracker.close();
+        Self(tracker)
+    }
+}
 
 impl Writes {
     /// Does the work; what it writes is known here.
     pub async fn of<F: Future>(&self, work: F) -> F::Output {
         WRITES.scope(self.0.clone(), work).await
+    }
+
+    /// Part of the work that asks for it, to be done by a task of its own: it counts until it has ended, with what it writes.
+    pub fn of_this<F: Future>(part: F) -> impl Future<Output = F::Output> {
+        let whole = WRITES.try_with(TaskTracker::clone).ok();
+        async move {
+            match whole {
+                Some(writes) => {
+                    let _part = writes.token();
+                    WRITES.scope(writes, part).await
+                }
+                None => part.await,
+            }
+        }
     }
 
     /// What other work has begun to write counts as well.
@@ -28,9 +51,7 @@ impl Writes {
 
     /// Until all that was begun has come to an end.
     pub async fn ended(&self) {
-        self.0.close();
         self.0.wait().await;
-        self.0.reopen();
     }
 }
 
@@ -88,5 +109,15 @@ mod tests {
         writes.ended().await;
         assert_eq!(begun.elapsed(), Duration::from_secs(3));
         writes.ended().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_task_of_the_work_has_begun_to_write_is_waited_for_as_well() {
+        let writes = Writes::default();
+        let begun = Instant::now();
+        let part = async { drop(carry(sleep(Duration::from_secs(2)))) };
+        writes.of(async { tokio::spawn(Writes::of_this(part)).await.unwrap() }).await;
+        writes.ended().await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(2));
     }
 }

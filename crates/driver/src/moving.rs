@@ -34,7 +34,7 @@ use host::{
     moves::{self, Moves, StatusChange, VolumeMove},
 };
 use leaf::moving::ends::Keys;
-use member::Registry;
+use member::{Registry, Writes};
 
 /// Between two looks at what others have to do first: it grows from the one to the other.
 const SOON: Duration = Duration::from_millis(500);
@@ -129,7 +129,7 @@ impl Movers {
                         failure: None,
                         before: None,
                     };
-                    driven.insert(jobs.spawn(job.drive()).id(), uid);
+                    driven.insert(jobs.spawn(Writes::of_this(job.drive())).id(), uid);
                 }
             }
             tokio::select! {

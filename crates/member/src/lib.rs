@@ -23,6 +23,7 @@ use std::{
 use kube::Client;
 use tokio::sync::watch;
 
+pub use cluster::Writes;
 use cluster::{Connection, metrics::MemberNow, with_causes};
 use domain::error::{Error, Result};
 use leaf::MemberClient;

@@ -50,6 +50,28 @@ pub fn is_beside_clustertree(members: &BTreeMap<String, Arc<Member>>, name: &str
     members.iter().any(of_it)
 }
 
+/// What is known of a member under all its names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownAs {
+    pub aliases: Vec<String>,
+    /// Whether clustertree copies pods into it.
+    pub beside_clustertree: bool,
+}
+
+/// The same of all members that serve, in one go.
+pub fn names(members: &BTreeMap<String, Arc<Member>>) -> BTreeMap<String, KnownAs> {
+    let mut known = BTreeMap::<String, KnownAs>::new();
+    for (name, member) in members {
+        let alias_of = member.alias_of();
+        let known_as = known.entry(alias_of.clone().unwrap_or_else(|| name.clone())).or_default();
+        known_as.beside_clustertree |= member.clustertree.load(Ordering::Relaxed);
+        if alias_of.is_some() {
+            known_as.aliases.push(name.clone());
+        }
+    }
+    known
+}
+
 impl Registry {
     /// Nothing can be said about a volume before all sources have been read once.
     pub fn all(&self) -> Result<Snapshot> {
@@ -71,7 +93,7 @@ impl Registry {
             return members.get(&serving).cloned().ok_or_else(|| departed(&serving));
         }
         match host::pins::known_members(&self.host).await? {
-            Some(known) if known.iter().any(|known| known == name) => Err(departed(name)),
+            Some(known) if known.contains(name) => Err(departed(name)),
             Some(_) => Err(Error::NotFound(format!("no member was ever called {name}"))),
             None => {
                 let reason = "it has not joined, and the host has no record of its members".to_owned();

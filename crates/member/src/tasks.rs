@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::Member;
+use cluster::Writes;
 
 /// One task for each member; all of them end when this is dropped.
 #[derive(Debug, Default)]
@@ -36,7 +37,7 @@ impl MemberTasks {
         });
         for (name, member) in members {
             if !self.under_way.contains_key(name) {
-                let work = self.tasks.spawn(begin(Arc::clone(member)));
+                let work = self.tasks.spawn(Writes::of_this(begin(Arc::clone(member))));
                 self.under_way.insert(name.clone(), (Arc::clone(member), work));
             }
         }

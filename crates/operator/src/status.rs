@@ -94,6 +94,11 @@ impl Seen {
     fn leader(&self) -> Line {
         match &self.leader {
             None => line("leader", "no controller has ever worked here", false),
+            // One that is stopped gives the lease back, and the next takes it within seconds.
+            Some((pod, age)) if pod.is_empty() => {
+                let state = format!("none just now: the last one was stopped {} ago", span(*age));
+                line("leader", state, *age <= LEASE_LATE)
+            }
             Some((pod, age)) if *age > LEASE_LATE => {
                 line("leader", format!("none: {pod} said for the last time {} ago that it is", span(*age)), false)
             }
@@ -212,6 +217,10 @@ mod tests {
             (Seen { has_driver_object: false, ..well() }, "driver             NOT WELL: CSIDriver"),
             (Seen { leader: None, ..well() }, "leader             NOT WELL: no controller has ever"),
             (Seen { leader: Some(("c".to_owned(), 600)), ..well() }, "leader             NOT WELL: none: c said"),
+            (
+                Seen { leader: Some((String::new(), 600)), ..well() },
+                "leader             NOT WELL: none just now: the last one was stopped 10m ago",
+            ),
             (Seen { members: vec![silent.clone()], ..well() }, "members            NOT WELL: 0 of 1 answer"),
             (Seen { members: vec![silent], ..well() }, "member edge        NOT WELL: no answer"),
             (Seen { workloads: vec![off], ..well() }, "Deployment a/b     NOT WELL: none wanted"),

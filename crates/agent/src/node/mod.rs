@@ -1,6 +1,7 @@
 //! Keeps Nodes in the host, with their CSINodes, Leases and what they say. The plans beside this say what is to be done;
 //! here it is done, one step at a time, on objects that were just read.
 
+mod heartbeat;
 mod plan;
 mod room;
 mod status;
@@ -19,27 +20,27 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    cache::HostCache,
     object::{self, Place, items, read, text, whole},
+    view::HostCache,
+    virtual_node::{VirtualNodeId, is_of_clustertree, virtual_node_of},
 };
 use cluster::with_causes;
+pub(super) use heartbeat::keep_alive;
 use host::{
     Host,
     events::{About, News},
 };
 use member::Member;
+pub(super) use plan::patch_of;
 use plan::{Leave, NodeStep};
-pub(super) use plan::{VirtualNodeId, is_of_clustertree, patch_of, virtual_node_of};
 pub(super) use room::{is_open, reduce};
 pub(super) use status::Health;
 use status::ObservedStatus;
 pub(super) use writes::ignore_conflict;
-use writes::{create, patch, remove, renew};
+use writes::{create, patch, remove};
 
 /// More than there are steps.
 const STEPS: usize = 8;
-/// As often as a kubelet, and believed as long.
-const BEAT: Duration = Duration::from_secs(10);
 /// How long what a member has is believed, and until what stands in the way of a Node is looked at again.
 const BELIEVED: Duration = Duration::from_secs(5);
 
@@ -68,7 +69,6 @@ pub(super) struct MemberState {
 pub(super) struct Nodes {
     host: Host,
     view: Arc<HostCache>,
-    beats: HashMap<String, Instant>,
     found: HashMap<String, (Instant, ObservedStatus)>,
     /// Nodes that are not to be looked at before.
     later: HashMap<String, Instant>,
@@ -77,8 +77,7 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn new(host: Host, view: Arc<HostCache>) -> Self {
-        let (beats, found, later) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { host, view, beats, found, later, told: HashSet::new() }
+        Self { host, view, found: HashMap::new(), later: HashMap::new(), told: HashSet::new() }
     }
 
     /// One look at all virtual nodes of a member that answers.
@@ -89,9 +88,9 @@ impl Nodes {
         state: &MemberState,
         kubelet_api: Option<SocketAddr>,
     ) {
-        let names = || std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
-        let is_guest = |node: &Arc<Value>| names().any(|name| is_of_clustertree(node, name));
-        let guests: Vec<_> = self.view.nodes.all().into_iter().filter(is_guest).collect();
+        let names = std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
+        let of_name = |name| self.view.nodes.of(name).into_iter().filter(move |node| is_of_clustertree(node, name));
+        let guests: Vec<_> = names.flat_map(of_name).collect();
         let ours = guests.is_empty() && !state.clustertree;
         let mut virtual_nodes = if ours { virtual_nodes(member, mode, state) } else { Vec::new() };
         if let Some(message) = plan::limit(member, &mut virtual_nodes) {
@@ -109,9 +108,9 @@ impl Nodes {
             let ended = self.keep(virtual_node, &name, state, kubelet_api).await;
             told(&name, ended);
         }
-        for node in self.view.nodes.all() {
-            let Some(virtual_node) = virtual_node_of(&node)
-                .filter(|virtual_node| virtual_node.member == member && !virtual_nodes.contains(virtual_node))
+        for node in self.view.nodes.of(member) {
+            let Some(virtual_node) =
+                virtual_node_of(&node).filter(|virtual_node| !virtual_nodes.contains(virtual_node))
             else {
                 continue;
             };
@@ -133,18 +132,14 @@ impl Nodes {
     }
 
     /// Says of all virtual nodes of a member that it does not answer, and nothing more.
-    pub(super) async fn tell_down(&mut self, member: &str, reason: Option<&str>) {
-        for node in self.view.nodes.all() {
-            if virtual_node_of(&node).is_none_or(|virtual_node| virtual_node.member != member) {
-                continue;
+    pub(super) async fn tell_down(&mut self, member: &str, reason: &str) {
+        for node in self.view.nodes.of(member) {
+            self.view.look_after(member);
+            if virtual_node_of(&node).is_some() {
+                let health =
+                    Health { ready: false, reason: "MemberUnreachable", message: format!("member {member}: {reason}") };
+                told(text(&node, "/metadata/name"), self.say(&node, &health, None).await);
             }
-            let name = text(&node, "/metadata/name").to_owned();
-            if let Some(reason) = reason {
-                let message = format!("member {member}: {reason}");
-                let health = Health { ready: false, reason: "MemberUnreachable", message };
-                told(&name, self.say(&node, &health, None).await);
-            }
-            told(&name, self.beat(&node).await);
         }
     }
 
@@ -155,13 +150,13 @@ impl Nodes {
         state: &MemberState,
         kubelet_api: Option<SocketAddr>,
     ) -> kube::Result<()> {
+        self.view.look_after(&virtual_node.member);
         if self.later.get(name).is_some_and(|later| *later > Instant::now()) {
             return Ok(());
         }
         let (health, found) = (health(virtual_node, state), self.found(virtual_node, name, state, kubelet_api));
         let Some(node) = self.converge(virtual_node, name, &found.architecture, false).await? else { return Ok(()) };
-        self.say(&node, &health, Some(&found)).await?;
-        self.beat(&node).await
+        self.say(&node, &health, Some(&found)).await
     }
 
     fn found(
@@ -247,18 +242,6 @@ impl Nodes {
         ignore_conflict(nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop))
     }
 
-    /// Renews the node's Lease, where it is time.
-    async fn beat(&mut self, node: &Value) -> kube::Result<()> {
-        let name = text(node, "/metadata/name");
-        if self.beats.get(name).is_some_and(|last| last.elapsed() < BEAT) {
-            return Ok(());
-        }
-        let uid = text(node, "/metadata/uid");
-        renew(&self.host.client, name, uid).await?;
-        self.beats.insert(name.to_owned(), Instant::now());
-        Ok(())
-    }
-
     /// One look at a Node that is to go: closed first, and removed once no pod is bound to it.
     pub(super) async fn retire(&mut self, node: &Value, health: Health) {
         let name = text(node, "/metadata/name").to_owned();
@@ -276,10 +259,7 @@ impl Nodes {
                 tracing::info!(node = name, "takes no new pods: {}", health.message);
                 patch(&nodes, name, &change).await
             }
-            Leave::Remove if self.has_pods(name).await? => {
-                self.say(node, health, None).await?;
-                self.beat(node).await
-            }
+            Leave::Remove if self.has_pods(name).await? => self.say(node, health, None).await,
             Leave::Remove => {
                 tracing::info!(node = name, "is removed: {}", health.message);
                 remove(&nodes, node).await
@@ -289,13 +269,12 @@ impl Nodes {
 
     /// Those of DaemonSets come and go with the node.
     async fn has_pods(&self, node: &str) -> kube::Result<bool> {
-        let counts = |pod: &Value| !is_of_daemon_set(pod) && text(pod, "/spec/nodeName") == node;
-        if self.view.pods.all().iter().any(|pod| counts(pod)) {
+        if self.view.pods.of(node).iter().any(|pod| !is_of_daemon_set(pod)) {
             return Ok(true);
         }
         let bound = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = object::all_pods(&self.host.client).list(&bound).await?;
-        Ok(pods.items.into_iter().map(whole).any(|pod| counts(&pod)))
+        Ok(pods.items.into_iter().map(whole).any(|pod| !is_of_daemon_set(&pod)))
     }
 }
 
@@ -307,6 +286,7 @@ pub(super) async fn retire_departed(nodes: &mut Nodes, members: &BTreeMap<String
         else {
             continue;
         };
+        nodes.view.look_after(&virtual_node.member);
         let message = format!("member {} has left: its kubeconfig is not there any more", virtual_node.member);
         nodes.retire(&node, Health { ready: false, reason: "MemberLeft", message }).await;
     }

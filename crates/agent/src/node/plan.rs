@@ -5,73 +5,20 @@
 //! label; and only then the status that says ready.
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::super::{
-    LABEL, LABEL_VALUE, MANAGED_BY, PREFIX,
+    LABEL, LABEL_VALUE, MANAGED_BY,
     object::{is_leaving, items, mark, text},
+    virtual_node::{ID, VirtualNodeId, virtual_node_of},
 };
-use domain::volume::{DRIVER, MEMBER_KEY, NODE_KEY, NodeId};
+use domain::volume::DRIVER;
 
 /// Of one member's nodes.
 const MOST_OF_A_MEMBER: usize = 1000;
-/// On a Node of ours: what it stands for, in the words of CSI. The Node is ours by this alone.
-const ID: &str = "kosmos.csi.io/node-id";
 /// On a Node of ours that this program, and no person, has closed to new pods.
 const CORDONED: &str = "kosmos.csi.io/cordoned";
-/// On a node of Kosmos clustertree: the member it stands for.
-const OWNED_BY_CLUSTER: &str = "kosmos-io/owned-by-cluster";
 /// Without it no VolumeAttachment is made for the node.
 const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
-/// A label's value, and so the name of a node that has one.
-const LONGEST: usize = 63;
-
-/// What a virtual node stands for: a member, or one node of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct VirtualNodeId {
-    pub(crate) member: String,
-    pub(crate) node: Option<String>,
-}
-
-impl VirtualNodeId {
-    pub(crate) fn name(&self) -> String {
-        let name = match &self.node {
-            None => format!("{PREFIX}{}", self.member),
-            Some(node) => format!("{PREFIX}{}-{node}", self.member),
-        };
-        if name.len() <= LONGEST {
-            return name;
-        }
-        let mut first = [0; 4];
-        first.copy_from_slice(&Sha256::digest(&name)[..4]);
-        let kept = name.get(..LONGEST - 9).unwrap_or_default().trim_end_matches(['-', '.']);
-        format!("{kept}-{:08x}", u32::from_be_bytes(first))
-    }
-
-    pub(crate) fn id(&self) -> String {
-        NodeId::Virtual { member: self.member.clone(), node: self.node.clone() }.to_string()
-    }
-
-    fn topology(&self) -> Vec<(&'static str, &str)> {
-        let node = self.node.as_deref().map(|node| (NODE_KEY, node));
-        std::iter::once((MEMBER_KEY, self.member.as_str())).chain(node).collect()
-    }
-}
-
-/// What a Node of ours stands for.
-pub(crate) fn virtual_node_of(node: &Value) -> Option<VirtualNodeId> {
-    match NodeId::parse(mark(node, "annotations", ID))? {
-        NodeId::Virtual { member, node } => Some(VirtualNodeId { member, node }),
-        NodeId::Real(_) => None,
-    }
-}
-
-/// Whether Kosmos clustertree keeps this node for the member.
-pub(crate) fn is_of_clustertree(node: &Value, member: &str) -> bool {
-    virtual_node_of(node).is_none()
-        && mark(node, "labels", LABEL) == LABEL_VALUE
-        && mark(node, "annotations", OWNED_BY_CLUSTER) == member
-}
 
 /// The next thing to do. Patches carry the version of what they were decided on.
 #[derive(Clone, Debug, PartialEq)]

@@ -262,11 +262,8 @@ async fn came_late(pods: &Pods<'_>, leaf: &ObjectMeta, namespace: &str, volume: 
 
 /// What a watch says is where to look; that it is so is read from the object itself.
 async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kube::Result<Result<(), PodRejection>> {
-    let is_it = |attachment: &&std::sync::Arc<Value>| {
-        text(attachment, "/spec/nodeName") == node && text(attachment, "/spec/source/persistentVolumeName") == volume
-    };
-    let known = pods.view.attachments.all().into_iter().find(|attachment| is_it(&attachment));
-    let Some(known) = known else {
+    let is_it = |attachment: &Value| text(attachment, "/spec/source/persistentVolumeName") == volume;
+    let Some(known) = pods.view.attachments.of(node).into_iter().find(|attachment| is_it(attachment)) else {
         let driver = read(&object::csi_drivers(&pods.host.client), DRIVER).await?;
         // Then nothing is attached anywhere, and nobody is kept from anything.
         let needless = driver.is_some_and(|driver| driver["spec"]["attachRequired"] == false);

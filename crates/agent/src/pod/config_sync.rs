@@ -23,6 +23,7 @@ use super::{
         HOST, MANAGED_BY,
         node::ignore_conflict,
         object::{self, Objects, items, mark, parsed, read, text, way_out},
+        open_namespaces::OPEN,
     },
     Pods,
     names::{self, Given, HOST_ROOT_CA, Kind, Name, ROOT_CA, Token, named, token_secret, tokens},
@@ -30,8 +31,6 @@ use super::{
 };
 use domain::volume::DRIVER;
 
-/// On a namespace of the host: its Secrets, and tokens of its accounts, may be given to members.
-pub(super) const OPEN: &str = "kosmos.csi.io/secrets";
 /// On a copy: the object of the host, and its version, that it is a copy of.
 const VERSION: &str = "kosmos.csi.io/version";
 /// On a Secret with tokens: when they are to be renewed, in seconds.

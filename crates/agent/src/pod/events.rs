@@ -59,7 +59,7 @@ pub(crate) async fn relay(pods: &Pods<'_>, told: &mut Told) {
         }
         let Some(client) = way.take().or_else(|| pods.member.unbounded().ok()) else { continue };
         let uids = waiting.keys().map(String::as_str).collect();
-        let all = pods.view.pods.all();
+        let all = pods.view.pods_for(&pods.member.name);
         let there: HashSet<&str> = all.iter().map(|pod| text(pod, "/metadata/uid")).collect();
         for uid in told.due(&uids, |uid| there.contains(uid), Instant::now()) {
             tell(pods, &client, told, &waiting[&uid]).await;

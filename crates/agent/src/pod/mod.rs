@@ -28,23 +28,21 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::Value;
-use tokio::{
-    sync::broadcast::{Receiver, error::RecvError},
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     Settings,
-    cache::{HostCache, ObjectCache},
-    node::{about, ignore_conflict, now, virtual_node_of},
+    cache::ObjectCache,
+    node::{about, ignore_conflict, now},
     object::{self, Place, is_leaving, parsed, read, text},
+    view::{HostCache, News},
 };
 pub(super) use change::Turns;
 use cluster::with_causes;
 use config_sync::Synced;
 use copy::{Made, copy};
 pub(super) use events::relay as relay_events;
-use host::{Host, events::News};
+use host::{Host, events::News as HostEvent};
 use leaf::ownership;
 use level::{ENFORCED, refused_namespace};
 use member::{Member, policy::BASELINE};
@@ -74,6 +72,7 @@ pub(super) struct Pods<'a> {
     pub(super) client: &'a Client,
     /// The member's pods.
     pub(super) there: &'a ObjectCache,
+    pub(super) news: &'a News,
     pub(super) settings: &'a Settings,
     pub(super) turns: &'a Turns,
 }
@@ -88,9 +87,6 @@ enum Next {
 impl Pods<'_> {
     /// Works until it is dropped.
     pub(super) async fn run(&self) {
-        // Before the first look: what changes during it is news.
-        let (mut of_pods, mut of_copies) = (self.view.pods.news(), self.there.news());
-        let (mut of_attachments, mut of_nodes) = (self.view.attachments.news(), self.view.nodes.news());
         let mut policy = self.member.policy();
         self.there.synced().await;
         tokio::join!(self.keep_named(), async {
@@ -105,10 +101,8 @@ impl Pods<'_> {
                 }
                 let due = queue.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
                 tokio::select! {
-                    news = of_pods.recv() => self.note(&mut queue, news),
-                    news = of_copies.recv() => self.note(&mut queue, news),
-                    news = of_attachments.recv() => self.note_attached(&mut queue, &news),
-                    news = of_nodes.recv() => self.note_node(&mut queue, &news, &mut of_nodes),
+                    places = self.news.pods.take() => places.into_iter().for_each(|place| queue.note(place)),
+                    nodes = self.news.attached.take() => nodes.iter().for_each(|node| self.note_attached(&mut queue, node)),
                     Ok(()) = policy.changed() => self.note_all(&mut queue),
                     Some((ended, place)) = under_way.next() => self.ended(&mut queue, place, ended),
                     () = sleep_until(due), if under_way.len() < AT_ONCE => {}
@@ -117,41 +111,17 @@ impl Pods<'_> {
         });
     }
 
-    fn note(&self, queue: &mut WorkQueue, news: Result<Place, RecvError>) {
-        match news {
-            Ok(place) => queue.note(place),
-            Err(_) => self.note_all(queue),
-        }
-    }
-
     fn note_all(&self, queue: &mut WorkQueue) {
         let copies = self.there.all().into_iter().filter(|there| copy_of(there, &self.host.id.0).is_some());
-        for object in self.view.pods.all().into_iter().chain(copies) {
+        for object in self.view.pods_for(&self.member.name).into_iter().chain(copies) {
             queue.note(Place::of(&object));
         }
     }
 
     /// Pods that wait for a volume on that node.
-    fn note_attached(&self, queue: &mut WorkQueue, news: &Result<Place, RecvError>) {
-        let attachment = news.as_ref().ok().and_then(|place| self.view.attachments.get(place));
-        let Some(attachment) = attachment else { return };
-        let waits = |place: &Place| self.there.get(place).is_none();
-        self.note_on(queue, text(&attachment, "/spec/nodeName"), waits);
-    }
-
-    fn note_node(&self, queue: &mut WorkQueue, news: &Result<Place, RecvError>, more: &mut Receiver<Place>) {
-        let first = news.as_ref().ok().cloned();
-        let rest = std::iter::from_fn(|| more.try_recv().ok());
-        for place in first.into_iter().chain(rest) {
-            // Of those that have a copy nothing was told while the node was not there.
-            self.note_on(queue, &place.name, |_| true);
-        }
-    }
-
-    fn note_on(&self, queue: &mut WorkQueue, node: &str, is_meant: impl Fn(&Place) -> bool) {
-        let on_it = |pod: &Value| text(pod, "/spec/nodeName") == node;
-        let places = self.view.pods.all().into_iter().filter(|pod| on_it(pod)).map(|pod| Place::of(&pod));
-        for place in places.filter(is_meant) {
+    fn note_attached(&self, queue: &mut WorkQueue, node: &Place) {
+        let places = self.view.pods.of(&node.name).into_iter().map(|pod| Place::of(&pod));
+        for place in places.filter(|place| !self.there.has(place)) {
             queue.note(place);
         }
     }
@@ -169,8 +139,7 @@ impl Pods<'_> {
 
     /// Whether a pod is bound to a virtual node of ours for this member.
     fn serves(&self, pod: &Value) -> bool {
-        let node = self.view.node(text(pod, "/spec/nodeName"));
-        node.and_then(|node| virtual_node_of(&node)).is_some_and(|virtual_node| virtual_node.member == self.member.name)
+        self.view.member_of_node(text(pod, "/spec/nodeName")).is_some_and(|member| member == self.member.name)
     }
 
     fn here(&self) -> Here<'_> {
@@ -319,7 +288,7 @@ impl Pods<'_> {
     }
 
     async fn warn(&self, pod: &Value, why: &PodRejection) {
-        let news = News { reason: why.reason, message: why.message.clone(), warning: true };
+        let news = HostEvent { reason: why.reason, message: why.message.clone(), warning: true };
         host::events::tell_of(self.host, &about(pod), &news).await;
     }
 

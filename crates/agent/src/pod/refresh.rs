@@ -14,10 +14,10 @@ use super::{
     super::{
         HOST, MANAGED_BY,
         node::ignore_conflict,
-        object::{self, Place, mark, text},
+        object::{Place, mark, text},
     },
     Pods,
-    config_sync::{MARKER, OPEN, RENEW_AT, is_due, rewritten},
+    config_sync::{MARKER, RENEW_AT, is_due, rewritten},
     names::{Kind, named, token_secret, tokens},
     step::{copy_of, refusal},
     with_uid,
@@ -55,7 +55,7 @@ impl Pods<'_> {
         let mut there = self.ours_in(Kind::ConfigMap, "").await?;
         let marked = there.iter().filter(|((_, place), _)| place.name == MARKER);
         let marked: BTreeSet<String> = marked.map(|((_, place), _)| place.namespace.clone()).collect();
-        let open = self.open_namespaces().await?;
+        let open = self.view.open_namespaces.list(&self.host.client).await?;
         let mut holding = BTreeSet::new();
         for namespace in with_secrets(&open, &marked, &named_by_copies) {
             let secrets = self.ours_in(Kind::Secret, &namespace).await?;
@@ -111,7 +111,7 @@ impl Pods<'_> {
 
     /// What the host's pods name that run there, each with one of them.
     fn wanted(&self) -> BTreeMap<SyncedObject, Arc<Value>> {
-        let pods = self.view.pods.all().into_iter().filter(|pod| self.runs(pod));
+        let pods = self.view.pods_for(&self.member.name).into_iter().filter(|pod| self.runs(pod));
         pods.flat_map(|pod| {
             things(&pod, &rewritten(&pod, true)).into_iter().map(move |thing| (thing, Arc::clone(&pod)))
         })
@@ -123,12 +123,6 @@ impl Pods<'_> {
         let there = self.there.get(&Place::of(pod));
         let has_copy = there.is_some_and(|there| copy_of(&there, &self.host.id.0) == Some(text(pod, "/metadata/uid")));
         has_copy && self.serves(pod) && refusal(pod, self.here()).is_none()
-    }
-
-    async fn open_namespaces(&self) -> kube::Result<BTreeSet<String>> {
-        let open = ListParams::default().labels(&format!("{OPEN}=true"));
-        let open = object::namespaces(&self.host.client).list_metadata(&open).await?;
-        Ok(open.items.into_iter().filter_map(|namespace| namespace.metadata.name).collect())
     }
 
     /// Without what is in them.

@@ -10,7 +10,7 @@ use super::{
     Misuse, Signals, bounded,
     clusters::{check_folder, host_config},
     driver::Driver,
-    endpoint, first_failure, serve_admin,
+    endpoint, first_failure, raise_open_files, serve_admin,
 };
 use crate::args::Controller;
 use cluster::{Dial, metrics::Metrics};
@@ -22,6 +22,7 @@ pub async fn controller(arguments: Controller) -> anyhow::Result<()> {
     let path = path.ok_or_else(|| Misuse("no socket to serve: give --endpoint unix:///path/to/csi.sock".to_owned()))?;
     check_folder(arguments.members.members_dir.as_deref())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), endpoint = %path.display(), "kosmos-csi controller starts");
+    raise_open_files();
     let socket = Socket::bind(&path).await.map_err(Misuse)?;
     let ui = listen(arguments.ui_address).await?;
     let stop = CancellationToken::new();
@@ -80,6 +81,7 @@ pub async fn serve(
     ready.send_replace(false);
     last.cancel();
     tasks.shutdown().await;
+    started.lease.give_back().await;
     Ok(())
 }
 

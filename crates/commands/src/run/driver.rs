@@ -45,6 +45,8 @@ pub struct Started {
     pub listed: watch::Receiver<bool>,
     /// What there is to show people.
     pub shown: ui::Sources,
+    /// To be given back once its tasks have ended.
+    pub lease: Arc<Lease>,
 }
 
 impl Driver {
@@ -66,7 +68,7 @@ impl Driver {
             return Ok(None);
         };
         let (members, all_listed) = clusters.follow(&host, Account::Driver, Scope::Leaves, tasks);
-        let lease = Lease::new(host.client.clone(), &host.namespace, lease::CONTROLLER);
+        let lease = Arc::new(Lease::new(host.client.clone(), &host.namespace, lease::CONTROLLER));
         let movers = self.mover_image.map(|image| Movers {
             host: host.clone(),
             members: members.clone(),
@@ -90,12 +92,13 @@ impl Driver {
             moves: known_moves,
             lately: host.lately.clone(),
         };
+        let leading = Arc::clone(&lease);
         tasks.spawn(async move {
-            lease.lead(|| Box::pin(reconciler.clone().run())).await;
+            leading.lead(|| Box::pin(reconciler.clone().run())).await;
             Ok(())
         });
         let provisioner = Provisioner { host, members, leaf_namespace: self.leaf_namespace }.into();
         let controller = Controller { provisioner, in_flight: InFlight::default(), waiting: self.metrics.waiting() };
-        Ok(Some(Started { controller, listed: all_listed, shown }))
+        Ok(Some(Started { controller, listed: all_listed, shown, lease }))
     }
 }

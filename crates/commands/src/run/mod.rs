@@ -16,6 +16,7 @@ use std::{
 };
 
 use anyhow::Context;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
@@ -80,6 +81,22 @@ where
         ended = work => ended,
         () = signals.stop(stop.clone()) => anyhow::bail!("a second signal came: stopped at once"),
         () = too_long => anyhow::bail!("requests under way did not finish within {}", humantime::format_duration(grace)),
+    }
+}
+
+/// A connection is an open file, and each member takes some: a thousand of them more than the 1024 that a process has to itself on many
+/// nodes, unless it asks for what it may have.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    let (before, now) = (limit.current, limit.maximum);
+    match setrlimit(Resource::Nofile, Rlimit { current: now, maximum: now }) {
+        Ok(()) => tracing::info!(before, now, "may have more files and connections open"),
+        Err(error) => {
+            tracing::warn!(before, %error, "may have no more files and connections open, which limits how many members it serves");
+        }
     }
 }
 

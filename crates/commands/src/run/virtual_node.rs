@@ -1,6 +1,6 @@
 //! The virtual-node role: the agent behind the virtual nodes, on the replica that holds its lease.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -9,7 +9,7 @@ use super::{
     Misuse, Signals, bounded,
     clusters::{Clusters, check_folder, host_config},
     controller::follow_readiness,
-    first_failure, serve_admin,
+    first_failure, raise_open_files, serve_admin,
 };
 use crate::args::{self, KubeletApi, VirtualNode};
 use agent::{
@@ -28,6 +28,7 @@ pub async fn virtual_node(arguments: VirtualNode) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     check_folder(arguments.members.members_dir.as_deref())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "kosmos-csi virtual-node starts");
+    raise_open_files();
     let stop = CancellationToken::new();
     let grace = arguments.process.shutdown_grace;
     bounded(signals, stop.clone(), grace, Box::pin(run(arguments, stop))).await?;
@@ -56,15 +57,16 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
         kosmos_clusters: arguments.members.kosmos_clusters,
         metrics,
     };
-    let Some(listed) = start(clusters, settings, kubelet_api, &mut tasks, &stop).await? else { return Ok(()) };
+    let Some(started) = start(clusters, settings, kubelet_api, &mut tasks, &stop).await? else { return Ok(()) };
     tokio::select! {
         () = stop.cancelled() => {}
         failed = first_failure(&mut tasks) => failed?,
-        never = follow_readiness(listed, &ready, &stop) => match never {},
+        never = follow_readiness(started.listed, &ready, &stop) => match never {},
     }
     ready.send_replace(false);
     last.cancel();
     tasks.shutdown().await;
+    started.lease.give_back().await;
     Ok(())
 }
 
@@ -120,25 +122,35 @@ impl Bound {
     }
 }
 
-/// Starts the agent. True once every source of members has been read; none where a stop was asked for before.
+/// An agent at work.
+#[derive(Debug)]
+pub struct Started {
+    /// True once every source of members has been read.
+    pub listed: watch::Receiver<bool>,
+    /// To be given back once its tasks have ended.
+    pub lease: Arc<Lease>,
+}
+
+/// Starts the agent; none where a stop was asked for before.
 pub async fn start(
     clusters: Clusters,
     settings: Settings,
     kubelet_api: Option<Bound>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
     stop: &CancellationToken,
-) -> anyhow::Result<Option<watch::Receiver<bool>>> {
+) -> anyhow::Result<Option<Started>> {
     let Some(host) = clusters.connect(stop).await? else { return Ok(None) };
     let (members, listed) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, tasks);
     if let Some(kubelet_api) = kubelet_api {
         tracing::info!(address = %kubelet_api.address, told = %kubelet_api.told, "serves the kubelet endpoint");
         kubelet_api.serve(&host, &members, tasks, stop);
     }
-    let lease = Lease::new(host.client.clone(), &host.namespace, lease::VIRTUAL_NODE);
+    let lease = Arc::new(Lease::new(host.client.clone(), &host.namespace, lease::VIRTUAL_NODE));
     let agent = Agent::new(host, members, settings);
+    let leading = Arc::clone(&lease);
     tasks.spawn(async move {
-        lease.lead(|| Box::pin(agent.clone().run())).await;
+        leading.lead(|| Box::pin(agent.clone().run())).await;
         Ok(())
     });
-    Ok(Some(listed))
+    Ok(Some(Started { listed, lease }))
 }

@@ -1,4 +1,5 @@
-use super::*;
+use super::{super::super::virtual_node::is_of_clustertree, *};
+use domain::volume::MEMBER_KEY;
 
 fn virtual_node() -> VirtualNodeId {
     VirtualNodeId { member: "m".to_owned(), node: None }
@@ -128,8 +129,7 @@ fn node_that_is_not_ours_is_left_alone() {
 
 #[test]
 fn node_of_clustertree_gets_only_what_it_lacks() {
-    let metadata =
-        json!({"name": "kosmos-m", "uid": "n", "labels": {LABEL: "true"}, "annotations": {OWNED_BY_CLUSTER: "m"}});
+    let metadata = json!({"name": "kosmos-m", "uid": "n", "labels": {LABEL: "true"}, "annotations": {"kosmos-io/owned-by-cluster": "m"}});
     let mut node = json!({"metadata": metadata});
     assert!(is_of_clustertree(&node, "m") && !is_of_clustertree(&node, "other"));
     let mut csi_node = None;

@@ -86,7 +86,12 @@ async fn leader(client: &Client, namespace: &str) -> anyhow::Result<String> {
     let found = answer.map_err(|error| {
         anyhow::anyhow!("who leads cannot be read: {}; name a pod of the controller with --pod", with_causes(&error))
     })?;
+    let was_held = found.is_some();
     let holder = found.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
+    anyhow::ensure!(
+        !was_held || !holder.is_empty(),
+        "no controller leads in namespace {namespace} just now: try again in some seconds, or see `kosmos-csi status`"
+    );
     // Whoever may write the lease is not to say which path of the API server an administrator asks.
     let pod = holder.rsplit_once('_').map(|(pod, _)| pod.to_owned()).filter(|pod| is_subdomain(pod));
     pod.with_context(|| {

@@ -1,0 +1,272 @@
+//! What is known of the host, and who is told of a change in it: the work on those members that it concerns, and on no others.
+
+use std::{
+    collections::HashMap,
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kube::{Client, runtime::watcher};
+use serde_json::Value;
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    LABEL, LABEL_VALUE, MANAGED_BY, PREFIX,
+    cache::{Change, ObjectCache, keep},
+    inbox::Inbox,
+    object::{self, Place, mark, text},
+    open_namespaces::OpenNamespaces,
+    virtual_node::{member_of, virtual_node_of},
+};
+use domain::volume::DRIVER;
+
+/// What is known of the host.
+#[derive(Debug)]
+pub(super) struct HostCache {
+    /// Virtual nodes, ours and others, by the member they stand for.
+    pub(super) nodes: ObjectCache,
+    pub(super) csi_nodes: ObjectCache,
+    /// Pods that may be on nodes of ours, by their node.
+    pub(super) pods: ObjectCache,
+    /// By their node.
+    pub(super) attachments: ObjectCache,
+    concerned: Mutex<Concerned>,
+    pub(super) open_namespaces: OpenNamespaces,
+    /// When the work on each member was last seen to go on.
+    looked_after: Mutex<HashMap<String, Instant>>,
+}
+
+/// Whom changes are told. Work that was ended may be there for a moment beside the one that follows it.
+#[derive(Debug, Default)]
+struct Concerned {
+    members: HashMap<String, Vec<Arc<MemberCache>>>,
+    /// Those that have a copy of ours of this name.
+    copies: HashMap<Place, Vec<Arc<MemberCache>>>,
+}
+
+impl Concerned {
+    fn of<'a>(&'a self, member: &str) -> impl Iterator<Item = &'a Arc<MemberCache>> + use<'a> {
+        self.members.get(member).into_iter().flatten()
+    }
+}
+
+/// Takes one of them out; what is empty then goes as well.
+fn take_out<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Vec<Arc<MemberCache>>>, key: &K, cache: &Arc<MemberCache>) {
+    if let Some(caches) = map.get_mut(key) {
+        caches.retain(|there| !Arc::ptr_eq(there, cache));
+        if caches.is_empty() {
+            map.remove(key);
+        }
+    }
+}
+
+/// What is known of a member, and what the work on it has to look at.
+#[derive(Debug, Default)]
+pub(super) struct MemberCache {
+    pub(super) nodes: ObjectCache,
+    pub(super) pods: ObjectCache,
+    pub(super) news: News,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Pods of the host, of the member, or of both by the same name.
+    pub(super) pods: Inbox,
+    /// Nodes of the host to which a volume was attached, or could not be.
+    pub(super) attached: Inbox,
+    /// Its nodes in the host are others than they were.
+    pub(super) nodes: Notify,
+}
+
+/// For as long as this is there, the work on a member is told of what concerns it.
+#[derive(Debug)]
+pub(super) struct Entered<'a> {
+    view: &'a HostCache,
+    name: &'a str,
+    cache: Arc<MemberCache>,
+}
+
+impl Default for HostCache {
+    fn default() -> Self {
+        Self {
+            nodes: ObjectCache::by(member_of),
+            csi_nodes: ObjectCache::default(),
+            pods: ObjectCache::by(node_of),
+            attachments: ObjectCache::by(node_of),
+            concerned: Mutex::default(),
+            open_namespaces: OpenNamespaces::default(),
+            looked_after: Mutex::default(),
+        }
+    }
+}
+
+impl HostCache {
+    pub(super) async fn synced(&self) {
+        for cache in [&self.nodes, &self.csi_nodes, &self.pods, &self.attachments] {
+            cache.synced().await;
+        }
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<Arc<Value>> {
+        self.nodes.get(&Place { namespace: String::new(), name: name.to_owned() })
+    }
+
+    /// The member for which a node of ours stands.
+    pub(super) fn member_of_node(&self, name: &str) -> Option<String> {
+        virtual_node_of(&*self.node(name)?).map(|virtual_node| virtual_node.member)
+    }
+
+    /// Pods of the host on nodes that stand for the member.
+    pub(super) fn pods_for(&self, member: &str) -> Vec<Arc<Value>> {
+        let ours = self.nodes.of(member).into_iter().filter(|node| virtual_node_of(node).is_some());
+        ours.flat_map(|node| self.pods.of(text(&node, "/metadata/name"))).collect()
+    }
+
+    pub(super) fn enter<'a>(&'a self, member: &'a str) -> Entered<'a> {
+        let cache = Arc::new(MemberCache::default());
+        self.concerned().members.entry(member.to_owned()).or_default().push(Arc::clone(&cache));
+        Entered { view: self, name: member, cache }
+    }
+
+    fn concerned(&self) -> MutexGuard<'_, Concerned> {
+        self.concerned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The work on a member goes on.
+    pub(super) fn look_after(&self, member: &str) {
+        let mut looked_after = self.looked_after.lock().unwrap_or_else(PoisonError::into_inner);
+        looked_after.insert(member.to_owned(), Instant::now());
+    }
+
+    /// When that was seen last; none where it never was.
+    pub(super) fn looked_after(&self, member: &str) -> Option<Instant> {
+        self.looked_after.lock().unwrap_or_else(PoisonError::into_inner).get(member).copied()
+    }
+
+    /// Whom it concerns: the members for whose nodes it is and was, and those that have a copy of its name. For all others nothing follows
+    /// from it.
+    fn pod_changed(&self, change: &Change) {
+        let nodes = change.each(node_of);
+        let owners: Vec<String> = nodes.iter().filter_map(|node| self.member_of_node(node)).collect();
+        let concerned = self.concerned();
+        let copies = concerned.copies.get(&change.place).into_iter().flatten();
+        for member in owners.iter().flat_map(|owner| concerned.of(owner)).chain(copies) {
+            member.news.pods.put(change.place.clone());
+        }
+    }
+
+    /// The pods on it concern the member once it stands for that, and once it does no more.
+    fn node_changed(&self, change: &Change) {
+        let owners = change.each(member_of);
+        let of_before = change.before.as_deref().and_then(virtual_node_of).map(|virtual_node| virtual_node.member);
+        let of_now = change.after.as_deref().and_then(virtual_node_of).map(|virtual_node| virtual_node.member);
+        let pods = if of_before == of_now { Vec::new() } else { self.pods.of(&change.place.name) };
+        let concerned = self.concerned();
+        for member in owners.iter().flat_map(|owner| concerned.of(owner)) {
+            member.news.nodes.notify_one();
+            for pod in &pods {
+                member.news.pods.put(Place::of(pod));
+            }
+        }
+    }
+
+    fn csi_node_changed(&self, change: &Change) {
+        let owner = self.node(&change.place.name).as_deref().and_then(member_of);
+        let concerned = self.concerned();
+        owner.iter().flat_map(|owner| concerned.of(owner)).for_each(|member| member.news.nodes.notify_one());
+    }
+
+    fn attachment_changed(&self, change: &Change) {
+        let Some(node) = change.after.as_deref().and_then(node_of) else { return };
+        let owner = self.member_of_node(&node);
+        let concerned = self.concerned();
+        for member in owner.iter().flat_map(|owner| concerned.of(owner)) {
+            member.news.attached.put(Place { namespace: String::new(), name: node.clone() });
+        }
+    }
+}
+
+impl MemberCache {
+    /// What is in the way of the lists that have not come to their end.
+    pub(super) fn obstacle(&self) -> Option<String> {
+        [&self.nodes, &self.pods].into_iter().filter(|cache| !cache.is_synced()).find_map(ObjectCache::obstacle)
+    }
+}
+
+impl Entered<'_> {
+    /// A pod of the member: it is looked at where it is a copy of ours, or the host has a pod of that name.
+    pub(super) fn pod_changed(&self, change: &Change) {
+        let is_copy = |object: &Option<Arc<Value>>| {
+            object.as_deref().is_some_and(|object| mark(object, "labels", MANAGED_BY) == DRIVER)
+        };
+        let (was, is) = (is_copy(&change.before), is_copy(&change.after));
+        if was != is {
+            let mut concerned = self.view.concerned();
+            if is {
+                concerned.copies.entry(change.place.clone()).or_default().push(Arc::clone(&self.cache));
+            } else {
+                take_out(&mut concerned.copies, &change.place, &self.cache);
+            }
+        }
+        if was || is || self.view.pods.has(&change.place) {
+            self.news.pods.put(change.place.clone());
+        }
+    }
+}
+
+impl Deref for Entered<'_> {
+    type Target = MemberCache;
+
+    fn deref(&self) -> &MemberCache {
+        &self.cache
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let copies = self.pods.all();
+        let mut concerned = self.view.concerned();
+        take_out(&mut concerned.members, &self.name.to_owned(), &self.cache);
+        for copy in copies {
+            take_out(&mut concerned.copies, &Place::of(&copy), &self.cache);
+        }
+    }
+}
+
+pub(super) async fn watch_host(client: &Client, view: &HostCache) {
+    let virtual_nodes = watcher::Config::default().labels(&format!("{LABEL}={LABEL_VALUE}"));
+    let bound = watcher::Config::default().fields("spec.nodeName!=");
+    let everything = watcher::Config::default;
+    tokio::join!(
+        keep(object::nodes(client), virtual_nodes, &view.nodes, |_| true, |change| view.node_changed(change)),
+        keep(object::csi_nodes(client), everything(), &view.csi_nodes, of_virtual_node, |change| view
+            .csi_node_changed(change)),
+        keep(object::all_pods(client), bound, &view.pods, on_virtual_node, |change| view.pod_changed(change)),
+        keep(object::attachments(client), everything(), &view.attachments, of_driver, |change| view
+            .attachment_changed(change)),
+    );
+}
+
+/// Of a pod, or of an attachment.
+fn node_of(object: &Value) -> Option<String> {
+    Some(text(object, "/spec/nodeName").to_owned()).filter(|node| !node.is_empty())
+}
+
+fn of_virtual_node(csi_node: &mut Value) -> bool {
+    object::items(csi_node, "/spec/drivers").any(|driver| text(driver, "/name") == DRIVER)
+        || text(csi_node, "/metadata/name").starts_with(PREFIX)
+}
+
+fn on_virtual_node(pod: &mut Value) -> bool {
+    if let Some(metadata) = pod["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    text(pod, "/spec/nodeName").starts_with(PREFIX)
+}
+
+fn of_driver(attachment: &mut Value) -> bool {
+    text(attachment, "/spec/attacher") == DRIVER
+}
+
+#[cfg(test)]
+mod tests;

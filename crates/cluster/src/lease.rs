@@ -91,25 +91,29 @@ impl Lease {
     pub async fn give_back(&self) {
         let Some(version) = self.held().take() else { return };
         if timeout(ANSWER, self.writes.ended()).await.is_err() {
-            return tracing::warn!(lease = self.name, "is not given back: something is still being written");
+            return tracing::warn!(lease = self.name, "the lease is not given back: something is still being written");
         }
         match timeout(GIVEN_BACK, self.try_give_back(version)).await {
-            Ok(Ok(())) => tracing::info!(lease = self.name, holder = self.holder, "is given back"),
-            Ok(Err(error)) => tracing::warn!(lease = self.name, error = with_causes(&error), "is not given back"),
-            Err(_) => tracing::warn!(lease = self.name, "is not given back: the host does not answer"),
+            Ok(Ok(true)) => tracing::info!(lease = self.name, holder = self.holder, "the lease is given back"),
+            Ok(Ok(false)) => tracing::info!(lease = self.name, "the lease is another replica's already"),
+            Ok(Err(error)) => {
+                tracing::warn!(lease = self.name, error = with_causes(&error), "the lease is not given back");
+            }
+            Err(_) => tracing::warn!(lease = self.name, "the lease is not given back: the host does not answer"),
         }
     }
 
-    async fn try_give_back(&self, version: String) -> Result<(), kube::Error> {
+    /// False: somebody else has taken it.
+    async fn try_give_back(&self, version: String) -> Result<bool, kube::Error> {
         let give = async |version: &str| {
             let change = json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": ""}});
-            self.leases.patch(self.name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop)
+            self.leases.patch(self.name, &PatchParams::default(), &Patch::Merge(change)).await.map(|_| true)
         };
         match give(&version).await {
             // A renewal came through just then, and its answer did not.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 let lease = self.leases.get(self.name).await?;
-                if self.holds(&lease) { give(&lease.resource_version().unwrap_or_default()).await } else { Ok(()) }
+                if self.holds(&lease) { give(&lease.resource_version().unwrap_or_default()).await } else { Ok(false) }
             }
             given => given,
         }

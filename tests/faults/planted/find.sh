@@ -8,7 +8,7 @@ root=$(cd "$here/../../.." && pwd)
 export CARGO_TARGET_DIR=${PLANTED_TARGET_DIR:-$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")/planted}
 copy=$CARGO_TARGET_DIR/checkout
 # Operations of the schedules: most bugs are found by the first few, some by another test at once, some by neither for long.
-few=7000 most=${PLANTED_OPERATIONS:-50000}
+few=7000 most=50000
 # A schedule has so many.
 each=200
 log=$CARGO_TARGET_DIR/planted.log

@@ -188,6 +188,7 @@ impl Bench {
     pub fn kill(&self) {
         if let Some(driver) = lock(&self.driver).take() {
             self.guard.silence(&driver.name);
+            lock(&self.guard.history).was_killed(&driver.name);
             driver.ended.cancel();
         }
         if let Some(process) = lock(&self.process).take() {

@@ -172,7 +172,7 @@ impl Guard {
         let action = fate.map_or(Action::Pass, |fate| fate(number, at, asked));
         let action = machines::plugging(&self.clusters[at], asked, &action).unwrap_or(action);
         if at > 0 && matches!(action, Action::Late(_) | Action::Delay(_)) {
-            lock(&self.history).is_on_its_way(at - 1, asked, matches!(action, Action::Late(_)));
+            lock(&self.history).is_on_its_way(at - 1, asked, &action);
         }
         self.count(at, asked);
         let told = if asked.resource == "events" { text(&asked.body, "/message") } else { "" };

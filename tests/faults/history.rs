@@ -9,11 +9,18 @@ use std::{
 use serde_json::Value;
 use simulate::{
     Change, Changes, Cluster, What,
-    faults::{Asked, Verb},
+    faults::{Action, Asked, Verb},
     text,
 };
+use tokio::time::Instant;
 
-use crate::snapshotter::{CONTENTS, GROUPS, SNAPSHOTS};
+use crate::{
+    attach::double::ATTACHMENTS,
+    snapshotter::{CONTENTS, GROUPS, SNAPSHOTS},
+};
+
+/// Its member, namespace and name.
+type Made = (String, String, String);
 
 /// A label's value; empty where there is none.
 pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
@@ -61,8 +68,10 @@ pub struct History {
     handed_out: BTreeMap<String, String>,
     /// UIDs of leaf snapshots and groups that are there, by that name.
     cut: BTreeMap<String, BTreeSet<String>>,
-    /// What may come long after its sender gave up: member, namespace and name.
-    late: BTreeSet<(String, String, String)>,
+    /// What may come long after its sender gave up.
+    late: BTreeSet<Made>,
+    /// Attachments that are held up on their way: who made them, and when they arrive.
+    held_up: Vec<(String, Instant, Made)>,
     /// Moves that have closed their source, as its mark names them.
     closed: BTreeSet<String>,
     /// Leaf claims that have gone since somebody looked for a name to take, and their members.
@@ -87,6 +96,7 @@ impl History {
             handed_out: BTreeMap::new(),
             cut: BTreeMap::new(),
             late: BTreeSet::new(),
+            held_up: Vec::new(),
             closed: BTreeSet::new(),
             freed: Vec::new(),
         }
@@ -118,14 +128,17 @@ impl History {
 
     /// Something is on its way to a member, for a moment or for longer than its sender waits for it. Whoever has a leaf claim deleted
     /// that was let go cannot keep it when another claim takes the volume meanwhile: it is made anew with its data.
-    pub fn is_on_its_way(&mut self, member: usize, asked: &Asked, comes_late: bool) {
+    pub fn is_on_its_way(&mut self, member: usize, asked: &Asked, action: &Action) {
         let cluster = self.members[member].clone();
-        match asked.verb {
-            Verb::Create if comes_late => {
-                let name = |path| text(&asked.body, path).to_owned();
-                self.late.insert((cluster.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")));
+        let name = |path| text(&asked.body, path).to_owned();
+        let made = || (cluster.name().to_owned(), name("/metadata/namespace"), name("/metadata/name"));
+        match (asked.verb, action) {
+            (Verb::Create, Action::Late(_)) => drop(self.late.insert(made())),
+            (Verb::Create, Action::Delay(time)) if asked.resource == ATTACHMENTS => {
+                self.held_up.retain(|(_, arrives, _)| *arrives > Instant::now());
+                self.held_up.push((asked.client.clone(), Instant::now() + *time, made()));
             }
-            Verb::Delete => {
+            (Verb::Delete, _) => {
                 let is_meant =
                     |leaf: &Arc<Value>| text(leaf, "/metadata/uid") == text(&asked.body, "/preconditions/uid");
                 let leaf = cluster.get(&asked.resource, &asked.namespace, &asked.name).filter(is_meant);
@@ -137,6 +150,14 @@ impl History {
             }
             _ => {}
         }
+    }
+
+    /// What the one that is killed now has sent arrives all the same, and the next one may have looked for it before.
+    pub fn was_killed(&mut self, client: &str) {
+        let of_it = self.held_up.extract_if(.., |(sender, ..)| sender == client);
+        let still: Vec<Made> =
+            of_it.filter(|(_, arrives, _)| *arrives > Instant::now()).map(|(.., made)| made).collect();
+        self.late.extend(still);
     }
 
     pub fn may_come_late(&self, member: &Cluster, object: &Value) -> bool {

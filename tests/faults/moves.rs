@@ -2,6 +2,7 @@
 //! host leads, and nothing is left. The movers' pods are played: what a volume holds is a word.
 
 mod afterwards;
+mod attributes;
 mod forgotten;
 mod late;
 mod permitted;
@@ -9,6 +10,7 @@ mod play;
 mod refused;
 mod restored;
 mod slots;
+mod sources;
 mod theirs;
 mod users;
 
@@ -51,7 +53,7 @@ const REMOVED: Duration = Duration::from_mins(10);
 const SOME: usize = 12;
 const POINTS: usize = 40;
 /// Of a move that nobody disturbs, to all three clusters.
-const MOST_REQUESTS: u64 = 365;
+const MOST_REQUESTS: u64 = 240;
 const DATA: &str = "what the user has written";
 
 struct Story {
@@ -84,10 +86,14 @@ impl Story {
     }
 
     fn asks(&self, to: usize, spec: &Value) {
+        self.asks_as("to", to, spec);
+    }
+
+    fn asks_as(&self, name: &str, to: usize, spec: &Value) {
         let mut spec = spec.clone();
         spec["claimName"] = json!(CLAIM);
         spec["to"] = json!({"member": self.bench.members[to].name()});
-        let wanted = json!({"metadata": {"name": "to", "namespace": SHOP}, "spec": spec});
+        let wanted = json!({"metadata": {"name": name, "namespace": SHOP}, "spec": spec});
         self.bench.host.create(MOVES, wanted).unwrap();
     }
 
@@ -384,6 +390,27 @@ fn moved_volume_is_attached_as_its_class_says_of_the_member_that_it_is_in_now() 
             assert_eq!(mode(&story), expected, "{}", story.trace());
         });
     }
+}
+
+/// By force; and that could not be done later, as an admission policy holds it then.
+#[test]
+fn finalizer_that_somebody_took_off_is_back_before_the_volume_is_replaced() {
+    virtual_time::run(1, async {
+        let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+        story.asks(1, &json!({"cutover": "Manual"}));
+        story.comes_to("Ready").await;
+        let change = |of: &mut Value| {
+            of["metadata"]["finalizers"] = json!([]);
+            of["spec"]["approved"] = json!(true);
+        };
+        story.bench.host.change(MOVES, SHOP, "to", change).unwrap();
+        while story.phase() != "Switching" {
+            sleep(STEP / 10).await;
+        }
+        let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
+        assert_eq!(of["metadata"]["finalizers"], json!(["kosmos.csi.io/move"]));
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+    });
 }
 
 /// The pod waits for nothing else: not for the mark to go, nor for the move to end.

@@ -137,6 +137,12 @@ async fn dry_run_prints_the_object_and_asks_nobody() {
     assert!(of(&clusters, "db-to-m1").is_null());
     let printed = clusters.does("volume move db --to=m1 --dry-run").await;
     assert!(printed.contains("namespace: default"), "that of the kubeconfig's context: {printed}");
+    assert!(!printed.contains("deleteSourceAfter"), "{printed}");
+    for (typed, told) in [("3days", "72h"), ("90m", "1h30m0s"), ("0s", "0s")] {
+        let typed = format!("volume move shop/db --to=m1 --delete-source-after={typed} --dry-run");
+        let printed: Value = serde_saphyr::from_str(&clusters.does(&typed).await).unwrap();
+        assert_eq!(text(&printed, "/spec/deleteSourceAfter"), told);
+    }
     let nowhere = Clusters::new(0);
     nowhere.refuses("volume move shop/db --to=m1", &["does not know the kind VolumeMove", "moves.enabled"]).await;
     nowhere.refuses("volume status", &["does not know the kind VolumeMove"]).await;

@@ -10,6 +10,7 @@ mod ends;
 mod forgotten;
 mod line;
 mod look;
+mod sources;
 mod switch;
 mod tell;
 
@@ -43,6 +44,8 @@ const LATE: Duration = Duration::from_secs(5);
 const FAILED: Duration = Duration::from_secs(30);
 /// More than follow one another without a pause.
 const STEPS: u32 = 40;
+/// So long what was read counts for the steps that follow one another. Each write tests the version that it was decided on.
+const FRESH: Duration = Duration::from_secs(1);
 /// So often what the watch says is gone by, even if it says nothing.
 const ROUND: Duration = Duration::from_mins(1);
 
@@ -80,8 +83,10 @@ struct Job {
     /// Between the two movers.
     line: Option<line::Line>,
     told: tell::Told,
-    /// `of` is the answer to a write just now.
-    is_fresh: bool,
+    /// Since when `of`, and what else is known, was read for the steps that follow one another.
+    fresh_since: Option<Instant>,
+    /// What else was read since then, and no step has changed.
+    known: look::Known,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
     /// What the movers failed of, until they have not.
@@ -106,6 +111,7 @@ impl Movers {
             () = self.drive_all() => {}
             () = forgotten::heal(&self) => {}
             () = attachments::tidy(&self) => {}
+            () = sources::delete(&self) => {}
         }
     }
 
@@ -124,7 +130,8 @@ impl Movers {
                         stranded: BTreeSet::new(),
                         line: None,
                         told: tell::Told::default(),
-                        is_fresh: false,
+                        fresh_since: None,
+                        known: look::Known::default(),
                         slot: None,
                         failure: None,
                         before: None,
@@ -157,6 +164,8 @@ impl Job {
                     continue;
                 }
                 Ok(Went::On) => {}
+                // What has come a moment later is no news.
+                Ok(Went::Waits(_)) if pause == SOON => {}
                 Ok(Went::Waits(why)) => self.tell_of_waiting(&why).await,
                 // It was changed meanwhile, which is looked at.
                 Err(Error::InProgress(why)) => tracing::debug!(of = self.name(), why, "a move is looked at again"),
@@ -168,14 +177,15 @@ impl Job {
             }
             pause = pause.min(longest);
             sleep(pause).await;
-            (self.is_fresh, steps) = (false, 0);
+            (self.fresh_since, steps) = (None, 0);
             pause = (pause * 2).min(longest);
         }
     }
 
     /// One look, and one step.
     async fn go_on(&mut self) -> Result<Went> {
-        if !std::mem::take(&mut self.is_fresh) {
+        if self.fresh_since.is_none_or(|since| since.elapsed() > FRESH) {
+            (self.fresh_since, self.known) = (Some(Instant::now()), look::Known::default());
             let Some(now) = moves::read(&self.movers.host, &self.of).await? else { return Ok(Went::Over) };
             self.of = now;
         }
@@ -190,7 +200,7 @@ impl Job {
             }
             Some(_) => {}
         }
-        let seen = Box::pin(look::look(self)).await?;
+        let mut seen = Box::pin(look::look(self)).await?;
         let step = next(&seen.seen);
         tracing::debug!(of = self.name(), ?step, seen = ?seen.seen, "moves");
         // Acted, and nothing has changed: looking on would be asking in circles.
@@ -207,7 +217,8 @@ impl Job {
                 Ok(went.unwrap_or_else(|| Went::Waits(seen.awaited(what))))
             }
             step => {
-                let went = Box::pin(act::take(self, step, seen)).await?;
+                let went = Box::pin(act::take(self, step, &mut seen)).await?;
+                self.known = look::Known::after(step, seen);
                 Ok(match went {
                     Went::On if circles => Went::Waits("what was written is seen".to_owned()),
                     went => went,
@@ -231,7 +242,6 @@ impl Job {
 
     async fn write(&mut self, change: StatusChange) -> Result<Went> {
         self.of = moves::change_status(&self.movers.host, &self.of, change).await?;
-        self.is_fresh = true;
         Ok(Went::On)
     }
 

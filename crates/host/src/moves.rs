@@ -1,6 +1,7 @@
 //! Moves of volumes to other members, as users ask for them: the kind VolumeMove, which lies beside the claim. Its spec is the
 //! user's word, its status the driver's, and all that a later look needs to know of what was decided.
 
+mod change;
 pub mod subject;
 
 use std::{
@@ -13,7 +14,7 @@ use futures::StreamExt;
 use k8s_openapi::{
     api::core::v1::PersistentVolume,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
-    jiff::Timestamp,
+    jiff::{SignedDuration, Timestamp},
 };
 use kube::{
     Api, ResourceExt,
@@ -25,14 +26,17 @@ use kube::{
     },
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Host, outcome, replacement::Replacing, unread};
+pub use self::change::{
+    StatusChange, attempt, begun, condition, phase, progress, refused, source_deleted, switching, verified,
+};
+
+use super::{Host, outcome, unread};
 use cluster::{metrics::MovesNow, pauses, with_causes};
 use domain::{
     error::{Error, Result},
-    printable::one_line,
     volume::{
         Claim, LeafPlace,
         moving::{MoveMark, Part, Phase, Sum},
@@ -44,12 +48,11 @@ pub type VolumeMove = Object<MoveSpec, MoveStatus>;
 pub const KIND: &str = "VolumeMove";
 /// The condition that says whether it goes on, and its reason where it does.
 const STALLED: &str = "Stalled";
+/// The condition that says whether the source was given up, as its user asked for it.
+const SOURCE_DELETED: &str = "SourceDeleted";
 pub const PROGRESSING: &str = "Progressing";
-/// Characters of a condition: what members say is in it.
-const MOST_SAID: usize = 4096;
 /// Nothing is waited for.
 const GOES_ON: &str = "it goes on";
-const HAS_ENDED: &str = "it has ended";
 /// Holds a move until nothing of it is left in the members.
 const FINALIZER: &str = "kosmos.csi.io/move";
 
@@ -64,6 +67,20 @@ pub struct MoveSpec {
     /// The word to switch, where that is waited for.
     #[serde(default)]
     pub approved: bool,
+    /// So long after its success the source is given up with its data; without it, it is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete_source_after: Option<String>,
+}
+
+impl MoveSpec {
+    /// How long the source is kept, where somebody has said that.
+    pub fn keeps_source_for(&self) -> Result<Option<Duration>> {
+        let Some(text) = &self.delete_source_after else { return Ok(None) };
+        let parsed = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
+        parsed.map(Some).ok_or_else(|| {
+            Error::Invalid(format!("spec.deleteSourceAfter: {text:?} is no time like 72h, 90m or 1h30m"))
+        })
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -92,7 +109,17 @@ pub struct MoveStatus {
     pub progress: Option<Progress>,
     /// The host's volume as it is to be, decided with the phase `Switching`.
     pub switch: Option<PersistentVolume>,
+    /// The leaf volume that the data comes from.
+    pub source: Option<SourceVolume>,
+    /// Of its success.
+    pub completion_time: Option<Time>,
     pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SourceVolume {
+    pub name: String,
+    pub uid: String,
 }
 
 /// The host's volume and its claim, as they were when the move began.
@@ -102,6 +129,9 @@ pub struct PinnedVolume {
     pub name: String,
     pub uid: String,
     pub claim_uid: String,
+    /// Its VolumeAttributesClass, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes_class: Option<String>,
 }
 
 /// What has gone over the line of an attempt.
@@ -195,6 +225,29 @@ fn stalled_since(of: &VolumeMove) -> Option<Duration> {
     Some(Timestamp::now().duration_since(since).try_into().unwrap_or_default())
 }
 
+/// Whether the time has passed for which its source was to be kept, and it is not seen to be gone yet.
+pub fn source_is_due(of: &VolumeMove) -> bool {
+    source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now())
+}
+
+fn source_is_kept_until(of: &VolumeMove) -> Option<Timestamp> {
+    let status = of.status.as_ref().filter(|status| status.phase == Some(Phase::Succeeded))?;
+    let is_done = status.conditions.iter().any(|one| one.type_ == SOURCE_DELETED && one.status == "True");
+    let after = of.spec.keeps_source_for().ok().flatten().filter(|_| !is_done)?;
+    status.completion_time.as_ref()?.0.checked_add(after).ok()
+}
+
+/// What becomes of the source of one that has succeeded, in words.
+pub fn fate_of_source(of: &VolumeMove) -> String {
+    let mut conditions = of.status.iter().flat_map(|status| &status.conditions);
+    let told = conditions.find(|one| one.type_ == SOURCE_DELETED);
+    match (told, source_is_kept_until(of)) {
+        (Some(told), _) if told.status == "True" || source_is_due(of) => told.message.clone(),
+        (_, Some(until)) => format!("it is kept until {until:.0}, and then removed with its data"),
+        (_, None) => "it is kept until somebody discards it".to_owned(),
+    }
+}
+
 /// Nothing is known of them any more once this is dropped.
 #[derive(Debug)]
 struct Forgets<'a>(&'a Moves);
@@ -271,10 +324,6 @@ pub async fn rival(host: &Host, of: &VolumeMove, volume: Option<&str>) -> Result
     Ok(others.find(|one| is_first(one)).cloned())
 }
 
-/// What is to be written of a status.
-#[derive(Debug)]
-pub struct StatusChange(Value);
-
 /// Writes its status over the version that was read.
 pub async fn change_status(host: &Host, of: &VolumeMove, change: StatusChange) -> Result<VolumeMove> {
     let change = json!({"metadata": {"resourceVersion": of.resource_version()}, "status": change.0});
@@ -326,67 +375,6 @@ pub fn claim_of(of: &VolumeMove) -> Claim {
 pub fn mark(of: &VolumeMove, part: Part) -> MoveMark {
     let (namespace, name) = (of.namespace().unwrap_or_default(), of.name_any());
     MoveMark { namespace, name, uid: of.uid().unwrap_or_default(), part }
-}
-
-/// Says of a move what stands in its way, or that nothing does.
-pub fn condition(of: &VolumeMove, reason: &str, message: &str) -> StatusChange {
-    StatusChange(json!({"conditions": conditions(of, reason, message)}))
-}
-
-fn conditions(of: &VolumeMove, reason: &str, message: &str) -> Value {
-    let stalls = reason != PROGRESSING;
-    let before = of.status.iter().flat_map(|status| &status.conditions).find(|one| one.type_ == STALLED);
-    let since =
-        before.filter(|before| (before.status == "True") == stalls).map(|before| before.last_transition_time.clone());
-    json!([{
-        "type": STALLED,
-        "status": if stalls { "True" } else { "False" },
-        "reason": reason,
-        "message": one_line(message).chars().take(MOST_SAID).collect::<String>(),
-        "lastTransitionTime": since.unwrap_or_else(|| Time(Timestamp::now())),
-        "observedGeneration": of.metadata.generation,
-    }])
-}
-
-/// With all that it is about.
-pub fn begun(volume: &PinnedVolume, from: &Side, to: &Side) -> StatusChange {
-    StatusChange(json!({"phase": Phase::Preparing, "volume": volume, "from": from, "to": to, "attempt": 0}))
-}
-
-pub fn refused(of: &VolumeMove, why: &str) -> StatusChange {
-    StatusChange(json!({"phase": Phase::Refused, "conditions": conditions(of, "Refused", why)}))
-}
-
-/// What stood in its way, or was waited for, does and is not any more.
-pub fn phase(of: &VolumeMove, phase: Phase) -> StatusChange {
-    let was_told = of.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
-    if was_told {
-        let message = if phase.is_over() { HAS_ENDED } else { GOES_ON };
-        StatusChange(json!({"phase": phase, "conditions": conditions(of, PROGRESSING, message)}))
-    } else {
-        StatusChange(json!({"phase": phase}))
-    }
-}
-
-pub fn attempt(attempt: u32) -> StatusChange {
-    StatusChange(json!({"attempt": attempt}))
-}
-
-/// With a condition of what is waited for.
-pub fn progress(of: &VolumeMove, progress: Progress, reason: &str, message: &str) -> StatusChange {
-    StatusChange(json!({"progress": progress, "conditions": conditions(of, reason, message)}))
-}
-
-pub fn verified(sum: &Sum, progress: Option<Progress>) -> StatusChange {
-    match progress {
-        Some(progress) => StatusChange(json!({"verified": sum, "progress": progress})),
-        None => StatusChange(json!({"verified": sum})),
-    }
-}
-
-/// The one write that decides.
-pub fn switching(replacing: &Replacing) -> StatusChange {
-    StatusChange(json!({"phase": Phase::Switching, "switch": replacing.volume}))
 }
 
 /// For people.

@@ -92,7 +92,7 @@ impl Replacing {
             let step = self.step(host).await?;
             match &step {
                 Replacement::Stuck(why) => return Err(Error::Refused(format!("volume {}: {why}", self.name()))),
-                Replacement::Done if bound_since.get_or_insert_with(Instant::now).elapsed() > SETTLED => return Ok(()),
+                Replacement::Done if bound_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED => return Ok(()),
                 Replacement::Done => {}
                 _ => bound_since = None,
             }
@@ -100,8 +100,10 @@ impl Replacing {
                 return Err(Error::InProgress(format!("volume {} is being replaced", self.name())));
             }
             // The claim is lost from the end of one volume to the next: no pause between them.
-            if step == Replacement::WakeClaim || before.replace(step.clone()) == Some(step) {
-                sleep(PAUSE).await;
+            match before.replace(step.clone()) {
+                _ if step == Replacement::Done => sleep(SETTLED / 2).await,
+                before if step == Replacement::WakeClaim || before.as_ref() == Some(&step) => sleep(PAUSE).await,
+                _ => {}
             }
         }
     }

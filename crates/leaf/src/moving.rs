@@ -3,6 +3,7 @@
 
 pub mod copy;
 pub mod ends;
+pub mod kept;
 pub mod line;
 mod sight;
 mod source;
@@ -65,8 +66,20 @@ fn names(volume: &k8s_openapi::api::core::v1::Volume, pod: &Pod, place: &LeafPla
     }
 }
 
+/// An object of a leaf, as a write has left it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Changed {
+    Claim(Box<PersistentVolumeClaim>),
+    Volume(Box<PersistentVolume>),
+}
+
 /// Writes on a claim as it was read.
-async fn change_claim(client: &MemberClient, claim: &PersistentVolumeClaim, change: Value, doing: &str) -> Result<()> {
+async fn change_claim(
+    client: &MemberClient,
+    claim: &PersistentVolumeClaim,
+    change: Value,
+    doing: &str,
+) -> Result<Changed> {
     let claims =
         Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &claim.namespace().unwrap_or_default());
     let patch = Patch::Merge(over(&claim.metadata, change));
@@ -74,18 +87,23 @@ async fn change_claim(client: &MemberClient, claim: &PersistentVolumeClaim, chan
     let doing = format!("{doing} claim {}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
     let changed = answer.map_err(|error| missed(client.outcome(&doing, &error)))?;
     client.rows.put_claim(&changed);
-    Ok(())
+    Ok(Changed::Claim(Box::new(changed)))
 }
 
 /// The same on a volume.
-async fn change_volume(client: &MemberClient, volume: &PersistentVolume, change: Value, doing: &str) -> Result<()> {
+async fn change_volume(
+    client: &MemberClient,
+    volume: &PersistentVolume,
+    change: Value,
+    doing: &str,
+) -> Result<Changed> {
     let patch = Patch::Merge(over(&volume.metadata, change));
     let volumes = Api::<PersistentVolume>::all(client.client.clone());
     let answer = volumes.patch(&volume.name_any(), &PatchParams::default(), &patch).await;
     let doing = format!("{doing} volume {}", volume.name_any());
     let changed = answer.map_err(|error| missed(client.outcome(&doing, &error)))?;
     client.rows.put_volume(&changed);
-    Ok(())
+    Ok(Changed::Volume(Box::new(changed)))
 }
 
 fn over(read: &kube::api::ObjectMeta, mut change: Value) -> Value {

@@ -7,61 +7,16 @@
 
 mod mark;
 mod outcome;
+mod phase;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
-
 pub use mark::{MoveMark, Part};
 pub use outcome::{Outcome, Sum};
+pub use phase::Phase;
 
 /// The namespace of a member in which nobody but movers is.
 pub const YARD: &str = "kosmos-csi-movers";
-
-/// How far a move is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Phase {
-    /// The copy's claim and its receiver are made: class, quota, room, image and mount are proven before anybody has to stop.
-    Preparing,
-    /// No further node gets the source, once there is a slot. Until then its pods come and go as before.
-    Closing,
-    /// The source is closed, and those that have it are waited for.
-    Waiting,
-    /// The source goes out of reach.
-    Isolating,
-    Copying,
-    /// The copy goes where the host's pods will look for it.
-    Placing,
-    /// Waits for the word to switch, where it was asked to.
-    Ready,
-    /// The host's volume is replaced.
-    Switching,
-    /// The copy becomes an ordinary leaf, and the source one that is kept.
-    Finishing,
-    Succeeded,
-    /// All is undone.
-    Cancelling,
-    Cancelled,
-    /// It was never begun.
-    Refused,
-}
-
-impl Phase {
-    /// Nothing is done for it any more.
-    pub fn is_over(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Cancelled | Self::Refused)
-    }
-
-    /// Whether what is next goes by the source; the other need not be looked at.
-    pub fn goes_by_source(self) -> bool {
-        !matches!(self, Self::Preparing | Self::Switching)
-    }
-
-    /// The same of the copy.
-    pub fn goes_by_copy(self) -> bool {
-        !matches!(self, Self::Closing | Self::Waiting | Self::Isolating | Self::Switching)
-    }
-}
 
 /// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,6 +137,33 @@ pub enum Moving {
     OpenSource,
     Await(&'static str),
     Nothing,
+}
+
+impl Moving {
+    /// Whether it writes on this leaf, or begins or ends the mover there. Of the switch the host alone is told.
+    pub fn changes(self, part: Part) -> bool {
+        let changed: &[Part] = match self {
+            Self::Enter(_) | Self::NoteVerified | Self::Await(_) | Self::Nothing | Self::Replace => &[],
+            Self::MakeCopy
+            | Self::StartReceiver
+            | Self::KeepCopy
+            | Self::PlaceCopy
+            | Self::ReleaseCopy
+            | Self::RemoveCopy
+            | Self::RemoveCopyStray => &[Part::Copy],
+            Self::CloseSource
+            | Self::IsolateSource
+            | Self::LendSource
+            | Self::ReturnSource
+            | Self::OpenSource
+            | Self::RetireSource
+            | Self::RemoveYardClaim
+            | Self::RemoveSourceStray => &[Part::Source],
+            // A sender whose keys nobody has any more ends both.
+            Self::StartSender | Self::RemoveEnds => &[Part::Source, Part::Copy],
+        };
+        changed.contains(&part)
+    }
 }
 
 pub fn next(seen: &Seen) -> Moving {

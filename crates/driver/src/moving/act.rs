@@ -15,18 +15,19 @@ use domain::{
 use host::moves;
 use leaf::moving::{Moved, Written, ends::State};
 
-pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<Went> {
+pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Result<Went> {
     match step {
         // Its pods go on until then.
         Moving::CloseSource if !job.takes_slot() => return Ok(Went::Waits(OTHERS_COPY.to_owned())),
-        Moving::Enter(Phase::Switching) => return switch::decide(job, &looked).await,
-        Moving::Enter(Phase::Finishing) => switch::settle_in_host(job, &looked).await?,
-        Moving::StartReceiver => return ends::start_receiver(job, &looked).await,
-        Moving::StartSender => return ends::start_sender(job, &looked).await,
-        Moving::RemoveEnds => return ends::remove(job, &looked).await,
-        Moving::NoteVerified => return note_verified(job, &looked).await,
-        Moving::Replace => return Box::pin(switch::replace(job, &looked)).await,
-        Moving::MakeCopy => return begin::make_copy(job, &looked).await,
+        Moving::CloseSource if looked.seen.phase == Phase::Closing => looked.has_same_attributes()?,
+        Moving::Enter(Phase::Switching) => return switch::decide(job, looked).await,
+        Moving::Enter(Phase::Finishing) => switch::settle_in_host(job, looked).await?,
+        Moving::StartReceiver => return ends::start_receiver(job, looked).await,
+        Moving::StartSender => return ends::start_sender(job, looked).await,
+        Moving::RemoveEnds => return ends::remove(job, looked).await,
+        Moving::NoteVerified => return note_verified(job, looked).await,
+        Moving::Replace => return Box::pin(switch::replace(job, looked)).await,
+        Moving::MakeCopy => return begin::make_copy(job, looked).await,
         _ => {}
     }
     match step {
@@ -35,13 +36,11 @@ pub(super) async fn take(job: &mut Job, step: Moving, looked: Looked) -> Result<
             job.slot.take_if(|_| !(Phase::Closing..=Phase::Copying).contains(&phase));
             job.slot.iter_mut().for_each(|(_, since)| *since = Instant::now());
             (job.failure, job.told) = (None, Told::default());
-            job.tell_of_phase(phase, &looked).await;
+            job.tell_of_phase(phase, looked).await;
             Ok(went)
         }
-        Moving::KeepCopy | Moving::PlaceCopy | Moving::ReleaseCopy | Moving::RemoveCopy | Moving::RemoveCopyStray => {
-            change(job, step, &looked, &looked.copy).await
-        }
-        _ => change(job, step, &looked, &looked.source).await,
+        step if step.changes(Part::Copy) => change(job, step, looked, Part::Copy).await,
+        _ => change(job, step, looked, Part::Source).await,
     }
 }
 
@@ -59,14 +58,20 @@ async fn note_verified(job: &mut Job, looked: &Looked) -> Result<Went> {
     Ok(went)
 }
 
-async fn change(job: &Job, step: Moving, looked: &Looked, half: &Result<Half>) -> Result<Went> {
-    let half = half.as_ref().map_err(Clone::clone)?;
+async fn change(job: &Job, step: Moving, looked: &mut Looked, part: Part) -> Result<Went> {
+    let half = if part == Part::Copy { &mut looked.copy } else { &mut looked.source };
+    let half = half.as_mut().map_err(|error| error.clone())?;
     let handle = looked.status.to.as_ref().map(|to| to.handle.as_str()).unwrap_or_default();
     let home = half.side.home();
     let of = moves::mark(&job.of, Part::Source);
     let leaf = half.member.leaf()?;
     let moved = Moved { leaf, hash: looked.hash, sight: &half.sight, home: &home, of: &of, handle };
     Ok(match moved.write(step).await? {
+        Written::Changed(now) => {
+            half.sight = std::mem::take(&mut half.sight).with(now);
+            looked.is_noted = true;
+            Went::On
+        }
         Written::Now => Went::On,
         Written::Awaited => Went::Waits(format!("member {} removes what was made for the copy", leaf.member)),
         Written::Nowhere => Went::Waits(format!("the leaf in member {} is as it has to be", leaf.member)),

@@ -1,6 +1,9 @@
 //! A move begins, or is refused: all that can be known before anything is done is looked at, and what it is about is pinned.
 
+use std::collections::BTreeMap;
+
 use super::{Job, Went};
+use crate::provision::modify::check_class;
 use domain::{
     error::{Error, Result},
     volume::{
@@ -11,14 +14,14 @@ use domain::{
     },
 };
 use host::moves::{
-    self, PinnedVolume, Side,
-    subject::{HostClass, Subject, read_class, read_subject},
+    self, PinnedVolume, Side, SourceVolume,
+    subject::{HostClass, Subject, read_attributes_class, read_class, read_subject},
 };
 use leaf::{
     MemberClient,
     claim::LeafSpec,
     moving::{self as writes, yard},
-    row::ClaimRow,
+    row::{ClaimRow, VolumeRow},
 };
 use member::Member;
 
@@ -27,6 +30,7 @@ use super::look::Looked;
 /// What a move is to do, once nothing speaks against it.
 struct Plan {
     volume: PinnedVolume,
+    source: SourceVolume,
     from: Side,
     to: Side,
 }
@@ -41,7 +45,7 @@ pub(super) async fn begin(job: &mut Job) -> Result<Went> {
         return Ok(Went::On);
     }
     match plan(job).await {
-        Ok(plan) => job.write(moves::begun(&plan.volume, &plan.from, &plan.to)).await,
+        Ok(plan) => job.write(moves::begun(&plan.volume, &plan.from, &plan.to, &plan.source)).await,
         Err(
             error @ (Error::Refused(_) | Error::Invalid(_) | Error::NoPlace(_) | Error::NotFound(_) | Error::Exists(_)),
         ) => {
@@ -56,6 +60,7 @@ pub(super) async fn begin(job: &mut Job) -> Result<Went> {
 async fn plan(job: &Job) -> Result<Plan> {
     let (host, claim) = (&job.movers.host, moves::claim_of(&job.of));
     let refuse = |why: &str| Error::Refused(format!("claim {claim} {why}"));
+    job.of.spec.keeps_source_for()?;
     let subject = read_subject(host, &claim, true).await?.ok_or_else(|| refuse("is not there"))?;
     if let Some(rival) = moves::rival(host, &job.of, subject.volume_name().as_deref()).await? {
         let name = moves::name(&rival);
@@ -71,7 +76,7 @@ async fn plan(job: &Job) -> Result<Plan> {
     let to = destination(job, &from).await?;
     let (volume, uid) = (subject.volume_name().unwrap_or_default(), subject.volume_uid().unwrap_or_default());
     let hash = VolumeHash::new(&host.id, &volume);
-    let home = source_home(job, &from, &id, hash).await?;
+    let (home, source) = source_at(job, &from, &id, hash).await?;
     if let Some(other) = host::volume::another_with(host, &volume, &id).await? {
         return Err(refuse(&format!(
             "has its data by another volume too: remove PersistentVolume {} first",
@@ -79,7 +84,7 @@ async fn plan(job: &Job) -> Result<Plan> {
         )));
     }
     let class = class_of(job, &subject, &to.name).await?;
-    let spec = spec_of(&subject, &class, &volume)?;
+    let spec = spec_of(job, &subject, &class, &volume).await?;
     if spec.attach_mode(&from.name) == AttachMode::VirtualMachine
         || spec.attach_mode(&to.name) == AttachMode::VirtualMachine
     {
@@ -88,7 +93,13 @@ async fn plan(job: &Job) -> Result<Plan> {
     let place = spec.place(&to.name, &host.id, &job.movers.leaf_namespace)?;
     try_out(to.leaf()?, &spec, hash, &place, &subject).await?;
     Ok(Plan {
-        volume: PinnedVolume { name: volume, uid, claim_uid: subject.claim_uid.clone() },
+        volume: PinnedVolume {
+            name: volume,
+            uid,
+            claim_uid: subject.claim_uid.clone(),
+            attributes_class: subject.attributes_class().map(str::to_owned),
+        },
+        source,
         from: side(&from.name, handle.to_owned(), &home),
         to: side(&to.name, spec.id(&to.name, &host.id, &place).to_string(), &place),
     })
@@ -108,7 +119,7 @@ async fn destination(job: &Job, from: &Member) -> Result<std::sync::Arc<Member>>
 }
 
 /// Where the leaf is, and whether it can be moved.
-async fn source_home(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) -> Result<LeafPlace> {
+async fn source_at(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) -> Result<(LeafPlace, SourceVolume)> {
     let leaf = from.leaf()?;
     let known = leaf.rows.find(id).and_then(|(_, row)| row.claim).map(|claim| claim.place);
     let missing = || {
@@ -135,7 +146,9 @@ async fn source_home(job: &Job, from: &Member, id: &VolumeId, hash: VolumeHash) 
             from.name
         )));
     }
-    Ok(home)
+    let volume = VolumeRow::new(sight.volume.as_ref().ok_or_else(missing)?);
+    let source = SourceVolume { name: volume.name.to_string(), uid: volume.uid().to_owned() };
+    Ok((home, source))
 }
 
 /// The class of the host's volume, where that lets it be in this member.
@@ -172,6 +185,9 @@ async fn try_out(
         }
     }
     let class = class_at(leaf, spec)?;
+    if let Some(attributes) = spec.attributes.at(&leaf.member) {
+        check_class(leaf, attributes, None).await?;
+    }
     writes::try_claim(leaf, &leaf_spec(spec, hash, place, &class, leaf, subject)).await
 }
 
@@ -180,7 +196,7 @@ pub(super) async fn make_copy(job: &mut Job, looked: &Looked) -> Result<Went> {
     let leaf = half.member.leaf()?;
     let Some(subject) = &looked.subject else { return Ok(Went::Waits("the host's claim is there".to_owned())) };
     let class = class_of(job, subject, &half.side.member).await?;
-    let spec = spec_of(subject, &class, &looked.pinned.name)?;
+    let spec = spec_of(job, subject, &class, &looked.pinned.name).await?;
     let (leaf_class, place) = (class_at(leaf, &spec)?, yard(looked.hash));
     let wanted = leaf_spec(&spec, looked.hash, &place, &leaf_class, leaf, subject);
     let mark = moves::mark(&job.of, Part::Copy);
@@ -202,9 +218,7 @@ fn movable(subject: &Subject) -> Result<&str> {
         _ if subject.is_ephemeral => refuse("was made for a pod, and goes with it"),
         None => refuse("has no volume of this driver's"),
         Some(_) if subject.mode() == VolumeMode::Block => refuse("is a block volume: only filesystems can be moved"),
-        Some(_) if subject.has_attributes_class() => {
-            refuse("has a VolumeAttributesClass: such volumes cannot be moved yet")
-        }
+        Some(_) if subject.is_modified => refuse("is being given another VolumeAttributesClass: that has to end first"),
         Some(handle) => match subject.foreign_finalizer() {
             None => Ok(handle),
             Some(finalizer) => {
@@ -219,7 +233,15 @@ fn side(member: &str, handle: String, home: &LeafPlace) -> Side {
 }
 
 /// As if it were made new, with the size that it has.
-pub(super) fn spec_of(subject: &Subject, class: &HostClass, volume: &str) -> Result<VolumeSpec> {
+pub(super) async fn spec_of(job: &Job, subject: &Subject, class: &HostClass, volume: &str) -> Result<VolumeSpec> {
+    let attributes = match subject.attributes_class() {
+        Some(name) => read_attributes_class(&job.movers.host, name).await?.ok_or_else(|| {
+            Error::Refused(format!(
+                "VolumeAttributesClass {name:?} of the volume is not there, or none of this driver's: make it again"
+            ))
+        })?,
+        None => BTreeMap::new(),
+    };
     Ok(VolumeSpec {
         name: volume.to_owned(),
         request: Request {
@@ -231,7 +253,7 @@ pub(super) fn spec_of(subject: &Subject, class: &HostClass, volume: &str) -> Res
             source: None,
         },
         parameters: Parameters::parse(&class.parameters)?,
-        attributes: Attributes::default(),
+        attributes: Attributes::parse(&attributes)?,
         claim: Some(Claim { namespace: subject.claim.namespace.clone(), name: subject.claim.name.clone() }),
         preferred: Vec::new(),
         requisite: Vec::new(),
@@ -265,7 +287,7 @@ fn leaf_spec<'a>(
         class,
         access: spec.leaf_access(&leaf.member),
         mode: spec.leaf_mode(&leaf.member),
-        attributes: None,
+        attributes: spec.attributes.at(&leaf.member),
         size: quantity::print(spec.request.required.max(1)),
         claim_uid: Some(&subject.claim_uid),
         node: None,

@@ -191,7 +191,7 @@ impl Forgotten<'_> {
 
     async fn write(&self, step: Moving, sight: &Sight, home: &LeafPlace, of: &MoveMark, handle: &str) -> Result<bool> {
         let moved = Moved { leaf: self.leaf, hash: self.hash, sight, home, of, handle };
-        Ok(moved.write(step).await? == Written::Now)
+        Ok(matches!(moved.write(step).await?, Written::Now | Written::Changed(_)))
     }
 
     /// The volume that the leaf is of, by the name on it, which its hash proves.

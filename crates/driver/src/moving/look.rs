@@ -7,7 +7,7 @@ use domain::{
     error::{Error, Result},
     volume::{
         VolumeHash,
-        moving::{End, Outcome, Part, Phase, Seen, SeenLeaf},
+        moving::{End, Moving, Outcome, Part, Phase, Seen, SeenLeaf},
     },
 };
 use host::{
@@ -43,6 +43,34 @@ pub(super) enum Users {
     Have(Vec<String>),
     /// These keep it from going: pods, and finalizers of others.
     Keep(Vec<String>),
+}
+
+/// What the steps that follow one another read once, as long as none of them changes it.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    subject: Option<Subject>,
+    source: Option<Half>,
+    copy: Option<Half>,
+}
+
+impl Known {
+    /// What this step leaves as it is, and what it has made of the rest, where that was told.
+    pub(super) fn after(step: Moving, looked: Looked) -> Self {
+        let Looked { seen, subject, source, copy, is_noted, .. } = looked;
+        let is_changed = |part| step.changes(part) && !is_noted;
+        // What comes late is looked for once more.
+        if matches!(step, Moving::Enter(next) if next.is_over()) {
+            return Self::default();
+        }
+        // From then on its movers are looked for.
+        let may_have_sender = |phase: Phase| phase >= Phase::Copying;
+        let is_outdated = matches!(step, Moving::Enter(next) if may_have_sender(next) && !may_have_sender(seen.phase));
+        Self {
+            subject,
+            source: source.ok().filter(|_| !is_outdated && !is_changed(Part::Source)),
+            copy: copy.ok().filter(|_| !is_changed(Part::Copy)),
+        }
+    }
 }
 
 impl Half {
@@ -82,9 +110,27 @@ pub(super) struct Looked {
     pub(super) copy: Result<Half>,
     /// While that is waited for.
     pub(super) users: Users,
+    /// What the step has changed is in it.
+    pub(super) is_noted: bool,
 }
 
-pub(super) async fn look(job: &Job) -> Result<Looked> {
+impl Looked {
+    /// As when the copy was made. It is asked before pods have to end, and once more at the end.
+    pub(super) fn has_same_attributes(&self) -> Result<()> {
+        let class = self.subject.as_ref().and_then(|subject| subject.attributes_class());
+        let is_modified = self.subject.as_ref().is_some_and(|subject| subject.is_modified);
+        if !is_modified && class == self.pinned.attributes_class.as_deref() {
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "the host's volume {} is given another VolumeAttributesClass than its copy has: call the move off, and begin anew",
+            self.pinned.name
+        )))
+    }
+}
+
+pub(super) async fn look(job: &mut Job) -> Result<Looked> {
+    let known = std::mem::take(&mut job.known);
     let status = job.of.status.clone().unwrap_or_default();
     let (Some(pinned), Some(from), Some(to), Some(phase)) =
         (status.volume.clone(), status.from.clone(), status.to.clone(), status.phase)
@@ -92,19 +138,26 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
         return Err(Error::Refused(format!("{}: its status was changed by somebody else", job.name())));
     };
     let claim = moves::claim_of(&job.of);
-    let with_volume = matches!(phase, Phase::Preparing | Phase::Ready);
-    let subject = read_subject(&job.movers.host, &claim, with_volume)
-        .await?
-        .filter(|subject| subject.claim_uid == pinned.claim_uid);
+    // The step that decides goes by what is read just before it.
+    let known = if phase == Phase::Ready { Known::default() } else { known };
+    let subject = match known.subject {
+        _ if phase >= Phase::Switching => None,
+        Some(known) => Some(known),
+        None => {
+            let with_volume = matches!(phase, Phase::Preparing | Phase::Closing | Phase::Ready);
+            read_subject(&job.movers.host, &claim, with_volume).await?
+        }
+    };
+    let subject = subject.filter(|subject| subject.claim_uid == pinned.claim_uid);
     let hash = VolumeHash::new(&job.movers.host.id, &pinned.name);
     let (source, copy) = tokio::join!(
-        half(job, &from, hash, phase.goes_by_source().then_some(Part::Source)),
-        half(job, &to, hash, phase.goes_by_copy().then_some(Part::Copy))
+        half(job, &from, hash, phase.goes_by_source().then_some(Part::Source), known.source),
+        half(job, &to, hash, phase.goes_by_copy().then_some(Part::Copy), known.copy)
     );
     let is_wanted = subject.as_ref().is_some_and(|subject| !subject.is_leaving);
     let mut seen = Seen {
         phase,
-        called_off: job.of.metadata.deletion_timestamp.is_some() || !is_wanted,
+        called_off: job.of.metadata.deletion_timestamp.is_some() || phase < Phase::Switching && !is_wanted,
         may_switch: job.of.spec.cutover == Cutover::Automatic || job.of.spec.approved,
         verified: status.verified.is_some(),
         switched: phase == Phase::Switching && is_switched(job, &status, &pinned).await?,
@@ -124,19 +177,23 @@ pub(super) async fn look(job: &Job) -> Result<Looked> {
     let ends = ends_of(&movers(&source), &movers(&copy), status.attempt);
     seen.source.as_mut().into_iter().for_each(|leaf| leaf.end = ends.0);
     seen.copy.as_mut().into_iter().for_each(|leaf| leaf.end = ends.1);
-    Ok(Looked { seen, pinned, hash, status, subject, source, copy, users })
+    Ok(Looked { seen, pinned, hash, status, subject, source, copy, users, is_noted: false })
 }
 
 /// Not looked at where what is next does not go by it.
-async fn half(job: &Job, side: &Side, hash: VolumeHash, part: Option<Part>) -> Result<Half> {
+async fn half(job: &Job, side: &Side, hash: VolumeHash, part: Option<Part>, known: Option<Half>) -> Result<Half> {
     let Some(part) = part else {
         return Err(Error::InProgress(format!("member {} is not looked at now", side.member)));
     };
+    if let Some(known) = known {
+        return Ok(known);
+    }
     let member = job.movers.members.get(&side.member).await?;
     let leaf = member.leaf()?;
     let of = moves::mark(&job.of, part);
     let sight = leaf::moving::look(leaf, hash, &side.home(), Some(&of)).await?;
-    let movers = movers(leaf, &of.uid).await?;
+    let has_no_sender = part == Part::Source && moves::phase_of(&job.of).is_some_and(|phase| phase < Phase::Copying);
+    let movers = if has_no_sender { Vec::new() } else { movers(leaf, &of.uid).await? };
     Ok(Half { side: side.clone(), member: Arc::clone(&member), sight, movers })
 }
 

@@ -5,6 +5,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     Job, Went, begin,
     look::{self, Half, Looked},
+    tell::Told,
 };
 use domain::{
     error::{Error, Result},
@@ -19,11 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// All that is not in the plan is looked at once more; then the status says what the host's volume is to be.
 pub(super) async fn decide(job: &mut Job, looked: &Looked) -> Result<Went> {
+    // From then on the move alone knows what the host's volume has to be.
+    if !moves::is_held(&job.of) {
+        job.of = moves::hold(&job.movers.host, &job.of).await?;
+        return Ok(Went::On);
+    }
     let half = looked.copy.as_ref().map_err(Clone::clone)?;
     let Some(replacing) = led_to(job, looked, half).await? else {
         return Ok(Went::Waits("the host's claim and volume are as they were".to_owned()));
     };
-    let went = job.write(moves::switching(&replacing)).await?;
+    let went = job.write(moves::switching(&job.of, &replacing)).await?;
+    (job.failure, job.told) = (None, Told::default());
     job.tell_of_phase(Phase::Switching, looked).await;
     Ok(went)
 }
@@ -31,8 +38,11 @@ pub(super) async fn decide(job: &mut Job, looked: &Looked) -> Result<Went> {
 pub(super) async fn replace(job: &mut Job, looked: &Looked) -> Result<Went> {
     let missing = || Error::Refused("the status does not say what the host's volume is to be".to_owned());
     let replacing = look::replacing(job, &looked.status, &looked.pinned).ok_or_else(missing)?;
-    replacing.replace(&job.movers.host, Instant::now() + PATIENCE).await?;
-    Ok(Went::On)
+    match replacing.replace(&job.movers.host, Instant::now() + PATIENCE).await {
+        Ok(()) => Ok(Went::On),
+        Err(Error::InProgress(why)) => Ok(Went::Waits(format!("the host's claim is bound to it again ({why})"))),
+        Err(error) => Err(error),
+    }
 }
 
 /// Attachments of before, which nobody else takes away, and the choice on record.
@@ -77,16 +87,19 @@ async fn led_to(job: &Job, looked: &Looked, half: &Half) -> Result<Option<Replac
             looked.pinned.name
         )));
     }
-    let class = begin::class_of(job, subject, &half.side.member).await?;
+    let member = &half.side.member;
+    let class = begin::class_of(job, subject, member).await?;
+    looked.has_same_attributes()?;
+    let spec = begin::spec_of(job, subject, &class, &looked.pinned.name).await?;
     let told = LeafAttributes {
         claim_uid: &claim.uid,
         volume: &volume.name,
         driver: &volume.driver,
         handle: &volume.handle,
-        attach_mode: begin::spec_of(subject, &class, &looked.pinned.name)?.attach_mode(&half.side.member),
+        attach_mode: spec.attach_mode(member),
     };
     let mut attributes = subject.attributes();
     told.put_into(&mut attributes);
     let node = Some(&*volume.node).filter(|node| subject.names_node() && !node.is_empty());
-    Ok(subject.led_to(half.side.handle.clone(), attributes, &half.side.member, node))
+    Ok(subject.led_to(half.side.handle.clone(), attributes, member, node))
 }

@@ -7,11 +7,12 @@ use super::{
 };
 use domain::{
     error::Error,
-    volume::moving::{Outcome, Phase, Sum},
+    volume::moving::{Outcome, Part, Phase, Sum},
 };
 use host::{
+    Host,
     events::{About, News},
-    moves::{self, Progress},
+    moves::{self, Progress, VolumeMove},
 };
 use leaf::moving::ends::{Mover, State};
 
@@ -127,18 +128,7 @@ impl Job {
     }
 
     pub(super) async fn tell_event(&self, reason: &'static str, message: String, warning: bool) {
-        let (host, claim) = (&self.movers.host, moves::claim_of(&self.of));
-        let news = News { reason, message, warning };
-        let about = About {
-            kind: moves::KIND,
-            namespace: claim.namespace.clone(),
-            name: moves::mark(&self.of, domain::volume::moving::Part::Source).name,
-            uid: moves::mark(&self.of, domain::volume::moving::Part::Source).uid,
-        };
-        host::events::tell_of(host, &about, &news).await;
-        if let Some(pinned) = self.of.status.as_ref().and_then(|status| status.volume.as_ref()) {
-            host::events::tell_claim(host, &claim, &pinned.claim_uid, &news).await;
-        }
+        tell(&self.movers.host, &self.of, reason, message, warning).await;
     }
 
     /// True where it is news.
@@ -161,6 +151,17 @@ impl Job {
                 false
             }
         }
+    }
+}
+
+/// By an event on the move, and one on the claim.
+pub(super) async fn tell(host: &Host, of: &VolumeMove, reason: &'static str, message: String, warning: bool) {
+    let (claim, mark) = (moves::claim_of(of), moves::mark(of, Part::Source));
+    let news = News { reason, message, warning };
+    let about = About { kind: moves::KIND, namespace: claim.namespace.clone(), name: mark.name, uid: mark.uid };
+    host::events::tell_of(host, &about, &news).await;
+    if let Some(pinned) = of.status.as_ref().and_then(|status| status.volume.as_ref()) {
+        host::events::tell_claim(host, &claim, &pinned.claim_uid, &news).await;
     }
 }
 

@@ -84,7 +84,7 @@ async fn ask(leaf: &MemberClient, found: &FoundLeaf, claim: &ClaimRow, target: &
 }
 
 /// Members accept the name of a class that they do not have, and then wait for it in silence.
-pub(super) async fn check_class(leaf: &MemberClient, class: &str, volume_driver: Option<&str>) -> Result<()> {
+pub(crate) async fn check_class(leaf: &MemberClient, class: &str, volume_driver: Option<&str>) -> Result<()> {
     let Some(driver) = leaf::change::attributes_class_driver(leaf, class).await? else {
         return Err(Error::Refused(format!(
             "member {} has no VolumeAttributesClass {class:?}: make it there, or name another with the parameter \

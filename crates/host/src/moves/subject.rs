@@ -9,7 +9,10 @@ use k8s_openapi::api::{
     },
     storage::v1::StorageClass,
 };
-use kube::{Api, ResourceExt};
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind},
+};
 
 use crate::{
     Host,
@@ -18,12 +21,13 @@ use crate::{
     volume::volumes,
 };
 use domain::{
-    error::Result,
+    error::{Error, Result},
     volume::{AccessMode, Claim, DRIVER, MEMBER_KEY, NODE_KEY, VolumeMode, quantity, replacement::SeenVolume},
 };
 
 /// Read just now.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct Subject {
     pub claim: Claim,
     pub claim_uid: String,
@@ -31,6 +35,8 @@ pub struct Subject {
     pub is_leaving: bool,
     /// It was made for a pod, and goes with it.
     pub is_ephemeral: bool,
+    /// It asks for another VolumeAttributesClass than it has.
+    pub is_modified: bool,
     volume: Option<PersistentVolume>,
 }
 
@@ -59,8 +65,44 @@ pub async fn read_subject(host: &Host, claim: &Claim, with_volume: bool) -> Resu
         is_bound: found.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound"),
         is_leaving: found.metadata.deletion_timestamp.is_some(),
         is_ephemeral: found.owner_references().iter().any(|owner| owner.kind == "Pod"),
+        is_modified: volume.as_ref().is_some_and(|volume| is_modified(&found, volume)),
         volume,
     }))
+}
+
+fn is_modified(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let asked = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let is_under_way = claim.status.as_ref().is_some_and(|status| status.modify_volume_status.is_some());
+    is_under_way || asked.filter(|name| !name.is_empty()) != attributes_class(volume)
+}
+
+fn attributes_class(volume: &PersistentVolume) -> Option<&str> {
+    let name = volume.spec.as_ref()?.volume_attributes_class_name.as_deref()?;
+    Some(name).filter(|name| !name.is_empty())
+}
+
+/// The parameters of a VolumeAttributesClass of this driver's. None: there is no such class.
+pub async fn read_attributes_class(host: &Host, name: &str) -> Result<Option<BTreeMap<String, String>>> {
+    let kind = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("storage.k8s.io", "v1", "VolumeAttributesClass"),
+        "volumeattributesclasses",
+    );
+    let answer = Api::<DynamicObject>::all_with(host.client.clone(), &kind).get(name).await;
+    // Not an answer about this name.
+    if let Err(kube::Error::Api(status)) = &answer
+        && status.code == 404
+        && !cluster::says_what_is_missing(status)
+    {
+        return Err(Error::Refused(
+            "the host does not serve VolumeAttributesClass (storage.k8s.io/v1): it comes with Kubernetes 1.34"
+                .to_owned(),
+        ));
+    }
+    let found = cluster::read(answer, name);
+    let found = found.map_err(|error| unread(&format!("get volumeattributesclass {name}"), &error))?;
+    let parameters = |class: DynamicObject| serde_json::from_value(class.data["parameters"].clone());
+    let ours = found.filter(|class| class.data["driverName"] == DRIVER);
+    Ok(ours.map(|class| parameters(class).unwrap_or_default()))
 }
 
 /// None: there is no such class.
@@ -120,9 +162,8 @@ impl Subject {
         }
     }
 
-    pub fn has_attributes_class(&self) -> bool {
-        let spec = self.volume.as_ref().and_then(|volume| volume.spec.as_ref());
-        spec.is_some_and(|spec| spec.volume_attributes_class_name.as_ref().is_some_and(|name| !name.is_empty()))
+    pub fn attributes_class(&self) -> Option<&str> {
+        attributes_class(self.volume.as_ref()?)
     }
 
     pub fn is_volume_leaving(&self) -> bool {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt, api::PostParams};
 use serde_json::json;
 
-use super::{Sight, change_claim, change_volume, kept, place_of, source::remove_yard_claim, yard};
+use super::{Changed, Sight, change_claim, change_volume, kept, place_of, source::remove_yard_claim, yard};
 use crate::{
     MemberClient,
     claim::{self, LeafSpec, Made},
@@ -56,7 +56,7 @@ pub(super) async fn keep(
     volume: &PersistentVolume,
     hash: VolumeHash,
     (mark, handle): (&MoveMark, &str),
-) -> Result<()> {
+) -> Result<Changed> {
     if let Some(owner) = identity::other_owner(&volume.metadata, &client.host, hash) {
         return Err(Error::Refused(format!(
             "member {}: the copy's claim was bound to volume {}, which belongs to {owner} and stood free there",
@@ -75,21 +75,22 @@ pub(super) async fn keep(
 }
 
 /// It belongs where the pods of the host's claim look for it.
-pub(super) async fn place(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
+pub(super) async fn place(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<Changed> {
     change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: place_of(home)}}}), "place").await
 }
 
 /// It is an ordinary leaf. The place goes last: without it, nobody would look for the mark.
-pub(super) async fn release(client: &MemberClient, sight: &Sight) -> Result<()> {
+pub(super) async fn release(client: &MemberClient, sight: &Sight) -> Result<Option<Changed>> {
     match (&sight.home, &sight.volume) {
         (Some(claim), _) if claim.annotations().contains_key(MOVE) => {
-            change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "release").await
+            let change = json!({"metadata": {"annotations": {MOVE: null}}});
+            change_claim(client, claim, change, "release").await.map(Some)
         }
         (_, Some(volume)) => {
-            change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: null, MOVE: null}}}), "release")
-                .await
+            let change = json!({"metadata": {"annotations": {PLACE: null, MOVE: null}}});
+            change_volume(client, volume, change, "release").await.map(Some)
         }
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 
@@ -114,7 +115,7 @@ pub(super) async fn remove(client: &MemberClient, sight: &Sight, hash: VolumeHas
     if !is_leaf_of(&volume.metadata, &client.host, hash) {
         let labels = ownership::labels(&client.host, hash);
         let change = json!({"metadata": {"labels": labels, "annotations": {MOVE: mark.to_string()}}});
-        return change_volume(client, volume, change, "label").await;
+        return change_volume(client, volume, change, "label").await.map(drop);
     }
     let mut change =
         json!({"metadata": {"annotations": {PLACE: null, HANDLE: null, HEALING: null, POLICY_BEFORE: null}}});
@@ -125,7 +126,7 @@ pub(super) async fn remove(client: &MemberClient, sight: &Sight, hash: VolumeHas
     } else {
         change["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
     }
-    change_volume(client, volume, change, "give up").await
+    change_volume(client, volume, change, "give up").await.map(drop)
 }
 
 /// People's own is not removed with our claim.

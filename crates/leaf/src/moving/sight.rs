@@ -6,12 +6,12 @@ use kube::{
     api::{ListParams, ObjectMeta},
 };
 
-use super::yard;
+use super::{Changed, yard};
 use crate::{
     MemberClient,
     identity::is_leaf_of,
     ownership::{self, MOVE},
-    row::{ClaimRow, place_told},
+    row::{ClaimRow, VolumeRow, place_told},
     saved::{Saved, bound_to, policy_of},
 };
 use domain::{
@@ -205,6 +205,24 @@ fn is_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
 }
 
 impl Sight {
+    /// With an object of it as it is now.
+    #[must_use]
+    pub fn with(mut self, changed: Changed) -> Self {
+        match changed {
+            Changed::Volume(now) if self.volume.as_ref().is_some_and(|before| before.uid() == now.uid()) => {
+                self.volume = Some(*now);
+            }
+            Changed::Claim(now) => {
+                let mut claims = [&mut self.home, &mut self.yard].into_iter().flatten();
+                if let Some(before) = claims.find(|before| before.uid() == now.uid()) {
+                    *before = *now;
+                }
+            }
+            Changed::Volume(_) => {}
+        }
+        self
+    }
+
     /// Nobody has given the claim in the yard a volume.
     pub fn waits_for_volume(&self) -> bool {
         let named = |claim: &PersistentVolumeClaim| claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
@@ -295,6 +313,12 @@ impl Sight {
     /// cluster-wide.
     pub fn is_volume_bound(&self) -> bool {
         self.claim().zip(self.volume.as_ref()).is_some_and(|(claim, volume)| is_bound(volume, claim))
+    }
+
+    /// The volume of a leaf that is whole, and the driver's by all that says so.
+    pub fn volume_of_leaf(&self) -> Option<VolumeRow> {
+        let volume = self.volume.as_ref().filter(|volume| volume.metadata.deletion_timestamp.is_none())?;
+        (self.is_whole() && self.is_held() && self.is_volume_ours()).then(|| VolumeRow::new(volume))
     }
 
     fn is_whole(&self) -> bool {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{Sight, change_claim, change_volume, kept, place_of, yard};
+use super::{Changed, Sight, change_claim, change_volume, kept, place_of, yard};
 use crate::{
     MemberClient, claim,
     ownership::{HANDLE, HOST, MANAGED_BY, MOVE, MOVED, MOVED_TO, PLACE, POLICY_BEFORE, VOLUME},
@@ -16,7 +16,7 @@ use domain::{
 };
 
 /// Closes it to further nodes, or says that nobody has it.
-pub(super) async fn mark(client: &MemberClient, claim: &PersistentVolumeClaim, mark: &MoveMark) -> Result<()> {
+pub(super) async fn mark(client: &MemberClient, claim: &PersistentVolumeClaim, mark: &MoveMark) -> Result<Changed> {
     let known = claim.annotations().get(MOVE).and_then(|text| MoveMark::parse(text));
     if let Some(other) = known.filter(|known| known.uid != mark.uid) {
         return Err(Error::Refused(format!(
@@ -32,34 +32,39 @@ pub(super) async fn mark(client: &MemberClient, claim: &PersistentVolumeClaim, m
 }
 
 /// Its claim belongs into the yard.
-pub(super) async fn lend(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<()> {
+pub(super) async fn lend(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<Changed> {
     let mut change = kept(volume);
     change["metadata"]["annotations"][PLACE] = place_of(&yard(hash));
     change_volume(client, volume, change, "lend").await
 }
 
 /// It belongs where it was.
-pub(super) async fn take_back(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<()> {
+pub(super) async fn take_back(client: &MemberClient, volume: &PersistentVolume, home: &LeafPlace) -> Result<Changed> {
     let change = json!({"metadata": {"annotations": {PLACE: place_of(home)}}});
     change_volume(client, volume, change, "return").await
 }
 
 /// It is an ordinary leaf again. Where it belongs is forgotten last: what lends it may still be on its way, and has to find
 /// another version.
-pub(super) async fn open(client: &MemberClient, sight: &Sight) -> Result<()> {
+pub(super) async fn open(client: &MemberClient, sight: &Sight) -> Result<Option<Changed>> {
     match (&sight.home, &sight.volume) {
         (Some(claim), _) if claim.annotations().contains_key(MOVE) => {
-            change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "open").await
+            change_claim(client, claim, json!({"metadata": {"annotations": {MOVE: null}}}), "open").await.map(Some)
         }
         (_, Some(volume)) => {
-            change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: null}}}), "open").await
+            change_volume(client, volume, json!({"metadata": {"annotations": {PLACE: null}}}), "open").await.map(Some)
         }
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 
 /// It is no leaf of the volume any more, and is kept until somebody says otherwise.
-pub(super) async fn retire(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash, to: &str) -> Result<()> {
+pub(super) async fn retire(
+    client: &MemberClient,
+    volume: &PersistentVolume,
+    hash: VolumeHash,
+    to: &str,
+) -> Result<Changed> {
     let change = json!({
         "metadata": {
             // No watch of leaves shows it any more.
@@ -68,9 +73,9 @@ pub(super) async fn retire(client: &MemberClient, volume: &PersistentVolume, has
         },
         "spec": {"persistentVolumeReclaimPolicy": "Retain"},
     });
-    change_volume(client, volume, change, "retire").await?;
+    let retired = change_volume(client, volume, change, "retire").await?;
     client.rows.drop_volume(hash, &volume.uid().unwrap_or_default());
-    Ok(())
+    Ok(retired)
 }
 
 /// The claim in the yard of a source that is retired.

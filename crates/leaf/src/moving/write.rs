@@ -1,6 +1,6 @@
 //! The steps of a move that are one write on one of its leaves.
 
-use super::{Sight, copy, sight::mark_of, source};
+use super::{Changed, Sight, copy, sight::mark_of, source};
 use crate::MemberClient;
 use domain::{
     error::{Error, Result},
@@ -24,13 +24,21 @@ pub struct Moved<'a> {
 }
 
 /// What became of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Written {
+    /// This is how it has left the leaf.
+    Changed(Changed),
     Now,
     /// All was done but what the member itself does.
     Awaited,
     /// There is nothing to write it on.
     Nowhere,
+}
+
+impl From<Option<Changed>> for Written {
+    fn from(changed: Option<Changed>) -> Self {
+        changed.map_or(Self::Now, Self::Changed)
+    }
 }
 
 impl Moved<'_> {
@@ -42,31 +50,31 @@ impl Moved<'_> {
     async fn carry_out(&self, step: Moving) -> Result<Written> {
         self.is_of_this(step)?;
         let (leaf, sight, hash) = (self.leaf, self.sight, self.hash);
-        match (step, &sight.home, &sight.yard, &sight.volume) {
-            (Moving::CloseSource, Some(claim), ..) => {
-                source::mark(leaf, claim, &self.mark(Part::Source)).await?;
-            }
+        let changed = match (step, &sight.home, &sight.yard, &sight.volume) {
+            (Moving::CloseSource, Some(claim), ..) => source::mark(leaf, claim, &self.mark(Part::Source)).await?,
             (Moving::IsolateSource, Some(claim), ..) => {
-                source::mark(leaf, claim, &self.mark(Part::IsolatedSource)).await?;
+                source::mark(leaf, claim, &self.mark(Part::IsolatedSource)).await?
             }
             (Moving::LendSource, .., Some(volume)) => source::lend(leaf, volume, hash).await?,
             (Moving::ReturnSource, .., Some(volume)) => source::take_back(leaf, volume, self.home).await?,
-            (Moving::OpenSource, ..) => source::open(leaf, sight).await?,
             (Moving::RetireSource, .., Some(volume)) => source::retire(leaf, volume, hash, self.handle).await?,
-            (Moving::RemoveYardClaim, _, Some(claim), _) => source::remove_yard_claim(leaf, claim, hash).await?,
             (Moving::KeepCopy, .., Some(volume)) => {
-                copy::keep(leaf, volume, hash, (&self.mark(Part::Copy), self.handle)).await?;
+                copy::keep(leaf, volume, hash, (&self.mark(Part::Copy), self.handle)).await?
             }
             (Moving::PlaceCopy, .., Some(volume)) => copy::place(leaf, volume, self.home).await?,
-            (Moving::ReleaseCopy, ..) => copy::release(leaf, sight).await?,
+            (Moving::OpenSource, ..) => return Ok(source::open(leaf, sight).await?.into()),
+            (Moving::ReleaseCopy, ..) => return Ok(copy::release(leaf, sight).await?.into()),
+            (Moving::RemoveYardClaim, _, Some(claim), _) => {
+                return source::remove_yard_claim(leaf, claim, hash).await.map(|()| Written::Now);
+            }
             (Moving::RemoveCopy, ..) => return self.remove(sight).await,
             (Moving::RemoveSourceStray | Moving::RemoveCopyStray, ..) => match &sight.stray {
                 Some(stray) => return self.remove(&stray.removable(&leaf.member)?).await,
                 None => return Ok(Written::Nowhere),
             },
             _ => return Ok(Written::Nowhere),
-        }
-        Ok(Written::Now)
+        };
+        Ok(Written::Changed(changed))
     }
 
     /// What another move says of the leaf is not taken off. Of a copy its volume says it, where nobody else may write.

@@ -59,7 +59,7 @@ async fn trips(fleet: &Fleet, outages: &[Option<Outage>]) -> Result<()> {
         ensure!(claim(host).await? == before && sum_of(host).await? == sum, "it is not what it was");
         to.clone_into(&mut at);
     }
-    end(fleet, outages.len()).await
+    end(fleet, outages.len(), None).await
 }
 
 /// Nothing that could be packed, in one large file and many small ones; and what it is.

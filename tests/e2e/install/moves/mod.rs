@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::{examples, release::PATIENCE};
@@ -37,6 +37,9 @@ const BETWEEN_KILLS: Range<u64> = 1_000..8_000;
 /// Of Pod Security (label).
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 const MOVED: Duration = Duration::from_mins(5);
+
+/// The move whose source is not kept.
+const FIRST: &str = "trip-1";
 
 fn is_thorough() -> bool {
     std::env::var_os("KOSMOS_CSI_THOROUGH").is_some()
@@ -73,6 +76,7 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
     std::fs::write(&user, host.kubeconfig_for(NAMESPACE, USER).await?)?;
     let user = format!("--kubeconfig={}", user.display());
     let mut at = running(host, None).await?;
+    let first = at.clone();
     let before = claim(host).await?;
     let mut kills = 0;
     for trip in 1..=trips() {
@@ -99,7 +103,33 @@ pub async fn volume_moves_there_and_back(fleet: &Fleet) -> Result<()> {
         nothing_is_lost(host, acknowledged).await?;
         to.clone_into(&mut at);
     }
-    end(fleet, trips()).await
+    finalizer_stays_while_the_volume_is_replaced(host).await?;
+    keeps(fleet, &first, trips() / 2 - 1).await?;
+    end(fleet, trips(), Some(&first)).await
+}
+
+/// By force neither: nobody else knows by what.
+async fn finalizer_stays_while_the_volume_is_replaced(host: &Cluster) -> Result<()> {
+    let patch = |patch: &'static str, more: &'static [&'static str]| async move {
+        let words = ["-n", NAMESPACE, "patch", "volumemove", "held", "--type=merge", "-p", patch];
+        host.kubectl(&[&words[..], more].concat()).await
+    };
+    host.apply(&object("held", "none", "cluster38").to_string()).await?;
+    wait_for("it is refused", MOVED, || async {
+        let get = ["-n", NAMESPACE, "get", "volumemove", "held", "-o", "jsonpath={.status.phase}"];
+        let now = host.kubectl(&get).await?;
+        ensure!(now == "Refused", "it is {now:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    patch(r#"{"status":{"phase":"Switching"}}"#, &["--subresource=status"]).await?;
+    patch(r#"{"metadata":{"finalizers":["kosmos.csi.io/move"]}}"#, &[]).await?;
+    match patch(r#"{"metadata":{"finalizers":null}}"#, &[]).await {
+        Ok(_) => bail!("somebody took the finalizer of a move that switches"),
+        Err(error) => ensure!(format!("{error:#}").contains("the host's volume is being replaced"), "{error:#}"),
+    }
+    patch(r#"{"status":{"phase":"Refused"}}"#, &["--subresource=status"]).await?;
+    host.kubectl(&["-n", NAMESPACE, "delete", "volumemove", "held", "--timeout=60s"]).await.map(drop)
 }
 
 /// What a story that failed has left is in no other's way.
@@ -187,7 +217,9 @@ async fn nothing_is_lost(host: &Cluster, acknowledged: usize) -> Result<()> {
 async fn moved(fleet: &Fleet, user: &str, name: &str, to: &str) -> Result<(usize, Instant)> {
     let host = fleet.host();
     let (claim, to, name_it) = (format!("{NAMESPACE}/{CLAIM}"), format!("--to={to}"), format!("--name={name}"));
-    let words = ["volume", "move", &claim, &to, &name_it, user];
+    let mut words = vec!["volume", "move", &claim, &to, &name_it, user];
+    // What the others have kept stays until somebody discards it.
+    words.extend((name == FIRST).then_some("--delete-source-after=0s"));
     let pod = async {
         waits_for_pods(host, name).await?;
         let (acknowledged, began) = (said(host).await?, Instant::now());
@@ -228,8 +260,9 @@ async fn waits_for_pods(host: &Cluster, name: &str) -> Result<()> {
     }
 }
 
-/// What was kept in the members goes when somebody says so: as much in each, after so many trips there and back.
-async fn end(fleet: &Fleet, trips: usize) -> Result<()> {
+/// What was kept in the members goes when somebody says so: as much in each, after so many trips there and back, but one less in the
+/// member whose first source was not to be kept.
+async fn end(fleet: &Fleet, trips: usize, given_up: Option<&str>) -> Result<()> {
     let host = fleet.host();
     let volume = host.kubectl(&["-n", NAMESPACE, "get", "pvc", CLAIM, "-o", "jsonpath={.spec.volumeName}"]).await?;
     host.kubectl(&["-n", NAMESPACE, "delete", "statefulset,pvc", "--all", "--timeout=90s"]).await?;
@@ -241,11 +274,21 @@ async fn end(fleet: &Fleet, trips: usize) -> Result<()> {
     })
     .await?;
     for member in fleet.members() {
-        let kept = kept(member).await?.len();
-        ensure!(kept == trips / 2, "{} keeps {kept} sources", member.name());
+        let expected = trips / 2 - usize::from(given_up == Some(member.name()));
+        keeps(fleet, member.name(), expected).await?;
     }
     discard_all(fleet).await?;
     host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=90s"]).await.map(drop)
+}
+
+/// So many sources, once what is not to be kept is gone.
+async fn keeps(fleet: &Fleet, member: &str, expected: usize) -> Result<()> {
+    wait_for("what is not to be kept is gone", MOVED, || async {
+        let kept = kept(fleet.member(member)).await?.len();
+        ensure!(kept == expected, "{member} keeps {kept} sources");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// The sources that a member keeps.

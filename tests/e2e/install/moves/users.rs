@@ -67,7 +67,7 @@ pub async fn users_are_waited_for_and_named(fleet: &Fleet) -> Result<()> {
     running(host, Some(&from)).await?;
     nothing_is_lost(host, acknowledged).await?;
     ensure!(claim(host).await? == before, "the claim was {before:?}");
-    end(fleet, 2).await?;
+    end(fleet, 2, None).await?;
     for member in fleet.members() {
         member.kubectl(&["label", "namespace", NAMESPACE, &format!("{LEVEL}-")]).await?;
     }

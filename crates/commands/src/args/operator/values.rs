@@ -145,6 +145,15 @@ pub(super) fn finding(text: &str) -> Result<String, String> {
     Err("it must be what doctor prints in the column FINDING, such as leaf:cluster38/shop/db".to_owned())
 }
 
+/// As the kind VolumeMove takes it.
+pub(super) fn keep_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time.subsec_nanos() != 0 || time.as_secs() / 3600 > 999_999 {
+        return Err("it must be whole seconds, and at most 999999h".to_owned());
+    }
+    Ok(time)
+}
+
 /// A cluster grants no token for less.
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     let lifetime = humantime::parse_duration(text).map_err(|error| error.to_string())?;

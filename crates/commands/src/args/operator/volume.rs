@@ -1,10 +1,12 @@
 //! The command line of `volume`: moves of volumes to other members.
 
+use std::time::Duration;
+
 use clap::Subcommand;
 
 use super::{
     EXIT_CODES, MembersAccess, Named, Output, Place, UserAccess, Within,
-    values::{claim_of_host, kept, move_of_host, object_name, place},
+    values::{claim_of_host, keep_time, kept, move_of_host, object_name, place},
     with_examples,
 };
 use crate::args::{member_name, namespace};
@@ -19,6 +21,7 @@ pub enum Volume {
     #[command(after_help = with_examples(&[
         "kosmos-csi volume move pvc/db -n shop --to cluster39",
         "kosmos-csi volume move shop/db --to cluster39 --manual",
+        "kosmos-csi volume move shop/db --to cluster39 --delete-source-after 72h",
     ]))]
     Move(MoveVolume),
     /// Show moves: a table, or all that is known of one
@@ -58,6 +61,12 @@ pub struct MoveVolume {
     /// Copy, and wait for `volume approve` before the host is led to the copy
     #[arg(long)]
     pub manual: bool,
+
+    /// Remove the source with its data so long after the move has succeeded, as 72h; without it the source is kept
+    ///
+    /// It can be changed later in the VolumeMove (`spec.deleteSourceAfter`); where that is deleted, the source is kept.
+    #[arg(long, value_parser = keep_time, value_name = "TIME")]
+    pub delete_source_after: Option<Duration>,
 
     /// What the VolumeMove is called; without it <claim>-to-<member>
     #[arg(long, value_parser = object_name, value_name = "NAME")]

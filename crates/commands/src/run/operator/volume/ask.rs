@@ -1,5 +1,7 @@
 //! A move is asked for, approved, and called off.
 
+use std::time::Duration;
+
 use anyhow::{anyhow, bail};
 use kube::{
     Client, ResourceExt,
@@ -54,7 +56,7 @@ pub(super) async fn move_volume(flags: &MoveVolume, dial: &Dial) -> anyhow::Resu
 
 fn wanted(flags: &MoveVolume, claim: &ClaimName) -> Value {
     let name = flags.name.clone().unwrap_or_else(|| format!("{}-to-{}", claim.name, flags.to));
-    json!({
+    let mut wanted = json!({
         "apiVersion": moves::resource().api_version,
         "kind": moves::KIND,
         "metadata": {"name": name, "namespace": claim.namespace},
@@ -63,7 +65,21 @@ fn wanted(flags: &MoveVolume, claim: &ClaimName) -> Value {
             "to": {"member": flags.to},
             "cutover": if flags.manual { Cutover::Manual } else { Cutover::Automatic },
         },
-    })
+    });
+    if let Some(time) = flags.delete_source_after {
+        wanted["spec"]["deleteSourceAfter"] = json!(in_spec(time));
+    }
+    wanted
+}
+
+/// As the kind has times.
+fn in_spec(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (hours, 0, 0) => format!("{hours}h"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
+    }
 }
 
 pub(super) async fn approve(flags: &OneMove, dial: &Dial) -> anyhow::Result<Report> {

@@ -122,6 +122,9 @@ fn details(of: &VolumeMove) -> String {
         let same = format!("source and copy are the same: {} files, {} bytes ({})", sum.files, sum.bytes, sum.digest);
         table.row(["verified", &same]);
     }
+    if moves::phase_of(of) == Some(Phase::Succeeded) {
+        table.row(["source", &moves::fate_of_source(of)]);
+    }
     let stalls = moves::stall(of).is_some();
     table.row([if stalls { "stalled" } else { "waits for" }, &message(of)]);
     format!("{table}{}", next(of))

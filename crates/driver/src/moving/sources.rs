@@ -1,0 +1,115 @@
+//! Sources that moves have kept, and whose user has said with the move for how long. Nothing of it is in a hurry: what is not seen to be
+//! safe is kept, which the move tells, and looked at again later.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::{Instant, timeout};
+
+use super::{LATE, Movers, ROUND, tell};
+use domain::{
+    error::{Error, Result},
+    volume::{VolumeHash, VolumeId},
+};
+use host::moves::{self, SourceVolume, VolumeMove};
+use leaf::{moving::kept, row::VolumeRow};
+
+/// Between two looks at one that cannot be deleted yet: it grows to this.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// Works until it is dropped.
+pub(super) async fn delete(movers: &Movers) {
+    let mut pauses: HashMap<String, (Instant, Duration)> = HashMap::new();
+    let mut told = movers.known.told();
+    loop {
+        told.mark_unchanged();
+        let due = movers.known.all().into_iter().filter(|(_, of)| is_due(of));
+        let due: HashMap<String, VolumeMove> = due.collect();
+        pauses.retain(|uid, _| due.contains_key(uid));
+        for (uid, of) in due {
+            let (next, pause) = pauses.get(&uid).copied().unwrap_or_else(|| (Instant::now(), LATE));
+            if next > Instant::now() {
+                continue;
+            }
+            pauses.insert(uid, (Instant::now() + pause, (pause * 2).min(LONGEST_PAUSE)));
+            if let Err(error) = Box::pin(settle(movers, &of)).await {
+                tracing::debug!(of = moves::name(&of), %error, "what becomes of the source of a move is not told");
+            }
+        }
+        let soonest = pauses.values().map(|(next, _)| next.saturating_duration_since(Instant::now())).min();
+        let _ = timeout(soonest.unwrap_or(ROUND).clamp(LATE, ROUND), told.changed()).await;
+    }
+}
+
+fn is_due(of: &VolumeMove) -> bool {
+    moves::is_over(of) && moves::source_is_due(of)
+}
+
+/// It is removed, or the move says why it is not.
+async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
+    // Its user may have changed his mind.
+    let Some(now) = moves::read(&movers.host, of).await?.filter(is_due) else { return Ok(()) };
+    let (is_gone, reason, message) = match Box::pin(give_up(movers, &now)).await {
+        Ok(Fate::Gone(message)) => (true, "Deleted", message),
+        Ok(Fate::Removed(message)) => (false, "Deleting", message),
+        Err(error) => (false, "Kept", format!("the source is kept: {error}")),
+    };
+    let Some(change) = moves::source_deleted(&now, is_gone, reason, &message) else { return Ok(()) };
+    tracing::info!(of = moves::name(&now), reason, message, "the time to keep the source of a move has passed");
+    moves::change_status(&movers.host, &now, change).await?;
+    match reason {
+        "Deleting" => {}
+        "Deleted" => tell::tell(&movers.host, &now, "SourceDeleted", message, false).await,
+        _ => tell::tell(&movers.host, &now, "SourceKept", message, true).await,
+    }
+    Ok(())
+}
+
+/// What was done about it, in words.
+enum Fate {
+    Gone(String),
+    /// The member was told to.
+    Removed(String),
+}
+
+async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<Fate> {
+    let status = of.status.as_ref();
+    let pinned = status.and_then(|status| Some((status.source.as_ref()?, status.from.as_ref()?)));
+    let (source, from) = pinned.ok_or_else(|| Error::Refused("the status does not say which it is".to_owned()))?;
+    let member = movers.members.get(&from.member).await?;
+    let leaf = member.leaf()?;
+    let of_member = format!("member {}: volume {}", from.member, source.name);
+    let Some(volume) = kept::read(leaf, &source.name).await? else {
+        return Ok(Fate::Gone(format!("{of_member} is gone, with its data")));
+    };
+    if VolumeRow::new(&volume).uid() != source.uid {
+        return Err(Error::Refused(format!("{of_member} was made again by somebody, and may hold anything")));
+    }
+    is_not_needed(movers, of, source).await?;
+    kept::give_up(leaf, &volume).await?;
+    Ok(Fate::Removed(format!("{of_member} has the policy Delete: the member removes it with its data")))
+}
+
+/// The host's volume is the claim's, and leads to another leaf, which is whole: all of it read just now.
+async fn is_not_needed(movers: &Movers, of: &VolumeMove, source: &SourceVolume) -> Result<()> {
+    let pinned = of.status.as_ref().and_then(|status| status.volume.as_ref());
+    let pinned = pinned.ok_or_else(|| Error::Refused("the status does not say whose it is".to_owned()))?;
+    let refuse = |why: &str| Error::Refused(format!("volume {} of the host {why}", pinned.name));
+    let live = host::volume::read(&movers.host, &pinned.name).await?.ok_or_else(|| refuse("is not there any more"))?;
+    if live.volume.terminating || live.volume.released || *live.volume.claim_uid != *pinned.claim_uid {
+        return Err(refuse("is not the claim's any more"));
+    }
+    let id = VolumeId::parse(&live.volume.handle).ok_or_else(|| refuse("has a handle that is none of ours"))?;
+    let member = movers.members.get(&id.member).await?;
+    let leaf = member.leaf()?;
+    let unseen = || Error::InProgress(format!("member {}: the leaf of volume {} is not whole", id.member, pinned.name));
+    let (hash, row) = leaf.rows.find(&id).ok_or_else(unseen)?;
+    let place = row.claim.map(|claim| claim.place).or_else(|| id.place()).ok_or_else(unseen)?;
+    let sight = leaf::moving::look(leaf, hash, &place, None).await?;
+    // Whoever may write claims there could label one, and have it bound to another volume.
+    let told = live.given_out.map(|leaf| leaf.volume).unwrap_or_default();
+    match sight.volume_of_leaf().filter(|_| hash == VolumeHash::new(&movers.host.id, &pinned.name)) {
+        Some(volume) if volume.uid() == source.uid => Err(refuse("leads to it")),
+        Some(volume) if *volume.name == *told => Ok(()),
+        _ => Err(unseen()),
+    }
+}

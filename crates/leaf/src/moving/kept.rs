@@ -1,0 +1,85 @@
+//! What moves have kept in the member that they moved from: the leaf of nobody, until somebody says that its data is not needed any more.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::over;
+use crate::{
+    MemberClient,
+    ownership::{HOST, MANAGED_BY, MOVED, PROVISIONED_BY, VOLUME},
+    saved::policy_of,
+};
+use domain::{
+    error::{Error, Result},
+    volume::DRIVER,
+};
+
+fn volumes(client: &MemberClient) -> Api<PersistentVolume> {
+    Api::all(client.client.clone())
+}
+
+/// All that is kept for this host.
+pub async fn list(client: &MemberClient) -> Result<Vec<PersistentVolume>> {
+    let kept = ListParams::default().labels(&format!("{MOVED},{HOST}={}", client.host));
+    let listed = volumes(client).list(&kept).await;
+    Ok(listed.map_err(|error| client.outcome("list what moves have kept", &error))?.items)
+}
+
+pub async fn read(client: &MemberClient, name: &str) -> Result<Option<PersistentVolume>> {
+    let answer = cluster::read(volumes(client).get(name).await, name);
+    answer.map_err(|error| client.outcome(&format!("get volume {name}"), &error))
+}
+
+/// The member's provisioner is told to remove it with its data. All that must hold is looked at before that.
+pub async fn give_up(client: &MemberClient, volume: &PersistentVolume) -> Result<()> {
+    if let Some(why) = refusal(client, volume).await? {
+        return Err(Error::Refused(format!("member {}: volume {}: {why}", client.member, volume.name_any())));
+    }
+    if policy_of(volume) == "Delete" {
+        return Ok(());
+    }
+    // The driver's account may label it, and change no more of it than that while it is not labelled.
+    let labelled = change(client, volume, json!({"metadata": {"labels": {MANAGED_BY: DRIVER}}})).await?;
+    change(client, &labelled, json!({"metadata": {}, "spec": {"persistentVolumeReclaimPolicy": "Delete"}})).await?;
+    Ok(())
+}
+
+/// Over the version that was read.
+async fn change(client: &MemberClient, volume: &PersistentVolume, change: Value) -> Result<PersistentVolume> {
+    let (name, change) = (volume.name_any(), over(&volume.metadata, change));
+    let changed = volumes(client).patch(&name, &PatchParams::default(), &Patch::Merge(change)).await;
+    changed.map_err(|error| client.outcome(&format!("change volume {name}"), &error))
+}
+
+/// Why it cannot be given up.
+async fn refusal(client: &MemberClient, volume: &PersistentVolume) -> Result<Option<String>> {
+    let label = |key: &str| volume.labels().get(key).map(String::as_str);
+    if label(MOVED).is_none() {
+        return Ok(Some(format!("no move has kept it (label {MOVED})")));
+    }
+    if label(HOST) != Some(&*client.host.0) {
+        return Ok(Some("it was kept for another host".to_owned()));
+    }
+    if label(VOLUME).is_some() {
+        return Ok(Some(format!("it is the leaf of a volume (label {VOLUME})")));
+    }
+    if !volume.annotations().contains_key(PROVISIONED_BY) {
+        return Ok(Some("people made it in the member, so no provisioner would remove it: remove it there".to_owned()));
+    }
+    if volume.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Released") {
+        return Ok(Some("it is not Released: somebody in the member uses it, or waits for it".to_owned()));
+    }
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
+    let (namespace, name) = (claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default());
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.client.clone(), &namespace);
+    let there = cluster::read(claims.get(&name).await, &name);
+    let there = there.map_err(|error| client.outcome(&format!("get claim {namespace}/{name}"), &error))?;
+    if there.is_some_and(|there| there.uid() == claim.uid) {
+        return Ok(Some(format!("claim {namespace}/{name} in the member has it still")));
+    }
+    Ok(None)
+}

@@ -1,0 +1,232 @@
+//! What becomes of the source of a move that has succeeded, where its user has said how long it is to be kept.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::{faults::Action, text};
+use tokio::time::{sleep, timeout};
+
+use super::{CLAIM, CLAIMS, DATA, MOVES, REMOVED, STEP, Story, VOLUMES, at_the_end};
+use crate::{bench::SHOP, caller::Script, fixture::OTHER_HOST, virtual_time};
+
+/// After which what is due was looked at, and the member has removed what it was told to.
+const SETTLED: Duration = Duration::from_mins(5);
+
+async fn moved(spec: &Value) -> Story {
+    let story = Story::new(Script { places: vec![0], ..Script::new(CLAIM) }).await;
+    story.asks(1, spec);
+    story.comes_to("Succeeded").await;
+    story
+}
+
+/// The condition of the move, and its words.
+fn told(story: &Story) -> (String, String) {
+    let of = story.bench.host.get(MOVES, SHOP, "to").unwrap_or_default();
+    let conditions = of["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let one = conditions.into_iter().find(|one| one["type"] == "SourceDeleted").unwrap_or_default();
+    (text(&one, "/status").to_owned(), text(&one, "/message").to_owned())
+}
+
+/// From now on.
+fn is_due(story: &Story) {
+    story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["deleteSourceAfter"] = json!("0s")).unwrap();
+}
+
+fn in_source_member(story: &Story) -> usize {
+    story.bench.members[0].list(VOLUMES).len()
+}
+
+/// The source is gone, the volume is where it was, and the move says so.
+fn is_gone(story: &Story) {
+    assert_eq!(in_source_member(story), 0, "{}\n{}", story.status(), story.trace());
+    assert_eq!(story.found(), Ok((1, DATA.to_owned())));
+    let (status, message) = told(story);
+    assert!(status == "True" && message.contains("is gone, with its data"), "{status} {message}");
+    assert_eq!(story.bench.guard.wrong(), [""; 0]);
+}
+
+#[test]
+fn source_is_removed_when_its_time_has_passed_and_not_before() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({"deleteSourceAfter": "1h"})).await;
+        sleep(SETTLED).await;
+        assert_eq!((story.kept(0), told(&story).0), (vec![DATA.to_owned()], String::new()));
+        // The clock of the move is the machine's.
+        let earlier = json!("2026-01-01T00:00:00Z");
+        story.bench.host.change(MOVES, SHOP, "to", |of| of["status"]["completionTime"] = earlier.clone()).unwrap();
+        sleep(SETTLED).await;
+        is_gone(&story);
+    });
+}
+
+#[test]
+fn source_is_removed_whoever_is_killed_between_two_writes() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        story.bench.guard.set_fate(|_, of, asked| {
+            let gives_up = text(&asked.body, "/spec/persistentVolumeReclaimPolicy") == "Delete";
+            if of == 1 && gives_up { Action::Hang } else { Action::Pass }
+        });
+        is_due(&story);
+        sleep(STEP * 10).await;
+        story.bench.guard.heal();
+        story.bench.start();
+        sleep(SETTLED).await;
+        is_gone(&story);
+    });
+}
+
+/// It may be said at any time, and whoever changes his mind before deletes the move.
+#[test]
+fn time_may_be_given_later_and_a_move_that_is_deleted_removes_nothing() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        sleep(SETTLED).await;
+        assert_eq!(in_source_member(&story), 1);
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert_eq!(in_source_member(&story), 0, "{}\n{}", story.status(), story.trace());
+    });
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        is_due(&story);
+        story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+        sleep(SETTLED).await;
+        assert_eq!(at_the_end(&story, &[true]).await, [""; 0]);
+        assert_eq!(story.kept(0), [DATA]);
+    });
+}
+
+/// What is wrong with the world, and what the move says of it. It is kept, and given up once that is mended.
+async fn is_kept_while(disturb: impl FnOnce(&Story), mend: impl FnOnce(&Story), says: &str) {
+    let story = moved(&json!({})).await;
+    disturb(&story);
+    is_due(&story);
+    sleep(SETTLED).await;
+    let (status, message) = told(&story);
+    assert_eq!(in_source_member(&story), 1, "{message}\n{}", story.trace());
+    assert!(status == "False" && message.contains(says), "{says}: {message}\n{}", story.trace());
+    mend(&story);
+    sleep(Duration::from_hours(2)).await;
+    assert_eq!(in_source_member(&story), 0, "{}\n{}", story.status(), story.trace());
+    assert_eq!(told(&story).0, "True");
+}
+
+fn source(story: &Story) -> String {
+    let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
+    text(&of, "/status/source/name").to_owned()
+}
+
+fn change_source(story: &Story, change: impl Fn(&mut Value)) {
+    story.bench.members[0].change(VOLUMES, "", &source(story), |volume| change(volume)).unwrap();
+}
+
+#[test]
+fn source_is_kept_while_what_the_host_leads_to_is_not_seen() {
+    virtual_time::run(1, async {
+        let silent = |story: &Story| {
+            story.bench.guard.set_fate(|_, of, _| match of {
+                2 => Action::Hang,
+                _ => Action::Pass,
+            });
+        };
+        is_kept_while(silent, |story| story.bench.guard.heal(), "the source is kept: member m1: ").await;
+    });
+}
+
+#[test]
+fn source_that_is_somebody_elses_by_now_is_kept() {
+    virtual_time::run(1, async {
+        let label = |story: &Story, value: Value| {
+            change_source(story, |volume| volume["metadata"]["labels"]["kosmos.csi.io/host"] = value.clone());
+        };
+        let taken = |story: &Story| label(story, json!(OTHER_HOST));
+        let given_back = |story: &Story| label(story, json!(story.bench.host_id()));
+        is_kept_while(taken, given_back, "it was kept for another host").await;
+    });
+}
+
+#[test]
+fn volume_that_has_the_name_of_a_source_that_is_gone_is_not_touched() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        let (member, name) = (&story.bench.members[0], source(&story));
+        let mut stranger = (*member.get(VOLUMES, "", &name).unwrap()).clone();
+        member.delete(VOLUMES, "", &name).unwrap();
+        member.change(VOLUMES, "", &name, |volume| volume["metadata"]["finalizers"] = json!([])).ok();
+        stranger["metadata"].as_object_mut().unwrap().remove("uid");
+        stranger["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        while member.get(VOLUMES, "", &name).is_some() {
+            sleep(STEP).await;
+        }
+        member.create(VOLUMES, stranger).unwrap();
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert_eq!(in_source_member(&story), 1, "{}", story.trace());
+        assert!(told(&story).1.contains("was made again by somebody"), "{:?}", told(&story));
+    });
+}
+
+/// Then the source is the one that is safe.
+#[test]
+fn source_is_kept_where_the_volume_that_the_host_leads_to_is_being_deleted() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        let leaf = story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap();
+        story.bench.members[1].delete(VOLUMES, "", text(&leaf, "/spec/volumeName")).unwrap();
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert_eq!(story.kept(0), [DATA]);
+        assert!(told(&story).1.contains("is not whole"), "{:?}", told(&story));
+    });
+}
+
+#[test]
+fn source_is_kept_where_the_claim_was_deleted_and_its_volume_is_there_still() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        story.caller.delete_claim();
+        while story.bench.host.get(CLAIMS, SHOP, CLAIM).is_some() {
+            sleep(STEP).await;
+        }
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert_eq!(story.kept(0), [DATA]);
+        assert!(told(&story).1.contains("is not the claim's any more"), "{:?}", told(&story));
+    });
+}
+
+/// A volume that has no host volume any more may be all that is left of its data.
+#[test]
+fn source_is_kept_where_the_host_has_no_such_volume_any_more() {
+    virtual_time::run(1, async {
+        let mut story = moved(&json!({"deleteSourceAfter": "1h"})).await;
+        let handle = text(&story.host_volume(), "/spec/csi/volumeHandle").to_owned();
+        story.caller.stands_for(&handle);
+        story.caller.delete_claim();
+        assert!(timeout(REMOVED, story.caller.reclaim()).await.is_ok(), "{}", story.trace());
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert_eq!(story.kept(0), [DATA]);
+        assert!(told(&story).1.contains("is not there any more"), "{:?}", told(&story));
+    });
+}
+
+/// There and back: what the first has kept goes, and what is in use and what the second has kept stay.
+#[test]
+fn source_of_a_volume_that_has_moved_back_goes_and_the_one_in_use_stays() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        story.asks_as("back", 0, &json!({}));
+        while text(&story.bench.host.get(MOVES, SHOP, "back").unwrap(), "/status/phase") != "Succeeded" {
+            sleep(STEP).await;
+        }
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())));
+        assert_eq!(in_source_member(&story), 2);
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert_eq!(in_source_member(&story), 1, "{}\n{}", story.status(), story.trace());
+        assert_eq!(story.found(), Ok((0, DATA.to_owned())));
+        assert_eq!(story.kept(1), [DATA]);
+    });
+}

@@ -109,6 +109,12 @@ fn move_names_whoever_keeps_the_volume_and_waits_for_all_of_them() {
 }
 
 #[test]
+#[ignore = "minutes: make faults-real"]
+fn move_onto_storage_without_owners_stalls_and_is_called_off() {
+    aside(9, "storage-without-owners", moves::storage_without_owners_stalls_a_move);
+}
+
+#[test]
 #[ignore = "two minutes: make faults-real"]
 fn release_is_upgraded_and_rolled_back_and_who_uses_its_volumes_does_not_notice() {
     aside(9, "upgrade", upgrade::nobody_notices_an_upgrade_and_a_rollback);

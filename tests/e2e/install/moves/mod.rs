@@ -3,6 +3,7 @@
 
 mod big;
 mod many;
+mod owners;
 mod users;
 
 use std::{
@@ -19,6 +20,7 @@ use crate::clusters::{Cluster, Fleet, wait_for};
 
 pub use big::{members_go_away, much_data_moves};
 pub use many::many_volumes_move;
+pub use owners::storage_without_owners_stalls_a_move;
 pub use users::users_are_waited_for_and_named;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kosmos-csi");

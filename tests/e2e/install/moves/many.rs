@@ -1,5 +1,5 @@
-//! Many volumes are to move: as many are closed to their pods as may copy at the same time, and all are what they were. How long it takes to
-//! make another volume meanwhile is told.
+//! Many volumes are to move: as many are closed to their pods as may copy at the same time, and all are what they were. How long the driver
+//! takes for each call about other volumes meanwhile is told, and how long it takes to make one and remove it, with everybody else's part.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,11 @@ const AT_ONCE: usize = 2;
 const BATCH: usize = 5;
 /// A class whose volumes are made without a pod.
 const SMALL: &str = "small";
-/// So many small volumes are made with nothing beside.
-const IDLE: usize = 40;
+/// So many small volumes are made with nothing beside; meanwhile it comes to about as many.
+const IDLE: usize = 200;
+/// Claims of small volumes: by their names the driver's log says which calls were when.
+const BEFORE: &str = "before";
+const MEANWHILE: &str = "meanwhile";
 /// Seldom, as what looks takes of what is measured.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const ALL_MOVED: Duration = Duration::from_mins(20);
@@ -30,6 +33,41 @@ const ALL_MOVED: Duration = Duration::from_mins(20);
 pub async fn many_volumes_move(fleet: &Fleet) -> Result<()> {
     let host = fleet.host();
     begin(fleet).await?;
+    let claims = filled(host).await?;
+    let before = sums(host, &claims, "cluster38").await?;
+    let mut idle = Vec::new();
+    for _ in 0..IDLE {
+        idle.push(made_and_removed(host, BEFORE).await?);
+    }
+    let moves: Vec<Value> = claims.iter().map(|claim| object(claim, claim, "cluster39")).collect();
+    let began = Instant::now();
+    host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": moves}).to_string()).await?;
+    let meanwhile = async {
+        let mut busy = Vec::new();
+        loop {
+            busy.push(made_and_removed(host, MEANWHILE).await?);
+            if began.elapsed() > ALL_MOVED || have_moved(host).await? {
+                return anyhow::Ok(busy);
+            }
+        }
+    };
+    let (most, busy) = tokio::try_join!(most_at_once(host), meanwhile)?;
+    let (took, mebibytes) = (began.elapsed().as_secs_f64(), MANY * MEBIBYTES);
+    ensure!(most == AT_ONCE, "{most} volumes were closed at the same time");
+    ensure!(sums(host, &claims, "cluster39").await? == before, "the volumes are not what they were");
+    eprintln!("{MANY} volumes, {mebibytes} MiB in all, moved in {took:.0} s, {most} at a time");
+    tell_of_others(host, idle, busy).await?;
+    host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=180s"]).await?;
+    host.kubectl(&["delete", "storageclass", SMALL]).await?;
+    for (member, kept_there) in [("cluster38", MANY), ("cluster39", 0)] {
+        let kept = kept(fleet.member(member)).await?.len();
+        ensure!(kept == kept_there, "{member} keeps {kept} sources");
+    }
+    discard_all(fleet).await
+}
+
+/// The volumes that are to move, of which each has something else in it.
+async fn filled(host: &Cluster) -> Result<Vec<String>> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     let small = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": SMALL},
         "provisioner": "kosmos.csi.io", "volumeBindingMode": "Immediate", "parameters": {"leafStorageClass": GROWING, "member": "cluster38"}});
@@ -44,45 +82,43 @@ pub async fn many_volumes_move(fleet: &Fleet) -> Result<()> {
         )
         .await?;
     }
-    let before = sums(host, &claims, "cluster38").await?;
-    let mut idle = Vec::new();
-    for _ in 0..IDLE {
-        idle.push(made_and_removed(host).await?);
-    }
-    let moves: Vec<Value> = claims.iter().map(|claim| object(claim, claim, "cluster39")).collect();
-    let began = Instant::now();
-    host.apply(&json!({"apiVersion": "v1", "kind": "List", "items": moves}).to_string()).await?;
-    let meanwhile = async {
-        let mut busy = Vec::new();
-        loop {
-            busy.push(made_and_removed(host).await?);
-            if began.elapsed() > ALL_MOVED || have_moved(host).await? {
-                return anyhow::Ok(busy);
-            }
-        }
-    };
-    let (most, busy) = tokio::try_join!(most_at_once(host), meanwhile)?;
-    let (took, mebibytes) = (began.elapsed().as_secs_f64(), MANY * MEBIBYTES);
-    ensure!(most == AT_ONCE, "{most} volumes were closed at the same time");
-    ensure!(sums(host, &claims, "cluster39").await? == before, "the volumes are not what they were");
-    eprintln!(
-        "{MANY} volumes, {mebibytes} MiB in all, moved in {took:.0} s, {most} at a time; another volume was made and removed in"
-    );
-    eprintln!("  {} with nothing beside, {} meanwhile", told(idle), told(busy));
-    host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=180s"]).await?;
-    host.kubectl(&["delete", "storageclass", SMALL]).await?;
-    for (member, kept_there) in [("cluster38", MANY), ("cluster39", 0)] {
-        let kept = kept(fleet.member(member)).await?.len();
-        ensure!(kept == kept_there, "{member} keeps {kept} sources");
-    }
-    discard_all(fleet).await
+    Ok(claims)
 }
 
-/// The median and nearly the slowest.
-fn told(mut times: Vec<Duration>) -> String {
-    times.sort();
-    let at = |share: usize| times[(times.len() - 1) * share / 100].as_millis();
-    format!("{} ms, and 99 in 100 in {} ms ({} of them)", at(50), at(99), times.len())
+/// Times with nothing beside, and meanwhile.
+async fn tell_of_others(host: &Cluster, idle: Vec<Duration>, busy: Vec<Duration>) -> Result<()> {
+    eprintln!("  other volumes, each call to the driver by a line of its log, and all that anybody does for one:");
+    for method in ["CreateVolume", "DeleteVolume"] {
+        let (before, meanwhile) = (calls(host, method, BEFORE).await?, calls(host, method, MEANWHILE).await?);
+        let is_whole = before.len() >= idle.len() && meanwhile.len() >= busy.len();
+        ensure!(is_whole, "the log has {} and {} calls of {method}", before.len(), meanwhile.len());
+        tell(method, before, meanwhile);
+    }
+    tell("from the claim until it is gone, by kubectl", idle, busy);
+    Ok(())
+}
+
+/// How long each of the driver's calls about a claim's volumes took, as its replicas have logged it.
+async fn calls(host: &Cluster, method: &str, claim: &str) -> Result<Vec<Duration>> {
+    let replicas = ["-l", "app.kubernetes.io/component=controller", "-c", "kosmos-csi", "--tail=-1"];
+    let log = host.kubectl(&[&["-n", "kosmos-csi", "logs"], &replicas[..]].concat()).await?;
+    let (method, volume) = (format!("method=\"{method}\""), format!("{NAMESPACE}/{claim}"));
+    let lines = log.lines().filter(|line| line.contains(&method) && line.contains(&volume));
+    let times = lines.filter_map(|line| line.split_once(" milliseconds=")?.1.split(' ').next()?.parse().ok());
+    Ok(times.map(Duration::from_millis).collect())
+}
+
+/// The median, and nearly the slowest, which is compared.
+fn tell(what: &str, mut idle: Vec<Duration>, mut busy: Vec<Duration>) {
+    idle.sort();
+    busy.sort();
+    let at = |times: &[Duration], share: usize| times[(times.len() - 1) * share / 100];
+    let told = |times: &[Duration]| {
+        let [half, most] = [50, 99].map(|share| at(times, share).as_millis());
+        format!("{half} ms, and 99 in 100 in {most} ms ({} of them)", times.len())
+    };
+    let longer = at(&busy, 99).as_secs_f64() / at(&idle, 99).as_secs_f64();
+    eprintln!("  {what}: {} with nothing beside, {} meanwhile: {longer:.1} times", told(&idle), told(&busy));
 }
 
 /// Pods that do something with a volume each, in the member, until they are done.
@@ -131,13 +167,14 @@ fn pod(claim: &str, member: &str, command: &str) -> Value {
 }
 
 /// A volume of a class that binds at once, from its claim until it is gone.
-async fn made_and_removed(host: &Cluster) -> Result<Duration> {
+async fn made_and_removed(host: &Cluster, claim: &str) -> Result<Duration> {
     let began = Instant::now();
-    host.apply(&claim_of("small", SMALL).to_string()).await?;
-    let bound = ["-n", NAMESPACE, "wait", "pvc/small", "--for=jsonpath={.status.phase}=Bound", "--timeout=90s"];
+    host.apply(&claim_of(claim, SMALL).to_string()).await?;
+    let object = format!("pvc/{claim}");
+    let bound = ["-n", NAMESPACE, "wait", &object, "--for=jsonpath={.status.phase}=Bound", "--timeout=90s"];
     host.kubectl(&bound).await?;
-    let volume = host.kubectl(&["-n", NAMESPACE, "get", "pvc", "small", "-o", "jsonpath={.spec.volumeName}"]).await?;
-    host.kubectl(&["-n", NAMESPACE, "delete", "pvc", "small", "--timeout=90s"]).await?;
+    let volume = host.kubectl(&["-n", NAMESPACE, "get", &object, "-o", "jsonpath={.spec.volumeName}"]).await?;
+    host.kubectl(&["-n", NAMESPACE, "delete", &object, "--timeout=90s"]).await?;
     let gone = ["wait", &format!("pv/{volume}"), "--for=delete", "--timeout=90s"];
     host.kubectl(&gone).await.map(|_| began.elapsed())
 }

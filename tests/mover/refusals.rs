@@ -24,6 +24,8 @@ async fn volume_in_which_something_is_already_is_refused_and_left_as_it_is() {
     let ground = Ground::new();
     fs::create_dir(ground.path("copy/lost+found")).unwrap();
     fs::write(ground.path("copy/precious"), "data").unwrap();
+    // By which one that was killed has found out how exactly times are kept.
+    fs::write(ground.path("copy/.kosmos-csi-trial-a1b2c3"), "").unwrap();
     let refused = ground.receiver(&["--must-be-empty"]).ended().await;
     assert!(!refused.status.success());
     assert_eq!(refused.reason(), "NotEmpty");

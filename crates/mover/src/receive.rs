@@ -27,6 +27,9 @@ use crate::{
 /// Entries of the source that wait to be compared.
 const AHEAD: usize = 256;
 
+/// Begins the name of a file by which it is found out how exactly times are kept.
+const TRIAL: &str = ".kosmos-csi-trial-";
+
 /// Letters of what the other end should not have asked for.
 const SHOWN: usize = 1000;
 
@@ -62,11 +65,24 @@ pub async fn receive(places: &Places, must_be_empty: bool) -> Result<Sum, Failur
 
 /// What rsync does not find at the source it removes here, so the volume has to be one that was made for this.
 fn check_empty(folder: &str) -> Result<(), Failure> {
+    remove_trials(Path::new(folder)).map_err(|error| unwritable(&error))?;
     let there = Survey::of(Path::new(folder)).map_err(|error| Failure::unreadable(&error))?;
     let own = 1 + u64::from(Path::new(folder).join("lost+found").is_dir());
     if there.entries > own || there.with_lost_and_found {
         let text = format!("the destination was to be a new volume, and {} things are in it", there.entries - own);
         return Err(Failure::new(Reason::NotEmpty, text));
+    }
+    Ok(())
+}
+
+/// Those of a receiver that was killed.
+fn remove_trials(folder: &Path) -> io::Result<()> {
+    for one in std::fs::read_dir(folder)? {
+        let one = one?;
+        let is_trial = one.file_name().as_encoded_bytes().starts_with(TRIAL.as_bytes());
+        if is_trial && one.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
+            std::fs::remove_file(one.path())?;
+        }
     }
     Ok(())
 }
@@ -80,10 +96,13 @@ fn unwritable(error: &io::Error) -> Failure {
 /// Of which of these parts of a second the filesystem keeps all, in nanoseconds.
 fn granularity(folder: &Path) -> io::Result<u32> {
     const TRIED: u32 = 123_456_789;
-    let file = tempfile::tempfile_in(folder)?;
+    // By its name: not every storage behind FUSE knows a file that has none.
+    let named = tempfile::Builder::new().prefix(TRIAL).tempfile_in(folder)?;
+    let file = named.as_file();
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_001, TRIED);
     file.set_modified(time)?;
     let kept = file.metadata()?.modified()?.duration_since(SystemTime::UNIX_EPOCH).map_err(io::Error::other)?;
+    named.close()?;
     let is_it = |unit: &u32| kept.subsec_nanos() == TRIED / unit * unit;
     Ok([1, 100, 1_000, 1_000_000].into_iter().find(is_it).unwrap_or(1_000_000_000))
 }

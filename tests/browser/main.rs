@@ -197,7 +197,7 @@ async fn page_is_read_and_filtered_without_scripts() {
         ("volumes", "shop/orders"),
         ("volumes?q=orders&state=Bound", "1 volume\n"),
         ("waiting", "shop/ledger"),
-        ("moves", "moves.enabled"),
+        ("moves", "No volume moves"),
         ("capacity", "openebs-hostpath"),
         ("members", "cluster40"),
         ("events", "Events"),

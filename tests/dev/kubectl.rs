@@ -118,3 +118,21 @@ async fn examples_of_volumes_run_as_they_stand() {
     let nodes: Vec<&str> = nodes.split(' ').collect();
     assert!(nodes.len() == 2 && nodes[0] == nodes[1], "one volume is in one member: {nodes:?}");
 }
+
+#[tokio::test]
+async fn move_of_a_volume_is_asked_for_by_a_command_and_shown_by_kubectl() {
+    let folder = tempfile::Builder::new().prefix("dev-").tempdir_in("/tmp").unwrap();
+    let dev = Dev::start(folder.path()).await;
+    let comes_to = |phase: &str| {
+        format!("kubectl -n test-new wait --for=jsonpath={{.status.phase}}={phase} volumemove --all --timeout=40s")
+    };
+    shell(&dev, "kubectl apply -f deploy/examples/nginx.yaml").await;
+    shell(&dev, "kubectl -n test-new wait --for=condition=Available deployment/nginx-new --timeout=20s").await;
+    shell(&dev, "kosmos-csi volume move test-new/nginx-pvc --to cluster39 --no-wait").await;
+    shell(&dev, &comes_to("Waiting")).await;
+    shell(&dev, "kubectl -n test-new scale deployment/nginx-new --replicas=0").await;
+    shell(&dev, &comes_to("Succeeded")).await;
+    let told = shell(&dev, "kubectl -n test-new get volumemoves --no-headers").await;
+    let words: Vec<&str> = told.split_whitespace().take(5).collect();
+    assert_eq!(words, ["nginx-pvc-to-cluster39", "nginx-pvc", "cluster38", "cluster39", "Succeeded"], "{told}");
+}

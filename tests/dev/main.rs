@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "its helpers are part of tests")]
 
 mod demo;
+mod moves;
 mod process;
 
 use std::{

@@ -1,5 +1,5 @@
 //! The dev role: a host and members simulated in this process, behind real HTTP, and between them the real controller
-//! on its socket and the real agent behind the virtual nodes. What is played around them is in `host`.
+//! on its socket and the real agent behind the virtual nodes. What is played around them is in `host` and `movers`.
 //!
 //! Never a production mode: there are no credentials, no TLS and no rights, and volumes are plain folders.
 
@@ -7,6 +7,7 @@ mod agent;
 mod folder;
 mod host;
 mod leaf;
+mod movers;
 mod node;
 mod objects;
 mod report;
@@ -15,6 +16,7 @@ use std::{
     collections::BTreeMap,
     io::Write as _,
     net::SocketAddr,
+    num::NonZeroU16,
     path::PathBuf,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -30,12 +32,15 @@ use commands::{
 use csi::{client::Client, server::Socket};
 use simulate::{Cluster, storage::Settings};
 
-use self::folder::Folder;
+use self::{folder::Folder, movers::Yard};
 
 /// The host as it is called here.
 const HOST: &str = "host";
 /// The first member's number, as in the documents this driver began with.
 const FIRST: u8 = 38;
+
+/// As a controller has it where nobody says otherwise.
+const MOVES_AT_ONCE: NonZeroU16 = NonZeroU16::MIN.saturating_add(1);
 
 /// The command line of the role.
 #[derive(Debug, clap::Args)]
@@ -86,6 +91,9 @@ async fn play(arguments: Arguments, folder: &Folder, socket: Socket, stop: Cance
     folder.write_environment()?;
     let driver = Client::new(&folder.socket()).map_err(Misuse)?;
 
+    let yards = started.clusters.iter();
+    let yards = yards.map(|(name, member)| Yard { member: member.clone(), volumes: folder.volumes(name) });
+    tasks.spawn(movers::run(yards.collect()));
     let ready = watch::Sender::new(false);
     let ui = folder.listen_for_people().await.context("a port for the page")?;
     let page = ui.local_addr()?;
@@ -159,8 +167,8 @@ fn flags(process: Process, folder: &Folder) -> Controller {
         members: Members { members_dir: Some(folder.members()), kosmos_clusters: KosmosClusters::Off },
         members_namespace: "kosmos-csi".to_owned(),
         leaf_namespace: "kosmos-csi".to_owned(),
-        mover_image: None,
-        moves_at_once: std::num::NonZeroU16::MIN,
+        mover_image: Some("kosmos-csi-mover".to_owned()),
+        moves_at_once: MOVES_AT_ONCE,
         ui_address: None,
     }
 }

@@ -71,8 +71,12 @@ enum Message<'a> {
     Failed { reason: Reason, message: &'a str },
 }
 
-/// Both ends have to say the same, or nobody believes either.
 pub fn write(file: &Path, outcome: &Result<Sum, Failure>) -> io::Result<()> {
+    fs::write(file, last_message(outcome)?)
+}
+
+/// Both ends have to say the same, or nobody believes either.
+pub fn last_message(outcome: &Result<Sum, Failure>) -> serde_json::Result<String> {
     let message = match outcome {
         Ok(sum) => Message::Copied {
             digest: format!("sha256:{}", sum.hex()),
@@ -82,7 +86,7 @@ pub fn write(file: &Path, outcome: &Result<Sum, Failure>) -> io::Result<()> {
         },
         Err(failure) => Message::Failed { reason: failure.reason(), message: shortened(&failure.message) },
     };
-    fs::write(file, serde_json::to_vec(&message)?)
+    serde_json::to_string(&message)
 }
 
 /// What JSON escapes takes more room than it has letters.

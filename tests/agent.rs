@@ -10,13 +10,12 @@ use std::{
 
 use agent::{NodeMode, Settings};
 use authority::AUTHORITY;
-use cluster::{Dial, Transport, lease::Lease, metrics::Metrics};
+use cluster::{lease::Lease, metrics::Metrics};
 use commands::{
     args::KosmosClusters,
     run::{clusters::Clusters, virtual_node},
 };
-use http_body_util::BodyExt;
-use kube::{Config, client::DynBody};
+use kube::Config;
 use serde_json::{Value, json};
 use simulate::{
     Cluster,
@@ -26,7 +25,7 @@ use simulate::{
 };
 use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
-use tower::{BoxError, ServiceExt};
+use within::within;
 
 #[path = "authority.rs"]
 mod authority;
@@ -46,6 +45,8 @@ mod takeover;
 mod volumes;
 #[path = "agent/ways.rs"]
 mod ways;
+#[path = "within.rs"]
+mod within;
 
 const NAMESPACE: &str = "kosmos-csi-pods";
 const SHOP: &str = "shop";
@@ -172,17 +173,9 @@ impl World {
     fn start_at(&self, name: &str, kubelet_api: Option<SocketAddr>) {
         let dies_at = lock(&self.life).dies_at;
         *lock(&self.life) = Life { name: name.to_owned(), writes: 0, dies_at, dead: false };
-        let clusters = [self.host.clone(), self.member.clone()];
-        let client = name.to_owned();
-        let dial = move |address: &http::Uri| -> Transport {
-            let wanted = clusters.iter().find(|cluster| Some(cluster.name()) == address.host());
-            let service = wanted.unwrap().service(&client);
-            let whole = |body| -> Box<DynBody> { Box::new(BodyExt::map_err(body, BoxError::from)) };
-            service.map_response(move |answer| answer.map(whole)).map_err(Into::into).boxed()
-        };
         let clusters = Clusters {
             host: Config::new("https://host".parse().unwrap()),
-            dial: Dial::Within(Arc::new(dial)),
+            dial: within([&self.host, &self.member], name),
             members_dir: None,
             members_namespace: NAMESPACE.to_owned(),
             kosmos_clusters: KosmosClusters::Auto,

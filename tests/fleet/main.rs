@@ -5,6 +5,8 @@
 
 #[path = "../authority.rs"]
 mod authority;
+#[path = "../within.rs"]
+mod within;
 mod world;
 
 use std::time::Duration;

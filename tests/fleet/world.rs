@@ -9,13 +9,12 @@ use std::{
 };
 
 use agent::{NodeMode, Settings};
-use cluster::{Dial, Transport, metrics::Metrics};
+use cluster::metrics::Metrics;
 use commands::{
     args::KosmosClusters,
     run::{clusters::Clusters, virtual_node},
 };
-use http_body_util::BodyExt;
-use kube::{Config, client::DynBody};
+use kube::Config;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use simulate::{
@@ -24,9 +23,8 @@ use simulate::{
 };
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
-use tower::{BoxError, ServiceExt};
 
-use super::authority::AUTHORITY;
+use super::{authority::AUTHORITY, within::within};
 
 const NAMESPACE: &str = "kosmos-csi-pods";
 const SHOP: &str = "shop";
@@ -121,16 +119,9 @@ impl World {
     }
 
     pub fn start(&self) {
-        let clusters: Vec<Cluster> = std::iter::once(&self.host).chain(&self.members).cloned().collect();
-        let dial = move |address: &http::Uri| -> Transport {
-            let wanted = clusters.iter().find(|cluster| Some(cluster.name()) == address.host());
-            let service = wanted.unwrap().service("agent");
-            let whole = |body| -> Box<DynBody> { Box::new(BodyExt::map_err(body, BoxError::from)) };
-            service.map_response(move |answer| answer.map(whole)).map_err(Into::into).boxed()
-        };
         let clusters = Clusters {
             host: Config::new("https://host".parse().unwrap()),
-            dial: Dial::Within(Arc::new(dial)),
+            dial: within(std::iter::once(&self.host).chain(&self.members), "agent"),
             members_dir: None,
             members_namespace: NAMESPACE.to_owned(),
             kosmos_clusters: KosmosClusters::Auto,

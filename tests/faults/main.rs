@@ -8,6 +8,7 @@ mod authority;
 #[path = "../reclaim/table.rs"]
 mod reclaim_table;
 
+mod abandoned;
 mod accounts;
 mod adopted;
 mod ask;

@@ -126,6 +126,11 @@ pub struct HostVolume {
 }
 
 impl HostVolume {
+    /// Its claim has gone, and it is to go too.
+    pub fn waits_for_its_end(&self) -> bool {
+        self.released && self.deletes
+    }
+
     /// None where it belongs to another driver.
     pub fn new(volume: &PersistentVolume) -> Option<Self> {
         let spec = volume.spec.as_ref()?;
@@ -151,7 +156,7 @@ impl HostVolume {
 
     /// Its leaf is to be removed, or it goes itself.
     pub fn is_leaving(&self) -> bool {
-        self.terminating || self.released && self.deletes
+        self.terminating || self.waits_for_its_end()
     }
 
     /// What it wants of its leaf. One that its administrator has made available again has no claim's UID.

@@ -57,6 +57,11 @@ impl HostVolumes {
         volumes.map(|(_, volume)| volume.clone()).collect()
     }
 
+    /// Those whose claim has gone, and that are to go with it.
+    pub fn wait_for_their_end(&self) -> Vec<HostVolume> {
+        self.lock().volumes.values().filter(|volume| volume.waits_for_its_end()).cloned().collect()
+    }
+
     pub fn handle_of(&self, volume: &str) -> Option<Box<str>> {
         self.lock().handles.get(volume).cloned()
     }

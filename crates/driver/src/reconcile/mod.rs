@@ -1,6 +1,7 @@
 //! What nobody asked for and has to be done: it follows what happens in the host and in the members. Only the replica that
 //! holds the lease does it. A member's work waits for nobody else's.
 
+mod attachments;
 mod clustertree;
 mod forgotten;
 mod heal;
@@ -63,6 +64,7 @@ impl Reconciler {
             () = self.follow_members() => {}
             () = clustertree::shield_claims(&self) => {}
             () = stranded_pods::tell(&self) => {}
+            () = attachments::take_away(&self) => {}
             () = renewal::run(self.host.clone(), self.members.clone()) => {}
             () = self.move_volumes() => {}
         }

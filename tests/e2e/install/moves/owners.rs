@@ -50,7 +50,7 @@ pub async fn storage_without_owners_stalls_a_move(fleet: &Fleet) -> Result<()> {
         let ended = mounted.end().await.context("end the storage");
         tried.with_context(|| format!("{from} to {}, which {}", to.name(), storage.does)).and(ended)?;
     }
-    end(fleet, 0).await
+    end(fleet, 0, None).await
 }
 
 async fn tried(fleet: &Fleet, from: &str, to: &Cluster, storage: &Storage) -> Result<()> {

@@ -4,7 +4,6 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use simulate::text;
 use tokio::time::sleep;
 
@@ -21,15 +20,12 @@ const VIRTUAL: &str = "virtual/m0";
 /// Longer than two looks, and a moment.
 const LOOKED: Duration = Duration::from_secs(190);
 
-/// As the attach controller calls it.
-fn name(handle: &str, driver: &str) -> String {
-    format!("csi-{:x}", Sha256::digest(format!("{handle}{driver}{NODE}")))
-}
+const NAME: &str = "csi-17334a8d5274dc6f";
 
 /// Attached, as external-attacher tells it.
-fn attach(bench: &Bench, caller: &Caller, name: &str, attacher: &str, node_id: &str) {
+fn attach(bench: &Bench, caller: &Caller, attacher: &str, node_id: &str) {
     let attachment = json!({
-        "metadata": {"name": name, "annotations": {"csi.alpha.kubernetes.io/node-id": node_id}},
+        "metadata": {"name": NAME, "annotations": {"csi.alpha.kubernetes.io/node-id": node_id}},
         "spec": {"attacher": attacher, "nodeName": NODE, "source": {"persistentVolumeName": caller.volume()}},
         "status": {"attached": true},
     });
@@ -40,24 +36,19 @@ fn there(bench: &Bench) -> Vec<String> {
     bench.host.list(ATTACHMENTS).iter().map(|one| text(one, "/metadata/name").to_owned()).collect()
 }
 
-async fn volume() -> (Arc<Bench>, Caller, String) {
+async fn volume() -> (Arc<Bench>, Caller) {
     let bench = bench().await;
-    let node = json!({"metadata": {"name": NODE, "labels": {"topology.kosmos.csi.io/member": "m0"}}});
-    bench.host.create("nodes", node).unwrap();
     let caller = provisioned(&bench, Script::new(CLAIM)).await;
-    let volume = bench.host.get("persistentvolumes", "", caller.volume()).unwrap();
-    let handle = text(&volume, "/spec/csi/volumeHandle").to_owned();
-    (bench, caller, handle)
+    (bench, caller)
 }
 
 #[test]
 fn attachment_to_a_virtual_node_goes_once_the_claim_has_gone_and_not_before() {
     virtual_time::run(1, async {
-        let (bench, caller, handle) = volume().await;
-        let name = name(&handle, "kosmos.csi.io");
-        attach(&bench, &caller, &name, "kosmos.csi.io", VIRTUAL);
+        let (bench, caller) = volume().await;
+        attach(&bench, &caller, "kosmos.csi.io", VIRTUAL);
         sleep(LOOKED).await;
-        assert_eq!(there(&bench), [name]);
+        assert_eq!(there(&bench), [NAME]);
         caller.delete_claim();
         sleep(LOOKED).await;
         assert!(there(&bench).is_empty(), "{}", bench.guard.trace().join("\n"));
@@ -68,12 +59,11 @@ fn attachment_to_a_virtual_node_goes_once_the_claim_has_gone_and_not_before() {
 fn attachment_that_a_kubelet_may_have_mounted_or_that_is_not_ours_stays() {
     for (attacher, node_id) in [("kosmos.csi.io", "real/n1"), ("other.example.com", VIRTUAL), ("kosmos.csi.io", "")] {
         virtual_time::run(1, async {
-            let (bench, caller, handle) = volume().await;
-            let name = name(&handle, "kosmos.csi.io");
-            attach(&bench, &caller, &name, attacher, node_id);
+            let (bench, caller) = volume().await;
+            attach(&bench, &caller, attacher, node_id);
             caller.delete_claim();
             sleep(LOOKED).await;
-            assert_eq!(there(&bench), [name], "{attacher} {node_id}");
+            assert_eq!(there(&bench), [NAME], "{attacher} {node_id}");
         });
     }
 }
@@ -82,14 +72,13 @@ fn attachment_that_a_kubelet_may_have_mounted_or_that_is_not_ours_stays() {
 #[test]
 fn attachment_of_another_volume_stays() {
     virtual_time::run(1, async {
-        let (bench, caller, handle) = volume().await;
-        let name = name(&handle, "kosmos.csi.io");
-        attach(&bench, &caller, &name, "kosmos.csi.io", VIRTUAL);
+        let (bench, caller) = volume().await;
+        attach(&bench, &caller, "kosmos.csi.io", VIRTUAL);
         let other = |one: &mut Value| one["spec"]["source"]["persistentVolumeName"] = json!("another");
-        bench.host.change(ATTACHMENTS, "", &name, other).unwrap();
+        bench.host.change(ATTACHMENTS, "", NAME, other).unwrap();
         caller.delete_claim();
         sleep(LOOKED).await;
-        assert_eq!(there(&bench), [name]);
+        assert_eq!(there(&bench), [NAME]);
     });
 }
 
@@ -97,13 +86,12 @@ fn attachment_of_another_volume_stays() {
 #[test]
 fn attachment_of_a_volume_that_stays_without_its_claim_stays() {
     virtual_time::run(1, async {
-        let (bench, caller, handle) = volume().await;
-        let name = name(&handle, "kosmos.csi.io");
-        attach(&bench, &caller, &name, "kosmos.csi.io", VIRTUAL);
+        let (bench, caller) = volume().await;
+        attach(&bench, &caller, "kosmos.csi.io", VIRTUAL);
         let keep = |volume: &mut Value| volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
         bench.host.change("persistentvolumes", "", caller.volume(), keep).unwrap();
         caller.delete_claim();
         sleep(LOOKED).await;
-        assert_eq!(there(&bench), [name]);
+        assert_eq!(there(&bench), [NAME]);
     });
 }

@@ -171,6 +171,9 @@ impl Guard {
         let fate = lock(&self.fate).clone();
         let action = fate.map_or(Action::Pass, |fate| fate(number, at, asked));
         let action = machines::plugging(&self.clusters[at], asked, &action).unwrap_or(action);
+        if at > 0 {
+            lock(&self.history).is_asked_for(at - 1, asked);
+        }
         if at > 0 && matches!(action, Action::Late(_) | Action::Delay(_)) {
             lock(&self.history).is_on_its_way(at - 1, asked, &action);
         }

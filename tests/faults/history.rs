@@ -130,13 +130,13 @@ impl History {
     /// that was let go cannot keep it when another claim takes the volume meanwhile: it is made anew with its data.
     pub fn is_on_its_way(&mut self, member: usize, asked: &Asked, action: &Action) {
         let cluster = self.members[member].clone();
-        let name = |path| text(&asked.body, path).to_owned();
-        let made = || (cluster.name().to_owned(), name("/metadata/namespace"), name("/metadata/name"));
+        let made = self.made(member, asked);
+        let is_there = cluster.get(&asked.resource, &made.1, &made.2).is_some();
         match (asked.verb, action) {
-            (Verb::Create, Action::Late(_)) => drop(self.late.insert(made())),
-            (Verb::Create, Action::Delay(time)) if asked.resource == ATTACHMENTS => {
+            (Verb::Create, Action::Late(_)) => drop(self.late.insert(made)),
+            (Verb::Create, Action::Delay(time)) if asked.resource == ATTACHMENTS && !is_there => {
                 self.held_up.retain(|(_, arrives, _)| *arrives > Instant::now());
-                self.held_up.push((asked.client.clone(), Instant::now() + *time, made()));
+                self.held_up.push((asked.client.clone(), Instant::now() + *time, made));
             }
             (Verb::Delete, _) => {
                 let is_meant =
@@ -150,6 +150,19 @@ impl History {
             }
             _ => {}
         }
+    }
+
+    /// Whoever makes it knows of it.
+    pub fn is_asked_for(&mut self, member: usize, asked: &Asked) {
+        if (asked.verb, asked.resource.as_str()) == (Verb::Create, ATTACHMENTS) {
+            let made = self.made(member, asked);
+            self.late.remove(&made);
+        }
+    }
+
+    fn made(&self, member: usize, asked: &Asked) -> Made {
+        let name = |path| text(&asked.body, path).to_owned();
+        (self.members[member].name().to_owned(), name("/metadata/namespace"), name("/metadata/name"))
     }
 
     /// What the one that is killed now has sent arrives all the same, and the next one may have looked for it before.

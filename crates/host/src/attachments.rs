@@ -8,8 +8,6 @@ use kube::{
     api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 
-use sha2::{Digest, Sha256};
-
 use super::{Host, passed, unread};
 use domain::{
     error::Result,
@@ -40,22 +38,6 @@ pub async fn list(host: &Host) -> Result<Vec<Attached>> {
     let is_ours = |one: &VolumeAttachment| one.spec.attacher == DRIVER && one.metadata.deletion_timestamp.is_none();
     let ours = listed.items.into_iter().filter(is_ours);
     Ok(ours.filter_map(Attached::new).collect())
-}
-
-/// That of a volume to a node, where there is one that nobody deletes.
-pub async fn read(host: &Host, handle: &str, node: &str) -> Result<Option<Attached>> {
-    let name = name_of(handle, node);
-    let answer = Api::<VolumeAttachment>::all(host.client.clone()).get(&name).await;
-    let found = cluster::read(answer, &name);
-    let found = found.map_err(|error| unread(&format!("get volume attachment {name}"), &error))?;
-    let is_ours = |one: &VolumeAttachment| one.spec.attacher == DRIVER && one.metadata.deletion_timestamp.is_none();
-    Ok(found.filter(is_ours).and_then(Attached::new))
-}
-
-/// As the attach controller calls it.
-fn name_of(handle: &str, node: &str) -> String {
-    let digest = Sha256::digest(format!("{handle}{DRIVER}{node}"));
-    digest.iter().fold("csi-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
 }
 
 /// Which volumes are, or are to be, on which nodes of this host, by the ids of these.
@@ -138,18 +120,4 @@ pub async fn delete(host: &Host, attachment: &Attached) -> Result<()> {
     let how = DeleteParams { preconditions: Some(pinned), ..DeleteParams::default() };
     let deleted = Api::<VolumeAttachment>::all(host.client.clone()).delete(&attachment.name, &how).await;
     passed(&format!("delete volume attachment {}", attachment.name), deleted.map(drop))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One that a real attach controller has made.
-    #[test]
-    fn attachment_is_called_as_the_attach_controller_calls_it() {
-        assert_eq!(
-            name_of("cluster39/moving/data-writer-0/ffeb213d1b9c6dbc", "kosmos-cluster39"),
-            "csi-17334a8d5274dc6fdc8ee5c0ae0f10f3347c9f2f3a399bf00657b9cf0b8a8bf4"
-        );
-    }
 }

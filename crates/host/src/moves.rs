@@ -48,8 +48,13 @@ pub type VolumeMove = Object<MoveSpec, MoveStatus>;
 pub const KIND: &str = "VolumeMove";
 /// The condition that says whether it goes on, and its reason where it does.
 const STALLED: &str = "Stalled";
-/// The condition that says whether the source was given up, as its user asked for it.
+/// The condition that says whether the source was given up, as its user asked for it; and its reasons.
 const SOURCE_DELETED: &str = "SourceDeleted";
+pub const KEPT: &str = "Kept";
+pub const DELETING: &str = "Deleting";
+pub const DELETED: &str = "Deleted";
+/// Somebody else has removed it.
+pub const GONE: &str = "Gone";
 pub const PROGRESSING: &str = "Progressing";
 /// Nothing is waited for.
 const GOES_ON: &str = "it goes on";
@@ -227,21 +232,29 @@ fn stalled_since(of: &VolumeMove) -> Option<Duration> {
 
 /// Whether the time has passed for which its source was to be kept, and it is not seen to be gone yet.
 pub fn source_is_due(of: &VolumeMove) -> bool {
-    source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now())
+    let has_passed = || source_is_kept_until(of).is_some_and(|due| due <= Timestamp::now());
+    is_deleting_source(of) || of.metadata.deletion_timestamp.is_none() && has_passed()
+}
+
+/// Its member was told to: nobody can take that back.
+pub fn is_deleting_source(of: &VolumeMove) -> bool {
+    told_of_source(of).is_some_and(|told| told.reason == DELETING)
+}
+
+fn told_of_source(of: &VolumeMove) -> Option<&Condition> {
+    of.status.iter().flat_map(|status| &status.conditions).find(|one| one.type_ == SOURCE_DELETED)
 }
 
 fn source_is_kept_until(of: &VolumeMove) -> Option<Timestamp> {
     let status = of.status.as_ref().filter(|status| status.phase == Some(Phase::Succeeded))?;
-    let is_done = status.conditions.iter().any(|one| one.type_ == SOURCE_DELETED && one.status == "True");
+    let is_done = told_of_source(of).is_some_and(|told| told.status == "True");
     let after = of.spec.keeps_source_for().ok().flatten().filter(|_| !is_done)?;
     status.completion_time.as_ref()?.0.checked_add(after).ok()
 }
 
 /// What becomes of the source of one that has succeeded, in words.
 pub fn fate_of_source(of: &VolumeMove) -> String {
-    let mut conditions = of.status.iter().flat_map(|status| &status.conditions);
-    let told = conditions.find(|one| one.type_ == SOURCE_DELETED);
-    match (told, source_is_kept_until(of)) {
+    match (told_of_source(of), source_is_kept_until(of)) {
         (Some(told), _) if told.status == "True" || source_is_due(of) => told.message.clone(),
         (_, Some(until)) => format!("it is kept until {until:.0}, and then removed with its data"),
         (_, None) => "it is kept until somebody discards it".to_owned(),

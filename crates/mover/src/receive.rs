@@ -1,6 +1,7 @@
 //! The end at the destination: it does what it is asked for, and judges.
 
 use std::{
+    fs::DirEntry,
     io,
     os::fd::AsFd,
     path::{Path, PathBuf},
@@ -65,26 +66,24 @@ pub async fn receive(places: &Places, must_be_empty: bool) -> Result<Sum, Failur
 
 /// What rsync does not find at the source it removes here, so the volume has to be one that was made for this.
 fn check_empty(folder: &str) -> Result<(), Failure> {
-    remove_trials(Path::new(folder)).map_err(|error| unwritable(&error))?;
+    let trials = trials(Path::new(folder)).map_err(|error| Failure::unreadable(&error))?;
     let there = Survey::of(Path::new(folder)).map_err(|error| Failure::unreadable(&error))?;
-    let own = 1 + u64::from(Path::new(folder).join("lost+found").is_dir());
+    let own = 1 + u64::from(Path::new(folder).join("lost+found").is_dir()) + trials.len() as u64;
     if there.entries > own || there.with_lost_and_found {
         let text = format!("the destination was to be a new volume, and {} things are in it", there.entries - own);
         return Err(Failure::new(Reason::NotEmpty, text));
     }
-    Ok(())
+    trials.iter().try_for_each(std::fs::remove_file).map_err(|error| unwritable(&error))
 }
 
 /// Those of a receiver that was killed.
-fn remove_trials(folder: &Path) -> io::Result<()> {
-    for one in std::fs::read_dir(folder)? {
-        let one = one?;
-        let is_trial = one.file_name().as_encoded_bytes().starts_with(TRIAL.as_bytes());
-        if is_trial && one.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
-            std::fs::remove_file(one.path())?;
-        }
-    }
-    Ok(())
+fn trials(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_trial = |one: &DirEntry| {
+        let is_called_so = one.file_name().as_encoded_bytes().starts_with(TRIAL.as_bytes());
+        is_called_so && one.metadata().is_ok_and(|found| found.is_file() && found.len() == 0)
+    };
+    let found: Vec<DirEntry> = std::fs::read_dir(folder)?.collect::<io::Result<_>>()?;
+    Ok(found.iter().filter(|one| is_trial(one)).map(DirEntry::path).collect())
 }
 
 fn unwritable(error: &io::Error) -> Failure {

@@ -137,9 +137,16 @@ fn attachment_of_before_a_switch_goes_once_no_pod_wants_it() {
             assert_eq!(story.bench.host.list(ATTACHMENTS).len(), usize::from(is_left), "{}", story.trace());
         }
         // The volume is another claim's by now.
-        let given = |volume: &mut Value| volume["spec"]["claimRef"]["namespace"] = json!("elsewhere");
-        story.bench.host.change(VOLUMES, "", story.caller.volume(), given).unwrap();
         story.bench.host.create("namespaces", json!({"metadata": {"name": "elsewhere"}})).unwrap();
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "kosmos", "volumeName": story.caller.volume()});
+        let other = json!({"metadata": {"name": CLAIM, "namespace": "elsewhere"}, "spec": spec});
+        let other = story.bench.host.create(CLAIMS, other).unwrap();
+        let given = |volume: &mut Value| {
+            volume["spec"]["claimRef"]["namespace"] = json!("elsewhere");
+            volume["spec"]["claimRef"]["uid"] = other["metadata"]["uid"].clone();
+        };
+        story.bench.host.change(VOLUMES, "", story.caller.volume(), given).unwrap();
         let pod = json!({"metadata": {"name": "web", "namespace": "elsewhere"}, "spec": {"nodeName": "kosmos-m0", "volumes": volumes,
             "containers": [{"name": "main", "image": "x"}]}});
         story.bench.host.create("pods", pod).unwrap();

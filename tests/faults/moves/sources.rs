@@ -167,6 +167,40 @@ fn volume_that_has_the_name_of_a_source_that_is_gone_is_not_touched() {
     });
 }
 
+/// Its data may lie there still.
+#[test]
+fn source_that_somebody_else_has_removed_is_not_said_to_be_deleted() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        let name = source(&story);
+        story.bench.members[0].delete(VOLUMES, "", &name).unwrap();
+        while story.bench.members[0].get(VOLUMES, "", &name).is_some() {
+            sleep(STEP).await;
+        }
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert!(told(&story).1.contains("was not removed by this move"), "{:?}", told(&story));
+    });
+}
+
+/// Nobody can take that back, so nobody is told otherwise.
+#[test]
+fn source_that_is_being_deleted_is_said_to_be_whatever_its_user_says_then() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        let hold = |volume: &mut Value| volume["metadata"]["finalizers"] = json!(["example.com/slow"]);
+        change_source(&story, hold);
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert!(told(&story).1.contains("the member removes it"), "{:?}", told(&story));
+        let later = |of: &mut Value| of["spec"]["deleteSourceAfter"] = json!("999h");
+        story.bench.host.change(MOVES, SHOP, "to", later).unwrap();
+        change_source(&story, |volume| volume["metadata"]["finalizers"] = json!([]));
+        sleep(Duration::from_hours(2)).await;
+        is_gone(&story);
+    });
+}
+
 /// Then the source is the one that is safe.
 #[test]
 fn source_is_kept_where_the_volume_that_the_host_leads_to_is_being_deleted() {

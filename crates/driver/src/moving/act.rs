@@ -18,8 +18,14 @@ use leaf::moving::{Moved, Written, ends::State};
 pub(super) async fn take(job: &mut Job, step: Moving, looked: &mut Looked) -> Result<Went> {
     match step {
         // Its pods go on until then.
-        Moving::CloseSource if !job.takes_slot() => return Ok(Went::Waits(OTHERS_COPY.to_owned())),
-        Moving::CloseSource if looked.seen.phase == Phase::Closing => looked.has_same_attributes()?,
+        Moving::CloseSource => {
+            if looked.seen.phase == Phase::Closing {
+                looked.has_same_attributes()?;
+            }
+            if !job.takes_slot() {
+                return Ok(Went::Waits(OTHERS_COPY.to_owned()));
+            }
+        }
         Moving::Enter(Phase::Switching) => return switch::decide(job, looked).await,
         Moving::Enter(Phase::Finishing) => switch::settle_in_host(job, looked).await?,
         Moving::StartReceiver => return ends::start_receiver(job, looked).await,

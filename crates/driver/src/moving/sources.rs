@@ -1,7 +1,7 @@
 //! Sources that moves have kept, and whose user has said with the move for how long. Nothing of it is in a hurry: what is not seen to be
 //! safe is kept, which the move tells, and looked at again later.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{Instant, timeout};
 
@@ -18,12 +18,12 @@ const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 /// Works until it is dropped.
 pub(super) async fn delete(movers: &Movers) {
-    let mut pauses: HashMap<String, (Instant, Duration)> = HashMap::new();
+    let mut pauses: BTreeMap<String, (Instant, Duration)> = BTreeMap::new();
     let mut told = movers.known.told();
     loop {
         told.mark_unchanged();
         let due = movers.known.all().into_iter().filter(|(_, of)| is_due(of));
-        let due: HashMap<String, VolumeMove> = due.collect();
+        let due: BTreeMap<String, VolumeMove> = due.collect();
         pauses.retain(|uid, _| due.contains_key(uid));
         for (uid, of) in due {
             let (next, pause) = pauses.get(&uid).copied().unwrap_or_else(|| (Instant::now(), LATE));
@@ -48,30 +48,24 @@ fn is_due(of: &VolumeMove) -> bool {
 async fn settle(movers: &Movers, of: &VolumeMove) -> Result<()> {
     // Its user may have changed his mind.
     let Some(now) = moves::read(&movers.host, of).await?.filter(is_due) else { return Ok(()) };
-    let (is_gone, reason, message) = match Box::pin(give_up(movers, &now)).await {
-        Ok(Fate::Gone(message)) => (true, "Deleted", message),
-        Ok(Fate::Removed(message)) => (false, "Deleting", message),
-        Err(error) => (false, "Kept", format!("the source is kept: {error}")),
+    let (reason, message) = match Box::pin(give_up(movers, &now)).await {
+        Ok(told) => told,
+        Err(error) => (moves::KEPT, format!("the source is kept: {error}")),
     };
+    let is_gone = [moves::DELETED, moves::GONE].contains(&reason);
     let Some(change) = moves::source_deleted(&now, is_gone, reason, &message) else { return Ok(()) };
     tracing::info!(of = moves::name(&now), reason, message, "the time to keep the source of a move has passed");
     moves::change_status(&movers.host, &now, change).await?;
     match reason {
-        "Deleting" => {}
-        "Deleted" => tell::tell(&movers.host, &now, "SourceDeleted", message, false).await,
-        _ => tell::tell(&movers.host, &now, "SourceKept", message, true).await,
+        moves::KEPT => tell::tell(&movers.host, &now, "SourceKept", message, true).await,
+        _ if is_gone => tell::tell(&movers.host, &now, "SourceDeleted", message, false).await,
+        _ => {}
     }
     Ok(())
 }
 
-/// What was done about it, in words.
-enum Fate {
-    Gone(String),
-    /// The member was told to.
-    Removed(String),
-}
-
-async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<Fate> {
+/// The reason of its condition, and what is told there.
+async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, String)> {
     let status = of.status.as_ref();
     let pinned = status.and_then(|status| Some((status.source.as_ref()?, status.from.as_ref()?)));
     let (source, from) = pinned.ok_or_else(|| Error::Refused("the status does not say which it is".to_owned()))?;
@@ -79,14 +73,30 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<Fate> {
     let leaf = member.leaf()?;
     let of_member = format!("member {}: volume {}", from.member, source.name);
     let Some(volume) = kept::read(leaf, &source.name).await? else {
-        return Ok(Fate::Gone(format!("{of_member} is gone, with its data")));
+        return Ok(if moves::is_deleting_source(of) {
+            (moves::DELETED, format!("{of_member} is gone, with its data"))
+        } else {
+            (
+                moves::GONE,
+                format!(
+                    "{of_member} is gone, and was not removed by this move: its administrators know what became of the data"
+                ),
+            )
+        });
     };
     if VolumeRow::new(&volume).uid() != source.uid {
         return Err(Error::Refused(format!("{of_member} was made again by somebody, and may hold anything")));
     }
-    is_not_needed(movers, of, source).await?;
-    kept::give_up(leaf, &volume).await?;
-    Ok(Fate::Removed(format!("{of_member} has the policy Delete: the member removes it with its data")))
+    if !kept::is_given_up(leaf, &volume) {
+        is_not_needed(movers, of, source).await?;
+        // All that took a while.
+        if !moves::read(&movers.host, of).await?.as_ref().is_some_and(is_due) {
+            return Err(Error::InProgress("the move was changed meanwhile".to_owned()));
+        }
+        kept::give_up(leaf, &volume).await?;
+    }
+    let said = kept::said_of(&volume).map(|said| format!(": {said}")).unwrap_or_default();
+    Ok((moves::DELETING, format!("{of_member} has the policy Delete: the member removes it with its data{said}")))
 }
 
 /// The host's volume is the claim's, and leads to another leaf, which is whole: all of it read just now.

@@ -10,11 +10,11 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use super::Reconciler;
-use domain::{
-    error::Result,
-    volume::{MEMBER_KEY, NodeId, VolumeId},
+use domain::{error::Result, volume::NodeId};
+use host::{
+    attachments::{self, Attached},
+    volume::HostVolume,
 };
-use host::{attachments, volume::HostVolume};
 
 /// Between two looks. What has no claim at both, nobody detaches.
 const ROUND: Duration = Duration::from_mins(1);
@@ -27,42 +27,45 @@ pub(super) async fn take_away(reconciler: &Reconciler) {
     loop {
         sleep(ROUND).await;
         let waiting = reconciler.volumes.wait_for_their_end();
-        looks.retain(|uid, _| waiting.iter().any(|volume| volume.uid == *uid));
-        let mut nodes = BTreeMap::new();
+        let now = Instant::now();
+        let mut next: HashMap<Box<str>, Instant> = HashMap::new();
+        let mut due = BTreeMap::new();
         for volume in waiting {
-            let next = looks.entry(volume.uid.clone()).or_insert_with(|| Instant::now() + ROUND);
-            if *next > Instant::now() {
-                continue;
+            let look = looks.get(&volume.uid).copied().unwrap_or(now + ROUND);
+            let is_due = look <= now;
+            next.insert(volume.uid.clone(), if is_due { now + AGAIN } else { look });
+            if is_due {
+                due.insert(volume.name.clone(), volume);
             }
-            *next = Instant::now() + AGAIN;
-            if let Err(error) = detach(reconciler, &volume, &mut nodes).await {
-                tracing::debug!(volume = &*volume.name, %error, "whether a volume without a claim is attached is not known");
-            }
+        }
+        looks = next;
+        if !due.is_empty()
+            && let Err(error) = detach(reconciler, &due).await
+        {
+            tracing::warn!(
+                volumes = due.len(), %error,
+                "what keeps volumes whose claims have gone attached to virtual nodes is not looked for"
+            );
         }
     }
 }
 
-/// From the virtual nodes of its member, whose names are asked for once in a round.
-async fn detach(reconciler: &Reconciler, volume: &HostVolume, nodes: &mut BTreeMap<String, Vec<String>>) -> Result<()> {
+/// On a real node it may be mounted still, which only its kubelet and the attach controller know.
+fn is_on_virtual_node(attached: &Attached) -> bool {
+    NodeId::parse(&attached.node_id).is_some_and(|node| !node.is_real())
+}
+
+async fn detach(reconciler: &Reconciler, due: &BTreeMap<Box<str>, HostVolume>) -> Result<()> {
     let host = &reconciler.host;
-    let Some(id) = VolumeId::parse(&volume.handle) else { return Ok(()) };
-    if !nodes.contains_key(&id.member) {
-        nodes.insert(id.member.clone(), host::node::all_with(host, MEMBER_KEY, &id.member).await?);
-    }
-    for node in nodes.get(&id.member).into_iter().flatten() {
-        let Some(attached) = attachments::read(host, &volume.handle, node).await? else { continue };
-        // On a real node it may be mounted still, which only its kubelet and the attach controller know.
-        let is_virtual = NodeId::parse(&attached.node_id).is_some_and(|node| !node.is_real());
-        if *attached.volume != *volume.name || !is_virtual {
-            continue;
-        }
+    for attached in attachments::list(host).await?.into_iter().filter(is_on_virtual_node) {
+        let Some(volume) = due.get(&*attached.volume) else { continue };
         let live = host::volume::read(host, &volume.name).await?.map(|live| live.volume);
         if !live.is_some_and(|live| live.uid == volume.uid && live.waits_for_its_end()) {
-            return Ok(());
+            continue;
         }
         tracing::info!(
             attachment = attached.name,
-            volume = &*volume.name,
+            volume = attached.volume,
             node = attached.node,
             "an attachment to a virtual node is deleted, as the claim has gone and nobody else takes it away"
         );

@@ -34,13 +34,22 @@ pub async fn read(client: &MemberClient, name: &str) -> Result<Option<Persistent
     answer.map_err(|error| client.outcome(&format!("get volume {name}"), &error))
 }
 
+/// The member's provisioner was told to remove it with its data.
+pub fn is_given_up(client: &MemberClient, volume: &PersistentVolume) -> bool {
+    let label = |key: &str| volume.labels().get(key).map(String::as_str);
+    let is_kept = label(MOVED).is_some() && label(HOST) == Some(&*client.host.0) && label(VOLUME).is_none();
+    is_kept && (policy_of(volume) == "Delete" || volume.metadata.deletion_timestamp.is_some())
+}
+
+/// What the member says of it, as why it cannot be removed.
+pub fn said_of(volume: &PersistentVolume) -> Option<&str> {
+    volume.status.as_ref()?.message.as_deref().filter(|said| !said.is_empty())
+}
+
 /// The member's provisioner is told to remove it with its data. All that must hold is looked at before that.
 pub async fn give_up(client: &MemberClient, volume: &PersistentVolume) -> Result<()> {
     if let Some(why) = refusal(client, volume).await? {
         return Err(Error::Refused(format!("member {}: volume {}: {why}", client.member, volume.name_any())));
-    }
-    if policy_of(volume) == "Delete" {
-        return Ok(());
     }
     // The driver's account may label it, and change no more of it than that while it is not labelled.
     let labelled = change(client, volume, json!({"metadata": {"labels": {MANAGED_BY: DRIVER}}})).await?;

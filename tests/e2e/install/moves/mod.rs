@@ -126,11 +126,12 @@ async fn finalizer_stays_while_the_volume_is_replaced(host: &Cluster) -> Result<
     .await?;
     patch(r#"{"status":{"phase":"Switching"}}"#, &["--subresource=status"]).await?;
     patch(r#"{"metadata":{"finalizers":["kosmos.csi.io/move"]}}"#, &[]).await?;
-    match patch(r#"{"metadata":{"finalizers":null}}"#, &[]).await {
+    let taken = patch(r#"{"metadata":{"finalizers":null}}"#, &[]).await;
+    patch(r#"{"status":{"phase":"Refused"}}"#, &["--subresource=status"]).await?;
+    match taken {
         Ok(_) => bail!("somebody took the finalizer of a move that switches"),
         Err(error) => ensure!(format!("{error:#}").contains("the host's volume is being replaced"), "{error:#}"),
     }
-    patch(r#"{"status":{"phase":"Refused"}}"#, &["--subresource=status"]).await?;
     host.kubectl(&["-n", NAMESPACE, "delete", "volumemove", "held", "--timeout=60s"]).await.map(drop)
 }
 

@@ -65,7 +65,9 @@ async fn give_up(flags: &Discard, host: &Host, member: &str, name: &str, dial: &
     let known = connect::known(host, member, definition, &host::pins::pins(host).await?, dial).await;
     let known = known.map_err(|why| anyhow!("member {member}: {why}"))?;
     let Some(volume) = kept::read(&known.leaf, name).await? else { bail!("member {member} has no volume {name}") };
-    match kept::give_up(&known.leaf, &volume).await {
+    let given_up =
+        if kept::is_given_up(&known.leaf, &volume) { Ok(()) } else { kept::give_up(&known.leaf, &volume).await };
+    match given_up {
         Err(Error::Refused(why)) => return Ok(Report::new(format!("Nothing is discarded: {why}.\n"), false)),
         given_up => given_up?,
     }

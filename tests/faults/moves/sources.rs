@@ -215,6 +215,20 @@ fn source_is_kept_where_the_volume_that_the_host_leads_to_is_being_deleted() {
     });
 }
 
+/// Whoever may write claims in the other member could have made it so.
+#[test]
+fn source_is_kept_where_the_leaf_has_another_volume_than_the_one_that_was_given_out() {
+    virtual_time::run(1, async {
+        let story = moved(&json!({})).await;
+        let other = |volume: &mut Value| volume["spec"]["csi"]["volumeAttributes"]["leafVolume"] = json!("other");
+        story.bench.host.change(VOLUMES, "", story.caller.volume(), other).unwrap();
+        is_due(&story);
+        sleep(SETTLED).await;
+        assert_eq!(story.kept(0), [DATA]);
+        assert!(told(&story).1.contains("is not whole"), "{:?}", told(&story));
+    });
+}
+
 #[test]
 fn source_is_kept_where_the_claim_was_deleted_and_its_volume_is_there_still() {
     virtual_time::run(1, async {

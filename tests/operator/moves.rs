@@ -129,6 +129,35 @@ async fn status_is_a_table_or_all_of_one_and_stalls_are_told_by_doctor_and_trace
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_becomes_of_the_source_is_told_as_it_is() {
+    let clusters = moving();
+    clusters.does("volume move shop/db --to=m1 --no-wait --delete-source-after=72h").await;
+    is_in(&clusters, "db-to-m1", "Succeeded");
+    let has = |condition: Value| {
+        let status = move |of: &mut Value| {
+            of["status"]["completionTime"] = json!("2099-01-01T00:00:00Z");
+            of["status"]["conditions"] = condition.clone();
+        };
+        clusters.host.change(MOVES, "shop", "db-to-m1", status).unwrap();
+    };
+    let told = |status: &str, reason: &str| {
+        json!([{"type": "SourceDeleted", "status": status, "reason": reason, "message": "volume pv-db",
+            "lastTransitionTime": "2099-01-01T00:00:00Z"}])
+    };
+    // One that is kept longer than was said before is.
+    for (condition, words) in [
+        (json!([]), "is kept until 2099-01-04T00:00:00Z, and then removed with its data"),
+        (told("False", "Kept"), "is kept until 2099-01-04T00:00:00Z, and then removed with its data"),
+        (told("False", "Deleting"), "is being removed: volume pv-db"),
+        (told("True", "Deleted"), "is gone: volume pv-db"),
+    ] {
+        has(condition);
+        let details = clusters.does("volume status shop/db").await;
+        assert!(details.contains(words), "{words}: {details}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn dry_run_prints_the_object_and_asks_nobody() {
     let clusters = moving();
     let printed = clusters.does("volume move shop/db --to=m1 --manual --dry-run").await;

@@ -151,7 +151,7 @@ async fn copy(from: &Path, to: &Path) -> Result<Sum, Failure> {
 
 /// What a copy that was cut off has left goes first.
 async fn fill(from: &Path, to: &Path) -> io::Result<()> {
-    if from == to || !fs::symlink_metadata(from).await?.is_dir() {
+    if from == to || !fs::symlink_metadata(from).await.is_ok_and(|found| found.is_dir()) {
         return Err(io::Error::other(format!("{} is no folder to be copied to {}", from.display(), to.display())));
     }
     fs::remove_dir_all(to).await?;

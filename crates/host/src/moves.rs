@@ -252,12 +252,14 @@ fn source_is_kept_until(of: &VolumeMove) -> Option<Timestamp> {
     status.completion_time.as_ref()?.0.checked_add(after).ok()
 }
 
-/// What becomes of the source of one that has succeeded, in words.
+/// What becomes of the source of one that has succeeded, in words: it `is kept until` then.
 pub fn fate_of_source(of: &VolumeMove) -> String {
     match (told_of_source(of), source_is_kept_until(of)) {
-        (Some(told), _) if told.status == "True" || source_is_due(of) => told.message.clone(),
-        (_, Some(until)) => format!("it is kept until {until:.0}, and then removed with its data"),
-        (_, None) => "it is kept until somebody discards it".to_owned(),
+        (Some(told), _) if told.status == "True" => format!("is gone: {}", told.message),
+        (Some(told), _) if told.reason == DELETING => format!("is being removed: {}", told.message),
+        (Some(told), Some(_)) if source_is_due(of) => told.message.trim_start_matches("the source ").to_owned(),
+        (_, Some(until)) => format!("is kept until {until:.0}, and then removed with its data"),
+        (_, None) => "is kept until somebody discards it".to_owned(),
     }
 }
 

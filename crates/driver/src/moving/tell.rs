@@ -117,7 +117,8 @@ impl Job {
                 ),
             ),
             Phase::Succeeded => {
-                ("Moved", format!("the volume is in member {to}; what was in member {from} is kept there"))
+                let fate = moves::fate_of_source(&self.of);
+                ("Moved", format!("the volume is in member {to}; what was in member {from} {fate}"))
             }
             Phase::Cancelling => {
                 ("MoveCancelled", format!("the move is called off: the volume stays in member {from}"))

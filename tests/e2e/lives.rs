@@ -1,7 +1,7 @@
 //! What happens to a volume while it lives, with the real resizer and attacher in the host, and the member's own behind its
 //! driver.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use csi::{
@@ -114,6 +114,35 @@ fn claim_gets_another_volume_attributes_class() {
         host.delete_claim("born").await?;
         host.volume_is_gone(&volume).await?;
         end(&host, member.cluster).await
+    });
+}
+
+/// More than two looks of the driver.
+const FORGOTTEN: Duration = Duration::from_mins(5);
+
+/// As where it has failed to attach it, and the pod has gone before it tried again.
+#[test]
+fn volume_goes_though_the_attach_controller_does_not_know_that_it_is_attached() {
+    beside_others("forgotten", async |rig| {
+        let (host, member) = used(rig, "forgotten").await?;
+        let volume = host.bound("data").await?.name_any();
+        host.force_delete_pod("web").await?;
+        let attachments: Api<VolumeAttachment> = Api::all(host.client.clone());
+        let forgotten = json!({"metadata": {"name": "forgotten"}, "spec": {
+            "attacher": DRIVER, "nodeName": format!("kosmos-{MEMBER}"), "source": {"persistentVolumeName": volume}}});
+        attachments.create(&PostParams::default(), &serde_json::from_value(forgotten)?).await?;
+        wait_for("it is attached", PATIENCE, || async {
+            let is_attached = attachments.get("forgotten").await?.status.is_some_and(|status| status.attached);
+            Ok(is_attached.then_some(()))
+        })
+        .await?;
+        host.delete_claim("data").await?;
+        wait_for("the volume is gone", FORGOTTEN, || async {
+            Ok(host.volumes().get_opt(&volume).await?.is_none().then_some(()))
+        })
+        .await?;
+        ensure!(attachments.get_opt("forgotten").await?.is_none(), "its attachment is there");
+        nothing_of_ours(member.cluster, "forgotten").await
     });
 }
 

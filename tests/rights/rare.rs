@@ -43,7 +43,6 @@ pub const RARE: &[Rare] = &[
     rare("kosmos-csi/kosmos-csi-sidecars", "delete csistoragecapacities.storage.k8s.io", "a class or a member that goes"),
     rare("kosmos-csi-controller", "patch events", "something that is told again, minutes later or by another replica"),
     rare("kosmos-csi-sidecars", "get volumeattributesclasses.storage.k8s.io", "a claim that is made with such a class"),
-    rare("kosmos-csi-moves", "get volumeattributesclasses.storage.k8s.io", "a volume that has such a class and is moved"),
     rare("kosmos-csi-virtual-node", "list clusters.kosmos.io", "hosts that Kosmos manages"),
     rare("kosmos-csi-virtual-node", "watch clusters.kosmos.io", "the same"),
     rare("kosmos-csi-sidecars", "list persistentvolumes", "API servers that cannot send a list as the beginning of a watch"),

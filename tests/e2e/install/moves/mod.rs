@@ -28,6 +28,8 @@ const NAMESPACE: &str = "moving";
 const USER: &str = "user";
 const POD: &str = "writer-0";
 const CLAIM: &str = "data-writer-0";
+/// Of the claim.
+const ATTRIBUTES: &str = "moving";
 /// Each number is on the disk before it is said.
 const WRITER: &str = "trap exit TERM; n=$(tail -n 1 /data/log 2>/dev/null); n=${n:-0}; \
                       while :; do n=$((n + 1)); echo $n >> /data/log && sync -d /data/log && echo $n; sleep 0.1; done";
@@ -158,7 +160,11 @@ fn writer() -> String {
             "tolerations": [{"key": "kosmos.io/node", "operator": "Exists"}]},
     });
     let claims = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
-        "storageClassName": "openebs-hostpath", "resources": {"requests": {"storage": "64Mi"}}}}]);
+        "storageClassName": "openebs-hostpath", "volumeAttributesClassName": ATTRIBUTES,
+        "resources": {"requests": {"storage": "64Mi"}}}}]);
+    // It stands for none in these members.
+    let attributes = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": ATTRIBUTES},
+        "driverName": "kosmos.csi.io", "parameters": {"leafVolumeAttributesClass.elsewhere": "gold"}});
     let rules = json!([
         {"apiGroups": ["kosmos.csi.io"], "resources": ["volumemoves"], "verbs": ["get", "create"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
@@ -167,6 +173,7 @@ fn writer() -> String {
     let authorization = "rbac.authorization.k8s.io";
     let items = json!([
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        attributes,
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": of_user},
         {"apiVersion": format!("{authorization}/v1"), "kind": "Role", "metadata": of_user, "rules": rules},
         {"apiVersion": format!("{authorization}/v1"), "kind": "RoleBinding", "metadata": of_user,
@@ -281,6 +288,7 @@ async fn end(fleet: &Fleet, trips: usize, given_up: Option<&str>) -> Result<()> 
         keeps(fleet, member.name(), expected).await?;
     }
     discard_all(fleet).await?;
+    host.kubectl(&["delete", "volumeattributesclass", ATTRIBUTES, "--ignore-not-found", "--timeout=90s"]).await?;
     host.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=90s"]).await.map(drop)
 }
 

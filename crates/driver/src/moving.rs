@@ -44,7 +44,8 @@ const LATE: Duration = Duration::from_secs(5);
 const FAILED: Duration = Duration::from_secs(30);
 /// More than follow one another without a pause.
 const STEPS: u32 = 40;
-/// So long what was read counts for the steps that follow one another. Each write tests the version that it was decided on.
+/// So old may be what was read, where a look begins that follows a step without a pause. What is written on a leaf tests the version that it
+/// was decided on.
 const FRESH: Duration = Duration::from_secs(1);
 /// So often what the watch says is gone by, even if it says nothing.
 const ROUND: Duration = Duration::from_mins(1);
@@ -86,7 +87,7 @@ struct Job {
     /// Since when `of`, and what else is known, was read for the steps that follow one another.
     fresh_since: Option<Instant>,
     /// What else was read since then, and no step has changed.
-    known: look::Known,
+    reusable: look::Reusable,
     /// While its movers are there, and since when.
     slot: Option<(OwnedSemaphorePermit, Instant)>,
     /// What the movers failed of, until they have not.
@@ -131,7 +132,7 @@ impl Movers {
                         line: None,
                         told: tell::Told::default(),
                         fresh_since: None,
-                        known: look::Known::default(),
+                        reusable: look::Reusable::default(),
                         slot: None,
                         failure: None,
                         before: None,
@@ -185,7 +186,7 @@ impl Job {
     /// One look, and one step.
     async fn go_on(&mut self) -> Result<Went> {
         if self.fresh_since.is_none_or(|since| since.elapsed() > FRESH) {
-            (self.fresh_since, self.known) = (Some(Instant::now()), look::Known::default());
+            (self.fresh_since, self.reusable) = (Some(Instant::now()), look::Reusable::default());
             let Some(now) = moves::read(&self.movers.host, &self.of).await? else { return Ok(Went::Over) };
             self.of = now;
         }
@@ -218,7 +219,7 @@ impl Job {
             }
             step => {
                 let went = Box::pin(act::take(self, step, &mut seen)).await?;
-                self.known = look::Known::after(step, seen);
+                self.reusable = look::Reusable::after(step, seen);
                 Ok(match went {
                     Went::On if circles => Went::Waits("what was written is seen".to_owned()),
                     went => went,

@@ -70,6 +70,11 @@ pub async fn wanted(host: &Host) -> Result<Wanted> {
 }
 
 impl Attached {
+    /// Where no kubelet mounts it. Who has not been asked to attach it yet does not say it.
+    pub fn is_to_virtual_node(&self) -> bool {
+        NodeId::parse(&self.node_id).is_some_and(|node| !node.is_real())
+    }
+
     fn new(one: VolumeAttachment) -> Option<Self> {
         Some(Self {
             name: one.name_any(),

@@ -127,7 +127,7 @@ pub struct HostVolume {
 
 impl HostVolume {
     /// Its claim has gone, and it is to go too.
-    pub fn waits_for_its_end(&self) -> bool {
+    pub fn is_to_be_reclaimed(&self) -> bool {
         self.released && self.deletes
     }
 
@@ -156,7 +156,7 @@ impl HostVolume {
 
     /// Its leaf is to be removed, or it goes itself.
     pub fn is_leaving(&self) -> bool {
-        self.terminating || self.waits_for_its_end()
+        self.terminating || self.is_to_be_reclaimed()
     }
 
     /// What it wants of its leaf. One that its administrator has made available again has no claim's UID.

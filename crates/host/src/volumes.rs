@@ -58,8 +58,8 @@ impl HostVolumes {
     }
 
     /// Those whose claim has gone, and that are to go with it.
-    pub fn wait_for_their_end(&self) -> Vec<HostVolume> {
-        self.lock().volumes.values().filter(|volume| volume.waits_for_its_end()).cloned().collect()
+    pub fn to_be_reclaimed(&self) -> Vec<HostVolume> {
+        self.lock().volumes.values().filter(|volume| volume.is_to_be_reclaimed()).cloned().collect()
     }
 
     pub fn handle_of(&self, volume: &str) -> Option<Box<str>> {

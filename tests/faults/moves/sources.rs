@@ -112,6 +112,14 @@ async fn is_kept_while(disturb: impl FnOnce(&Story), mend: impl FnOnce(&Story), 
     assert_eq!(told(&story).0, "True");
 }
 
+/// Once it is due.
+async fn is_kept_and_says(story: &Story, words: &str) {
+    is_due(story);
+    sleep(SETTLED).await;
+    assert_eq!(story.kept(0), [DATA]);
+    assert!(told(story).1.contains(words), "{:?}", told(story));
+}
+
 fn source(story: &Story) -> String {
     let of = story.bench.host.get(MOVES, SHOP, "to").unwrap();
     text(&of, "/status/source/name").to_owned()
@@ -208,10 +216,7 @@ fn source_is_kept_where_the_volume_that_the_host_leads_to_is_being_deleted() {
         let story = moved(&json!({})).await;
         let leaf = story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap();
         story.bench.members[1].delete(VOLUMES, "", text(&leaf, "/spec/volumeName")).unwrap();
-        is_due(&story);
-        sleep(SETTLED).await;
-        assert_eq!(story.kept(0), [DATA]);
-        assert!(told(&story).1.contains("is not whole"), "{:?}", told(&story));
+        is_kept_and_says(&story, "is not whole").await;
     });
 }
 
@@ -222,10 +227,7 @@ fn source_is_kept_where_the_leaf_has_another_volume_than_the_one_that_was_given_
         let story = moved(&json!({})).await;
         let other = |volume: &mut Value| volume["spec"]["csi"]["volumeAttributes"]["leafVolume"] = json!("other");
         story.bench.host.change(VOLUMES, "", story.caller.volume(), other).unwrap();
-        is_due(&story);
-        sleep(SETTLED).await;
-        assert_eq!(story.kept(0), [DATA]);
-        assert!(told(&story).1.contains("is not whole"), "{:?}", told(&story));
+        is_kept_and_says(&story, "is not whole").await;
     });
 }
 
@@ -237,10 +239,7 @@ fn source_is_kept_where_the_claim_was_deleted_and_its_volume_is_there_still() {
         while story.bench.host.get(CLAIMS, SHOP, CLAIM).is_some() {
             sleep(STEP).await;
         }
-        is_due(&story);
-        sleep(SETTLED).await;
-        assert_eq!(story.kept(0), [DATA]);
-        assert!(told(&story).1.contains("is not the claim's any more"), "{:?}", told(&story));
+        is_kept_and_says(&story, "is not the claim's any more").await;
     });
 }
 
@@ -253,10 +252,7 @@ fn source_is_kept_where_the_host_has_no_such_volume_any_more() {
         story.caller.stands_for(&handle);
         story.caller.delete_claim();
         assert!(timeout(REMOVED, story.caller.reclaim()).await.is_ok(), "{}", story.trace());
-        is_due(&story);
-        sleep(SETTLED).await;
-        assert_eq!(story.kept(0), [DATA]);
-        assert!(told(&story).1.contains("is not there any more"), "{:?}", told(&story));
+        is_kept_and_says(&story, "is not there any more").await;
     });
 }
 

@@ -7,10 +7,7 @@ use std::{collections::BTreeSet, time::Duration};
 use tokio::time::sleep;
 
 use super::Movers;
-use domain::{
-    error::Result,
-    volume::{NodeId, moving::Phase},
-};
+use domain::{error::Result, volume::moving::Phase};
 use host::{
     attachments::{self, Attached},
     moves::{self, VolumeMove},
@@ -64,7 +61,7 @@ async fn round(movers: &Movers, before: &BTreeSet<String>) -> Result<BTreeSet<St
 
 /// On a real node it may be mounted still, which only its kubelet and the attach controller know.
 fn may_be_deleted(attachment: &Attached) -> bool {
-    !attachment.attached || NodeId::parse(&attachment.node_id).is_some_and(|node| !node.is_real())
+    !attachment.attached || attachment.is_to_virtual_node()
 }
 
 /// The name of the host's volume, once it leads to the copy.

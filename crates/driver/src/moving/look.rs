@@ -47,13 +47,13 @@ pub(super) enum Users {
 
 /// What the steps that follow one another read once, as long as none of them changes it.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct Reusable {
     subject: Option<Subject>,
     source: Option<Half>,
     copy: Option<Half>,
 }
 
-impl Known {
+impl Reusable {
     /// What this step leaves as it is, and what it has made of the rest, where that was told.
     pub(super) fn after(step: Moving, looked: Looked) -> Self {
         let Looked { seen, subject, source, copy, is_noted, .. } = looked;
@@ -130,7 +130,7 @@ impl Looked {
 }
 
 pub(super) async fn look(job: &mut Job) -> Result<Looked> {
-    let known = std::mem::take(&mut job.known);
+    let known = std::mem::take(&mut job.reusable);
     let status = job.of.status.clone().unwrap_or_default();
     let (Some(pinned), Some(from), Some(to), Some(phase)) =
         (status.volume.clone(), status.from.clone(), status.to.clone(), status.phase)
@@ -139,7 +139,7 @@ pub(super) async fn look(job: &mut Job) -> Result<Looked> {
     };
     let claim = moves::claim_of(&job.of);
     // The step that decides goes by what is read just before it.
-    let known = if phase == Phase::Ready { Known::default() } else { known };
+    let known = if phase == Phase::Ready { Reusable::default() } else { known };
     let subject = match known.subject {
         _ if phase >= Phase::Switching => None,
         Some(known) => Some(known),

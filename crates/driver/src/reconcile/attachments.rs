@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use super::Reconciler;
-use domain::{error::Result, volume::NodeId};
+use domain::error::Result;
 use host::{
     attachments::{self, Attached},
     volume::HostVolume,
@@ -26,7 +26,7 @@ pub(super) async fn take_away(reconciler: &Reconciler) {
     let mut looks: HashMap<Box<str>, Instant> = HashMap::new();
     loop {
         sleep(ROUND).await;
-        let waiting = reconciler.volumes.wait_for_their_end();
+        let waiting = reconciler.volumes.to_be_reclaimed();
         let now = Instant::now();
         let mut next: HashMap<Box<str>, Instant> = HashMap::new();
         let mut due = BTreeMap::new();
@@ -51,16 +51,12 @@ pub(super) async fn take_away(reconciler: &Reconciler) {
 }
 
 /// On a real node it may be mounted still, which only its kubelet and the attach controller know.
-fn is_on_virtual_node(attached: &Attached) -> bool {
-    NodeId::parse(&attached.node_id).is_some_and(|node| !node.is_real())
-}
-
 async fn detach(reconciler: &Reconciler, due: &BTreeMap<Box<str>, HostVolume>) -> Result<()> {
     let host = &reconciler.host;
-    for attached in attachments::list(host).await?.into_iter().filter(is_on_virtual_node) {
+    for attached in attachments::list(host).await?.into_iter().filter(Attached::is_to_virtual_node) {
         let Some(volume) = due.get(&*attached.volume) else { continue };
         let live = host::volume::read(host, &volume.name).await?.map(|live| live.volume);
-        if !live.is_some_and(|live| live.uid == volume.uid && live.waits_for_its_end()) {
+        if !live.is_some_and(|live| live.uid == volume.uid && live.is_to_be_reclaimed()) {
             continue;
         }
         tracing::info!(

@@ -187,7 +187,11 @@ fn source_that_somebody_else_has_removed_is_not_said_to_be_deleted() {
         }
         is_due(&story);
         sleep(SETTLED).await;
-        assert!(told(&story).1.contains("was not removed by this move"), "{:?}", told(&story));
+        assert!(
+            told(&story).1.contains("who removed it, and whether with its data, is not on record"),
+            "{:?}",
+            told(&story)
+        );
     });
 }
 

@@ -76,12 +76,7 @@ async fn give_up(movers: &Movers, of: &VolumeMove) -> Result<(&'static str, Stri
         return Ok(if moves::is_deleting_source(of) {
             (moves::DELETED, format!("{of_member} is gone, with its data"))
         } else {
-            (
-                moves::GONE,
-                format!(
-                    "{of_member} is gone, and was not removed by this move: its administrators know what became of the data"
-                ),
-            )
+            (moves::GONE, format!("{of_member} is gone: who removed it, and whether with its data, is not on record"))
         });
     };
     if VolumeRow::new(&volume).uid() != source.uid {

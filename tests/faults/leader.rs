@@ -56,6 +56,23 @@ async fn healed(bench: &Bench, caller: &Caller) {
     assert!(wrong().is_empty(), "{}\n{:#?}", bench.guard.trace().join("\n"), wrong());
 }
 
+/// Its watches lie in the future of the host of now, and hear nothing.
+#[test]
+fn leader_whose_host_was_restored_from_a_backup_reads_all_anew() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let backup = bench.host.backup();
+        assert_eq!(Caller::new(&bench, Script::new("data")).provision().await, Ending::Provisioned);
+        sleep(Duration::from_secs(20)).await;
+        bench.host.restore_from(&backup);
+        let before = bench.guard.trace().len();
+        sleep(TAKEN_OVER + Duration::from_secs(10)).await;
+        let trace = bench.guard.trace();
+        let is_read = trace[before..].iter().any(|line| line.contains("List persistentvolumes / in host"));
+        assert!(is_read, "{}", trace.join("\n"));
+    });
+}
+
 #[test]
 fn lease_is_kept_while_its_holder_lives_and_taken_when_it_is_dead() {
     virtual_time::run(1, async {

@@ -34,6 +34,7 @@ mod gone;
 mod guard;
 mod healing;
 mod history;
+mod host_restored;
 mod imported;
 mod invariants;
 mod kosmos;

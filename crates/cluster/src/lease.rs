@@ -23,7 +23,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::{Writes, bounds::ANSWER, read, with_causes};
+use crate::{Writes, bounds::ANSWER, is_before, read, with_causes};
 
 /// For what the controller does in the background.
 pub const CONTROLLER: &str = "kosmos-csi-leader";
@@ -173,6 +173,14 @@ impl Lease {
                 }
                 Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
                     match timeout_at(until, self.leases.get(self.name)).await {
+                        // Watches that were begun before lie in its future, and hear nothing: all is to be read anew.
+                        Ok(Ok(lease)) if is_before(&lease.resource_version().unwrap_or_default(), &version) => {
+                            return tracing::warn!(
+                                lease = self.name,
+                                known = version,
+                                "the host has older versions than it had: it was restored from a backup"
+                            );
+                        }
                         // An earlier renewal came through, and its answer did not.
                         Ok(Ok(lease)) if self.holds(&lease) => {
                             version = lease.resource_version().unwrap_or_default();

@@ -257,6 +257,12 @@ fn causes<'a>(
     std::iter::successors(Some(error), |error| error.source())
 }
 
+/// Both are versions of one kind of one cluster, which are numbers that rise, until that is restored from a backup.
+pub fn is_before(version: &str, other: &str) -> bool {
+    let numbers = (version.parse::<u64>(), other.parse::<u64>());
+    matches!(numbers, (Ok(version), Ok(other)) if version < other)
+}
+
 /// An error and what caused it, each said once. A cluster's own answer is said in its words.
 pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     if let Some(kube::Error::Api(status)) = error.downcast_ref() {

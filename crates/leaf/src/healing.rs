@@ -12,7 +12,7 @@ use super::{
     claim::{self, Made},
     identity::{Identity, Meant, is_leaf_of, judge},
     marks::path_of,
-    ownership,
+    ownership::{self, MadeFor},
     row::{ClaimRow, VolumeRow, place_told},
     saved::{Saved, bound_to, policy_of},
     trimmed::Trimmed,
@@ -83,6 +83,14 @@ impl LeafPair {
     /// The name of the volume that the claim was made for.
     pub fn volume_name(&self) -> Option<&str> {
         self.claim.as_ref()?.annotations().get(ownership::NAME).map(String::as_str)
+    }
+
+    /// The claim of the host that it was made for, as it says, or its volume.
+    pub fn made_for(&self) -> Option<MadeFor> {
+        match &self.claim {
+            Some(claim) => MadeFor::read(&claim.metadata),
+            None => self.saved()?.told(),
+        }
     }
 
     pub fn saved(&self) -> Option<Saved> {

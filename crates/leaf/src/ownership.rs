@@ -79,7 +79,11 @@ pub struct MadeFor {
 impl MadeFor {
     /// None where nobody told which claim it was.
     pub fn read(metadata: &ObjectMeta) -> Option<Self> {
-        let annotation = |key| metadata.annotations.as_ref()?.get(key).cloned();
+        Self::told(metadata.annotations.as_ref()?)
+    }
+
+    pub(super) fn told(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        let annotation = |key| annotations.get(key).cloned();
         let (claim, uid, volume) = (annotation(CLAIM)?, annotation(CLAIM_UID)?, annotation(NAME)?);
         let (namespace, name) = claim.split_once('/')?;
         Some(Self { claim: Claim { namespace: namespace.to_owned(), name: name.to_owned() }, uid, volume })

@@ -17,7 +17,8 @@ use super::{
     MemberClient,
     attachment::{self, LeafAttachment},
     marks::{MEMBER_OF, read_request},
-    ownership, progress,
+    ownership::{self, MadeFor},
+    progress,
 };
 use domain::{
     error::{Error, Result},
@@ -115,6 +116,11 @@ impl Saved {
             annotations,
             spec,
         })
+    }
+
+    /// For whom the claim was made.
+    pub(super) fn told(&self) -> Option<MadeFor> {
+        MadeFor::told(&self.annotations)
     }
 
     /// What the claim said of a move.

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::{MemberClient, items::Items, limits, ownership, row, rows::Kind, trimmed::Trimmed};
-use cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, pauses, with_causes};
+use cluster::{AFTER_TOO_MUCH, LONGEST_PAUSE, Reading, is_before, pauses, with_causes};
 use domain::volume::VolumeHash;
 
 /// Where a list in one piece has failed before.
@@ -296,12 +296,6 @@ impl Watched<'_> {
     fn request<K: Resource<DynamicType = ()>>(self) -> Request {
         Request::new(K::url_path(&(), self.namespace))
     }
-}
-
-/// Both are versions of one kind of one cluster, which are numbers that rise.
-fn is_before(version: &str, other: &str) -> bool {
-    let numbers = (version.parse::<u64>(), other.parse::<u64>());
-    matches!(numbers, (Ok(version), Ok(other)) if version < other)
 }
 
 /// A right that is missing, in the member's words; other interruptions pass.

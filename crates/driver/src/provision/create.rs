@@ -7,7 +7,7 @@ use super::{
     abandon::{self, holds, in_use, leaf_volume_is_left},
     attempt::{Attempt, NoCapacity},
     content_source::{self, beside_source},
-    delete,
+    delete, kept,
     order::Order,
     place, refusal, sibling_claims,
     volume_creation::VolumeCreation,
@@ -146,6 +146,7 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
 /// A volume that the host has had a leaf, whatever is seen of that now: no empty one is made in its place. Where nothing
 /// was tried before there is no volume either.
 async fn never_had(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<()> {
+    kept::give_back(job).await?;
     let kept = job.leaf.rows.row_at(job.hash, &job.place).observed_volume().is_some_and(|volume| volume.retained);
     let first = job.owner.is_some_and(|owner| owner.member.is_none());
     if kept || !first && host::volume::exists(&provisioner.host, &job.spec.name).await? {
@@ -191,9 +192,13 @@ async fn go_on(
     }
 }
 
-/// Removes the leaf with its volume. False: the host uses it, and nothing is done.
+/// Removes the leaf with its volume. False: the host uses it, or has used it, and nothing is done: a host that was restored from a
+/// backup may know of no volume.
 async fn remove_unused(provisioner: &Provisioner, job: &VolumeCreation<'_>, row: &ClaimRow) -> Result<bool> {
     let id = job.spec.id(&job.leaf.member, &job.leaf.host, &row.place);
+    if row.had_volume() || !row.life.published.is_unpublished() {
+        return Ok(false);
+    }
     if host::volume::uses(&provisioner.host, &job.spec.name, &id.to_string()).await? {
         return Ok(false);
     }

@@ -17,6 +17,7 @@ mod found_group;
 pub mod group;
 pub mod health;
 mod imported;
+mod kept;
 mod last_seen;
 pub mod list;
 pub mod modify;

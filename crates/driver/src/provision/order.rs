@@ -67,7 +67,8 @@ impl Order {
                 self.handle
             )));
         }
-        if self.given_out && volumes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
+        let follows = row.volume.as_ref().is_some_and(|volume| volume.follows);
+        if (self.given_out || follows) && volumes.is_empty() && matches!(step, Removal::MakeDeletable(_)) {
             return Err(Error::InProgress(format!(
                 "the leaf volume of handle {} was made Retain, and no volume of the host says that it is to go: it is kept",
                 self.handle

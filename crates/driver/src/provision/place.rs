@@ -9,7 +9,7 @@ use super::{
     Deadline, Provisioner,
     abandon::{self, allows, holds, in_use, leaf_volume_is_left, may_hold, misplaced},
     capacity::{self, offer},
-    find,
+    find, kept,
 };
 use domain::{
     error::{Error, Result},
@@ -211,7 +211,10 @@ async fn holder(
 ) -> Result<Option<String>> {
     let members = provisioner.members.all()?;
     let holders: Vec<&Arc<Member>> = members.values().filter(|member| holds(member, hash)).collect();
-    let [first, _, ..] = holders[..] else { return Ok(holders.first().map(|member| member.name.clone())) };
+    let [first, _, ..] = holders[..] else {
+        let holder = holders.first().map(|member| member.name.clone());
+        return Ok(holder.or_else(|| kept::in_member(&members, hash)));
+    };
     if let Some(handle) = host::volume::handle_of(&provisioner.host, &spec.name).await? {
         let given_out = find::member_of(provisioner, &handle).await?;
         return Ok(Some(given_out.map_or_else(|| first.name.clone(), |(_, member)| member.name.clone())));

@@ -70,6 +70,11 @@ fn outlives_host(row: &Row) -> bool {
     row.claim.is_some() && row.volume.as_ref().is_some_and(|volume| volume.follows || volume.healing)
 }
 
+/// Somebody deletes it, and the host has had its volume.
+fn is_cut_off(row: &Row) -> bool {
+    row.claim.as_ref().is_some_and(|claim| claim.had_volume() && claim.observed().terminating)
+}
+
 /// By what is in memory alone: its volume says that its claim belongs elsewhere.
 fn is_misplaced(row: &Row) -> bool {
     row.place_told().is_some_and(|place| row.claim.as_ref().is_none_or(|claim| claim.place != *place))
@@ -106,7 +111,7 @@ pub(super) fn is_due(reconciler: &Reconciler, repair: &Repair<'_>, row: &Row) ->
             let is_late = row.claim.as_ref().is_some_and(|claim| may_have_come_late(known, claim));
             is_late || !suits(known.wish(), row) || is_elsewhere(known, row)
         }
-        [] => (outlives_host(row) || is_begun()) && repair.is_the_leaf(row),
+        [] => (outlives_host(row) || is_begun() || is_cut_off(row)) && repair.is_the_leaf(row),
         _ => false,
     }
 }
@@ -114,9 +119,9 @@ pub(super) fn is_due(reconciler: &Reconciler, repair: &Repair<'_>, row: &Row) ->
 /// Goes as far as it can be gone now, at the so many'th look.
 pub(super) async fn heal(reconciler: &Reconciler, repair: &Repair<'_>, looks: u32) -> Result<()> {
     for _ in 0..STEPS {
-        let (row, wanted) = (repair.row(), wanted(reconciler, repair).await?);
+        let (row, mut wanted) = (repair.row(), wanted(reconciler, repair).await?);
         let Some(place) = place_of(&row) else { return Ok(()) };
-        if wanted.wish == Wish::Nothing && !has_begun(&row) {
+        if wanted.wish == Wish::Nothing && !has_begun(&row) && !is_cut_off(&row) {
             return Ok(());
         }
         if wanted.user.is_none() && !repair.is_the_leaf(&row) {
@@ -124,6 +129,10 @@ pub(super) async fn heal(reconciler: &Reconciler, repair: &Repair<'_>, looks: u3
         }
         let mut pair = Box::pin(examine(repair, &place, &row, &wanted)).await?;
         if !row.is_moving() && is_of_another_handle(reconciler, repair, &pair).await? {
+            return Ok(());
+        }
+        wanted.take_claims_word(reconciler, &row, &pair).await?;
+        if wanted.wish == Wish::Nothing && !has_begun(&row) {
             return Ok(());
         }
         if let Some(late) = came_late(repair, &pair, &wanted) {

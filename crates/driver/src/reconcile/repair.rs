@@ -1,13 +1,17 @@
 //! One volume that is looked at: its leaf, as it is known, and what the host wants of it.
 
 use super::Reconciler;
-use domain::volume::{LeafPlace, VolumeHash, VolumeId, healing::Wish};
+use domain::{
+    error::Result,
+    volume::{LeafPlace, VolumeHash, VolumeId, healing::Wish},
+};
 use host::{
     events::News,
     volume::{GivenOut, LiveVolume},
 };
 use leaf::{
     MemberClient,
+    healing::LeafPair,
     row::{ClaimRow, Row},
 };
 
@@ -26,6 +30,18 @@ pub(super) struct LiveWish {
 }
 
 impl LiveWish {
+    /// No volume of the host leads to the leaf, and the claim that it was made for waits for one: that host was restored from a backup,
+    /// and will find the leaf again, so it is kept as it is.
+    pub(super) async fn take_claims_word(&mut self, reconciler: &Reconciler, row: &Row, pair: &LeafPair) -> Result<()> {
+        let is_nobodys = self.user.is_none() && !row.is_moving() && matches!(self.wish, Wish::Keep | Wish::Nothing);
+        let (true, Some(made_for)) = (is_nobodys, pair.made_for()) else { return Ok(()) };
+        let claim = host::claim::read(&reconciler.host, &made_for.claim, &made_for.volume).await?;
+        if claim.is_some_and(|claim| claim.uid == made_for.uid && claim.volume.is_none()) {
+            self.wish = Wish::Use { retain: row.volume.as_ref().is_some_and(|volume| volume.follows) };
+        }
+        Ok(())
+    }
+
     /// The leaf that the host was told of.
     pub(super) fn given_out(&self) -> Option<&GivenOut> {
         self.user.as_ref()?.given_out.as_ref()

@@ -1,0 +1,45 @@
+//! A volume that a member keeps for the host without its leaf claim, and a claim of the host that waits for it again: the host was
+//! restored from a backup of when it waited for the first time. No empty volume is made in its place.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::volume_creation::VolumeCreation;
+use domain::{
+    error::{Error, Result},
+    volume::{
+        VolumeHash,
+        healing::{Healing, Wish, decide},
+    },
+};
+use leaf::row::VolumeRow;
+use member::Member;
+
+/// The member that keeps it.
+pub(super) fn in_member(members: &BTreeMap<String, Arc<Member>>, hash: VolumeHash) -> Option<String> {
+    let keeps = |member: &&Arc<Member>| {
+        let row = member.last_known().and_then(|leaf| leaf.rows.row(hash)).filter(|row| row.claim.is_none());
+        row.and_then(|row| row.volume).is_some_and(|volume| is_kept(&volume))
+    };
+    members.values().find(keeps).map(|member| member.name.clone())
+}
+
+fn is_kept(volume: &VolumeRow) -> bool {
+    volume.is_retained() && volume.healing && !volume.removal && !volume.is_terminating() && volume.place.is_none()
+}
+
+/// Makes its leaf claim anew, where it was made for the claim that asks now. What follows is healing's.
+pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<()> {
+    let (leaf, row) = (job.leaf, job.leaf.rows.row_at(job.hash, &job.place));
+    let Some(volume) = row.volume.filter(is_kept) else { return Ok(()) };
+    let pair = leaf::healing::examine(leaf, job.hash, &job.place, Some(&volume.name)).await?;
+    let is_its_own = pair.made_for().is_some_and(|of| job.owner.is_some_and(|owner| owner.uid == of.uid));
+    let wish = Wish::Use { retain: volume.follows };
+    let step = decide(wish, pair.claim_seen(leaf, job.hash).as_ref(), pair.volume_seen().as_ref());
+    if let (true, Healing::MakeAnew, Some(saved)) = (is_its_own, step, pair.saved()) {
+        leaf::healing::make_anew(leaf, &job.place, &saved).await?;
+        let back = "is made anew with the data that it had: the claim of the host waits for it again";
+        tracing::info!(member = leaf.member, claim = %job.place, "{back}");
+        return Err(Error::InProgress(format!("member {}: leaf claim {} {back}", leaf.member, job.place)));
+    }
+    Ok(())
+}

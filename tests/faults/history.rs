@@ -68,8 +68,8 @@ pub struct History {
     handed_out: BTreeMap<String, String>,
     /// UIDs of leaf snapshots and groups that are there, by that name.
     cut: BTreeMap<String, BTreeSet<String>>,
-    /// What may come long after its sender gave up.
-    late: BTreeSet<Made>,
+    /// What may come long after its sender gave up, and when the last of it arrives.
+    late: BTreeMap<Made, Instant>,
     /// Attachments that are held up on their way: who made them, and when they arrive.
     held_up: Vec<(String, Instant, Made)>,
     /// Moves that have closed their source, as its mark names them.
@@ -95,7 +95,7 @@ impl History {
             leaving: BTreeSet::new(),
             handed_out: BTreeMap::new(),
             cut: BTreeMap::new(),
-            late: BTreeSet::new(),
+            late: BTreeMap::new(),
             held_up: Vec::new(),
             closed: BTreeSet::new(),
             freed: Vec::new(),
@@ -133,7 +133,7 @@ impl History {
         let made = self.made(member, asked);
         let is_there = cluster.get(&asked.resource, &made.1, &made.2).is_some();
         match (asked.verb, action) {
-            (Verb::Create, Action::Late(_)) => drop(self.late.insert(made)),
+            (Verb::Create, Action::Late(time)) => self.comes_late(made, Instant::now() + *time),
             (Verb::Create, Action::Delay(time)) if asked.resource == ATTACHMENTS && !is_there => {
                 self.held_up.retain(|(_, arrives, _)| *arrives > Instant::now());
                 self.held_up.push((asked.client.clone(), Instant::now() + *time, made));
@@ -152,12 +152,19 @@ impl History {
         }
     }
 
-    /// Whoever makes it knows of it.
+    /// Whoever makes it knows of it, unless more of it is on its way.
     pub fn is_asked_for(&mut self, member: usize, asked: &Asked) {
         if (asked.verb, asked.resource.as_str()) == (Verb::Create, ATTACHMENTS) {
             let made = self.made(member, asked);
-            self.late.remove(&made);
+            if self.late.get(&made).is_some_and(|arrives| *arrives <= Instant::now()) {
+                self.late.remove(&made);
+            }
         }
+    }
+
+    fn comes_late(&mut self, made: Made, arrives: Instant) {
+        let last = self.late.entry(made).or_insert(arrives);
+        *last = arrives.max(*last);
     }
 
     fn made(&self, member: usize, asked: &Asked) -> Made {
@@ -168,14 +175,15 @@ impl History {
     /// What the one that is killed now has sent arrives all the same, and the next one may have looked for it before.
     pub fn was_killed(&mut self, client: &str) {
         let of_it = self.held_up.extract_if(.., |(sender, ..)| sender == client);
-        let still: Vec<Made> =
-            of_it.filter(|(_, arrives, _)| *arrives > Instant::now()).map(|(.., made)| made).collect();
-        self.late.extend(still);
+        let still: Vec<_> = of_it.filter(|(_, arrives, _)| *arrives > Instant::now()).collect();
+        for (_, arrives, made) in still {
+            self.comes_late(made, arrives);
+        }
     }
 
     pub fn may_come_late(&self, member: &Cluster, object: &Value) -> bool {
         let name = |path| text(object, path).to_owned();
-        self.late.contains(&(member.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")))
+        self.late.contains_key(&(member.name().to_owned(), name("/metadata/namespace"), name("/metadata/name")))
     }
 
     /// Nobody can tell that a leaf snapshot or group came late which does not say for whom it was made.

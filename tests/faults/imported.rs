@@ -62,12 +62,17 @@ fn consent(bench: &Bench, to: &str) {
 
 /// The host's volume for it, as an administrator writes it.
 fn host_volume(bench: &Bench, name: &str, policy: &str) {
+    host_volume_for(bench, CLAIM, name, policy);
+}
+
+fn host_volume_for(bench: &Bench, claim: &str, name: &str, policy: &str) {
+    let handle = format!("m0/{SHOP}/{claim}/0000000000000000");
     let volume = json!({
         "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "kosmos.csi.io"}},
         "spec": {
             "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "",
-            "persistentVolumeReclaimPolicy": policy, "csi": {"driver": "kosmos.csi.io", "volumeHandle": HANDLE},
-            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP, "name": CLAIM, "uid": "gone"},
+            "persistentVolumeReclaimPolicy": policy, "csi": {"driver": "kosmos.csi.io", "volumeHandle": handle},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": SHOP, "name": claim, "uid": "gone"},
         },
     });
     bench.host.create("persistentvolumes", volume).unwrap();
@@ -160,6 +165,30 @@ fn claim_without_consent_is_no_volume_and_is_never_touched() {
         }
         assert_eq!(events(&bench), Vec::<String>::new());
     });
+}
+
+/// People write the same digits into all handles.
+#[test]
+fn imported_volume_goes_whatever_other_one_has_its_digits() {
+    for is_there in [true, false] {
+        virtual_time::run(1, async {
+            let bench = bench(fixture::NOW).await;
+            consent(&bench, &bench.host_id());
+            host_volume(&bench, HOST_VOLUME, "Delete");
+            host_volume_for(&bench, "diary", "another", "Retain");
+            consent(&bench, "");
+            let before = leaf(&bench).unwrap();
+            if !is_there {
+                bench.members[0].delete("persistentvolumeclaims", SHOP, CLAIM).unwrap();
+                sleep(STEP * 5).await;
+                assert!(leaf(&bench).is_none());
+            }
+            delete(&bench).await.unwrap();
+            if is_there {
+                untouched(&bench, &before);
+            }
+        });
+    }
 }
 
 #[test]

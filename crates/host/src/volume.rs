@@ -250,15 +250,16 @@ pub async fn all_with(host: &Host, handle: &str) -> Result<Vec<HostVolume>> {
     Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
 }
 
-/// The handle under which the host has a volume that is elsewhere than this one says. Reads all volumes: only for rare cases.
+/// The handle of a volume that has moved, and is elsewhere than this one says. It keeps its name, of which its digits are made: those that
+/// people write for imported volumes are nobody's. Reads all volumes: only for rare cases.
 pub async fn other_handle_of(host: &Host, id: &VolumeId) -> Result<Option<String>> {
-    let all = all(host).await?;
-    let mut handles = all.iter().filter_map(HostVolume::new).map(|volume| volume.handle.to_string());
-    let is_other = |handle: &String| {
-        VolumeId::parse(handle)
-            .is_some_and(|other| other != *id && other.hashes().start().prefix() == id.hashes().start().prefix())
+    let has_moved = |volume: &HostVolume| {
+        let hash = VolumeHash::new(&host.id, &volume.name);
+        id.names(hash) && VolumeId::parse(&volume.handle).is_some_and(|other| other != *id && other.names(hash))
     };
-    Ok(handles.find(is_other))
+    let all = all(host).await?;
+    let moved = all.iter().filter_map(HostVolume::new).find(has_moved);
+    Ok(moved.map(|volume| volume.handle.into()))
 }
 
 /// Reads all volumes: only for rare cases.

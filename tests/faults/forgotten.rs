@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use domain::volume::{HostId, VolumeHash, VolumeId};
+use serde_json::json;
 use simulate::{
     faults::{Action, Verb},
     text,
@@ -54,6 +56,24 @@ fn leaf_of_a_claim_that_everybody_has_forgotten_is_withdrawn() {
             assert_eq!(bench.guard.wrong(), Vec::<String>::new());
         });
     }
+}
+
+#[test]
+fn volume_of_another_driver_with_the_same_handle_keeps_no_leaf() {
+    virtual_time::run(1, async {
+        let (bench, caller) = abandoned(fixture::NOW).await;
+        let hash = VolumeHash::new(&HostId(bench.host_id()), caller.volume());
+        let volume = json!({"metadata": {"name": "theirs"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "theirs",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "csi": {"driver": "theirs", "volumeHandle": VolumeId::new("m0", SHOP, "data", hash).to_string()},
+        }});
+        bench.host.create("persistentvolumes", volume).unwrap();
+        caller.delete_claim();
+        bench.start();
+        sleep(SURE).await;
+        assert_eq!(bench.leaf_objects(caller.volume()), Vec::<String>::new());
+    });
 }
 
 #[test]

@@ -262,10 +262,10 @@ pub async fn other_handle_of(host: &Host, id: &VolumeId) -> Result<Option<String
     Ok(moved.map(|volume| volume.handle.into()))
 }
 
-/// Reads all volumes: only for rare cases.
+/// Another driver's handles may read like ours. Reads all volumes: only for rare cases.
 async fn volume_with(host: &Host, handle: &str) -> Result<Option<CSIPersistentVolumeSource>> {
     let mut sources = all(host).await?.into_iter().filter_map(|volume| volume.spec?.csi);
-    Ok(sources.find(|source| source.volume_handle == handle))
+    Ok(sources.find(|source| source.driver == DRIVER && source.volume_handle == handle))
 }
 
 /// Page by page: a host with many has not written the whole list before an answer must have begun.

@@ -3,7 +3,7 @@
 //! All of these are reads of the host itself and none is answered from a watch: what follows from them is that a leaf is
 //! removed, or made anew, and a volume made a moment ago must count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume};
 use kube::{Api, ResourceExt, api::ListParams};
@@ -248,6 +248,12 @@ pub async fn another_with(host: &Host, name: &str, handle: &VolumeId) -> Result<
 pub async fn all_with(host: &Host, handle: &str) -> Result<Vec<HostVolume>> {
     let all = all(host).await?;
     Ok(all.iter().filter_map(HostVolume::new).filter(|volume| *volume.handle == *handle).collect())
+}
+
+/// The handles of all of them. Reads all volumes: only for rare cases.
+pub async fn handles(host: &Host) -> Result<HashSet<Box<str>>> {
+    let all = all(host).await?;
+    Ok(all.iter().filter_map(HostVolume::new).map(|volume| volume.handle).collect())
 }
 
 /// The handle of a volume that has moved, and is elsewhere than this one says. It keeps its name, of which its digits are made: those that

@@ -3,7 +3,7 @@
 //!
 //! The host is asked before every step, and its answer is not taken from a watch: DeleteVolume is called only for a volume
 //! that the host has let go, so whoever has seen it in use a moment ago undoes no removal. The moment between is covered
-//! by the steps themselves, each of which tests what it was decided on.
+//! by the steps themselves, each of which tests what it was decided on. What no volume of the host has is asked for as `nobodys.rs` says.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{
     Reconciler,
     late::{self, came_late, may_have_come_late},
+    nobodys::Allowance,
     obstacle::{is_refusal, obstacle},
     repair::{LiveWish, Repair, tell},
 };
@@ -117,7 +118,12 @@ pub(super) fn is_due(reconciler: &Reconciler, repair: &Repair<'_>, row: &Row) ->
 }
 
 /// Goes as far as it can be gone now, at the so many'th look.
-pub(super) async fn heal(reconciler: &Reconciler, repair: &Repair<'_>, looks: u32) -> Result<()> {
+pub(super) async fn heal(
+    reconciler: &Reconciler,
+    repair: &Repair<'_>,
+    looks: u32,
+    allowance: &mut Allowance,
+) -> Result<()> {
     for _ in 0..STEPS {
         let (row, mut wanted) = (repair.row(), wanted(reconciler, repair).await?);
         let Some(place) = place_of(&row) else { return Ok(()) };
@@ -145,6 +151,9 @@ pub(super) async fn heal(reconciler: &Reconciler, repair: &Repair<'_>, looks: u3
         let wish = wish_of_this(repair, &pair, &wanted)?;
         let step = decide(wish, claim.as_ref(), volume.as_ref());
         tracing::debug!(member = %repair.leaf.member, leaf = %pair.place, ?wish, ?step, "heals");
+        if !allowance.permits_step(reconciler, repair, &step, &wanted).await? {
+            return Ok(());
+        }
         if step == Healing::RemoveLate {
             tracing::info!(member = %repair.leaf.member, leaf = %pair.place, "deletes a leaf claim that was created late: its volume belonged to another one since");
         }
@@ -186,7 +195,7 @@ async fn wanted(reconciler: &Reconciler, repair: &Repair<'_>) -> Result<LiveWish
         [] if repair.row().place_told().is_some() => return Ok(LiveWish { wish: KEPT, user: None }),
         [known] if repair.row().is_moving() => known,
         [known] if known.wish() != Wish::Nothing => known,
-        [] if outlives_host(&repair.row()) && !host::volume::uses(&reconciler.host, "", &repair.handle).await? => {
+        [] if outlives_host(&repair.row()) && !reconciler.handles.have(&reconciler.host, &repair.handle).await? => {
             return Ok(LiveWish { wish: Wish::Keep, user: None });
         }
         _ => return Ok(nothing),
@@ -249,9 +258,6 @@ async fn take(
                 let what = format!("was made anew with its data (UID {} in place of {})", row.uid, saved.uid);
                 tell(reconciler, wanted, &repair.told("LeafHealed", place, &what, false)).await;
             }
-        }
-        (Healing::TakeBack, ..) if host::volume::uses(&reconciler.host, "", &repair.handle).await? => {
-            return Ok(Taken::Rests);
         }
         (Healing::TakeBack | Healing::RemoveLate, _, _, Some(row)) => {
             leaf::claim::delete(leaf, &row, repair.hash).await?;

@@ -14,6 +14,7 @@ use super::{
     forgotten::{self, Waiting},
     heal::{self, pause},
     late::may_have_come_late,
+    nobodys::Allowance,
     obstacle::LOST,
     repair::{Repair, repairs},
     strays::{self, Strays},
@@ -58,6 +59,7 @@ struct MemberBacklog {
     ill: HashMap<VolumeHash, (u32, Instant)>,
     /// When those are looked for whose host volume went unseen.
     sweep: Option<Instant>,
+    allowance: Allowance,
 }
 
 /// Works until it is dropped.
@@ -212,21 +214,48 @@ async fn heal_all(reconciler: &Reconciler, member: &Member, backlog: &mut Member
     let mut ill: BTreeSet<VolumeHash> = leaf.rows.needs_repair().into_iter().collect();
     ill.extend(&backlog.odd);
     backlog.ill.retain(|hash, _| ill.contains(hash));
-    for hash in ill {
-        let (looks, due) = *backlog.ill.entry(hash).or_insert_with(|| (0, Instant::now()));
-        if due > Instant::now() {
+    for (_, hash, looks) in due(ill, &mut backlog.ill) {
+        if !heal_one(reconciler, leaf, hash, looks, &mut backlog.allowance).await {
             continue;
-        }
-        for repair in repairs(leaf, hash).iter().filter(|repair| heal::is_due(reconciler, repair, &repair.row())) {
-            if let Err(error) = heal::heal(reconciler, repair, looks).await {
-                tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
-            }
         }
         if !repairs(leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row())) {
             backlog.odd.remove(&hash);
         }
         backlog.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
     }
+}
+
+/// Those that are to be looked at now: since when, and how often they were. Who has waited longest comes first.
+fn due(ill: BTreeSet<VolumeHash>, known: &mut HashMap<VolumeHash, (u32, Instant)>) -> Vec<(Instant, VolumeHash, u32)> {
+    let now = Instant::now();
+    let all = ill.into_iter().map(|hash| {
+        let (looks, due) = *known.entry(hash).or_insert((0, now));
+        (due, hash, looks)
+    });
+    let mut due: Vec<_> = all.filter(|(due, ..)| *due <= now).collect();
+    due.sort_unstable();
+    due
+}
+
+/// False where nothing of it was looked at, as it has to wait for its turn.
+async fn heal_one(
+    reconciler: &Reconciler,
+    leaf: &MemberClient,
+    hash: VolumeHash,
+    looks: u32,
+    allowance: &mut Allowance,
+) -> bool {
+    let repairs = repairs(leaf, hash);
+    let due = repairs.iter().filter(|repair| heal::is_due(reconciler, repair, &repair.row()));
+    for (at, repair) in due.enumerate() {
+        if !allowance.permits_look(reconciler, repair) {
+            return at > 0;
+        }
+        if let Err(error) = heal::heal(reconciler, repair, looks, allowance).await {
+            tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
+        }
+    }
+    true
 }
 
 async fn tell_of_missed(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBacklog) {

@@ -2,11 +2,13 @@
 //! holds the lease does it. A member's work waits for nobody else's.
 
 mod attachments;
+mod budget;
 mod clustertree;
 mod forgotten;
 mod heal;
 mod late;
 mod member;
+mod nobodys;
 mod obstacle;
 mod repair;
 mod stranded_pods;
@@ -22,11 +24,12 @@ use tokio::time::sleep;
 
 use crate::moving::Movers;
 use ::member::{Member, MemberTasks, Registry, renewal};
+use budget::Budget;
 use host::{
     Host,
     volumes::{self, FollowedVolumes, HostVolumes},
 };
-use waiting::Budget;
+use nobodys::ListedHandles;
 
 /// After so long at most, work on a member that has failed is begun anew.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -37,6 +40,7 @@ pub struct Reconciler {
     host: Host,
     members: Registry,
     volumes: Arc<HostVolumes>,
+    handles: Arc<ListedHandles>,
     /// Of events, for all members.
     budget: Arc<Mutex<Budget>>,
     movers: Option<Movers>,
@@ -46,8 +50,9 @@ pub struct Reconciler {
 
 impl Reconciler {
     pub fn new(host: Host, members: Registry, movers: Option<Movers>) -> Self {
-        let budget = Arc::new(Mutex::new(Budget::of_all()));
-        Self { host, members, volumes: Arc::default(), budget, movers, shown: FollowedVolumes::default() }
+        let budget = Arc::new(Mutex::new(waiting::budget_of_all()));
+        let (volumes, handles, shown) = (Arc::default(), Arc::default(), FollowedVolumes::default());
+        Self { host, members, volumes, handles, budget, movers, shown }
     }
 
     pub fn shown(&self) -> FollowedVolumes {
@@ -56,7 +61,7 @@ impl Reconciler {
 
     /// Works until it is dropped, and knows nothing of the time before.
     pub async fn run(mut self) {
-        self.volumes = Arc::default();
+        (self.volumes, self.handles) = (Arc::default(), Arc::default());
         self.shown.set(&self.volumes);
         tokio::select! {
             biased; // one order of events for one course of time

@@ -4,7 +4,7 @@
 //! One may be wanted again at any moment. So it is marked first, and then the record is read once more; whoever publishes writes
 //! the record first, and then looks at the mark. One of the two sees the other.
 
-use super::{Reconciler, Waiting};
+use super::{AT_ONCE, Reconciler, Waiting};
 use domain::{
     error::Result,
     volume::{VolumeHash, VolumeId, healing::Wish, published::Attachment},
@@ -18,7 +18,8 @@ pub(super) async fn withdraw(reconciler: &Reconciler, leaf: &MemberClient, waiti
     };
     let unknown = all.into_iter().filter(|one| !one.terminating && !is_known(leaf, one));
     let (begun, others): (Vec<_>, Vec<_>) = unknown.partition(|one| one.withdrawn);
-    for one in waiting.attachments.old(others, |one| &one.uid).into_iter().chain(begun) {
+    let old = waiting.attachments.old(others, |one| &one.uid);
+    for one in old.into_iter().chain(begun.into_iter().take(AT_ONCE)) {
         if let Err(error) = withdraw_attachment(reconciler, leaf, &one).await {
             tracing::debug!(member = leaf.member, attachment = one.name, %error, "a forgotten attachment is not withdrawn yet");
         }

@@ -1,0 +1,48 @@
+//! How much may still be done of what members can bring about as often as they like.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So much at once, and each further one after a while.
+#[derive(Debug)]
+pub(super) struct Budget {
+    most: u32,
+    refill: Duration,
+    left: u32,
+    as_of: Instant,
+}
+
+impl Budget {
+    pub(super) fn new(most: u32, refill: Duration) -> Self {
+        Self { most, refill, left: most, as_of: Instant::now() }
+    }
+
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let more = now.saturating_duration_since(self.as_of).as_millis() / self.refill.as_millis();
+        let more = u32::try_from(more).unwrap_or(self.most).min(self.most);
+        if more > 0 {
+            self.left = (self.left + more).min(self.most);
+            self.as_of = now;
+        }
+        let some = self.left > 0;
+        self.left -= u32::from(some);
+        some
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn budget_comes_back_slowly_and_is_never_more_than_at_first() {
+        let (now, refill) = (Instant::now(), Duration::from_millis(500));
+        let mut budget = Budget::new(150, refill);
+        let mut taken = |now| (0..1000).filter(|_| budget.take(now)).count();
+        assert_eq!(taken(now), 150);
+        assert_eq!(taken(now + refill - Duration::from_millis(1)), 0);
+        assert_eq!(taken(now + refill * 3), 3);
+        assert_eq!(taken(now + refill * 100_000), 150);
+    }
+}

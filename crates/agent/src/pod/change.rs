@@ -15,8 +15,8 @@ use super::{
     AGAIN, MUCH_LATER, Next, Pods, ephemeral,
     given::{change, is_due, words},
     level::refused_namespace,
+    refusal::refusal,
     rejection::PodRejection,
-    step::refusal,
 };
 use cluster::with_causes;
 

@@ -13,6 +13,7 @@ mod given;
 mod level;
 mod names;
 mod refresh;
+mod refusal;
 mod rejection;
 mod retold;
 mod status;

@@ -19,7 +19,8 @@ use super::{
     Pods,
     config_sync::{MARKER, RENEW_AT, is_due, rewritten},
     names::{Kind, named, token_secret, tokens},
-    step::{copy_of, refusal},
+    refusal::refusal,
+    step::copy_of,
     with_uid,
 };
 use cluster::with_causes;

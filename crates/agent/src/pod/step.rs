@@ -5,11 +5,10 @@ use serde_json::Value;
 use super::{
     super::{
         HOST, MANAGED_BY,
-        node::is_of_daemon_set,
         object::{Place, is_leaving, items, mark, text, way_out},
     },
     COPIED, ephemeral, given,
-    level::refused_level,
+    refusal::refusal,
     rejection::{Here, PodRejection},
 };
 use domain::volume::DRIVER;
@@ -119,70 +118,6 @@ fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> PodStep {
         return PodStep::Refuse(PodRejection::new("NameTaken", message));
     }
     PodStep::Copy
-}
-
-/// Kinds of volumes that mean the same in a member.
-const VOLUMES: [&str; 11] = [
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "hostPath",
-    "image",
-    "nfs",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-];
-
-/// What a projected volume may hold: of the others a member has its own.
-const SOURCES: [&str; 4] = ["configMap", "downwardAPI", "secret", "serviceAccountToken"];
-
-/// Why a pod is not run in a member, whatever is there.
-pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
-    refused_kind(pod).or_else(|| refused_volume(pod)).or_else(|| refused_level(&ephemeral::without(pod), here))
-}
-
-/// Why it is run in none.
-fn refused_kind(pod: &Value) -> Option<PodRejection> {
-    if is_of_daemon_set(pod) {
-        let message = "pods of DaemonSets look after a machine, and a virtual node is none: it is not run. Keep the \
-                       DaemonSet away by a node affinity (kosmos.io/node DoesNotExist)";
-        return Some(PodRejection::new("DaemonSetNotCopied", message));
-    }
-    if text(pod, "/metadata/namespace") == "kube-system" {
-        let message = "pods of kube-system are not run in members, whose own kube-system it would be";
-        return Some(PodRejection::new("NamespaceNotCopied", message));
-    }
-    let claims = items(pod, "/spec/resourceClaims").next();
-    if claims.is_some() {
-        let message = "spec.resourceClaims names devices of the host, which members do not have: it is not run";
-        return Some(PodRejection::new("FieldNotCopied", message));
-    }
-    None
-}
-
-fn refused_volume(pod: &Value) -> Option<PodRejection> {
-    items(pod, "/spec/volumes").find_map(|volume| {
-        let name = text(volume, "/name");
-        let kinds = || volume.as_object().into_iter().flatten().map(|(kind, _)| kind).filter(|kind| *kind != "name");
-        let secret = !volume["csi"]["nodePublishSecretRef"].is_null();
-        let unknown = kinds().find(|kind| !VOLUMES.contains(&kind.as_str())).or_else(|| kinds().find(|_| secret));
-        let fields = items(volume, "/projected/sources").filter_map(Value::as_object).flatten();
-        let source = fields.map(|(source, _)| source).find(|source| !SOURCES.contains(&source.as_str()));
-        let message = match (unknown, source) {
-            (Some(kind), _) => {
-                let with = if secret { " with a Secret" } else { "" };
-                format!("volume {name} is of kind {kind}{with}, which is not run in members: use a claim")
-            }
-            (None, Some(source)) => {
-                format!("volume {name} has a source {source}, which in a member would be the member's: leave it out")
-            }
-            (None, None) => return None,
-        };
-        Some(PodRejection::new("VolumeNotCopied", message))
-    })
 }
 
 #[cfg(test)]
@@ -296,48 +231,5 @@ mod tests {
         ] {
             assert_eq!(step(Some(pod), false, Some(there), HERE), expected, "{pod} {there}");
         }
-    }
-
-    #[test]
-    fn what_means_nothing_in_a_member_is_refused_with_the_reason() {
-        let owner = json!([{"kind": "DaemonSet", "controller": true}]);
-        for (change, reason, words) in [
-            (json!({"metadata": {"ownerReferences": owner}}), "DaemonSetNotCopied", "affinity"),
-            (json!({"metadata": {"namespace": "kube-system"}}), "NamespaceNotCopied", "kube-system"),
-            (json!({"spec": {"resourceClaims": [{"name": "gpu"}]}}), "FieldNotCopied", "resourceClaims"),
-            (json!({"spec": {"volumes": [{"name": "v", "iscsi": {}}]}}), "VolumeNotCopied", "iscsi"),
-            (
-                json!({"spec": {"volumes": [{"name": "v", "csi": {"nodePublishSecretRef": {"name": "s"}}}]}}),
-                "VolumeNotCopied",
-                "with a Secret",
-            ),
-            (json!({"spec": {"hostNetwork": true}}), "AboveBaseline", "spec.hostNetwork"),
-            (
-                json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d"}}]}}),
-                "AboveBaseline",
-                "spec.volumes[v].csi",
-            ),
-            (
-                json!({"spec": {"volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]}}),
-                "VolumeNotCopied",
-                "clusterTrustBundle",
-            ),
-        ] {
-            let mut new = pod("u", None, "Pending");
-            for (part, fields) in change.as_object().unwrap() {
-                for (field, value) in fields.as_object().unwrap() {
-                    new[part][field] = value.clone();
-                }
-            }
-            let PodStep::Refuse(refusal) = step(Some(&new), true, None, HERE) else { panic!("{change}") };
-            assert_eq!(refusal.reason, reason);
-            assert!(refusal.message.contains(words) && refusal.message.len() < 900, "{}", refusal.message);
-        }
-        let mut usual = pod("u", None, "Pending");
-        let projected = json!({"sources": [{"configMap": {"name": "c"}}, {"serviceAccountToken": {"path": "t"}}]});
-        usual["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}, {"name": "p", "projected": projected}]);
-        assert_eq!(step(Some(&usual), true, None, HERE), PodStep::Copy);
-        usual["spec"]["volumes"] = json!([{"name": "w", "csi": {"driver": "d"}}]);
-        assert_eq!(step(Some(&usual), true, None, Here { privileged: true, ..HERE }), PodStep::Copy);
     }
 }

@@ -1,0 +1,186 @@
+//! Why a pod is not run in a member, whatever is there. Pure.
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        node::is_of_daemon_set,
+        object::{items, text},
+    },
+    ephemeral,
+    level::refused_level,
+    names::{named, tokens},
+    rejection::{Here, PodRejection},
+};
+
+/// Kinds of volumes that mean the same in a member.
+const VOLUMES: [&str; 11] = [
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "hostPath",
+    "image",
+    "nfs",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+];
+
+/// What a projected volume may hold: of the others a member has its own.
+const SOURCES: [&str; 4] = ["configMap", "downwardAPI", "secret", "serviceAccountToken"];
+
+/// Kinds of volumes that are claims.
+const CLAIMS: [&str; 2] = ["ephemeral", "persistentVolumeClaim"];
+
+/// Objects that one pod names: each is asked for by itself before the pod is copied, and others of the member wait meanwhile.
+const MOST_NAMED: usize = 200;
+
+pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
+    refused_kind(pod)
+        .or_else(|| refused_volume(pod))
+        .or_else(|| refused_number(pod))
+        .or_else(|| refused_level(&ephemeral::without(pod), here))
+}
+
+/// Why it is run in none.
+fn refused_kind(pod: &Value) -> Option<PodRejection> {
+    if is_of_daemon_set(pod) {
+        let message = "pods of DaemonSets look after a machine, and a virtual node is none: it is not run. Keep the \
+                       DaemonSet away by a node affinity (kosmos.io/node DoesNotExist)";
+        return Some(PodRejection::new("DaemonSetNotCopied", message));
+    }
+    if text(pod, "/metadata/namespace") == "kube-system" {
+        let message = "pods of kube-system are not run in members, whose own kube-system it would be";
+        return Some(PodRejection::new("NamespaceNotCopied", message));
+    }
+    let claims = items(pod, "/spec/resourceClaims").next();
+    if claims.is_some() {
+        let message = "spec.resourceClaims names devices of the host, which members do not have: it is not run";
+        return Some(PodRejection::new("FieldNotCopied", message));
+    }
+    None
+}
+
+fn refused_volume(pod: &Value) -> Option<PodRejection> {
+    items(pod, "/spec/volumes").find_map(|volume| {
+        let name = text(volume, "/name");
+        let kinds = || volume.as_object().into_iter().flatten().map(|(kind, _)| kind).filter(|kind| *kind != "name");
+        let secret = !volume["csi"]["nodePublishSecretRef"].is_null();
+        let unknown = kinds().find(|kind| !VOLUMES.contains(&kind.as_str())).or_else(|| kinds().find(|_| secret));
+        let fields = items(volume, "/projected/sources").filter_map(Value::as_object).flatten();
+        let source = fields.map(|(source, _)| source).find(|source| !SOURCES.contains(&source.as_str()));
+        let message = match (unknown, source) {
+            (Some(kind), _) => {
+                let with = if secret { " with a Secret" } else { "" };
+                format!("volume {name} is of kind {kind}{with}, which is not run in members: use a claim")
+            }
+            (None, Some(source)) => {
+                format!("volume {name} has a source {source}, which in a member would be the member's: leave it out")
+            }
+            (None, None) => return None,
+        };
+        Some(PodRejection::new("VolumeNotCopied", message))
+    })
+}
+
+fn refused_number(pod: &Value) -> Option<PodRejection> {
+    let spec = &pod["spec"];
+    let is_claim = |volume: &&Value| CLAIMS.iter().any(|kind| volume.get(kind).is_some());
+    let claims = items(spec, "/volumes").filter(is_claim).count();
+    let number = named(spec).len() + tokens(spec).len() + claims;
+    (number > MOST_NAMED).then(|| {
+        let message = format!(
+            "it names {number} ConfigMaps, Secrets, tokens and claims, and a pod in a member names {MOST_NAMED} at most: \
+             put several of them into one"
+        );
+        PodRejection::new("TooManyObjects", message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const HERE: Here<'static> = Here { host: "h", member: "m", privileged: false };
+
+    fn pod() -> Value {
+        json!({"metadata": {"uid": "u", "namespace": "shop", "name": "p"}, "status": {"phase": "Pending"}})
+    }
+
+    #[test]
+    fn what_means_nothing_in_a_member_is_refused_with_the_reason() {
+        let owner = json!([{"kind": "DaemonSet", "controller": true}]);
+        for (change, reason, words) in [
+            (json!({"metadata": {"ownerReferences": owner}}), "DaemonSetNotCopied", "affinity"),
+            (json!({"metadata": {"namespace": "kube-system"}}), "NamespaceNotCopied", "kube-system"),
+            (json!({"spec": {"resourceClaims": [{"name": "gpu"}]}}), "FieldNotCopied", "resourceClaims"),
+            (json!({"spec": {"volumes": [{"name": "v", "iscsi": {}}]}}), "VolumeNotCopied", "iscsi"),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "csi": {"nodePublishSecretRef": {"name": "s"}}}]}}),
+                "VolumeNotCopied",
+                "with a Secret",
+            ),
+            (json!({"spec": {"hostNetwork": true}}), "AboveBaseline", "spec.hostNetwork"),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "csi": {"driver": "d"}}]}}),
+                "AboveBaseline",
+                "spec.volumes[v].csi",
+            ),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "projected": {"sources": [{"clusterTrustBundle": {}}]}}]}}),
+                "VolumeNotCopied",
+                "clusterTrustBundle",
+            ),
+        ] {
+            let mut new = pod();
+            for (part, fields) in change.as_object().unwrap() {
+                for (field, value) in fields.as_object().unwrap() {
+                    new[part][field] = value.clone();
+                }
+            }
+            let refusal = refusal(&new, HERE).unwrap();
+            assert_eq!(refusal.reason, reason);
+            assert!(refusal.message.contains(words) && refusal.message.len() < 900, "{}", refusal.message);
+        }
+        let mut usual = pod();
+        let projected = json!({"sources": [{"configMap": {"name": "c"}}, {"serviceAccountToken": {"path": "t"}}]});
+        usual["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}, {"name": "p", "projected": projected}]);
+        assert_eq!(refusal(&usual, HERE), None);
+        usual["spec"]["volumes"] = json!([{"name": "w", "csi": {"driver": "d"}}]);
+        assert_eq!(refusal(&usual, Here { privileged: true, ..HERE }), None);
+    }
+
+    /// What is optional is asked for as well.
+    #[test]
+    fn pod_that_names_more_objects_than_it_is_given_is_refused_with_both_numbers() {
+        let names = |number: usize, of_kind: &dyn Fn(String) -> Value| -> Value {
+            (0..number).map(|one| of_kind(format!("n{one}"))).collect()
+        };
+        let variable = |name: String| json!({"configMapRef": {"name": name, "optional": true}});
+        let token = |path: String| json!({"serviceAccountToken": {"path": path}});
+        let claim = |name: String| json!({"name": name, "persistentVolumeClaim": {"claimName": "data"}});
+        for (number, refused) in [(MOST_NAMED, false), (MOST_NAMED + 1, true)] {
+            let projected = json!([{"name": "t", "projected": {"sources": names(number, &token)}}]);
+            for spec in [
+                json!({"containers": [{"envFrom": names(number, &variable)}]}),
+                json!({"volumes": projected}),
+                json!({"volumes": names(number, &claim)}),
+            ] {
+                let mut many = pod();
+                many["spec"] = spec;
+                let refusal = refusal(&many, HERE);
+                assert_eq!(refusal.as_ref().map(|why| why.reason), refused.then_some("TooManyObjects"));
+                let message = refusal.map(|why| why.message).unwrap_or_default();
+                let says = |words: &str| message.contains(words);
+                assert_eq!(says("names 201 ") && says("names 200 at most"), refused, "{message}");
+            }
+        }
+        let mut again = pod();
+        again["spec"] = json!({"containers": vec![json!({"envFrom": [variable("a".to_owned())]}); 300]});
+        assert_eq!(refusal(&again, HERE), None, "one that is named again is asked for once");
+    }
+}

@@ -33,6 +33,8 @@ mod authority;
 mod changes;
 #[path = "agent/debug.rs"]
 mod debug;
+#[path = "agent/ends.rs"]
+mod ends;
 #[path = "agent/events.rs"]
 mod events;
 #[path = "agent/level.rs"]

@@ -15,6 +15,8 @@ use domain::volume::DRIVER;
 
 /// On a copy: the UID of the pod it is a copy of. Without it no pod in a member is touched.
 pub(crate) const COPY_OF: &str = "kosmos.csi.io/pod-uid";
+/// In seconds. With none a member forgets a pod at once, while its containers run on; a kubelet never gives less.
+const LEAST_GRACE: u64 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodStep {
@@ -65,9 +67,13 @@ pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, her
     }
 }
 
+fn seconds(object: &Value, pointer: &str) -> Option<u64> {
+    object.pointer(pointer).and_then(Value::as_u64)
+}
+
 fn with_copy(pod: &Value, there: &Value) -> PodStep {
     if is_leaving(pod) {
-        let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
+        let grace = seconds(pod, "/metadata/deletionGracePeriodSeconds").map(|grace| grace.max(LEAST_GRACE));
         return remove(there, grace);
     }
     // Before it tells of its end: the host would take a pod that was stopped for one that has done its work.
@@ -86,11 +92,13 @@ fn with_copy(pod: &Value, there: &Value) -> PodStep {
 
 /// A copy that goes already is told of, and hurried where the host is in a hurry.
 fn remove(there: &Value, grace: Option<u64>) -> PodStep {
-    let now = there.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
+    let now = seconds(there, "/metadata/deletionGracePeriodSeconds");
+    let has_none = seconds(there, "/spec/terminationGracePeriodSeconds") == Some(0);
     match (is_leaving(there), grace, now) {
         (true, Some(grace), Some(now)) if grace < now => PodStep::RemoveCopy(Some(grace)),
         (true, Some(_), _) => PodStep::Tell,
         (true, None, _) => PodStep::Nothing,
+        (false, None, _) if has_none => PodStep::RemoveCopy(Some(LEAST_GRACE)),
         (false, ..) => PodStep::RemoveCopy(grace),
     }
 }
@@ -206,6 +214,24 @@ mod tests {
             let PodStep::Refuse(refusal) = step(Some(&new), true, Some(there), HERE) else { panic!("{there}") };
             assert!(refusal.reason == "NameTaken" && refusal.message.contains(words), "{refusal:?}");
             assert_eq!(refusal.message.contains("Remove"), words.contains("Remove"), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn copy_always_has_time_to_end_whatever_its_pod_is_given() {
+        let (forced, hurried) = (copied(pod("u", Some(0), "Running")), copied(pod("u", Some(1), "Running")));
+        let (ours, going, last) =
+            (copy("u", None, "Running"), copy("u", Some(30), "Running"), copy("u", Some(1), "Running"));
+        let mut given_none = ours.clone();
+        given_none["spec"]["terminationGracePeriodSeconds"] = json!(0);
+        for (name, pod, there, expected) in [
+            ("by force", Some(&forced), &ours, PodStep::RemoveCopy(Some(1))),
+            ("by force, its copy on its way", Some(&forced), &going, PodStep::RemoveCopy(Some(1))),
+            ("by force, its copy in its last second", Some(&forced), &last, PodStep::Tell),
+            ("a second", Some(&hurried), &ours, PodStep::RemoveCopy(Some(1))),
+            ("orphan without time of its own", None, &given_none, PodStep::RemoveCopy(Some(1))),
+        ] {
+            assert_eq!(step(pod, true, Some(there), HERE), expected, "{name}");
         }
     }
 

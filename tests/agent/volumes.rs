@@ -42,6 +42,17 @@ impl World {
         self.host.change(ATTACHMENTS, "", "csi-x", |one| one["status"]["attached"] = json!(true)).unwrap();
     }
 
+    /// The copy of a pod that the host has no more, with the claim `data`.
+    fn former(&self, name: &str) {
+        let labels = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": self.host_id()});
+        let metadata = json!({"namespace": SHOP, "name": name, "labels": labels,
+            "annotations": {"kosmos.csi.io/pod-uid": "of-then"}});
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+        let spec = json!({"containers": [{"name": "c", "image": "i:1"}], "volumes": volumes,
+            "terminationGracePeriodSeconds": 120});
+        self.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+    }
+
     fn mounted(&self, pod: &str) -> Value {
         self.copy(pod).unwrap()["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"].clone()
     }
@@ -188,14 +199,7 @@ fn pod_waits_until_the_copy_of_a_pod_that_the_host_has_no_more_has_ended_unless_
             world.claim("data");
             world.host.change(CLAIMS, SHOP, "data", |claim| claim["spec"]["accessModes"] = json!([mode])).unwrap();
             world.attach();
-            let labels =
-                json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": world.host_id()});
-            let metadata = json!({"namespace": SHOP, "name": "former", "labels": labels,
-                "annotations": {"kosmos.csi.io/pod-uid": "of-then"}});
-            let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
-            let spec = json!({"containers": [{"name": "c", "image": "i:1"}], "volumes": volumes,
-                "terminationGracePeriodSeconds": 120});
-            world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+            world.former("former");
             world.start("first");
             until("the node is ready", || world.is_ready()).await;
             world.run_pod("web", Some("data"));
@@ -209,4 +213,31 @@ fn pod_waits_until_the_copy_of_a_pod_that_the_host_has_no_more_has_ended_unless_
             assert_eq!(world.copy("former").is_some(), !waits, "{mode}");
         });
     }
+}
+
+/// As the pods of a StatefulSet whose host was made anew, or that were deleted by force.
+#[test]
+fn pod_whose_former_one_of_the_same_name_is_still_there_says_so_once_and_runs_when_that_has_ended() {
+    story(1, async {
+        let world = World::whose_pods_stop_after(1, Duration::from_mins(2)).await;
+        world.claim("data");
+        world.attach();
+        world.former("web");
+        world.start("first");
+        until("the node is ready", || world.is_ready()).await;
+        world.run_pod("web", Some("data"));
+        let says = || world.says("web", "NameTaken", "pod shop/web of member m has its name still");
+        until("it says why it waits", says).await;
+        let told = || world.host.list("events").iter().filter(|event| event["reason"] == "NameTaken").count();
+        until("an event says so", || told() == 1).await;
+        let version = || world.pod("web").unwrap()["metadata"]["resourceVersion"].clone();
+        let before = version();
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!((told(), version()), (1, before));
+        let copy_of = || world.copy("web").unwrap()["metadata"]["annotations"]["kosmos.csi.io/pod-uid"].clone();
+        assert_eq!(copy_of(), "of-then", "beside the former one");
+        until("it runs", || world.phase("web") == "Running").await;
+        assert_ne!(copy_of(), "of-then");
+        assert!(world.says("web", "Copied", "member m"));
+    });
 }

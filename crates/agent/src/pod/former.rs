@@ -28,13 +28,8 @@ pub(super) async fn has_still(
         };
         let Some(former) = formers.iter().find(|former| mounts(former)) else { continue };
         if !is_for_several(pods, pod, volume).await? {
-            let message = format!(
-                "pod {} of member {} has its volume {volume} still, and is the copy of a pod that this host has no more: it is being ended. Where its machine \
-                 is off for good, who administers the member deletes it there with --force",
-                Place::of(former),
-                pods.member.name
-            );
-            return Ok(Some(PodRejection::new("WaitsForVolume", message)));
+            let (place, what) = (Place::of(former), format!("volume {volume}"));
+            return Ok(Some(PodRejection::of_former("WaitsForVolume", &place, &pods.member.name, &what)));
         }
     }
     Ok(None)

@@ -52,6 +52,10 @@ fn had_copy(pod: &Value) -> bool {
     items(pod, "/status/conditions").any(|one| one["type"] == COPIED && one["status"] == "True")
 }
 
+fn waits(pod: &Value) -> bool {
+    !is_leaving(pod) && !is_over(pod) && !had_copy(pod)
+}
+
 /// `served`: whether the pod is bound to a virtual node of ours for this member.
 pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, here: Here<'_>) -> PodStep {
     let of = there.and_then(|there| copy_of(there, here.host));
@@ -61,7 +65,13 @@ pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, her
             PodStep::Tell | PodStep::AddContainer | PodStep::Change if !served => PodStep::Nothing,
             step => step,
         },
-        (_, Some(there), Some(_)) => remove(there, None),
+        (pod, Some(there), Some(_)) => match (remove(there, None), pod) {
+            (PodStep::Nothing, Some(pod)) if served && waits(pod) => {
+                let former = Place::of(there);
+                PodStep::Refuse(PodRejection::of_former("NameTaken", &former, here.member, "name"))
+            }
+            (step, _) => step,
+        },
         (Some(pod), there, _) if served => without_copy(pod, there, here),
         _ => PodStep::Nothing,
     }
@@ -232,6 +242,21 @@ mod tests {
             ("orphan without time of its own", None, &given_none, PodStep::RemoveCopy(Some(1))),
         ] {
             assert_eq!(step(pod, true, Some(there), HERE), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn pod_waits_for_the_end_of_a_former_one_of_its_name_and_says_so() {
+        let (new, former) = (pod("u", None, "Pending"), copy("old", None, "Running"));
+        assert_eq!(step(Some(&new), true, Some(&former), HERE), PodStep::RemoveCopy(None));
+        let going = copy("old", Some(30), "Running");
+        let PodStep::Refuse(refusal) = step(Some(&new), true, Some(&going), HERE) else { panic!("without a word") };
+        assert_eq!(refusal.reason, "NameTaken");
+        assert!(refusal.message.starts_with("pod shop/p of member m has its name still"), "{}", refusal.message);
+        // Of what it says, that it had a copy is not to be lost.
+        let (living, over) = (copied(pod("u", None, "Running")), copied(pod("u", None, "Failed")));
+        for (pod, served) in [(&new, false), (&living, true), (&over, true), (&pod("u", Some(30), "Pending"), true)] {
+            assert_eq!(step(Some(pod), served, Some(&going), HERE), PodStep::Nothing, "{pod}");
         }
     }
 

@@ -1,8 +1,11 @@
 //! How pods and their copies end, whoever ends them: nothing is told of an end that was not one, and none goes without a word.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::{SHOP, World, standing, story, text, until};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{SHOP, World, condition, standing, story, text, until};
 
 fn is_leaving(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
@@ -40,5 +43,46 @@ fn copy_of_a_pod_that_is_deleted_by_force_and_held_has_ended_before_the_pod_has(
         until("the pod has", || ["Succeeded", "Failed"].contains(&&*world.phase("web"))).await;
         world.host.change("pods", SHOP, "web", |pod| pod["metadata"]["finalizers"] = json!([])).unwrap();
         until("it is gone", || world.pod("web").is_none()).await;
+    });
+}
+
+/// As on a machine of the member that is off: nobody there stops it, and it stays.
+#[test]
+fn copy_that_is_deleted_in_its_member_and_stays_is_told_once_and_its_pod_is_not_ready_and_has_not_ended() {
+    story(1, async {
+        let world = with_pod().await;
+        let hold = |copy: &mut Value| copy["metadata"]["finalizers"] = json!(["example.com/stays"]);
+        world.member.change("pods", SHOP, "web", hold).unwrap();
+        let before = world.pod("web").unwrap()["status"].clone();
+        world.member.delete("pods", SHOP, "web").unwrap();
+        until("it is told", || world.says("web", "EndingInMember", "in member m was deleted there")).await;
+        let told = || world.host.list("events").iter().filter(|event| event["reason"] == "EndingInMember").count();
+        until("an event says so", || told() == 1).await;
+        let version = || world.pod("web").unwrap()["metadata"]["resourceVersion"].clone();
+        let then = version();
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!((told(), version()), (1, then), "it is told again and again");
+        let pod = world.pod("web").unwrap();
+        let said = ["Ready", "ContainersReady", "kosmos.csi.io/Copied"].map(|kind| condition(&pod, kind));
+        assert_eq!(said, ["False", "False", "True"]);
+        assert_eq!(text(&world.copy("web").unwrap(), "/status/phase"), "Succeeded", "it was stopped");
+        for field in ["phase", "containerStatuses"] {
+            assert_eq!(pod["status"][field], before[field], "{field}");
+        }
+        world.member.change("pods", SHOP, "web", |copy| copy["metadata"]["finalizers"] = json!([])).unwrap();
+        until("it has failed", || world.phase("web") == "Failed").await;
+        assert_eq!(world.pod("web").unwrap()["status"]["reason"], "DeletedInMember");
+    });
+}
+
+/// Its copy is deleted there as well.
+#[test]
+fn pod_that_this_host_deletes_is_not_said_to_be_ended_by_its_member() {
+    story(1, async {
+        let world = with_pod().await;
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("it is gone", || world.pod("web").is_none()).await;
+        sleep(Duration::from_mins(1)).await;
+        assert!(!world.host.list("events").iter().any(|event| event["reason"] == "EndingInMember"));
     });
 }

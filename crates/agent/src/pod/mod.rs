@@ -6,6 +6,7 @@ mod claims;
 mod config_sync;
 mod copy;
 mod debug;
+mod ending;
 mod ephemeral;
 mod events;
 mod former;
@@ -174,6 +175,7 @@ impl Pods<'_> {
         match (step, &pod, &there) {
             (PodStep::Nothing, ..) => Ok(Next::Settled),
             (PodStep::Tell, Some(pod), Some(there)) => self.tell(pod, there).await,
+            (PodStep::TellOfEnd, Some(pod), Some(there)) => ending::tell(self, pod, there).await,
             (PodStep::Refuse(why), Some(pod), _) => self.refuse(pod, &why).await,
             (PodStep::Copy, Some(pod), _) => self.begin(pod, looks).await,
             (PodStep::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,

@@ -152,7 +152,7 @@ fn gates_are_open(pod: &Value) -> bool {
 }
 
 /// The pod's conditions with these in place of those of the same types, in the order that they have.
-fn with(pod: &Value, mut new: Vec<Value>) -> Value {
+pub(super) fn with(pod: &Value, mut new: Vec<Value>) -> Value {
     let mut list: Vec<Value> = Vec::new();
     for one in items(pod, "/status/conditions") {
         match new.iter().position(|newer| newer["type"] == one["type"]) {
@@ -165,7 +165,7 @@ fn with(pod: &Value, mut new: Vec<Value>) -> Value {
     Value::Array(list)
 }
 
-fn condition(pod: &Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) -> Value {
+pub(super) fn condition(pod: &Value, kind: &str, holds: bool, reason: &str, message: &str, now: &str) -> Value {
     let status = if holds { "True" } else { "False" };
     let before = items(pod, "/status/conditions").find(|one| one["type"] == kind && one["status"] == status);
     let since = before.map_or_else(|| json!(now), |one| one["lastTransitionTime"].clone());

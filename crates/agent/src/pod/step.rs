@@ -28,7 +28,9 @@ pub(super) enum PodStep {
     RemoveCopy(Option<u64>),
     /// The copy is gone, so the pod that was to end has ended.
     EndPod,
-    /// Somebody in the member has deleted the copy.
+    /// Somebody in the member has deleted the copy, and it is there still.
+    TellOfEnd,
+    /// It is gone.
     FailPod,
     /// An ephemeral container of the pod is not in its copy.
     AddContainer,
@@ -62,7 +64,7 @@ pub(super) fn step(pod: Option<&Value>, served: bool, there: Option<&Value>, her
     match (pod, there, of) {
         (Some(pod), Some(there), Some(of)) if text(pod, "/metadata/uid") == of => match with_copy(pod, there) {
             // Whoever makes pods in a member can write any pod's UID on them.
-            PodStep::Tell | PodStep::AddContainer | PodStep::Change if !served => PodStep::Nothing,
+            PodStep::Tell | PodStep::TellOfEnd | PodStep::AddContainer | PodStep::Change if !served => PodStep::Nothing,
             step => step,
         },
         (pod, Some(there), Some(_)) => match (remove(there, None), pod) {
@@ -86,9 +88,9 @@ fn with_copy(pod: &Value, there: &Value) -> PodStep {
         let grace = seconds(pod, "/metadata/deletionGracePeriodSeconds").map(|grace| grace.max(LEAST_GRACE));
         return remove(there, grace);
     }
-    // Before it tells of its end: the host would take a pod that was stopped for one that has done its work.
+    // Not of what it says of its end: the host would take a pod that was stopped for one that has done its work.
     if is_leaving(there) && !is_over(pod) {
-        return PodStep::Nothing;
+        return PodStep::TellOfEnd;
     }
     // What has ended in the host does not begin again.
     let same = text(pod, "/status/phase") == text(there, "/status/phase");
@@ -193,7 +195,7 @@ mod tests {
             ("not yet told", Some(&new), Some(&ours), PodStep::Tell),
             ("copy deleted", Some(&living), None, PodStep::FailPod),
             ("copy replaced", Some(&living), Some(&foreign), PodStep::FailPod),
-            ("copy being deleted", Some(&living), Some(&going), PodStep::Nothing),
+            ("copy being deleted", Some(&living), Some(&going), PodStep::TellOfEnd),
             ("ended", Some(&over), None, PodStep::Nothing),
             ("ended otherwise", Some(&over), Some(&done), PodStep::Nothing),
             ("former copy", Some(&new), Some(&former), PodStep::RemoveCopy(None)),
@@ -211,7 +213,7 @@ mod tests {
             ("debugged", Some(&debugged), Some(&ours), PodStep::AddContainer),
             ("debugged, and ended", Some(&debugged_over), Some(&done), PodStep::Nothing),
             ("debugged, and deleted", Some(&debugged_leaving), Some(&ours), PodStep::RemoveCopy(Some(30))),
-            ("debugged, its copy being deleted", Some(&debugged), Some(&going), PodStep::Nothing),
+            ("debugged, its copy being deleted", Some(&debugged), Some(&going), PodStep::TellOfEnd),
             ("a consumer of a claim", None, Some(&of_the_driver), PodStep::Nothing),
         ] {
             assert_eq!(step(pod, true, there, HERE), expected, "{name}");

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use domain::volume::{HostId, VolumeHash};
 use serde_json::{Value, json};
 use simulate::{
     faults::{Action, Verb},
@@ -171,10 +172,7 @@ fn first_claim_that_waits_is_told_of_within_two_seconds_whenever_it_comes() {
             let member = &bench.members[0];
             let class = json!({"metadata": {"name": "abandoned"}, "provisioner": "nobody.example.com", "volumeBindingMode": "Immediate"});
             member.create("storageclasses.storage.k8s.io", class).unwrap();
-            for node in member.list("nodes") {
-                let close = |node: &mut Value| node["spec"]["unschedulable"] = json!(true);
-                member.change("nodes", "", text(&node, "/metadata/name"), close).unwrap();
-            }
+            close_nodes(&bench);
             sleep(Duration::from_millis(170 * at)).await;
             provision(&bench, Script { leaf_class, ..Script::new("data") });
             let began = Instant::now();
@@ -191,14 +189,69 @@ fn first_claim_that_waits_is_told_of_within_two_seconds_whenever_it_comes() {
 fn user_is_told_of_a_consumer_that_finds_no_node() {
     virtual_time::run(1, async {
         let bench = bench(&fixture::steady(STEP)).await;
-        for node in bench.members[0].list("nodes") {
-            let close = |node: &mut Value| node["spec"]["unschedulable"] = json!(true);
-            bench.members[0].change("nodes", "", text(&node, "/metadata/name"), close).unwrap();
-        }
-        provision(&bench, Script { leaf_class: fixture::LATER, ..Script::new("data") });
-        until(&bench, Duration::from_secs(4), || !told(&bench, "data").is_empty()).await;
-        let told = told(&bench, "data").join("\n");
-        assert!(told.contains("FailedScheduling") && told.contains("unschedulable"), "{told}");
+        finds_no_node_and_is_told(&bench).await;
+    });
+}
+
+async fn finds_no_node_and_is_told(bench: &Arc<Bench>) {
+    close_nodes(bench);
+    provision(bench, Script { leaf_class: fixture::LATER, ..Script::new("data") });
+    until(bench, Duration::from_secs(4), || !told(bench, "data").is_empty()).await;
+    let told = told(bench, "data").join("\n");
+    assert!(told.contains("FailedScheduling") && told.contains("unschedulable"), "{told}");
+}
+
+/// No pod finds a node in the first member.
+fn close_nodes(bench: &Bench) {
+    for node in bench.members[0].list("nodes") {
+        let close = |node: &mut Value| node["spec"]["unschedulable"] = json!(true);
+        bench.members[0].change("nodes", "", text(&node, "/metadata/name"), close).unwrap();
+    }
+}
+
+/// Two replicas: the provisioner calls one, and the other leads.
+async fn led_by_another() -> Arc<Bench> {
+    let bench = Bench::new(1, 1, &fixture::steady(STEP)).await;
+    bench.guard.set_fate(|_, _, asked| {
+        let leads = asked.client == "driver-1" && asked.resource == "leases.coordination.k8s.io";
+        if leads { Action::Hang } else { Action::Pass }
+    });
+    bench.start();
+    bench.serves().await;
+    bench.start_second("second");
+    sleep(Duration::from_secs(20)).await;
+    bench
+}
+
+#[test]
+fn user_is_told_of_a_consumer_that_another_replica_has_made() {
+    virtual_time::run(1, async {
+        let bench = led_by_another().await;
+        finds_no_node_and_is_told(&bench).await;
+        sleep(Duration::from_mins(1)).await;
+        let reads = bench.guard.trace().iter().filter(|line| line.contains("second Get pods shop/")).count();
+        assert!((1..=2).contains(&reads), "{reads}: {}", bench.guard.trace().join("\n"));
+    });
+}
+
+#[test]
+fn pod_of_somebody_elses_under_the_name_of_a_consumer_has_nothing_told() {
+    virtual_time::run(1, async {
+        let bench = led_by_another().await;
+        close_nodes(&bench);
+        let caller = Caller::new(&bench, Script { leaf_class: fixture::LATER, ..Script::new("data") });
+        let hash = VolumeHash::new(&HostId(bench.host_id()), caller.volume());
+        let name = format!("kosmos-csi-consumer-{}", hash.prefix());
+        let pod = json!({"metadata": {"name": name, "namespace": SHOP}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
+        bench.members[0].create("pods", pod).unwrap();
+        let mut asking = caller.clone();
+        tokio::spawn(async move { asking.provision().await });
+        sleep(Duration::from_mins(1)).await;
+        let says = |event: &Arc<Value>| text(event, "/reason") == "FailedScheduling";
+        assert!(bench.members[0].list("events").iter().any(says));
+        assert!(bench.members[0].get("persistentvolumeclaims", SHOP, "data").is_some());
+        let told = told(&bench, "data");
+        assert!(told.iter().all(|message| !message.contains("FailedScheduling")), "{told:?}");
     });
 }
 

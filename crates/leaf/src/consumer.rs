@@ -153,7 +153,7 @@ fn is_empty(term: &NodeSelectorTerm) -> bool {
     term.match_expressions.as_ref().is_none_or(Vec::is_empty) && term.match_fields.as_ref().is_none_or(Vec::is_empty)
 }
 
-fn pod_name(hash: VolumeHash) -> String {
+pub fn pod_name(hash: VolumeHash) -> String {
     format!("kosmos-csi-consumer-{}", hash.prefix())
 }
 
@@ -307,6 +307,12 @@ async fn read_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash)
     let found = cluster::read(answer, &name)
         .map_err(|error| client.outcome(&format!("get consumer pod {namespace}/{name}"), &error))?;
     Ok(found.filter(|pod| ownership::volume_of(pod.meta(), &client.host) == Some(hash)))
+}
+
+/// Whether the pod with this UID is a volume's consumer, whoever has made it.
+pub async fn is_consumer(client: &MemberClient, namespace: &str, hash: VolumeHash, uid: &str) -> Result<bool> {
+    let ours = read_consumer(client, namespace, hash).await?;
+    Ok(ours.is_some_and(|pod| pod.uid().as_deref() == Some(uid)))
 }
 
 /// Removes the pod; one that this process did not make is looked up first.

@@ -19,8 +19,10 @@ const LONGEST: usize = 1024;
 /// An event, as far as it is passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberEvent {
-    /// UID of the object it is about.
+    /// UID of the object it is about, and where that is.
     pub about: String,
+    pub namespace: String,
+    pub name: String,
     pub warning: bool,
     pub reason: String,
     pub message: String,
@@ -31,9 +33,10 @@ pub struct MemberEvent {
 impl MemberEvent {
     fn new(event: &Event) -> Option<Self> {
         let kept = |text: &str| text[..text.floor_char_boundary(LONGEST)].to_owned();
-        let (about, by) = (kept(&event.involved_object.uid), kept(event.by()));
-        let (reason, message) = (kept(&event.reason), kept(&event.message));
-        Some(Self { about, warning: event.kind == "Warning", reason, message, by })
+        let object = &event.involved_object;
+        let (about, namespace, name) = (kept(&object.uid), kept(&object.namespace), kept(&object.name));
+        let (reason, message, by) = (kept(&event.reason), kept(&event.message), kept(event.by()));
+        Some(Self { about, namespace, name, warning: event.kind == "Warning", reason, message, by })
             .filter(|event| !event.about.is_empty())
     }
 }
@@ -70,10 +73,11 @@ mod tests {
     #[test]
     fn text_without_end_is_kept_to_what_an_event_has() {
         let long = "\u{e4}".repeat(3 << 20);
-        let event = json!({"involvedObject": {"uid": "u"}, "type": "Warning", "reason": long, "message": long,
+        let object = json!({"uid": "u", "namespace": long, "name": long});
+        let event = json!({"involvedObject": object, "type": "Warning", "reason": long, "message": long,
             "reportingComponent": long, "source": {"component": long}});
         let event = MemberEvent::new(&from_value(event).unwrap()).unwrap();
-        for text in [&event.reason, &event.message, &event.by] {
+        for text in [&event.namespace, &event.name, &event.reason, &event.message, &event.by] {
             assert!(text.len() <= LONGEST && text.capacity() <= LONGEST, "{} bytes", text.capacity());
         }
         assert!(event.warning && event.about == "u");

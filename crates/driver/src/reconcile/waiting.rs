@@ -4,6 +4,8 @@
 //! Events of a member are watched only while a claim waits there. A hundred claims that wait for the same are told of once
 //! each, and not again for a while; a member has a budget, and all together have one.
 
+mod claim;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::PoisonError,
@@ -16,6 +18,7 @@ use tokio::{
 };
 
 use super::{Reconciler, budget::Budget, turn};
+use claim::{Telling, Waiting};
 use domain::{
     error::Result,
     volume::{LeafPlace, VolumeHash, VolumeId},
@@ -30,9 +33,8 @@ use leaf::{
 };
 use member::{Member, registry::serving};
 
-/// Between two looks at who waits. Whoever is seen so often passes by.
+/// Between two looks at who waits.
 const LOOK: Duration = Duration::from_millis(250);
-const PASSES_BY: u32 = 2;
 /// From a word to a look at whom it is about.
 const SOON: Duration = Duration::from_millis(100);
 /// Nobody waits any more: others may soon.
@@ -43,21 +45,13 @@ const REFUSED: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(600);
 /// Where it has not by then, it is worth a warning.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Between two words on one claim, and between two times the same.
-const APART: Duration = Duration::from_secs(10);
-const AGAIN: Duration = Duration::from_mins(5);
 /// Words on objects that are not known to wait yet.
 const RECENT: usize = 256;
-/// Different things that are said of one claim are remembered so far.
-const REMEMBERED: usize = 8;
 /// Events at once about what waits in one member, and each further one after so long.
 const BURST: u32 = 150;
 const REFILL: Duration = Duration::from_secs(2);
 /// All members together have so many times that: one whose claims all wait is not to silence the others.
 const OF_ALL: u32 = 4;
-
-/// The controller that hands claims to provisioners. It says that it waits, and never that it does not.
-const BINDER: &str = "persistentvolume-controller";
 
 /// Of events in one member.
 fn budget_of_member() -> Budget {
@@ -66,58 +60,6 @@ fn budget_of_member() -> Budget {
 
 pub(super) fn budget_of_all() -> Budget {
     Budget::new(BURST * OF_ALL, REFILL / OF_ALL)
-}
-
-/// Something to be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Telling {
-    text: String,
-    warning: bool,
-}
-
-/// A leaf claim that waits.
-#[derive(Debug)]
-struct Waiting {
-    row: ClaimRow,
-    /// UID of the pod that consumes it.
-    consumer: Option<String>,
-    since: Instant,
-    looks: u32,
-    /// The newest thing to be told.
-    word: Option<Telling>,
-    /// Somebody has said something: whoever provisions it lives.
-    answered: bool,
-    /// What was told, without its numbers, and when.
-    told: VecDeque<(String, Instant)>,
-}
-
-impl Waiting {
-    /// What is to be told now.
-    fn due(&self, now: Instant) -> Option<&Telling> {
-        let word = self.word.as_ref()?;
-        let same = without_numbers(&word.text);
-        let soon = self.told.iter().any(|(told, at)| {
-            let apart = if *told == same { AGAIN } else { APART };
-            now.saturating_duration_since(*at) < apart
-        });
-        (!soon).then_some(word)
-    }
-
-    fn was_told(&mut self, now: Instant) {
-        if let Some(word) = &self.word {
-            let same = without_numbers(&word.text);
-            self.told.retain(|(told, _)| *told != same);
-            self.told.push_back((same, now));
-            if self.told.len() > REMEMBERED {
-                self.told.pop_front();
-            }
-        }
-    }
-}
-
-/// The same thing is said with other numbers: how long, how often, which port.
-fn without_numbers(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 /// All that wait in a member.
@@ -140,36 +82,23 @@ impl Queue {
         let there: BTreeSet<VolumeHash> = rows.iter().map(|(hash, ..)| *hash).collect();
         self.waiting.retain(|hash, _| there.contains(hash));
         for (hash, row, consumer) in rows {
-            let same = self.waiting.get(&hash).is_some_and(|known| known.row.uid == row.uid);
-            let fresh = || Waiting {
-                row: row.clone(),
-                consumer: None,
-                since: now,
-                looks: 0,
-                word: None,
-                answered: false,
-                told: VecDeque::new(),
-            };
-            if !same {
-                self.waiting.insert(hash, fresh());
+            if self.waiting.get(&hash).is_none_or(|known| known.row.uid != row.uid) {
+                self.waiting.insert(hash, Waiting::new(hash, row.clone(), now));
             }
             let Some(waiting) = self.waiting.get_mut(&hash) else { continue };
-            let known = waiting.looks > 0 && waiting.consumer == consumer;
-            (waiting.row, waiting.consumer) = (row, consumer);
-            waiting.looks += 1;
-            if !known {
-                self.recent.iter().for_each(|word| hear(waiting, word));
+            if waiting.see(row, consumer) {
+                self.recent.iter().for_each(|word| waiting.hear(word));
             }
         }
     }
 
     /// Whether somebody does not only pass by.
     fn is_needed(&self) -> bool {
-        self.waiting.values().any(|waiting| waiting.looks > PASSES_BY)
+        self.waiting.values().any(Waiting::lasts)
     }
 
     fn hear(&mut self, word: MemberEvent) {
-        self.waiting.values_mut().for_each(|waiting| hear(waiting, &word));
+        self.waiting.values_mut().for_each(|waiting| waiting.hear(&word));
         self.recent.push_back(word);
         if self.recent.len() > RECENT {
             self.recent.pop_front();
@@ -198,7 +127,7 @@ impl Queue {
     }
 
     fn due(&self, now: Instant) -> Vec<(VolumeHash, Telling)> {
-        let there = self.waiting.iter().filter(|(_, waiting)| waiting.looks > PASSES_BY);
+        let there = self.waiting.iter().filter(|(_, waiting)| waiting.lasts());
         there.filter_map(|(hash, waiting)| Some((*hash, waiting.due(now)?.clone()))).collect()
     }
 }
@@ -209,18 +138,6 @@ fn silence(lasts: Duration, alive: bool) -> Option<(&'static str, bool)> {
         return Some(("for ten seconds: is it running there?", true));
     }
     (lasts >= QUIET && !alive).then_some(("yet", false))
-}
-
-fn hear(waiting: &mut Waiting, word: &MemberEvent) {
-    let of_claim = *word.about == *waiting.row.uid;
-    if !of_claim && waiting.consumer.as_ref() != Some(&word.about) {
-        return;
-    }
-    waiting.answered |= of_claim && word.by != BINDER;
-    if word.warning {
-        let whose = if of_claim { "waits" } else { "waits for a pod that finds no node" };
-        waiting.word = Some(Telling { text: format!("{whose}: {}: {}", word.reason, word.message), warning: true });
-    }
 }
 
 /// Works until it is dropped.
@@ -262,6 +179,7 @@ async fn pass_on(reconciler: &Reconciler, leaf: &MemberClient, queue: &mut Queue
         }
         let now = Instant::now();
         queue.look(leaf, now);
+        find_consumers(leaf, queue, now).await;
         queue.hear_silence(leaf, now);
         if queue.is_needed() {
             needed = now;
@@ -274,6 +192,25 @@ async fn pass_on(reconciler: &Reconciler, leaf: &MemberClient, queue: &mut Queue
             waiting.was_told(now);
             if let Err(error) = pass_on_one(reconciler, leaf, hash, &waiting.row, &word).await {
                 tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "why it waits is not told");
+            }
+        }
+    }
+}
+
+/// Whoever has made a consumer pod knows its UID. Another replica goes by its name, which anybody may take who makes pods there: so it is
+/// read, and its labels say whether it is ours.
+async fn find_consumers(leaf: &MemberClient, queue: &mut Queue, now: Instant) {
+    for (hash, waiting) in &mut queue.waiting {
+        let Some(uid) = waiting.take_namesake(now) else { continue };
+        match leaf::consumer::is_consumer(leaf, &waiting.row.place.namespace, *hash, &uid).await {
+            Ok(true) => {
+                waiting.found = Some(uid);
+                queue.recent.iter().for_each(|word| waiting.hear(word));
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(member = leaf.member, claim = %waiting.row.place, %error, "its consumer pod is not read");
+                waiting.namesake = Some(uid);
             }
         }
     }
@@ -353,14 +290,5 @@ mod tests {
         assert_eq!(silence(short, false).map(|(_, warning)| warning), Some(false));
         assert_eq!(silence(short, true), None);
         assert_eq!(silence(long, true).map(|(_, warning)| warning), Some(true));
-    }
-
-    #[test]
-    fn numbers_make_no_new_word() {
-        assert_eq!(
-            without_numbers("dial tcp 10.0.0.1:443: after 3s"),
-            without_numbers("dial tcp 10.0.0.1:8443: after 17s")
-        );
-        assert_ne!(without_numbers("quota"), without_numbers("no room"));
     }
 }

@@ -62,19 +62,15 @@ impl Rows {
         }
     }
 
-    /// Claims that wait to be bound, and the UIDs of their consumers.
-    pub fn pending(&self) -> Vec<(VolumeHash, ClaimRow, Option<String>)> {
+    /// Claims that wait to be bound, and what this process knows of their consumers.
+    pub fn pending(&self) -> Vec<(VolumeHash, ClaimRow, Consumer)> {
         let table = self.lock();
         let waiting = table.pending.iter().filter_map(|hash| Some((*hash, table.rows.get(hash)?)));
         let rows = waiting.map(|(hash, entry)| (hash, entry.row()));
         rows.filter_map(|(hash, row)| {
-            let consumer = match row.consumer {
-                Consumer::Made(uid) => Some(uid.into()),
-                Consumer::Unknown | Consumer::Gone => None,
-            };
             // Of several the leaf counts, and the others are copies.
             let claim = row.claim.filter(|claim| claim.phase == Phase::Pending && !claim.terminating)?;
-            Some((hash, claim, consumer))
+            Some((hash, claim, row.consumer))
         })
         .collect()
     }

@@ -319,7 +319,8 @@ fn claim_that_waits_is_told_with_its_consumer_and_a_bound_one_is_not() {
     let rows = rows();
     rows.put_claim(&claim("10", "Pending"));
     rows.set_consumer(hash(), Consumer::Made("p-1".into()));
-    assert!(matches!(rows.pending().as_slice(), [(of, _, Some(pod))] if *of == hash() && pod == "p-1"));
+    let made = Consumer::Made("p-1".into());
+    assert!(matches!(rows.pending().as_slice(), [(of, _, consumer)] if *of == hash() && *consumer == made));
     rows.put_claim(&claim("11", "Bound"));
     assert!(rows.pending().is_empty());
 }

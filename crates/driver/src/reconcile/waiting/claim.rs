@@ -1,0 +1,156 @@
+//! A leaf claim that waits, and what its member has said of it.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::Instant;
+
+use domain::volume::VolumeHash;
+use leaf::{
+    member_events::MemberEvent,
+    row::{ClaimRow, Consumer},
+};
+
+/// Whoever is seen so often passes by.
+const PASSES_BY: u32 = 2;
+/// Between two words on one claim, and between two times the same; also between two looks at what may be its consumer.
+const APART: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_mins(5);
+/// Different things that are said of one claim are remembered so far.
+const REMEMBERED: usize = 8;
+
+/// The controller that hands claims to provisioners. It says that it waits, and never that it does not.
+const BINDER: &str = "persistentvolume-controller";
+
+/// Something to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Telling {
+    pub(super) text: String,
+    pub(super) warning: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) row: ClaimRow,
+    /// What this process knows of the pod that consumes it.
+    consumer: Consumer,
+    pod_name: String,
+    /// UID of what has the name of that pod, and may have been made by another replica.
+    pub(super) namesake: Option<String>,
+    /// UID of the one that was read and is ours; and when one was read.
+    pub(super) found: Option<String>,
+    read: Option<Instant>,
+    pub(super) since: Instant,
+    looks: u32,
+    /// The newest thing to be told.
+    pub(super) word: Option<Telling>,
+    /// Somebody has said something: whoever provisions it lives.
+    pub(super) answered: bool,
+    /// What was told, without its numbers, and when.
+    told: VecDeque<(String, Instant)>,
+}
+
+impl Waiting {
+    pub(super) fn new(hash: VolumeHash, row: ClaimRow, now: Instant) -> Self {
+        Self {
+            row,
+            consumer: Consumer::Unknown,
+            pod_name: leaf::consumer::pod_name(hash),
+            namesake: None,
+            found: None,
+            read: None,
+            since: now,
+            looks: 0,
+            word: None,
+            answered: false,
+            told: VecDeque::new(),
+        }
+    }
+
+    /// It is there still. Whether what was said before may be of it, which was not known then.
+    pub(super) fn see(&mut self, row: ClaimRow, consumer: Consumer) -> bool {
+        let is_news = self.looks == 0 || self.consumer != consumer;
+        (self.row, self.consumer) = (row, consumer);
+        self.looks += 1;
+        is_news
+    }
+
+    /// It does not only pass by.
+    pub(super) fn lasts(&self) -> bool {
+        self.looks > PASSES_BY
+    }
+
+    pub(super) fn hear(&mut self, word: &MemberEvent) {
+        let of_claim = *word.about == *self.row.uid;
+        if !of_claim && !self.has_pod(&word.about) {
+            if word.name == self.pod_name && word.namespace == self.row.place.namespace {
+                self.namesake = Some(word.about.clone());
+            }
+            return;
+        }
+        self.answered |= of_claim && word.by != BINDER;
+        if word.warning {
+            let whose = if of_claim { "waits" } else { "waits for a pod that finds no node" };
+            self.word = Some(Telling { text: format!("{whose}: {}: {}", word.reason, word.message), warning: true });
+        }
+    }
+
+    fn has_pod(&self, uid: &str) -> bool {
+        match &self.consumer {
+            Consumer::Made(made) => **made == *uid,
+            Consumer::Unknown => self.found.as_deref() == Some(uid),
+            Consumer::Gone => false,
+        }
+    }
+
+    /// The UID of a pod that has to be read, as that may be its consumer.
+    pub(super) fn take_namesake(&mut self, now: Instant) -> Option<String> {
+        let soon = self.read.is_some_and(|read| now.saturating_duration_since(read) < APART);
+        if soon || !self.lasts() || self.consumer != Consumer::Unknown {
+            return None;
+        }
+        let namesake = self.namesake.take()?;
+        self.read = Some(now);
+        Some(namesake)
+    }
+
+    /// What is to be told now.
+    pub(super) fn due(&self, now: Instant) -> Option<&Telling> {
+        let word = self.word.as_ref()?;
+        let same = without_numbers(&word.text);
+        let soon = self.told.iter().any(|(told, at)| {
+            let apart = if *told == same { AGAIN } else { APART };
+            now.saturating_duration_since(*at) < apart
+        });
+        (!soon).then_some(word)
+    }
+
+    pub(super) fn was_told(&mut self, now: Instant) {
+        if let Some(word) = &self.word {
+            let same = without_numbers(&word.text);
+            self.told.retain(|(told, _)| *told != same);
+            self.told.push_back((same, now));
+            if self.told.len() > REMEMBERED {
+                self.told.pop_front();
+            }
+        }
+    }
+}
+
+/// The same thing is said with other numbers: how long, how often, which port.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_make_no_new_word() {
+        assert_eq!(
+            without_numbers("dial tcp 10.0.0.1:443: after 3s"),
+            without_numbers("dial tcp 10.0.0.1:8443: after 17s")
+        );
+        assert_ne!(without_numbers("quota"), without_numbers("no room"));
+    }
+}

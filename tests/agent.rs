@@ -37,6 +37,8 @@ mod debug;
 mod ends;
 #[path = "agent/events.rs"]
 mod events;
+#[path = "agent/failures.rs"]
+mod failures;
 #[path = "agent/level.rs"]
 mod level;
 #[path = "agent/planted.rs"]

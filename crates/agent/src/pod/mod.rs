@@ -53,7 +53,7 @@ use status::Source;
 pub(super) use step::COPY_OF;
 use step::{PodStep, copy_of, step};
 pub(super) use told::Told;
-use work_queue::WorkQueue;
+use work_queue::{Tries, WorkQueue};
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
 const COPIED: &str = "kosmos.csi.io/Copied";
@@ -97,9 +97,9 @@ impl Pods<'_> {
             let mut under_way = FuturesUnordered::new();
             loop {
                 while under_way.len() < AT_ONCE
-                    && let Some((place, looks)) = queue.take(Instant::now())
+                    && let Some((place, tries)) = queue.take(Instant::now())
                 {
-                    under_way.push(async move { (self.look(&place, looks).await, place) });
+                    under_way.push(async move { (self.attend(&place, tries).await, place) });
                 }
                 let due = queue.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
                 tokio::select! {
@@ -129,13 +129,13 @@ impl Pods<'_> {
     }
 
     fn ended(&self, queue: &mut WorkQueue, place: Place, ended: kube::Result<Next>) {
-        let next = ended.unwrap_or_else(|error| {
-            tracing::warn!(member = self.member.name, pod = %place, error = with_causes(&error), "a pod cannot be looked after");
-            Next::After(AGAIN)
-        });
-        match next {
-            Next::Settled => queue.settled(&place),
-            Next::After(pause) => queue.again(place, pause),
+        match ended {
+            Ok(Next::Settled) => queue.settled(&place),
+            Ok(Next::After(pause)) => queue.again(place, pause),
+            Err(error) => {
+                tracing::warn!(member = self.member.name, pod = %place, error = with_causes(&error), "a pod cannot be looked after");
+                queue.failed(place);
+            }
         }
     }
 
@@ -151,6 +151,33 @@ impl Pods<'_> {
 
     fn decide(&self, pod: Option<&Value>, there: Option<&Value>) -> PodStep {
         step(pod, pod.is_some_and(|pod| self.serves(pod)), there, self.here())
+    }
+
+    /// That looks at a pod fail again and again is told of it. Where its member does not answer at all, this work ends, and its node says so.
+    async fn attend(&self, place: &Place, tries: Tries) -> kube::Result<Next> {
+        let looked = self.look(place, tries.looks).await;
+        if let Err(error) = &looked
+            && tries.are_told()
+            && let Some(pod) = self.view.pods.get(place)
+        {
+            self.tell_failure(&pod, error).await?;
+        }
+        looked
+    }
+
+    async fn tell_failure(&self, pod: &Value, error: &kube::Error) -> kube::Result<()> {
+        let (member, there) = (&self.member.name, self.there.get(&Place::of(pod)));
+        match self.decide(Some(pod), there.as_deref()) {
+            PodStep::Copy => {
+                self.wait(pod, &PodRejection::not_copied(member, error), AGAIN).await?;
+            }
+            // By an event alone: its condition says that it had a copy.
+            PodStep::RemoveCopy(_) if self.serves(pod) => {
+                self.warn(pod, &PodRejection::not_removed(member, error)).await;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Goes as far as it can be gone now.
@@ -210,7 +237,7 @@ impl Pods<'_> {
         if let Some(why) = self.enter(pod).await? {
             return self.wait(pod, &why, MUCH_LATER).await;
         }
-        let kept = match self.sync_for(pod).await? {
+        let kept = match self.sync_for(pod).await.map_err(rejection::without_words)? {
             Ok(kept) => kept,
             Err(why) => return self.wait(pod, &why, MUCH_LATER).await,
         };
@@ -247,12 +274,8 @@ impl Pods<'_> {
                 tracing::info!(member = self.member.name, pod = %place, "is copied");
                 self.tell(pod, &object::whole(there)).await
             }
-            // Its namespace has gone just then; and one that was just made takes no pods before its account is there.
-            Err(kube::Error::Api(status))
-                if [404, 409].contains(&status.code) || status.code == 403 && looks < PATIENCE =>
-            {
-                Ok(Next::After(AGAIN))
-            }
+            // A namespace that was just made takes no pods before its account is there.
+            Err(kube::Error::Api(status)) if status.code == 403 && looks < PATIENCE => Ok(Next::After(AGAIN)),
             Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
                 self.wait(pod, &PodRejection::of_member(&self.member.name, &status.message), MUCH_LATER).await
             }

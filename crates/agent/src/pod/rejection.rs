@@ -1,6 +1,7 @@
 //! Why a pod is not run in a member, in words for its user.
 
 use super::super::object::{Place, short};
+use cluster::with_causes;
 
 /// In bytes; an event takes 1024.
 const LONGEST: usize = 800;
@@ -21,6 +22,17 @@ impl PodRejection {
         Self::new("RefusedByMember", format!("member {member} does not take it: {}", short(answer, LONGEST)))
     }
 
+    /// Whose answer it is, the member's or the host's, nobody knows any more.
+    pub(super) fn not_copied(member: &str, error: &kube::Error) -> Self {
+        let why = words(error);
+        Self::new("NotCopied", format!("it cannot be copied to member {member}, which is tried again: {why}"))
+    }
+
+    pub(super) fn not_removed(member: &str, error: &kube::Error) -> Self {
+        let why = words(error);
+        Self::new("NotRemoved", format!("its copy in member {member} cannot be deleted, which is tried again: {why}"))
+    }
+
     /// A copy that is being ended has `what` this pod is to have.
     pub(super) fn of_former(reason: &'static str, former: &Place, member: &str, what: &str) -> Self {
         let message = format!(
@@ -31,6 +43,22 @@ impl PodRejection {
     }
 }
 
+fn words(error: &kube::Error) -> String {
+    short(&with_causes(error), LONGEST)
+}
+
+/// A cluster that says something of a Secret may say what is in it.
+pub(super) fn without_words(error: kube::Error) -> kube::Error {
+    match error {
+        kube::Error::Api(mut status) => {
+            status.message = std::mem::take(&mut status.reason);
+            kube::Error::Api(status)
+        }
+        kube::Error::SerdeError(_) => kube::Error::Service("what it answers cannot be read".into()),
+        other => other,
+    }
+}
+
 /// Whose copies are looked at, and in which member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Here<'a> {
@@ -38,4 +66,20 @@ pub(super) struct Here<'a> {
     pub(super) member: &'a str,
     /// Whether the host's administrator lets pods ask there for more than the level `baseline`.
     pub(super) privileged: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_cluster_answers_about_a_secret_is_told_by_its_code_and_reason_alone() {
+        let status = serde_json::json!({"code": 500, "reason": "InternalError", "message": "data canary-4711 is bad"});
+        let answer = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+        let unread = kube::Error::SerdeError(serde_json::from_str::<u8>("\"canary-4711\"").unwrap_err());
+        for (error, words) in [(answer, "HTTP 500: InternalError"), (unread, "cannot be read")] {
+            let why = PodRejection::not_copied("m", &without_words(error));
+            assert!(why.message.contains(words) && !why.message.contains("canary"), "{}", why.message);
+        }
+    }
 }

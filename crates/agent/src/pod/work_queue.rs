@@ -7,7 +7,23 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::super::object::Place;
+use super::{super::object::Place, AGAIN, MUCH_LATER, PATIENCE};
+
+/// How often a pod was looked at in vain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tries {
+    /// Looks that have led to another one.
+    pub(super) looks: u32,
+    /// Of these the last ones, one after another, that have failed.
+    pub(super) failures: u32,
+}
+
+impl Tries {
+    /// Whether the pod is to be told: now and then, since what is told of it is heard of, and has it looked at at once.
+    pub(super) fn are_told(self) -> bool {
+        self.failures > 0 && self.failures.is_multiple_of(PATIENCE)
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
@@ -21,8 +37,7 @@ struct Entry {
     due: Option<Instant>,
     /// It was heard of while it was looked at.
     heard: bool,
-    /// Looks that have led to another one.
-    looks: u32,
+    tries: Tries,
 }
 
 impl WorkQueue {
@@ -40,21 +55,21 @@ impl WorkQueue {
                 self.due.insert((now, place));
             }
             None => {
-                self.entries.insert(place.clone(), Entry { due: Some(now), heard: false, looks: 0 });
+                self.entries.insert(place.clone(), Entry { due: Some(now), heard: false, tries: Tries::default() });
                 self.due.insert((now, place));
             }
         }
     }
 
     /// One that is due, and how often it was looked at in vain.
-    pub(super) fn take(&mut self, now: Instant) -> Option<(Place, u32)> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<(Place, Tries)> {
         if self.due.first()?.0 > now {
             return None;
         }
         let (_, place) = self.due.pop_first()?;
         let entry = self.entries.get_mut(&place)?;
         entry.due = None;
-        Some((place, entry.looks))
+        Some((place, entry.tries))
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
@@ -68,11 +83,23 @@ impl WorkQueue {
         }
     }
 
+    /// It waits for something.
     pub(super) fn again(&mut self, place: Place, pause: Duration) {
+        self.later(place, pause, 0);
+    }
+
+    /// The look has failed: it is looked at again after a pause that doubles with each that does.
+    pub(super) fn failed(&mut self, place: Place) {
+        let failures = self.entries.get(&place).map_or(0, |entry| entry.tries.failures);
+        let pause = MUCH_LATER.min(AGAIN * 2_u32.saturating_pow(failures));
+        self.later(place, pause, failures.saturating_add(1));
+    }
+
+    fn later(&mut self, place: Place, pause: Duration, failures: u32) {
         let Some(entry) = self.entries.get_mut(&place) else { return };
         let pause = if std::mem::take(&mut entry.heard) { Duration::ZERO } else { pause };
         let due = Instant::now() + pause;
-        entry.looks = entry.looks.saturating_add(1);
+        entry.tries = Tries { looks: entry.tries.looks.saturating_add(1), failures };
         entry.due = Some(due);
         self.due.insert((due, place));
     }
@@ -87,7 +114,7 @@ mod tests {
     }
 
     fn take(queue: &mut WorkQueue) -> Option<String> {
-        queue.take(Instant::now()).map(|(place, looks)| format!("{} {looks}", place.name))
+        queue.take(Instant::now()).map(|(place, tries)| format!("{} {}", place.name, tries.looks))
     }
 
     #[tokio::test(start_paused = true)]
@@ -116,5 +143,26 @@ mod tests {
         queue.again(place("a"), Duration::from_secs(5));
         queue.note(place("a"));
         assert_eq!(take(&mut queue).as_deref(), Some("a 2"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pod_whose_looks_fail_is_looked_at_less_and_less_until_one_comes_to_something() {
+        let mut queue = WorkQueue::default();
+        queue.note(place("a"));
+        let mut pauses = Vec::new();
+        for failures in 0..7 {
+            let (place, tries) = queue.take(Instant::now()).unwrap();
+            assert_eq!((tries.looks, tries.failures), (failures, failures));
+            assert_eq!(tries.are_told(), [3, 6].contains(&failures));
+            queue.failed(place);
+            let pause = queue.due().unwrap().duration_since(Instant::now());
+            pauses.push(pause.as_secs());
+            tokio::time::advance(pause).await;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 15, 15, 15]);
+        let (place, _) = queue.take(Instant::now()).unwrap();
+        queue.again(place, Duration::ZERO);
+        let (_, tries) = queue.take(Instant::now()).unwrap();
+        assert_eq!((tries.looks, tries.failures), (8, 0));
     }
 }

@@ -1,0 +1,137 @@
+//! What a member answers instead, again and again, or does not in time: its pod says so, and it is asked less and less often.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use simulate::faults::{Action, Asked, Verb};
+use tokio::time::sleep;
+
+use super::{SHOP, World, condition, lock, standing, story, until};
+
+/// What is asked in vain, until that is over.
+struct Failing {
+    asked: u32,
+    is_over: bool,
+}
+
+fn fail(
+    world: &World,
+    action: Action,
+    is_meant: impl Fn(&Asked) -> bool + Send + Sync + 'static,
+) -> Arc<Mutex<Failing>> {
+    let life = Arc::clone(&world.life);
+    let failing = Arc::new(Mutex::new(Failing { asked: 0, is_over: false }));
+    let counted = Arc::clone(&failing);
+    world.member.faults().set(move |asked| {
+        let mut counted = lock(&counted);
+        if lock(&life).dead {
+            return Action::Hang;
+        }
+        if counted.is_over || !is_meant(asked) {
+            return Action::Pass;
+        }
+        counted.asked += 1;
+        action.clone()
+    });
+    failing
+}
+
+fn makes_pod(asked: &Asked) -> bool {
+    asked.verb == Verb::Create && asked.resource == "pods"
+}
+
+fn events(world: &World, reason: &str) -> usize {
+    world.host.list("events").iter().filter(|event| event["reason"] == reason).count()
+}
+
+#[test]
+fn answer_that_a_member_gives_again_and_again_is_told_of_the_pod_once_and_asked_for_less_and_less() {
+    for (code, reason) in [(404, "NotFound"), (409, "Conflict"), (429, "TooManyRequests"), (500, "InternalError")] {
+        story(1, async {
+            let world = standing(1).await;
+            let failing = fail(&world, Action::Answer { code, reason }, makes_pod);
+            world.run_pod("web", None);
+            let words = format!("HTTP {code}: ");
+            until("it is told", || world.says("web", "NotCopied", &words)).await;
+            until("an event says so", || events(&world, "NotCopied") == 1).await;
+            let before = lock(&failing).asked;
+            sleep(Duration::from_mins(5)).await;
+            let asked = lock(&failing).asked - before;
+            assert!((15..=25).contains(&asked), "{code}: {asked} times in five minutes");
+            assert!(events(&world, "NotCopied") == 1 && world.is_ready(), "{code}");
+            lock(&failing).is_over = true;
+            until("it runs", || world.phase("web") == "Running").await;
+            assert!(world.says("web", "Copied", "member m"));
+        });
+    }
+}
+
+/// As where a webhook there takes all of its ten seconds.
+#[test]
+fn pod_that_its_member_does_not_take_in_time_says_so_and_others_run() {
+    story(1, async {
+        let world = standing(1).await;
+        let failing = fail(&world, Action::Hang, |asked| makes_pod(asked) && asked.name == "web");
+        world.run_pod("web", None);
+        until("it is told", || world.says("web", "NotCopied", "no answer within 4 s")).await;
+        world.run_pod("other", None);
+        until("another one runs", || world.phase("other") == "Running").await;
+        assert!(world.is_ready());
+        lock(&failing).is_over = true;
+        until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
+#[test]
+fn namespace_that_may_not_be_made_in_a_member_is_told_of_the_pod() {
+    story(1, async {
+        let world = standing(1).await;
+        let is_meant = |asked: &Asked| asked.verb == Verb::Create && asked.resource == "namespaces";
+        let failing = fail(&world, Action::Answer { code: 403, reason: "Forbidden" }, is_meant);
+        world.run_pod("web", None);
+        until("it is told", || world.says("web", "NotCopied", "HTTP 403: ")).await;
+        lock(&failing).is_over = true;
+        until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
+/// As where a webhook there fails.
+#[test]
+fn copy_that_its_member_does_not_delete_is_told_of_the_pod_which_stays_until_it_does() {
+    story(1, async {
+        let world = standing(1).await;
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
+        let is_meant = |asked: &Asked| asked.verb == Verb::Delete && asked.resource == "pods";
+        let failing = fail(&world, Action::Answer { code: 500, reason: "InternalError" }, is_meant);
+        world.host.delete("pods", SHOP, "web").unwrap();
+        until("an event says so", || events(&world, "NotRemoved") == 1).await;
+        sleep(Duration::from_mins(5)).await;
+        let asked = lock(&failing).asked;
+        assert!((15..=30).contains(&asked), "{asked} times in five minutes");
+        assert!(world.copy("web").is_some());
+        assert_eq!(condition(&world.pod("web").unwrap(), "kosmos.csi.io/Copied"), "True", "that it had a copy is lost");
+        lock(&failing).is_over = true;
+        until("both are gone", || world.pod("web").is_none() && world.copy("web").is_none()).await;
+    });
+}
+
+/// Its node says so.
+#[test]
+fn pod_says_nothing_of_a_member_that_does_not_answer_at_all() {
+    for action in [Action::Refuse, Action::Hang] {
+        story(1, async {
+            let world = standing(1).await;
+            let failing = fail(&world, action.clone(), |_| true);
+            world.run_pod("web", None);
+            until("the node is not ready", || !world.is_ready()).await;
+            sleep(Duration::from_mins(10)).await;
+            assert_eq!(events(&world, "NotCopied"), 0, "{action:?}");
+            assert!(!world.says("web", "NotCopied", ""), "{action:?}");
+            lock(&failing).is_over = true;
+            until("it runs", || world.phase("web") == "Running").await;
+        });
+    }
+}

@@ -241,3 +241,36 @@ fn pod_whose_former_one_of_the_same_name_is_still_there_says_so_once_and_runs_wh
         assert!(world.says("web", "Copied", "member m"));
     });
 }
+
+/// Somebody in the member takes its labels off, so that it is nobody's copy, and puts them back; an etcd that is restored does the same.
+#[test]
+fn copy_that_runs_on_although_its_pod_has_ended_is_ended_before_its_volume_is_given_to_another_pod() {
+    story(1, async {
+        let world = World::whose_pods_stop_after(1, Duration::from_secs(40)).await;
+        world.start("first");
+        until("the node is ready", || world.is_ready()).await;
+        world.claim("data");
+        world.attach();
+        world.run_pod("old", Some("data"));
+        until("it runs", || world.phase("old") == "Running").await;
+        let labels = world.copy("old").unwrap()["metadata"]["labels"].clone();
+        let strip = |copy: &mut Value| {
+            copy["metadata"]["labels"] = json!({});
+            copy["spec"]["terminationGracePeriodSeconds"] = json!(60);
+        };
+        world.member.change("pods", SHOP, "old", strip).unwrap();
+        until("its pod has failed", || world.phase("old") == "Failed").await;
+        world.member.change("pods", SHOP, "old", |copy| copy["metadata"]["labels"] = labels).unwrap();
+        let is_leaving = |copy: &Value| !text(copy, "/metadata/deletionTimestamp").is_empty();
+        until("its copy is to end", || world.copy("old").is_some_and(|copy| is_leaving(&copy))).await;
+        world.run_pod("web", Some("data"));
+        until("it says why it waits", || world.says("web", "WaitsForVolume", "shop/old of member m")).await;
+        until("the copy has ended", || {
+            assert!(world.copy("web").is_none() || world.copy("old").is_none(), "both have the volume");
+            world.copy("old").is_none()
+        })
+        .await;
+        until("the other runs", || world.phase("web") == "Running").await;
+        assert_eq!(world.phase("old"), "Failed", "it began anew");
+    });
+}

@@ -1,5 +1,5 @@
-//! Copies of pods that the host has no more, as of a former cluster of this host or of one that was deleted by force: until they have
-//! ended they may write on their volumes, and no other pod gets those that are for one node.
+//! Copies of pods that the host has no more, as of a former cluster of this host or of one that was deleted by force, or that have ended
+//! in it: until they have ended as well they may write on their volumes, and no other pod gets those that are for one node.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,8 @@ pub(super) async fn has_still(
 
 fn is_former(pods: &Pods<'_>, there: &Value, namespace: &str) -> bool {
     let Some(uid) = copy_of(there, &pods.host.id.0) else { return false };
-    let is_known = || pods.view.pods.get(&Place::of(there)).is_some_and(|pod| text(&pod, "/metadata/uid") == uid);
+    let is_its = |pod: &Value| text(pod, "/metadata/uid") == uid && !is_over(pod);
+    let is_known = || pods.view.pods.get(&Place::of(there)).is_some_and(|pod| is_its(&pod));
     text(there, "/metadata/namespace") == namespace && !is_over(there) && !is_known()
 }
 

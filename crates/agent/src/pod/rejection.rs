@@ -36,8 +36,8 @@ impl PodRejection {
     /// A copy that is being ended has `what` this pod is to have.
     pub(super) fn of_former(reason: &'static str, former: &Place, member: &str, what: &str) -> Self {
         let message = format!(
-            "pod {former} of member {member} has its {what} still, and is the copy of a pod that this host has no more: it is \
-             being ended. Where its machine is off for good, who administers the member deletes it there with --force"
+            "pod {former} of member {member} has its {what} still, and is the copy of a pod that is gone or has ended in this host: it \
+             is being ended. Where its machine is off for good, who administers the member deletes it there with --force"
         );
         Self::new(reason, message)
     }

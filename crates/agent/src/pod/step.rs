@@ -95,6 +95,7 @@ fn with_copy(pod: &Value, there: &Value) -> PodStep {
     // What has ended in the host does not begin again.
     let same = text(pod, "/status/phase") == text(there, "/status/phase");
     match is_over(pod) {
+        true if !same && !is_over(there) => remove(there, None),
         true if !same => PodStep::Nothing,
         false if !ephemeral::missing(pod, there).is_empty() => PodStep::AddContainer,
         false if given::is_due(pod, there) => PodStep::Change,
@@ -198,6 +199,7 @@ mod tests {
             ("copy being deleted", Some(&living), Some(&going), PodStep::TellOfEnd),
             ("ended", Some(&over), None, PodStep::Nothing),
             ("ended otherwise", Some(&over), Some(&done), PodStep::Nothing),
+            ("ended in the host alone", Some(&over), Some(&ours), PodStep::RemoveCopy(None)),
             ("former copy", Some(&new), Some(&former), PodStep::RemoveCopy(None)),
             ("former copy, told", Some(&living), Some(&former), PodStep::RemoveCopy(None)),
             ("pod deleted", Some(&leaving), Some(&ours), PodStep::RemoveCopy(Some(30))),

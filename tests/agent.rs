@@ -39,6 +39,8 @@ mod ends;
 mod events;
 #[path = "agent/failures.rs"]
 mod failures;
+#[path = "agent/in_use.rs"]
+mod in_use;
 #[path = "agent/level.rs"]
 mod level;
 #[path = "agent/planted.rs"]

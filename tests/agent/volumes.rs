@@ -40,6 +40,15 @@ impl World {
         let spec = json!({"attacher": "kosmos.csi.io", "nodeName": NODE, "source": {"persistentVolumeName": "pv"}});
         self.host.create(ATTACHMENTS, json!({"metadata": {"name": "csi-x"}, "spec": spec})).unwrap();
         self.host.change(ATTACHMENTS, "", "csi-x", |one| one["status"]["attached"] = json!(true)).unwrap();
+        // As the attach controller says it, a moment later.
+        let attached = json!([{"name": self.volume_name(), "devicePath": ""}]);
+        let _ = self.host.change("nodes", "", NODE, |node| node["status"]["volumesAttached"] = attached);
+    }
+
+    /// As Kubernetes calls the volume on its node.
+    pub(super) fn volume_name(&self) -> String {
+        let volume = self.host.get("persistentvolumes", "", "pv").unwrap();
+        format!("kubernetes.io/csi/kosmos.csi.io^{}", text(&volume, "/spec/csi/volumeHandle"))
     }
 
     /// The copy of a pod that the host has no more, with the claim `data`.

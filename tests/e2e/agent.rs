@@ -6,21 +6,21 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::{
     api::{
         core::v1::{ConfigMap, Node, Pod, Secret},
-        storage::v1::CSINode,
+        storage::v1::{CSINode, VolumeAttachment},
     },
     jiff::Timestamp,
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     clusters::{Cluster, Fleet, NodeDriver, Process, wait_for},
     kosmos,
-    objects::{Place, nothing_of_ours, pod},
+    objects::{Place, handle, nothing_of_ours, pod, tolerant},
     pool::on_fleet,
     rig::{DRIVER_NAMESPACE, LATER, MEMBER_KEY, MEMBERS, PATIENCE, PODS_NAMESPACE, RETURN, Rig},
 };
@@ -315,6 +315,48 @@ fn csi_node_that_somebody_deletes_is_back() {
             Ok(there.filter(|there| there.spec.drivers.iter().any(|driver| driver.node_id == "virtual/cluster38")))
         })
         .await?;
+        agent.end().await
+    });
+}
+
+/// The host's own attach controller asks nobody but the node.
+#[test]
+fn volume_of_a_pod_that_was_deleted_by_force_stays_attached_until_its_copy_has_ended() {
+    on_fleet("agent-in-use", async |rig| {
+        let host = Place::new(rig.fleet.host(), "agent-in-use").await?;
+        let agent = Agent::start(rig).await?;
+        host.class("agent-in-use", "WaitForFirstConsumer", json!({"leafStorageClass": LATER}), &MEMBERS).await?;
+        host.claim("data", "agent-in-use").await?;
+        let mut slow = tolerant("web", &["data"]);
+        slow["spec"]["terminationGracePeriodSeconds"] = json!(20);
+        slow["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": NODE});
+        host.pods().create(&PostParams::default(), &serde_json::from_value(slow)?).await?;
+        phase(&host, "web", "Running").await?;
+        let volume = host.bound("data").await?;
+        let status = agent.node(NODE).await?.and_then(|node| node.status).context("the node says how it is")?;
+        let in_use = status.volumes_in_use.unwrap_or_default();
+        ensure!(in_use == [format!("kubernetes.io/csi/kosmos.csi.io^{}", handle(&volume))], "{in_use:?}");
+        let attachments: Api<VolumeAttachment> = Api::all(host.client.clone());
+        let is_attached = async || -> Result<bool> {
+            let all = attachments.list(&ListParams::default()).await?;
+            let name = Some(volume.name_any());
+            Ok(all.into_iter().any(|one| one.spec.source.persistent_volume_name == name))
+        };
+        let member = Place::existing(rig.fleet.member(MEMBER), "agent-in-use").await?;
+        host.force_delete_pod("web").await?;
+        let begun = Instant::now();
+        loop {
+            let is_attached = is_attached().await?;
+            if member.pods().get_opt("web").await?.is_none() {
+                break;
+            }
+            ensure!(is_attached, "it was detached while its copy ran, after {:?}", begun.elapsed());
+            sleep(Duration::from_millis(200)).await;
+        }
+        ensure!(begun.elapsed() > Duration::from_secs(10), "the copy has ended too soon for this test");
+        wait_for("the volume is detached", PATIENCE, || async { Ok((!is_attached().await?).then_some(())) }).await?;
+        host.delete_claim("data").await?;
+        nothing_of_ours(member.cluster, "agent-in-use").await?;
         agent.end().await
     });
 }

@@ -15,7 +15,7 @@ use super::{
     cache::keep,
     node::{self, MemberState, Nodes},
     object,
-    pod::{Pods, Told, Turns, relay_events},
+    pod::{Holds, Pods, Told, Turns, relay_events},
     view::{HostCache, MemberCache},
 };
 use cluster::with_causes;
@@ -46,12 +46,12 @@ impl MemberAgent {
     /// Works until it is dropped.
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
-        let mut told = Told::default();
+        let (mut told, holds) = (Told::default(), Holds::default());
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 let too_much = tokio::select! {
-                    reason = self.work(member, &client, &mut nodes, &mut told) => Some(reason),
+                    reason = self.work(member, &client, &mut nodes, &mut told, &holds) => Some(reason),
                     () = closed(member, &client) => None,
                 };
                 if let Some(reason) = too_much {
@@ -77,7 +77,14 @@ impl MemberAgent {
     }
 
     /// Returns where the member tells more than there is room for.
-    async fn work(&self, member: &Member, client: &Client, nodes: &mut Nodes, told: &mut Told) -> String {
+    async fn work(
+        &self,
+        member: &Member,
+        client: &Client,
+        nodes: &mut Nodes,
+        told: &mut Told,
+        holds: &Holds,
+    ) -> String {
         let there = self.view.enter(&self.member);
         let everything = watcher::Config::default;
         let turns = Turns::default();
@@ -90,6 +97,7 @@ impl MemberAgent {
             news: &there.news,
             settings: &self.settings,
             turns: &turns,
+            holds,
         };
         let work = async {
             tokio::join!(

@@ -161,9 +161,13 @@ impl HostCache {
         let of_before = change.before.as_deref().and_then(virtual_node_of).map(|virtual_node| virtual_node.member);
         let of_now = change.after.as_deref().and_then(virtual_node_of).map(|virtual_node| virtual_node.member);
         let pods = if of_before == of_now { Vec::new() } else { self.pods.of(&change.place.name) };
+        let has_attached = attached_to(change.before.as_deref()) != attached_to(change.after.as_deref());
         let concerned = self.concerned();
         for member in owners.iter().flat_map(|owner| concerned.of(owner)) {
             member.news.nodes.notify_one();
+            if has_attached {
+                member.news.attached.put(change.place.clone());
+            }
             for pod in &pods {
                 member.news.pods.put(Place::of(pod));
             }
@@ -250,6 +254,11 @@ pub(super) async fn watch_host(client: &Client, view: &HostCache) {
 /// Of a pod, or of an attachment.
 fn node_of(object: &Value) -> Option<String> {
     Some(text(object, "/spec/nodeName").to_owned()).filter(|node| !node.is_empty())
+}
+
+/// What the attach controller says on a node.
+fn attached_to(node: Option<&Value>) -> Option<&Value> {
+    node?.pointer("/status/volumesAttached")
 }
 
 fn of_virtual_node(csi_node: &mut Value) -> bool {

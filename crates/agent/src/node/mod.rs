@@ -51,6 +51,10 @@ pub enum NodeMode {
     Node,
 }
 
+/// Why one stays that is to go: of a Node that is gone the host detaches everything.
+const IN_USE: &str =
+    "it stays while volumes are in use there (status.volumesInUse): delete it where all that ran there has ended for good";
+
 /// What a member has, as its watches tell it.
 #[derive(Debug)]
 pub(super) struct MemberState {
@@ -258,6 +262,10 @@ impl Nodes {
             Leave::Cordon(change) => {
                 tracing::info!(node = name, "takes no new pods: {}", health.message);
                 patch(&nodes, name, &change).await
+            }
+            Leave::Remove if items(node, "/status/volumesInUse").next().is_some() => {
+                let message = format!("{}; {IN_USE}", health.message);
+                self.say(node, &Health { message, ..health.clone() }, None).await
             }
             Leave::Remove if self.has_pods(name).await? => self.say(node, health, None).await,
             Leave::Remove => {

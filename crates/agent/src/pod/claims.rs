@@ -35,6 +35,15 @@ use leaf::{
 /// Why a pod that waits for a volume can never run where it is.
 pub(super) const MOVED: &str = "VolumeMoved";
 
+/// What stands behind the volumes of a pod.
+#[derive(Debug, Default)]
+pub(super) struct Leaves {
+    /// Leaf claims by the volumes that mount them.
+    pub(super) by_volume: BTreeMap<String, String>,
+    /// The handles of what is attached to the pod's node, by leaf claims.
+    pub(super) handles: BTreeMap<String, String>,
+}
+
 /// The claims a pod mounts, by its volumes, and whether one was made for the pod.
 fn claims_of(pod: &Value) -> Vec<(String, String, bool)> {
     let volumes = items(pod, "/spec/volumes").filter_map(|volume| {
@@ -166,14 +175,11 @@ fn is_attached(attachment: &Value) -> bool {
     attachment["status"]["attached"] == true && !is_leaving(attachment)
 }
 
-/// Leaf claims by the pod's volumes, or what is waited for.
-pub(super) async fn leaves(
-    pods: &Pods<'_>,
-    pod: &Value,
-) -> kube::Result<Result<BTreeMap<String, String>, PodRejection>> {
+/// The leaves of the pod's claims, or what is waited for.
+pub(super) async fn leaves(pods: &Pods<'_>, pod: &Value) -> kube::Result<Result<Leaves, PodRejection>> {
     let (namespace, node) = (text(pod, "/metadata/namespace"), text(pod, "/spec/nodeName"));
     let (claims, volumes) = (object::claims(&pods.host.client, namespace), object::volumes(&pods.host.client));
-    let mut leaves = BTreeMap::new();
+    let mut leaves = Leaves::default();
     for (volume, name, for_pod) in claims_of(pod) {
         let claim = read(&claims, &name).await?;
         let host_volume = match bound(pod, &name, claim.as_ref(), for_pod) {
@@ -188,9 +194,10 @@ pub(super) async fn leaves(
             Ok(id) => id,
             Err(why) => return Ok(Err(why)),
         };
-        if let Err(why) = attached(pods, &name, host_volume, node).await? {
-            return Ok(Err(why));
-        }
+        let is_attached = match attached(pods, &name, host_volume, node).await? {
+            Ok(is_attached) => is_attached,
+            Err(why) => return Ok(Err(why)),
+        };
         let leaf = match only_leaf(&name, &id, namespace, leaves_of(pods, &id, host_volume, namespace).await?) {
             Ok(leaf) => leaf,
             Err(why) => return Ok(Err(why)),
@@ -213,7 +220,11 @@ pub(super) async fn leaves(
             );
             return Ok(Err(PodRejection::new("WaitsForVolume", message)));
         }
-        leaves.insert(volume, leaf.name.unwrap_or_default());
+        let leaf = leaf.name.unwrap_or_default();
+        if is_attached {
+            leaves.handles.insert(leaf.clone(), id.to_string());
+        }
+        leaves.by_volume.insert(volume, leaf);
     }
     Ok(Ok(leaves))
 }
@@ -260,20 +271,21 @@ async fn came_late(pods: &Pods<'_>, leaf: &ObjectMeta, namespace: &str, volume: 
     Ok(claims.items.iter().any(|claim| ClaimRow::new(claim).came_late(told(LEAF_UID), told(LEAF_VOLUME))))
 }
 
-/// What a watch says is where to look; that it is so is read from the object itself.
-async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kube::Result<Result<(), PodRejection>> {
+/// Whether it is attached, or what is waited for; false where nothing ever is. What a watch says is where to look; that it is so is read
+/// from the object itself.
+async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kube::Result<Result<bool, PodRejection>> {
     let is_it = |attachment: &Value| text(attachment, "/spec/source/persistentVolumeName") == volume;
     let Some(known) = pods.view.attachments.of(node).into_iter().find(|attachment| is_it(attachment)) else {
         let driver = read(&object::csi_drivers(&pods.host.client), DRIVER).await?;
         // Then nothing is attached anywhere, and nobody is kept from anything.
         let needless = driver.is_some_and(|driver| driver["spec"]["attachRequired"] == false);
         let message = format!("claim {claim} is not attached to node {node} yet");
-        return Ok(if needless { Ok(()) } else { Err(PodRejection::new("WaitsForVolume", message)) });
+        return Ok(if needless { Ok(false) } else { Err(PodRejection::new("WaitsForVolume", message)) });
     };
     let name = Place::of(&known).name;
     let live = if is_attached(&known) { read(&object::attachments(&pods.host.client), &name).await? } else { None };
     if live.is_some_and(|live| is_attached(&live) && live["metadata"]["uid"] == known["metadata"]["uid"]) {
-        return Ok(Ok(()));
+        return Ok(Ok(true));
     }
     let why = text(&known, "/status/attachError/message");
     let message =
@@ -282,115 +294,4 @@ async fn attached(pods: &Pods<'_>, claim: &str, volume: &str, node: &str) -> kub
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn claim_is_waited_for_until_it_is_bound_to_a_volume_of_its_own() {
-        let pod = json!({"metadata": {"name": "p", "uid": "u"}});
-        let claim = |phase: &str, owner: &str| {
-            json!({"metadata": {"uid": "c", "ownerReferences": [{"uid": owner}]}, "spec": {"volumeName": "v"},
-                "status": {"phase": phase}})
-        };
-        assert_eq!(bound(&pod, "a", Some(&claim("Bound", "x")), false), Ok("v"));
-        assert_eq!(bound(&pod, "a", Some(&claim("Bound", "u")), true), Ok("v"));
-        for (claim, for_pod, words) in [
-            (None, false, "is not there yet"),
-            (Some(claim("Pending", "u")), false, "is not bound yet"),
-            (Some(claim("Lost", "u")), false, "is not bound yet"),
-            (Some(claim("Bound", "x")), true, "not made for this pod"),
-        ] {
-            let why = bound(&pod, "a", claim.as_ref(), for_pod).unwrap_err();
-            assert!(why.message.contains(words), "{why:?}");
-        }
-        let volume = |driver: &str, uid: &str| json!({"spec": {"claimRef": {"uid": uid}, "csi": {"driver": driver, "volumeHandle": "h"}}});
-        assert_eq!(handle_of("a", "c", Some(&volume(DRIVER, "c"))), Ok("h"));
-        assert_eq!(handle_of("a", "c", Some(&volume(DRIVER, "other"))).unwrap_err().reason, "WaitsForClaim");
-        assert_eq!(handle_of("a", "c", Some(&volume("nfs.csi.k8s.io", "c"))).unwrap_err().reason, "VolumeNotCopied");
-    }
-
-    #[test]
-    fn volume_is_mounted_only_in_its_own_member() {
-        let named = "m/shop/data/0123456789abcdef";
-        assert_eq!(volume_in("a", named, "m").unwrap().to_string(), named);
-        for (handle, member, words) in [(named, "other", "in member m"), ("what is this", "m", "no handle of ours")] {
-            let why = volume_in("a", handle, member).unwrap_err();
-            assert!(why.message.contains(words), "{why:?}");
-        }
-    }
-
-    #[test]
-    fn pod_that_was_sent_where_its_volume_is_no_more_is_told_so_unless_it_came_later() {
-        let pod = json!({"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z"}});
-        let volume = |made: &str, replaces: &str| {
-            json!({"metadata": {"creationTimestamp": made, "annotations": {REPLACES: replaces}},
-                "spec": {"csi": {"volumeHandle": "b/shop/data/0123456789abcdef"}}})
-        };
-        let told = |volume: &Value| moved_since(&pod, "data", Some(volume));
-        let why = told(&volume("2026-01-01T10:00:30Z", "uid")).unwrap();
-        assert!(why.reason == MOVED && why.message.contains("moved to member b"), "{why:?}");
-        assert_ne!(told(&volume("2026-01-01T10:00:00Z", "uid")), None, "in the same second");
-        assert_eq!(told(&volume("2026-01-01T09:59:59Z", "uid")), None);
-        assert_eq!(told(&volume("2026-01-01T10:00:30Z", "")), None, "it was made by other means");
-    }
-
-    #[test]
-    fn leaf_is_proved_by_what_it_carries_and_not_by_its_name() {
-        let (host, hash) = (HostId("h".to_owned()), "0123456789abcdef0123456789abcdef");
-        let (handle, other) = ("m/shop/data/0123456789abcdef", "fedcba9876543210fedcba9876543210");
-        let of = |name: &str, hash: &str, notes: Value| -> ObjectMeta {
-            let labels = json!({"app.kubernetes.io/managed-by": DRIVER, HOST: "h", VOLUME: hash});
-            serde_json::from_value(json!({"name": name, "labels": labels, "annotations": notes})).unwrap()
-        };
-        let theirs = |notes: Value| -> ObjectMeta {
-            serde_json::from_value(json!({"name": "data", "annotations": notes})).unwrap()
-        };
-        let moved = || of("again", hash, json!({HANDLE: handle}));
-        let (readable, hashed) = (handle, format!("m///{hash}"));
-        for (case, handle, namespace, found, leaves) in [
-            ("ours", readable, "shop", vec![of("data", hash, json!(null))], &["data"][..]),
-            ("ours, by its hash", &hashed, "shop", vec![of("x", hash, json!(null))], &["x"][..]),
-            ("another volume's", readable, "shop", vec![of("data", other, json!(null))], &[]),
-            ("somebody's", readable, "shop", vec![theirs(json!(null))], &[]),
-            ("consent", readable, "shop", vec![theirs(json!({"kosmos.csi.io/consent": "h"}))], &["data"][..]),
-            ("consent to another", readable, "shop", vec![theirs(json!({"kosmos.csi.io/consent": "x"}))], &[]),
-            ("elsewhere", readable, "other", vec![of("data", hash, json!(null))], &[]),
-            ("used again", readable, "shop", vec![of("data", other, json!(null)), moved()], &["again"][..]),
-            ("used again in another namespace", readable, "other", vec![moved()], &["again"][..]),
-            ("a copy where it was", readable, "shop", vec![of("data", hash, json!(null)), moved()], &["again"][..]),
-            ("under another name", readable, "shop", vec![of("copy", hash, json!(null))], &[]),
-            ("copied", &hashed, "shop", vec![of("x", hash, json!(null)), of("y", hash, json!(null))], &["x", "y"]),
-            ("copied after it was used again", readable, "shop", vec![moved(), moved()], &["again", "again"]),
-        ] {
-            let id = VolumeId::parse(handle).unwrap();
-            let among = leaves_among(&id, &host, namespace, &found);
-            assert!(
-                among.iter().filter_map(|leaf| leaf.name.as_deref()).eq(leaves.iter().copied()),
-                "{case}: {among:?}"
-            );
-            let only = only_leaf("c", &id, namespace, among);
-            match leaves {
-                [leaf] => assert_eq!(only.unwrap().name.as_deref(), Some(*leaf), "{case}"),
-                several => assert_eq!(only.unwrap_err().message.contains("the copies"), !several.is_empty(), "{case}"),
-            }
-        }
-    }
-
-    #[test]
-    fn claim_made_for_a_pod_is_called_after_it() {
-        let volumes = json!([{"name": "a", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "b", "ephemeral": {}}, {"name": "c"}]);
-        let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": volumes}});
-        let told: Vec<String> =
-            claims_of(&pod).into_iter().map(|(volume, claim, own)| format!("{volume} {claim} {own}")).collect();
-        assert_eq!(told, ["a x false", "b p-b true"]);
-    }
-
-    #[test]
-    fn attachment_that_goes_is_none() {
-        assert!(is_attached(&json!({"status": {"attached": true}})));
-        assert!(!is_attached(&json!({"status": {"attached": false}})));
-        assert!(!is_attached(&json!({"metadata": {"deletionTimestamp": "x"}, "status": {"attached": true}})));
-    }
-}
+mod tests;

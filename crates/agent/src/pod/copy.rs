@@ -11,6 +11,7 @@ use super::{
         object::{items, text},
     },
     given::{GIVEN, given, marks},
+    in_use::MOUNTS,
     names::{Given, list_mut, retain, tokens},
     step::COPY_OF,
 };
@@ -42,6 +43,8 @@ pub(super) struct Made<'a> {
     pub(super) host: &'a str,
     /// Leaf claims by the volumes that mount them.
     pub(super) claims: &'a BTreeMap<String, String>,
+    /// The handles of the host's volumes, by leaf claims.
+    pub(super) handles: &'a BTreeMap<String, String>,
     pub(super) given: Given<'a>,
     /// Where pods find the host's API server: host and port.
     pub(super) address: Option<(&'a str, u16)>,
@@ -54,6 +57,9 @@ pub(super) fn copy(pod: &Value, made: &Made<'_>) -> Value {
     labels[HOST] = json!(made.host);
     annotations[COPY_OF] = metadata["uid"].clone();
     annotations[GIVEN] = given(pod);
+    if !made.handles.is_empty() {
+        annotations[MOUNTS] = json!(json!(made.handles).to_string());
+    }
     json!({
         "metadata": {
             "namespace": metadata["namespace"],
@@ -160,7 +166,8 @@ mod tests {
         let claims =
             BTreeMap::from([("data".to_owned(), "leaf".to_owned()), ("scratch".to_owned(), "p-scratch".to_owned())]);
         let given = Given { secrets, left_out: &[], pod_uid: "u" };
-        copy(&pod(spec), &Made { host: "h", claims: &claims, given, address: Some(("api.example.org", 6443)) })
+        let address = Some(("api.example.org", 6443));
+        copy(&pod(spec), &Made { host: "h", claims: &claims, handles: &BTreeMap::new(), given, address })
     }
 
     #[test]
@@ -200,6 +207,15 @@ mod tests {
                 {"name": "tmp", "emptyDir": {}},
             ])
         );
+    }
+
+    #[test]
+    fn copy_says_which_volumes_of_the_host_it_mounts() {
+        let given = Given { secrets: false, left_out: &[], pod_uid: "u" };
+        let (claims, handles) = (BTreeMap::new(), BTreeMap::from([("leaf".to_owned(), "m/shop/leaf/01".to_owned())]));
+        let made = Made { host: "h", claims: &claims, handles: &handles, given, address: None };
+        let copy = copy(&pod(&json!({"containers": []})), &made);
+        assert_eq!(copy["metadata"]["annotations"][MOUNTS], r#"{"leaf":"m/shop/leaf/01"}"#);
     }
 
     #[test]

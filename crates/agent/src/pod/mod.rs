@@ -11,6 +11,8 @@ mod ephemeral;
 mod events;
 mod former;
 mod given;
+mod hold;
+mod in_use;
 mod level;
 mod names;
 mod refresh;
@@ -44,6 +46,7 @@ use cluster::with_causes;
 use config_sync::Synced;
 use copy::{Made, copy};
 pub(super) use events::relay as relay_events;
+pub(super) use hold::Holds;
 use host::{Host, events::News as HostEvent};
 use leaf::ownership;
 use level::{ENFORCED, refused_namespace};
@@ -77,6 +80,7 @@ pub(super) struct Pods<'a> {
     pub(super) news: &'a News,
     pub(super) settings: &'a Settings,
     pub(super) turns: &'a Turns,
+    pub(super) holds: &'a Holds,
 }
 
 /// When a pod is to be looked at again, if nothing is heard of it.
@@ -91,7 +95,7 @@ impl Pods<'_> {
     pub(super) async fn run(&self) {
         let mut policy = self.member.policy();
         self.there.synced().await;
-        tokio::join!(self.keep_named(), async {
+        tokio::join!(self.keep_named(), hold::keep(self), async {
             let mut queue = WorkQueue::default();
             self.note_all(&mut queue);
             let mut under_way = FuturesUnordered::new();
@@ -103,8 +107,14 @@ impl Pods<'_> {
                 }
                 let due = queue.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
                 tokio::select! {
-                    places = self.news.pods.take() => places.into_iter().for_each(|place| queue.note(place)),
-                    nodes = self.news.attached.take() => nodes.iter().for_each(|node| self.note_attached(&mut queue, node)),
+                    places = self.news.pods.take() => {
+                        places.into_iter().for_each(|place| queue.note(place));
+                        self.holds.look();
+                    }
+                    nodes = self.news.attached.take() => {
+                        nodes.iter().for_each(|node| self.note_attached(&mut queue, node));
+                        self.holds.look();
+                    }
                     Ok(()) = policy.changed() => self.note_all(&mut queue),
                     Some((ended, place)) = under_way.next() => self.ended(&mut queue, place, ended),
                     () = sleep_until(due), if under_way.len() < AT_ONCE => {}
@@ -231,7 +241,7 @@ impl Pods<'_> {
             }
             Err(why) => return self.wait(pod, &why, AGAIN).await,
         };
-        if let Some(why) = former::has_still(self, pod, &claims).await? {
+        if let Some(why) = former::has_still(self, pod, &claims.by_volume).await? {
             return self.wait(pod, &why, AGAIN).await;
         }
         if let Some(why) = self.enter(pod).await? {
@@ -260,13 +270,17 @@ impl Pods<'_> {
     async fn create(
         &self,
         pod: &Value,
-        claims: &std::collections::BTreeMap<String, String>,
+        claims: &claims::Leaves,
         kept: &Synced,
         looks: u32,
     ) -> kube::Result<Next> {
+        if !hold::hold(self, pod, claims).await? {
+            return Ok(Next::After(AGAIN));
+        }
         let address = self.settings.host_address.as_ref().map(|(host, port)| (host.as_str(), *port));
         let given = kept.given(text(pod, "/metadata/uid"));
-        let made = copy(pod, &Made { host: &self.host.id.0, claims, given, address });
+        let (claims, handles) = (&claims.by_volume, &claims.handles);
+        let made = copy(pod, &Made { host: &self.host.id.0, claims, handles, given, address });
         let place = Place::of(pod);
         let pods = object::pods(self.client, &place.namespace);
         match pods.create(&PostParams::default(), &parsed(made)?).await {

@@ -57,6 +57,12 @@ fn for_member(name: &str) -> Value {
     json!({"annotations": {OURS: format!("virtual/{name}")}})
 }
 
+fn with_attached(member: &str) -> Value {
+    let mut node = for_member(member);
+    node["status"] = json!({"volumesAttached": [{"name": "kubernetes.io/csi/kosmos.csi.io^v", "devicePath": ""}]});
+    node
+}
+
 fn on(node: &str) -> Value {
     json!({"spec": {"nodeName": node}})
 }
@@ -72,6 +78,7 @@ async fn event_of_the_host_wakes_the_work_on_the_one_member_that_it_concerns() {
     assert_eq!(woken(&members).await.len(), 1000);
     for (kind, name, content, wakes) in [
         ("nodes", "kosmos-m7", for_member("m7"), "m7 pods[] attached[] nodes[true]"),
+        ("nodes", "kosmos-m7", with_attached("m7"), "m7 pods[] attached[kosmos-m7] nodes[true]"),
         ("csinodes", "kosmos-m7", json!({}), "m7 pods[] attached[] nodes[true]"),
         ("pods", "p", on("kosmos-m7"), "m7 pods[p] attached[] nodes[false]"),
         ("attachments", "a", on("kosmos-m7"), "m7 pods[] attached[kosmos-m7] nodes[false]"),

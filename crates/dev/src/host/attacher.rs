@@ -1,5 +1,6 @@
 //! Plays the attach-detach controller and external-attacher: a VolumeAttachment for each volume of ours that a pod on a
-//! node wants, the driver asked to publish it there, and to take it back once no pod wants it any more.
+//! node wants, the driver asked to publish it there, and to take it back once no pod wants it any more and its node does not say
+//! that it is in use.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,8 +27,9 @@ const DRIVERS: &str = "csidrivers.storage.k8s.io";
 const FINALIZER: &str = "external-attacher/kosmos-csi-io";
 /// The node's id, for when the node itself has gone.
 const NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
-const FOLLOWED: [&str; 6] =
-    ["pods", "persistentvolumeclaims", "persistentvolumes", "csinodes.storage.k8s.io", DRIVERS, ATTACHMENTS];
+const NODES: &str = "nodes";
+const FOLLOWED: [&str; 7] =
+    ["pods", "persistentvolumeclaims", "persistentvolumes", NODES, "csinodes.storage.k8s.io", DRIVERS, ATTACHMENTS];
 /// Where nothing is due.
 const IDLE: std::time::Duration = std::time::Duration::from_hours(1);
 
@@ -107,11 +109,44 @@ impl Attacher {
             known.push(name);
             match step(attachment, wanted.contains_key(name)) {
                 AttachStep::Nothing => {}
+                AttachStep::Delete if self.is_in_use(attachment) => {}
                 AttachStep::Delete => drop(overtaken("a detachment", self.host.delete(ATTACHMENTS, "", name))),
                 step => self.ask(step, name, attachment, now),
             }
         }
         self.work.retain(|name, attempts| attempts.under_way || known.contains(&name.as_str()));
+        self.tell_nodes();
+    }
+
+    /// The name of its volume, as nodes know it.
+    fn volume_of(&self, attachment: &Value) -> Option<String> {
+        let volume =
+            self.host.get("persistentvolumes", "", text(attachment, "/spec/source/persistentVolumeName"))?;
+        Some(format!("kubernetes.io/csi/{DRIVER}^{}", text(&volume, "/spec/csi/volumeHandle")))
+    }
+
+    fn is_in_use(&self, attachment: &Value) -> bool {
+        let node = self.host.get(NODES, "", text(attachment, "/spec/nodeName"));
+        let in_use = node.as_ref().and_then(|node| node["status"]["volumesInUse"].as_array());
+        let volume = self.volume_of(attachment);
+        in_use.into_iter().flatten().any(|name| name.as_str() == volume.as_deref())
+    }
+
+    /// Nodes say which volumes are attached to them.
+    fn tell_nodes(&self) {
+        let mut attached: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for attachment in self.host.list(ATTACHMENTS).iter().filter(|one| step(one, true) == AttachStep::Nothing) {
+            let node = attached.entry(text(attachment, "/spec/nodeName").to_owned()).or_default();
+            node.extend(self.volume_of(attachment).map(|name| json!({"name": name, "devicePath": ""})));
+        }
+        for node in self.host.list(NODES) {
+            let name = text(&node, "/metadata/name");
+            let now = attached.remove(name).unwrap_or_default();
+            if node["status"]["volumesAttached"].as_array().map_or(0, Vec::len) + now.len() > 0 {
+                let tell = |node: &mut Value| node["status"]["volumesAttached"] = json!(now);
+                overtaken("what is attached to a node", self.host.change(NODES, "", name, tell));
+            }
+        }
     }
 
     fn ask(&mut self, step: AttachStep, name: &str, attachment: &Value, now: Instant) {

@@ -1,0 +1,224 @@
+//! Has virtual nodes say which volumes copies use, from before a copy is made until the member shows that it has ended. Meanwhile the
+//! host's attach controller leaves those attached, whatever becomes of their pods in the host.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    super::{
+        node::patch_of,
+        object::{self, Place, read, text, whole},
+        virtual_node::virtual_node_of,
+    },
+    AGAIN, MUCH_LATER, Pods,
+    claims::Leaves,
+    in_use::{Mounted, has_any, is_attached, mounted, name_of, said, wanted},
+    step::copy_of,
+};
+use cluster::with_causes;
+
+/// The attach controller and the member's own news are written on the same Node.
+const TRIES: usize = 5;
+/// Between two looks at what copies use.
+const APART: Duration = Duration::from_millis(200);
+/// After which the member is asked about a copy that was to be made and of which no watch has told.
+const UNTOLD: Duration = Duration::from_secs(15);
+
+/// Volumes of copies that are being made, by the UIDs of their pods: no watch tells of those copies yet.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    begun: Mutex<BTreeMap<String, Begun>>,
+    /// Who writes on a Node writes for all who have begun meanwhile.
+    writing: tokio::sync::Mutex<()>,
+    changed: Notify,
+}
+
+#[derive(Clone, Debug)]
+struct Begun {
+    place: Place,
+    node: String,
+    names: BTreeSet<String>,
+    /// Since when the node says it.
+    said: Option<Instant>,
+    /// When it was last tried.
+    last: Instant,
+}
+
+impl Holds {
+    /// Something has changed of what runs in the member, or of what is attached.
+    pub(super) fn look(&self) {
+        self.changed.notify_one();
+    }
+
+    fn begin(&self, pod: &Value, names: &BTreeSet<String>) {
+        let (mut all, now) = (self.all(), Instant::now());
+        let before = all.get(text(pod, "/metadata/uid")).filter(|before| before.names == *names);
+        let said = before.and_then(|before| before.said);
+        let (place, node) = (Place::of(pod), text(pod, "/spec/nodeName").to_owned());
+        let begun = Begun { place, node, names: names.clone(), said, last: now };
+        all.insert(text(pod, "/metadata/uid").to_owned(), begun);
+    }
+
+    /// Since when it is said.
+    fn is_said(&self, uid: &str) -> Instant {
+        let now = Instant::now();
+        self.all().get_mut(uid).map_or(now, |begun| *begun.said.get_or_insert(now))
+    }
+
+    fn of_node(&self, node: &str) -> BTreeSet<String> {
+        let all = self.all();
+        all.values().filter(|begun| begun.node == node).flat_map(|begun| begun.names.iter().cloned()).collect()
+    }
+
+    /// Unless it was tried again since it was seen.
+    fn end(&self, uid: &str, seen: &Begun) {
+        let mut all = self.all();
+        if all.get(uid).is_some_and(|begun| begun.last == seen.last) {
+            all.remove(uid);
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Begun>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a copy may be made that mounts these: its node says that they are in use, and they stay attached because of that.
+///
+/// Before the attach controller detaches a volume it takes it from those that it calls attached, and only then looks for it among those
+/// in use. So where one version of the Node has it among both, it stays. The controller may also not know that it is attached, as after
+/// it has failed to attach it: then it detaches nothing, or has done so a second later, which the next look sees.
+pub(super) async fn hold(pods: &Pods<'_>, pod: &Value, leaves: &Leaves) -> kube::Result<bool> {
+    let names: BTreeSet<String> = leaves.handles.values().map(|handle| name_of(handle)).collect();
+    if names.is_empty() {
+        return Ok(true);
+    }
+    pods.holds.begin(pod, &names);
+    let node = text(pod, "/spec/nodeName");
+    let more = |seen: &Value| -> BTreeSet<String> { said(seen).into_iter().chain(pods.holds.of_node(node)).collect() };
+    let Some(seen) = say(pods, node, more).await? else { return Ok(false) };
+    let since = pods.holds.is_said(text(pod, "/metadata/uid"));
+    Ok(names.iter().all(|name| is_attached(&seen, name)) || since.elapsed() >= AGAIN)
+}
+
+/// Keeps true what the virtual nodes say, until it is dropped. All that there is in host and member has been told by then.
+pub(super) async fn keep(pods: &Pods<'_>) {
+    loop {
+        let mut pause = MUCH_LATER;
+        if let Err(error) = look(pods).await {
+            let (member, error) = (&pods.member.name, with_causes(&error));
+            tracing::warn!(member, error, "its virtual nodes do not say which volumes are in use");
+            pause = AGAIN;
+        }
+        sleep(APART).await;
+        let _ = timeout(pause, pods.holds.changed.notified()).await;
+    }
+}
+
+async fn look(pods: &Pods<'_>) -> kube::Result<()> {
+    forget_what_is_told(pods).await?;
+    let ours = pods.view.nodes.of(&pods.member.name).into_iter().filter(|node| is_ours(pods, node));
+    let is_begun = |node: &Value| !pods.holds.of_node(text(node, "/metadata/name")).is_empty();
+    let nodes: Vec<Arc<Value>> = ours.filter(|node| has_any(node) || is_begun(node)).collect();
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let mounted = mounted_there(pods);
+    for node in nodes {
+        let name = text(&node, "/metadata/name");
+        let now = |seen: &Value| wanted(seen, &mounted, pods.holds.of_node(name));
+        if now(&node) != said(&node) {
+            say(pods, name, now).await?;
+        }
+    }
+    Ok(())
+}
+
+fn mounted_there(pods: &Pods<'_>) -> Mounted {
+    let copies = pods.there.all();
+    let node_of = |place: &Place, uid: &str| {
+        let pod = pods.view.pods.get(place).filter(|pod| text(pod, "/metadata/uid") == uid)?;
+        Some(text(&pod, "/spec/nodeName").to_owned())
+    };
+    mounted(copies.iter().map(|copy| &**copy), &pods.host.id.0, node_of)
+}
+
+/// Of a copy that a watch has told of, that speaks. One that is not there uses nothing, as the member itself says.
+async fn forget_what_is_told(pods: &Pods<'_>) -> kube::Result<()> {
+    let all = pods.holds.all().clone();
+    for (uid, begun) in all {
+        let is_its = |there: &Value| copy_of(there, &pods.host.id.0) == Some(uid.as_str());
+        if pods.there.get(&begun.place).is_some_and(|there| is_its(&there)) {
+            pods.holds.end(&uid, &begun);
+        } else if begun.last.elapsed() >= UNTOLD {
+            let there = read(&object::pods(pods.client, &begun.place.namespace), &begun.place.name).await?;
+            if !there.is_some_and(|there| is_its(&there)) {
+                pods.holds.end(&uid, &begun);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(pods: &Pods<'_>, node: &Value) -> bool {
+    virtual_node_of(node).is_some_and(|virtual_node| virtual_node.member == pods.member.name)
+}
+
+/// Has a virtual node say what it is to say; the Node as it is then. None where it is gone or not ours, or others write on it all the time.
+async fn say(
+    pods: &Pods<'_>,
+    name: &str,
+    wanted: impl Fn(&Value) -> BTreeSet<String>,
+) -> kube::Result<Option<Value>> {
+    let _turn = pods.holds.writing.lock().await;
+    let nodes = object::nodes(&pods.host.client);
+    for _ in 0..TRIES {
+        let Some(node) = read(&nodes, name).await?.filter(|node| is_ours(pods, node)) else { return Ok(None) };
+        let names = wanted(&node);
+        if names == said(&node) {
+            return Ok(Some(node));
+        }
+        tracing::debug!(node = name, ?names, "volumes in use");
+        let change = Patch::Merge(patch_of(&node, json!({"status": {"volumesInUse": names}})));
+        match nodes.patch_status(name, &PatchParams::default(), &change).await {
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
+            written => return written.map(|written| Some(whole(written))),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(uid: &str, node: &str) -> Value {
+        json!({"metadata": {"namespace": "shop", "name": "web", "uid": uid}, "spec": {"nodeName": node}})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_tried_again_since_it_was_seen_is_held_still_and_has_been_said_since_the_first_time() {
+        let (holds, names) = (Holds::default(), BTreeSet::from(["v".to_owned()]));
+        holds.begin(&pod("u", "n"), &names);
+        let (first, seen) = (holds.is_said("u"), holds.all()["u"].clone());
+        tokio::time::advance(AGAIN).await;
+        holds.begin(&pod("u", "n"), &names);
+        holds.end("u", &seen);
+        assert_eq!((holds.of_node("n"), holds.of_node("other")), (names, BTreeSet::new()));
+        assert_eq!(holds.is_said("u"), first);
+        let seen = holds.all()["u"].clone();
+        holds.end("u", &seen);
+        assert_eq!(holds.of_node("n"), BTreeSet::new());
+        assert_eq!(holds.is_said("u"), Instant::now(), "nothing is held any more");
+    }
+}

@@ -1,0 +1,185 @@
+//! A volume stays attached to its virtual node as long as a copy in the member may write on it, whatever becomes of the pod in the host.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use simulate::{
+    Cluster,
+    faults::{Action, Verb},
+};
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{ATTACHMENTS, NAMESPACE, NODE, SHOP, STEP, World, lock, story, text, until};
+
+/// How long the containers of a copy take to end.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// Plays what the host's attach controller does about a volume that nobody wants on its node any more.
+async fn attach_controller(host: Cluster, volume: String) {
+    loop {
+        let is_wanted = host.list("pods").iter().any(|pod| wants(pod));
+        let node = host.get("nodes", "", NODE).unwrap();
+        if !is_wanted && !list(&node, "volumesInUse").contains(&json!(volume)) {
+            host.change("nodes", "", NODE, |node| node["status"]["volumesAttached"] = json!([])).unwrap();
+            let _ = host.delete(ATTACHMENTS, "", "csi-x");
+        }
+        sleep(STEP).await;
+    }
+}
+
+/// One that is to end, and whose containers were last told as waiting, is taken for one that has ended.
+fn wants(pod: &Value) -> bool {
+    let mut containers = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+    let runs = containers.any(|one| one["state"]["waiting"].is_null() && one["state"]["terminated"].is_null());
+    let is_over = ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"));
+    !is_over && (runs || text(pod, "/metadata/deletionTimestamp").is_empty())
+}
+
+fn list(node: &Value, field: &str) -> Vec<Value> {
+    node["status"][field].as_array().cloned().unwrap_or_default()
+}
+
+impl World {
+    fn is_in_use(&self) -> bool {
+        list(&self.node().unwrap(), "volumesInUse").contains(&json!(self.volume_name()))
+    }
+
+    /// The pod `web` with the volume, whose copy takes long to end.
+    fn run_slow_pod(&self, pulls: &str) {
+        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}});
+        let spec = json!({"nodeName": NODE, "terminationGracePeriodSeconds": 60, "volumes": [volume],
+            "containers": [{"name": "c", "image": "i:1", "imagePullPolicy": pulls}]});
+        self.host.create("pods", json!({"metadata": {"namespace": SHOP, "name": "web"}, "spec": spec})).unwrap();
+    }
+
+    async fn until_the_copy_has_ended(&self, what: &str) {
+        while self.copy("web").is_some() {
+            assert!(self.is_in_use(), "{what}: it is not in use, and a copy writes on it");
+            assert!(self.host.get(ATTACHMENTS, "", "csi-x").is_some(), "{what}: it is detached from under a copy");
+            sleep(STEP).await;
+        }
+    }
+}
+
+/// A node that is ready, and a claim whose volume is not attached yet.
+async fn with_claim() -> World {
+    let world = World::whose_pods_stop_after(1, SLOW).await;
+    world.claim("data");
+    world.start("first");
+    until("the node is ready", || world.is_ready()).await;
+    world
+}
+
+/// The same with a pod that runs.
+async fn with_pod() -> World {
+    let world = with_claim().await;
+    world.run_slow_pod("IfNotPresent");
+    world.attach();
+    until("it runs", || world.phase("web") == "Running").await;
+    world
+}
+
+#[test]
+fn volume_is_detached_only_once_the_copy_has_ended_whose_pod_was_deleted_by_force_or_waits_for_an_image() {
+    for (pulls, by_force) in [("IfNotPresent", true), ("Never", false)] {
+        story(1, async {
+            let world = with_claim().await;
+            world.run_slow_pod(pulls);
+            world.attach();
+            let mut played = JoinSet::new();
+            played.spawn(attach_controller(world.host.clone(), world.volume_name()));
+            let is_told = || world.pod("web").is_some_and(|pod| pod["status"]["containerStatuses"].is_array());
+            until("it is told of its containers", is_told).await;
+            if by_force {
+                world.host.delete_now("pods", SHOP, "web").unwrap();
+            } else {
+                world.host.delete("pods", SHOP, "web").unwrap();
+            }
+            sleep(SLOW / 2).await;
+            assert!(world.copy("web").is_some(), "its containers end too soon for this test");
+            world.until_the_copy_has_ended(pulls).await;
+            until("it is detached", || world.host.get(ATTACHMENTS, "", "csi-x").is_none()).await;
+            assert!(!world.is_in_use());
+            until("the pod is gone", || world.pod("web").is_none()).await;
+        });
+    }
+}
+
+/// A kubelet too mounts nothing before its node says so.
+#[test]
+fn node_says_that_a_volume_is_in_use_before_the_copy_is_made_that_mounts_it() {
+    story(1, async {
+        let world = with_claim().await;
+        let (host, volume, made) = (world.host.clone(), world.volume_name(), Arc::<Mutex<Vec<bool>>>::default());
+        let seen = Arc::clone(&made);
+        world.member.faults().set(move |asked| {
+            if asked.verb == Verb::Create && asked.resource == "pods" {
+                let node = host.get("nodes", "", NODE).unwrap();
+                lock(&seen).push(list(&node, "volumesInUse").contains(&json!(volume)));
+            }
+            Action::Pass
+        });
+        world.run_slow_pod("IfNotPresent");
+        sleep(Duration::from_secs(10)).await;
+        assert!(!world.is_in_use(), "it is not attached yet");
+        world.attach();
+        until("it runs", || world.phase("web") == "Running").await;
+        assert_eq!(*lock(&made), [true]);
+    });
+}
+
+/// What the attach controller has in mind shows a moment later, if it is about to take the volume away.
+#[test]
+fn copy_is_made_also_where_the_attach_controller_does_not_know_that_its_volume_is_attached() {
+    story(1, async {
+        let world = with_claim().await;
+        world.run_slow_pod("IfNotPresent");
+        world.attach();
+        world.host.change("nodes", "", NODE, |node| node["status"]["volumesAttached"] = json!([])).unwrap();
+        until("it runs", || world.phase("web") == "Running").await;
+        assert!(world.is_in_use());
+    });
+}
+
+#[test]
+fn volume_stays_in_use_while_its_member_is_away_and_until_the_next_agent_has_seen_what_runs_there() {
+    story(1, async {
+        let world = with_pod().await;
+        let is_cut = Arc::new(Mutex::new(true));
+        let still = Arc::clone(&is_cut);
+        world.member.faults().set(move |_| if *lock(&still) { Action::Refuse } else { Action::Pass });
+        world.host.delete_now("pods", SHOP, "web").unwrap();
+        sleep(Duration::from_mins(10)).await;
+        assert!(world.is_in_use(), "nobody knows whether the copy writes");
+        world.kill();
+        world.start("second");
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.is_in_use(), "the next agent knows it no better");
+        *lock(&is_cut) = false;
+        world.until_the_copy_has_ended("after the member is back").await;
+        until("it is in use no more", || !world.is_in_use()).await;
+    });
+}
+
+/// Of a Node that is gone the host detaches everything.
+#[test]
+fn node_of_a_member_that_has_left_stays_while_a_volume_is_in_use_there_and_says_so() {
+    story(1, async {
+        let world = with_pod().await;
+        world.host.delete("secrets", NAMESPACE, "m").unwrap();
+        until("it takes no new pods", || world.node().unwrap()["spec"]["unschedulable"] == true).await;
+        world.host.delete_now("pods", SHOP, "web").unwrap();
+        let says = || world.node().unwrap()["status"]["conditions"].to_string().contains("volumes are in use there");
+        until("it says why it stays", says).await;
+        sleep(Duration::from_mins(5)).await;
+        assert!(world.is_in_use());
+        world.join();
+        world.until_the_copy_has_ended("after the member is back").await;
+        until("it is in use no more", || !world.is_in_use()).await;
+        world.host.delete("secrets", NAMESPACE, "m").unwrap();
+        until("the node is gone", || world.node().is_none()).await;
+    });
+}

@@ -457,6 +457,7 @@ fn copy_that_somebody_deletes_fails_its_pod() {
         world.member.delete("pods", SHOP, "web").unwrap();
         until("it has failed", || world.phase("web") == "Failed").await;
         assert_eq!(world.pod("web").unwrap()["status"]["reason"], "DeletedInMember");
+        assert_eq!(condition(&world.pod("web").unwrap(), "DisruptionTarget"), "True");
         sleep(Duration::from_mins(5)).await;
         assert!(world.copy("web").is_none(), "it is not made anew");
         world.host.delete("pods", SHOP, "web").unwrap();

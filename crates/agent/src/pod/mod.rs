@@ -372,7 +372,7 @@ impl Pods<'_> {
             "its copy in member {} was deleted there, and not by this host; a controller that owns the pod makes another one",
             self.member.name
         );
-        PodRejection::new("DeletedInMember", message)
+        PodRejection::new(status::DELETED, message)
     }
 
     async fn fail(&self, pod: &Value, why: PodRejection) -> kube::Result<Next> {

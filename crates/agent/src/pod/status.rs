@@ -30,6 +30,10 @@ const EPHEMERAL: &str = "ephemeralContainerStatuses";
 const MAY_GO: [&str; 2] = ["reason", "message"];
 /// Of these, what has to lie where the host's administrator says that the member's pods are.
 const ADDRESSES: [&str; 2] = ["podIP", "podIPs"];
+/// Why a pod has failed whose copy somebody in the member has deleted.
+pub(super) const DELETED: &str = "DeletedInMember";
+/// Kubernetes' word for a pod that was ended from outside, as by a drain: a Job may leave it out when it counts failures.
+const DISRUPTED: &str = "DisruptionTarget";
 /// The word of the host's own scheduler.
 const SCHEDULED: &str = "PodScheduled";
 
@@ -88,8 +92,12 @@ pub(super) fn terminated(pod: &Value, now: &str) -> Value {
 
 /// The end of a pod whose copy somebody in the member has deleted.
 pub(super) fn failed(pod: &Value, why: &PodRejection, now: &str) -> Value {
-    let gone = |kind| condition(pod, kind, false, why.reason, &why.message, now);
-    let conditions = with(pod, vec![gone("Ready"), gone("ContainersReady")]);
+    let told = |kind, holds| condition(pod, kind, holds, why.reason, &why.message, now);
+    let mut new = vec![told("Ready", false), told("ContainersReady", false)];
+    if why.reason == DELETED {
+        new.push(told(DISRUPTED, true));
+    }
+    let conditions = with(pod, new);
     let mut status = json!({"phase": "Failed", "reason": why.reason, "message": why.message, "conditions": conditions});
     for list in ["containerStatuses", "initContainerStatuses"] {
         if pod["status"][list].is_array() {
@@ -306,6 +314,17 @@ mod tests {
         assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
         let ready = items(&pod, "/status/conditions").find(|one| one["type"] == "Ready").unwrap();
         assert_eq!((text(ready, "/status"), text(ready, "/lastTransitionTime")), ("False", "2"));
+    }
+
+    #[test]
+    fn pod_was_ended_from_outside_only_where_somebody_in_the_member_has_deleted_its_copy() {
+        let disrupted = |change: &Value| {
+            items(change, "/status/conditions").find(|one| one["type"] == DISRUPTED).map(|one| one["status"] == "True")
+        };
+        let why = |reason| PodRejection::new(reason, "why");
+        assert_eq!(disrupted(&failed(&pod(), &why(DELETED), "1")), Some(true));
+        assert_eq!(disrupted(&failed(&pod(), &why("VolumeMoved"), "1")), None);
+        assert_eq!(disrupted(&terminated(&pod(), "1")), None);
     }
 
     #[test]

@@ -186,9 +186,9 @@ impl Planted {
         copied["metadata"]["annotations"] = of["metadata"]["annotations"].clone();
         copied["spec"]["storageClassName"] = json!("");
         copied["spec"]["claimRef"] = json!({"kind": "PersistentVolumeClaim", "namespace": ELSEWHERE, "name": name});
-        bench.members[at].create("persistentvolumes", copied).unwrap();
+        let copied = bench.members[at].create("persistentvolumes", copied).unwrap();
         let made = bench.members[at].create("persistentvolumeclaims", copy).unwrap();
-        lock(&bench.guard.history).plant(&made);
+        [copied, made].iter().for_each(|made| lock(&bench.guard.history).plant(made));
     }
 
     /// Takes note of what the member has made of a copy and its volume.

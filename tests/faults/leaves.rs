@@ -64,7 +64,8 @@ impl Bench {
         })
     }
 
-    /// The leaf claim that a handle leads to. One that was made anew elsewhere says which handle is its own.
+    /// The leaf claim that a handle leads to. One that was made anew elsewhere says which handle is its own; of one whose handle names
+    /// no place, its labels tell.
     pub fn leaf_behind(&self, handle: &str) -> Result<Arc<Value>, String> {
         let parts: Vec<&str> = handle.split('/').collect();
         let [member, namespace, claim, hash] = parts.as_slice() else { return Err("it is no handle".to_owned()) };
@@ -75,7 +76,9 @@ impl Bench {
             leaf["metadata"]["annotations"]["kosmos.csi.io/handle"] == handle && !self.is_planted(leaf)
         };
         let elsewhere = member.list("persistentvolumeclaims").into_iter().find(|leaf| says_so(leaf) && is_marked(leaf));
-        let there = member.get("persistentvolumeclaims", namespace, claim);
+        let by_hash =
+            || member.list("persistentvolumeclaims").into_iter().find(|leaf| is_marked(leaf) && !self.is_planted(leaf));
+        let there = if claim.is_empty() { by_hash() } else { member.get("persistentvolumeclaims", namespace, claim) };
         let leaf = elsewhere.or(there).ok_or("there is no such leaf claim")?;
         if is_marked(&leaf) { Ok(leaf) } else { Err(format!("its leaf claim is not ours: {leaf}")) }
     }

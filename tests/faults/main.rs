@@ -43,6 +43,7 @@ mod late_snapshots;
 mod leader;
 mod leaves;
 mod lives;
+mod long_names;
 mod minds;
 mod moves;
 mod moving;

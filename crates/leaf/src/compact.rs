@@ -222,6 +222,15 @@ impl CompactClaim {
         self.uid == *bound_to || self.past.as_deref().is_some_and(was)
     }
 
+    pub(super) fn is_bound_to(&self, volume: &CompactVolume) -> bool {
+        self.has(&volume.claim_uid) && self.volume.as_ref() == Some(&volume.name)
+    }
+
+    /// It carries our finalizer.
+    pub(super) fn is_held(&self) -> bool {
+        self.finalizer.is_some()
+    }
+
     /// On its way out, or made anew and not bound yet, or without its volume.
     pub(super) fn is_unwell(&self) -> bool {
         let is_made_anew = !Past::former(self.past.as_deref()).is_empty();
@@ -245,6 +254,10 @@ impl CompactClaim {
 impl CompactVolume {
     pub(super) fn is_kept(&self) -> bool {
         self.retained
+    }
+
+    pub(super) fn keeps_its_claim(&self) -> bool {
+        self.healing
     }
 
     /// It keeps what its claim was, or is being removed.

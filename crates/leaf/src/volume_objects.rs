@@ -11,7 +11,7 @@ use super::{
 use domain::volume::{LeafPlace, plan::Phase};
 
 /// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without
-/// one, the oldest is the leaf. One of each is the rule, so one of each has its place here.
+/// one, the oldest that we hold is the leaf. One of each is the rule, so one of each has its place here.
 #[derive(Debug, Default)]
 pub(super) struct VolumeObjects {
     claims: SmallVec<[CompactClaim; 1]>,
@@ -52,15 +52,20 @@ impl VolumeObjects {
     }
 
     fn row_of(&self, wanted: Option<&LeafPlace>) -> Row {
-        let claims = self.claims.iter().filter(|claim| wanted.is_none_or(|place| claim.is_known_at(place)));
+        let is_there = |claim: &CompactClaim| wanted.is_some_and(|place| claim.place.is(place));
+        let is_known = |claim: &CompactClaim| wanted.is_none_or(|place| claim.is_known_at(place));
+        let claims = self.claims.iter().filter(|claim| is_there(claim) || is_known(claim) && !self.is_copy(claim));
         // One that is elsewhere than its handle says, or that a move has, is proved by its volume. Others may be copies.
         let moved = self.claims.iter().any(|claim| claim.alias().is_some() || claim.moving().is_some());
-        let claim = claims.min_by_key(|claim| (moved && !self.has_volume(claim), claim.created, &claim.uid));
+        let claim = claims.min_by_key(|claim| {
+            (!self.is_ours(claim), moved && self.volume_of(claim).is_none(), claim.created, &claim.uid)
+        });
         let belongs = |volume: &&CompactVolume| match claim {
-            Some(claim) => claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name),
+            Some(claim) => claim.is_bound_to(volume),
             None => wanted.is_none_or(|place| volume.is_known_at(place)),
         };
-        let volume = self.volumes.iter().filter(belongs).min_by_key(|volume| (volume.created, &volume.uid));
+        let volume = self.volumes.iter().filter(belongs);
+        let volume = volume.min_by_key(|volume| (self.has_claim(volume), volume.created, &volume.uid));
         Row {
             claim: claim.map(CompactClaim::row),
             volume: volume.map(CompactVolume::row),
@@ -75,8 +80,22 @@ impl VolumeObjects {
         Extent { leaves, texts: claims + volumes, copies: leaves }
     }
 
-    fn has_volume(&self, claim: &CompactClaim) -> bool {
-        self.volumes.iter().any(|volume| claim.has(&volume.claim_uid) && claim.volume.as_ref() == Some(&volume.name))
+    /// Tools that restore claims leave our finalizer out. Where the claim of a volume has gone, that one was the leaf.
+    fn is_copy(&self, claim: &CompactClaim) -> bool {
+        !self.is_ours(claim) && self.volumes.iter().any(|volume| !self.has_claim(volume))
+    }
+
+    /// We hold it, or have let it go, and its volume keeps what it was.
+    fn is_ours(&self, claim: &CompactClaim) -> bool {
+        claim.is_held() || self.volume_of(claim).is_some_and(CompactVolume::keeps_its_claim)
+    }
+
+    fn volume_of(&self, claim: &CompactClaim) -> Option<&CompactVolume> {
+        self.volumes.iter().find(|volume| claim.is_bound_to(volume))
+    }
+
+    fn has_claim(&self, volume: &CompactVolume) -> bool {
+        self.claims.iter().any(|claim| claim.is_bound_to(volume))
     }
 
     pub(super) fn volumes(&self) -> Vec<VolumeRow> {
@@ -101,7 +120,7 @@ impl VolumeObjects {
     /// The host was never told of it, though it has a volume: that is not labelled, or was labelled to be removed.
     pub(super) fn is_untold(&self) -> bool {
         let is_bound = |claim: &CompactClaim| claim.phase == Phase::Bound && !claim.terminating;
-        self.claims.iter().any(|claim| is_bound(claim) && !self.has_volume(claim))
+        self.claims.iter().any(|claim| is_bound(claim) && self.volume_of(claim).is_none())
             || self.claims.iter().any(|claim| claim.mark == Mark::Withdrawn)
     }
 

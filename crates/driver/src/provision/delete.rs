@@ -32,13 +32,12 @@ pub async fn delete(provisioner: &Provisioner, id: &str, deadline: &Deadline) ->
     let Some((id, member)) = find::member_of(provisioner, id).await? else { return Ok(()) };
     let (leaf, order) = (member.leaf()?, Order::of_volume(&id));
     if let LeafName::Hashed(hash) = &id.leaf
-        && leaf.rows.row(*hash).is_none_or(|row| row.claim.is_none() && row.volume.is_none())
+        && leaf.rows.row(*hash).is_none_or(|row| may_be_more(&row))
     {
         leaf::claim::list_leaf(leaf, *hash).await?;
     }
-    match leaf.rows.find(&id) {
+    match known(provisioner, leaf, &id).await? {
         Some((hash, Row { claim: Some(claim), volume, .. })) => {
-            check_against_copies(provisioner, leaf, &id, hash, &claim).await?;
             attach::is_unpublished(leaf, hash, &claim).await?;
             remove(provisioner, leaf, hash, &claim.place, &order, deadline).await?;
             remove_what_it_hid(provisioner, leaf, &id, volume.as_ref(), &order, deadline).await?;
@@ -73,17 +72,21 @@ async fn remove_what_it_hid(
     }
 }
 
-/// Where several claims carry the labels of a volume, the oldest is the leaf; of another one, the host's record must
-/// say so. A handle that names a copy may be forged.
-async fn check_against_copies(
-    provisioner: &Provisioner,
-    leaf: &MemberClient,
-    id: &VolumeId,
-    hash: VolumeHash,
-    claim: &ClaimRow,
-) -> Result<()> {
-    if !find::is_copy(provisioner, leaf, id, hash, claim).await? {
-        return Ok(());
+/// Neither a claim that we hold is in sight, nor what such a one has left.
+fn may_be_more(row: &Row) -> bool {
+    row.claim.as_ref().map_or(row.volume.is_none(), |claim| claim.finalizer.is_none())
+}
+
+/// What the handle leads to. Where one that names no place leads to a copy, the leaf has gone before that; one that names a copy may
+/// be forged.
+async fn known(provisioner: &Provisioner, leaf: &MemberClient, id: &VolumeId) -> Result<Option<(VolumeHash, Row)>> {
+    let found = leaf.rows.find(id);
+    let Some((hash, Row { claim: Some(claim), .. })) = &found else { return Ok(found) };
+    if !find::is_copy(provisioner, leaf, id, *hash, claim).await? {
+        return Ok(found);
+    }
+    if id.place().is_none() {
+        return Ok(None);
     }
     Err(Error::Refused(format!(
         "member {}: claim {} carries the labels of this volume and nothing proves that it is its leaf: delete it there",

@@ -9,6 +9,7 @@ use domain::{
     error::{Error, Result},
     volume::{LeafPlace, VolumeHash, VolumeId, published::Published},
 };
+use host::volume::GivenOut;
 use leaf::{
     MemberClient,
     identity::{Identity, Meant, judge},
@@ -173,6 +174,9 @@ pub(super) fn unknown(handle: &str) -> Error {
     Error::NotFound(format!("no volume has the handle {handle:?}"))
 }
 
+/// Whether it is not the leaf. Of several claims the first that we hold is it, and of another one the host's record must say so: a
+/// handle that names a copy may be forged. One that names no place leads to whatever carries the labels, so that the record also
+/// says whether a claim that we do not hold is a copy that was left.
 pub(super) async fn is_copy(
     provisioner: &Provisioner,
     leaf: &MemberClient,
@@ -180,10 +184,31 @@ pub(super) async fn is_copy(
     hash: VolumeHash,
     claim: &ClaimRow,
 ) -> Result<bool> {
-    let oldest = leaf.rows.row(hash).and_then(|row| row.claim);
-    if oldest.is_none_or(|oldest| oldest.uid == claim.uid) {
+    let first = leaf.rows.row(hash).and_then(|row| row.claim);
+    let (is_first, is_placed) = (first.is_none_or(|first| first.uid == claim.uid), id.place().is_some());
+    if is_first && (is_placed || claim.finalizer.is_some()) {
         return Ok(false);
     }
     let given_out = host::volume::leaf_of(&provisioner.host, &id.to_string()).await?;
-    Ok(given_out.is_none_or(|given_out| !claim.is_or_was(&given_out.claim_uid)))
+    let Some(given_out) = given_out else { return Ok(true) };
+    if is_placed {
+        return Ok(!claim.is_or_was(&given_out.claim_uid));
+    }
+    Ok(!was_given_out(claim, &given_out) && !is_restored(provisioner, id, claim).await?)
+}
+
+/// Copies name the claims in whose place a leaf was made anew, but have another volume.
+fn was_given_out(claim: &ClaimRow, given_out: &GivenOut) -> bool {
+    let has_its_volume = given_out.volume.is_empty() || claim.volume() == Some(&*given_out.volume);
+    *claim.uid == *given_out.claim_uid || has_its_volume && claim.is_or_was(&given_out.claim_uid)
+}
+
+/// Of a leaf that is lost, people are told to restore it under its names.
+async fn is_restored(provisioner: &Provisioner, id: &VolumeId, claim: &ClaimRow) -> Result<bool> {
+    if claim.finalizer.is_some() {
+        return Ok(false);
+    }
+    let place = claim.place.to_string();
+    let volumes = host::volume::all_with(&provisioner.host, &id.to_string()).await?;
+    Ok(volumes.iter().any(|volume| volume.claim.as_deref() == Some(&*place)))
 }

@@ -16,7 +16,10 @@ fn hash() -> VolumeHash {
 
 fn metadata(uid: &str, version: &str) -> Value {
     let labels = ownership::labels(&HostId("h".to_owned()), hash());
-    json!({"namespace": "shop", "name": "db", "uid": uid, "resourceVersion": version, "labels": labels})
+    json!({
+        "namespace": "shop", "name": "db", "uid": uid, "resourceVersion": version, "labels": labels,
+        "finalizers": [ownership::FINALIZER],
+    })
 }
 
 fn claim(version: &str, phase: &str) -> PersistentVolumeClaim {
@@ -96,11 +99,12 @@ fn object_that_is_not_ours_makes_no_row() {
     assert!(rows.row(hash()).is_none());
 }
 
-/// A copy of the claim under another name, made at a later time.
+/// A copy of the claim under another name, made at a later time by a tool that leaves finalizers out.
 fn copy(version: &str) -> PersistentVolumeClaim {
     let mut copy = claim(version, "Bound");
     copy.metadata.uid = Some("c-2".to_owned());
     copy.metadata.name = Some("a-copy".to_owned());
+    copy.metadata.finalizers = None;
     copy.metadata.creation_timestamp = from_value(json!("2026-01-02T00:00:00Z")).unwrap();
     copy
 }
@@ -224,22 +228,49 @@ async fn waiting_ends_with_the_change_or_the_deadline() {
     assert!(came);
 }
 
+fn bound_to(claim_uid: &str, name: &str, made: &str) -> PersistentVolume {
+    let mut volume = volume();
+    volume.metadata.name = Some(name.to_owned());
+    volume.metadata.uid = Some(name.to_owned());
+    volume.metadata.creation_timestamp = from_value(json!(made)).unwrap();
+    volume.spec.as_mut().unwrap().claim_ref.as_mut().unwrap().uid = Some(claim_uid.to_owned());
+    volume
+}
+
 #[test]
 fn copy_of_a_leaf_volume_is_not_the_one_its_claim_names() {
-    let bound_to_the_leaf = |name: &str, made: &str| -> PersistentVolume {
-        let mut volume = volume();
-        volume.metadata.name = Some(name.to_owned());
-        volume.metadata.uid = Some(name.to_owned());
-        volume.metadata.creation_timestamp = from_value(json!(made)).unwrap();
-        volume.spec.as_mut().unwrap().claim_ref.as_mut().unwrap().uid = Some(CLAIM_UID.to_owned());
-        volume
-    };
     let rows = rows();
     rows.put_claim(&claim("10", "Bound"));
-    rows.put_volume(&bound_to_the_leaf("backup", "2026-01-01T00:00:00Z"));
+    rows.put_volume(&bound_to(CLAIM_UID, "backup", "2026-01-01T00:00:00Z"));
     assert!(rows.row(hash()).unwrap().volume.is_none(), "alone, it is still a copy");
-    rows.put_volume(&bound_to_the_leaf("pv-1", "2026-01-02T00:00:00Z"));
+    rows.put_volume(&bound_to(CLAIM_UID, "pv-1", "2026-01-02T00:00:00Z"));
     assert_eq!(rows.row(hash()).unwrap().volume.unwrap().name.as_ref(), "pv-1");
+}
+
+#[test]
+fn copy_with_a_volume_of_its_own_is_not_taken_for_a_leaf_that_has_gone_or_was_made_anew() {
+    let (rows, id) = (rows(), VolumeId::new("m", "shop", &"x".repeat(200), hash()));
+    let seen = || {
+        let row = rows.find(&id).unwrap().1;
+        (row.claim.map(|claim| claim.uid.to_string()), row.volume.map(|volume| volume.name.to_string()))
+    };
+    let both = |claim: &str, volume: &str| (Some(claim.to_owned()), Some(volume.to_owned()));
+    let mut copied = copy("11");
+    copied.spec.as_mut().unwrap().volume_name = Some("backup".to_owned());
+    rows.put_claim(&copied);
+    rows.put_volume(&bound_to("c-2", "backup", "2026-01-01T00:00:00Z"));
+    assert_eq!(seen(), both("c-2", "backup"), "of one that is alone, labels say no more");
+    rows.put_claim(&claim("10", "Bound"));
+    rows.put_volume(&bound_to(CLAIM_UID, "pv-1", "2026-01-02T00:00:00Z"));
+    assert_eq!(seen(), both(CLAIM_UID, "pv-1"));
+    rows.drop_claim(hash(), CLAIM_UID, u64::MAX);
+    assert_eq!(seen(), (None, Some("pv-1".to_owned())));
+    let mut anew = claim("12", "Pending");
+    anew.metadata.uid = Some("c-3".to_owned());
+    anew.metadata.creation_timestamp = from_value(json!("2026-01-03T00:00:00Z")).unwrap();
+    anew.metadata.annotations = from_value(json!({"kosmos.csi.io/former": CLAIM_UID})).unwrap();
+    rows.put_claim(&anew);
+    assert_eq!(seen(), both("c-3", "pv-1"));
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! Volumes whose handle would be longer than the interface allows: it has their hash in the place of namespace and name, and leads to
+//! whatever carries their labels. A leaf is told from its copies by what it is, and not by where.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use simulate::text;
+use tokio::time::sleep;
+use tonic::Code;
+
+use crate::{
+    bench::{Bench, SHOP, lock},
+    caller::{Caller, Script},
+    fixture::{self, Planted},
+    reclaim::{SETTLED, bench, ends_well, events, leaf, leaf_volume, provisioned, until, wrong},
+    virtual_time,
+};
+
+/// Enough for what the member does by itself.
+const SOON: Duration = Duration::from_secs(5);
+
+fn script() -> Script {
+    Script::new(&"a".repeat(120))
+}
+
+async fn volume(bench: &Arc<Bench>, script: Script) -> Caller {
+    let caller = provisioned(bench, script).await;
+    assert!(caller.handle().unwrap().starts_with("m0///"), "{:?}", caller.handle());
+    // It is marked by then.
+    sleep(SOON).await;
+    caller
+}
+
+/// `kubectl delete pvc` by somebody in the member.
+fn delete_leaf(bench: &Bench, name: &str) {
+    lock(&bench.guard.history).deleted_by_people(text(&leaf(bench, name).unwrap(), "/metadata/uid"));
+    bench.members[0].delete("persistentvolumeclaims", SHOP, name).unwrap();
+}
+
+/// The same with all finalizers taken away, so that it goes at once.
+fn delete_leaf_by_force(bench: &Bench, name: &str) {
+    delete_leaf(bench, name);
+    let unheld = |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
+    drop(bench.members[0].change("persistentvolumeclaims", SHOP, name, unheld));
+}
+
+async fn is_whole(bench: &Bench, caller: &Caller) {
+    until(bench, SETTLED, "it is whole", || wrong(bench, caller, false).is_empty()).await;
+}
+
+/// A backup tool has made a copy of the leaf and of its volume.
+async fn copied(bench: &Bench, planted: &mut Planted, caller: &Caller) {
+    let (claim, volume) = (leaf(bench, caller.claim()).unwrap(), leaf_volume(bench, caller).unwrap());
+    Planted::copy_with_volume(bench, 0, &claim, &volume);
+    sleep(SOON).await;
+    planted.copy_is_bound(bench, 0, &claim);
+}
+
+#[test]
+fn deleted_leaf_comes_back_and_is_published_beside_a_copy_that_is_older() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut planted = Planted::everywhere(&bench);
+        let mut caller = volume(&bench, script()).await;
+        copied(&bench, &mut planted, &caller).await;
+        for _ in 0..2 {
+            delete_leaf(&bench, caller.claim());
+            is_whole(&bench, &caller).await;
+            caller.publish(&caller.node()).await.unwrap();
+            let published = leaf(&bench, caller.claim()).unwrap()["metadata"]["annotations"].clone();
+            assert!(published["kosmos.csi.io/published"].is_string(), "{published}");
+            caller.unpublish().await.unwrap();
+        }
+        let told = events(&bench);
+        assert!(told.contains("LeafHealed: ") && !told.contains("LeafLost: "), "{told}");
+        ends_well(&bench, caller).await;
+        assert_eq!(planted.touched(&bench), Vec::<String>::new());
+    });
+}
+
+/// The answer of DeleteVolume may be lost. A copy of a leaf that was healed says in whose place that stood.
+#[test]
+fn copy_stays_however_often_its_volume_is_removed() {
+    for healed in [false, true] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let mut planted = Planted::everywhere(&bench);
+            let caller = volume(&bench, script()).await;
+            if healed {
+                delete_leaf(&bench, caller.claim());
+                is_whole(&bench, &caller).await;
+            }
+            copied(&bench, &mut planted, &caller).await;
+            caller.delete_claim();
+            let is_released = || {
+                let volume = bench.host.get("persistentvolumes", "", caller.volume());
+                volume.is_some_and(|volume| text(&volume, "/status/phase") == "Released")
+            };
+            until(&bench, SETTLED, "the host's volume is released", is_released).await;
+            lock(&bench.guard.history).let_go(caller.volume());
+            for _ in 0..3 {
+                caller.delete(caller.handle().unwrap()).await.unwrap();
+                assert!(bench.storages[0].volumes().is_empty());
+            }
+            ends_well(&bench, caller).await;
+            assert_eq!(planted.touched(&bench), Vec::<String>::new(), "healed: {healed}");
+        });
+    }
+}
+
+#[test]
+fn copy_is_not_given_out_in_the_place_of_data_that_is_gone() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut planted = Planted::everywhere(&bench);
+        let mut caller = volume(&bench, script()).await;
+        copied(&bench, &mut planted, &caller).await;
+        delete_leaf_by_force(&bench, caller.claim());
+        until(&bench, SETTLED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
+        sleep(SOON).await;
+        let refused = caller.publish(&caller.node()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{refused}");
+        caller.unpublish().await.unwrap();
+        assert!(leaf(&bench, caller.claim()).is_none());
+        ends_well(&bench, caller).await;
+        assert_eq!(planted.touched(&bench), Vec::<String>::new());
+    });
+}
+
+/// As its user is told. It has another UID and another volume then.
+#[test]
+fn leaf_that_was_lost_and_is_restored_under_its_name_is_used_again() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut caller = volume(&bench, script()).await;
+        let was = leaf(&bench, caller.claim()).unwrap();
+        delete_leaf_by_force(&bench, caller.claim());
+        until(&bench, SETTLED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
+        sleep(SOON).await;
+        let restored = json!({
+            "metadata": {"name": caller.claim(), "namespace": SHOP, "labels": was["metadata"]["labels"]},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": fixture::NOW,
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        });
+        let restored = bench.members[0].create("persistentvolumeclaims", restored).unwrap();
+        lock(&bench.guard.history).plant(&restored);
+        sleep(SETTLED).await;
+        caller.publish(&caller.node()).await.unwrap();
+    });
+}

@@ -12,7 +12,10 @@ use crate::{
     bench::{Bench, SHOP, lock},
     caller::{Caller, Script},
     fixture::{self, Planted},
-    reclaim::{SETTLED, bench, ends_well, events, leaf, leaf_volume, provisioned, until, wrong},
+    reclaim::{
+        SETTLED, bench, ends_well, events, leaf, leaf_volume, listed, phase, provisioned, released, until, wrong,
+    },
+    schedules::strays,
     virtual_time,
 };
 
@@ -149,4 +152,51 @@ fn leaf_that_was_lost_and_is_restored_under_its_name_is_used_again() {
         sleep(SETTLED).await;
         caller.publish(&caller.node()).await.unwrap();
     });
+}
+
+fn notes(bench: &Bench, caller: &Caller) -> Value {
+    leaf_volume(bench, caller).unwrap()["metadata"]["annotations"].clone()
+}
+
+/// As an earlier version left a leaf that it made anew at another place.
+fn forget_handle(bench: &Bench, caller: &Caller) {
+    let forget = |object: &mut Value| {
+        object["metadata"]["annotations"].as_object_mut().unwrap().remove("kosmos.csi.io/handle");
+    };
+    bench.members[0].change("persistentvolumeclaims", SHOP, caller.claim(), forget).unwrap();
+    bench.members[0].change("persistentvolumes", "", caller.leaf_volume().unwrap(), forget).unwrap();
+}
+
+/// Its place would do for a handle then, and its handle stays.
+#[test]
+fn leaf_of_a_volume_that_is_used_again_under_a_short_name_comes_back_after_it_was_deleted() {
+    for forgotten in [false, true] {
+        virtual_time::run(1, async {
+            let bench = bench().await;
+            let mut caller = volume(&bench, Script { retain: true, ..script() }).await;
+            let handle = caller.handle().unwrap().to_owned();
+            for name in ["again", "once-more"] {
+                released(&bench, &mut caller).await;
+                caller.claim_again(name);
+                until(&bench, SETTLED, "it is used again", || phase(leaf(&bench, name)) == "Bound").await;
+                sleep(SOON).await;
+                if forgotten {
+                    forget_handle(&bench, &caller);
+                    sleep(SOON).await;
+                }
+                delete_leaf(&bench, name);
+                is_whole(&bench, &caller).await;
+                assert_eq!(listed(&bench).await, [handle.as_str()]);
+                sleep(Duration::from_mins(30)).await;
+                assert!(strays::told(&bench, 0).is_none_or(|count| count == 0), "{}", bench.metrics());
+            }
+            released(&bench, &mut caller).await;
+            assert_eq!(notes(&bench, &caller)["kosmos.csi.io/handle"], handle.as_str());
+            caller.claim_again(&"a".repeat(120));
+            is_whole(&bench, &caller).await;
+            let notes = notes(&bench, &caller);
+            assert!(notes["kosmos.csi.io/handle"].is_null(), "its place says it again: {notes}");
+            ends_well(&bench, caller).await;
+        });
+    }
 }

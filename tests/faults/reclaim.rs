@@ -193,7 +193,7 @@ fn released_volume_is_used_again_by_its_handle_under_any_name() {
     }
 }
 
-async fn listed(bench: &Bench) -> Vec<String> {
+pub async fn listed(bench: &Bench) -> Vec<String> {
     let request = with_deadline(v1::ListVolumesRequest::default());
     let listed = bench.call(|driver| async move { driver.list_volumes(request).await }).await.unwrap();
     listed.entries.into_iter().map(|entry| entry.volume.unwrap().volume_id).collect()

@@ -10,7 +10,7 @@ use super::{
     compact_text::{CompactText, Interner},
     ownership,
     progress::CompactProgress,
-    row::{ClaimRow, Mark, VolumeRow},
+    row::{Alias, ClaimRow, Mark, VolumeRow},
 };
 use domain::volume::{
     AccessMode, ClaimDigest, LeafPlace, VolumeMode, moving::MoveMark, plan::Phase, spec::Fingerprint,
@@ -239,10 +239,10 @@ impl CompactClaim {
 
     /// Whether it is there, or its handle says so.
     pub(super) fn is_known_at(&self, place: &LeafPlace) -> bool {
-        self.place.is(place) || self.alias() == Some(place)
+        self.place.is(place) || self.alias().and_then(Alias::place) == Some(place)
     }
 
-    pub(super) fn alias(&self) -> Option<&LeafPlace> {
+    pub(super) fn alias(&self) -> Option<&Alias> {
         Past::alias(self.past.as_deref())
     }
 
@@ -275,7 +275,7 @@ impl CompactVolume {
 
     /// Whether its claim is or was there, or its handle says so.
     pub(super) fn is_known_at(&self, place: &LeafPlace) -> bool {
-        self.claim_place.is(place) || Past::alias(self.past.as_deref()) == Some(place)
+        self.claim_place.is(place) || Past::alias(self.past.as_deref()).and_then(Alias::place) == Some(place)
     }
 }
 
@@ -284,8 +284,8 @@ impl CompactVolume {
 struct Past {
     /// UIDs of the claims in whose place it was.
     former: Box<str>,
-    /// The place that its handle names, where that is another one.
-    alias: Option<LeafPlace>,
+    /// What its handle names, where that is another place.
+    alias: Option<Alias>,
     /// Of a claim.
     moving: Option<MoveMark>,
     /// Of a volume.
@@ -317,12 +317,13 @@ impl Past {
         let place = |place: &LeafPlace| place.namespace.len() + place.claim.len();
         let mark = |mark: &MoveMark| mark.namespace.len() + mark.name.len() + mark.uid.len();
         past.map_or(0, |past| {
-            let places = [&past.alias, &past.place].into_iter().flatten().map(place).sum::<usize>();
+            let places = [past.alias.as_ref().and_then(Alias::place), past.place.as_ref()];
+            let places = places.into_iter().flatten().map(place).sum::<usize>();
             past.former.len() + places + past.moving.as_ref().map_or(0, mark)
         })
     }
 
-    fn alias(past: Option<&Self>) -> Option<&LeafPlace> {
+    fn alias(past: Option<&Self>) -> Option<&Alias> {
         past?.alias.as_ref()
     }
 }

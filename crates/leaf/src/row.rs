@@ -14,7 +14,7 @@ use super::{
 use domain::{
     error::{Error, Result},
     volume::{
-        AccessMode, ClaimDigest, LeafPlace, VolumeHash, VolumeId, VolumeMode,
+        AccessMode, ClaimDigest, LeafName, LeafPlace, VolumeHash, VolumeId, VolumeMode,
         growth::Size,
         moving::{MoveMark, Part},
         plan::{ObservedClaim, ObservedVolume, Phase},
@@ -48,8 +48,8 @@ pub struct ClaimRow {
     pub former: Box<str>,
     /// The claim of the host that it was made for; absent where nobody told.
     pub made_for: Option<ClaimDigest>,
-    /// The place that its handle names, where it was made anew at another one.
-    pub(super) alias: Option<Box<LeafPlace>>,
+    /// What its handle names, where it was made anew at another place than that.
+    pub(super) alias: Option<Box<Alias>>,
     /// The move that has it.
     pub moving: Option<Box<MoveMark>>,
     pub(super) phase: Phase,
@@ -72,6 +72,14 @@ pub struct ClaimRow {
     pub(super) version: u64,
     /// The list that named it, or after which it was seen.
     pub(super) round: u32,
+}
+
+/// What a handle names that is not the one of a leaf at this place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Alias {
+    Place(LeafPlace),
+    /// The hash alone.
+    Hash,
 }
 
 /// The pod that consumes a claim.
@@ -109,6 +117,12 @@ impl Row {
         self.volume.as_ref()?.place.as_deref()
     }
 
+    /// The handle that leads to it.
+    pub fn id(&self, member: &str, hash: VolumeHash) -> Option<VolumeId> {
+        let of_claim = self.claim.as_ref().map(|claim| claim.id(member, hash));
+        of_claim.or_else(|| self.volume.as_ref().map(|volume| volume.id(member, hash)))
+    }
+
     pub fn observed_volume(&self) -> Option<ObservedVolume> {
         self.volume.as_ref().map(VolumeRow::observed)
     }
@@ -141,7 +155,7 @@ impl ClaimRow {
             },
             former: annotation(FORMER).map(String::as_str).unwrap_or_default().into(),
             made_for: annotation(CLAIM).map(|claim| ClaimDigest::new(claim)),
-            alias: alias_of(annotation(HANDLE)),
+            alias: Alias::of(annotation(HANDLE)),
             moving: annotation(MOVE).and_then(|text| MoveMark::parse(text)).map(Box::new),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Bound") => Phase::Bound,
@@ -244,15 +258,14 @@ impl ClaimRow {
         self.finalizer.is_some() && !self.had_volume()
     }
 
-    /// The place that its handle names.
-    pub fn handle_place(&self) -> &LeafPlace {
-        self.alias.as_deref().unwrap_or(&self.place)
+    /// The handle that leads to it.
+    pub fn id(&self, member: &str, hash: VolumeHash) -> VolumeId {
+        id_of(member, hash, self.alias.as_deref(), &self.place)
     }
 
-    /// Its handle, where that names another place.
+    /// The same, where it is not that of a leaf at this place.
     pub(super) fn handle(&self, member: &str, hash: VolumeHash) -> Option<String> {
-        let named = self.alias.as_deref()?;
-        Some(VolumeId::new(member, &named.namespace, &named.claim, hash).to_string())
+        self.alias.as_ref().map(|_| self.id(member, hash).to_string())
     }
 
     /// The leaf volume it names.
@@ -290,8 +303,27 @@ impl ClaimRow {
     }
 }
 
-fn alias_of(handle: Option<&String>) -> Option<Box<LeafPlace>> {
-    VolumeId::parse(handle?)?.place().map(Box::new)
+impl Alias {
+    fn of(handle: Option<&String>) -> Option<Box<Self>> {
+        let named = VolumeId::parse(handle?)?.place();
+        Some(Box::new(named.map_or(Self::Hash, Self::Place)))
+    }
+
+    pub(crate) fn place(&self) -> Option<&LeafPlace> {
+        match self {
+            Self::Place(place) => Some(place),
+            Self::Hash => None,
+        }
+    }
+}
+
+fn id_of(member: &str, hash: VolumeHash, alias: Option<&Alias>, place: &LeafPlace) -> VolumeId {
+    let LeafPlace { namespace, claim } = match alias {
+        Some(Alias::Hash) => return VolumeId { member: member.to_owned(), leaf: LeafName::Hashed(hash) },
+        Some(Alias::Place(named)) => named,
+        None => place,
+    };
+    VolumeId::new(member, namespace, claim, hash)
 }
 
 fn created(metadata: &ObjectMeta) -> i64 {

@@ -147,9 +147,9 @@ impl Rows {
         self.remarkable.notified().await;
     }
 
-    /// The places that the handles of a volume may name: one, but for copies.
-    pub fn handle_places(&self, hash: VolumeHash) -> Vec<LeafPlace> {
-        self.lock().rows.get(&hash).map(|entry| entry.handle_places()).unwrap_or_default()
+    /// The handles that lead to a volume here: one, but for copies.
+    pub fn ids(&self, member: &str, hash: VolumeHash) -> Vec<VolumeId> {
+        self.lock().rows.get(&hash).map(|entry| entry.ids(member, hash)).unwrap_or_default()
     }
 
     pub fn class(&self, name: &str) -> Option<ClassRow> {

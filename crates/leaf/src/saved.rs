@@ -164,7 +164,7 @@ impl Saved {
     #[must_use]
     pub fn at(mut self, place: &LeafPlace, handle: &str) -> Self {
         self.annotations.remove(ownership::HANDLE);
-        if VolumeId::parse(handle).and_then(|id| id.place()).is_some_and(|named| named != *place) {
+        if VolumeId::parse(handle).is_some_and(|id| !id.is_of(place)) {
             self.annotations.insert(ownership::HANDLE.to_owned(), handle.to_owned());
         }
         self

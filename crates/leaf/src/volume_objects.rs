@@ -8,7 +8,7 @@ use super::{
     limits::Extent,
     row::{ClaimRow, Consumer, Mark, Row, VolumeRow},
 };
-use domain::volume::{LeafPlace, plan::Phase};
+use domain::volume::{LeafPlace, VolumeHash, VolumeId, plan::Phase};
 
 /// The leaf, and the copies that people and backup tools make of it, labels and all. The place tells them apart; without
 /// one, the oldest that we hold is the leaf. One of each is the rule, so one of each has its place here.
@@ -132,13 +132,13 @@ impl VolumeObjects {
         self.claims.iter().any(|claim| claim.phase == Phase::Pending && !claim.terminating)
     }
 
-    /// The places that its handle may name: one, but for copies.
-    pub(super) fn handle_places(&self) -> Vec<LeafPlace> {
-        let claims = self.claims.iter().map(|claim| claim.row().handle_place().clone());
-        let mut places: Vec<LeafPlace> =
-            claims.chain(self.volumes.iter().map(|volume| volume.row().handle_place().clone())).collect();
-        places.dedup();
-        places
+    /// The handles that lead to it: one, but for copies.
+    pub(super) fn ids(&self, member: &str, hash: VolumeHash) -> Vec<VolumeId> {
+        let claims = self.claims.iter().map(|claim| claim.row().id(member, hash));
+        let volumes = self.volumes.iter().map(|volume| volume.row().id(member, hash));
+        let mut ids: Vec<VolumeId> = claims.chain(volumes).collect();
+        ids.dedup();
+        ids
     }
 
     /// Its volume is retained because the host's is.

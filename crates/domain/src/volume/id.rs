@@ -139,6 +139,14 @@ impl VolumeId {
         }
     }
 
+    /// Whether a leaf at this place would have this handle.
+    pub fn is_of(&self, place: &LeafPlace) -> bool {
+        match &self.leaf {
+            LeafName::Readable { namespace, claim, .. } => *namespace == place.namespace && *claim == place.claim,
+            LeafName::Hashed(hash) => Self::new(&self.member, &place.namespace, &place.claim, *hash) == *self,
+        }
+    }
+
     /// The hashes this handle can stand for: one, or all that begin with its sixteen digits.
     pub fn hashes(&self) -> RangeInclusive<VolumeHash> {
         match &self.leaf {
@@ -247,6 +255,16 @@ mod tests {
     fn handle_that_would_be_too_long_carries_the_whole_hash_instead() {
         let id = VolumeId::new("cluster38", "n", &"c".repeat(120), hash("pvc-1"));
         assert_eq!(id.to_string(), format!("cluster38///{}", hash("pvc-1")));
+    }
+
+    #[test]
+    fn handle_is_that_of_a_leaf_where_one_is_made_for_it() {
+        let place = |claim: &str| LeafPlace { namespace: "n".to_owned(), claim: claim.to_owned() };
+        let (short, long) = (place("c"), place(&"c".repeat(120)));
+        let [readable, hashed] =
+            [&short, &long].map(|place| VolumeId::new("m", &place.namespace, &place.claim, hash("pvc-1")));
+        assert!(readable.is_of(&short) && !readable.is_of(&place("d")) && !readable.is_of(&long));
+        assert!(hashed.is_of(&long) && hashed.is_of(&place(&"d".repeat(120))) && !hashed.is_of(&short));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use domain::{
 };
 use leaf::{
     MemberClient,
-    row::{ClaimRow, Row, VolumeRow},
+    row::{ClaimRow, Row},
 };
 
 /// What external-health-monitor calls a volume that is not well, in events, and what others may write as a condition.
@@ -55,9 +55,7 @@ pub fn list_ailing(provisioner: &Provisioner, most: usize, token: &str) -> Resul
         }
     };
     list::page(provisioner, most, token, pick, |place, hash, row| {
-        let leaf = row.claim.as_ref().map(ClaimRow::handle_place);
-        let leaf = leaf.or_else(|| row.volume.as_ref().map(VolumeRow::handle_place))?;
-        let handle = VolumeId::new(place.member, &leaf.namespace, &leaf.claim, hash).to_string();
+        let handle = row.id(place.member, hash)?.to_string();
         Some(Health { handle, ailments: ailments(&row, place) })
     })
 }

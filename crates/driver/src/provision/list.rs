@@ -134,7 +134,7 @@ fn is_given_out(claim: &ClaimRow) -> bool {
 
 fn listed(member: &str, hash: VolumeHash, claim: &ClaimRow) -> Listed {
     Listed {
-        id: VolumeId::new(member, &claim.handle_place().namespace, &claim.handle_place().claim, hash),
+        id: claim.id(member, hash),
         capacity: claim.size().capacity,
         nodes: claim.life.published.nodes().map(str::to_owned).collect(),
     }

@@ -175,7 +175,8 @@ fn look_whether_due(
     backlog: &mut MemberBacklog,
 ) {
     for hash in some {
-        let is_due = repairs(leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row()));
+        let repairs = repairs(reconciler, leaf, hash);
+        let is_due = repairs.iter().any(|repair| heal::is_due(reconciler, repair, &repair.row()));
         if is_due && backlog.odd.insert(hash) {
             backlog.ill.remove(&hash);
         } else if let Some((_, due)) = backlog.ill.get_mut(&hash) {
@@ -218,7 +219,7 @@ async fn heal_all(reconciler: &Reconciler, member: &Member, backlog: &mut Member
         if !heal_one(reconciler, leaf, hash, looks, &mut backlog.allowance).await {
             continue;
         }
-        if !repairs(leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row())) {
+        if !repairs(reconciler, leaf, hash).iter().any(|repair| heal::is_due(reconciler, repair, &repair.row())) {
             backlog.odd.remove(&hash);
         }
         backlog.ill.insert(hash, (looks + 1, Instant::now() + pause(looks + 1)));
@@ -245,7 +246,7 @@ async fn heal_one(
     looks: u32,
     allowance: &mut Allowance,
 ) -> bool {
-    let repairs = repairs(leaf, hash);
+    let repairs = repairs(reconciler, leaf, hash);
     let due = repairs.iter().filter(|repair| heal::is_due(reconciler, repair, &repair.row()));
     for (at, repair) in due.enumerate() {
         if !allowance.permits_look(reconciler, repair) {

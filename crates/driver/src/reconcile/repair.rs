@@ -3,7 +3,7 @@
 use super::Reconciler;
 use domain::{
     error::Result,
-    volume::{LeafPlace, VolumeHash, VolumeId, healing::Wish},
+    volume::{LeafName, LeafPlace, VolumeHash, VolumeId, healing::Wish},
 };
 use host::{
     events::News,
@@ -49,11 +49,6 @@ impl LiveWish {
 }
 
 impl<'a> Repair<'a> {
-    /// By the place that the handle names.
-    pub(super) fn new(leaf: &'a MemberClient, hash: VolumeHash, named: &LeafPlace) -> Self {
-        Self::of(leaf, VolumeId::new(&leaf.member, &named.namespace, &named.claim, hash), hash)
-    }
-
     /// Of a handle that leads to this volume.
     pub(super) fn of(leaf: &'a MemberClient, id: VolumeId, hash: VolumeHash) -> Self {
         Self { leaf, hash, handle: id.to_string(), id }
@@ -94,9 +89,14 @@ impl<'a> Repair<'a> {
     }
 }
 
-/// A volume of each handle that its hash may have: one, but for copies.
-pub(super) fn repairs(leaf: &MemberClient, hash: VolumeHash) -> Vec<Repair<'_>> {
-    leaf.rows.handle_places(hash).iter().map(|named| Repair::new(leaf, hash, named)).collect()
+/// A volume of each handle that its hash may have: one, but for copies. Where the host has one by the hash alone, that is it, whatever the
+/// leaf says: one that an earlier version made anew at another place says nothing.
+pub(super) fn repairs<'a>(reconciler: &Reconciler, leaf: &'a MemberClient, hash: VolumeHash) -> Vec<Repair<'a>> {
+    let hashed = VolumeId { member: leaf.member.clone(), leaf: LeafName::Hashed(hash) };
+    if !reconciler.volumes.with(&hashed.to_string()).is_empty() {
+        return vec![Repair::of(leaf, hashed, hash)];
+    }
+    leaf.rows.ids(&leaf.member, hash).into_iter().map(|id| Repair::of(leaf, id, hash)).collect()
 }
 
 pub(super) async fn tell(reconciler: &Reconciler, wanted: &LiveWish, news: &News) {

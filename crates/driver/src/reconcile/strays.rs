@@ -46,7 +46,7 @@ impl Drop for Strays<'_> {
 
 pub(super) async fn tell_of_sizes(reconciler: &Reconciler, leaf: &MemberClient) {
     for hash in leaf.rows.take_resized() {
-        for repair in repairs(leaf, hash) {
+        for repair in repairs(reconciler, leaf, hash) {
             if let Err(error) = tell_of_size(reconciler, &repair).await {
                 tracing::debug!(member = leaf.member, %error, "the size of a leaf is not compared");
             }
@@ -87,7 +87,7 @@ pub(super) async fn count(reconciler: &Reconciler, leaf: &MemberClient, strays: 
         let used = |hash: &VolumeHash| {
             let is_used =
                 |repair: &Repair<'_>| repair.row().is_moving() || !reconciler.volumes.with(repair.handle()).is_empty();
-            repairs(leaf, *hash).iter().any(is_used)
+            repairs(reconciler, leaf, *hash).iter().any(is_used)
         };
         found.extend(some.into_iter().filter(|hash| !used(hash)));
         if after.is_none() {
@@ -97,10 +97,10 @@ pub(super) async fn count(reconciler: &Reconciler, leaf: &MemberClient, strays: 
     }
     let again: Vec<VolumeHash> = found.intersection(&strays.seen).copied().collect();
     for hash in again.iter().take(NAMED.saturating_sub(strays.named)) {
-        let places: Vec<String> = leaf.rows.handle_places(*hash).iter().map(ToString::to_string).collect();
+        let ids: Vec<String> = leaf.rows.ids(&leaf.member, *hash).iter().map(ToString::to_string).collect();
         tracing::warn!(
             member = leaf.member,
-            claim = places.join(", "),
+            volume = ids.join(", "),
             "a leaf has no volume in the host; `kosmos-csi doctor` tells more"
         );
         strays.named += 1;

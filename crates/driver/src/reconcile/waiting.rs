@@ -19,10 +19,7 @@ use tokio::{
 
 use super::{Reconciler, budget::Budget, turn};
 use claim::{Telling, Waiting};
-use domain::{
-    error::Result,
-    volume::{LeafPlace, VolumeHash, VolumeId},
-};
+use domain::{error::Result, volume::VolumeHash};
 use host::events::News;
 use leaf::{
     MemberClient,
@@ -248,8 +245,7 @@ async fn is_for(
     row: &ClaimRow,
     of: &MadeFor,
 ) -> Result<bool> {
-    let LeafPlace { namespace, claim } = row.handle_place();
-    let id = VolumeId::new(&leaf.member, namespace, claim, hash);
+    let id = row.id(&leaf.member, hash);
     if reconciler.volumes.with(&id.to_string()).iter().any(|volume| *volume.claim_uid == *of.uid) {
         return Ok(true);
     }

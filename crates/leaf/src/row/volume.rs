@@ -3,12 +3,12 @@
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
 
-use super::{alias_of, created, version};
+use super::{Alias, created, id_of, version};
 use crate::{
     capacity::node_of_volume,
     ownership::{self, FORMER, HANDLE, HEALING, PLACE, POLICY_BEFORE, PROVISIONED_BY, REMOVAL},
 };
-use domain::volume::{LeafPlace, plan::ObservedVolume};
+use domain::volume::{LeafPlace, VolumeHash, VolumeId, plan::ObservedVolume};
 
 /// A leaf volume.
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ pub struct VolumeRow {
     pub handle: Box<str>,
     /// UIDs of the claims it belonged to before; empty for nearly all.
     pub former: Box<str>,
-    /// The place that its handle names, where its claim was made anew at another one.
-    pub(crate) alias: Option<Box<LeafPlace>>,
+    /// What its handle names, where its claim was made anew at another place than that.
+    pub(crate) alias: Option<Box<Alias>>,
     /// Where its claim belongs, while a move has it.
     pub place: Option<Box<LeafPlace>>,
     /// It keeps the description of a claim that was let go, or is to be made anew.
@@ -61,7 +61,7 @@ impl VolumeRow {
             driver: csi.map(|csi| csi.driver.as_str()).unwrap_or_default().into(),
             handle: csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default().into(),
             former: volume.annotations().get(FORMER).map(String::as_str).unwrap_or_default().into(),
-            alias: alias_of(volume.annotations().get(HANDLE)),
+            alias: Alias::of(volume.annotations().get(HANDLE)),
             place: place_told(volume).map(Box::new),
             healing: volume.annotations().contains_key(HEALING),
             follows: volume.annotations().contains_key(POLICY_BEFORE),
@@ -117,9 +117,9 @@ impl VolumeRow {
         self.terminating
     }
 
-    /// The place that its handle names.
-    pub fn handle_place(&self) -> &LeafPlace {
-        self.alias.as_deref().unwrap_or(&self.claim_place)
+    /// The handle that leads to it.
+    pub fn id(&self, member: &str, hash: VolumeHash) -> VolumeId {
+        id_of(member, hash, self.alias.as_deref(), &self.claim_place)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A volume as one line, whichever page shows it.
 
-use domain::volume::{LeafPlace, VolumeHash, VolumeId, plan::Phase};
+use domain::volume::{LeafPlace, VolumeHash, plan::Phase};
 use driver::provision::health::known_ailments;
 use host::{volume::HostVolume, volumes::HostVolumes};
 use leaf::row::{ClaimRow, Row, VolumeRow};
@@ -110,10 +110,7 @@ impl<'a> Side<'a> {
 }
 
 fn handle_of(member: &str, hash: VolumeHash, row: &Row) -> String {
-    let place = row.claim.as_ref().map(ClaimRow::handle_place);
-    let place = place.or_else(|| row.volume.as_ref().map(VolumeRow::handle_place));
-    let id = place.map(|place| VolumeId::new(member, &place.namespace, &place.claim, hash));
-    id.map(|id| id.to_string()).unwrap_or_default()
+    row.id(member, hash).map(|id| id.to_string()).unwrap_or_default()
 }
 
 impl VolumeLine {

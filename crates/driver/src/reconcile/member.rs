@@ -274,17 +274,26 @@ async fn tell_of_missed(reconciler: &Reconciler, member: &Member, backlog: &mut 
 async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Result<bool> {
     let leaf = member.leaf()?;
     let volumes = reconciler.volumes.with(handle);
-    let Some(id) = VolumeId::parse(handle) else { return Ok(false) };
-    let (Some(place), [volume]) = (id.place(), volumes.as_slice()) else { return Ok(false) };
+    let (Some(id), [volume]) = (VolumeId::parse(handle), volumes.as_slice()) else { return Ok(false) };
     let live = host::volume::read(&reconciler.host, &volume.name).await?;
     let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
-    if !matches!(live.volume.wish(), Wish::Use { .. }) || leaf::claim::is_well(leaf, &place).await? {
+    if !matches!(live.volume.wish(), Wish::Use { .. }) || is_there(leaf, &id).await? {
         return Ok(true);
     }
     let Some((reason, what)) = missing(leaf, &id, live.given_out.as_ref()).await? else { return Ok(true) };
-    let message = format!("member {}: leaf claim {place} {what}", leaf.member);
+    let named = id.place().map_or_else(|| format!("of volume {id}"), |place| place.to_string());
+    let message = format!("member {}: leaf claim {named} {what}", leaf.member);
     host::events::tell(&reconciler.host, &live.volume, &News { reason, message, warning: true }).await;
     Ok(true)
+}
+
+/// Read just now: at the place that the handle names, or by the labels where it names none.
+async fn is_there(leaf: &MemberClient, id: &VolumeId) -> Result<bool> {
+    if let Some(place) = id.place() {
+        return leaf::claim::is_well(leaf, &place).await;
+    }
+    leaf::claim::list_leaf(leaf, *id.hashes().start()).await?;
+    Ok(leaf.rows.find(id).is_some())
 }
 
 /// What is to be said of a leaf whose claim is not there. Its volume may be well elsewhere, and then it is nothing.

@@ -33,6 +33,8 @@ const ELSEWHERE: &str = "elsewhere";
 pub const THEIRS: &str = "theirs";
 /// Before the names of volumes that people have made for leaf claims.
 pub const BY_HAND: &str = "by-hand-";
+/// A claim's name of so many letters and a few more has no room in a handle.
+pub const LONG: usize = 100;
 pub const OTHER_HOST: &str = "0b7c2a52-0000-4000-8000-000000000000";
 
 /// Storage that takes exactly so long for each of its steps.

@@ -23,7 +23,7 @@ use crate::{
     bench::{Bench, DRIVER_NAMESPACE, lock},
     caller::{Caller, Change, Ending, Script},
     extent,
-    fixture::{self, MEMBERS, Planted},
+    fixture::{self, LONG, MEMBERS, Planted},
     invariants::{AWAITS_ITS_NAME, LEFT, Story, violations},
     people::{self, Mood},
     prompt,
@@ -189,6 +189,7 @@ fn draw(chance: &mut Rng, number: usize, freed: bool, mood: Mood) -> (Duration, 
         _ => "data",
     };
     let (squatted, by_hand, attached) = (kind == SQUATTED, kind == BY_HAND, kind == ATTACHED);
+    let is_long = number % 5 == 2 && !squatted && !by_hand && !attached;
     if attached {
         places = vec![0];
     }
@@ -207,7 +208,7 @@ fn draw(chance: &mut Rng, number: usize, freed: bool, mood: Mood) -> (Duration, 
         _ => &CHANGES,
     };
     let script = Script {
-        claim: format!("{kind}-{number}"),
+        claim: if is_long { format!("{kind}-{}-{number}", "x".repeat(LONG)) } else { format!("{kind}-{number}") },
         gibibytes: chance.u64(1..4),
         leaf_class: if by_hand { fixture::NOW } else { classes[chance.usize(..classes.len())] },
         node_selected: !places.is_empty() && chance.bool(),

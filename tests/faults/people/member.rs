@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::{
     bench::{Bench, SHOP, lock},
-    fixture::{BY_HAND, MEMBERS, Planted},
+    fixture::{BY_HAND, LONG, MEMBERS, Planted},
     history::made_for,
     snapshotter::SNAPSHOTS,
 };
@@ -196,7 +196,8 @@ pub(super) async fn take_names(bench: Arc<Bench>, planted: Arc<Mutex<Planted>>, 
             let is_in_use = |volume: &Arc<Value>| text(volume, "/spec/csi/volumeHandle").contains(&format!("/{name}/"));
             let wanted = bench.host.get("persistentvolumeclaims", SHOP, name).is_some()
                 || bench.host.list("persistentvolumes").iter().any(is_in_use)
-                || name.ends_with('7');
+                || name.ends_with('7')
+                || name.len() > LONG;
             if wanted || chance.u8(..3) > 0 {
                 continue;
             }

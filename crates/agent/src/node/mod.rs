@@ -52,8 +52,7 @@ pub enum NodeMode {
 }
 
 /// Why one stays that is to go: of a Node that is gone the host detaches everything.
-const IN_USE: &str =
-    "it stays while volumes are in use there (status.volumesInUse): delete it where all that ran there has ended for good";
+const IN_USE: &str = "it stays while volumes are in use there (status.volumesInUse): delete it where all that ran there has ended for good";
 
 /// What a member has, as its watches tell it.
 #[derive(Debug)]

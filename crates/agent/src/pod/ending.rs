@@ -55,7 +55,8 @@ mod tests {
         let of = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastTransitionTime": "0"});
         let conditions = [("PodScheduled", "True"), ("Ready", "True"), (COPIED, "True")].map(|(kind, so)| of(kind, so));
         let mut pod = json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"phase": "Running", "conditions": conditions}});
-        let there = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:30Z\n"}, "status": {"phase": "Succeeded"}});
+        let there =
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:30Z\n"}, "status": {"phase": "Succeeded"}});
         let change = |pod: &Value, now: &str| change(pod, &why(&there, "m"), now);
         let told = change(&pod, "1").unwrap();
         assert_eq!(told["metadata"], pod["metadata"]);

@@ -175,11 +175,7 @@ fn is_ours(pods: &Pods<'_>, node: &Value) -> bool {
 }
 
 /// Has a virtual node say what it is to say; the Node as it is then. None where it is gone or not ours, or others write on it all the time.
-async fn say(
-    pods: &Pods<'_>,
-    name: &str,
-    wanted: impl Fn(&Value) -> BTreeSet<String>,
-) -> kube::Result<Option<Value>> {
+async fn say(pods: &Pods<'_>, name: &str, wanted: impl Fn(&Value) -> BTreeSet<String>) -> kube::Result<Option<Value>> {
     let _turn = pods.holds.writing.lock().await;
     let nodes = object::nodes(&pods.host.client);
     for _ in 0..TRIES {

@@ -63,8 +63,7 @@ pub(super) fn mounted<'a>(
 }
 
 fn leaves(copy: &Value) -> Vec<String> {
-    let handles: BTreeMap<String, String> =
-        serde_json::from_str(mark(copy, "annotations", MOUNTS)).unwrap_or_default();
+    let handles: BTreeMap<String, String> = serde_json::from_str(mark(copy, "annotations", MOUNTS)).unwrap_or_default();
     let claims = items(copy, "/spec/volumes").map(|volume| text(volume, "/persistentVolumeClaim/claimName"));
     let place = |claim: &str| format!("{}/{claim}", text(copy, "/metadata/namespace"));
     let leaf = |claim: &str| handles.get(claim).cloned().unwrap_or_else(|| place(claim));
@@ -109,7 +108,8 @@ mod tests {
     }
 
     fn copy(of: &str, phase: &str, claim: &str, mounts: &str) -> Value {
-        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}, {"name": "w", "emptyDir": {}}]);
+        let volumes =
+            json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}, {"name": "w", "emptyDir": {}}]);
         json!({
             "metadata": {"namespace": "shop", "name": "web", "labels": {MANAGED_BY: DRIVER, HOST: "h"},
                 "annotations": {COPY_OF: of, MOUNTS: mounts}},

@@ -267,13 +267,7 @@ impl Pods<'_> {
         Ok(there.and_then(|there| refused_namespace(&ephemeral::without(pod), &there, self.here())))
     }
 
-    async fn create(
-        &self,
-        pod: &Value,
-        claims: &claims::Leaves,
-        kept: &Synced,
-        looks: u32,
-    ) -> kube::Result<Next> {
+    async fn create(&self, pod: &Value, claims: &claims::Leaves, kept: &Synced, looks: u32) -> kube::Result<Next> {
         if !hold::hold(self, pod, claims).await? {
             return Ok(Next::After(AGAIN));
         }

@@ -120,8 +120,7 @@ impl Attacher {
 
     /// The name of its volume, as nodes know it.
     fn volume_of(&self, attachment: &Value) -> Option<String> {
-        let volume =
-            self.host.get("persistentvolumes", "", text(attachment, "/spec/source/persistentVolumeName"))?;
+        let volume = self.host.get("persistentvolumes", "", text(attachment, "/spec/source/persistentVolumeName"))?;
         Some(format!("kubernetes.io/csi/{DRIVER}^{}", text(&volume, "/spec/csi/volumeHandle")))
     }
 

@@ -24,7 +24,10 @@ use domain::{
     error::Result,
     volume::{VolumeHash, VolumeId, healing::Wish},
 };
-use host::{events::News, volume::GivenOut};
+use host::{
+    events::News,
+    volume::{GivenOut, HostVolume},
+};
 use leaf::{MemberClient, row::ClaimRow};
 use member::Member;
 
@@ -140,12 +143,13 @@ fn look_at(
     let (hash, row) = leaf.rows.find(&id).unzip();
     let (row, now) = (row.unwrap_or_default(), Instant::now());
     let is_out_of_sight = row.is_empty() && !leaf.rows.volumes_of(&id).is_empty();
+    let is_copy = row.claim.as_ref().is_some_and(|claim| is_copy(reconciler, &id, claim));
     if let Some(hash) = hash
         && heal::is_due(reconciler, &Repair::of(leaf, id, hash), &row)
     {
         backlog.odd.insert(hash);
     }
-    match (row.claim, row.volume) {
+    match (row.claim.filter(|_| !is_copy), row.volume.filter(|_| !is_copy)) {
         (Some(claim), _) if !claim.had_volume() && !claim.is_lost() => {
             backlog.marks.entry(handle).or_insert(now + LAZY);
         }
@@ -156,6 +160,13 @@ fn look_at(
         }
     }
     hash
+}
+
+/// By what is in memory: a handle that names no place leads to whatever carries the labels. People restore a leaf under the names of the
+/// host's claim.
+fn is_copy(reconciler: &Reconciler, id: &VolumeId, claim: &ClaimRow) -> bool {
+    let is_named = |volume: &HostVolume| volume.claim.as_deref() == Some(&*claim.place.to_string());
+    id.place().is_none() && claim.finalizer.is_none() && !reconciler.volumes.with(&id.to_string()).iter().any(is_named)
 }
 
 /// Looks for leaves that are retained for a volume of the host which has gone while nobody watched.
@@ -277,7 +288,7 @@ async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Res
     let (Some(id), [volume]) = (VolumeId::parse(handle), volumes.as_slice()) else { return Ok(false) };
     let live = host::volume::read(&reconciler.host, &volume.name).await?;
     let Some(live) = live.filter(|live| *live.volume.handle == *handle) else { return Ok(false) };
-    if !matches!(live.volume.wish(), Wish::Use { .. }) || is_there(leaf, &id).await? {
+    if !matches!(live.volume.wish(), Wish::Use { .. }) || is_there(reconciler, leaf, &id).await? {
         return Ok(true);
     }
     let Some((reason, what)) = missing(leaf, &id, live.given_out.as_ref()).await? else { return Ok(true) };
@@ -288,12 +299,13 @@ async fn look_for(reconciler: &Reconciler, member: &Member, handle: &str) -> Res
 }
 
 /// Read just now: at the place that the handle names, or by the labels where it names none.
-async fn is_there(leaf: &MemberClient, id: &VolumeId) -> Result<bool> {
+async fn is_there(reconciler: &Reconciler, leaf: &MemberClient, id: &VolumeId) -> Result<bool> {
     if let Some(place) = id.place() {
         return leaf::claim::is_well(leaf, &place).await;
     }
     leaf::claim::list_leaf(leaf, *id.hashes().start()).await?;
-    Ok(leaf.rows.find(id).is_some())
+    let found = leaf.rows.find(id);
+    Ok(found.is_some_and(|(_, row)| row.claim.is_none_or(|claim| !is_copy(reconciler, id, &claim))))
 }
 
 /// What is to be said of a leaf whose claim is not there. Its volume may be well elsewhere, and then it is nothing.

@@ -59,9 +59,8 @@ fn leaf_is_proved_by_what_it_carries_and_not_by_its_name() {
         let labels = json!({"app.kubernetes.io/managed-by": DRIVER, HOST: "h", VOLUME: hash});
         serde_json::from_value(json!({"name": name, "labels": labels, "annotations": notes})).unwrap()
     };
-    let theirs = |notes: Value| -> ObjectMeta {
-        serde_json::from_value(json!({"name": "data", "annotations": notes})).unwrap()
-    };
+    let theirs =
+        |notes: Value| -> ObjectMeta { serde_json::from_value(json!({"name": "data", "annotations": notes})).unwrap() };
     let moved = || of("again", hash, json!({HANDLE: handle}));
     let (readable, hashed) = (handle, format!("m///{hash}"));
     for (case, handle, namespace, found, leaves) in [
@@ -81,10 +80,7 @@ fn leaf_is_proved_by_what_it_carries_and_not_by_its_name() {
     ] {
         let id = VolumeId::parse(handle).unwrap();
         let among = leaves_among(&id, &host, namespace, &found);
-        assert!(
-            among.iter().filter_map(|leaf| leaf.name.as_deref()).eq(leaves.iter().copied()),
-            "{case}: {among:?}"
-        );
+        assert!(among.iter().filter_map(|leaf| leaf.name.as_deref()).eq(leaves.iter().copied()), "{case}: {among:?}");
         let only = only_leaf("c", &id, namespace, among);
         match leaves {
             [leaf] => assert_eq!(only.unwrap().name.as_deref(), Some(*leaf), "{case}"),

@@ -206,3 +206,45 @@ fn member_whose_pods_take_too_much_room_runs_none_and_says_so() {
         until("pods are run there", || world.phase("web") == "Running").await;
     });
 }
+
+/// Each telling is a write of the whole pod in the host's store.
+#[test]
+fn copy_that_says_something_else_all_the_time_at_any_length_is_told_of_every_few_seconds_and_briefly() {
+    story(1, async {
+        let world = standing(1).await;
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
+        let (life, told) = (Arc::clone(&world.life), Arc::<Mutex<Vec<usize>>>::default());
+        let kept = Arc::clone(&told);
+        world.host.faults().set(move |asked| {
+            if asked.resource == "pods" && asked.subresource == "status" {
+                lock(&kept).push(asked.body.to_string().len());
+            }
+            if lock(&life).dead { Action::Hang } else { Action::Pass }
+        });
+        let says = |number: u32| {
+            let conditions = (0..100).map(|one| json!({"type": format!("T{number}-{one}"), "status": "True"}));
+            let conditions: Vec<Value> = conditions.chain([json!({"type": "Ready", "status": "True"})]).collect();
+            let injected = (0..100).map(|one| json!({"name": format!("injected-{one}"), "image": "i"}));
+            let own = json!({"name": "c", "state": {"running": {}}, "restartCount": number});
+            let says = |copy: &mut Value| {
+                copy["status"]["message"] = json!(format!("{number}: \u{1b}[2J{}", "x".repeat(16 << 10)));
+                copy["status"]["conditions"] = json!(conditions);
+                copy["status"]["containerStatuses"] = injected.chain([own]).collect();
+            };
+            world.member.change("pods", SHOP, "web", says).unwrap();
+        };
+        for number in 0..600 {
+            says(number);
+            sleep(Duration::from_millis(100)).await;
+        }
+        let writes = lock(&told).clone();
+        assert!((5..=30).contains(&writes.len()), "{} in a minute", writes.len());
+        assert!(writes.iter().all(|size| *size < 16 << 10), "{writes:?}");
+        until("the last word is told", || text(&world.pod("web").unwrap(), "/status/message").starts_with("599: ")).await;
+        let status = world.pod("web").unwrap()["status"].clone();
+        assert!(!status.to_string().contains("\\u001b"), "it steers a terminal");
+        assert!(status["conditions"].as_array().unwrap().len() <= 32, "{}", status["conditions"]);
+        assert_eq!(status["containerStatuses"].as_array().unwrap().len(), 1, "{}", status["containerStatuses"]);
+    });
+}

@@ -15,7 +15,7 @@ use super::{
     cache::keep,
     node::{self, MemberState, Nodes},
     object,
-    pod::{Holds, Pods, Told, Turns, relay_events},
+    pod::{Holds, Pods, Tellings, Told, Turns, relay_events},
     view::{HostCache, MemberCache},
 };
 use cluster::with_causes;
@@ -46,12 +46,12 @@ impl MemberAgent {
     /// Works until it is dropped.
     pub(super) async fn serve(&self, member: &Member) {
         let mut nodes = Nodes::new(self.host.clone(), Arc::clone(&self.view));
-        let (mut told, holds) = (Told::default(), Holds::default());
+        let (mut told, holds, tellings) = (Told::default(), Holds::default(), Tellings::default());
         loop {
             if let Ok(leaf) = member.leaf() {
                 let client = leaf.client.clone();
                 let too_much = tokio::select! {
-                    reason = self.work(member, &client, &mut nodes, &mut told, &holds) => Some(reason),
+                    reason = self.work(member, &client, &mut nodes, &mut told, (&holds, &tellings)) => Some(reason),
                     () = closed(member, &client) => None,
                 };
                 if let Some(reason) = too_much {
@@ -83,7 +83,7 @@ impl MemberAgent {
         client: &Client,
         nodes: &mut Nodes,
         told: &mut Told,
-        holds: &Holds,
+        (holds, tellings): (&Holds, &Tellings),
     ) -> String {
         let there = self.view.enter(&self.member);
         let everything = watcher::Config::default;
@@ -98,6 +98,7 @@ impl MemberAgent {
             settings: &self.settings,
             turns: &turns,
             holds,
+            tellings,
         };
         let work = async {
             tokio::join!(

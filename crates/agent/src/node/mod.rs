@@ -25,6 +25,7 @@ use super::{
     virtual_node::{VirtualNodeId, is_of_clustertree, virtual_node_of},
 };
 use cluster::with_causes;
+use domain::volume::{NodeId, id::is_label};
 pub(super) use heartbeat::keep_alive;
 use host::{
     Host,
@@ -41,6 +42,8 @@ use writes::{create, patch, remove};
 
 /// More than there are steps.
 const STEPS: usize = 8;
+/// The value of a label, as the one that says of which architecture a node is.
+const LONGEST_LABEL: usize = 63;
 /// How long what a member has is believed, and until what stands in the way of a Node is looked at again.
 const BELIEVED: Duration = Duration::from_secs(5);
 
@@ -177,10 +180,11 @@ impl Nodes {
         let nodes = nodes_of(virtual_node, state);
         let open: Vec<&Value> = nodes.iter().copied().filter(|node| is_open(node)).collect();
         let architecture = nodes.iter().map(|node| text(node, "/status/nodeInfo/architecture"));
+        let architecture = architecture.filter(|known| is_label(known, LONGEST_LABEL));
         let found = ObservedStatus {
             room: room::left(&open, state.foreign_pods.iter().map(|pod| &**pod)),
             version: state.version.clone(),
-            architecture: architecture.min().filter(|known| !known.is_empty()).unwrap_or("amd64").to_owned(),
+            architecture: architecture.min().unwrap_or("amd64").to_owned(),
             kubelet_api,
         };
         self.found.insert(name.to_owned(), (Instant::now(), found.clone()));
@@ -310,7 +314,9 @@ fn virtual_nodes(member: &str, mode: NodeMode, state: &MemberState) -> Vec<Virtu
         NodeMode::Member => vec![virtual_node(None)],
         NodeMode::Node => {
             let names: BTreeSet<&str> = state.nodes.iter().map(|node| text(node, "/metadata/name")).collect();
-            names.into_iter().map(|name| virtual_node(Some(name.to_owned()))).collect()
+            let all = names.into_iter().map(|name| virtual_node(Some(name.to_owned())));
+            // What is no name of a node would be refused by the host again and again.
+            all.filter(|virtual_node| NodeId::parse(&virtual_node.id()).is_some()).collect()
         }
     }
 }

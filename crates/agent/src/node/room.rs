@@ -10,6 +10,11 @@ use domain::volume::quantity;
 /// Thousandths, by the resource's name.
 pub(super) type Amounts = BTreeMap<String, u128>;
 
+/// Resources of a node that Kubernetes knows, and as many that somebody there has added.
+const MOST: usize = 64;
+/// Of the name of one: a DNS name, and a word after it.
+const LONGEST: usize = 253 + 1 + 63;
+
 /// Ready, and open to new pods.
 pub(crate) fn is_open(node: &Value) -> bool {
     let ready = items(node, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True");
@@ -30,7 +35,15 @@ pub(super) fn left<'a>(nodes: &[&Value], pods: impl Iterator<Item = &'a Value>) 
             left.entry(resource).and_modify(|left| *left = left.saturating_sub(amount));
         }
     }
-    left
+    bounded(left)
+}
+
+/// What a member calls a resource is written on a Node of the host.
+fn bounded(all: Amounts) -> Amounts {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
+    let named = all.into_iter().filter(|(name, _)| name.len() <= LONGEST && name.chars().all(is_letter));
+    let (added, known): (Amounts, Amounts) = named.partition(|(name, _)| name.contains('/'));
+    known.into_iter().take(MOST).chain(added.into_iter().take(MOST)).collect()
 }
 
 /// As a quantity: whole bytes for what is measured in bytes, thousandths only of processors.
@@ -148,6 +161,21 @@ mod tests {
         let printed: Vec<String> =
             left.iter().map(|(name, amount)| format!("{name} {}", print(name, *amount))).collect();
         assert_eq!(printed, ["cpu 3250m", "memory 7Gi", "pods 19"]);
+    }
+
+    #[test]
+    fn resources_that_a_member_adds_without_end_are_told_up_to_a_number() {
+        let mut node = node("a", "2");
+        for number in 0..1000 {
+            node["status"]["allocatable"][format!("example.org/r{number}")] = json!("1");
+        }
+        let long = "x".repeat(1 << 20);
+        for odd in ["example.org/\u{1b}[2J", long.as_str()] {
+            node["status"]["allocatable"][odd] = json!("1");
+        }
+        let left = left(&[&node], std::iter::empty());
+        assert_eq!(left.len(), 3 + MOST);
+        assert!(["cpu", "memory", "pods", "example.org/r0"].iter().all(|name| left.contains_key(*name)), "{left:?}");
     }
 
     #[test]

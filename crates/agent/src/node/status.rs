@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::object::items,
+    super::object::{items, short},
     plan::patch_of,
     room::{self, Amounts},
 };
 use domain::volume::quantity;
 
+/// In bytes, of what a member says: why it does not answer, and which version it is.
+const MESSAGE: usize = 900;
+const VERSION: usize = 64;
 /// Nothing is known of these in a member as a whole, so they stand in nobody's way.
 const NO_PRESSURE: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"];
 
@@ -79,8 +82,9 @@ fn changes(there: &Value, mut wanted: Map<String, Value>) -> Map<String, Value> 
 }
 
 fn info(found: &ObservedStatus) -> Map<String, Value> {
+    let version = short(&found.version, VERSION);
     let known = [
-        ("kubeletVersion", found.version.as_str()),
+        ("kubeletVersion", version.as_str()),
         ("operatingSystem", "linux"),
         ("architecture", found.architecture.as_str()),
     ];
@@ -108,8 +112,8 @@ fn ways(kubelet_api: Option<SocketAddr>) -> (Value, Value) {
 /// Those of others stay; one that says the same keeps its times.
 fn conditions(node: &Value, health: &Health, now: &str) -> Value {
     let calm = |kind| (kind, false, "MemberDecides", "the member looks after its own nodes".to_owned());
-    let ours =
-        std::iter::once(("Ready", health.ready, health.reason, health.message.clone())).chain(NO_PRESSURE.map(calm));
+    let message = short(&health.message, MESSAGE);
+    let ours = std::iter::once(("Ready", health.ready, health.reason, message)).chain(NO_PRESSURE.map(calm));
     let ours: Vec<_> = ours.collect();
     let is_ours = |one: &&Value| ours.iter().any(|(kind, ..)| one["type"] == *kind);
     let others = items(node, "/status/conditions").filter(|one| !is_ours(one)).cloned();
@@ -189,6 +193,17 @@ mod tests {
         applied(&mut node, &down);
         let why = change(&node, &health(false, "no answer within 4 s"), None, "3").unwrap();
         assert_eq!(why["status"]["conditions"][0]["lastTransitionTime"], "2", "it has been so for longer");
+    }
+
+    #[test]
+    fn what_a_member_says_of_itself_is_short_and_steers_no_terminal() {
+        let node = json!({"metadata": {"name": "kosmos-m"}});
+        let found = ObservedStatus { version: format!("v1\u{1b}[2J{}", "9".repeat(1000)), ..found(1) };
+        let change = change(&node, &health(false, &format!("no\n{}", "x".repeat(9000))), Some(&found), "1").unwrap();
+        let message = change["status"]["conditions"][0]["message"].as_str().unwrap();
+        assert!(message.starts_with("no x") && message.len() == MESSAGE, "{message}");
+        let version = change["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap();
+        assert!(version.starts_with("v1\u{fffd}[2J9") && version.len() == VERSION, "{version}");
     }
 
     #[test]

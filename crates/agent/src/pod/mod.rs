@@ -1,6 +1,8 @@
 //! Runs the host's pods in a member: what is to be done about each is decided beside this, on what watches have told and,
 //! before anything is made or removed, once more on what was read just now.
 
+mod allowance;
+mod bounds;
 mod change;
 mod claims;
 mod config_sync;
@@ -41,6 +43,7 @@ use super::{
     object::{self, Place, is_leaving, parsed, read, text},
     view::{HostCache, News},
 };
+pub(super) use allowance::Tellings;
 pub(super) use change::Turns;
 use cluster::with_causes;
 use config_sync::Synced;
@@ -81,6 +84,7 @@ pub(super) struct Pods<'a> {
     pub(super) settings: &'a Settings,
     pub(super) turns: &'a Turns,
     pub(super) holds: &'a Holds,
+    pub(super) tellings: &'a Tellings,
 }
 
 /// When a pod is to be looked at again, if nothing is heard of it.
@@ -302,7 +306,10 @@ impl Pods<'_> {
         let networks = self.member.policy().borrow().pod_networks.clone();
         let who = Source { member: &self.member.name, networks: &networks };
         let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(Next::Settled) };
-        self.write(pod, change).await
+        match self.tellings.wait(&Place::of(pod)) {
+            Some(wait) => Ok(Next::After(wait)),
+            None => self.write(pod, change).await,
+        }
     }
 
     /// Says why a pod has no copy; it is looked at again when something of it changes.

@@ -7,7 +7,8 @@ use super::{
         node::patch_of,
         object::{items, text},
     },
-    COPIED, ephemeral,
+    COPIED, bounds,
+    ephemeral::{self, LIST},
     rejection::PodRejection,
 };
 use member::policy::PodNetworks;
@@ -26,6 +27,9 @@ const TOLD: [&str; 10] = [
     "initContainerStatuses",
 ];
 const EPHEMERAL: &str = "ephemeralContainerStatuses";
+/// Of these, what is said of the containers in a list of the pod.
+const OF_CONTAINERS: [(&str, &str); 2] =
+    [("containerStatuses", "/spec/containers"), ("initContainerStatuses", "/spec/initContainers")];
 /// Of these, what goes again when the member says nothing of it.
 const MAY_GO: [&str; 2] = ["reason", "message"];
 /// Of these, what has to lie where the host's administrator says that the member's pods are.
@@ -59,15 +63,17 @@ pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) ->
     let disbelief = who.disbelief(copy);
     for field in TOLD {
         let is_hidden = disbelief.is_some() && ADDRESSES.contains(&field);
-        match copy["status"].get(field).filter(|_| !is_hidden) {
-            Some(said) if pod["status"].get(field) != Some(said) => drop(status.insert(field.to_owned(), said.clone())),
+        match said(pod, copy, field).filter(|_| !is_hidden) {
+            Some(said) if pod["status"].get(field) != Some(&said) => drop(status.insert(field.to_owned(), said)),
             None if (is_hidden || MAY_GO.contains(&field)) && pod["status"].get(field).is_some() => {
                 status.insert(field.to_owned(), Value::Null);
             }
             _ => {}
         }
     }
-    if let Some(said) = ephemeral::statuses(pod, copy).filter(|said| pod["status"].get(EPHEMERAL) != Some(said)) {
+    let debugging = ephemeral::statuses(pod, copy).and_then(|said| bounds::of_containers(pod, LIST, &said));
+    let debugging = debugging.and_then(|said| bounds::told(&said));
+    if let Some(said) = debugging.filter(|said| pod["status"].get(EPHEMERAL) != Some(said)) {
         status.insert(EPHEMERAL.to_owned(), said);
     }
     let conditions = conditions(pod, copy, &copied(copy, who.member, disbelief), now);
@@ -75,6 +81,15 @@ pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) ->
         status.insert("conditions".to_owned(), conditions);
     }
     (!status.is_empty()).then(|| patch_of(pod, json!({"status": status})))
+}
+
+/// What the copy says in a field, as far as the host is told of it.
+fn said(pod: &Value, copy: &Value, field: &str) -> Option<Value> {
+    let said = copy["status"].get(field)?;
+    match OF_CONTAINERS.iter().find(|(statuses, _)| *statuses == field) {
+        Some((_, containers)) => bounds::told(&bounds::of_containers(pod, containers, said)?),
+        None => bounds::told(said),
+    }
 }
 
 /// Why it waits; none where it says so already.
@@ -122,8 +137,8 @@ fn ended(container: &Value, now: &str) -> Value {
 
 /// The copy's conditions, but for what the host knows better, and what only the host says.
 fn conditions(pod: &Value, copy: &Value, copied: &PodRejection, now: &str) -> Value {
-    let is_told = |one: &&Value| one["type"] != SCHEDULED && !is_gate(pod, &one["type"]);
-    let mut told: Vec<Value> = items(copy, "/status/conditions").filter(is_told).cloned().collect();
+    let is_told = |one: &&Value| one["type"] != SCHEDULED && one["type"] != COPIED && !is_gate(pod, &one["type"]);
+    let mut told = bounds::conditions(pod, items(copy, "/status/conditions").filter(is_told));
     for one in &mut told {
         // It counts the copy's changes.
         one.as_object_mut().map(|fields| fields.remove("observedGeneration"));
@@ -139,9 +154,12 @@ fn conditions(pod: &Value, copy: &Value, copied: &PodRejection, now: &str) -> Va
 fn copied(copy: &Value, member: &str, disbelief: Option<String>) -> PodRejection {
     let unscheduled =
         items(copy, "/status/conditions").find(|one| one["type"] == SCHEDULED && one["status"] == "False");
-    let uid = text(copy, "/metadata/uid");
+    let uid = bounds::line(text(copy, "/metadata/uid"));
     match (unscheduled, disbelief) {
-        (Some(why), _) => PodRejection::new("Unschedulable", format!("member {member}: {}", text(why, "/message"))),
+        (Some(why), _) => {
+            let message = bounds::line(text(why, "/message"));
+            PodRejection::new("Unschedulable", format!("member {member}: {message}"))
+        }
         (None, Some(why)) => PodRejection::new("AddressNotTold", format!("member {member}, pod {uid}: {why}")),
         (None, None) => PodRejection::new("Copied", format!("member {member}, pod {uid}")),
     }
@@ -194,7 +212,8 @@ mod tests {
 
     fn pod() -> Value {
         let scheduled = json!({"type": SCHEDULED, "status": "True", "lastTransitionTime": "0"});
-        json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"phase": "Pending", "qosClass": "Burstable", "conditions": [scheduled]}})
+        json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"containers": [{"name": "c"}]},
+            "status": {"phase": "Pending", "qosClass": "Burstable", "conditions": [scheduled]}})
     }
 
     fn apply(pod: &mut Value, change: &Value) {
@@ -264,6 +283,18 @@ mod tests {
         let change = mirrored(&pod(), &copy, WHO, "1").unwrap();
         let copied = items(&change, "/status/conditions").find(|one| one["type"] == COPIED).unwrap();
         assert_eq!((text(copied, "/reason"), text(copied, "/message")), ("Unschedulable", "member m: 0/1 nodes"));
+    }
+
+    #[test]
+    fn hosts_own_word_of_the_copy_is_not_the_members_and_containers_of_others_are_not_told() {
+        let mut copy = copy();
+        let forged = json!({"type": COPIED, "status": "False", "message": "x"});
+        copy["status"]["conditions"].as_array_mut().unwrap().push(forged);
+        copy["status"]["initContainerStatuses"] = json!([{"name": "injected"}]);
+        let change = mirrored(&pod(), &copy, WHO, "1").unwrap();
+        let mut words = items(&change, "/status/conditions").filter(|one| one["type"] == COPIED);
+        assert_eq!(words.next().map(|one| text(one, "/message")), Some("member m, pod c"));
+        assert_eq!((words.next(), change["status"].get("initContainerStatuses")), (None, None));
     }
 
     #[test]

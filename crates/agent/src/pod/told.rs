@@ -8,6 +8,8 @@ use std::{
 use k8s_openapi::api::core::v1::Event;
 use tokio::time::Instant;
 
+use super::allowance::Allowance;
+
 /// How long a pod may take to get ready before its member is asked why.
 const SLOW: Duration = Duration::from_secs(3);
 /// Until it is asked again, twice as long each time, and how long at most.
@@ -18,36 +20,13 @@ const REFUSED: Duration = Duration::from_mins(10);
 /// Pods of one member that are asked for at one look.
 const AT_ONE_LOOK: usize = 2;
 
-/// How many events may still be written.
-#[derive(Debug)]
-struct Allowance {
-    most: u32,
-    more_after: Duration,
-    left: u32,
-    since: Instant,
+/// What client-go lets a kubelet say of one object.
+fn of_pod(now: Instant) -> Allowance {
+    Allowance::new(25, Duration::from_mins(5), now)
 }
 
-impl Allowance {
-    fn new(most: u32, more_after: Duration, now: Instant) -> Self {
-        Self { most, more_after, left: most, since: now }
-    }
-
-    /// What client-go lets a kubelet say of one object.
-    fn of_pod(now: Instant) -> Self {
-        Self::new(25, Duration::from_mins(5), now)
-    }
-
-    fn of_namespace(now: Instant) -> Self {
-        Self::new(100, Duration::from_secs(5), now)
-    }
-
-    fn left(&mut self, now: Instant) -> u32 {
-        let earned = now.duration_since(self.since).as_millis() / self.more_after.as_millis();
-        let earned = u32::try_from(earned).unwrap_or(self.most).min(self.most);
-        self.since = if self.left + earned >= self.most { now } else { self.since + self.more_after * earned };
-        self.left = (self.left + earned).min(self.most);
-        self.left
-    }
+fn of_namespace(now: Instant) -> Allowance {
+    Allowance::new(100, Duration::from_secs(5), now)
 }
 
 /// What was told of the pods in one member.
@@ -72,7 +51,7 @@ struct ToldOfPod {
 
 impl ToldOfPod {
     fn new(now: Instant) -> Self {
-        Self { next: None, not_before: now, allowance: Allowance::of_pod(now), counts: HashMap::new() }
+        Self { next: None, not_before: now, allowance: of_pod(now), counts: HashMap::new() }
     }
 }
 
@@ -86,7 +65,7 @@ impl Told {
         now: Instant,
     ) -> Vec<String> {
         self.pods.retain(|uid, _| is_there(uid));
-        self.namespaces.retain(|_, allowance| allowance.left(now) < allowance.most);
+        self.namespaces.retain(|_, allowance| !allowance.is_whole(now));
         for (uid, pod) in &mut self.pods {
             if !waiting.contains(uid.as_str()) {
                 pod.next = None;
@@ -135,12 +114,11 @@ impl Told {
     /// Whether one more may be written; it is counted.
     pub(super) fn may_tell(&mut self, uid: &str, namespace: &str, now: Instant) -> bool {
         let Some(pod) = self.pods.get_mut(uid) else { return false };
-        let fresh = || Allowance::of_namespace(now);
-        let of_namespace = self.namespaces.entry(namespace.to_owned()).or_insert_with(fresh);
+        let of_namespace = self.namespaces.entry(namespace.to_owned()).or_insert_with(|| of_namespace(now));
         let may = pod.allowance.left(now) > 0 && of_namespace.left(now) > 0;
         if may {
-            pod.allowance.left -= 1;
-            of_namespace.left -= 1;
+            pod.allowance.take();
+            of_namespace.take();
         }
         may
     }

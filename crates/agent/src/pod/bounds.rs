@@ -1,0 +1,108 @@
+//! How much of what a member says of a pod the host is told. Whoever administers the member decides what it says, and the host writes all
+//! that down. Pure.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::super::object::{items, short, text};
+
+/// Of one text, in bytes: a kubelet takes no longer message of a container.
+const LONGEST: usize = 4 << 10;
+/// Of one field of a status.
+const LARGEST: usize = 64 << 10;
+/// Of a pod: the host's own are among them, and that which says which copy it has.
+const MOST_CONDITIONS: usize = 32;
+
+pub(super) fn line(said: &str) -> String {
+    short(said, LONGEST)
+}
+
+/// The same with its texts in one line each; none where it is too much altogether.
+pub(super) fn told(said: &Value) -> Option<Value> {
+    let told = lines(said);
+    (told.to_string().len() <= LARGEST).then_some(told)
+}
+
+fn lines(said: &Value) -> Value {
+    match said {
+        Value::String(said) => json!(line(said)),
+        Value::Array(all) => all.iter().map(lines).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), lines(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// What is said of the containers that a pod has in this list, of each once; none where nothing is.
+pub(super) fn of_containers(pod: &Value, list: &str, said: &Value) -> Option<Value> {
+    let mut open: BTreeSet<&str> = items(pod, list).map(|container| text(container, "/name")).collect();
+    let all: Vec<Value> = items(said, "").filter(|one| open.remove(text(one, "/name"))).cloned().collect();
+    (!all.is_empty()).then_some(Value::Array(all))
+}
+
+/// Of these conditions each type once, and no more new ones than a pod has room for.
+pub(super) fn conditions<'a>(pod: &Value, said: impl Iterator<Item = &'a Value>) -> Vec<Value> {
+    let there: BTreeSet<&str> = items(pod, "/status/conditions").map(|one| text(one, "/type")).collect();
+    let (mut room, mut left) = ((MOST_CONDITIONS - 1).saturating_sub(there.len()), LARGEST);
+    let (mut seen, mut all) = (BTreeSet::new(), Vec::new());
+    for one in said.filter(|one| !text(one, "/type").is_empty()) {
+        let (kind, Some(told)) = (text(one, "/type"), told(one)) else { continue };
+        let size = told.to_string().len();
+        let is_new = !there.contains(kind);
+        if is_new && room == 0 || size > left || !seen.insert(kind) {
+            continue;
+        }
+        (room, left) = (room - usize::from(is_new), left - size);
+        all.push(told);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_short_lines_that_steer_no_terminal() {
+        let said = json!({"state": {"terminated": {"exitCode": 1, "message": format!("a\n\u{1b}[2J{}", "x".repeat(9000))}}});
+        let told = told(&said).unwrap();
+        let message = text(&told, "/state/terminated/message");
+        assert!(message.starts_with("a \u{fffd}[2Jx") && message.len() == LONGEST, "{message}");
+        assert_eq!(told["state"]["terminated"]["exitCode"], 1);
+        assert_eq!(lines(&told), told, "it is told once");
+    }
+
+    #[test]
+    fn what_is_too_much_is_not_told_at_all() {
+        let many: Vec<Value> = (0..10_000).map(|number| json!({"ip": number.to_string()})).collect();
+        assert_eq!(told(&json!(many)), None);
+        assert!(told(&json!(many[..2])).is_some());
+    }
+
+    #[test]
+    fn containers_that_the_pod_has_not_are_not_spoken_of() {
+        let pod = json!({"spec": {"containers": [{"name": "c"}]}});
+        let named = |name: &str, number: u32| json!({"name": name, "restartCount": number});
+        let said = json!([named("injected", 0), named("c", 1), named("c", 2), {}]);
+        assert_eq!(of_containers(&pod, "/spec/containers", &said), Some(json!([named("c", 1)])));
+        assert_eq!(of_containers(&pod, "/spec/initContainers", &said), None);
+    }
+
+    #[test]
+    fn conditions_have_an_end_and_those_that_are_there_go_on_being_told() {
+        let named = |number: usize| json!({"type": format!("T{number}"), "status": "True"});
+        let mut pod = json!({"status": {"conditions": [named(99)]}});
+        let said: Vec<Value> = (0..100).chain([5]).map(named).collect();
+        let types = |pod: &Value| {
+            let told = conditions(pod, said.iter());
+            told.iter().map(|one| text(one, "/type").to_owned()).collect::<Vec<_>>()
+        };
+        let first = types(&pod);
+        assert_eq!((first.len(), first.last().map(String::as_str)), (MOST_CONDITIONS - 1, Some("T99")));
+        pod["status"]["conditions"] = (50..100).map(named).collect();
+        assert_eq!(types(&pod).len(), 50, "there is no room for more");
+        let long = |kind: &str| json!({"type": kind, "a": vec!["x".repeat(4000); 10]});
+        let told = conditions(&pod, [long("A"), long("T60"), long("T61"), json!({"status": "True"})].iter());
+        assert_eq!(told.len(), 1, "what is longer than all may be is left out");
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{NAMESPACE, NODE, SHOP, World, standing, story, until};
+use super::{NAMESPACE, NODE, SHOP, World, give_secrets, run_with_secret, standing, story, until};
 
 const LABEL: &str = "kosmos.csi.io/pods";
 
@@ -37,6 +37,24 @@ fn namespace_of_the_members_own_takes_no_pod_before_it_says_so() {
         assert!(world.copy("web").is_none() && world.member.list("configmaps").is_empty(), "nothing is put there");
         world.label("baseline");
         until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
+/// Also where the host's namespace gives its Secrets: an account of the member of the same name would be meant.
+#[test]
+fn secret_for_a_token_of_an_account_is_put_into_no_member_and_its_pod_says_so() {
+    story(1, async {
+        let world = standing(1).await;
+        give_secrets(&world, "true");
+        run_with_secret(&world);
+        let of_account = |secret: &mut Value| {
+            secret["type"] = json!("kubernetes.io/service-account-token");
+            secret["metadata"]["annotations"] = json!({"kubernetes.io/service-account.name": "default"});
+        };
+        world.host.change("secrets", SHOP, "keys", of_account).unwrap();
+        until("it says why", || world.says("web", "ObjectNotGiven", "kubernetes.io/service-account-token")).await;
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.copy("web").is_none() && world.member.get("secrets", SHOP, "keys").is_none());
     });
 }
 

@@ -207,6 +207,12 @@ pub fn consumer() -> Value {
     pod
 }
 
+/// A Secret as the agent gives it, of this type, and with the name of an account for those in which a cluster puts its token.
+fn secret(kind: &str) -> Value {
+    let account = json!({"kubernetes.io/service-account.name": "default"});
+    but(ours("Secret", "keys"), &[("type", json!(kind)), ("metadata.annotations", account)])
+}
+
 /// A member in which people have a claim with its volume, a pod and a ConfigMap.
 async fn foreign(rig: &Rig) -> Result<(Place<'_>, String)> {
     let member = rig.fleet.member(MEMBER);
@@ -237,8 +243,11 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
         let agent = Agent::start(rig).await?;
         let (open, _) = foreign(rig).await?;
         let account = Account::of(&open, DRIVER_NAMESPACE, ACCOUNT).await?;
-        let (pods, maps) = (path(OPEN, "pods"), path(OPEN, "configmaps"));
+        let (pods, maps, secrets) = (path(OPEN, "pods"), path(OPEN, "configmaps"), path(OPEN, "secrets"));
         let usual = copy(&json!({}));
+        let role = format!("--clusterrole={ACCOUNT}-secrets");
+        let whose = format!("--serviceaccount={DRIVER_NAMESPACE}:{ACCOUNT}");
+        open.cluster.kubectl(&["create", "rolebinding", "secrets", "--namespace", OPEN, &role, &whose]).await?;
         wait_for("the policy is in force", PATIENCE, || async {
             account.is_refused(ACCOUNT, &[("POST", path(CLOSED, "pods"), usual.clone())]).await.map(Some)
         })
@@ -272,6 +281,7 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
             ("POST", pods.clone(), copy(&json!({"spec": {"automountServiceAccountToken": true}}))),
             ("POST", pods.clone(), copy(&json!({"spec": {"volumes": token}}))),
             ("POST", pods.clone(), copy(&json!({"spec": {"volumes": bundle}}))),
+            ("POST", secrets.clone(), secret("kubernetes.io/service-account-token")),
         ];
         let cases: Vec<Value> = serde_json::from_str(ABOVE_BASELINE)?;
         attempts.extend(cases.iter().map(|case| ("POST", pods.clone(), copy(&case["pod"]))));
@@ -279,6 +289,8 @@ fn agents_account_in_a_member_makes_only_copies_that_their_namespace_takes() {
         for case in cases {
             account.is_allowed("POST", &path(FREE, "pods"), &copy(&case["pod"])).await?;
         }
+        account.is_allowed("POST", &secrets, &secret("Opaque")).await?;
+        open.cluster.kubectl(&["delete", "rolebinding", "secrets", "--namespace", OPEN]).await?;
         adds_no_more_than_a_new_copy_may_have(&account, &open).await?;
         leave(&open).await?;
         agent.end().await

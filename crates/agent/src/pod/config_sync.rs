@@ -37,6 +37,8 @@ const VERSION: &str = "kosmos.csi.io/version";
 pub(super) const RENEW_AT: &str = "kosmos.csi.io/renew-at";
 /// On the same: whose tokens they are.
 const ACCOUNT: &str = "kosmos.csi.io/account";
+/// A Secret of this type is given a token by the cluster that it is in, of the account there that it names.
+const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 /// A ConfigMap in a namespace of the member where there are Secrets of ours: nobody may list those of all namespaces, and the
 /// host's namespace, which gave them, may have gone.
 pub(super) const MARKER: &str = "kosmos-csi.secrets";
@@ -113,6 +115,9 @@ impl Pods<'_> {
         }) else {
             return Ok(Ok(false));
         };
+        if let Some(why) = refused_type(name, &original) {
+            return Ok(Err(why));
+        }
         let mut wanted = self.marked(name, namespace, &json!({VERSION: version(&original)}));
         for field in ["data", "binaryData", "type"] {
             if let Some(value) = original.get(field) {
@@ -264,6 +269,15 @@ pub(super) fn rewritten(pod: &Value, secrets: bool) -> Value {
     spec
 }
 
+/// Why an object of the host is given to no member.
+fn refused_type(name: &str, original: &Value) -> Option<PodRejection> {
+    let message = format!(
+        "Secret {name} is of type {ACCOUNT_TOKEN}, which in a member would be given a token of an account there: have a token of the host's \
+         account projected (serviceAccountToken), or give the Secret another type"
+    );
+    (text(original, "/type") == ACCOUNT_TOKEN).then(|| PodRejection::new("ObjectNotGiven", message))
+}
+
 fn pulls(pod: &Value) -> bool {
     items(pod, "/spec/imagePullSecrets").next().is_some()
 }
@@ -351,6 +365,15 @@ mod tests {
         let tokens = json!({"metadata": {}, "stringData": {"token-0": "t"}});
         let paths: Vec<Value> = items(&changes(&there, &tokens), "").map(|one| one["path"].clone()).collect();
         assert_eq!(paths[3..], [json!("/stringData")]);
+    }
+
+    #[test]
+    fn secret_that_a_member_would_fill_with_a_token_of_its_own_is_given_to_none() {
+        let why = refused_type("keys", &json!({"type": ACCOUNT_TOKEN})).unwrap();
+        assert!(why.reason == "ObjectNotGiven" && why.message.starts_with("Secret keys is of type"), "{why:?}");
+        for other in [json!({"type": "Opaque"}), json!({"data": {}})] {
+            assert_eq!(refused_type("keys", &other), None, "{other}");
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ mod failures;
 mod in_use;
 #[path = "agent/level.rs"]
 mod level;
+#[path = "agent/node_mode.rs"]
+mod node_mode;
 #[path = "agent/planted.rs"]
 mod planted;
 #[path = "agent/takeover.rs"]
@@ -91,6 +93,7 @@ struct World {
     died: Arc<Notify>,
     agent: Mutex<JoinSet<anyhow::Result<()>>>,
     lease: Arc<Mutex<Option<Arc<Lease>>>>,
+    node_mode: NodeMode,
     _inside: JoinSet<()>,
 }
 
@@ -111,11 +114,16 @@ impl World {
     }
 
     async fn whose_pods_stop_after(seed: u64, stop: Duration) -> Self {
+        Self::with_nodes(seed, stop, 1).await
+    }
+
+    /// Each of the member's nodes has a virtual node of its own where there are several.
+    async fn with_nodes(seed: u64, stop: Duration, nodes: usize) -> Self {
         let (host, member) = (Cluster::new("host", seed), Cluster::new("m", seed + 1000));
         let mut inside = JoinSet::new();
         let start = Duration::from_millis(300);
         let pods = Pods { starts: start..=start, stops: stop..=stop, ..Pods::default() };
-        let settings = storage::Settings { pods, ..storage::Settings::default() };
+        let settings = storage::Settings { pods, nodes, ..storage::Settings::default() };
         inside.spawn(simulate::controllers::run(host.clone()));
         inside.spawn(simulate::controllers::run(member.clone()));
         inside.spawn(storage::run(member.clone(), settings));
@@ -129,6 +137,7 @@ impl World {
             died: Arc::default(),
             agent: Mutex::default(),
             lease: Arc::default(),
+            node_mode: if nodes > 1 { NodeMode::Node } else { NodeMode::Member },
             _inside: inside,
         };
         world.join();
@@ -187,7 +196,7 @@ impl World {
             kosmos_clusters: KosmosClusters::Auto,
             metrics: Metrics::new(),
         };
-        let settings = Settings { node_mode: NodeMode::Member, kubelet_api, host_address: None };
+        let settings = Settings { node_mode: self.node_mode, kubelet_api, host_address: None };
         let mut work = JoinSet::new();
         let lease = Arc::clone(&self.lease);
         work.spawn(async move {

@@ -46,6 +46,8 @@ pub(super) struct Made<'a> {
     /// The handles of the host's volumes, by leaf claims.
     pub(super) handles: &'a BTreeMap<String, String>,
     pub(super) given: Given<'a>,
+    /// The node of the member that the pod's virtual node stands for; none where that stands for all of them.
+    pub(super) node: Option<&'a str>,
     /// Where pods find the host's API server: host and port.
     pub(super) address: Option<(&'a str, u16)>,
 }
@@ -83,6 +85,9 @@ fn spec(pod: &Value, made: &Made<'_>) -> Value {
     retain(&mut spec, "tolerations", |toleration| toleration["key"] != LABEL);
     retain(&mut spec, "topologySpreadConstraints", |one| !text(one, "/topologyKey").starts_with(TOPOLOGY));
     place(&mut spec);
+    if let Some(node) = made.node {
+        pin(&mut spec, node);
+    }
     for volume in list_mut(&mut spec, "volumes") {
         mount(volume, made.claims);
     }
@@ -114,6 +119,13 @@ fn place(spec: &mut Value) {
     if affinity.is_empty() {
         spec.as_object_mut().map(|spec| spec.remove("affinity"));
     }
+}
+
+/// To one node, as the members' own DaemonSets have it: a scheduler there still decides whether there is room.
+fn pin(spec: &mut Value, node: &str) {
+    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    spec["affinity"]["nodeAffinity"] =
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}});
 }
 
 /// A claim is called as its leaf is. One that was made for the pod is an ordinary claim in the member: its own controller
@@ -167,7 +179,7 @@ mod tests {
             BTreeMap::from([("data".to_owned(), "leaf".to_owned()), ("scratch".to_owned(), "p-scratch".to_owned())]);
         let given = Given { secrets, left_out: &[], pod_uid: "u" };
         let address = Some(("api.example.org", 6443));
-        copy(&pod(spec), &Made { host: "h", claims: &claims, handles: &BTreeMap::new(), given, address })
+        copy(&pod(spec), &Made { host: "h", claims: &claims, handles: &BTreeMap::new(), given, node: None, address })
     }
 
     #[test]
@@ -213,9 +225,33 @@ mod tests {
     fn copy_says_which_volumes_of_the_host_it_mounts() {
         let given = Given { secrets: false, left_out: &[], pod_uid: "u" };
         let (claims, handles) = (BTreeMap::new(), BTreeMap::from([("leaf".to_owned(), "m/shop/leaf/01".to_owned())]));
-        let made = Made { host: "h", claims: &claims, handles: &handles, given, address: None };
+        let made = Made { host: "h", claims: &claims, handles: &handles, given, node: None, address: None };
         let copy = copy(&pod(&json!({"containers": []})), &made);
         assert_eq!(copy["metadata"]["annotations"][MOUNTS], r#"{"leaf":"m/shop/leaf/01"}"#);
+    }
+
+    #[test]
+    fn copy_is_kept_to_the_node_that_its_virtual_node_stands_for_and_apart_from_others_as_before() {
+        let field = json!({"key": "metadata.name", "operator": "In", "values": ["worker-1"]});
+        let terms = json!([{"matchFields": [field]}]);
+        let pinned = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+        let apart = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]});
+        let of_host = json!({"requiredDuringSchedulingIgnoredDuringExecution": {}});
+        for (affinity, kept) in [
+            (Value::Null, json!({"nodeAffinity": pinned})),
+            (json!({"nodeAffinity": of_host}), json!({"nodeAffinity": pinned})),
+            (
+                json!({"nodeAffinity": of_host, "podAntiAffinity": apart}),
+                json!({"nodeAffinity": pinned, "podAntiAffinity": apart}),
+            ),
+        ] {
+            let given = Given { secrets: false, left_out: &[], pod_uid: "u" };
+            let none = BTreeMap::new();
+            let made =
+                Made { host: "h", claims: &none, handles: &none, given, node: Some("worker-1"), address: None };
+            let copy = copy(&pod(&json!({"nodeName": "kosmos-m-worker-1", "affinity": affinity})), &made);
+            assert_eq!((&copy["spec"]["affinity"], copy["spec"].get("nodeName")), (&kept, None));
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ use super::{
     node::{about, ignore_conflict, now},
     object::{self, Place, is_leaving, parsed, read, text},
     view::{HostCache, News},
+    virtual_node::virtual_node_of,
 };
 pub(super) use allowance::Tellings;
 pub(super) use change::Turns;
@@ -275,10 +276,14 @@ impl Pods<'_> {
         if !hold::hold(self, pod, claims).await? {
             return Ok(Next::After(AGAIN));
         }
+        let Some(at) = self.view.node(text(pod, "/spec/nodeName")).and_then(|node| virtual_node_of(&node)) else {
+            return Ok(Next::After(AGAIN));
+        };
         let address = self.settings.host_address.as_ref().map(|(host, port)| (host.as_str(), *port));
         let given = kept.given(text(pod, "/metadata/uid"));
         let (claims, handles) = (&claims.by_volume, &claims.handles);
-        let made = copy(pod, &Made { host: &self.host.id.0, claims, handles, given, address });
+        let node = at.node.as_deref();
+        let made = copy(pod, &Made { host: &self.host.id.0, claims, handles, given, node, address });
         let place = Place::of(pod);
         let pods = object::pods(self.client, &place.namespace);
         match pods.create(&PostParams::default(), &parsed(made)?).await {

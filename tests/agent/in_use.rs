@@ -10,9 +10,12 @@ use simulate::{
     Cluster,
     faults::{Action, Verb},
 };
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
-use super::{ATTACHMENTS, NAMESPACE, NODE, SHOP, STEP, World, lock, story, text, until};
+use super::{ATTACHMENTS, NAMESPACE, NODE, PATIENCE, SHOP, STEP, World, lock, story, text, until};
 
 /// How long the containers of a copy take to end.
 const SLOW: Duration = Duration::from_secs(30);
@@ -56,7 +59,9 @@ impl World {
     }
 
     async fn until_the_copy_has_ended(&self, what: &str) {
+        let begun = Instant::now();
         while self.copy("web").is_some() {
+            assert!(begun.elapsed() < PATIENCE, "{what}: nobody ends the copy");
             assert!(self.is_in_use(), "{what}: it is not in use, and a copy writes on it");
             assert!(self.host.get(ATTACHMENTS, "", "csi-x").is_some(), "{what}: it is detached from under a copy");
             sleep(STEP).await;

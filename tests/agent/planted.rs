@@ -241,7 +241,8 @@ fn copy_that_says_something_else_all_the_time_at_any_length_is_told_of_every_few
         let writes = lock(&told).clone();
         assert!((5..=30).contains(&writes.len()), "{} in a minute", writes.len());
         assert!(writes.iter().all(|size| *size < 16 << 10), "{writes:?}");
-        until("the last word is told", || text(&world.pod("web").unwrap(), "/status/message").starts_with("599: ")).await;
+        until("the last word is told", || text(&world.pod("web").unwrap(), "/status/message").starts_with("599: "))
+            .await;
         let status = world.pod("web").unwrap()["status"].clone();
         assert!(!status.to_string().contains("\\u001b"), "it steers a terminal");
         assert!(status["conditions"].as_array().unwrap().len() <= 32, "{}", status["conditions"]);

@@ -190,7 +190,9 @@ impl Planted {
         copied["spec"]["claimRef"] = json!({"kind": "PersistentVolumeClaim", "namespace": ELSEWHERE, "name": name});
         let copied = bench.members[at].create("persistentvolumes", copied).unwrap();
         let made = bench.members[at].create("persistentvolumeclaims", copy).unwrap();
-        [copied, made].iter().for_each(|made| lock(&bench.guard.history).plant(made));
+        for made in [&copied, &made] {
+            lock(&bench.guard.history).plant(made);
+        }
     }
 
     /// Takes note of what the member has made of a copy and its volume.

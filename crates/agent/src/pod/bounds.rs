@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn texts_are_short_lines_that_steer_no_terminal() {
-        let said = json!({"state": {"terminated": {"exitCode": 1, "message": format!("a\n\u{1b}[2J{}", "x".repeat(9000))}}});
+        let said =
+            json!({"state": {"terminated": {"exitCode": 1, "message": format!("a\n\u{1b}[2J{}", "x".repeat(9000))}}});
         let told = told(&said).unwrap();
         let message = text(&told, "/state/terminated/message");
         assert!(message.starts_with("a \u{fffd}[2Jx") && message.len() == LONGEST, "{message}");

@@ -235,7 +235,8 @@ mod tests {
         let field = json!({"key": "metadata.name", "operator": "In", "values": ["worker-1"]});
         let terms = json!([{"matchFields": [field]}]);
         let pinned = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
-        let apart = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]});
+        let apart =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]});
         let of_host = json!({"requiredDuringSchedulingIgnoredDuringExecution": {}});
         for (affinity, kept) in [
             (Value::Null, json!({"nodeAffinity": pinned})),
@@ -247,8 +248,7 @@ mod tests {
         ] {
             let given = Given { secrets: false, left_out: &[], pod_uid: "u" };
             let none = BTreeMap::new();
-            let made =
-                Made { host: "h", claims: &none, handles: &none, given, node: Some("worker-1"), address: None };
+            let made = Made { host: "h", claims: &none, handles: &none, given, node: Some("worker-1"), address: None };
             let copy = copy(&pod(&json!({"nodeName": "kosmos-m-worker-1", "affinity": affinity})), &made);
             assert_eq!((&copy["spec"]["affinity"], copy["spec"].get("nodeName")), (&kept, None));
         }

@@ -69,8 +69,8 @@ impl Holds {
         all.insert(text(pod, "/metadata/uid").to_owned(), begun);
     }
 
-    /// Since when it is said.
-    fn is_said(&self, uid: &str) -> Instant {
+    /// Since when the node says what this pod is about to use; it does from now on at the latest.
+    fn said_since(&self, uid: &str) -> Instant {
         let now = Instant::now();
         self.all().get_mut(uid).map_or(now, |begun| *begun.said.get_or_insert(now))
     }
@@ -105,9 +105,12 @@ pub(super) async fn hold(pods: &Pods<'_>, pod: &Value, leaves: &Leaves) -> kube:
     }
     pods.holds.begin(pod, &names);
     let node = text(pod, "/spec/nodeName");
-    let more = |seen: &Value| -> BTreeSet<String> { said(seen).into_iter().chain(pods.holds.of_node(node)).collect() };
+    let more = |seen: &Value| -> BTreeSet<String> {
+        let begun = pods.holds.of_node(node);
+        said(seen).into_iter().chain(begun).collect()
+    };
     let Some(seen) = say(pods, node, more).await? else { return Ok(false) };
-    let since = pods.holds.is_said(text(pod, "/metadata/uid"));
+    let since = pods.holds.said_since(text(pod, "/metadata/uid"));
     Ok(names.iter().all(|name| is_attached(&seen, name)) || since.elapsed() >= AGAIN)
 }
 
@@ -206,15 +209,15 @@ mod tests {
     async fn what_was_tried_again_since_it_was_seen_is_held_still_and_has_been_said_since_the_first_time() {
         let (holds, names) = (Holds::default(), BTreeSet::from(["v".to_owned()]));
         holds.begin(&pod("u", "n"), &names);
-        let (first, seen) = (holds.is_said("u"), holds.all()["u"].clone());
+        let (first, seen) = (holds.said_since("u"), holds.all()["u"].clone());
         tokio::time::advance(AGAIN).await;
         holds.begin(&pod("u", "n"), &names);
         holds.end("u", &seen);
         assert_eq!((holds.of_node("n"), holds.of_node("other")), (names, BTreeSet::new()));
-        assert_eq!(holds.is_said("u"), first);
+        assert_eq!(holds.said_since("u"), first);
         let seen = holds.all()["u"].clone();
         holds.end("u", &seen);
         assert_eq!(holds.of_node("n"), BTreeSet::new());
-        assert_eq!(holds.is_said("u"), Instant::now(), "nothing is held any more");
+        assert_eq!(holds.said_since("u"), Instant::now(), "nothing is held any more");
     }
 }

@@ -113,11 +113,15 @@ impl Pods<'_> {
                 let due = queue.due().unwrap_or_else(|| Instant::now() + MUCH_LATER);
                 tokio::select! {
                     places = self.news.pods.take() => {
-                        places.into_iter().for_each(|place| queue.note(place));
+                        for place in places {
+                            queue.note(place);
+                        }
                         self.holds.look();
                     }
                     nodes = self.news.attached.take() => {
-                        nodes.iter().for_each(|node| self.note_attached(&mut queue, node));
+                        for node in &nodes {
+                            self.note_attached(&mut queue, node);
+                        }
                         self.holds.look();
                     }
                     Ok(()) = policy.changed() => self.note_all(&mut queue),

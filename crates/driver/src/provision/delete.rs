@@ -74,7 +74,7 @@ async fn remove_what_it_hid(
 
 /// Neither a claim that we hold is in sight, nor what such a one has left.
 fn may_be_more(row: &Row) -> bool {
-    row.claim.as_ref().map_or(row.volume.is_none(), |claim| claim.finalizer.is_none())
+    row.claim.as_ref().map_or_else(|| row.volume.is_none(), |claim| claim.finalizer.is_none())
 }
 
 /// What the handle leads to. Where one that names no place leads to a copy, the leaf has gone before that; one that names a copy may

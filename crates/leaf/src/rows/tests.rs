@@ -330,7 +330,7 @@ fn leaf_that_is_elsewhere_than_its_handle_says_is_found_by_it() {
     rows.put_volume(&volume);
     let found = rows.find(&id).unwrap().1;
     assert_eq!(found.claim.as_ref().map(|claim| claim.place.to_string()).as_deref(), Some("shop/again"));
-    assert_eq!(rows.ids("m0", hash()), [id.clone()]);
+    assert_eq!(rows.ids("m0", hash()), std::slice::from_ref(&id));
     assert!(found.volume.is_some());
     rows.drop_claim(hash(), "c-2", u64::MAX);
     assert!(rows.find(&id).unwrap().1.volume.is_some(), "and so is its volume, when it was released again");
@@ -345,7 +345,7 @@ fn leaf_whose_handle_names_no_place_keeps_it_at_any_place() {
     }
     rows.put_claim(&claim);
     rows.put_volume(&volume);
-    assert_eq!(rows.ids("m0", hash()), [id.clone()]);
+    assert_eq!(rows.ids("m0", hash()), std::slice::from_ref(&id));
     assert_eq!(rows.find(&id).unwrap().1.id("m0", hash()), Some(id.clone()));
     rows.drop_claim(hash(), "c-2", u64::MAX);
     assert_eq!(rows.ids("m0", hash()), [id], "and so does its volume, when it was released again");

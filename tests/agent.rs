@@ -3,12 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "its helpers are part of tests")]
 
 use std::{
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use agent::{NodeMode, Settings};
+use agent::{KubeletAddress, NodeMode, Settings};
 use authority::AUTHORITY;
 use cluster::{lease::Lease, metrics::Metrics};
 use commands::{
@@ -49,6 +48,8 @@ mod node_mode;
 mod planted;
 #[path = "agent/takeover.rs"]
 mod takeover;
+#[path = "agent/usage.rs"]
+mod usage;
 #[path = "agent/volumes.rs"]
 mod volumes;
 #[path = "agent/ways.rs"]
@@ -185,17 +186,10 @@ impl World {
         self.start_at(name, None);
     }
 
-    fn start_at(&self, name: &str, kubelet_api: Option<SocketAddr>) {
+    fn start_at(&self, name: &str, kubelet_api: Option<KubeletAddress>) {
         let dies_at = lock(&self.life).dies_at;
         *lock(&self.life) = Life { name: name.to_owned(), writes: 0, dies_at, dead: false };
-        let clusters = Clusters {
-            host: Config::new("https://host".parse().unwrap()),
-            dial: within([&self.host, &self.member], name),
-            members_dir: None,
-            members_namespace: NAMESPACE.to_owned(),
-            kosmos_clusters: KosmosClusters::Auto,
-            metrics: Metrics::new(),
-        };
+        let clusters = self.clusters(name);
         let settings = Settings { node_mode: self.node_mode, kubelet_api, host_address: None };
         let mut work = JoinSet::new();
         let lease = Arc::clone(&self.lease);
@@ -206,6 +200,17 @@ impl World {
             tasks.join_next().await.unwrap()?
         });
         *lock(&self.agent) = work;
+    }
+
+    fn clusters(&self, name: &str) -> Clusters {
+        Clusters {
+            host: Config::new("https://host".parse().unwrap()),
+            dial: within([&self.host, &self.member], name),
+            members_dir: None,
+            members_namespace: NAMESPACE.to_owned(),
+            kosmos_clusters: KosmosClusters::Auto,
+            metrics: Metrics::new(),
+        }
     }
 
     /// As SIGKILL: at once, with all that it knew.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent::KubeletAddress;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -34,13 +35,13 @@ fn member_that_kosmos_knows_by_any_name_gets_no_node_but_what_clustertrees_lacks
 fn nodes_tell_where_the_kubelet_endpoint_is() {
     story(1, async {
         let world = World::new(1).await;
-        world.start_at("first", Some("10.0.0.7:10250".parse().unwrap()));
+        world.start_at("first", Some(KubeletAddress::of_all("10.0.0.7:10250".parse().unwrap())));
         until("the node is ready", || world.is_ready()).await;
         let status = world.node().unwrap()["status"].clone();
         assert_eq!(status["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10250);
         assert_eq!(status["addresses"][0], json!({"type": "InternalIP", "address": "10.0.0.7"}));
         world.kill();
-        world.start_at("second", Some("10.0.0.8:10251".parse().unwrap()));
+        world.start_at("second", Some(KubeletAddress::of_all("10.0.0.8:10251".parse().unwrap())));
         until("it tells the address of who leads now", || {
             world.node().unwrap()["status"]["addresses"][0]["address"] == "10.0.0.8"
         })

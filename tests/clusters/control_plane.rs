@@ -30,6 +30,10 @@ impl Place {
         self.port(43)
     }
 
+    pub fn metrics_port(self) -> u16 {
+        self.port(44)
+    }
+
     pub fn services(self) -> String {
         format!("10.{}.0.0/16", 100 + self.0)
     }

@@ -25,6 +25,7 @@ pub mod kubernetes;
 pub mod local_path;
 pub mod logs;
 pub mod member_driver;
+pub mod metrics_server;
 pub mod namespaces;
 pub mod node;
 pub mod pack;

@@ -37,7 +37,7 @@ pub enum Layout {
 }
 
 #[rustfmt::skip] // one row, one line
-pub const TOOLS: [Tool; 14] = [
+pub const TOOLS: [Tool; 15] = [
     tool("pause", "pause", Layout::Root, "kosmos-csi/tools/pause", &["pause"]),
     tool("csi-spec", "csi-spec", Layout::Root, "kosmos-csi/tools/csi-spec", &["csi-spec"]),
     tool("etcd", "etcd", Layout::Root, "go.etcd.io/etcd/server/v3", &["etcd"]),
@@ -54,6 +54,7 @@ pub const TOOLS: [Tool; 14] = [
     tool("csi-test", "sidecars", Layout::Sidecar, "github.com/kubernetes-csi/csi-test/v5", &["csi-sanity"]),
     tool("local-path-provisioner", "local-path", Layout::Root,
         "github.com/rancher/local-path-provisioner", &["local-path-provisioner"]),
+    tool("metrics-server", "metrics-server", Layout::Command, "sigs.k8s.io/metrics-server", &["metrics-server"]),
     tool("scrape", "scrape", Layout::Root, "kosmos-csi/tools/scrape", &["scrape"]),
     tool("alerts", "alerts", Layout::Root, "kosmos-csi/tools/alerts", &["alerts"]),
     tool("ownerless", "ownerless", Layout::Root, "kosmos-csi/tools/ownerless", &["ownerless"]),

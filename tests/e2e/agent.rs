@@ -59,7 +59,7 @@ impl<'a> Agent<'a> {
     }
 
     /// With more flags, until these nodes are ready.
-    async fn start_with(rig: &'a Rig, flags: &[&str], nodes: &[String]) -> Result<Self> {
+    pub async fn start_with(rig: &'a Rig, flags: &[&str], nodes: &[String]) -> Result<Self> {
         rig.remove_nodes().await?;
         let process = run(&rig.fleet, rig.fleet.host(), "virtual-node", &MEMBERS, flags).await?;
         let agent = Self { rig, process };
@@ -347,7 +347,12 @@ fn volume_of_a_pod_that_was_deleted_by_force_stays_attached_until_its_copy_has_e
         let begun = Instant::now();
         loop {
             let is_attached = is_attached().await?;
-            if member.pods().get_opt("web").await?.is_none() {
+            // What has ended writes no more, though the member has it a moment longer.
+            let ended = |copy: &Pod| {
+                let phase = copy.status.as_ref().and_then(|status| status.phase.as_deref());
+                matches!(phase, Some("Succeeded" | "Failed"))
+            };
+            if member.pods().get_opt("web").await?.is_none_or(|copy| ended(&copy)) {
                 break;
             }
             ensure!(is_attached, "it was detached while its copy ran, after {:?}", begun.elapsed());

@@ -71,16 +71,19 @@ impl Work {
         let host = Host::connect(way.host.client().await?, DRIVER_NAMESPACE.to_owned()).await?;
         let mut tasks = JoinSet::new();
         let members = members(way.rig, host.clone(), folder.path(), &mut tasks).await?;
-        let server = Server { host, members, credentials: Credentials { authority: Authority::of_host(), shown } };
-        server.credentials.check().map_err(anyhow::Error::msg)?;
+        let credentials = Credentials { authority: Authority::of_host(), shown };
+        credentials.check().map_err(anyhow::Error::msg)?;
+        let server = Server { host, members, credentials, usage: None };
         let stop = CancellationToken::new();
         let inside = way.rig.fleet.listen(&format!("{BRIDGE_ADDRESS}:{}", way.port))?;
         let loopback = std::net::TcpListener::bind("127.0.0.1:0")?;
         let outside = loopback.local_addr()?.port();
+        let mut listeners = Vec::new();
         for listener in [inside, loopback] {
             listener.set_nonblocking(true)?;
-            tasks.spawn(server.clone().serve(listener.try_into()?, stop.clone()));
+            listeners.push(listener.try_into()?);
         }
+        tasks.spawn(server.serve(listeners, stop.clone()));
         Ok(Self { outside, stop, _folder: folder, _tasks: tasks })
     }
 }

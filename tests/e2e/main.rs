@@ -57,3 +57,4 @@ mod sanity;
 mod snapshots;
 mod tokens;
 mod two_hosts;
+mod usage;

@@ -29,6 +29,7 @@ pub const RARE: &[Rare] = &[
     rare("kosmos-csi-controller", "watch persistentvolumeclaims", "the same"),
     rare("kosmos-csi/kosmos-csi-controller", "create configmaps", "which member is which cluster, where `member add` did not write it"),
     rare("kosmos-csi/kosmos-csi-controller", "patch configmaps", "the same"),
+    rare("kosmos-csi-virtual-node", "create tokenreviews.authentication.k8s.io", "who asks by a token what pods use"),
     rare("kosmos-csi-virtual-node", "patch events", "what a member goes on saying of a pod that does not get ready"),
     rare("kosmos-csi-pods/kosmos-csi-virtual-node", "create configmaps", "which member is which cluster, where `member add` did not write it"),
     rare("kosmos-csi-pods/kosmos-csi-virtual-node", "patch configmaps", "the same"),

@@ -14,6 +14,7 @@ mod node;
 mod object;
 mod open_namespaces;
 mod pod;
+pub mod usage;
 mod view;
 mod virtual_node;
 
@@ -27,6 +28,7 @@ use member::{Member, MemberTasks, Registry, registry::names, renewal};
 use member_agent::MemberAgent;
 pub use node::NodeMode;
 use node::Nodes;
+use usage::Usage;
 use view::{HostCache, watch_host};
 
 /// Virtual nodes are called so, and carry this label, as Kosmos has it.
@@ -41,9 +43,29 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Settings {
     pub node_mode: NodeMode,
     /// Where the host's API server finds this process, for what kubectl asks of a kubelet.
-    pub kubelet_api: Option<SocketAddr>,
+    pub kubelet_api: Option<KubeletAddress>,
     /// Where pods in members find the host's API server: host and port.
     pub host_address: Option<(String, u16)>,
+}
+
+/// Where a kubelet is found behind virtual nodes.
+#[derive(Clone, Debug)]
+pub struct KubeletAddress {
+    /// Of nodes that have no port of their own.
+    pub shared: SocketAddr,
+    /// Where they have some.
+    pub usage: Option<Arc<Usage>>,
+}
+
+impl KubeletAddress {
+    pub fn of_all(shared: SocketAddr) -> Self {
+        Self { shared, usage: None }
+    }
+
+    fn of(&self, node: &str, view: &HostCache) -> SocketAddr {
+        let own = self.usage.as_ref().and_then(|usage| usage.port_of(node, view));
+        SocketAddr::new(self.shared.ip(), own.unwrap_or_else(|| self.shared.port()))
+    }
 }
 
 /// What the work needs.
@@ -62,6 +84,9 @@ impl Agent {
     /// Works until it is dropped, and knows nothing of the time before.
     pub async fn run(self) {
         let view = Arc::new(HostCache::default());
+        if let Some(usage) = self.settings.kubelet_api.as_ref().and_then(|kubelet_api| kubelet_api.usage.as_ref()) {
+            usage.begin(&view);
+        }
         tokio::select! {
             () = watch_host(&self.host.client, &view) => {}
             () = self.follow_members(&view) => {}

@@ -119,7 +119,7 @@ impl MemberAgent {
 
     async fn tend(&self, client: &Client, nodes: &mut Nodes, there: &MemberCache) {
         let version = self.listed(client, nodes, there).await;
-        let kubelet_api = self.settings.kubelet_api;
+        let kubelet_api = self.settings.kubelet_api.as_ref();
         // One that was told since: whose alias a member is, and whether clustertree is there, decides whether it has a node at all.
         let mut known_as = self.known_as.clone();
         known_as.mark_unchanged();

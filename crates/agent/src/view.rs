@@ -118,8 +118,13 @@ impl HostCache {
 
     /// Pods of the host on nodes that stand for the member.
     pub(super) fn pods_for(&self, member: &str) -> Vec<Arc<Value>> {
+        self.nodes_of(member).iter().flat_map(|node| self.pods.of(node)).collect()
+    }
+
+    /// Those of ours that stand for the member.
+    pub(super) fn nodes_of(&self, member: &str) -> Vec<String> {
         let ours = self.nodes.of(member).into_iter().filter(|node| virtual_node_of(node).is_some());
-        ours.flat_map(|node| self.pods.of(text(&node, "/metadata/name"))).collect()
+        ours.map(|node| text(&node, "/metadata/name").to_owned()).collect()
     }
 
     pub(super) fn enter<'a>(&'a self, member: &'a str) -> Entered<'a> {

@@ -94,6 +94,10 @@ where
     }
 }
 
+/// On a request whose answer says nothing of whether the cluster answers: something behind its API server has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Aside;
+
 /// Room for one request.
 type Place = (Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
 
@@ -204,7 +208,7 @@ struct Asked {
 impl Asked {
     fn begin(bounds: &Bounds, request: &Request<Body>) -> Self {
         Self {
-            breaker: bounds.breaker.clone(),
+            breaker: bounds.breaker.clone().filter(|_| request.extensions().get::<Aside>().is_none()),
             cluster: Arc::clone(&bounds.cluster),
             verb: verb_of(request.method(), request.uri()),
             resource: route(request.uri().path()).0.to_owned(),

@@ -30,14 +30,15 @@ use tokio::{
 };
 use tower::{BoxError, util::BoxService};
 
-use self::{
-    bounds::{ANSWER, Bounds, UNDER_WAY},
-    credential::Credential,
-};
 pub use self::{
+    bounds::Aside,
     measure::{Answers, Reading},
     relist::Relist,
     writes::Writes,
+};
+use self::{
+    bounds::{ANSWER, Bounds, UNDER_WAY},
+    credential::Credential,
 };
 use crate::metrics::Metrics;
 

@@ -227,6 +227,17 @@ pub struct KubeletApi {
     #[arg(long, env = "KOSMOS_CSI_KUBELET_ADVERTISE_ADDRESS", requires_all = ["kubelet_address", "kubelet_certificate"], value_name = "ADDRESS")]
     pub kubelet_advertise_address: Option<IpAddr>,
 
+    /// How many ports that follow that of --kubelet-address are for one virtual node each: a node that has one tells there what its pods
+    /// use, for `kubectl top`, autoscalers and Prometheus; 0: no node does
+    #[arg(
+        long,
+        env = "KOSMOS_CSI_KUBELET_NODE_PORTS",
+        requires = "kubelet_address",
+        default_value_t = 0,
+        value_name = "COUNT"
+    )]
+    pub kubelet_node_ports: u16,
+
     /// Certificates (PEM) of the authority that signs the API server's client certificate; without it, what the host says
     /// in the ConfigMap kube-system/extension-apiserver-authentication
     #[arg(long, env = "KOSMOS_CSI_KUBELET_CLIENT_CA", requires = "kubelet_address", value_name = "FILE")]

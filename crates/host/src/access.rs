@@ -1,6 +1,7 @@
 //! What the host lets somebody do, asked of itself.
 
 use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     core::v1::ConfigMap,
 };
@@ -12,7 +13,7 @@ use domain::error::{Error, Result};
 /// Every user whose name is known is of this group.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Somebody, as his certificate says.
+/// Somebody, as his certificate says, or the host of his token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub user: String,
@@ -31,13 +32,27 @@ pub async fn client_authority(host: &Host) -> Result<String> {
     found.ok_or_else(|| Error::NotFound(format!("ConfigMap {namespace}/{name} of the host has no {key}")))
 }
 
-/// As a kubelet asks it, but for all nodes at once: this is the right of an API server.
-pub async fn lets_reach_kubelets(host: &Host, caller: &Caller, verb: &str) -> Result<bool> {
+/// Whose token it is; nobody's, where the host does not take it.
+pub async fn owner_of(host: &Host, token: &str) -> Result<Option<Caller>> {
+    let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
+    let review = TokenReview { spec, ..TokenReview::default() };
+    let answer = Api::<TokenReview>::all(host.client.clone()).create(&PostParams::default(), &review).await;
+    let answer = answer.map_err(|error| unread("create tokenreview", &error))?;
+    let known = answer.status.filter(|status| status.authenticated == Some(true)).and_then(|status| status.user);
+    Ok(known.and_then(|user| {
+        let mut groups = user.groups.unwrap_or_default();
+        groups.retain(|group| group != AUTHENTICATED);
+        Some(Caller { user: user.username?, groups })
+    }))
+}
+
+/// As a kubelet asks it, but for all nodes at once.
+pub async fn lets_reach_kubelets(host: &Host, caller: &Caller, verb: &str, subresource: &str) -> Result<bool> {
     let attributes = ResourceAttributes {
         verb: Some(verb.to_owned()),
         version: Some("v1".to_owned()),
         resource: Some("nodes".to_owned()),
-        subresource: Some("proxy".to_owned()),
+        subresource: Some(subresource.to_owned()),
         ..ResourceAttributes::default()
     };
     let groups = caller.groups.iter().cloned().chain([AUTHENTICATED.to_owned()]).collect();

@@ -38,7 +38,7 @@ fn chart_has_no_flaw_that_helm_knows() {
 #[test]
 fn every_switch_brings_or_takes_what_it_says() {
     #[rustfmt::skip] // one switch, one line
-    let switches: [(&str, &[&str], &[&str]); 34] = [
+    let switches: [(&str, &[&str], &[&str]); 36] = [
         ("image.tag=0.1.0", &["csi-provisioner", "csi-attacher", "csi-resizer", "--capacity-ownerref-level=2", "localhost/kosmos-csi:0.1.0"],
             &["csi-snapshotter", "--mover-image", "volumemoves", "kind: DaemonSet", "kind: Namespace\nmetadata:\n  name: kosmos-csi\n", "ServiceMonitor", "kosmos-csi-node"]),
         ("image.tag=0.1.0,image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000,sidecars.resizer.image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000", &["localhost/kosmos-csi:0.1.0@sha256:0000", "csi-resizer:v2.3.0@sha256:0000"], &["csi-attacher:v4.13.0@"]),
@@ -57,6 +57,8 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("virtualNode.kubelet.enabled=false,virtualNode.kubelet.certificateSecret=own", &["virtual-node"], &["secretName: own"]),
         ("virtualNode.kubelet.certificateSecret=own", &["--kubelet-address=$(POD_IP):10250", "secretName: own", "--kubelet-key=/kubelet/tls.key", "port: 10250"], &["--kubelet-client-ca", "kind: Service\n", "--kubelet-advertise-address"]),
         ("virtualNode.kubelet.certificateSecret=own,virtualNode.kubelet.serviceIP=fd00::50", &["--kubelet-advertise-address=fd00::50", "clusterIP: \"fd00::50\"", "kind: Service\n", "targetPort: kubelet"], &[]),
+        ("virtualNode.kubelet.nodePorts=2,virtualNode.kubelet.certificateSecret=own,virtualNode.kubelet.serviceIP=10.96.0.50", &["--kubelet-node-ports=2", "tokenreviews", "endPort: 10252", "name: node-2\n      port: 10252\n      targetPort: 10252"], &["node-3"]),
+        ("virtualNode.kubelet.nodePorts=0", &["--kubelet-node-ports=0", "subjectaccessreviews"], &["tokenreviews", "endPort: 10250"]),
         ("virtualNode.kubelet.clientCaConfigMap=clients", &["name: clients", "--kubelet-client-ca=/kubelet-clients/ca.crt"], &["extension-apiserver", "secretName"]),
         ("virtualNode.hostAddress=https://10.0.0.1:6443", &["--host-address=https://10.0.0.1:6443"], &[]),
         ("node.enabled=true,node.members[0].name=cluster38,node.members[0].nodeSelector.zone=a",

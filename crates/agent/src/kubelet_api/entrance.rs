@@ -12,9 +12,11 @@ const ALL: usize = 64;
 /// Of one address.
 const OF_ONE: usize = 8;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Entrance {
     entering: Mutex<HashMap<IpAddr, usize>>,
+    all: usize,
+    of_one: usize,
 }
 
 /// A place at the entrance, until this is dropped.
@@ -25,11 +27,17 @@ pub(super) struct Entering {
 }
 
 impl Entrance {
+    /// Who asks all nodes, at a port each, asks them together.
+    pub(super) fn of_ports(count: usize) -> Self {
+        let of_one = OF_ONE.max(count);
+        Self { entering: Mutex::default(), all: ALL.max(of_one * 2), of_one }
+    }
+
     /// None where there is no place.
     pub(super) fn enter(self: &Arc<Self>, from: IpAddr) -> Option<Entering> {
         let mut entering = self.lock();
         let there = entering.get(&from).copied().unwrap_or_default();
-        if there >= OF_ONE || entering.values().sum::<usize>() >= ALL {
+        if there >= self.of_one || entering.values().sum::<usize>() >= self.all {
             return None;
         }
         entering.insert(from, there + 1);
@@ -59,7 +67,7 @@ mod tests {
 
     #[test]
     fn one_address_takes_only_some_of_the_places_and_gives_them_back() {
-        let entrance = Arc::new(Entrance::default());
+        let entrance = Arc::new(Entrance::of_ports(1));
         let address = |number: usize| IpAddr::from([10, 0, 0, u8::try_from(number).unwrap()]);
         let silent: Vec<Entering> = (0..300).filter_map(|_| entrance.enter(address(1))).collect();
         assert_eq!(silent.len(), OF_ONE);
@@ -75,5 +83,14 @@ mod tests {
         assert!(entrance.enter(address(1)).is_some());
         drop((crowd, other));
         assert!(entrance.lock().is_empty());
+    }
+
+    #[test]
+    fn whoever_asks_all_nodes_at_once_has_a_place_for_each_and_leaves_as_many_to_others() {
+        let entrance = Arc::new(Entrance::of_ports(200));
+        let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let scraper: Vec<Entering> = (0..300).filter_map(|_| entrance.enter(one)).collect();
+        assert_eq!(scraper.len(), 200);
+        assert!(entrance.enter(other).is_some());
     }
 }

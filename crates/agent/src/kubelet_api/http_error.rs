@@ -20,6 +20,10 @@ impl HttpError {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
+    pub(super) fn method_not_allowed() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served")
+    }
+
     pub(super) fn unreachable(message: &str) -> Self {
         Self::new(StatusCode::BAD_GATEWAY, message)
     }

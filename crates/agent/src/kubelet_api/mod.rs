@@ -1,8 +1,9 @@
 //! The kubelet's endpoint of virtual nodes: logs, exec, attach and port-forward of a pod in the host are passed on to the
-//! pod in the member that was made for it.
+//! pod in the member that was made for it, and what pods use is told.
 //!
-//! Whoever gets in here has power over all pods of all members. So it opens only to a client certificate of one authority,
-//! for whom the host itself says yes, and leads only to pods that carry the marks of this host's own.
+//! Who has a pod's processes here has power over all pods of all members. So they open only to a client certificate of one
+//! authority, for whom the host itself says yes, and lead only to pods that carry the marks of this host's own. What pods use is
+//! told also to whoever has a token by which the host lets him read that of nodes: one answer for each connection.
 
 mod entrance;
 mod http_error;
@@ -10,11 +11,15 @@ mod path;
 mod pod;
 mod subject;
 mod tls;
+mod token;
 mod tunnel;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{Method, Request, Response, StatusCode, header::UPGRADE};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, UPGRADE},
+};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::client::Body;
@@ -31,7 +36,9 @@ use self::{
     entrance::{Entering, Entrance},
     http_error::HttpError,
     path::Asked,
+    token::{Tokens, Verdict},
 };
+use super::usage::{Page, Usage};
 use domain::error::{Error, Result};
 use host::{Host, access::Caller};
 use member::Registry;
@@ -44,6 +51,8 @@ const LONGEST_HEAD: usize = 64 * 1024;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Also how long a connection may wait for its next request.
 const HEAD: Duration = Duration::from_secs(30);
+/// How long somebody without a certificate may take for all he asks.
+const ONCE: Duration = Duration::from_secs(30);
 /// After a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -53,6 +62,24 @@ pub struct Server {
     pub host: Host,
     pub members: Registry,
     pub credentials: Credentials,
+    /// What pods use, where that is told.
+    pub usage: Option<Arc<Usage>>,
+}
+
+/// What all ports have in common: who has come in, and who is known by a token.
+#[derive(Debug)]
+struct Known {
+    entrance: Arc<Entrance>,
+    places: Arc<Semaphore>,
+    tokens: Tokens,
+    stop: CancellationToken,
+}
+
+/// A connection, and the port to which it was made.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    from: SocketAddr,
+    port: u16,
 }
 
 /// A connection's place among all, kept until it and what it has become are over, and the sign to end.
@@ -65,22 +92,33 @@ struct AuthenticatedCaller {
 
 impl Server {
     /// Serves until a stop is asked for; conversations under way are ended then.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
-        let (kubelet_api, entrance) = (Arc::new(self), Arc::new(Entrance::default()));
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+    pub async fn serve(self, listeners: Vec<TcpListener>, stop: CancellationToken) {
+        let known = Arc::new(Known {
+            entrance: Arc::new(Entrance::of_ports(listeners.len())),
+            places: Arc::new(Semaphore::new(CONNECTIONS)),
+            tokens: Tokens::default(),
+            stop,
+        });
+        let server = Arc::new(self);
+        let serving = listeners.into_iter().map(|listener| Arc::clone(&server).accept(listener, Arc::clone(&known)));
+        futures::future::join_all(serving).await;
+    }
+
+    async fn accept(self: Arc<Self>, listener: TcpListener, known: Arc<Known>) {
+        let port = listener.local_addr().map_or(0, |address| address.port());
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = known.stop.cancelled() => return,
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, from)) => {
-                        let Some(entering) = entrance.enter(from.ip()) else {
+                        let Some(entering) = known.entrance.enter(from.ip()) else {
                             tracing::info!(%from, "a connection was closed: too many of them say nothing");
                             continue;
                         };
-                        let kubelet_api = Arc::clone(&kubelet_api);
-                        connections.spawn(kubelet_api.connection(stream, entering, from, Arc::clone(&places), stop.clone()));
+                        let way = Way { from, port };
+                        connections.spawn(Arc::clone(&self).connection(stream, entering, way, Arc::clone(&known)));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection was not accepted");
@@ -91,28 +129,24 @@ impl Server {
         }
     }
 
-    async fn connection(
-        self: Arc<Self>,
-        stream: TcpStream,
-        entering: Entering,
-        from: SocketAddr,
-        places: Arc<Semaphore>,
-        stop: CancellationToken,
-    ) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, entering: Entering, way: Way, known: Arc<Known>) {
+        let from = way.from;
         let stream = match self.handshake(stream).await {
             Ok(stream) => stream,
             Err(reason) => return tracing::info!(%from, reason, "a connection to the kubelet endpoint was refused"),
         };
-        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let Some(caller) = certificate.and_then(|certificate| subject::caller(certificate)) else {
+        let Some(certificate) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
+            return self.answer_once(stream, way, &known, entering).await;
+        };
+        let Some(caller) = subject::caller(certificate) else {
             return tracing::info!(%from, "a client certificate names nobody");
         };
-        let Ok(place) = places.try_acquire_owned() else {
+        let Ok(place) = Arc::clone(&known.places).try_acquire_owned() else {
             return tracing::warn!(%from, user = caller.user, "a connection was closed: {CONNECTIONS} are open");
         };
         drop(entering);
-        let guest = AuthenticatedCaller { caller: Arc::new(caller), place: Arc::new(place), stop };
-        let service = service_fn(|request| self.answer(&guest, request));
+        let guest = AuthenticatedCaller { caller: Arc::new(caller), place: Arc::new(place), stop: known.stop.clone() };
+        let service = service_fn(|request| self.answer(&guest, way, request));
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD)
@@ -124,10 +158,31 @@ impl Server {
         }
     }
 
+    /// Whoever shows no certificate stays among those who are coming in, and goes with his answer.
+    async fn answer_once(&self, stream: TlsStream<TcpStream>, way: Way, known: &Known, entering: Entering) {
+        let service = service_fn(|request: Request<Incoming>| async move {
+            let path = request.uri().path().to_owned();
+            let answer = self.page_by_token(&request, way, &known.tokens).await;
+            Ok::<_, std::convert::Infallible>(told(answer, "by a token", request.method(), &path))
+        });
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HANDSHAKE)
+            .max_buf_size(LONGEST_HEAD)
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), service);
+        let ended = timeout(ONCE, serving).await;
+        drop(entering);
+        if let Ok(Err(error)) = ended {
+            tracing::debug!(from = %way.from, %error, "a connection ended");
+        }
+    }
+
     async fn handshake(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
         let _ = stream.set_nodelay(true);
         let shaken = timeout(HANDSHAKE, async {
-            let acceptor = TlsAcceptor::from(self.credentials.read(&self.host).await?);
+            let config = self.credentials.read(&self.host, self.usage.is_some()).await?;
+            let acceptor = TlsAcceptor::from(config);
             acceptor.accept(stream).await.map_err(|error| error.to_string())
         });
         shaken.await.map_err(|_| "no handshake in time".to_owned())?
@@ -136,34 +191,90 @@ impl Server {
     async fn answer(
         &self,
         guest: &AuthenticatedCaller,
+        way: Way,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, std::convert::Infallible> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let answer = self.try_answer(guest, request).await;
-        let code = answer.as_ref().map_or_else(|refusal| refusal.code, Response::status).as_u16();
-        tracing::info!(user = guest.caller.user, %method, path, code, "kubelet endpoint");
-        Ok(answer.unwrap_or_else(HttpError::into_response))
+        let answer = self.try_answer(guest, way, request).await;
+        Ok(told(answer, &guest.caller.user, &method, &path))
     }
 
     async fn try_answer(
         &self,
         guest: &AuthenticatedCaller,
+        way: Way,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, HttpError> {
+        if let Some((usage, page)) = self.page_of(&request)? {
+            self.check_right(guest, "get", page.subresource()).await?;
+            return self.page(usage, page, way).await;
+        }
         let asked = Asked::parse(request.uri().path()).ok_or_else(|| {
             HttpError::new(StatusCode::NOT_FOUND, "a virtual node serves logs, exec, attach and portForward")
         })?;
         check_method(&asked, &request)?;
         // Logs are read; the others do something, whatever the method says.
-        let verb = if asked.what.upgrades() { "create" } else { "get" };
-        if !host::access::lets_reach_kubelets(&self.host, &guest.caller, verb).await? {
-            let user = &guest.caller.user;
-            return Err(Error::Denied(format!("user {user:?} may not {verb} nodes/proxy in the host")).into());
-        }
+        self.check_right(guest, if asked.what.upgrades() { "create" } else { "get" }, "proxy").await?;
         let member = self.member_of(&asked).await?;
         let target = asked.target(request.uri().query().unwrap_or_default());
         tunnel::pass(&member.unbounded()?, request, &target, guest).await
     }
+
+    async fn check_right(&self, guest: &AuthenticatedCaller, verb: &str, subresource: &str) -> Result<(), HttpError> {
+        if host::access::lets_reach_kubelets(&self.host, &guest.caller, verb, subresource).await? {
+            return Ok(());
+        }
+        Err(denied(&guest.caller.user, verb, subresource))
+    }
+
+    async fn page_by_token(
+        &self,
+        request: &Request<Incoming>,
+        way: Way,
+        tokens: &Tokens,
+    ) -> Result<Response<Body>, HttpError> {
+        let unknown = || HttpError::new(StatusCode::UNAUTHORIZED, "neither a certificate nor a token says who asks");
+        let Some((usage, page)) = self.page_of(request)? else {
+            let message = "without a client certificate only what pods use is told";
+            return Err(HttpError::new(StatusCode::UNAUTHORIZED, message));
+        };
+        let token = token::of(request.headers()).ok_or_else(unknown)?;
+        match tokens.judge(&self.host, token, page.subresource()).await? {
+            Verdict::Nobody => Err(unknown()),
+            Verdict::Denied(user) => Err(denied(&user, "get", page.subresource())),
+            Verdict::Allowed(_) => self.page(usage, page, way).await,
+        }
+    }
+
+    fn page_of(&self, request: &Request<Incoming>) -> Result<Option<(&Usage, Page)>, HttpError> {
+        let page = self.usage.as_deref().and_then(|usage| Some((usage, Page::parse(request.uri().path())?)));
+        if page.is_some() && *request.method() != Method::GET {
+            return Err(HttpError::method_not_allowed());
+        }
+        Ok(page)
+    }
+
+    async fn page(&self, usage: &Usage, page: Page, way: Way) -> Result<Response<Body>, HttpError> {
+        let text = usage.page(page, &self.members, &self.host.id, way.port).await?;
+        let mut answer = Response::new(Body::from(text.into_bytes()));
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type()));
+        Ok(answer)
+    }
+}
+
+/// What is answered, which the log tells as well; what goes well every few seconds only to who looks closely.
+fn told(answer: Result<Response<Body>, HttpError>, user: &str, method: &Method, path: &str) -> Response<Body> {
+    let code = answer.as_ref().map_or_else(|refusal| refusal.code, Response::status);
+    if code.is_success() && Page::parse(path).is_some() {
+        tracing::debug!(user, %method, path, code = code.as_u16(), "kubelet endpoint");
+    } else {
+        tracing::info!(user, %method, path, code = code.as_u16(), "kubelet endpoint");
+    }
+    answer.unwrap_or_else(HttpError::into_response)
+}
+
+fn denied(user: &str, verb: &str, subresource: &str) -> HttpError {
+    Error::Denied(format!("user {user:?} may not {verb} nodes/{subresource} in the host")).into()
 }
 
 fn check_method(asked: &Asked, request: &Request<Incoming>) -> Result<(), HttpError> {
@@ -172,6 +283,6 @@ fn check_method(asked: &Asked, request: &Request<Incoming>) -> Result<(), HttpEr
         Method::GET if !asked.what.upgrades() => Ok(()),
         Method::GET | Method::POST if asked.what.upgrades() && upgrades => Ok(()),
         Method::GET | Method::POST if asked.what.upgrades() => Err(HttpError::bad_request("an upgrade is required")),
-        _ => Err(HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served")),
+        _ => Err(HttpError::method_not_allowed()),
     }
 }

@@ -1,4 +1,5 @@
-//! Who may knock at all: only who shows a certificate of the authority that signs those of the host's API server.
+//! Who may knock at all: only who shows a certificate of the authority that signs those of the host's API server, and where what
+//! pods use is told, whoever shows none.
 
 use std::{
     net::IpAddr,
@@ -124,15 +125,15 @@ impl Credentials {
             // The host's is not known yet, and any will do to see whether certificate and key fit each other.
             Authority::Host(_) => self.shown.read()?.0,
         };
-        self.config(authority).map(drop)
+        self.config(authority, false).map(drop)
     }
 
-    /// What TLS needs, or a sentence that says what is wrong.
-    pub(super) async fn read(&self, host: &Host) -> Result<Arc<ServerConfig>, String> {
-        self.config(self.authority.read(host).await?)
+    /// What TLS needs, or a sentence that says what is wrong. `anonymous`: also whoever shows no certificate comes in.
+    pub(super) async fn read(&self, host: &Host, anonymous: bool) -> Result<Arc<ServerConfig>, String> {
+        self.config(self.authority.read(host).await?, anonymous)
     }
 
-    fn config(&self, authority: Vec<CertificateDer<'static>>) -> Result<Arc<ServerConfig>, String> {
+    fn config(&self, authority: Vec<CertificateDer<'static>>, anonymous: bool) -> Result<Arc<ServerConfig>, String> {
         let from = match &self.authority {
             Authority::File(file) => file.display().to_string(),
             Authority::Host(_) => "the host's client authority".to_owned(),
@@ -142,9 +143,9 @@ impl Credentials {
         for certificate in authority {
             roots.add(certificate).map_err(|error| format!("{from}: {error}"))?;
         }
-        let asked = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-            .build()
-            .map_err(|error| format!("{from}: {error}"))?;
+        let asked = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let asked = if anonymous { asked.allow_unauthenticated() } else { asked };
+        let asked = asked.build().map_err(|error| format!("{from}: {error}"))?;
         let (certificate, key) = self.shown.read()?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

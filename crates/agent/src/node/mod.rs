@@ -9,7 +9,6 @@ mod writes;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -20,6 +19,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
+    KubeletAddress,
     object::{self, Place, items, read, text, whole},
     view::HostCache,
     virtual_node::{VirtualNodeId, is_of_clustertree, virtual_node_of},
@@ -92,7 +92,7 @@ impl Nodes {
         member: &str,
         mode: NodeMode,
         state: &MemberState,
-        kubelet_api: Option<SocketAddr>,
+        kubelet_api: Option<&KubeletAddress>,
     ) {
         let names = std::iter::once(member).chain(state.aliases.iter().map(String::as_str));
         let of_name = |name| self.view.nodes.of(name).into_iter().filter(move |node| is_of_clustertree(node, name));
@@ -154,7 +154,7 @@ impl Nodes {
         virtual_node: &VirtualNodeId,
         name: &str,
         state: &MemberState,
-        kubelet_api: Option<SocketAddr>,
+        kubelet_api: Option<&KubeletAddress>,
     ) -> kube::Result<()> {
         self.view.look_after(&virtual_node.member);
         if self.later.get(name).is_some_and(|later| *later > Instant::now()) {
@@ -170,7 +170,7 @@ impl Nodes {
         virtual_node: &VirtualNodeId,
         name: &str,
         state: &MemberState,
-        kubelet_api: Option<SocketAddr>,
+        kubelet_api: Option<&KubeletAddress>,
     ) -> ObservedStatus {
         if let Some((since, found)) = self.found.get(name)
             && since.elapsed() < BELIEVED
@@ -185,7 +185,7 @@ impl Nodes {
             room: room::left(&open, state.foreign_pods.iter().map(|pod| &**pod)),
             version: state.version.clone(),
             architecture: architecture.min().unwrap_or("amd64").to_owned(),
-            kubelet_api,
+            kubelet_api: kubelet_api.map(|kubelet_api| kubelet_api.of(name, &self.view)),
         };
         self.found.insert(name.to_owned(), (Instant::now(), found.clone()));
         found

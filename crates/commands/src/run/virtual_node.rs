@@ -1,6 +1,6 @@
 //! The virtual-node role: the agent behind the virtual nodes, on the replica that holds its lease.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc};
 
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -13,8 +13,9 @@ use super::{
 };
 use crate::args::{self, KubeletApi, VirtualNode};
 use agent::{
-    Agent, NodeMode, Settings,
+    Agent, KubeletAddress, NodeMode, Settings,
     kubelet_api::{Authority, Credentials, Server, Shown},
+    usage::{Ports, Usage},
 };
 use cluster::{
     Dial,
@@ -46,7 +47,7 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
             args::NodeMode::Member => NodeMode::Member,
             args::NodeMode::Node => NodeMode::Node,
         },
-        kubelet_api: kubelet_api.as_ref().map(|kubelet_api| kubelet_api.told),
+        kubelet_api: kubelet_api.as_ref().map(|kubelet_api| kubelet_api.told.clone()),
         host_address: arguments.host_address,
     };
     let clusters = Clusters {
@@ -73,10 +74,11 @@ async fn run(arguments: VirtualNode, stop: CancellationToken) -> anyhow::Result<
 /// The kubelet's endpoint, before there is anybody to ask for it.
 #[derive(Debug)]
 pub struct Bound {
-    listener: TcpListener,
+    /// At the address, and at the ports that virtual nodes have for themselves.
+    listeners: Vec<TcpListener>,
     address: SocketAddr,
     /// By the virtual nodes.
-    told: SocketAddr,
+    told: KubeletAddress,
     credentials: Credentials,
 }
 
@@ -103,23 +105,49 @@ impl Bound {
                 .names(told)
                 .map_err(|reason| Misuse(format!("--kubelet-advertise-address {told}: {reason}")))?;
         }
-        let unserved = |error| Misuse(format!("--kubelet-address {address} cannot be served: {error}"));
-        let listener = TcpListener::bind(address).await.map_err(unserved)?;
-        let address = listener.local_addr().map_err(unserved)?;
-        let told = SocketAddr::new(flags.kubelet_advertise_address.unwrap_or_else(|| address.ip()), address.port());
-        Ok(Some(Self { listener, address, told, credentials }))
+        let shared = bind(address).await?;
+        let address = shared.local_addr().unwrap_or(address);
+        let own = ports(address, flags.kubelet_node_ports)?;
+        let mut listeners = vec![shared];
+        for port in own.clone().into_iter().flatten() {
+            listeners.push(bind(SocketAddr::new(address.ip(), port)).await?);
+        }
+        let told = KubeletAddress {
+            shared: SocketAddr::new(flags.kubelet_advertise_address.unwrap_or_else(|| address.ip()), address.port()),
+            usage: own.map(|own| Arc::new(Usage::new(Ports::new(own)))),
+        };
+        Ok(Some(Self { listeners, address, told, credentials }))
     }
 
     /// On every replica: nodes tell the address of the one that leads, and conversations outlast that.
     fn serve(self, host: &Host, members: &Registry, tasks: &mut JoinSet<anyhow::Result<()>>, stop: &CancellationToken) {
-        let kubelet_api = Server { host: host.clone(), members: members.clone(), credentials: self.credentials };
-        let (listener, stop) = (self.listener, stop.clone());
+        let kubelet_api = Server {
+            host: host.clone(),
+            members: members.clone(),
+            credentials: self.credentials,
+            usage: self.told.usage,
+        };
+        let (listeners, stop) = (self.listeners, stop.clone());
         tasks.spawn(async move {
-            kubelet_api.serve(listener, stop).await;
+            kubelet_api.serve(listeners, stop).await;
             // It ends when all is to end, which is no failure.
             std::future::pending().await
         });
     }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Misuse> {
+    let unserved = |error| Misuse(format!("--kubelet-address {address} cannot be served: {error}"));
+    TcpListener::bind(address).await.map_err(unserved)
+}
+
+/// Those that follow the one that all nodes share; none where there are to be none.
+fn ports(address: SocketAddr, count: u16) -> Result<Option<RangeInclusive<u16>>, Misuse> {
+    let first = address.port();
+    let last = first.checked_add(count).ok_or_else(|| {
+        Misuse(format!("--kubelet-node-ports {count}: the last of them after {first} would be more than 65535"))
+    })?;
+    Ok((count > 0).then(|| first + 1..=last))
 }
 
 /// An agent at work.
@@ -142,7 +170,8 @@ pub async fn start(
     let Some(host) = clusters.connect(stop).await? else { return Ok(None) };
     let (members, listed) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, tasks);
     if let Some(kubelet_api) = kubelet_api {
-        tracing::info!(address = %kubelet_api.address, told = %kubelet_api.told, "serves the kubelet endpoint");
+        let (told, ports) = (kubelet_api.told.shared, kubelet_api.listeners.len() - 1);
+        tracing::info!(address = %kubelet_api.address, %told, ports, "serves the kubelet endpoint");
         kubelet_api.serve(&host, &members, tasks, stop);
     }
     let lease = Arc::new(Lease::new(host.client.clone(), &host.namespace, lease::VIRTUAL_NODE));

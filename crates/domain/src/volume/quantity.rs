@@ -1,4 +1,5 @@
-//! Kubernetes quantities: whole bytes, rounded up, as far as storage needs them, and thousandths for what pods ask for.
+//! Kubernetes quantities: whole bytes, rounded up, as far as storage needs them, thousandths for what pods ask for, and
+//! billionths for what they use.
 
 /// The bytes a quantity stands for: `1Gi`, `500M`, `1e3`, `1.5Ti`, `1500m`. A fraction of a byte counts as a byte.
 pub fn parse(text: &str) -> Option<u64> {
@@ -8,6 +9,11 @@ pub fn parse(text: &str) -> Option<u64> {
 /// A thousand times what a quantity stands for: 250 of `250m`, 1000 of `1`. Less than a thousandth counts as one.
 pub fn thousandths(text: &str) -> Option<u128> {
     scaled(text, 1000)
+}
+
+/// The same of a thousand millionths, as which use of processors is measured.
+pub fn billionths(text: &str) -> Option<u128> {
+    scaled(text, 1_000_000_000)
 }
 
 fn scaled(text: &str, scale: u128) -> Option<u128> {
@@ -113,6 +119,15 @@ mod tests {
             assert_eq!(super::thousandths(text), Some(thousandths), "{text}");
         }
         assert_eq!(super::thousandths("many"), None);
+    }
+
+    #[test]
+    fn billionths_are_what_use_of_processors_is_measured_in() {
+        for (text, billionths) in [("12345678n", 12_345_678), ("3u", 3000), ("250m", 250_000_000), ("2", 2_000_000_000)]
+        {
+            assert_eq!(super::billionths(text), Some(billionths), "{text}");
+        }
+        assert_eq!(super::billionths("-1n"), None);
     }
 
     proptest! {

@@ -136,6 +136,52 @@ fn node_says_that_a_volume_is_in_use_before_the_copy_is_made_that_mounts_it() {
     });
 }
 
+/// Between two tries nothing there can mount it.
+#[test]
+fn volume_of_a_pod_that_its_member_refuses_is_not_in_use() {
+    story(1, async {
+        let world = with_claim().await;
+        world.member.faults().set(|asked| match asked.verb {
+            Verb::Create if asked.resource == "pods" => Action::Answer { code: 422, reason: "Invalid" },
+            _ => Action::Pass,
+        });
+        world.run_slow_pod("IfNotPresent");
+        world.attach();
+        until("it is refused", || world.says("web", "RefusedByMember", "does not take it")).await;
+        sleep(Duration::from_secs(3)).await;
+        assert!(!world.is_in_use());
+        world.member.faults().clear();
+        until("it runs", || world.phase("web") == "Running").await;
+        assert!(world.is_in_use());
+    });
+}
+
+/// It may be there: its own volumes stay in use.
+#[test]
+fn copy_that_cannot_be_asked_for_keeps_no_other_volume_in_use() {
+    story(1, async {
+        let (world, is_tried) = (with_claim().await, Arc::<Mutex<bool>>::default());
+        let tried = Arc::clone(&is_tried);
+        world.member.faults().set(move |asked| {
+            let mut tried = lock(&tried);
+            let is_made = asked.verb == Verb::Create && asked.resource == "pods";
+            *tried |= is_made;
+            let is_read = *tried && asked.verb == Verb::Get && asked.resource == "pods";
+            if is_made || is_read { Action::Answer { code: 500, reason: "InternalError" } } else { Action::Pass }
+        });
+        world.run_slow_pod("IfNotPresent");
+        world.attach();
+        until("its copy is tried", || *lock(&is_tried)).await;
+        sleep(Duration::from_secs(20)).await;
+        let other = json!(format!("{}-other", world.volume_name()));
+        let both = json!([world.volume_name(), other]);
+        world.host.change("nodes", "", NODE, |node| node["status"]["volumesInUse"] = both).unwrap();
+        let says_other = || list(&world.node().unwrap(), "volumesInUse").contains(&other);
+        until("the other one is in use no more", || !says_other()).await;
+        assert!(world.is_in_use(), "nobody knows whether there is a copy that writes");
+    });
+}
+
 /// What the attach controller has in mind shows a moment later, if it is about to take the volume away.
 #[test]
 fn copy_is_made_also_where_the_attach_controller_does_not_know_that_its_volume_is_attached() {

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
-use domain::volume::{Claim, DRIVER, HostId, VolumeHash};
+use domain::volume::{
+    Claim, DRIVER, HostId, VolumeHash,
+    id::{is_label, is_subdomain},
+};
 
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const HOST: &str = "kosmos.csi.io/host";
@@ -77,7 +80,8 @@ pub struct MadeFor {
 }
 
 impl MadeFor {
-    /// None where nobody told which claim it was.
+    /// None where nobody told which claim it was. Whoever may write in a member writes here what he likes: what is no name
+    /// would lead a request elsewhere.
     pub fn read(metadata: &ObjectMeta) -> Option<Self> {
         Self::told(metadata.annotations.as_ref()?)
     }
@@ -86,6 +90,9 @@ impl MadeFor {
         let annotation = |key| annotations.get(key).cloned();
         let (claim, uid, volume) = (annotation(CLAIM)?, annotation(CLAIM_UID)?, annotation(NAME)?);
         let (namespace, name) = claim.split_once('/')?;
+        if !is_label(namespace, 63) || !is_subdomain(name) || !is_subdomain(&volume) {
+            return None;
+        }
         Some(Self { claim: Claim { namespace: namespace.to_owned(), name: name.to_owned() }, uid, volume })
     }
 }
@@ -207,6 +214,22 @@ mod tests {
 
     fn object(labels: BTreeMap<String, String>) -> ObjectMeta {
         ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }
+    }
+
+    #[test]
+    fn for_whom_a_claim_was_made_is_told_by_names_alone() {
+        let told = |claim: &str, volume: &str| {
+            let annotations = [(CLAIM, claim), (CLAIM_UID, "u"), (NAME, volume)];
+            MadeFor::told(&annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
+        };
+        let made_for = told("shop/data.0", "pvc-1").unwrap();
+        assert_eq!((made_for.claim.to_string(), made_for.volume), ("shop/data.0".to_owned(), "pvc-1".to_owned()));
+        for claim in ["shop", "shop/", "/data", "shop/?x", "shop/..", "shop/data/status", "a.b/data", "../data"] {
+            assert_eq!(told(claim, "pvc-1"), None, "{claim}");
+        }
+        for volume in ["", "?x", "..", "pvc-1/status"] {
+            assert_eq!(told("shop/data", volume), None, "{volume}");
+        }
     }
 
     #[test]

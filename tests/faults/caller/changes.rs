@@ -74,6 +74,10 @@ impl Caller {
         };
         let published = leaf["metadata"]["annotations"]["kosmos.csi.io/published"].as_str().unwrap_or_default();
         let so = match change {
+            // Somebody has deleted it since, and the one that is made anew is about to be bound.
+            Change::Expand if text(&leaf, "/status/phase") == "Pending" => {
+                self.comes_back(|_| true) && self.leaf_volume_is_large()
+            }
             Change::Expand => text(&leaf, "/status/capacity/storage") == self.doubled(),
             Change::Modify => text(&leaf, "/status/currentVolumeAttributesClassName") == GOLD,
             Change::Publish => {

@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::object::Place;
+use super::super::object::{Place, items, text};
 
 #[derive(Debug)]
 pub(super) struct Allowance {
@@ -40,9 +41,13 @@ impl Allowance {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// Until it may be done; none where it may be now.
-    fn wait(&mut self, now: Instant) -> Option<Duration> {
-        (self.left(now) == 0).then(|| (self.since + self.more_after).saturating_duration_since(now))
+    /// Until it may be done; none where it may be now, which is counted.
+    fn take_or_wait(&mut self, now: Instant) -> Option<Duration> {
+        if self.left(now) == 0 {
+            return Some((self.since + self.more_after).saturating_duration_since(now));
+        }
+        self.take();
+        None
     }
 }
 
@@ -50,28 +55,64 @@ impl Allowance {
 const AT_ONCE: u32 = 20;
 const ONE_MORE: Duration = Duration::from_secs(10);
 
+/// As often again, where its phase changes or whether it is ready.
+#[derive(Debug)]
+struct OfPod {
+    usual: Allowance,
+    reserve: Allowance,
+}
+
+impl OfPod {
+    fn new(now: Instant) -> Self {
+        let whole = || Allowance::new(AT_ONCE, ONE_MORE, now);
+        Self { usual: whole(), reserve: whole() }
+    }
+
+    fn is_whole(&mut self, now: Instant) -> bool {
+        self.usual.is_whole(now) && self.reserve.is_whole(now)
+    }
+
+    /// How long that is still to be waited for; where it is not, it is counted.
+    fn wait(&mut self, is_urgent: bool, now: Instant) -> Option<Duration> {
+        let wait = self.usual.take_or_wait(now)?;
+        let of_reserve = if is_urgent { self.reserve.take_or_wait(now)? } else { wait };
+        Some(wait.min(of_reserve))
+    }
+}
+
 /// When the host may be told again of each pod.
 #[derive(Debug, Default)]
-pub(crate) struct Tellings(Mutex<HashMap<Place, Allowance>>);
+pub(crate) struct Tellings(Mutex<HashMap<Place, OfPod>>);
 
 impl Tellings {
-    /// How long that is still to be waited for; where it is not, it is counted.
-    pub(super) fn wait(&self, place: &Place) -> Option<Duration> {
+    /// How long this change of a pod is not to be told yet; where it may be told now, it is counted.
+    pub(super) fn hold_back(&self, pod: &Value, change: &Value) -> Option<Duration> {
+        self.wait(&Place::of(pod), is_urgent(pod, change))
+    }
+
+    fn wait(&self, place: &Place, is_urgent: bool) -> Option<Duration> {
         let (now, mut all) = (Instant::now(), self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if all.len() == all.capacity() {
-            all.retain(|_, allowance| !allowance.is_whole(now));
+            all.retain(|_, of_pod| !of_pod.is_whole(now));
         }
-        let allowance = all.entry(place.clone()).or_insert_with(|| Allowance::new(AT_ONCE, ONE_MORE, now));
-        let wait = allowance.wait(now);
-        if wait.is_none() {
-            allowance.take();
-        }
-        wait
+        all.entry(place.clone()).or_insert_with(|| OfPod::new(now)).wait(is_urgent, now)
     }
+}
+
+/// Whether Services and controllers of the host go by what is changed.
+fn is_urgent(pod: &Value, change: &Value) -> bool {
+    let is_ready = |object: &Value| {
+        items(object, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True")
+    };
+    let phase = text(change, "/status/phase");
+    !phase.is_empty() && phase != text(pod, "/status/phase")
+        || change["status"]["conditions"].is_array() && is_ready(change) != is_ready(pod)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -79,13 +120,40 @@ mod tests {
         let (tellings, begun, mut told) = (Tellings::default(), Instant::now(), Vec::new());
         let place = |name: &str| Place { namespace: "shop".to_owned(), name: name.to_owned() };
         while begun.elapsed() < ONE_MORE * 3 {
-            match tellings.wait(&place("a")) {
+            match tellings.wait(&place("a"), false) {
                 None => told.push(begun.elapsed()),
                 Some(wait) => tokio::time::advance(wait).await,
             }
         }
         assert_eq!(told.len(), 22);
         assert_eq!(told[19..], [Duration::ZERO, ONE_MORE, ONE_MORE * 2]);
-        assert_eq!(tellings.wait(&place("b")), None, "another pod has its own");
+        assert_eq!(tellings.wait(&place("b"), false), None, "another pod has its own");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_urgent_is_told_when_nothing_else_is_and_has_an_end_too() {
+        let (tellings, place) = (Tellings::default(), Place { namespace: "shop".to_owned(), name: "a".to_owned() });
+        let at_once = |is_urgent| (0..1000).take_while(|_| tellings.wait(&place, is_urgent).is_none()).count();
+        assert_eq!((at_once(false), at_once(true), at_once(true)), (20, 20, 0));
+        assert_eq!(tellings.wait(&place, true), Some(ONE_MORE));
+        tokio::time::advance(ONE_MORE).await;
+        assert_eq!((at_once(true), at_once(false)), (2, 0));
+        tokio::time::advance(ONE_MORE * AT_ONCE).await;
+        assert_eq!(at_once(true), 40, "it is counted with the others first");
+    }
+
+    #[test]
+    fn phase_and_readiness_are_urgent_and_nothing_else_is() {
+        let ready = |status: &str, message: &str| json!([{"type": "Ready", "status": status, "message": message}]);
+        let pod = json!({"status": {"phase": "Running", "conditions": ready("True", "a")}});
+        for (status, urgent) in [
+            (json!({"phase": "Failed"}), true),
+            (json!({"phase": "Running"}), false),
+            (json!({"conditions": ready("False", "a")}), true),
+            (json!({"conditions": ready("True", "b")}), false),
+            (json!({"message": "b", "containerStatuses": [{"restartCount": 1}]}), false),
+        ] {
+            assert_eq!(is_urgent(&pod, &json!({"status": status})), urgent, "{status}");
+        }
     }
 }

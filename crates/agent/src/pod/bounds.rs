@@ -11,6 +11,8 @@ use super::super::object::{items, short, text};
 const LONGEST: usize = 4 << 10;
 /// Of one field of a status.
 const LARGEST: usize = 64 << 10;
+/// What is told of a container only where there is room for it: without the rest nobody would know whether it runs.
+const OF_LESS_USE: [&str; 5] = ["volumeMounts", "resources", "allocatedResources", "allocatedResourcesStatus", "user"];
 /// Of a pod: the host's own are among them, and that which says which copy it has.
 const MOST_CONDITIONS: usize = 32;
 
@@ -20,8 +22,22 @@ pub(super) fn line(said: &str) -> String {
 
 /// The same with its texts in one line each; none where it is too much altogether.
 pub(super) fn told(said: &Value) -> Option<Value> {
-    let told = lines(said);
-    (told.to_string().len() <= LARGEST).then_some(told)
+    Some(lines(said)).filter(fits)
+}
+
+fn fits(told: &Value) -> bool {
+    told.to_string().len() <= LARGEST
+}
+
+/// Of what is said of containers that which fits; none where not even the most needful does.
+fn of_use(said: &Value) -> Option<Value> {
+    told(said).or_else(|| {
+        let mut told = lines(said);
+        for fields in told.as_array_mut()?.iter_mut().filter_map(Value::as_object_mut) {
+            fields.retain(|name, _| !OF_LESS_USE.contains(&name.as_str()));
+        }
+        Some(told).filter(fits)
+    })
 }
 
 fn lines(said: &Value) -> Value {
@@ -33,11 +49,11 @@ fn lines(said: &Value) -> Value {
     }
 }
 
-/// What is said of the containers that a pod has in this list, of each once; none where nothing is.
+/// What the host is told of the containers that a pod has in this list, of each once; none where nothing is said, or too much.
 pub(super) fn of_containers(pod: &Value, list: &str, said: &Value) -> Option<Value> {
     let mut open: BTreeSet<&str> = items(pod, list).map(|container| text(container, "/name")).collect();
     let all: Vec<Value> = items(said, "").filter(|one| open.remove(text(one, "/name"))).cloned().collect();
-    (!all.is_empty()).then_some(Value::Array(all))
+    if all.is_empty() { None } else { of_use(&Value::Array(all)) }
 }
 
 /// Of these conditions each type once, and no more new ones than a pod has room for.
@@ -78,6 +94,28 @@ mod tests {
         let many: Vec<Value> = (0..10_000).map(|number| json!({"ip": number.to_string()})).collect();
         assert_eq!(told(&json!(many)), None);
         assert!(told(&json!(many[..2])).is_some());
+    }
+
+    /// A kubelet says of each mount some 130 bytes.
+    #[test]
+    fn containers_with_many_mounts_are_told_of_without_these() {
+        let names: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
+        let pod = json!({"spec": {"containers": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()}});
+        let mount = json!({"name": "v", "mountPath": "/x".repeat(50), "readOnly": true});
+        let status = |name: &String, mounts: usize| {
+            let (resources, user) = (json!({"requests": {"cpu": "1"}}), json!({"linux": {"uid": 0}}));
+            json!({"name": name, "ready": true, "volumeMounts": vec![&mount; mounts], "resources": resources,
+                "allocatedResources": {"cpu": "1"}, "allocatedResourcesStatus": [], "user": user})
+        };
+        let told = |mounts: usize| {
+            let said: Value = names.iter().map(|name| status(name, mounts)).collect();
+            of_containers(&pod, "/spec/containers", &said).unwrap()
+        };
+        assert_eq!(told(1)[11], status(&names[11], 1), "all that fits is told");
+        let bare: Value = names.iter().map(|name| json!({"name": name, "ready": true})).collect();
+        assert_eq!(told(50), bare);
+        let long = json!([{"name": "c0", "state": vec!["x".repeat(LONGEST); 20]}]);
+        assert_eq!(of_containers(&pod, "/spec/containers", &long), None);
     }
 
     #[test]

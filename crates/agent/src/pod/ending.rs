@@ -20,11 +20,10 @@ const TIME: usize = 40;
 /// `pod` and `there` were read just now: the watches may not have told yet that it is this host that ends it.
 pub(super) async fn tell(pods: &Pods<'_>, pod: &Value, there: &Value) -> kube::Result<Next> {
     let why = why(there, &pods.member.name);
-    if let Some(change) = change(pod, &why, &now()) {
-        pods.write(pod, change).await?;
-        pods.warn(pod, &why).await;
+    match change(pod, &why, &now()) {
+        Some(change) => pods.say(pod, change, &why).await,
+        None => Ok(Next::Settled),
     }
-    Ok(Next::Settled)
 }
 
 fn why(there: &Value, member: &str) -> PodRejection {

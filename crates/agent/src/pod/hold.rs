@@ -88,6 +88,13 @@ impl Holds {
         }
     }
 
+    /// The member does not take the copy: nothing is to be mounted until it is tried again.
+    pub(super) fn let_go(&self, uid: &str) {
+        if self.all().remove(uid).is_some() {
+            self.look();
+        }
+    }
+
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Begun>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,7 +136,7 @@ pub(super) async fn keep(pods: &Pods<'_>) {
 }
 
 async fn look(pods: &Pods<'_>) -> kube::Result<()> {
-    forget_what_is_told(pods).await?;
+    forget_what_is_told(pods).await;
     let ours = pods.view.nodes.of(&pods.member.name).into_iter().filter(|node| is_ours(pods, node));
     let is_begun = |node: &Value| !pods.holds.of_node(text(node, "/metadata/name")).is_empty();
     let nodes: Vec<Arc<Value>> = ours.filter(|node| has_any(node) || is_begun(node)).collect();
@@ -156,21 +163,27 @@ fn mounted_there(pods: &Pods<'_>) -> Mounted {
     mounted(copies.iter().map(|copy| &**copy), &pods.host.id.0, node_of)
 }
 
-/// Of a copy that a watch has told of, that speaks. One that is not there uses nothing, as the member itself says.
-async fn forget_what_is_told(pods: &Pods<'_>) -> kube::Result<()> {
-    let all = pods.holds.all().clone();
+/// Of a copy that a watch has told of, that speaks. One that is not there uses nothing, as the member itself says; where it says nothing,
+/// that one's volumes alone are held on.
+async fn forget_what_is_told(pods: &Pods<'_>) {
+    let (all, mut answers) = (pods.holds.all().clone(), true);
     for (uid, begun) in all {
         let is_its = |there: &Value| copy_of(there, &pods.host.id.0) == Some(uid.as_str());
         if pods.there.get(&begun.place).is_some_and(|there| is_its(&there)) {
             pods.holds.end(&uid, &begun);
-        } else if begun.last.elapsed() >= UNTOLD {
-            let there = read(&object::pods(pods.client, &begun.place.namespace), &begun.place.name).await?;
-            if !there.is_some_and(|there| is_its(&there)) {
-                pods.holds.end(&uid, &begun);
+        } else if answers && begun.last.elapsed() >= UNTOLD {
+            match read(&object::pods(pods.client, &begun.place.namespace), &begun.place.name).await {
+                Ok(there) if there.as_ref().is_some_and(is_its) => {}
+                Ok(_) => pods.holds.end(&uid, &begun),
+                Err(error) => {
+                    // Where there is no answer at all, each one would be waited for.
+                    answers = matches!(error, kube::Error::Api(_));
+                    let (member, pod, error) = (&pods.member.name, &begun.place, with_causes(&error));
+                    tracing::warn!(member, %pod, error, "whether a copy uses its volumes is not known");
+                }
             }
         }
     }
-    Ok(())
 }
 
 fn is_ours(pods: &Pods<'_>, node: &Value) -> bool {
@@ -219,5 +232,9 @@ mod tests {
         holds.end("u", &seen);
         assert_eq!(holds.of_node("n"), BTreeSet::new());
         assert_eq!(holds.said_since("u"), Instant::now(), "nothing is held any more");
+        holds.begin(&pod("u", "n"), &BTreeSet::from(["v".to_owned()]));
+        holds.let_go("u");
+        assert_eq!(holds.of_node("n"), BTreeSet::new());
+        assert!(timeout(APART, holds.changed.notified()).await.is_ok(), "its node is to say so");
     }
 }

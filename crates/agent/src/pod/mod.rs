@@ -60,7 +60,7 @@ use status::Source;
 pub(super) use step::COPY_OF;
 use step::{PodStep, copy_of, step};
 pub(super) use told::Told;
-use work_queue::{Tries, WorkQueue};
+use work_queue::{Next, Tries, WorkQueue};
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
 const COPIED: &str = "kosmos.csi.io/Copied";
@@ -86,13 +86,6 @@ pub(super) struct Pods<'a> {
     pub(super) turns: &'a Turns,
     pub(super) holds: &'a Holds,
     pub(super) tellings: &'a Tellings,
-}
-
-/// When a pod is to be looked at again, if nothing is heard of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    Settled,
-    After(Duration),
 }
 
 impl Pods<'_> {
@@ -207,8 +200,7 @@ impl Pods<'_> {
             (PodStep::Tell, Some(pod), Some(there)) => return self.tell(pod, there).await,
             (PodStep::Change, Some(pod), Some(there)) => {
                 if let Some(wait) = self.turns.waits(place) {
-                    self.tell(pod, there).await?;
-                    return Ok(Next::After(wait));
+                    return Ok(self.tell(pod, there).await?.sooner(Next::After(wait)));
                 }
             }
             (PodStep::Refuse(why), Some(pod), _) => return self.refuse(pod, &why).await,
@@ -227,14 +219,14 @@ impl Pods<'_> {
             (PodStep::RemoveCopy(grace), _, Some(there)) => self.remove_copy(there, grace).await,
             (PodStep::EndPod, Some(pod), _) => self.end(pod).await,
             (PodStep::AddContainer, Some(pod), Some(there)) => {
-                self.tell(pod, there).await?;
-                debug::add(self, pod, there, looks).await
+                let told = self.tell(pod, there).await?;
+                Ok(told.sooner(debug::add(self, pod, there, looks).await?))
             }
             (PodStep::Change, Some(pod), Some(there)) => {
-                self.tell(pod, there).await?;
-                change::pass_on(self, pod, there).await
+                let told = self.tell(pod, there).await?;
+                Ok(told.sooner(change::pass_on(self, pod, there).await?))
             }
-            (PodStep::FailPod, Some(pod), _) => self.fail(pod, self.deleted()).await,
+            (PodStep::FailPod, Some(pod), _) => self.fail(pod, status::deleted(&self.member.name)).await,
             _ => Ok(Next::After(AGAIN)),
         }
     }
@@ -298,6 +290,7 @@ impl Pods<'_> {
             // A namespace that was just made takes no pods before its account is there.
             Err(kube::Error::Api(status)) if status.code == 403 && looks < PATIENCE => Ok(Next::After(AGAIN)),
             Err(kube::Error::Api(status)) if [400, 403, 422].contains(&status.code) => {
+                self.holds.let_go(text(pod, "/metadata/uid"));
                 self.wait(pod, &PodRejection::of_member(&self.member.name, &status.message), MUCH_LATER).await
             }
             Err(error) => Err(error),
@@ -315,7 +308,7 @@ impl Pods<'_> {
         let networks = self.member.policy().borrow().pod_networks.clone();
         let who = Source { member: &self.member.name, networks: &networks };
         let Some(change) = status::mirrored(pod, there, who, &now()) else { return Ok(Next::Settled) };
-        match self.tellings.wait(&Place::of(pod)) {
+        match self.tellings.hold_back(pod, &change) {
             Some(wait) => Ok(Next::After(wait)),
             None => self.write(pod, change).await,
         }
@@ -330,11 +323,21 @@ impl Pods<'_> {
     }
 
     async fn wait(&self, pod: &Value, why: &PodRejection, pause: Duration) -> kube::Result<Next> {
-        if let Some(change) = status::pending(pod, why, &now()) {
-            self.write(pod, change).await?;
-            self.warn(pod, why).await;
+        let pause = Next::After(pause);
+        match status::pending(pod, why, &now()) {
+            Some(change) => Ok(self.say(pod, change, why).await?.sooner(pause)),
+            None => Ok(pause),
         }
-        Ok(Next::After(pause))
+    }
+
+    /// Changes what stands in the pod, and tells why by an event.
+    async fn say(&self, pod: &Value, change: Value, why: &PodRejection) -> kube::Result<Next> {
+        if let Some(wait) = self.tellings.hold_back(pod, &change) {
+            return Ok(Next::After(wait));
+        }
+        self.write(pod, change).await?;
+        self.warn(pod, why).await;
+        Ok(Next::Settled)
     }
 
     async fn warn(&self, pod: &Value, why: &PodRejection) {
@@ -375,14 +378,6 @@ impl Pods<'_> {
         let pods = object::pods(&self.host.client, &place.namespace);
         ignore_conflict(pods.delete(&place.name, &parameters).await.map(drop))?;
         Ok(Next::After(MUCH_LATER))
-    }
-
-    fn deleted(&self) -> PodRejection {
-        let message = format!(
-            "its copy in member {} was deleted there, and not by this host; a controller that owns the pod makes another one",
-            self.member.name
-        );
-        PodRejection::new(status::DELETED, message)
     }
 
     async fn fail(&self, pod: &Value, why: PodRejection) -> kube::Result<Next> {

@@ -37,11 +37,9 @@ const CLAIMS: [&str; 2] = ["ephemeral", "persistentVolumeClaim"];
 /// Objects that one pod names: each is asked for by itself before the pod is copied, and others of the member wait meanwhile.
 const MOST_NAMED: usize = 200;
 
+/// Why it is not run, also where it runs already.
 pub(super) fn refusal(pod: &Value, here: Here<'_>) -> Option<PodRejection> {
-    refused_kind(pod)
-        .or_else(|| refused_volume(pod))
-        .or_else(|| refused_number(pod))
-        .or_else(|| refused_level(&ephemeral::without(pod), here))
+    refused_kind(pod).or_else(|| refused_volume(pod)).or_else(|| refused_level(&ephemeral::without(pod), here))
 }
 
 /// Why it is run in none.
@@ -85,7 +83,8 @@ fn refused_volume(pod: &Value) -> Option<PodRejection> {
     })
 }
 
-fn refused_number(pod: &Value) -> Option<PodRejection> {
+/// Why one that has no copy yet is given none. One that runs goes on to be given what it was.
+pub(super) fn refused_number(pod: &Value) -> Option<PodRejection> {
     let spec = &pod["spec"];
     let is_claim = |volume: &&Value| CLAIMS.iter().any(|kind| volume.get(kind).is_some());
     let claims = items(spec, "/volumes").filter(is_claim).count();
@@ -172,7 +171,8 @@ mod tests {
             ] {
                 let mut many = pod();
                 many["spec"] = spec;
-                let refusal = refusal(&many, HERE);
+                assert_eq!(refusal(&many, HERE), None, "one that runs already goes on");
+                let refusal = refused_number(&many);
                 assert_eq!(refusal.as_ref().map(|why| why.reason), refused.then_some("TooManyObjects"));
                 let message = refusal.map(|why| why.message).unwrap_or_default();
                 let says = |words: &str| message.contains(words);
@@ -181,6 +181,6 @@ mod tests {
         }
         let mut again = pod();
         again["spec"] = json!({"containers": vec![json!({"envFrom": [variable("a".to_owned())]}); 300]});
-        assert_eq!(refusal(&again, HERE), None, "one that is named again is asked for once");
+        assert_eq!(refused_number(&again), None, "one that is named again is asked for once");
     }
 }

@@ -35,7 +35,7 @@ const MAY_GO: [&str; 2] = ["reason", "message"];
 /// Of these, what has to lie where the host's administrator says that the member's pods are.
 const ADDRESSES: [&str; 2] = ["podIP", "podIPs"];
 /// Why a pod has failed whose copy somebody in the member has deleted.
-pub(super) const DELETED: &str = "DeletedInMember";
+const DELETED: &str = "DeletedInMember";
 /// Kubernetes' word for a pod that was ended from outside, as by a drain: a Job may leave it out when it counts failures.
 const DISRUPTED: &str = "DisruptionTarget";
 /// The word of the host's own scheduler.
@@ -72,7 +72,6 @@ pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) ->
         }
     }
     let debugging = ephemeral::statuses(pod, copy).and_then(|said| bounds::of_containers(pod, LIST, &said));
-    let debugging = debugging.and_then(|said| bounds::told(&said));
     if let Some(said) = debugging.filter(|said| pod["status"].get(EPHEMERAL) != Some(said)) {
         status.insert(EPHEMERAL.to_owned(), said);
     }
@@ -87,7 +86,7 @@ pub(super) fn mirrored(pod: &Value, copy: &Value, who: Source<'_>, now: &str) ->
 fn said(pod: &Value, copy: &Value, field: &str) -> Option<Value> {
     let said = copy["status"].get(field)?;
     match OF_CONTAINERS.iter().find(|(statuses, _)| *statuses == field) {
-        Some((_, containers)) => bounds::told(&bounds::of_containers(pod, containers, said)?),
+        Some((_, containers)) => bounds::of_containers(pod, containers, said),
         None => bounds::told(said),
     }
 }
@@ -103,6 +102,14 @@ pub(super) fn pending(pod: &Value, why: &PodRejection, now: &str) -> Option<Valu
 /// The end of a pod that was to end, and whose copy has not told of it.
 pub(super) fn terminated(pod: &Value, now: &str) -> Value {
     failed(pod, &PodRejection::new("Deleted", "it was deleted before it had ended"), now)
+}
+
+/// Why a pod has failed whose copy is gone.
+pub(super) fn deleted(member: &str) -> PodRejection {
+    let message = format!(
+        "its copy in member {member} was deleted there, and not by this host; a controller that owns the pod makes another one"
+    );
+    PodRejection::new(DELETED, message)
 }
 
 /// The end of a pod whose copy somebody in the member has deleted.

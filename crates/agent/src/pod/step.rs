@@ -8,7 +8,7 @@ use super::{
         object::{Place, is_leaving, items, mark, text, way_out},
     },
     COPIED, ephemeral, given,
-    refusal::refusal,
+    refusal::{refusal, refused_number},
     rejection::{Here, PodRejection},
 };
 use domain::volume::DRIVER;
@@ -126,7 +126,7 @@ fn without_copy(pod: &Value, there: Option<&Value>, here: Here<'_>) -> PodStep {
     if had_copy(pod) {
         return PodStep::FailPod;
     }
-    if let Some(refusal) = refusal(pod, here) {
+    if let Some(refusal) = refusal(pod, here).or_else(|| refused_number(pod)) {
         return PodStep::Refuse(refusal);
     }
     if let Some(there) = there {
@@ -262,6 +262,17 @@ mod tests {
         for (pod, served) in [(&new, false), (&living, true), (&over, true), (&pod("u", Some(30), "Pending"), true)] {
             assert_eq!(step(Some(pod), served, Some(&going), HERE), PodStep::Nothing, "{pod}");
         }
+    }
+
+    #[test]
+    fn pod_that_names_too_many_objects_is_refused_only_where_it_has_no_copy_yet() {
+        let mut many = pod("u", None, "Pending");
+        let names = (0..201).map(|number| json!({"secretRef": {"name": format!("n{number}")}}));
+        many["spec"]["containers"] = json!([{"envFrom": names.collect::<Vec<_>>()}]);
+        let PodStep::Refuse(refusal) = step(Some(&many), true, None, HERE) else { panic!("it is copied") };
+        assert_eq!(refusal.reason, "TooManyObjects");
+        assert_eq!(step(Some(&many), true, Some(&copy("u", None, "Running")), HERE), PodStep::Tell);
+        assert_eq!(step(Some(&copied(many)), true, None, HERE), PodStep::FailPod);
     }
 
     #[test]

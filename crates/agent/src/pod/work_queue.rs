@@ -9,6 +9,22 @@ use tokio::time::Instant;
 
 use super::{super::object::Place, AGAIN, MUCH_LATER, PATIENCE};
 
+/// When a pod is to be looked at again, if nothing is heard of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Settled,
+    After(Duration),
+}
+
+impl Next {
+    pub(super) fn sooner(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::After(one), Self::After(other)) => Self::After(one.min(other)),
+            (Self::Settled, next) | (next, Self::Settled) => next,
+        }
+    }
+}
+
 /// How often a pod was looked at in vain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tries {
@@ -115,6 +131,14 @@ mod tests {
 
     fn take(queue: &mut WorkQueue) -> Option<String> {
         queue.take(Instant::now()).map(|(place, tries)| format!("{} {}", place.name, tries.looks))
+    }
+
+    #[test]
+    fn sooner_one_counts_and_nothing_is_later_than_any() {
+        let [one, other] = [1, 60].map(|seconds| Next::After(Duration::from_secs(seconds)));
+        assert_eq!((one.sooner(other), other.sooner(one)), (one, one));
+        assert_eq!((other.sooner(Next::Settled), Next::Settled.sooner(other)), (other, other));
+        assert_eq!(Next::Settled.sooner(Next::Settled), Next::Settled);
     }
 
     #[tokio::test(start_paused = true)]

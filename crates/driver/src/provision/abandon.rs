@@ -97,6 +97,15 @@ pub(super) fn in_use(spec: &VolumeSpec, member: &str) -> Error {
     Error::InProgress(format!("volume {} is in use by the host, and stays in member {member}", spec.name))
 }
 
+/// A host that was restored from a backup asks for another place than the one where the data is that it had.
+pub(super) fn left_out(spec: &VolumeSpec, member: &str) -> Error {
+    Error::InProgress(format!(
+        "volume {} has data of before in member {member}, and its class or its pod's node leaves out now where that is: let both \
+         allow it, or make another claim if that data is not wanted",
+        spec.name
+    ))
+}
+
 pub(super) fn holds(member: &Member, hash: VolumeHash) -> bool {
     let row = member.last_known().and_then(|leaf| leaf.rows.row(hash));
     row.and_then(|row| row.claim).is_some_and(|claim| !claim.is_copy_of_a_move())

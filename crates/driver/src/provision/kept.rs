@@ -11,35 +11,48 @@ use domain::{
         healing::{Healing, Wish, decide},
     },
 };
-use leaf::row::VolumeRow;
+use leaf::{ownership, row::VolumeRow};
 use member::Member;
 
 /// The member that keeps it.
 pub(super) fn in_member(members: &BTreeMap<String, Arc<Member>>, hash: VolumeHash) -> Option<String> {
-    let keeps = |member: &&Arc<Member>| {
-        let row = member.last_known().and_then(|leaf| leaf.rows.row(hash)).filter(|row| row.claim.is_none());
-        row.and_then(|row| row.volume).is_some_and(|volume| is_kept(&volume))
-    };
-    members.values().find(keeps).map(|member| member.name.clone())
+    members.values().find(|member| keeps(member, hash)).map(|member| member.name.clone())
+}
+
+pub(super) fn keeps(member: &Member, hash: VolumeHash) -> bool {
+    let row = member.last_known().and_then(|leaf| leaf.rows.row(hash)).filter(|row| row.claim.is_none());
+    row.and_then(|row| row.volume).is_some_and(|volume| is_kept(&volume))
 }
 
 fn is_kept(volume: &VolumeRow) -> bool {
     volume.is_retained() && volume.healing && !volume.removal && !volume.is_terminating() && volume.place.is_none()
 }
 
-/// Makes its leaf claim anew, where it was made for the claim that asks now. What follows is healing's.
+/// Makes its leaf claim anew, where it was made for the claim that asks now. What follows is healing's. Nobody but the one who is told here
+/// works on what keeps that from being done.
 pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<()> {
     let (leaf, row) = (job.leaf, job.leaf.rows.row_at(job.hash, &job.place));
     let Some(volume) = row.volume.filter(is_kept) else { return Ok(()) };
     let pair = leaf::healing::examine(leaf, job.hash, &job.place, Some(&volume.name)).await?;
-    let is_its_own = pair.made_for().is_some_and(|of| job.owner.is_some_and(|owner| owner.uid == of.uid));
+    let made_for = pair.made_for().filter(|of| VolumeHash::new(&leaf.host, &of.volume) == job.hash);
+    let is_its_own = made_for.is_some_and(|of| job.owner.is_some_and(|owner| owner.uid == of.uid));
     let wish = Wish::Use { retain: volume.follows };
     let step = decide(wish, pair.claim_seen(leaf, job.hash).as_ref(), pair.volume_seen().as_ref());
-    if let (true, Healing::MakeAnew, Some(saved)) = (is_its_own, step, pair.saved()) {
+    if let (true, Healing::MakeAnew, Some(saved)) = (is_its_own, &step, pair.saved()) {
         leaf::healing::make_anew(leaf, &job.place, &saved).await?;
         let back = "is made anew with the data that it had: the claim of the host waits for it again";
         tracing::info!(member = leaf.member, claim = %job.place, "{back}");
         return Err(Error::InProgress(format!("member {}: leaf claim {} {back}", leaf.member, job.place)));
     }
-    Ok(())
+    let why = match (step, &pair.claim) {
+        (Healing::Taken, Some(claim)) => {
+            format!("another claim has its name in the member, and {}", ownership::whose(&claim.metadata, &leaf.host))
+        }
+        (Healing::Stuck(why), _) => why.to_owned(),
+        _ => return Ok(()),
+    };
+    Err(Error::InProgress(format!(
+        "member {}: leaf claim {} cannot be made anew with the data that it had, which is in leaf volume {}: {why}",
+        leaf.member, job.place, volume.name
+    )))
 }

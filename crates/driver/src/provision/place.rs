@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Deadline, Provisioner,
-    abandon::{self, allows, holds, in_use, leaf_volume_is_left, may_hold, misplaced},
+    abandon::{self, allows, holds, in_use, leaf_volume_is_left, left_out, may_hold, misplaced},
     capacity::{self, offer},
     find, kept,
 };
@@ -92,7 +92,13 @@ pub(super) async fn place(
         choice = choose(&wish, &candidates)?;
     }
     let name = match choice {
-        Choice::Stay(name) | Choice::Leave(name) => name,
+        Choice::Stay(name) | Choice::Leave(name) => {
+            // A host that was restored from a backup has lost it, and the member may not answer the next time.
+            if owner.is_some_and(|owner| owner.member.is_none()) {
+                record(provisioner, &members, spec, owner, hash, &name).await?;
+            }
+            name
+        }
         Choice::New(name) => {
             record(provisioner, &members, spec, owner, hash, &name).await?;
             say(provisioner, spec, owner, &asked, &candidates, &name).await;
@@ -152,8 +158,8 @@ async fn leave(
     deadline: &Deadline,
 ) -> Result<()> {
     let earlier = provisioner.members.get(earlier).await?;
-    if !abandon::clear(provisioner, &earlier, spec, hash, deadline).await? {
-        return Err(in_use(spec, &earlier.name));
+    if kept::keeps(&earlier, hash) || !abandon::clear(provisioner, &earlier, spec, hash, deadline).await? {
+        return Err(left_out(spec, &earlier.name));
     }
     if !deadline.caller_waits() {
         return Err(Error::InProgress(format!("volume {} has left member {}", spec.name, earlier.name)));

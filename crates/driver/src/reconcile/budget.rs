@@ -18,16 +18,25 @@ impl Budget {
         Self { most, refill, left: most, as_of: Instant::now() }
     }
 
+    /// Whether one could be taken.
+    pub(super) fn has_some(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.left > 0
+    }
+
     pub(super) fn take(&mut self, now: Instant) -> bool {
+        let some = self.has_some(now);
+        self.left -= u32::from(some);
+        some
+    }
+
+    fn refill(&mut self, now: Instant) {
         let more = now.saturating_duration_since(self.as_of).as_millis() / self.refill.as_millis();
         let more = u32::try_from(more).unwrap_or(self.most).min(self.most);
         if more > 0 {
             self.left = (self.left + more).min(self.most);
             self.as_of = now;
         }
-        let some = self.left > 0;
-        self.left -= u32::from(some);
-        some
     }
 }
 
@@ -44,5 +53,8 @@ mod tests {
         assert_eq!(taken(now + refill - Duration::from_millis(1)), 0);
         assert_eq!(taken(now + refill * 3), 3);
         assert_eq!(taken(now + refill * 100_000), 150);
+        let later = now + refill * 100_001;
+        assert!(!budget.has_some(now + refill * 100_000) && budget.has_some(later) && budget.has_some(later));
+        assert!(budget.take(later) && !budget.has_some(later));
     }
 }

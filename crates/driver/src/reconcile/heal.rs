@@ -137,7 +137,7 @@ pub(super) async fn heal(
         if !row.is_moving() && is_of_another_handle(reconciler, repair, &pair).await? {
             return Ok(());
         }
-        wanted.take_claims_word(reconciler, &row, &pair).await?;
+        wanted.take_claims_word(reconciler, repair, &row, &pair).await?;
         if wanted.wish == Wish::Nothing && !has_begun(&row) {
             return Ok(());
         }

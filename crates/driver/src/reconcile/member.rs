@@ -226,6 +226,7 @@ async fn heal_all(reconciler: &Reconciler, member: &Member, backlog: &mut Member
     let mut ill: BTreeSet<VolumeHash> = leaf.rows.needs_repair().into_iter().collect();
     ill.extend(&backlog.odd);
     backlog.ill.retain(|hash, _| ill.contains(hash));
+    backlog.allowance.forget_but(&ill);
     for (_, hash, looks) in due(ill, &mut backlog.ill) {
         if !heal_one(reconciler, leaf, hash, looks, &mut backlog.allowance).await {
             continue;
@@ -249,7 +250,7 @@ fn due(ill: BTreeSet<VolumeHash>, known: &mut HashMap<VolumeHash, (u32, Instant)
     due
 }
 
-/// False where nothing of it was looked at, as it has to wait for its turn.
+/// False where nothing of it was looked at, as it has to wait for its turn. A copy that waits keeps the leaf itself from nothing.
 async fn heal_one(
     reconciler: &Reconciler,
     leaf: &MemberClient,
@@ -259,15 +260,20 @@ async fn heal_one(
 ) -> bool {
     let repairs = repairs(reconciler, leaf, hash);
     let due = repairs.iter().filter(|repair| heal::is_due(reconciler, repair, &repair.row()));
-    for (at, repair) in due.enumerate() {
+    let (mut looked, mut put_off) = (false, false);
+    for repair in due {
         if !allowance.permits_look(reconciler, repair) {
-            return at > 0;
+            put_off = true;
+            continue;
         }
         if let Err(error) = heal::heal(reconciler, repair, looks, allowance).await {
             tracing::debug!(member = leaf.member, %error, "a leaf is not healed yet");
         }
+        let awaits_list = allowance.awaits_list(hash);
+        put_off |= awaits_list;
+        looked |= !awaits_list;
     }
-    true
+    looked || !put_off
 }
 
 async fn tell_of_missed(reconciler: &Reconciler, member: &Member, backlog: &mut MemberBacklog) {

@@ -2,7 +2,10 @@
 //! makes as many such leaves as he likes: so looks share a list, and how often there are looks and lists is bounded. What deletes
 //! a claim goes by a list of its own all the same.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
 use tokio::{sync::Mutex, time::Instant};
 
@@ -13,11 +16,14 @@ use super::{
 };
 use domain::{
     error::Result,
-    volume::healing::{Healing, Wish},
+    volume::{
+        VolumeHash,
+        healing::{Healing, Wish},
+    },
 };
 use host::Host;
 
-/// For so long a list serves all looks.
+/// For so long a list serves all looks once it is there: of many volumes it takes longer than that itself.
 const BELIEVED: Duration = Duration::from_secs(2);
 /// In one member at once, and each further one after so long.
 const LOOKS: u32 = 20;
@@ -25,23 +31,22 @@ const NEXT_LOOK: Duration = Duration::from_millis(100);
 const LISTS: u32 = 20;
 const NEXT_LIST: Duration = Duration::from_secs(3);
 
-/// The handles of the host's volumes as they were listed last, and when that began.
+/// The handles of the host's volumes as they were listed last, and when that ended.
 #[derive(Debug, Default)]
 pub(super) struct ListedHandles(Mutex<Option<(Instant, HashSet<Box<str>>)>>);
 
 impl ListedHandles {
-    /// Whether one of them is this, by a list that is two seconds old at most.
+    /// Whether one of them is this, by a list that ended two seconds ago at most.
     pub(super) async fn have(&self, host: &Host, handle: &str) -> Result<bool> {
         let mut listed = self.0.lock().await;
-        if let Some((begun, handles)) = &*listed
-            && begun.elapsed() < BELIEVED
+        if let Some((ended, handles)) = &*listed
+            && ended.elapsed() < BELIEVED
         {
             return Ok(handles.contains(handle));
         }
-        let begun = Instant::now();
         let handles = host::volume::handles(host).await?;
         let has = handles.contains(handle);
-        *listed = Some((begun, handles));
+        *listed = Some((Instant::now(), handles));
         Ok(has)
     }
 }
@@ -51,20 +56,38 @@ impl ListedHandles {
 pub(super) struct Allowance {
     looks: Budget,
     lists: Budget,
+    /// Whose next step needs a list that it may not have yet.
+    unlisted: HashSet<VolumeHash>,
 }
 
 impl Default for Allowance {
     fn default() -> Self {
-        Self { looks: Budget::new(LOOKS, NEXT_LOOK), lists: Budget::new(LISTS, NEXT_LIST) }
+        let (looks, lists) = (Budget::new(LOOKS, NEXT_LOOK), Budget::new(LISTS, NEXT_LIST));
+        Self { looks, lists, unlisted: HashSet::new() }
     }
 }
 
 impl Allowance {
-    /// Whether it may be looked at now.
+    /// Whether it may be looked at now. Who waits for a list takes no look from others until there is one.
     pub(super) fn permits_look(&mut self, reconciler: &Reconciler, repair: &Repair<'_>) -> bool {
         // What a move has asks nothing of the host.
         let is_nobodys = !repair.row().is_moving() && reconciler.volumes.with(repair.handle()).is_empty();
-        !is_nobodys || self.looks.take(Instant::now())
+        let now = Instant::now();
+        let waits = is_nobodys && self.unlisted.contains(&repair.hash()) && !self.lists.has_some(now);
+        let permits = !waits && (!is_nobodys || self.looks.take(now));
+        if permits {
+            self.unlisted.remove(&repair.hash());
+        }
+        permits
+    }
+
+    /// Whether its step was put off as it needs a list: that was no look, and it keeps its turn.
+    pub(super) fn awaits_list(&self, hash: VolumeHash) -> bool {
+        self.unlisted.contains(&hash)
+    }
+
+    pub(super) fn forget_but(&mut self, ill: &BTreeSet<VolumeHash>) {
+        self.unlisted.retain(|hash| ill.contains(hash));
     }
 
     /// Whether a step may be taken. One that deletes the claim of such a leaf needs a list that is made now.
@@ -83,6 +106,10 @@ impl Allowance {
         if !deletes {
             return Ok(true);
         }
-        Ok(self.lists.take(Instant::now()) && !host::volume::uses(&reconciler.host, "", repair.handle()).await?)
+        if !self.lists.take(Instant::now()) {
+            self.unlisted.insert(repair.hash());
+            return Ok(false);
+        }
+        Ok(!host::volume::uses(&reconciler.host, "", repair.handle()).await?)
     }
 }

@@ -32,9 +32,20 @@ pub(super) struct LiveWish {
 impl LiveWish {
     /// No volume of the host leads to the leaf, and the claim that it was made for waits for one: that host was restored from a backup,
     /// and will find the leaf again, so it is kept as it is.
-    pub(super) async fn take_claims_word(&mut self, reconciler: &Reconciler, row: &Row, pair: &LeafPair) -> Result<()> {
+    /// What the leaf says of that is believed only where it carries its volume's hash and that claim's volume has the same.
+    pub(super) async fn take_claims_word(
+        &mut self,
+        reconciler: &Reconciler,
+        repair: &Repair<'_>,
+        row: &Row,
+        pair: &LeafPair,
+    ) -> Result<()> {
         let is_nobodys = self.user.is_none() && !row.is_moving() && matches!(self.wish, Wish::Keep | Wish::Nothing);
-        let (true, Some(made_for)) = (is_nobodys, pair.made_for()) else { return Ok(()) };
+        let is_leaf = pair.claim.is_none() || pair.ours(repair.leaf, repair.hash).is_some();
+        let (true, Some(made_for)) = (is_nobodys && is_leaf, pair.made_for()) else { return Ok(()) };
+        if VolumeHash::new(&reconciler.host.id, &made_for.volume) != repair.hash {
+            return Ok(());
+        }
         let claim = host::claim::read(&reconciler.host, &made_for.claim, &made_for.volume).await?;
         if claim.is_some_and(|claim| claim.uid == made_for.uid && claim.volume.is_none()) {
             self.wish = Wish::Use { retain: row.volume.as_ref().is_some_and(|volume| volume.follows) };

@@ -94,21 +94,23 @@ impl Waiting {
         }
     }
 
+    /// The one that this process knows, or that was read.
     fn has_pod(&self, uid: &str) -> bool {
-        match &self.consumer {
-            Consumer::Made(made) => **made == *uid,
-            Consumer::Unknown => self.found.as_deref() == Some(uid),
-            Consumer::Gone => false,
-        }
+        let is_made = matches!(&self.consumer, Consumer::Made(made) if **made == *uid);
+        is_made || self.found.as_deref() == Some(uid)
     }
 
-    /// The UID of a pod that has to be read, as that may be its consumer.
+    /// The UID of a pod that has to be read, as that may be its consumer. Another replica may have made one after this process has made, or
+    /// ended, its own.
     pub(super) fn take_namesake(&mut self, now: Instant) -> Option<String> {
         let soon = self.read.is_some_and(|read| now.saturating_duration_since(read) < APART);
-        if soon || !self.lasts() || self.consumer != Consumer::Unknown {
+        if soon || !self.lasts() {
             return None;
         }
         let namesake = self.namesake.take()?;
+        if self.has_pod(&namesake) {
+            return None;
+        }
         self.read = Some(now);
         Some(namesake)
     }
@@ -144,6 +146,35 @@ fn without_numbers(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn namesake_is_read_whatever_this_process_knows_of_its_own_pod() {
+        let hash = VolumeHash::new(&domain::volume::HostId("h".to_owned()), "pvc-1");
+        for consumer in [Consumer::Unknown, Consumer::Gone, Consumer::Made("p-1".into())] {
+            let now = Instant::now();
+            let row = ClaimRow::new(&<_>::default());
+            let mut waiting = Waiting::new(hash, row.clone(), now);
+            for _ in 0..=PASSES_BY {
+                waiting.see(row.clone(), consumer.clone());
+            }
+            let word = MemberEvent {
+                about: "p-2".to_owned(),
+                namespace: row.place.namespace.clone(),
+                name: leaf::consumer::pod_name(hash),
+                warning: true,
+                reason: "FailedScheduling".to_owned(),
+                message: "no node".to_owned(),
+                by: "default-scheduler".to_owned(),
+            };
+            waiting.hear(&word);
+            assert_eq!((waiting.take_namesake(now).as_deref(), &waiting.word), (Some("p-2"), &None), "{consumer:?}");
+            waiting.found = Some("p-2".to_owned());
+            waiting.hear(&word);
+            assert!(waiting.word.is_some(), "{consumer:?}");
+            waiting.namesake = Some("p-3".to_owned());
+            assert_eq!(waiting.take_namesake(now), None, "soon after another");
+        }
+    }
 
     #[test]
     fn numbers_make_no_new_word() {

@@ -65,6 +65,12 @@ impl Scraped {
         self.world.member.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
     }
 
+    /// What it says of a pod is not said of a copy of this host's.
+    fn is_no_longer_ours(&self, pod: &str) {
+        let labels = json!({"kosmos.csi.io/host": "another"});
+        self.world.member.change(METRICS, SHOP, pod, |metrics| metrics["metadata"]["labels"] = labels).unwrap();
+    }
+
     /// It says what a pod uses, as of so many seconds ago.
     fn says(&self, pod: &str, cpu: &str, ago: i64) {
         let _ = self.world.member.delete(METRICS, SHOP, pod);
@@ -115,6 +121,8 @@ fn what_the_member_says_of_anything_else_is_not_told() {
         scraped.world.run_pod("a", None);
         until("it runs", || scraped.world.phase("a") == "Running").await;
         scraped.says("made-up", "1", 0);
+        scraped.says("a", "1", 0);
+        scraped.is_no_longer_ours("a");
         for page in [Page::Resource, Page::Cadvisor, Page::Summary] {
             let said = scraped.page(page, SHARED + 1).await;
             assert!(!said.contains("made-up") && !said.contains("\"a\""), "{said}");

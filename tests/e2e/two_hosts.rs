@@ -95,7 +95,9 @@ async fn forge(place: &Place<'_>, name: &str, of: &PersistentVolume) -> Result<(
     let volume = json!({
         "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
         "spec": {"csi": spec["csi"], "capacity": spec["capacity"], "accessModes": spec["accessModes"],
-            "storageClassName": NAMESPACE, "persistentVolumeReclaimPolicy": "Delete"},
+            "storageClassName": NAMESPACE, "persistentVolumeReclaimPolicy": "Delete",
+            // Or the claim gets it that waits for another one of the class.
+            "claimRef": {"namespace": NAMESPACE, "name": name}},
     });
     place.volumes().create(&PostParams::default(), &serde_json::from_value(volume)?).await?;
     let claim = json!({

@@ -86,6 +86,7 @@ where
         let (inner, bounds) = (Arc::clone(&self.inner), self.bounds.clone());
         Box::pin(async move {
             let (measure, read) = (bounds.measure.clone(), how(&request));
+            let measure = if request.extensions().get::<Aside>().is_some() { measure.aside() } else { measure };
             let answer = bounds.send(inner, request).await?;
             // Whoever would read a list in pieces, or a watch by line, reads a refusal as a whole.
             let read = if answer.status().is_success() { read } else { Reading::Whole };

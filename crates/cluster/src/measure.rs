@@ -57,6 +57,12 @@ impl Measure {
         Self { together: Arc::default(), breaker, answers, most }
     }
 
+    /// The same of what says nothing of the cluster: too much of it breaks that answer off alone.
+    pub(super) fn aside(mut self) -> Self {
+        self.breaker = None;
+        self
+    }
+
     pub(super) fn of<B>(&self, body: B, read: Reading) -> Measured<B> {
         let read = if self.answers == Answers::OfAnySize { Reading::InPieces } else { read };
         Measured { body: Box::pin(body), read, held: 0, measure: self.clone() }

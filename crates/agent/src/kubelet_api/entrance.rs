@@ -1,5 +1,5 @@
 //! Who has connected and not shown who he is. Everybody can connect, so they have places apart from those of conversations, and
-//! nobody can take all of them.
+//! no single address can take all of them.
 
 use std::{
     collections::HashMap,
@@ -7,10 +7,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Handshakes at a time.
-const ALL: usize = 64;
-/// Of one address.
+/// At a time, of one address.
 const OF_ONE: usize = 8;
+/// So many addresses take all places.
+const ADDRESSES: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Entrance {
@@ -30,7 +30,7 @@ impl Entrance {
     /// Who asks all nodes, at a port each, asks them together.
     pub(super) fn of_ports(count: usize) -> Self {
         let of_one = OF_ONE.max(count);
-        Self { entering: Mutex::default(), all: ALL.max(of_one * 2), of_one }
+        Self { entering: Mutex::default(), all: of_one * ADDRESSES, of_one }
     }
 
     /// None where there is no place.
@@ -77,7 +77,7 @@ mod tests {
             .flat_map(|number| (0..9).map(move |_| number))
             .filter_map(|number| entrance.enter(address(number)))
             .collect();
-        assert_eq!(crowd.len(), ALL - OF_ONE - 1);
+        assert_eq!(crowd.len(), OF_ONE * ADDRESSES - OF_ONE - 1);
         assert!(entrance.enter(address(40)).is_none());
         drop(silent);
         assert!(entrance.enter(address(1)).is_some());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_all_nodes_at_once_has_a_place_for_each_and_leaves_as_many_to_others() {
+    fn whoever_asks_all_nodes_at_once_has_a_place_for_each_and_leaves_most_to_others() {
         let entrance = Arc::new(Entrance::of_ports(200));
         let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let scraper: Vec<Entering> = (0..300).filter_map(|_| entrance.enter(one)).collect();

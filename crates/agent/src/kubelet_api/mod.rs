@@ -38,7 +38,10 @@ use self::{
     path::Asked,
     token::{Tokens, Verdict},
 };
-use super::usage::{Page, Usage};
+use super::{
+    object::short,
+    usage::{Page, Usage},
+};
 use domain::error::{Error, Result};
 use host::{Host, access::Caller};
 use member::Registry;
@@ -48,6 +51,8 @@ pub use tls::{Authority, Credentials, Shown};
 const CONNECTIONS: usize = 256;
 /// A request's head, in which a whole command may stand.
 const LONGEST_HEAD: usize = 64 * 1024;
+/// Of what is asked for, in the log.
+const LONGEST_PATH: usize = 200;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Also how long a connection may wait for its next request.
 const HEAD: Duration = Duration::from_secs(30);
@@ -69,7 +74,10 @@ pub struct Server {
 /// What all ports have in common: who has come in, and who is known by a token.
 #[derive(Debug)]
 struct Known {
+    /// For handshakes.
     entrance: Arc<Entrance>,
+    /// For those who have shown no certificate.
+    guests: Arc<Entrance>,
     places: Arc<Semaphore>,
     tokens: Tokens,
     stop: CancellationToken,
@@ -95,6 +103,7 @@ impl Server {
     pub async fn serve(self, listeners: Vec<TcpListener>, stop: CancellationToken) {
         let known = Arc::new(Known {
             entrance: Arc::new(Entrance::of_ports(listeners.len())),
+            guests: Arc::new(Entrance::of_ports(listeners.len())),
             places: Arc::new(Semaphore::new(CONNECTIONS)),
             tokens: Tokens::default(),
             stop,
@@ -136,7 +145,11 @@ impl Server {
             Err(reason) => return tracing::info!(%from, reason, "a connection to the kubelet endpoint was refused"),
         };
         let Some(certificate) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
-            return self.answer_once(stream, way, &known, entering).await;
+            let Some(asking) = known.guests.enter(from.ip()) else {
+                return tracing::debug!(%from, "a connection was closed: too many of them show no certificate");
+            };
+            drop(entering);
+            return self.answer_once(stream, way, &known, asking).await;
         };
         let Some(caller) = subject::caller(certificate) else {
             return tracing::info!(%from, "a client certificate names nobody");
@@ -158,8 +171,8 @@ impl Server {
         }
     }
 
-    /// Whoever shows no certificate stays among those who are coming in, and goes with his answer.
-    async fn answer_once(&self, stream: TlsStream<TcpStream>, way: Way, known: &Known, entering: Entering) {
+    /// Whoever shows no certificate goes with his answer.
+    async fn answer_once(&self, stream: TlsStream<TcpStream>, way: Way, known: &Known, asking: Entering) {
         let service = service_fn(|request: Request<Incoming>| async move {
             let path = request.uri().path().to_owned();
             let answer = self.page_by_token(&request, way, &known.tokens).await;
@@ -172,7 +185,7 @@ impl Server {
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service);
         let ended = timeout(ONCE, serving).await;
-        drop(entering);
+        drop(asking);
         if let Ok(Err(error)) = ended {
             tracing::debug!(from = %way.from, %error, "a connection ended");
         }
@@ -262,10 +275,11 @@ impl Server {
     }
 }
 
-/// What is answered, which the log tells as well; what goes well every few seconds only to who looks closely.
+/// What is answered, which the log tells as well. What goes well every few seconds, and what a stranger asks, is for who looks closely.
 fn told(answer: Result<Response<Body>, HttpError>, user: &str, method: &Method, path: &str) -> Response<Body> {
     let code = answer.as_ref().map_or_else(|refusal| refusal.code, Response::status);
-    if code.is_success() && Page::parse(path).is_some() {
+    let (usual, path) = (code.is_success() && Page::parse(path).is_some(), short(path, LONGEST_PATH));
+    if usual || code == StatusCode::UNAUTHORIZED {
         tracing::debug!(user, %method, path, code = code.as_u16(), "kubelet endpoint");
     } else {
         tracing::info!(user, %method, path, code = code.as_u16(), "kubelet endpoint");

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use host::Host;
 
-/// How long an authority that the host names is believed. Whoever knocks has not shown who he is, and is to cause no requests.
+/// How long an authority that the host names is believed. A connection alone is to cause no
+/// requests to the host; a token does, four at a time (`token.rs`).
 const BELIEVED: Duration = Duration::from_mins(1);
 
 /// What is shown to who connects. Files are read for each connection, so that new ones count without a restart.

@@ -9,7 +9,10 @@ use std::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::object::{Place, items, text};
+use super::{
+    super::object::{Place, items, text},
+    COPIED,
+};
 
 #[derive(Debug)]
 pub(super) struct Allowance {
@@ -99,14 +102,15 @@ impl Tellings {
     }
 }
 
-/// Whether Services and controllers of the host go by what is changed.
+/// Whether Services and controllers of the host go by what is changed, or whether it says for the first time that there is a copy.
 fn is_urgent(pod: &Value, change: &Value) -> bool {
-    let is_ready = |object: &Value| {
-        items(object, "/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True")
+    let holds = |object: &Value, kind: &str| {
+        items(object, "/status/conditions").any(|one| one["type"] == kind && one["status"] == "True")
     };
+    let differs = |kind| holds(change, kind) != holds(pod, kind);
     let phase = text(change, "/status/phase");
     !phase.is_empty() && phase != text(pod, "/status/phase")
-        || change["status"]["conditions"].is_array() && is_ready(change) != is_ready(pod)
+        || change["status"]["conditions"].is_array() && (differs("Ready") || differs(COPIED))
 }
 
 #[cfg(test)]

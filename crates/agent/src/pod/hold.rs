@@ -52,6 +52,8 @@ struct Begun {
     said: Option<Instant>,
     /// When it was last tried.
     last: Instant,
+    /// A try to make the copy has ended without a word on what came of it.
+    unclear: bool,
 }
 
 impl Holds {
@@ -64,8 +66,9 @@ impl Holds {
         let (mut all, now) = (self.all(), Instant::now());
         let before = all.get(text(pod, "/metadata/uid")).filter(|before| before.names == *names);
         let said = before.and_then(|before| before.said);
+        let unclear = all.get(text(pod, "/metadata/uid")).is_some_and(|before| before.unclear);
         let (place, node) = (Place::of(pod), text(pod, "/spec/nodeName").to_owned());
-        let begun = Begun { place, node, names: names.clone(), said, last: now };
+        let begun = Begun { place, node, names: names.clone(), said, last: now, unclear };
         all.insert(text(pod, "/metadata/uid").to_owned(), begun);
     }
 
@@ -88,10 +91,17 @@ impl Holds {
         }
     }
 
-    /// The member does not take the copy: nothing is to be mounted until it is tried again.
+    /// The member does not take the copy: nothing is to be mounted until it is tried again, unless an earlier try may arrive yet.
     pub(super) fn let_go(&self, uid: &str) {
-        if self.all().remove(uid).is_some() {
+        if self.all().extract_if(.., |begun, hold| begun == uid && !hold.unclear).count() > 0 {
             self.look();
+        }
+    }
+
+    /// Nobody knows whether the copy was made, or will be.
+    pub(super) fn is_unclear(&self, uid: &str) {
+        if let Some(begun) = self.all().get_mut(uid) {
+            begun.unclear = true;
         }
     }
 
@@ -163,7 +173,8 @@ fn mounted_there(pods: &Pods<'_>) -> Mounted {
     mounted(copies.iter().map(|copy| &**copy), &pods.host.id.0, node_of)
 }
 
-/// Of a copy that a watch has told of, that speaks. One that is not there uses nothing, as the member itself says; where it says nothing,
+/// Once a watch has told of a copy, the copy itself says what it mounts, and the hold ends. Where no watch has, the member is asked: no copy, no
+/// use; no answer, and this hold alone stays. One that is not there uses nothing, as the member itself says; where it says nothing,
 /// that one's volumes alone are held on.
 async fn forget_what_is_told(pods: &Pods<'_>) {
     let (all, mut answers) = (pods.holds.all().clone(), true);
@@ -236,5 +247,15 @@ mod tests {
         holds.let_go("u");
         assert_eq!(holds.of_node("n"), BTreeSet::new());
         assert!(timeout(APART, holds.changed.notified()).await.is_ok(), "its node is to say so");
+    }
+
+    #[test]
+    fn copy_that_may_arrive_yet_keeps_its_volumes_whatever_a_later_try_was_answered() {
+        let (holds, names) = (Holds::default(), BTreeSet::from(["v".to_owned()]));
+        holds.begin(&pod("u", "n"), &names);
+        holds.is_unclear("u");
+        holds.begin(&pod("u", "n"), &names);
+        holds.let_go("u");
+        assert_eq!(holds.of_node("n"), names);
     }
 }

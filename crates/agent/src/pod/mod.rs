@@ -57,13 +57,13 @@ use level::{ENFORCED, refused_namespace};
 use member::{Member, policy::BASELINE};
 use rejection::{Here, PodRejection};
 use status::Source;
-pub(super) use step::COPY_OF;
+pub(super) use step::{COPY_OF, had_copy};
 use step::{PodStep, copy_of, step};
 pub(super) use told::Told;
 use work_queue::{Next, Tries, WorkQueue};
 
 /// The condition by which a pod tells of its copy, or why it has none. It outlives this process.
-const COPIED: &str = "kosmos.csi.io/Copied";
+pub(super) const COPIED: &str = "kosmos.csi.io/Copied";
 /// Pods that are worked on at a time.
 const AT_ONCE: usize = 16;
 /// How soon what waits is looked at again; most of it is told of by a watch.
@@ -293,7 +293,10 @@ impl Pods<'_> {
                 self.holds.let_go(text(pod, "/metadata/uid"));
                 self.wait(pod, &PodRejection::of_member(&self.member.name, &status.message), MUCH_LATER).await
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.holds.is_unclear(text(pod, "/metadata/uid"));
+                Err(error)
+            }
         }
     }
 

@@ -50,7 +50,7 @@ pub(super) fn is_over(pod: &Value) -> bool {
 }
 
 /// Whether a pod has been told of its copy.
-fn had_copy(pod: &Value) -> bool {
+pub(crate) fn had_copy(pod: &Value) -> bool {
     items(pod, "/status/conditions").any(|one| one["type"] == COPIED && one["status"] == "True")
 }
 

@@ -15,7 +15,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{
-    super::object::{Place, items, text},
+    super::{
+        object::{Place, items, text},
+        pod::had_copy,
+    },
     reading::{ContainerId, Reading},
 };
 
@@ -24,7 +27,7 @@ const LEAST: f64 = 1e-6;
 /// metrics-server has a figure for a container at the first look, if that began in the last minute.
 const FIRST: f64 = 60.0;
 /// What a member has not said anew for so long is told no more.
-const STALE: Duration = Duration::from_mins(3);
+pub(super) const STALE: Duration = Duration::from_mins(3);
 
 /// Of one member's pods.
 #[derive(Debug, Default)]
@@ -77,9 +80,11 @@ pub(super) struct NodeUsage {
 }
 
 impl Counters {
-    /// Goes on counting by what a member has said. Only these pods of the host count, which are on these nodes that stand for it.
+    /// Goes on counting by what a member has said. Only these pods of the host count, which are on these nodes that stand for it, and only
+    /// those that have a copy: another one's may have the name still.
     pub(super) fn take(&mut self, readings: &[Reading], nodes: &[String], pods: &[Arc<Value>], now: Timestamp) {
-        let known: HashMap<Place, &Value> = pods.iter().map(|pod| (Place::of(pod), &**pod)).collect();
+        let copied = pods.iter().filter(|pod| had_copy(pod));
+        let known: HashMap<Place, &Value> = copied.map(|pod| (Place::of(pod), &**pod)).collect();
         let uid = |place: &Place| known.get(place).map(|pod| text(pod, "/metadata/uid"));
         self.containers.retain(|id, counter| uid(&id.pod) == Some(counter.pod_uid.as_str()));
         self.nodes.retain(|node, _| nodes.contains(node));
@@ -162,7 +167,7 @@ fn started(pod: &Value, container: &str) -> Option<Timestamp> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::super::pod::COPIED, *};
 
     fn time(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -172,7 +177,7 @@ mod tests {
         Arc::new(json!({
             "metadata": {"namespace": "shop", "name": name, "uid": uid},
             "spec": {"nodeName": node, "containers": [{"name": "main", "image": "db:1"}]},
-            "status": {"containerStatuses": [{"name": "main", "state": {"running": {"startedAt": time(0).to_string()}}}]},
+            "status": {"conditions": [{"type": COPIED, "status": "True"}], "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": time(0).to_string()}}}]},
         }))
     }
 

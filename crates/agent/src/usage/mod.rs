@@ -29,7 +29,7 @@ use super::{
     virtual_node::virtual_node_of,
 };
 use cluster::{Aside, with_causes};
-use counters::Counters;
+use counters::{Counters, STALE};
 use domain::{
     error::{Error, Result},
     volume::HostId,
@@ -148,8 +148,13 @@ impl Meter {
         let error = match said {
             Ok(metrics) => {
                 let readings: Vec<_> = metrics.iter().flat_map(reading::of_pod).collect();
-                self.counters.take(&readings, &view.nodes_of(name), &view.pods_for(name), Timestamp::now());
-                None
+                let now = Timestamp::now();
+                self.counters.take(&readings, &view.nodes_of(name), &view.pods_for(name), now);
+                let old = "what it says of its pods is older than minutes: its clock is behind, or its metrics-server stands still";
+                let is_old = |reading: &reading::Reading| {
+                    now.duration_since(reading.at).as_secs() >= STALE.as_secs().cast_signed()
+                };
+                (!readings.is_empty() && readings.iter().all(is_old)).then(|| old.to_owned())
             }
             Err(reason) => Some(reason),
         };

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::object::{Place, items, text};
 use domain::volume::quantity;
 
-/// What it takes of a container's name, which a member may have made up.
+/// A container, by the place of its pod and its name, as the member says them: both may be made up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ContainerId {
     pub(super) pod: Place,

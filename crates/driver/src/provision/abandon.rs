@@ -100,8 +100,8 @@ pub(super) fn in_use(spec: &VolumeSpec, member: &str) -> Error {
 /// A host that was restored from a backup asks for another place than the one where the data is that it had.
 pub(super) fn left_out(spec: &VolumeSpec, member: &str) -> Error {
     Error::InProgress(format!(
-        "volume {} has data of before in member {member}, and its class or its pod's node leaves out now where that is: let both \
-         allow it, or make another claim if that data is not wanted",
+        "volume {} still has its data in member {member}, which its class, or the node chosen for its pod, does not allow any \
+         more: allow that member again, or, if the data is not wanted, delete this claim and make another one",
         spec.name
     ))
 }

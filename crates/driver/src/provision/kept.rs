@@ -28,6 +28,13 @@ fn is_kept(volume: &VolumeRow) -> bool {
     volume.is_retained() && volume.healing && !volume.removal && !volume.is_terminating() && volume.place.is_none()
 }
 
+/// Whether the host has had a volume of what the member has of this one: no leaf that came late, nor a copy.
+pub(super) fn was_used(members: &BTreeMap<String, Arc<Member>>, name: &str, hash: VolumeHash) -> bool {
+    let Some(member) = members.get(name) else { return false };
+    let claim = member.last_known().and_then(|leaf| leaf.rows.row(hash)).and_then(|row| row.claim);
+    claim.map_or_else(|| keeps(member, hash), |claim| claim.finalizer.is_some() && claim.had_volume())
+}
+
 /// Makes its leaf claim anew, where it was made for the claim that asks now. What follows is healing's. Nobody but the one who is told here
 /// works on what keeps that from being done.
 pub(super) async fn give_back(job: &VolumeCreation<'_>) -> Result<()> {

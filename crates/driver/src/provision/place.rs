@@ -93,8 +93,8 @@ pub(super) async fn place(
     }
     let name = match choice {
         Choice::Stay(name) | Choice::Leave(name) => {
-            // A host that was restored from a backup has lost it, and the member may not answer the next time.
-            if owner.is_some_and(|owner| owner.member.is_none()) {
+            // A host that was restored from a backup has lost the record of the member, which may not answer the next time.
+            if owner.is_some_and(|owner| owner.member.is_none()) && kept::was_used(&members, &name, hash) {
                 record(provisioner, &members, spec, owner, hash, &name).await?;
             }
             name

@@ -250,7 +250,8 @@ fn due(ill: BTreeSet<VolumeHash>, known: &mut HashMap<VolumeHash, (u32, Instant)
     due
 }
 
-/// False where nothing of it was looked at, as it has to wait for its turn. A copy that waits keeps the leaf itself from nothing.
+/// False where nothing of it was looked at, as it has to wait for its turn. A copy that has to wait does not
+/// keep the leaf itself from being looked at.
 async fn heal_one(
     reconciler: &Reconciler,
     leaf: &MemberClient,

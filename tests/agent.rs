@@ -309,6 +309,14 @@ async fn standing(seed: u64) -> World {
     world
 }
 
+/// And a pod that runs on it.
+async fn with_pod() -> World {
+    let world = standing(1).await;
+    world.run_pod("web", None);
+    until("it runs", || world.phase("web") == "Running").await;
+    world
+}
+
 #[test]
 fn node_is_ready_only_once_pods_can_land_on_it() {
     story(1, async {

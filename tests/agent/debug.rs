@@ -12,7 +12,7 @@ use simulate::{
 };
 use tokio::time::sleep;
 
-use super::{SHOP, World, lock, standing, story, until};
+use super::{SHOP, World, lock, standing, story, until, with_pod};
 
 fn debugger(name: &str) -> Value {
     json!({"name": name, "image": "debug:1", "stdin": true, "tty": true})
@@ -48,13 +48,6 @@ fn runs(world: &World, container: &str) {
     let status = json!([{"name": container, "state": {"running": {}}}]);
     let run = |pod: &mut Value| pod["status"]["ephemeralContainerStatuses"] = status;
     world.member.change("pods", SHOP, "web", run).unwrap();
-}
-
-async fn with_pod() -> World {
-    let world = standing(1).await;
-    world.run_pod("web", None);
-    until("it runs", || world.phase("web") == "Running").await;
-    world
 }
 
 #[test]

@@ -5,17 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{SHOP, World, condition, standing, story, text, until};
+use super::{SHOP, condition, story, text, until, with_pod};
 
 fn is_leaving(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
-}
-
-async fn with_pod() -> World {
-    let world = standing(1).await;
-    world.run_pod("web", None);
-    until("it runs", || world.phase("web") == "Running").await;
-    world
 }
 
 /// Kubernetes keeps what has a finalizer, as every pod of a Job, with no time left; a member would forget its copy at once.

@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// Whoever shows no certificate goes with his answer.
-    async fn answer_once(&self, stream: TlsStream<TcpStream>, way: Way, known: &Known, asking: Entering) {
+    async fn answer_once(&self, stream: TlsStream<TcpStream>, way: Way, known: &Known, _asking: Entering) {
         let service = service_fn(|request: Request<Incoming>| async move {
             let path = request.uri().path().to_owned();
             let answer = self.page_by_token(&request, way, &known.tokens).await;
@@ -184,9 +184,7 @@ impl Server {
             .max_buf_size(LONGEST_HEAD)
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service);
-        let ended = timeout(ONCE, serving).await;
-        drop(asking);
-        if let Ok(Err(error)) = ended {
+        if let Ok(Err(error)) = timeout(ONCE, serving).await {
             tracing::debug!(from = %way.from, %error, "a connection ended");
         }
     }
@@ -223,7 +221,10 @@ impl Server {
             return self.page(usage, page, way).await;
         }
         let asked = Asked::parse(request.uri().path()).ok_or_else(|| {
-            HttpError::new(StatusCode::NOT_FOUND, "a virtual node serves logs, exec, attach and portForward")
+            HttpError::new(
+                StatusCode::NOT_FOUND,
+                "a virtual node serves logs, exec, attach, portForward and what its pods use",
+            )
         })?;
         check_method(&asked, &request)?;
         // Logs are read; the others do something, whatever the method says.

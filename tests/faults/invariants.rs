@@ -91,7 +91,7 @@ fn kept(bench: &Bench, caller: &Caller) -> Result<(), String> {
 
 /// Whether the host still has the volume.
 pub fn lives(story: &Story) -> bool {
-    story.ending == Ending::Provisioned && (!story.deleted || story.caller.is_retained())
+    story.ending == Ending::Provisioned && (!story.deleted || story.caller.is_kept())
 }
 
 fn leaf(bench: &Bench, caller: &Caller) -> Result<(), String> {

@@ -59,13 +59,18 @@ impl Caller {
 
     fn check_change(&self, change: Change) {
         let Ok(leaf) = self.bench.leaf_behind(self.known_handle()) else {
-            // Nobody has it, so it is let go. Or somebody has deleted it, and it comes back without a node, or for what is as large.
+            // Nobody has it, so it is let go. Or somebody has deleted it, and it comes back without a node,
+            // with the node that it was attached to meanwhile, or for what is as large.
             let is_so = match change {
                 Change::Unpublish => {
                     self.is_retained() || self.comes_back(|is_kept| !is_kept.contains("kosmos.csi.io/published"))
                 }
                 Change::Expand => self.comes_back(|_| true) && self.leaf_volume_is_large(),
-                Change::Modify | Change::Publish => false,
+                Change::Publish => {
+                    let is_attached = |volume| attach::is_attached(&self.bench, volume, self.context());
+                    self.comes_back(|kept| kept.contains(&self.node())) && self.leaf_volume().is_some_and(is_attached)
+                }
+                Change::Modify => false,
             };
             if is_so {
                 return;

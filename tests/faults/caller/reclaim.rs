@@ -48,6 +48,13 @@ impl Caller {
         volume.is_some_and(|volume| text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Retain")
     }
 
+    /// Whether the host keeps the volume though the claim has gone: its policy says so, or another claim has it by now.
+    pub fn is_kept(&self) -> bool {
+        let volume = self.bench.host.get("persistentvolumes", "", &self.volume);
+        let is_in_use = |volume: &Value| text(volume, "/status/phase") == "Bound" && self.is_used_again(volume);
+        self.is_retained() || volume.is_some_and(|volume| is_in_use(&volume))
+    }
+
     pub fn set_policy(&self, policy: &str) {
         set_policy(&self.bench, &self.volume, policy);
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use http::Request;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::{core::v1::Event, storage::v1::VolumeAttachment};
 use kube::{
     Api, Client, Config, ResourceExt,
     api::{DeleteParams, PostParams},
@@ -14,13 +14,15 @@ use crate::{
     agent::{ACCOUNT, Agent, NODE},
     clusters::wait_for,
     objects::{Place, pod},
-    pool::on_fleet,
-    rig::{DRIVER_NAMESPACE, NOW, PATIENCE, PODS_NAMESPACE, Rig},
+    pool::{beside_others, on_fleet},
+    rig::{DRIVER, DRIVER_NAMESPACE, NOW, PATIENCE, PODS_NAMESPACE, Rig},
 };
 
 const MEMBER: &str = "cluster38";
 /// The driver's own.
 const DRIVER_ACCOUNT: &str = "kosmos-csi";
+/// In the host.
+const CONTROLLER: &str = "kosmos-csi-controller";
 /// Pods that ask for more than `baseline`, each by the field that does.
 const ABOVE_BASELINE: &str = include_str!("../agent/above_baseline.json");
 
@@ -155,6 +157,47 @@ async fn says_nothing_as_another(account: &Account, host: &Place<'_>) -> Result<
     there.create(&PostParams::default(), &serde_json::from_value(ours)?).await?;
     account.is_allowed("PATCH", &format!("{events}/of-member"), &json!({"count": 2})).await?;
     account.is_allowed("POST", events, &event("Pod", "kosmos.csi.io")).await
+}
+
+const ATTACHMENTS: &str = "policies-attachments";
+
+/// It may patch them as well where the sidecars have their rights, which share it.
+#[test]
+fn controllers_account_writes_and_deletes_no_attachment_of_another_driver() {
+    beside_others(ATTACHMENTS, async |rig| {
+        let host = Place::new(rig.fleet.host(), ATTACHMENTS).await?;
+        let attachments: Api<VolumeAttachment> = Api::all(host.client.clone());
+        let [theirs, ours] = ["policies-theirs", "policies-ours"];
+        for (name, attacher) in [(theirs, "other.example"), (ours, DRIVER)] {
+            let source = json!({"persistentVolumeName": "policies-none"});
+            let spec = json!({"attacher": attacher, "nodeName": "worker-9", "source": source});
+            let attachment = json!({"metadata": {"name": name}, "spec": spec});
+            attachments.create(&PostParams::default(), &serde_json::from_value(attachment)?).await?;
+        }
+        let resources = "--resource=volumeattachments,volumeattachments/status";
+        host.cluster.kubectl(&["create", "clusterrole", ATTACHMENTS, "--verb=patch", resources]).await?;
+        let (role, whose) =
+            (format!("--clusterrole={ATTACHMENTS}"), format!("--serviceaccount={DRIVER_NAMESPACE}:{CONTROLLER}"));
+        host.cluster.kubectl(&["create", "clusterrolebinding", ATTACHMENTS, &role, &whose]).await?;
+        let account = Account::of(&host, DRIVER_NAMESPACE, CONTROLLER).await?;
+        let attempts = |name: &str| {
+            let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{name}");
+            [
+                ("DELETE", path.clone(), Value::Null),
+                ("PATCH", path.clone(), json!({"metadata": {"finalizers": ["other.example/keeps"]}})),
+                ("PATCH", format!("{path}/status"), json!({"status": {"attached": true}})),
+            ]
+        };
+        wait_for("the policy is in force", PATIENCE, || async {
+            account.is_refused(CONTROLLER, &attempts(theirs)).await.map(Some)
+        })
+        .await?;
+        for (method, path, body) in attempts(ours) {
+            account.is_allowed(method, &path, &body).await?;
+        }
+        host.cluster.kubectl(&["delete", "clusterrolebinding,clusterrole", ATTACHMENTS]).await?;
+        host.cluster.kubectl(&["delete", "volumeattachment", theirs, ours]).await.map(drop)
+    });
 }
 
 const CLOSED: &str = "policies-closed";

@@ -44,7 +44,7 @@ fn every_switch_brings_or_takes_what_it_says() {
         ("image.tag=0.1.0,image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000,sidecars.resizer.image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000", &["localhost/kosmos-csi:0.1.0@sha256:0000", "csi-resizer:v2.3.0@sha256:0000"], &["csi-attacher:v4.13.0@"]),
         ("sidecars.snapshotter.enabled=true", &["csi-snapshotter:", "volumegroupsnapshotcontents/status"], &[]),
         ("sidecars.resizer.enabled=false", &["csi-attacher"], &["csi-resizer", "persistentvolumeclaims/status"]),
-        ("sidecars.attacher.enabled=false,csiDriver.attachRequired=false", &["attachRequired: false"], &["csi-attacher", "volumeattachments/status"]),
+        ("sidecars.attacher.enabled=false,csiDriver.attachRequired=false", &["attachRequired: false"], &["csi-attacher", "resources: [volumeattachments/status]"]),
         ("sidecars.provisioner.enabled=false,csiDriver.storageCapacity=false", &["storageCapacity: false"], &["csi-provisioner", "csistoragecapacities"]),
         ("csiDriver.storageCapacity=false", &["csi-provisioner"], &["--capacity-ownerref-level", "csistoragecapacities"]),
         ("sidecars.provisioner.extraArgs={--worker-threads=7}", &["\"--worker-threads=7\""], &[]),
@@ -127,6 +127,19 @@ fn snapshotter_runs_where_the_host_serves_snapshots() {
     assert!(with(&["snapshot.storage.k8s.io/v1", "groupsnapshot.storage.k8s.io/v1"]));
     assert!(!with(&["snapshot.storage.k8s.io/v1"]));
     assert!(!with(&[]));
+}
+
+#[test]
+fn accounts_are_held_by_admission_policies_where_the_host_has_such() {
+    let with = |version: &str| -> BTreeSet<String> {
+        let flags = ["template", "kosmos-csi", CHART, "--set", "moves.enabled=true", "--kube-version", version];
+        let all = names(&helm(&flags).unwrap());
+        all.iter().filter_map(|name| name.strip_prefix("ValidatingAdmissionPolicy")).map(str::to_owned).collect()
+    };
+    let of = |name: &str| [format!(" {name}"), format!("Binding {name}")];
+    let wanted = ["kosmos-csi-controller", "kosmos-csi-moves", "kosmos-csi-virtual-node"];
+    assert_eq!(with("1.30.0"), wanted.into_iter().flat_map(of).collect::<BTreeSet<String>>());
+    assert_eq!(with("1.29.0"), BTreeSet::new());
 }
 
 #[test]

@@ -39,6 +39,7 @@ mod imported;
 mod invariants;
 mod kosmos;
 mod late;
+mod late_changes;
 mod late_snapshots;
 mod leader;
 mod leaves;

@@ -8,7 +8,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{MemberClient, json_patch, ownership, progress, row::ClaimRow};
+use super::{
+    MemberClient, claim, json_patch, ownership, progress,
+    row::{ClaimRow, version},
+};
 use domain::{
     error::{Error, Result},
     volume::{VolumeHash, published::Published, quantity},
@@ -17,19 +20,26 @@ use domain::{
 /// The member's words where a class does not let its claims grow.
 const NOT_RESIZABLE: &str = "must support resize";
 
-/// Asks for another size; a smaller one is refused by the member unless the claim has not come to have more.
-pub async fn ask_for_size(client: &MemberClient, row: &ClaimRow, hash: VolumeHash, size: u64) -> Result<()> {
+/// Asks for another size; a smaller one is refused by the member unless the claim has not come to have more. False: the claim
+/// was not as it was seen any more, and has been read.
+pub async fn ask_for_size(client: &MemberClient, row: &ClaimRow, hash: VolumeHash, size: u64) -> Result<bool> {
     let path = "/spec/resources/requests/storage";
     let change = json!({"op": "replace", "path": path, "value": quantity::print(size)});
-    match change_claim(client, row, hash, "resize", vec![change]).await {
+    match change_as_seen(client, row, hash, "resize", change).await {
         Err(Error::Denied(said)) if said.contains(NOT_RESIZABLE) => Err(Error::Invalid(said)),
-        changed => changed.map(drop),
+        changed => changed,
     }
 }
 
-pub async fn ask_for_attributes(client: &MemberClient, row: &ClaimRow, hash: VolumeHash, class: &str) -> Result<()> {
+/// False: as with a size.
+pub async fn ask_for_attributes(client: &MemberClient, row: &ClaimRow, hash: VolumeHash, class: &str) -> Result<bool> {
     let change = json!({"op": "add", "path": "/spec/volumeAttributesClassName", "value": class});
-    change_claim(client, row, hash, "modify", vec![change]).await.map(drop)
+    change_as_seen(client, row, hash, "modify", change).await
+}
+
+/// The claim is as it is to be, and nothing that was asked for before makes it otherwise later. False: as with a size.
+pub async fn settle(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<bool> {
+    change_as_seen(client, row, hash, "settle", newer(row)).await
 }
 
 /// Writes down where a volume is published, over the very version on which that was decided.
@@ -40,30 +50,31 @@ pub async fn record_published(
     published: &Published,
 ) -> Result<()> {
     let path = format!("/metadata/annotations/{}", escaped(ownership::PUBLISHED));
-    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": row.version_text()});
     let change = match progress::record(published) {
         Some(text) => json!({"op": "add", "path": path, "value": text}),
         None => json!({"op": "remove", "path": path}),
     };
-    change_claim(client, row, hash, "publish", vec![unchanged, change]).await.map(drop)
+    change_claim(client, row, hash, "publish", vec![as_seen(row), change]).await.map(drop)
 }
 
 /// Nothing that was decided on the version that was read, and is still on its way, is carried out any more: the claim has
 /// another one.
 pub async fn outdate(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-    let (version, path) = (row.version_text(), escaped(ownership::UNPUBLISHED));
-    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
-    let change = json!({"op": "add", "path": format!("/metadata/annotations/{path}"), "value": version});
-    change_claim(client, row, hash, "unpublish", vec![unchanged, change]).await.map(drop)
+    change_claim(client, row, hash, "unpublish", vec![as_seen(row), newer(row)]).await.map(drop)
+}
+
+/// Says nothing, and makes it another version.
+fn newer(row: &ClaimRow) -> Value {
+    let path = format!("/metadata/annotations/{}", escaped(ownership::UNPUBLISHED));
+    json!({"op": "add", "path": path, "value": row.version_text()})
 }
 
 /// A claim that names its volume is bound when the member's controller looks at it: when the claim changes, and else with all that
 /// there is, after 15 s.
 pub async fn wake(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-    let (version, path) = (row.version_text(), escaped(ownership::WOKEN));
-    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
-    let change = json!({"op": "add", "path": format!("/metadata/annotations/{path}"), "value": version});
-    change_claim(client, row, hash, "wake", vec![unchanged, change]).await.map(drop)
+    let path = format!("/metadata/annotations/{}", escaped(ownership::WOKEN));
+    let change = json!({"op": "add", "path": path, "value": row.version_text()});
+    change_claim(client, row, hash, "wake", vec![as_seen(row), change]).await.map(drop)
 }
 
 /// None: the member has no such class. One for another driver than the volume's is as good as none.
@@ -89,6 +100,30 @@ pub async fn attributes_class_driver(client: &MemberClient, name: &str) -> Resul
     let doing = format!("get volumeattributesclass {name}");
     let found = cluster::read(answer, name).map_err(|error| client.outcome(&doing, &error))?;
     Ok(found.map(|class| class.data["driverName"].as_str().unwrap_or_default().to_owned()))
+}
+
+/// Nobody has written on it since.
+fn as_seen(row: &ClaimRow) -> Value {
+    json!({"op": "test", "path": "/metadata/resourceVersion", "value": row.version_text()})
+}
+
+/// Makes a change over the very version on which it was decided: one that arrives late writes over nothing. False: it is another
+/// version by now, which has been read.
+async fn change_as_seen(
+    client: &MemberClient,
+    row: &ClaimRow,
+    hash: VolumeHash,
+    doing: &str,
+    change: Value,
+) -> Result<bool> {
+    match change_claim(client, row, hash, doing, vec![as_seen(row), change]).await {
+        // The member does not say which it refuses, the test or the change.
+        Err(Error::Refused(reason)) => {
+            let now = claim::read(client, &row.place).await?;
+            if now.is_some_and(|now| version(&now) == row.version) { Err(Error::Refused(reason)) } else { Ok(false) }
+        }
+        changed => changed.map(|_| true),
+    }
 }
 
 /// Changes the claim with this UID while it carries the labels of this volume, and no other.

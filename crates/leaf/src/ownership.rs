@@ -41,7 +41,8 @@ pub const NODE: &str = "kosmos.csi.io/node";
 pub const HANDLE: &str = "kosmos.csi.io/handle";
 /// On which nodes of the host it is.
 pub const PUBLISHED: &str = "kosmos.csi.io/published";
-/// The version at which a node that was not on record was taken off: what was decided on it may still be on its way.
+/// The version at which a node that was not on record was taken off, or the claim was already as it was asked to be: what was decided on
+/// it may still be on its way.
 pub const UNPUBLISHED: &str = "kosmos.csi.io/unpublished";
 
 /// On a leaf claim and its volume: UIDs of the claims in whose place it was made anew.

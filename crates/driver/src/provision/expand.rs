@@ -7,7 +7,7 @@
 use super::{
     Deadline, Provisioner,
     find::{self, FoundLeaf},
-    wait,
+    settle, wait,
 };
 use domain::{
     error::{Error, Result},
@@ -42,18 +42,20 @@ pub async fn expand(
         return as_it_is(&found, required, limit);
     }
     found.claim.stands_still(&found.member.name)?;
-    let mut asked = 0;
+    let (mut asked, mut written) = (0, false);
     loop {
         let claim = current(&found)?;
         let step = expansion(required, limit, claim.size());
-        match step {
-            Expansion::Done { capacity } => return Ok(Grown { capacity, on_node: false }),
-            Expansion::AwaitMount if claim.life.published.is_on_real_node() => {
-                return Ok(Grown { capacity: required, on_node: true });
+        if let Some(grown) = grown(step, &claim, required) {
+            if !written {
+                settle(found.leaf()?, found.hash, &claim).await?;
             }
+            return Ok(grown);
+        }
+        match step {
             Expansion::Ask if asked < ASKED_AT_MOST && deadline.caller_waits() => {
                 asked += 1;
-                ask_for_size(provisioner, &found, &claim, required).await?;
+                written = ask_for_size(&found, &claim, required).await?;
             }
             // Nobody is there to mount it: a pod will be there sooner or later, and the sidecar asks again.
             Expansion::AwaitMount if claim.life.published.is_unpublished() => {
@@ -74,7 +76,18 @@ pub async fn expand(
     }
 }
 
-async fn ask_for_size(_provisioner: &Provisioner, found: &FoundLeaf, claim: &ClaimRow, size: u64) -> Result<()> {
+fn grown(step: Expansion, claim: &ClaimRow, required: u64) -> Option<Grown> {
+    match step {
+        Expansion::Done { capacity } => Some(Grown { capacity, on_node: false }),
+        Expansion::AwaitMount if claim.life.published.is_on_real_node() => {
+            Some(Grown { capacity: required, on_node: true })
+        }
+        _ => None,
+    }
+}
+
+/// False: somebody has changed the claim, and the next look decides anew.
+async fn ask_for_size(found: &FoundLeaf, claim: &ClaimRow, size: u64) -> Result<bool> {
     let leaf = found.leaf()?;
     if leaf.rows.class(&claim.class).is_some_and(|class| !class.grows) {
         return Err(Error::Invalid(format!(
@@ -86,11 +99,6 @@ async fn ask_for_size(_provisioner: &Provisioner, found: &FoundLeaf, claim: &Cla
     let lowered = size < claim.life.requested;
     match leaf::change::ask_for_size(leaf, claim, found.hash, size).await {
         Err(Error::Refused(reason)) => {
-            // Somebody changed the claim: the next look decides anew, unless there is nothing new to see.
-            let now = current(found)?;
-            if now.life.requested != claim.life.requested || now.size().capacity != claim.size().capacity {
-                return Ok(());
-            }
             let hint = if lowered { ": this member lets no claim ask for less than it did" } else { "" };
             Err(Error::OutOfRange(format!("{reason}{hint}")))
         }

@@ -43,11 +43,11 @@ pub use publish::Publishing;
 
 pub use deadline::Deadline;
 use domain::{
-    error::Result,
+    error::{Error, Result},
     volume::{Source, VolumeHash, VolumeId},
 };
 use host::Host;
-use leaf::{MemberClient, Rows};
+use leaf::{MemberClient, Rows, row::ClaimRow};
 use member::Registry;
 
 /// Everything a use-case needs.
@@ -76,6 +76,20 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// But not sooner than after this.
 const SHORTEST: Duration = Duration::from_secs(3);
 
+/// Before it is answered that a leaf claim is as it is to be, as it was seen: what was asked for by an earlier call may be on its way
+/// still.
+async fn settle(leaf: &MemberClient, hash: VolumeHash, claim: &ClaimRow) -> Result<()> {
+    match leaf::change::settle(leaf, claim, hash).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let place = &claim.place;
+            Err(Error::InProgress(format!("member {}: leaf claim {place} was changed just now", leaf.member)))
+        }
+        Err(Error::Refused(reason)) => Err(Error::InProgress(reason)),
+        Err(error) => Err(error),
+    }
+}
+
 /// Waits for what is known of a volume to change as wanted. True: it did. False: nothing came for a while, look for
 /// yourself. At the deadline, `late` says what to tell the caller.
 async fn wait<F>(
@@ -83,7 +97,7 @@ async fn wait<F>(
     hash: VolumeHash,
     deadline: &Deadline,
     changed: F,
-    late: impl AsyncFnOnce() -> domain::error::Error,
+    late: impl AsyncFnOnce() -> Error,
 ) -> Result<bool>
 where
     F: FnMut(&Rows) -> bool,
@@ -95,7 +109,7 @@ where
 async fn wait_for<W: Future<Output = bool>>(
     deadline: &Deadline,
     come: impl FnOnce(Instant) -> W,
-    late: impl AsyncFnOnce() -> domain::error::Error,
+    late: impl AsyncFnOnce() -> Error,
 ) -> Result<bool> {
     let now = Instant::now();
     let end = deadline.next();

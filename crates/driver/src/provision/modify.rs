@@ -6,7 +6,7 @@
 use super::{
     Deadline, Provisioner,
     find::{self, FoundLeaf},
-    wait,
+    settle, wait,
 };
 use domain::{
     error::{Error, Result},
@@ -19,6 +19,8 @@ use domain::{
 use leaf::{MemberClient, Rows, row::ClaimRow};
 
 const MODIFY_ERRORS: [&str; 1] = ["ModifyVolumeError"];
+/// Somebody may have changed the claim between two looks, but not again and again.
+const ASKED_AT_MOST: usize = 3;
 
 pub async fn modify(
     provisioner: &Provisioner,
@@ -38,16 +40,17 @@ pub async fn modify(
         };
     }
     found.claim.stands_still(&found.member.name)?;
-    let mut asked = false;
+    let (mut asked, mut written) = (0, false);
     loop {
         let leaf = found.leaf()?;
         let claim = leaf.rows.row_at(found.hash, &found.claim.place).claim.ok_or_else(|| gone(&found))?;
         let step = change(target, &claim.life.attributes);
         match step {
-            Change::Done => return Ok(()),
-            Change::Ask if !asked && deadline.caller_waits() => {
-                asked = true;
-                ask(leaf, &found, &claim, target).await?;
+            Change::Done if written => return Ok(()),
+            Change::Done => return settle(leaf, found.hash, &claim).await,
+            Change::Ask if asked < ASKED_AT_MOST && deadline.caller_waits() => {
+                asked += 1;
+                written = ask(leaf, &found, &claim, target).await?;
             }
             Change::Ask => return Err(late(&found, &claim, target).await),
             Change::Infeasible => return Err(infeasible(&found, &claim, target)),
@@ -64,7 +67,8 @@ pub async fn modify(
     }
 }
 
-async fn ask(leaf: &MemberClient, found: &FoundLeaf, claim: &ClaimRow, target: &str) -> Result<()> {
+/// False: somebody has changed the claim, and the next look decides anew.
+async fn ask(leaf: &MemberClient, found: &FoundLeaf, claim: &ClaimRow, target: &str) -> Result<bool> {
     if claim.size().terminating {
         return Err(Error::InProgress(format!("member {}: leaf claim {} is being removed", leaf.member, claim.place)));
     }
@@ -74,11 +78,7 @@ async fn ask(leaf: &MemberClient, found: &FoundLeaf, claim: &ClaimRow, target: &
     let volume = leaf.rows.row_at(found.hash, &claim.place).volume;
     check_class(leaf, target, volume.as_ref().map(|volume| &*volume.driver)).await?;
     match leaf::change::ask_for_attributes(leaf, claim, found.hash, target).await {
-        // Somebody changed the claim meanwhile: the next call looks again.
-        Err(Error::Refused(reason)) => {
-            leaf::claim::read(leaf, &claim.place).await?;
-            Err(Error::InProgress(reason))
-        }
+        Err(Error::Refused(reason)) => Err(Error::InProgress(reason)),
         asked => asked,
     }
 }

@@ -1,0 +1,154 @@
+//! Sizes and VolumeAttributesClasses that arrive at a leaf claim when its user has changed his mind: what he asked for last holds.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use csi::v1::{self, CapacityRange, controller_server::Controller as _};
+use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
+use tokio::time::sleep;
+use tonic::{Code, Status};
+
+use crate::{
+    bench::{Bench, SHOP, with_deadline},
+    caller::{Caller, Script},
+    fixture::GOLD,
+    late::{LATE, delay_next, patches},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, provisioned, until},
+    virtual_time,
+};
+
+const GIB: i64 = 1 << 30;
+const SILVER: &str = "silver";
+const CLASSES: &str = "volumeattributesclasses.storage.k8s.io";
+const SIZE: &str = "/spec/resources/requests/storage";
+const CLASS: &str = "/spec/volumeAttributesClassName";
+
+/// How many GiB it has then.
+async fn expand(bench: &Bench, caller: &Caller, gibibytes: i64) -> Result<i64, Status> {
+    let request = v1::ControllerExpandVolumeRequest {
+        volume_id: caller.handle().unwrap().to_owned(),
+        capacity_range: Some(CapacityRange { required_bytes: gibibytes * GIB, limit_bytes: 0 }),
+        ..Default::default()
+    };
+    let grown =
+        bench.call(|driver| async move { driver.controller_expand_volume(with_deadline(request)).await }).await?;
+    Ok(grown.capacity_bytes / GIB)
+}
+
+async fn modify(bench: &Bench, caller: &Caller, class: &str) -> Result<(), Status> {
+    let request = v1::ControllerModifyVolumeRequest {
+        volume_id: caller.handle().unwrap().to_owned(),
+        mutable_parameters: [("leafVolumeAttributesClass".to_owned(), class.to_owned())].into(),
+        ..Default::default()
+    };
+    bench.call(|driver| async move { driver.controller_modify_volume(with_deadline(request)).await }).await.map(drop)
+}
+
+fn asks_for(bench: &Bench, field: &str) -> String {
+    text(&leaf(bench, CLAIM).unwrap(), field).to_owned()
+}
+
+/// A volume with the class gold, in a member that has silver as well.
+async fn golden() -> (Arc<Bench>, Caller) {
+    let bench = bench().await;
+    let silver = json!({"metadata": {"name": SILVER}, "driverName": "storage.simulated", "parameters": {"iops": "2"}});
+    bench.members[0].create(CLASSES, silver).unwrap();
+    let caller = provisioned(&bench, Script::new(CLAIM)).await;
+    modify(&bench, &caller, GOLD).await.unwrap();
+    (bench, caller)
+}
+
+#[test]
+fn size_that_arrives_late_does_not_take_the_place_of_a_smaller_one() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let sent = delay_next(&bench, |asked| patches(asked, SIZE));
+        expand(&bench, &caller, 8).await.unwrap_err();
+        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        assert_eq!(expand(&bench, &caller, 3).await.unwrap(), 3);
+        sleep(LATE).await;
+        assert_eq!(asks_for(&bench, SIZE), "3Gi", "{}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// Its user goes by what somebody in the member has made of it, and so nothing is to be asked for.
+#[test]
+fn size_that_arrives_late_does_not_make_a_leaf_larger_that_has_enough() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        let larger = |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!("4Gi");
+        bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, larger).unwrap();
+        until(&bench, SETTLED, "it is larger", || asks_for(&bench, "/status/capacity/storage") == "4Gi").await;
+        let sent = delay_next(&bench, |asked| patches(asked, SIZE));
+        expand(&bench, &caller, 8).await.unwrap_err();
+        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        assert_eq!(expand(&bench, &caller, 3).await.unwrap(), 4);
+        sleep(LATE).await;
+        assert_eq!(asks_for(&bench, SIZE), "4Gi", "{}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// The claim says again what it said when the late one was sent.
+#[test]
+fn class_that_arrives_late_does_not_take_the_place_of_the_one_before_it() {
+    virtual_time::run(1, async {
+        let (bench, caller) = golden().await;
+        let sent = delay_next(&bench, |asked| patches(asked, CLASS));
+        modify(&bench, &caller, SILVER).await.unwrap_err();
+        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        modify(&bench, &caller, SILVER).await.unwrap();
+        modify(&bench, &caller, GOLD).await.unwrap();
+        sleep(LATE).await;
+        assert_eq!(asks_for(&bench, CLASS), GOLD, "{}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// Nothing is to be asked for when the user goes back: the leaf has never had another class.
+#[test]
+fn class_that_arrives_late_is_not_given_to_who_has_gone_back() {
+    virtual_time::run(1, async {
+        let (bench, caller) = golden().await;
+        let sent = delay_next(&bench, |asked| patches(asked, CLASS));
+        modify(&bench, &caller, SILVER).await.unwrap_err();
+        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        bench.members[0].delete(CLASSES, "", SILVER).unwrap();
+        assert_eq!(modify(&bench, &caller, SILVER).await.unwrap_err().code(), Code::FailedPrecondition);
+        modify(&bench, &caller, GOLD).await.unwrap();
+        sleep(LATE).await;
+        assert_eq!(asks_for(&bench, CLASS), GOLD, "{}", bench.guard.trace().join("\n"));
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// And the watch has not said so.
+#[test]
+fn claim_on_which_others_have_written_meanwhile_gets_what_is_asked_for_all_the_same() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let caller = provisioned(&bench, Script::new(CLAIM)).await;
+        bench.guard.set_fate(|_, _, asked| match (asked.verb, asked.resource.as_str()) {
+            (Verb::Watch, "persistentvolumeclaims") => Action::Silence(0),
+            _ => Action::Pass,
+        });
+        bench.start();
+        bench.serves().await;
+        let write = |value: &str| {
+            let note = |claim: &mut Value| claim["metadata"]["annotations"]["example.com/note"] = json!(value);
+            bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, note).unwrap();
+        };
+        write("one");
+        assert_eq!(expand(&bench, &caller, 3).await.unwrap(), 3);
+        write("two");
+        modify(&bench, &caller, GOLD).await.unwrap();
+        assert_eq!((asks_for(&bench, SIZE).as_str(), asks_for(&bench, CLASS).as_str()), ("3Gi", GOLD));
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}

@@ -245,7 +245,7 @@ impl Caller {
         self.bench.delete(request).await
     }
 
-    fn request(&self) -> CreateVolumeRequest {
+    pub fn request(&self) -> CreateVolumeRequest {
         let mut parameters = HashMap::from([("leafStorageClass".to_owned(), self.script.leaf_class.to_owned())]);
         if self.bench.sidecar.class() == Class::WithASlip {
             parameters.insert("leafStorageClas".to_owned(), self.script.leaf_class.to_owned());

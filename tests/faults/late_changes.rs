@@ -1,30 +1,25 @@
 //! Sizes and VolumeAttributesClasses that arrive at a leaf claim when its user has changed his mind: what he asked for last holds.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use csi::v1::{self, CapacityRange, controller_server::Controller as _};
 use serde_json::{Value, json};
-use simulate::{
-    faults::{Action, Verb},
-    text,
-};
+use simulate::faults::{Action, Verb};
 use tokio::time::sleep;
 use tonic::{Code, Status};
 
 use crate::{
+    attributes::{CLASS, SILVER, asks_for, golden, loses_silver, modify},
     bench::{Bench, SHOP, with_deadline},
     caller::{Caller, Script},
     fixture::GOLD,
     late::{LATE, delay_next, patches},
-    reclaim::{CLAIM, SETTLED, bench, ends_well, leaf, provisioned, until},
+    reclaim::{CLAIM, SETTLED, bench, ends_well, provisioned, until},
     virtual_time,
 };
 
 const GIB: i64 = 1 << 30;
-const SILVER: &str = "silver";
-const CLASSES: &str = "volumeattributesclasses.storage.k8s.io";
 const SIZE: &str = "/spec/resources/requests/storage";
-const CLASS: &str = "/spec/volumeAttributesClassName";
 
 /// How many GiB it has then.
 async fn expand(bench: &Bench, caller: &Caller, gibibytes: i64) -> Result<i64, Status> {
@@ -36,29 +31,6 @@ async fn expand(bench: &Bench, caller: &Caller, gibibytes: i64) -> Result<i64, S
     let grown =
         bench.call(|driver| async move { driver.controller_expand_volume(with_deadline(request)).await }).await?;
     Ok(grown.capacity_bytes / GIB)
-}
-
-async fn modify(bench: &Bench, caller: &Caller, class: &str) -> Result<(), Status> {
-    let request = v1::ControllerModifyVolumeRequest {
-        volume_id: caller.handle().unwrap().to_owned(),
-        mutable_parameters: [("leafVolumeAttributesClass".to_owned(), class.to_owned())].into(),
-        ..Default::default()
-    };
-    bench.call(|driver| async move { driver.controller_modify_volume(with_deadline(request)).await }).await.map(drop)
-}
-
-fn asks_for(bench: &Bench, field: &str) -> String {
-    text(&leaf(bench, CLAIM).unwrap(), field).to_owned()
-}
-
-/// A volume with the class gold, in a member that has silver as well.
-async fn golden() -> (Arc<Bench>, Caller) {
-    let bench = bench().await;
-    let silver = json!({"metadata": {"name": SILVER}, "driverName": "storage.simulated", "parameters": {"iops": "2"}});
-    bench.members[0].create(CLASSES, silver).unwrap();
-    let caller = provisioned(&bench, Script::new(CLAIM)).await;
-    modify(&bench, &caller, GOLD).await.unwrap();
-    (bench, caller)
 }
 
 #[test]
@@ -119,7 +91,7 @@ fn class_that_arrives_late_is_not_given_to_who_has_gone_back() {
         let sent = delay_next(&bench, |asked| patches(asked, CLASS));
         modify(&bench, &caller, SILVER).await.unwrap_err();
         assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
-        bench.members[0].delete(CLASSES, "", SILVER).unwrap();
+        loses_silver(&bench);
         assert_eq!(modify(&bench, &caller, SILVER).await.unwrap_err().code(), Code::FailedPrecondition);
         modify(&bench, &caller, GOLD).await.unwrap();
         sleep(LATE).await;

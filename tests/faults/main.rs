@@ -13,6 +13,7 @@ mod accounts;
 mod adopted;
 mod ask;
 mod attach;
+mod attributes;
 mod bench;
 mod bulkhead;
 mod by_hand;

@@ -71,6 +71,16 @@ pub fn change(target: &str, seen: &AttributesSeen) -> Change {
     }
 }
 
+/// Whether a claim that is bound has another class than this one, or is to have one. Storage that knows no classes never says that the one
+/// which a claim was made with is in force.
+pub fn differs(target: &str, seen: &AttributesSeen) -> bool {
+    match change(target, seen) {
+        Change::Done => false,
+        Change::Await => seen.current.is_some(),
+        Change::Ask | Change::Infeasible => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +123,18 @@ mod tests {
         let refused = AttributesSeen { infeasible: class("new"), ..asked };
         assert_eq!(change("new", &refused), Change::Infeasible);
         assert_eq!(change("third", &refused), Change::Ask);
+    }
+
+    #[test]
+    fn claim_differs_that_has_another_class_or_waits_for_its_own_in_place_of_one() {
+        let class = |name: &str| Some(name.into());
+        let has = AttributesSeen { asked: class("gold"), current: class("gold"), infeasible: None };
+        assert!(!differs("gold", &has) && differs("silver", &has));
+        let changes = AttributesSeen { asked: class("silver"), ..has };
+        assert!(differs("silver", &changes) && differs("gold", &changes));
+        let made_with = AttributesSeen { current: None, ..changes };
+        assert!(!differs("silver", &made_with) && differs("gold", &made_with));
+        assert!(differs("silver", &AttributesSeen { infeasible: class("silver"), ..made_with }));
+        assert!(differs("gold", &AttributesSeen::default()), "it was made without any");
     }
 }

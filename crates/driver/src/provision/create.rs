@@ -120,6 +120,9 @@ async fn settle(provisioner: &Provisioner, job: &VolumeCreation<'_>) -> Result<V
                 job.make(binder, &mut attempt).await?;
             }
             (Creation::Ready { volume }, Some(row)) => {
+                if job.give_attributes(&row).await.map_err(Error::while_a_leaf_may_exist)? {
+                    continue;
+                }
                 if before.is_some() {
                     job.leaf.capacity.disprove_refusal(&row.class, job.spec.request.required);
                 }

@@ -3,15 +3,11 @@
 //! external-resizer takes INVALID_ARGUMENT as "cannot be", and lets the user go back; after ABORTED it holds on to what it
 //! has begun.
 
-use super::{
-    Deadline, Provisioner,
-    find::{self, FoundLeaf},
-    settle, wait,
-};
+use super::{Deadline, Provisioner, find, settle, wait};
 use domain::{
     error::{Error, Result},
     volume::{
-        Attributes,
+        Attributes, LeafPlace, VolumeHash,
         attributes::{Change, change},
         plan::Phase,
     },
@@ -40,46 +36,95 @@ pub async fn modify(
         };
     }
     found.claim.stands_still(&found.member.name)?;
-    let (mut asked, mut written) = (0, false);
-    loop {
-        let leaf = found.leaf()?;
-        let claim = leaf.rows.row_at(found.hash, &found.claim.place).claim.ok_or_else(|| gone(&found))?;
-        let step = change(target, &claim.life.attributes);
-        match step {
-            Change::Done if written => return Ok(()),
-            Change::Done => return settle(leaf, found.hash, &claim).await,
-            Change::Ask if asked < ASKED_AT_MOST && deadline.caller_waits() => {
-                asked += 1;
-                written = ask(leaf, &found, &claim, target).await?;
-            }
-            Change::Ask => return Err(late(&found, &claim, target).await),
-            Change::Infeasible => return Err(infeasible(&found, &claim, target)),
-            Change::Await => {
-                let differs = |rows: &Rows| {
-                    let now = rows.row_at(found.hash, &found.claim.place).claim;
-                    now.is_none_or(|claim| change(target, &claim.life.attributes) != step)
-                };
-                if !wait(leaf, found.hash, deadline, differs, async || late(&found, &claim, target).await).await? {
-                    leaf::claim::read(leaf, &found.claim.place).await?;
+    Modification { leaf: found.leaf()?, hash: found.hash, place: &found.claim.place, target }.make(deadline).await
+}
+
+/// A leaf claim that is to have a class.
+pub(super) struct Modification<'a> {
+    pub(super) leaf: &'a MemberClient,
+    pub(super) hash: VolumeHash,
+    pub(super) place: &'a LeafPlace,
+    pub(super) target: &'a str,
+}
+
+impl Modification<'_> {
+    pub(super) async fn make(&self, deadline: &Deadline) -> Result<()> {
+        let (mut asked, mut written, mut is_known) = (0, false, false);
+        loop {
+            let claim = self.row().ok_or_else(|| self.gone())?;
+            let step = change(self.target, &claim.life.attributes);
+            match step {
+                Change::Done if written => return Ok(()),
+                Change::Done => return settle(self.leaf, self.hash, &claim).await,
+                Change::Ask if asked < ASKED_AT_MOST && deadline.caller_waits() => {
+                    asked += 1;
+                    written = self.ask(&claim).await?;
+                    is_known = true;
+                }
+                Change::Ask => return Err(self.late(&claim).await),
+                Change::Infeasible => return Err(self.infeasible(&claim)),
+                // It may have gone since an earlier call asked for it, and external-resizer lets its user go back only then.
+                Change::Await if !is_known => {
+                    self.check().await?;
+                    is_known = true;
+                }
+                Change::Await => {
+                    let differs = |rows: &Rows| {
+                        let now = rows.row_at(self.hash, self.place).claim;
+                        now.is_none_or(|claim| change(self.target, &claim.life.attributes) != step)
+                    };
+                    if !wait(self.leaf, self.hash, deadline, differs, async || self.late(&claim).await).await? {
+                        leaf::claim::read(self.leaf, self.place).await?;
+                    }
                 }
             }
         }
     }
-}
 
-/// False: somebody has changed the claim, and the next look decides anew.
-async fn ask(leaf: &MemberClient, found: &FoundLeaf, claim: &ClaimRow, target: &str) -> Result<bool> {
-    if claim.size().terminating {
-        return Err(Error::InProgress(format!("member {}: leaf claim {} is being removed", leaf.member, claim.place)));
+    fn row(&self) -> Option<ClaimRow> {
+        self.leaf.rows.row_at(self.hash, self.place).claim
     }
-    if claim.size().phase == Phase::Pending {
-        return Err(Error::InProgress(format!("member {}: leaf claim {} is not bound yet", leaf.member, claim.place)));
+
+    /// False: somebody has changed the claim, and the next look decides anew.
+    async fn ask(&self, claim: &ClaimRow) -> Result<bool> {
+        let about = || format!("member {}: leaf claim {}", self.leaf.member, claim.place);
+        if claim.size().terminating {
+            return Err(Error::InProgress(format!("{} is being removed", about())));
+        }
+        if claim.size().phase == Phase::Pending {
+            return Err(Error::InProgress(format!("{} is not bound yet", about())));
+        }
+        self.check().await?;
+        match leaf::change::ask_for_attributes(self.leaf, claim, self.hash, self.target).await {
+            Err(Error::Refused(reason)) => Err(Error::InProgress(reason)),
+            asked => asked,
+        }
     }
-    let volume = leaf.rows.row_at(found.hash, &claim.place).volume;
-    check_class(leaf, target, volume.as_ref().map(|volume| &*volume.driver)).await?;
-    match leaf::change::ask_for_attributes(leaf, claim, found.hash, target).await {
-        Err(Error::Refused(reason)) => Err(Error::InProgress(reason)),
-        asked => asked,
+
+    async fn check(&self) -> Result<()> {
+        let volume = self.leaf.rows.row_at(self.hash, self.place).volume;
+        check_class(self.leaf, self.target, volume.as_ref().map(|volume| &*volume.driver)).await
+    }
+
+    fn infeasible(&self, claim: &ClaimRow) -> Error {
+        let said = claim.life.complaint(&MODIFY_ERRORS).map(|said| format!(": {said}")).unwrap_or_default();
+        Error::Invalid(format!(
+            "member {}: leaf claim {} cannot have VolumeAttributesClass {:?}{said}",
+            self.leaf.member, claim.place, self.target
+        ))
+    }
+
+    async fn late(&self, claim: &ClaimRow) -> Error {
+        let warning = leaf::events::newest_warning(self.leaf, &claim.place.namespace, &claim.uid).await;
+        let said = warning.map(|said| format!(": {said}")).unwrap_or_default();
+        Error::InProgress(format!(
+            "member {}: leaf claim {} does not have VolumeAttributesClass {:?} yet{said}",
+            self.leaf.member, claim.place, self.target
+        ))
+    }
+
+    fn gone(&self) -> Error {
+        Error::InProgress(format!("member {}: leaf claim {} is not there any more", self.leaf.member, self.place))
     }
 }
 
@@ -99,28 +144,4 @@ pub(crate) async fn check_class(leaf: &MemberClient, class: &str, volume_driver:
         ))),
         None => Ok(()),
     }
-}
-
-fn infeasible(found: &FoundLeaf, claim: &ClaimRow, target: &str) -> Error {
-    let said = claim.life.complaint(&MODIFY_ERRORS).map(|said| format!(": {said}")).unwrap_or_default();
-    Error::Invalid(format!(
-        "member {}: leaf claim {} cannot have VolumeAttributesClass {target:?}{said}",
-        found.member.name, claim.place
-    ))
-}
-
-async fn late(found: &FoundLeaf, claim: &ClaimRow, target: &str) -> Error {
-    let warning = match found.leaf() {
-        Ok(leaf) => leaf::events::newest_warning(leaf, &claim.place.namespace, &claim.uid).await,
-        Err(_) => None,
-    };
-    let said = warning.map(|said| format!(": {said}")).unwrap_or_default();
-    Error::InProgress(format!(
-        "member {}: leaf claim {} does not have VolumeAttributesClass {target:?} yet{said}",
-        found.member.name, claim.place
-    ))
-}
-
-fn gone(found: &FoundLeaf) -> Error {
-    Error::InProgress(format!("member {}: leaf claim {} is not there any more", found.member.name, found.claim.place))
 }

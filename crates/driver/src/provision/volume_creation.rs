@@ -4,12 +4,14 @@ use super::{
     Deadline, Provisioner, Volume,
     attempt::Attempt,
     content_source::{self, ContentSource},
-    modify::check_class,
+    modify::{Modification, check_class},
     publish::wants_block,
 };
 use domain::{
     error::{Error, Result},
-    volume::{LeafPlace, VolumeHash, VolumeMode, VolumeSpec, backing::AttachMode, plan::Binder, quantity},
+    volume::{
+        LeafPlace, VolumeHash, VolumeMode, VolumeSpec, attributes::differs, backing::AttachMode, plan::Binder, quantity,
+    },
 };
 use host::{claim::HostClaim, volume::LeafAttributes};
 use leaf::{
@@ -227,6 +229,19 @@ impl VolumeCreation<'_> {
         } else {
             Ok(())
         }
+    }
+
+    /// Gives a leaf of which the host has no volume yet the class that it asks for now: its own may have been made anew while the claim
+    /// waited, and nobody would ask for that later. False: there is nothing to change.
+    pub(super) async fn give_attributes(&self, row: &ClaimRow) -> Result<bool> {
+        let target = self.spec.attributes.at(&self.leaf.member).filter(|target| differs(target, &row.life.attributes));
+        let Some(target) = target.filter(|_| self.owner.is_some()) else { return Ok(false) };
+        // A provisioner with an old cache asks for the class of then.
+        if host::volume::exists(&self.provisioner.host, &self.spec.name).await? {
+            return Ok(false);
+        }
+        let change = Modification { leaf: self.leaf, hash: self.hash, place: &row.place, target };
+        Box::pin(change.make(self.deadline)).await.map(|()| true)
     }
 
     pub(super) async fn finish(&self, row: &ClaimRow, volume: &str, binder: Binder) -> Result<Volume> {

@@ -12,6 +12,7 @@
 )]
 
 pub mod audit;
+pub mod between;
 pub mod bill;
 pub mod certificates;
 pub mod cluster;

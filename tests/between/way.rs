@@ -1,0 +1,268 @@
+//! Requests by way of the proxy, over TLS.
+
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt;
+use http::{Request, header::RETRY_AFTER};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, Config, ResourceExt,
+    api::{ListParams, PostParams, WatchEvent, WatchParams},
+    client::Body,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::json;
+use simulate::Cluster;
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinSet, time::timeout};
+
+use crate::{
+    between::{
+        Action, Between, Count, Delivery, GATEWAY_TIMEOUT, INTERNAL_ERROR, NO_SUCH_PAGE, Rule, UNAUTHORIZED, Upstream,
+        Watched, Ways, Which, too_many_requests,
+    },
+    certificates::{Credentials, kubeconfig},
+    wait::wait_for,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A client that reaches a simulated cluster through the proxy alone.
+struct World {
+    to: Cluster,
+    elsewhere: Cluster,
+    between: Between,
+    client: Client,
+    _folder: TempDir,
+    _serving: JoinSet<()>,
+}
+
+impl World {
+    async fn start() -> Self {
+        let mut serving = JoinSet::new();
+        let (to, elsewhere) = (Cluster::new("to", 1), Cluster::new("elsewhere", 2));
+        let ways = Ways { to: upstream(&to, &mut serving).await, elsewhere: upstream(&elsewhere, &mut serving).await };
+        let folder = tempfile::tempdir().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let between = Between::start(listener, ways, folder.path()).unwrap();
+        let direct = kubeconfig("to", "https://nowhere", "", &Credentials::Token("token".to_owned())).unwrap();
+        let through = Kubeconfig::from_yaml(&between.kubeconfig(&direct).unwrap()).unwrap();
+        let mut config = Config::from_custom_kubeconfig(through, &KubeConfigOptions::default()).await.unwrap();
+        config.default_retry = false;
+        let client = Client::try_from(config).unwrap();
+        Self { to, elsewhere, between, client, _folder: folder, _serving: serving }
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    async fn create(&self, name: &str) -> Result<(), kube::Error> {
+        let map = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        self.maps().create(&PostParams::default(), &map).await.map(drop)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.to.get("configmaps", "default", name).is_some()
+    }
+
+    /// One rule for all that it can be for.
+    fn play(&self, methods: &'static [&'static str], action: Action) -> Count {
+        let rule = Rule { methods, path: "*/configmaps*", which: Which::Every(1), action };
+        self.between.play(&[rule]).remove(0)
+    }
+
+    fn end(&self) {
+        self.between.play(&[]);
+    }
+}
+
+async fn upstream(cluster: &Cluster, serving: &mut JoinSet<()>) -> Upstream {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    serving.spawn(simulate::serve(cluster.clone(), listener));
+    Upstream::new(Config::new(address.parse().unwrap()), None).unwrap()
+}
+
+fn make(cluster: &Cluster, name: &str) {
+    cluster.create("configmaps", json!({"metadata": {"name": name, "namespace": "default"}})).unwrap();
+}
+
+/// Code and reason.
+fn told(error: kube::Error) -> (u16, String) {
+    match error {
+        kube::Error::Api(status) => (status.code, status.reason),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn request_that_no_rule_is_for_passes_and_so_does_its_answer() {
+    let world = World::start().await;
+    let rule = Rule { methods: &[], path: "*/pods", which: Which::Every(1), action: Action::Answer(INTERNAL_ERROR) };
+    let played = world.between.play(&[rule]);
+    world.create("a").await.unwrap();
+    assert!(world.has("a"));
+    assert_eq!(world.maps().get("a").await.unwrap().name_any(), "a");
+    assert_eq!(told(world.maps().get("b").await.unwrap_err()), (404, "NotFound".to_owned()));
+    assert_eq!((world.between.asked(), played[0].get()), (3, 0));
+}
+
+#[tokio::test]
+async fn proxy_answers_in_the_place_of_the_api_server() {
+    let world = World::start().await;
+    let unread = "Failed to parse error data";
+    for (answer, code, reason, retry_after) in [
+        (INTERNAL_ERROR, 500, "InternalError", None),
+        (UNAUTHORIZED, 401, "Unauthorized", None),
+        (NO_SUCH_PAGE, 404, unread, None),
+        (too_many_requests(None), 429, "TooManyRequests", None),
+        (too_many_requests(Some(7)), 429, "TooManyRequests", Some("7")),
+    ] {
+        let played = world.play(&[], Action::Answer(answer));
+        assert_eq!(told(world.create("a").await.unwrap_err()), (code, reason.to_owned()), "{answer:?}");
+        let plain = world.client.send(Request::get(MAPS).body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(plain.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap()), retry_after, "{answer:?}");
+        assert_eq!(played.get(), 2, "{answer:?}");
+        assert!(!world.has("a"), "{answer:?}: the API server was asked");
+    }
+    world.end();
+    world.create("a").await.unwrap();
+}
+
+#[tokio::test]
+async fn write_whose_answer_is_lost_was_carried_out_and_one_that_is_refused_is_told_so() {
+    let world = World::start().await;
+    let played = world.play(&["POST"], Action::AnswerAfter(GATEWAY_TIMEOUT));
+    assert_eq!(told(world.create("a").await.unwrap_err()), (504, "Timeout".to_owned()));
+    assert!(world.has("a"));
+    assert_eq!(told(world.create("a").await.unwrap_err()), (409, "AlreadyExists".to_owned()));
+    assert_eq!(played.get(), 1);
+}
+
+#[tokio::test]
+async fn write_that_is_held_arrives_after_whoever_sent_it_was_answered() {
+    let world = World::start().await;
+    let played = world.play(&["POST"], Action::Hold(Duration::from_secs(2), GATEWAY_TIMEOUT));
+    assert_eq!(told(world.create("a").await.unwrap_err()), (504, "Timeout".to_owned()));
+    assert!(!world.has("a") && played.get() == 0);
+    world.end();
+    timeout(PATIENCE, world.between.held_are_delivered()).await.unwrap();
+    assert!(world.has("a") && played.get() == 1);
+}
+
+#[tokio::test]
+async fn body_arrives_cut_halved_or_in_drops() {
+    let world = World::start().await;
+    make(&world.to, "a");
+    let played = world.play(&["GET"], Action::Body(Delivery::Half));
+    let half = world.maps().get("a").await.unwrap_err();
+    assert!(matches!(half, kube::Error::SerdeError(_)), "{half}");
+    assert_eq!(played.get(), 1);
+    let played = world.play(&["GET"], Action::Body(Delivery::Cut));
+    let cut = world.maps().get("a").await.unwrap_err();
+    assert!(!matches!(cut, kube::Error::SerdeError(_) | kube::Error::Api(_)), "{cut}");
+    assert_eq!(played.get(), 1);
+    let drops = Delivery::Drip { piece: 16, pause: Duration::from_millis(1) };
+    let played = world.play(&["GET"], Action::Body(drops));
+    assert_eq!(world.maps().get("a").await.unwrap().name_any(), "a");
+    assert_eq!(played.get(), 1);
+}
+
+/// What a watch hears of two objects that are made, until it ends or so many words have come.
+async fn heard(world: &World, how: Watched, words: usize) -> (Vec<String>, Count) {
+    let played = world.play(&[], Action::Events(how));
+    let version = world.maps().list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let maps = world.maps();
+    let mut events = pin!(maps.watch(&WatchParams::default(), &version).await.unwrap());
+    make(&world.to, "a");
+    make(&world.to, "b");
+    let mut heard = Vec::new();
+    while heard.len() < words
+        && let Some(event) = timeout(PATIENCE, events.next()).await.unwrap()
+    {
+        heard.push(match event {
+            Ok(WatchEvent::Added(map)) => map.name_any(),
+            Ok(WatchEvent::Error(status)) => status.code.to_string(),
+            other => panic!("{other:?}"),
+        });
+    }
+    (heard, played)
+}
+
+#[tokio::test]
+async fn watch_hears_twice_or_of_before_or_that_it_is_too_old_or_is_cut() {
+    for (how, words, expected, times) in [
+        (Watched::Twice, 4, vec!["a", "a", "b", "b"], 2),
+        (Watched::Back, 3, vec!["a", "b", "a"], 1),
+        (Watched::Expired, 2, vec!["410"], 1),
+        (Watched::Cut, 2, vec![], 1),
+    ] {
+        let world = World::start().await;
+        let (heard, played) = heard(&world, how, words).await;
+        assert_eq!((heard, played.get()), (expected.into_iter().map(str::to_owned).collect(), times), "{how:?}");
+    }
+}
+
+#[tokio::test]
+async fn silent_watch_hears_nothing_and_ends_with_its_rule() {
+    let world = World::start().await;
+    let version = world.maps().list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let maps = world.maps();
+    let mut before = pin!(maps.watch(&WatchParams::default(), &version).await.unwrap());
+    let played = world.play(&[], Action::Events(Watched::Silent));
+    assert!(timeout(PATIENCE, before.next()).await.unwrap().is_none(), "it is cut as the rule begins");
+    let begun = wait_for("a watch begins anew", PATIENCE, || async {
+        Ok(Some(maps.watch(&WatchParams::default(), &version).await?))
+    });
+    let mut silent = pin!(begun.await.unwrap());
+    make(&world.to, "a");
+    make(&world.to, "b");
+    wait_for("both are swallowed", PATIENCE, || async { Ok((played.get() == 2).then_some(())) }).await.unwrap();
+    world.end();
+    assert!(timeout(PATIENCE, silent.next()).await.unwrap().is_none(), "it heard of something");
+}
+
+/// A connection that has just been cut may be tried once more.
+async fn finds(world: &World, name: &str) {
+    let what = format!("{name} is found");
+    wait_for(&what, PATIENCE, || async { Ok(Some(world.maps().get(name).await?)) }).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_connects_is_shown_a_wrong_certificate_for_as_long_as_the_rule_holds() {
+    let world = World::start().await;
+    make(&world.to, "a");
+    finds(&world, "a").await;
+    let played = world.play(&[], Action::WrongCertificate);
+    wait_for("somebody has connected in vain", PATIENCE, || async {
+        let refused = world.maps().get("a").await.is_err();
+        Ok((refused && played.get() > 0).then_some(()))
+    })
+    .await
+    .unwrap();
+    world.end();
+    finds(&world, "a").await;
+}
+
+#[tokio::test]
+async fn another_cluster_answers_for_as_long_as_the_rule_holds() {
+    let world = World::start().await;
+    make(&world.to, "here");
+    make(&world.elsewhere, "there");
+    finds(&world, "here").await;
+    let played = world.play(&[], Action::Elsewhere);
+    finds(&world, "there").await;
+    assert!(played.get() > 0);
+    world.end();
+    finds(&world, "here").await;
+}
+
+#[tokio::test]
+async fn what_would_become_another_protocol_is_refused() {
+    let world = World::start().await;
+    let asked = Request::get(MAPS).header("connection", "upgrade").header("upgrade", "websocket").body(Body::empty());
+    let answer = world.client.send(asked.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 501);
+}

@@ -36,11 +36,16 @@ impl Drop for TestLogs<'_> {
     }
 }
 
-/// Copies the logs to `target/test-logs/<name>`.
-pub fn keep(fleet: &Fleet, name: &str) -> Result<PathBuf> {
+/// Where tests leave what people may want to read.
+pub fn folder() -> Result<PathBuf> {
     let profile = profile_folder()?;
     let target = profile.parent().context("cargo's target folder has no parent")?;
-    let kept = target.join("test-logs").join(name);
+    Ok(target.join("test-logs"))
+}
+
+/// Copies the logs to `target/test-logs/<name>`.
+pub fn keep(fleet: &Fleet, name: &str) -> Result<PathBuf> {
+    let kept = folder()?.join(name);
     if kept.exists() {
         fs::remove_dir_all(&kept).with_context(|| format!("remove {}", kept.display()))?;
     }

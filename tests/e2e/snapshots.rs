@@ -89,7 +89,7 @@ fn from_claim(name: &str) -> Value {
 }
 
 /// Neither snapshots nor contents nor groups of a namespace in a member, whoever made them.
-async fn no_snapshots(leaf: &Place<'_>) -> Result<()> {
+pub async fn no_snapshots(leaf: &Place<'_>) -> Result<()> {
     for (group, name) in [
         (SNAPSHOT_GROUP, "VolumeSnapshot"),
         (SNAPSHOT_GROUP, "VolumeSnapshotContent"),

@@ -18,6 +18,7 @@ pub const LONG: &[(&str, u32)] = &[
     ("reclaim_table", 170),
     ("real-node-machine", 130),
     ("csi_sanity", 110),
+    ("faults-by-request", 90),
     ("snapshot_restored", 75),
     ("many", 65),
     ("called_off", 60),

@@ -1,0 +1,117 @@
+//! Faults by request on a real member: the driver reaches it through a proxy (`clusters/between`) that breaks what passes, one fault after the
+//! other, while users go on. Once a fault is over, all that they have asked for comes about, and what was promised has held.
+//!
+//! A few that are drawn belong to `make test`; `make faults-real` has all of them, in three parts.
+
+mod fault;
+mod load;
+mod promises;
+mod report;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use self::{
+    fault::{ANSWERS, FORGOTTEN, Fault, STREAMS, WAYS},
+    load::Load,
+    promises::Promises,
+    report::{Report, Row, Verdict},
+    world::World,
+};
+use crate::{
+    clusters::{between::Count, wait_for},
+    pool::on_fleet,
+    rig::{MEMBERS, PATIENCE, Rig},
+};
+
+/// The member behind the proxy, and one whose answers come in its place.
+const MEMBER: &str = MEMBERS[0];
+const OTHER: &str = MEMBERS[1];
+/// A provisioner says why a claim waits when its call has ended, half a minute after it began at the latest.
+const WORD: Duration = Duration::from_secs(45);
+/// Of what `make test` plays.
+const DRAWN: usize = 2;
+
+#[test]
+fn drawn_faults_on_the_way_to_a_member_cost_its_users_nothing_but_time() {
+    on_fleet("faults-by-request", async |rig| play(rig, "faults-by-request", &drawn()).await);
+}
+
+#[test]
+#[ignore = "takes minutes: make faults-real"]
+fn answers_that_are_lost_or_of_somebody_on_the_way_cost_nothing_but_time() {
+    on_fleet("faults-of-answers", async |rig| play(rig, "faults-of-answers", &ANSWERS).await);
+}
+
+#[test]
+#[ignore = "takes minutes: make faults-real"]
+fn bodies_and_watches_that_break_cost_nothing_but_time() {
+    on_fleet("faults-of-streams", async |rig| play(rig, "faults-of-streams", &STREAMS).await);
+}
+
+#[test]
+#[ignore = "takes half an hour: make faults-real"]
+fn ways_that_lead_elsewhere_or_are_slow_cost_nothing_but_time() {
+    on_fleet("faults-of-ways", async |rig| play(rig, "faults-of-ways", &WAYS).await);
+}
+
+/// By the seed of the order of tests, from all that are over soon.
+fn drawn() -> Vec<Fault> {
+    let seed: u64 = std::env::var("KOSMOS_CSI_ORDER").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default();
+    let quick = ANSWERS.into_iter().chain(STREAMS).chain(WAYS).filter(|fault| fault.within < FORGOTTEN);
+    fastrand::Rng::with_seed(seed).choose_multiple(quick, DRAWN)
+}
+
+/// The name is also that of the namespace. What comes after a fault from which something does not recover says nothing.
+async fn play(rig: &Rig, name: &str, faults: &[Fault]) -> Result<()> {
+    let world = World::prepare(rig, name).await.context("prepare what is there before any fault")?;
+    let mut report = Report::new(name);
+    for (number, fault) in (1..).zip(faults) {
+        let row = row(&world, number, *fault).await.context(fault.name)?;
+        let recovers = row.recovered_after.is_some();
+        report.add(row)?;
+        if !recovers {
+            break;
+        }
+    }
+    report.verdict()?;
+    world.end().await
+}
+
+/// One fault from its beginning until nothing of it is left.
+async fn row(world: &World<'_>, number: usize, fault: Fault) -> Result<Row> {
+    let (load, promises) = (Load::new(number), Promises::begin(world).await?);
+    let old = load.before(world).await?;
+    let played = world.between.play(&[fault.rule]);
+    load.during(world).await?;
+    let times = || played.iter().map(Count::get).sum::<usize>();
+    let what = format!("it takes place {} times", fault.times);
+    wait_for(&what, PATIENCE, || async { Ok((times() >= fault.times).then_some(())) }).await?;
+    let told = wait_for("each claim that waits says why", WORD, || async {
+        load.says_why(world).await?;
+        Ok(Some(()))
+    });
+    let told = told.await;
+    let twice = promises.nothing_is_there_twice().await;
+    world.between.play(&[]);
+    world.between.held_are_delivered().await;
+
+    let over = Instant::now();
+    let converged = load.converges(world, &old, fault.within).await;
+    let recovered_after = converged.is_ok().then(|| over.elapsed().as_secs_f64());
+    let twice = twice.and(promises.nothing_is_there_twice().await);
+    load.clear(world).await?;
+    let left = promises.nothing_is_left(fault.within).await;
+    let clean_after = left.is_ok().then(|| over.elapsed().as_secs_f64());
+    let verdicts = [
+        Verdict::new("all comes about", converged),
+        Verdict::new("nothing is lost", promises.nothing_is_lost(number).await),
+        Verdict::new("nothing is left", left),
+        Verdict::new("nothing is there twice", twice),
+        Verdict::new("nobody else's is touched", promises.nobody_elses_is_touched().await),
+        Verdict::new("who waits is told", told),
+    ];
+    Ok(Row { fault: fault.name, times: times(), recovered_after, clean_after, verdicts })
+}

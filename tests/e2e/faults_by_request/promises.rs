@@ -1,0 +1,125 @@
+//! What has to hold whatever fault was played, looked up in the clusters and in the audit logs of the members.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, ResourceExt, api::ListParams};
+
+use super::{
+    MEMBER,
+    world::{CANARY, KEPT, Stranger, World},
+};
+use crate::{
+    clusters::{AuditEntry, AuditMark, wait_for},
+    objects::{OURS, handle, ours},
+    rig::DRIVER,
+    snapshots::no_snapshots,
+};
+
+const ACCOUNT: &str = "system:serviceaccount:kosmos-csi:kosmos-csi";
+const WRITES: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
+/// What is left may wait for an attachment.
+const LEAST: Duration = Duration::from_mins(2);
+
+/// Of one fault.
+pub struct Promises<'a> {
+    world: &'a World<'a>,
+    /// Where the members' audit logs were when it began.
+    marks: Vec<AuditMark>,
+}
+
+impl<'a> Promises<'a> {
+    pub async fn begin(world: &'a World<'a>) -> Result<Self> {
+        let mut marks = Vec::new();
+        for stranger in &world.strangers {
+            marks.push(stranger.place.cluster.audit_mark().await?);
+        }
+        Ok(Self { world, marks })
+    }
+
+    /// The claim with data has its volume, and in it all lines that were written.
+    pub async fn nothing_is_lost(&self, lines: usize) -> Result<()> {
+        let World { host, leaf, kept, .. } = self.world;
+        let claim = host.claims().get(KEPT).await?;
+        let volume = claim.spec.and_then(|spec| spec.volume_name);
+        ensure!(volume.as_deref() == Some(kept.volume.as_str()), "its volume was {} and is {volume:?}", kept.volume);
+        let phase = claim.status.and_then(|status| status.phase);
+        ensure!(phase.as_deref() == Some("Bound"), "it is {phase:?}");
+        let now = handle(&host.volumes().get(&kept.volume).await?);
+        ensure!(now == kept.handle, "its handle was {} and is {now}", kept.handle);
+        let uid = leaf.claims().get(KEPT).await?.uid();
+        ensure!(uid == kept.leaf_uid, "its leaf claim was {:?} and is {uid:?}", kept.leaf_uid);
+        let read = format!("[ \"$(cat /{KEPT}/log)\" = \"$(seq 1 {lines})\" ]");
+        leaf.run(&format!("reader-{lines}"), &[KEPT], &read).await
+    }
+
+    /// In host and members, but for the claim with data.
+    pub async fn nothing_is_left(&self, within: Duration) -> Result<()> {
+        wait_for("nothing is left", within.max(LEAST), || async {
+            let left = self.left().await?;
+            ensure!(left.is_empty(), "still there: {left:?}");
+            no_snapshots(&self.world.leaf).await?;
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    async fn left(&self) -> Result<Vec<String>> {
+        let World { rig, host, kept, .. } = self.world;
+        let leaf = [format!("claim {KEPT}"), format!("volume {}", kept.leaf_volume)];
+        let mut left = Vec::new();
+        for member in rig.fleet.members() {
+            let there = ours(member, &host.namespace).await?;
+            let others = there.into_iter().filter(|name| member.name() != MEMBER || !leaf.contains(name));
+            left.extend(others.map(|name| format!("{name} of {}", member.name())));
+        }
+        let is_here = |volume: &&PersistentVolume| {
+            let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+            claim.and_then(|claim| claim.namespace.as_ref()) == Some(&host.namespace)
+        };
+        let volumes = host.volumes().list(&ListParams::default()).await?;
+        let others = volumes.iter().filter(is_here).map(ResourceExt::name_any).filter(|name| *name != kept.volume);
+        left.extend(others.map(|name| format!("volume {name} of the host")));
+        Ok(left)
+    }
+
+    /// One leaf claim for each volume, in all members, and one volume of the host for each leaf.
+    pub async fn nothing_is_there_twice(&self) -> Result<()> {
+        let mut there: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for member in self.world.rig.fleet.members() {
+            let claims = Api::<PersistentVolumeClaim>::all(member.client().await?);
+            for claim in claims.list(&ListParams::default().labels(OURS)).await? {
+                let Some(hash) = claim.labels().get("kosmos.csi.io/volume") else { continue };
+                let place = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+                there.entry(format!("volume {hash}")).or_default().push(format!("{}: {place}", member.name()));
+            }
+        }
+        for volume in self.world.host.volumes().list(&ListParams::default()).await? {
+            if volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()).is_some_and(|source| source.driver == DRIVER) {
+                there.entry(format!("handle {}", handle(&volume))).or_default().push(volume.name_any());
+            }
+        }
+        there.retain(|_, places| places.len() > 1);
+        ensure!(there.is_empty(), "there twice: {there:?}");
+        Ok(())
+    }
+
+    /// Somebody else's claims are as they were, and no write on them was tried with success; in the other member, on nothing here.
+    pub async fn nobody_elses_is_touched(&self) -> Result<()> {
+        for (stranger, mark) in self.world.strangers.iter().zip(&self.marks) {
+            stranger.is_as_it_was().await?;
+            let asked = stranger.place.cluster.audit_since(*mark).await?;
+            let touched: Vec<&AuditEntry> = asked.iter().filter(|entry| touches(stranger, entry)).collect();
+            ensure!(touched.is_empty(), "in {}: {touched:?}", stranger.place.cluster.name());
+        }
+        Ok(())
+    }
+}
+
+fn touches(stranger: &Stranger<'_>, entry: &AuditEntry) -> bool {
+    let writes = entry.user == ACCOUNT && WRITES.contains(&entry.verb.as_str()) && entry.code < 400;
+    let is_here = entry.namespace == stranger.place.namespace || entry.resource == "persistentvolumes";
+    let is_elsewhere = stranger.place.cluster.name() != MEMBER && is_here;
+    writes && (is_elsewhere || entry.name == CANARY || entry.name == stranger.volume)
+}

@@ -11,7 +11,7 @@ use host::Host;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use member::{Registry, Scope, source::Account};
 use serde_json::json;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{sync::watch, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{SHOP, World, story, until};
@@ -37,7 +37,8 @@ impl Scraped {
         until("the node is ready", || world.is_ready()).await;
         let (mut tasks, clusters) = (JoinSet::new(), world.clusters("first"));
         let host = clusters.connect(&CancellationToken::new()).await.unwrap().unwrap();
-        let (members, _) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, &mut tasks);
+        let (_, never_restored) = watch::channel(());
+        let (members, _) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, &never_restored, &mut tasks);
         let scraped = Self { world, usage, host, members, _tasks: tasks };
         while scraped.members.get("m").await.is_ok_and(|member| member.closed().is_some()) {
             sleep(Duration::from_millis(100)).await;

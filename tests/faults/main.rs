@@ -56,6 +56,7 @@ mod process;
 mod prompt;
 mod reclaim;
 mod refusals;
+mod rejoined;
 mod replaced;
 mod restored;
 mod rolled_back;

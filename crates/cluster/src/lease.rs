@@ -21,9 +21,12 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout, timeout_at},
+};
 
-use crate::{Writes, bounds::ANSWER, is_before, read, with_causes};
+use crate::{Versions, Writes, bounds::ANSWER, read, with_causes};
 
 /// For what the controller does in the background.
 pub const CONTROLLER: &str = "kosmos-csi-leader";
@@ -46,6 +49,9 @@ pub struct Lease {
     holder: String,
     /// Its version, as it was last written, while this process holds it.
     held: Mutex<Option<String>>,
+    /// As every process reads them that waits for the lease or holds it.
+    versions: Mutex<Versions>,
+    restored: watch::Sender<()>,
     /// Of the work.
     writes: Writes,
 }
@@ -67,8 +73,16 @@ impl Lease {
             name,
             holder,
             held: Mutex::default(),
+            versions: Mutex::default(),
+            restored: watch::Sender::default(),
             writes: Writes::default(),
         }
+    }
+
+    /// Changes when the host was seen to have been restored from a backup, also while another process holds the lease: what is watched
+    /// there is to be listed anew.
+    pub fn restored(&self) -> watch::Receiver<()> {
+        self.restored.subscribe()
     }
 
     /// Does the work whenever this process holds the lease, and drops it at once when it does not any more.
@@ -142,8 +156,10 @@ impl Lease {
                 spec: Some(LeaseSpec { acquire_time: Some(MicroTime(Timestamp::now())), ..self.spec() }),
             };
             let made = self.leases.create(&PostParams::default(), &lease).await?;
+            self.note(&made);
             return Ok(made.resource_version());
         };
+        self.note(&lease);
         let version = lease.resource_version().unwrap_or_default();
         let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
         let since = match seen {
@@ -173,14 +189,8 @@ impl Lease {
                 }
                 Ok(Err(kube::Error::Api(status))) if [404, 409].contains(&status.code) => {
                     match timeout_at(until, self.leases.get(self.name)).await {
-                        // Watches that were begun before lie in its future, and hear nothing: all is to be read anew.
-                        Ok(Ok(lease)) if is_before(&lease.resource_version().unwrap_or_default(), &version) => {
-                            return tracing::warn!(
-                                lease = self.name,
-                                known = version,
-                                "the host has older versions than it had: it was restored from a backup"
-                            );
-                        }
+                        // The work goes by watches: it begins anew as well.
+                        Ok(Ok(lease)) if self.note(&lease) => return,
                         // An earlier renewal came through, and its answer did not.
                         Ok(Ok(lease)) if self.holds(&lease) => {
                             version = lease.resource_version().unwrap_or_default();
@@ -201,6 +211,21 @@ impl Lease {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the host was restored since the lease was read or written before.
+    fn note(&self, lease: &Object) -> bool {
+        let version = lease.resource_version().unwrap_or_default();
+        let goes_back = self.versions.lock().unwrap_or_else(PoisonError::into_inner).go_back(&version);
+        if goes_back {
+            tracing::warn!(
+                lease = self.name,
+                version,
+                "the host has older versions than it had: it was restored from a backup"
+            );
+            self.restored.send_replace(());
+        }
+        goes_back
+    }
+
     fn holds(&self, lease: &Object) -> bool {
         lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.holder)
     }
@@ -209,6 +234,7 @@ impl Lease {
     async fn write(&self, version: &str) -> Result<String, kube::Error> {
         let change = json!({"metadata": {"resourceVersion": version}, "spec": self.spec()});
         let written = self.leases.patch(self.name, &PatchParams::default(), &Patch::Merge(change)).await?;
+        self.note(&written);
         Ok(written.resource_version().unwrap_or_default())
     }
 

@@ -10,6 +10,7 @@ pub mod lease;
 mod measure;
 pub mod metrics;
 mod relist;
+mod restored;
 mod writes;
 
 use std::{
@@ -34,6 +35,7 @@ pub use self::{
     bounds::Aside,
     measure::{Answers, Reading},
     relist::Relist,
+    restored::{Versions, is_before, newest},
     writes::Writes,
 };
 use self::{
@@ -256,12 +258,6 @@ fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |error| error.source())
-}
-
-/// Both are versions of one kind of one cluster, which are numbers that rise, until that is restored from a backup.
-pub fn is_before(version: &str, other: &str) -> bool {
-    let numbers = (version.parse::<u64>(), other.parse::<u64>());
-    matches!(numbers, (Ok(version), Ok(other)) if version < other)
 }
 
 /// An error and what caused it, each said once. A cluster's own answer is said in its words.

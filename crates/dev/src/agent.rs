@@ -2,7 +2,7 @@
 //! would have to wait for.
 
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -39,7 +39,8 @@ pub(super) async fn run(folder: &Folder, stop: CancellationToken) -> anyhow::Res
     };
     let Some(host) = clusters.connect(&stop).await? else { return Ok(()) };
     let mut tasks = JoinSet::new();
-    let (members, _) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, &mut tasks);
+    let (_, never_restored) = watch::channel(());
+    let (members, _) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, &never_restored, &mut tasks);
     let settings = Settings { node_mode: NodeMode::Member, kubelet_api: None, host_address: None };
     tokio::select! {
         () = Agent::new(host, members, settings).run() => Ok(()),

@@ -11,8 +11,8 @@ use k8s_openapi::api::{
 };
 use kube::{
     Resource, ResourceExt,
-    api::{ListParams, ObjectList, WatchEvent, WatchParams},
-    core::{PartialObjectMeta, Request},
+    api::{ListParams, WatchEvent, WatchParams},
+    core::Request,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
@@ -27,8 +27,6 @@ const LIST_PAUSE: Duration = Duration::from_secs(4);
 /// How long a watch is asked for, and when it is given up though the member has not ended it.
 const WATCH_SECONDS: u32 = 290;
 const WATCH_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
-/// No object has to be called so.
-const ANY_NAME: &str = "kosmos.csi.io";
 
 /// Keeps the rows of a member true. Returns when a watch has lost its thread and would have to list anew: before that is
 /// believed, somebody has to ask again which cluster this is.
@@ -237,16 +235,10 @@ impl Watched<'_> {
         self.watch(version, take).await
     }
 
-    /// The version that a list has now. Of one name in one place, which the member looks up without going by any others.
-    async fn newest<K>(self) -> Result<String, kube::Error>
-    where
-        K: Resource<DynamicType = ()> + Clone,
-    {
+    /// The version that a list has now, in one place.
+    async fn newest<K: Resource<DynamicType = ()>>(self) -> Result<String, kube::Error> {
         let place = self.namespace.or_else(|| (self.kind == Kind::Claims).then_some("default"));
-        let wanted = ListParams::default().fields(&format!("metadata.name={ANY_NAME}"));
-        let request = Request::new(K::url_path(&(), place)).list(&wanted).map_err(kube::Error::BuildRequest)?;
-        let list = self.cluster.client.request::<ObjectList<PartialObjectMeta<K>>>(request).await?;
-        Ok(list.metadata.resource_version.unwrap_or_default())
+        cluster::newest(&self.cluster.client, &K::url_path(&(), place)).await
     }
 
     async fn watch<K>(self, version: &mut String, take: &impl Fn(Change<K>)) -> Result<Ended, kube::Error>

@@ -59,16 +59,18 @@ impl Clusters {
         }
     }
 
-    /// Follows the members, with the credentials of one account; also whether every source of them has been read.
+    /// Follows the members, with the credentials of one account; also whether every source of them has been read. `restored` changes
+    /// when the host was restored from a backup.
     pub fn follow(
         self,
         host: &Host,
         account: Account,
         tracked: Scope,
+        restored: &watch::Receiver<()>,
         tasks: &mut JoinSet<anyhow::Result<()>>,
     ) -> (Registry, watch::Receiver<bool>) {
         let (registry_loop, members) = RegistryLoop::new(host.clone(), self.dial, tracked, self.metrics);
-        let sources = start_sources(self.members_dir, self.kosmos_clusters, account, host, tasks);
+        let sources = start_sources(self.members_dir, self.kosmos_clusters, account, host, restored, tasks);
         let (listed, all_listed) = watch::channel(false);
         tasks.spawn(async move {
             registry_loop.run(sources, listed).await;
@@ -83,6 +85,7 @@ fn start_sources(
     kosmos_clusters: KosmosClusters,
     account: Account,
     host: &Host,
+    restored: &watch::Receiver<()>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> Vec<MemberUpdates> {
     let mut news = Vec::new();
@@ -90,10 +93,10 @@ fn start_sources(
         news.push(start_source(tasks, |sender| directory::follow(folder, account, sender)));
     }
     let (client, namespace) = (host.client.clone(), host.namespace.clone());
-    news.push(start_source(tasks, |sender| secrets::follow(client, namespace, sender)));
+    news.push(start_source(tasks, |sender| secrets::follow(client, namespace, restored.clone(), sender)));
     if kosmos_clusters != KosmosClusters::Off {
         let (client, required) = (host.client.clone(), kosmos_clusters == KosmosClusters::On);
-        news.push(start_source(tasks, |sender| clusters::follow(client, required, sender)));
+        news.push(start_source(tasks, |sender| clusters::follow(client, required, restored.clone(), sender)));
     }
     news
 }

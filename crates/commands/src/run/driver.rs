@@ -67,8 +67,8 @@ impl Driver {
         let Some(host) = clusters.connect(stop).await? else {
             return Ok(None);
         };
-        let (members, all_listed) = clusters.follow(&host, Account::Driver, Scope::Leaves, tasks);
         let lease = Arc::new(Lease::new(host.client.clone(), &host.namespace, lease::CONTROLLER));
+        let (members, all_listed) = clusters.follow(&host, Account::Driver, Scope::Leaves, &lease.restored(), tasks);
         let movers = self.mover_image.map(|image| Movers {
             host: host.clone(),
             members: members.clone(),

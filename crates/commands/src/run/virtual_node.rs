@@ -168,13 +168,13 @@ pub async fn start(
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<Started>> {
     let Some(host) = clusters.connect(stop).await? else { return Ok(None) };
-    let (members, listed) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, tasks);
+    let lease = Arc::new(Lease::new(host.client.clone(), &host.namespace, lease::VIRTUAL_NODE));
+    let (members, listed) = clusters.follow(&host, Account::VirtualNode, Scope::Nothing, &lease.restored(), tasks);
     if let Some(kubelet_api) = kubelet_api {
         let (told, ports) = (kubelet_api.told.shared, kubelet_api.listeners.len() - 1);
         tracing::info!(address = %kubelet_api.address, %told, ports, "serves the kubelet endpoint");
         kubelet_api.serve(&host, &members, tasks, stop);
     }
-    let lease = Arc::new(Lease::new(host.client.clone(), &host.namespace, lease::VIRTUAL_NODE));
     let agent = Agent::new(host, members, settings);
     let leading = Arc::clone(&lease);
     tasks.spawn(async move {

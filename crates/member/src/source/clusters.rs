@@ -35,14 +35,20 @@ const WORDS: Words = Words {
 };
 
 /// Follows the objects until nobody listens any more. While the host does not have their kind there are none; if they are
-/// required, nothing is told before.
-pub async fn follow(client: Client, required: bool, news: watch::Sender<Option<MemberDefinitions>>) {
+/// required, nothing is told before. `restored` changes when the host was restored from a backup.
+pub async fn follow(
+    client: Client,
+    required: bool,
+    mut restored: watch::Receiver<()>,
+    news: watch::Sender<Option<MemberDefinitions>>,
+) {
     let mut told = String::new();
     while !news.is_closed() {
         let obstacle = match is_served(&client).await {
             Ok(true) => {
                 tracing::info!("Kosmos Cluster objects are members");
-                objects::follow(clusters(client.clone()), watcher::Config::default(), define, &WORDS, &news).await;
+                let (clusters, all) = (clusters(client.clone()), watcher::Config::default());
+                objects::follow(clusters, all, define, &WORDS, &mut restored, &news).await;
                 // There is no such kind any more, or so it was said.
                 told.clear();
                 sleep(objects::PAUSE).await;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::{
     Api, Resource, ResourceExt,
     runtime::{
@@ -38,17 +38,35 @@ pub(super) async fn follow<K>(
     which: watcher::Config,
     define: impl Fn(&K) -> Option<(String, MemberDefinition)>,
     words: &Words,
+    restored: &mut watch::Receiver<()>,
     news: &watch::Sender<Option<MemberDefinitions>>,
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let events = watcher(objects, which).backoff(ExponentialBackoff::from(pauses()));
-    let mut events = std::pin::pin!(events);
     let mut found = DefinedMembers::default();
+    loop {
+        let events = watcher(objects.clone(), which.clone()).backoff(ExponentialBackoff::from(pauses()));
+        tokio::select! {
+            biased;
+            // The watch of before hears nothing more: all are listed anew, and what is not among them has gone.
+            Ok(()) = restored.changed() => {}
+            () = listen(events, &mut found, &define, words, news) => return,
+        }
+    }
+}
+
+async fn listen<K: ResourceExt>(
+    events: impl Stream<Item = watcher::Result<Event<K>>>,
+    found: &mut DefinedMembers,
+    define: &impl Fn(&K) -> Option<(String, MemberDefinition)>,
+    words: &Words,
+    news: &watch::Sender<Option<MemberDefinitions>>,
+) {
+    let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         let complete = found.complete;
         match event {
-            Ok(event) => found.take(event, &define),
+            Ok(event) => found.take(event, define),
             Err(error) if is_unserved(&error) => return,
             Err(error) => tracing::warn!(error = with_causes(&error), "{}", words.unwatched),
         }

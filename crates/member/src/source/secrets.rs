@@ -25,12 +25,17 @@ const WORDS: Words = Words {
     unwatched: "the members' Secrets cannot be watched",
 };
 
-/// Follows the Secrets until nobody listens any more.
-pub async fn follow(client: Client, namespace: String, news: watch::Sender<Option<MemberDefinitions>>) {
+/// Follows the Secrets until nobody listens any more. `restored` changes when the host was restored from a backup.
+pub async fn follow(
+    client: Client,
+    namespace: String,
+    mut restored: watch::Receiver<()>,
+    news: watch::Sender<Option<MemberDefinitions>>,
+) {
     while !news.is_closed() {
         let secrets = Api::<Secret>::namespaced(client.clone(), &namespace);
         let labelled = watcher::Config::default().labels(LABEL);
-        objects::follow(secrets, labelled, define, &WORDS, &news).await;
+        objects::follow(secrets, labelled, define, &WORDS, &mut restored, &news).await;
         sleep(objects::PAUSE).await;
     }
 }

@@ -46,6 +46,8 @@ mod level;
 mod node_mode;
 #[path = "agent/planted.rs"]
 mod planted;
+#[path = "agent/restored.rs"]
+mod restored;
 #[path = "agent/takeover.rs"]
 mod takeover;
 #[path = "agent/usage.rs"]

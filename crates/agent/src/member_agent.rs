@@ -18,7 +18,7 @@ use super::{
     pod::{Holds, Pods, Tellings, Told, Turns, relay_events},
     view::{HostCache, MemberCache},
 };
-use cluster::with_causes;
+use cluster::{Versions, newest, with_causes};
 use host::Host;
 use member::{Member, registry::KnownAs};
 
@@ -173,21 +173,30 @@ impl MemberAgent {
     }
 }
 
-/// Returns once the member has not answered for a while.
+/// Returns once the member has not answered for a while, or what it has is to be listed anew.
 async fn closed(member: &Member, client: &Client) {
-    let (mut asked, mut silent) = (Instant::now(), false);
+    let nodes = object::nodes(client);
+    let (mut asked, mut silent, mut versions) = (None::<Instant>, false, Versions::default());
     loop {
+        if asked.is_none_or(|asked| asked.elapsed() > PROBE) {
+            // That it does not answer is noticed by all.
+            let version = newest(client, nodes.resource_url()).await.unwrap_or_default();
+            if versions.go_back(&version) {
+                tracing::warn!(
+                    member = member.name,
+                    version,
+                    "has older versions than it had: it was restored from a backup"
+                );
+                return member.connect_anew();
+            }
+            asked = Some(Instant::now());
+        }
         sleep(LOOK).await;
         let closed = member.closed().is_some();
         if closed && silent {
             return;
         }
         silent = closed;
-        if asked.elapsed() > PROBE {
-            // What it says does not matter: that it does not answer is noticed by all.
-            let _ = client.apiserver_version().await;
-            asked = Instant::now();
-        }
     }
 }
 

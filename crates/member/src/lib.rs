@@ -21,7 +21,7 @@ use std::{
 };
 
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub use cluster::Writes;
 use cluster::{Connection, metrics::MemberNow, with_causes};
@@ -75,6 +75,8 @@ struct Link {
     leaf: MemberClient,
     line: Connection,
     identity: Mutex<Identity>,
+    /// Somebody wants to hear again who it is.
+    doubted: Notify,
 }
 
 /// How far a member is known to be the cluster it is taken for.
@@ -90,6 +92,9 @@ enum Identity {
     /// A second name of the cluster that this member serves.
     Alias(String),
 }
+
+/// While one that was proven is asked again who it is.
+const ANEW: &str = "it is being connected to anew";
 
 /// Why a member cannot be asked now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +130,14 @@ impl Member {
         let unreachable = |reason: String| Error::Unreachable { member: self.name.clone(), reason };
         let link = self.link.as_ref().map_err(|reason| unreachable(reason.clone()))?;
         link.line.unbounded().map_err(|error| unreachable(with_causes(&error)))
+    }
+
+    /// What was read there is not the past of what is there now: it says again who it is before anything else is asked of it.
+    pub fn connect_anew(&self) {
+        if let Ok(link) = &self.link {
+            link.set(Identity::Connecting(ANEW));
+            link.doubted.notify_one();
+        }
     }
 
     /// In one look: asked twice, it may have opened in between.
@@ -298,7 +311,8 @@ mod tests {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let line = cluster::connect("m", config, Answers::Bounded, &Dial::default(), &Metrics::new()).unwrap();
         let leaf = MemberClient::new("m", HostId("host".to_owned()), line.client.clone());
-        Link { tracked, leaf, line, identity: Mutex::new(Identity::Connecting("it is being connected to")) }
+        let identity = Mutex::new(Identity::Connecting("it is being connected to"));
+        Link { tracked, leaf, line, identity, doubted: Notify::new() }
     }
 
     #[tokio::test]

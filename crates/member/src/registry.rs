@@ -10,7 +10,10 @@ use std::{
 };
 
 use futures::future::select_all;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -239,6 +242,7 @@ impl RegistryLoop {
             leaf: MemberClient::new(name, self.host.id.clone(), line.client.clone()).with_rights_in(namespaces),
             line,
             identity: Mutex::new(Identity::Connecting("it is being connected to")),
+            doubted: Notify::new(),
         })
     }
 }

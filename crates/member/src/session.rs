@@ -5,7 +5,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::{Instant, sleep};
 
-use super::{Identity, Link, Member, Scope};
+use super::{ANEW, Identity, Link, Member, Scope};
 use cluster::with_causes;
 use host::{Host, pins::Pin};
 
@@ -29,11 +29,12 @@ pub(super) async fn run(member: &Member, host: &Host) {
                 sleep(before_listing).await;
                 before_listing = next_pause(before_listing, held);
             }
+            () = link.doubted.notified() => {}
             () = watch_over(link, &identity) => {
                 tracing::warn!(member = member.name, reason = link.line.breaker.open(), "does not answer");
             }
         }
-        link.set(Identity::Connecting("it is being connected to anew"));
+        link.set(Identity::Connecting(ANEW));
     }
 }
 

@@ -1,0 +1,171 @@
+//! Clusters whose etcd is restored from a backup. What was seen lies in their future then, and watches that were begun before are told
+//! of nothing.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::{Backup, Cluster, faults::Verb};
+use tokio::time::sleep;
+
+use super::{NAMESPACE, SHOP, World, standing, story, text, until, with_pod};
+
+/// A while later, in which other people have work done.
+async fn restore(cluster: &Cluster, backup: &Backup) {
+    for number in 0..50 {
+        let name = format!("since-{number}");
+        cluster.create("configmaps", json!({"metadata": {"namespace": "default", "name": name}})).unwrap();
+    }
+    sleep(Duration::from_secs(20)).await;
+    cluster.restore_from(backup);
+}
+
+async fn end_pod(world: &World) {
+    world.host.delete("pods", SHOP, "web").unwrap();
+    until("both are gone", || world.pod("web").is_none() && world.copy("web").is_none()).await;
+}
+
+/// A copy of another host's pod, and a pod of somebody there.
+fn plant(world: &World) -> [(&'static str, Value); 2] {
+    let another = json!({"app.kubernetes.io/managed-by": "kosmos.csi.io", "kosmos.csi.io/host": "another"});
+    [("of-another-host", another), ("strangers", json!({}))].map(|(name, labels)| {
+        let metadata = json!({"namespace": SHOP, "name": name, "labels": labels,
+            "annotations": {"kosmos.csi.io/pod-uid": "u"}});
+        let spec = json!({"containers": [{"name": "c", "image": "i:1"}]});
+        let made = world.member.create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+        (name, made["metadata"]["uid"].clone())
+    })
+}
+
+#[test]
+fn copy_that_is_back_with_its_restored_member_is_removed_again_and_nobody_elses_is() {
+    story(1, async {
+        let world = with_pod().await;
+        let planted = plant(&world);
+        sleep(Duration::from_secs(5)).await;
+        let backup = world.member.backup();
+        end_pod(&world).await;
+        restore(&world.member, &backup).await;
+        assert!(world.copy("web").is_some());
+        until("it is removed again", || {
+            assert!(world.is_ready(), "its node says that the member does not answer");
+            world.copy("web").is_none()
+        })
+        .await;
+        sleep(Duration::from_mins(2)).await;
+        for (name, uid) in planted {
+            let there = world.copy(name).unwrap();
+            assert_eq!(there["metadata"]["uid"], uid, "{name}");
+            assert!(there["metadata"].get("deletionTimestamp").is_none(), "{name}");
+        }
+    });
+}
+
+/// What ran there is not there any more, as where somebody has deleted it. Whoever made the pod makes another one.
+#[test]
+fn pod_whose_copy_is_not_in_the_backup_of_its_member_has_failed_and_the_next_one_runs() {
+    story(1, async {
+        let world = standing(1).await;
+        let backup = world.member.backup();
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
+        restore(&world.member, &backup).await;
+        assert!(world.copy("web").is_none());
+        until("it has failed", || world.phase("web") == "Failed").await;
+        assert_eq!(text(&world.pod("web").unwrap(), "/status/reason"), "DeletedInMember");
+        end_pod(&world).await;
+        world.run_pod("web", None);
+        until("the next one runs", || world.phase("web") == "Running").await;
+    });
+}
+
+/// What happens there after that is heard.
+#[test]
+fn copy_that_runs_on_in_its_restored_member_is_told_of_as_before() {
+    story(1, async {
+        let world = with_pod().await;
+        let backup = world.member.backup();
+        restore(&world.member, &backup).await;
+        let fail = |copy: &mut Value| copy["status"]["phase"] = json!("Failed");
+        world.member.change("pods", SHOP, "web", fail).unwrap();
+        until("it is told", || world.phase("web") == "Failed").await;
+        assert_ne!(text(&world.pod("web").unwrap(), "/status/reason"), "DeletedInMember");
+        assert!(world.copy("web").is_some());
+    });
+}
+
+/// In the backup it is bound to its node, and nobody has copied it yet.
+#[test]
+fn pod_that_is_back_with_a_restored_host_gets_its_copy_again() {
+    story(1, async {
+        let world = standing(1).await;
+        world.run_pod("web", None);
+        let backup = world.host.backup();
+        until("it runs", || world.phase("web") == "Running").await;
+        end_pod(&world).await;
+        restore(&world.host, &backup).await;
+        assert!(world.pod("web").is_some() && world.copy("web").is_none());
+        until("it runs again", || world.phase("web") == "Running" && world.copy("web").is_some()).await;
+    });
+}
+
+/// In the backup it had one, which has ended since: what it has done then is not done twice.
+#[test]
+fn pod_that_is_back_with_a_restored_host_after_its_copy_has_ended_has_failed() {
+    story(1, async {
+        let world = with_pod().await;
+        let backup = world.host.backup();
+        end_pod(&world).await;
+        restore(&world.host, &backup).await;
+        until("it has failed", || world.phase("web") == "Failed").await;
+        assert_eq!(text(&world.pod("web").unwrap(), "/status/reason"), "DeletedInMember");
+        assert!(world.copy("web").is_none());
+    });
+}
+
+#[test]
+fn copy_whose_pod_is_not_in_the_backup_of_the_host_is_removed_and_nobody_elses_is() {
+    story(1, async {
+        let world = standing(1).await;
+        let backup = world.host.backup();
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
+        let planted = plant(&world);
+        restore(&world.host, &backup).await;
+        assert!(world.pod("web").is_none());
+        until("it is removed", || world.copy("web").is_none()).await;
+        sleep(Duration::from_mins(2)).await;
+        for (name, uid) in planted {
+            assert_eq!(world.copy(name).unwrap()["metadata"]["uid"], uid, "{name}");
+        }
+    });
+}
+
+#[test]
+fn member_that_was_removed_since_the_backup_of_the_host_runs_pods_again() {
+    story(1, async {
+        let world = standing(1).await;
+        let backup = world.host.backup();
+        world.host.delete("secrets", NAMESPACE, "m").unwrap();
+        until("its node is gone", || world.node().is_none()).await;
+        restore(&world.host, &backup).await;
+        world.run_pod("web", None);
+        until("it runs", || world.phase("web") == "Running").await;
+    });
+}
+
+/// It is the answer to the question whether the member answers at all.
+#[test]
+fn question_whether_a_member_was_restored_is_no_request_of_its_own() {
+    story(1, async {
+        let world = standing(1).await;
+        sleep(Duration::from_secs(10)).await;
+        world.member.faults().record(true);
+        sleep(Duration::from_mins(1)).await;
+        let asked = world.member.faults().log();
+        let asked: Vec<_> = asked.iter().filter(|asked| asked.verb != Verb::Watch).collect();
+        let questions = asked.iter().filter(|asked| asked.verb == Verb::List && asked.resource == "nodes").count();
+        assert!((11..=12).contains(&questions), "{asked:#?}");
+        // What pods name there is looked at twice.
+        assert!(asked.len() <= questions + 4, "{asked:#?}");
+    });
+}

@@ -45,7 +45,7 @@ pub fn patches(asked: &Asked, part: &str) -> bool {
 }
 
 /// The next one of these in a member arrives late. Whether it was sent.
-pub fn delay_next(bench: &Bench, is_it: fn(&Asked) -> bool) -> Arc<AtomicBool> {
+pub fn delay_next(bench: &Bench, is_it: impl Fn(&Asked) -> bool + Send + Sync + 'static) -> Arc<AtomicBool> {
     let sent = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&sent);
     bench.guard.set_fate(move |_, at, asked| {

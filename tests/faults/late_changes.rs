@@ -1,6 +1,6 @@
 //! Sizes and VolumeAttributesClasses that arrive at a leaf claim when its user has changed his mind: what he asked for last holds.
 
-use std::sync::atomic::Ordering;
+use std::{fmt::Debug, sync::atomic::Ordering};
 
 use csi::v1::{self, CapacityRange, controller_server::Controller as _};
 use serde_json::{Value, json};
@@ -33,14 +33,19 @@ async fn expand(bench: &Bench, caller: &Caller, gibibytes: i64) -> Result<i64, S
     Ok(grown.capacity_bytes / GIB)
 }
 
+/// Who asks is told that it is not known what has become of it.
+async fn arrives_late<T: Debug>(bench: &Bench, field: &'static str, asked: impl Future<Output = Result<T, Status>>) {
+    let sent = delay_next(bench, move |asked| patches(asked, field));
+    asked.await.unwrap_err();
+    assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+}
+
 #[test]
 fn size_that_arrives_late_does_not_take_the_place_of_a_smaller_one() {
     virtual_time::run(1, async {
         let bench = bench().await;
         let caller = provisioned(&bench, Script::new(CLAIM)).await;
-        let sent = delay_next(&bench, |asked| patches(asked, SIZE));
-        expand(&bench, &caller, 8).await.unwrap_err();
-        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        arrives_late(&bench, SIZE, expand(&bench, &caller, 8)).await;
         assert_eq!(expand(&bench, &caller, 3).await.unwrap(), 3);
         sleep(LATE).await;
         assert_eq!(asks_for(&bench, SIZE), "3Gi", "{}", bench.guard.trace().join("\n"));
@@ -57,9 +62,7 @@ fn size_that_arrives_late_does_not_make_a_leaf_larger_that_has_enough() {
         let larger = |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!("4Gi");
         bench.members[0].change("persistentvolumeclaims", SHOP, CLAIM, larger).unwrap();
         until(&bench, SETTLED, "it is larger", || asks_for(&bench, "/status/capacity/storage") == "4Gi").await;
-        let sent = delay_next(&bench, |asked| patches(asked, SIZE));
-        expand(&bench, &caller, 8).await.unwrap_err();
-        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        arrives_late(&bench, SIZE, expand(&bench, &caller, 8)).await;
         assert_eq!(expand(&bench, &caller, 3).await.unwrap(), 4);
         sleep(LATE).await;
         assert_eq!(asks_for(&bench, SIZE), "4Gi", "{}", bench.guard.trace().join("\n"));
@@ -72,9 +75,7 @@ fn size_that_arrives_late_does_not_make_a_leaf_larger_that_has_enough() {
 fn class_that_arrives_late_does_not_take_the_place_of_the_one_before_it() {
     virtual_time::run(1, async {
         let (bench, caller) = golden().await;
-        let sent = delay_next(&bench, |asked| patches(asked, CLASS));
-        modify(&bench, &caller, SILVER).await.unwrap_err();
-        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        arrives_late(&bench, CLASS, modify(&bench, &caller, SILVER)).await;
         modify(&bench, &caller, SILVER).await.unwrap();
         modify(&bench, &caller, GOLD).await.unwrap();
         sleep(LATE).await;
@@ -88,9 +89,7 @@ fn class_that_arrives_late_does_not_take_the_place_of_the_one_before_it() {
 fn class_that_arrives_late_is_not_given_to_who_has_gone_back() {
     virtual_time::run(1, async {
         let (bench, caller) = golden().await;
-        let sent = delay_next(&bench, |asked| patches(asked, CLASS));
-        modify(&bench, &caller, SILVER).await.unwrap_err();
-        assert!(sent.load(Ordering::Relaxed), "{}", bench.guard.trace().join("\n"));
+        arrives_late(&bench, CLASS, modify(&bench, &caller, SILVER)).await;
         loses_silver(&bench);
         assert_eq!(modify(&bench, &caller, SILVER).await.unwrap_err().code(), Code::FailedPrecondition);
         modify(&bench, &caller, GOLD).await.unwrap();

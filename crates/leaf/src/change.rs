@@ -39,7 +39,7 @@ pub async fn ask_for_attributes(client: &MemberClient, row: &ClaimRow, hash: Vol
 
 /// The claim is as it is to be, and nothing that was asked for before makes it otherwise later. False: as with a size.
 pub async fn settle(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<bool> {
-    change_as_seen(client, row, hash, "settle", newer(row)).await
+    change_as_seen(client, row, hash, "settle", newer(row, ownership::UNPUBLISHED)).await
 }
 
 /// Writes down where a volume is published, over the very version on which that was decided.
@@ -60,21 +60,13 @@ pub async fn record_published(
 /// Nothing that was decided on the version that was read, and is still on its way, is carried out any more: the claim has
 /// another one.
 pub async fn outdate(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-    change_claim(client, row, hash, "unpublish", vec![as_seen(row), newer(row)]).await.map(drop)
-}
-
-/// Says nothing, and makes it another version.
-fn newer(row: &ClaimRow) -> Value {
-    let path = format!("/metadata/annotations/{}", escaped(ownership::UNPUBLISHED));
-    json!({"op": "add", "path": path, "value": row.version_text()})
+    change_claim(client, row, hash, "unpublish", vec![as_seen(row), newer(row, ownership::UNPUBLISHED)]).await.map(drop)
 }
 
 /// A claim that names its volume is bound when the member's controller looks at it: when the claim changes, and else with all that
 /// there is, after 15 s.
 pub async fn wake(client: &MemberClient, row: &ClaimRow, hash: VolumeHash) -> Result<()> {
-    let path = format!("/metadata/annotations/{}", escaped(ownership::WOKEN));
-    let change = json!({"op": "add", "path": path, "value": row.version_text()});
-    change_claim(client, row, hash, "wake", vec![as_seen(row), change]).await.map(drop)
+    change_claim(client, row, hash, "wake", vec![as_seen(row), newer(row, ownership::WOKEN)]).await.map(drop)
 }
 
 /// None: the member has no such class. One for another driver than the volume's is as good as none.
@@ -100,6 +92,12 @@ pub async fn attributes_class_driver(client: &MemberClient, name: &str) -> Resul
     let doing = format!("get volumeattributesclass {name}");
     let found = cluster::read(answer, name).map_err(|error| client.outcome(&doing, &error))?;
     Ok(found.map(|class| class.data["driverName"].as_str().unwrap_or_default().to_owned()))
+}
+
+/// The claim says nothing else by this annotation, and gets another version.
+fn newer(row: &ClaimRow, annotation: &str) -> Value {
+    let path = format!("/metadata/annotations/{}", escaped(annotation));
+    json!({"op": "add", "path": path, "value": row.version_text()})
 }
 
 /// Nobody has written on it since.

@@ -46,85 +46,40 @@ const fn held(methods: &'static [&'static str]) -> Rule {
     Rule { methods, path: "*/persistentvolumeclaims*", which: Which::First(3), action }
 }
 
+const fn answer(name: &'static str, rule: Rule) -> Fault {
+    Fault { name, times: 3, within: SOON, rule }
+}
+
+const fn body(name: &'static str, rule: Rule) -> Fault {
+    Fault { name, times: 2, within: SOON, rule }
+}
+
+const fn watch(name: &'static str, how: Watched) -> Fault {
+    Fault { name, times: 2, within: LISTED, rule: each(READS, Action::Events(how)) }
+}
+
 pub const ANSWERS: [Fault; 7] = [
-    Fault {
-        name: "504 after a write was carried out",
-        times: 3,
-        within: SOON,
-        rule: each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT)),
-    },
-    Fault {
-        name: "429 with Retry-After to every second request",
-        times: 3,
-        within: SOON,
-        rule: every_second(ALL, Action::Answer(too_many_requests(Some(1)))),
-    },
-    Fault {
-        name: "429 without Retry-After",
-        times: 3,
-        within: SOON,
-        rule: each(ALL, Action::Answer(too_many_requests(None))),
-    },
-    Fault { name: "500", times: 3, within: SOON, rule: each(ALL, Action::Answer(INTERNAL_ERROR)) },
-    Fault {
-        name: "500 to every second request",
-        times: 3,
-        within: SOON,
-        rule: every_second(ALL, Action::Answer(INTERNAL_ERROR)),
-    },
-    Fault { name: "401", times: 3, within: SOON, rule: each(ALL, Action::Answer(UNAUTHORIZED)) },
-    Fault {
-        name: "404 page of a load balancer",
-        times: 3,
-        within: SOON,
-        rule: each(ALL, Action::Answer(NO_SUCH_PAGE)),
-    },
+    answer("504 after a write was carried out", each(WRITES, Action::AnswerAfter(GATEWAY_TIMEOUT))),
+    answer(
+        "429 with Retry-After to every second request",
+        every_second(ALL, Action::Answer(too_many_requests(Some(1)))),
+    ),
+    answer("429 without Retry-After", each(ALL, Action::Answer(too_many_requests(None)))),
+    answer("500", each(ALL, Action::Answer(INTERNAL_ERROR))),
+    answer("500 to every second request", every_second(ALL, Action::Answer(INTERNAL_ERROR))),
+    answer("401", each(ALL, Action::Answer(UNAUTHORIZED))),
+    answer("404 page of a load balancer", each(ALL, Action::Answer(NO_SUCH_PAGE))),
 ];
 
 pub const STREAMS: [Fault; 8] = [
-    Fault {
-        name: "body that is cut in the middle",
-        times: 2,
-        within: SOON,
-        rule: every_second(READS, Action::Body(Delivery::Cut)),
-    },
-    Fault {
-        name: "half of a body as if it were all",
-        times: 2,
-        within: SOON,
-        rule: every_second(READS, Action::Body(Delivery::Half)),
-    },
-    Fault { name: "body that comes in drops", times: 2, within: SOON, rule: each(READS, Action::Body(DROPS)) },
-    Fault {
-        name: "watch that stays silent",
-        times: 2,
-        within: LISTED,
-        rule: each(READS, Action::Events(Watched::Silent)),
-    },
-    Fault {
-        name: "watch that tells all twice",
-        times: 2,
-        within: LISTED,
-        rule: each(READS, Action::Events(Watched::Twice)),
-    },
-    Fault {
-        name: "watch that goes back in versions",
-        times: 2,
-        within: LISTED,
-        rule: each(READS, Action::Events(Watched::Back)),
-    },
-    Fault {
-        name: "watch that is told 410",
-        times: 2,
-        within: LISTED,
-        rule: each(READS, Action::Events(Watched::Expired)),
-    },
-    Fault {
-        name: "watch that is cut in an event",
-        times: 2,
-        within: LISTED,
-        rule: each(READS, Action::Events(Watched::Cut)),
-    },
+    body("body that is cut in the middle", every_second(READS, Action::Body(Delivery::Cut))),
+    body("half of a body as if it were all", every_second(READS, Action::Body(Delivery::Half))),
+    body("body that comes in drops", each(READS, Action::Body(DROPS))),
+    watch("watch that stays silent", Watched::Silent),
+    watch("watch that tells all twice", Watched::Twice),
+    watch("watch that goes back in versions", Watched::Back),
+    watch("watch that is told 410", Watched::Expired),
+    watch("watch that is cut in an event", Watched::Cut),
 ];
 
 pub const WAYS: [Fault; 4] = [

@@ -226,7 +226,8 @@ fn start_kubelet(cluster: &Cluster, init: i32) -> Result<()> {
         "clusterDomain": "cluster.local",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "resolvConf": "",
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        // A share of the disk would be gigabytes of a large one, which fills up with builds.
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "100Mi", "imagefs.available": "100Mi"},
         "imageGCHighThresholdPercent": 100,
         // A volume that has grown is looked at with its pod, and measured with all others.
         "syncFrequency": "10s",

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::stat::{major, minor};
+use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 
 use super::wait::wait_blocking;
@@ -20,12 +21,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Short, because sockets lie below and their paths may not be long. Whatever is called so is taken for a fleet.
 const PREFIX: &str = "kosmos-fleet-";
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// Above what a fleet takes, and above what its kubelets keep free.
+const MEBIBYTES_NEEDED: u64 = 2048;
 
 /// Makes a fleet's folder, locked for as long as the file is open. With no name it gets one of its own.
 /// Fleets whose guardian died without cleaning up are removed first.
 pub fn claim_folder(name: Option<&str>) -> Result<(PathBuf, File)> {
     let parent = env::temp_dir();
     let _one_at_a_time = sweep()?;
+    ensure_room(&parent)?;
     let folder = match name {
         Some(name) => make_named_folder(name)?,
         None => tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent).context("make the fleet's folder")?.keep(),
@@ -33,6 +37,19 @@ pub fn claim_folder(name: Option<&str>) -> Result<(PathBuf, File)> {
     let lock = File::open(&folder).context("open the fleet's folder")?;
     lock.lock().context("lock the fleet's folder")?;
     Ok((folder, lock))
+}
+
+/// Where the disk is full, kubelets evict what they run, and tests fail far from the cause.
+fn ensure_room(parent: &Path) -> Result<()> {
+    let disk = statvfs(parent).with_context(|| format!("see how full the disk of {} is", parent.display()))?;
+    let free = disk.blocks_available() * disk.fragment_size() / (1 << 20);
+    ensure!(
+        free >= MEBIBYTES_NEEDED,
+        "{} has {free} MiB left, and a fleet of clusters needs {MEBIBYTES_NEEDED} MiB: make room there, or set TMPDIR to a \
+         folder on another disk",
+        parent.display()
+    );
+    Ok(())
 }
 
 /// The keys of the clusters' administrators are in it.

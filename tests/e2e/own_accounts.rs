@@ -154,22 +154,25 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
     account.is_allowed("POST", "/api/v1/namespaces", &ours("Namespace", "apart-new")).await
 }
 
+/// Of the host's leaf and of another's, while moves have them.
+const LENT: [&str; 2] = ["1-of-a-host", "1-another"];
+
+/// With a claim, and keys by a Secret.
+fn mover(name: &str, claim: &str, keys: &str) -> Value {
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}},
+        {"name": "keys", "secret": {"secretName": keys}}]);
+    let container = json!({"name": "mover", "image": "i", "securityContext": {"capabilities": {"add": ["FOWNER"]}}});
+    let spec = json!({"automountServiceAccountToken": false, "containers": [container], "volumes": volumes});
+    but(ours("Pod", name), &[("spec", spec)])
+}
+
 /// What is called like movers of another host would be taken for them, keys and all.
 async fn movers(member: &Place<'_>) -> Result<()> {
     let account = Account::of(member, DRIVER_NAMESPACE, &own_name(ACCOUNT, HOST)).await?;
     let (pods, secrets) = (path(YARD, "pods"), path(YARD, "secrets"));
     let (own, theirs) = ("send-1-0-of-a-host", "send-1-0-another");
     let keys = |name: &str| ours("Secret", name);
-    let mover = |name: &str| {
-        let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "leaf"}},
-            {"name": "keys", "secret": {"secretName": name}}]);
-        let container =
-            json!({"name": "mover", "image": "i", "securityContext": {"capabilities": {"add": ["FOWNER"]}}});
-        but(
-            ours("Pod", name),
-            &[("spec", json!({"automountServiceAccountToken": false, "containers": [container], "volumes": volumes}))],
-        )
-    };
+    let mover = |name: &str| mover(name, LENT[0], name);
     let other = json!([{"name": "data", "configMap": {"name": "c"}}]);
     let attempts = [
         ("POST", pods.clone(), mover(theirs)),
@@ -186,7 +189,46 @@ async fn movers(member: &Place<'_>) -> Result<()> {
     ];
     account.is_refused(ACCOUNT, &attempts).await?;
     account.is_allowed("POST", &pods, &mover(own)).await?;
-    account.is_allowed("POST", &secrets, &keys(own)).await
+    account.is_allowed("POST", &secrets, &keys(own)).await?;
+    what_moves(&account).await
+}
+
+/// A mover runs what its host says, as root: it gets no volume and no keys of another host.
+async fn what_moves(account: &Account) -> Result<()> {
+    let (pods, claims) = (path(YARD, "pods"), path(YARD, "persistentvolumeclaims"));
+    let [own, theirs] = LENT;
+    let name = "send-1-0-of-a-host";
+    let usual = mover(name, own, name);
+    let with = |field: &str, value: Value| {
+        let container = but(usual["spec"]["containers"][0].clone(), &[(field, value)]);
+        but(usual.clone(), &[("spec.containers", json!([container]))])
+    };
+    let both = json!([{"name": "data", "persistentVolumeClaim": {"claimName": own}},
+        {"name": "other", "persistentVolumeClaim": {"claimName": theirs}}]);
+    let key = json!({"secretKeyRef": {"name": "send-1-0-another", "key": "tls.key"}});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let claim = |name: &str| but(ours("PersistentVolumeClaim", name), &[("spec", spec.clone())]);
+    let of_theirs = json!({"kind": "PersistentVolumeClaim", "name": theirs});
+    let consumer = but(consumer(), &[("spec.volumes", json!([both[1]]))]);
+    let group = "snapshot.storage.k8s.io/v1";
+    let source = json!({"source": {"persistentVolumeClaimName": theirs}});
+    let photo = but(ours("VolumeSnapshot", "photo"), &[("apiVersion", json!(group)), ("spec", source)]);
+    let attempts = [
+        ("POST", pods.clone(), mover(name, theirs, name)),
+        ("POST", pods.clone(), mover(name, "1", name)),
+        ("POST", pods.clone(), but(usual.clone(), &[("spec.volumes", both)])),
+        ("POST", pods.clone(), mover(name, own, "send-1-0-another")),
+        ("POST", pods.clone(), with("env", json!([{"name": "KEY", "valueFrom": key}]))),
+        ("POST", pods.clone(), with("envFrom", json!([{"secretRef": {"name": "send-1-0-another"}}]))),
+        ("POST", pods.clone(), consumer),
+        ("POST", claims.clone(), claim(theirs)),
+        ("POST", claims.clone(), claim("1")),
+        ("POST", claims.clone(), but(claim(own), &[("spec.dataSource", of_theirs)])),
+        ("POST", format!("/apis/{group}/namespaces/{YARD}/volumesnapshots"), photo),
+    ];
+    account.is_refused(ACCOUNT, &attempts).await?;
+    account.is_allowed("POST", &pods, &with("env", json!([{"name": "A", "value": "b"}]))).await?;
+    account.is_allowed("POST", &claims, &claim(own)).await
 }
 
 async fn agent(member: &Place<'_>) -> Result<()> {

@@ -21,15 +21,26 @@ pub use self::{
     sight::{Sight, look},
     write::{Moved, Written},
 };
-use super::{MemberClient, consumer::has_node, ownership::POLICY_BEFORE, saved::policy_of};
+use super::{MemberClient, consumer::has_node, ownership::POLICY_BEFORE, row::Row, saved::policy_of};
 use domain::{
     error::{Error, Result},
-    volume::{LeafPlace, VolumeHash, moving::YARD},
+    volume::{HostId, LeafPlace, VolumeHash, moving::YARD},
 };
 
-/// Where a leaf is while a move has it.
-pub fn yard(hash: VolumeHash) -> LeafPlace {
+/// Where a leaf is while a move has it. By the end of the claim's name an admission policy of the member tells whose it is.
+pub fn yard(host: &HostId, hash: VolumeHash) -> LeafPlace {
+    LeafPlace { namespace: YARD.to_owned(), claim: format!("{hash}-{host}") }
+}
+
+/// And where one is that a move has had since names did not say that.
+fn former_yard(hash: VolumeHash) -> LeafPlace {
     LeafPlace { namespace: YARD.to_owned(), claim: hash.to_string() }
+}
+
+/// What is known of a leaf in the yard.
+pub fn row_in_yard(client: &MemberClient, hash: VolumeHash) -> Row {
+    let row = client.rows.row_at(hash, &yard(&client.host, hash));
+    if row.claim.is_some() { row } else { client.rows.row_at(hash, &former_yard(hash)) }
 }
 
 /// The member's pods that keep the claim, as people are told of them. One that has ended and had a node keeps it until it is deleted,

@@ -41,6 +41,11 @@ impl Story {
     fn hash(&self) -> String {
         VolumeHash::new(&HostId(self.bench.host_id()), self.caller.volume()).to_string()
     }
+
+    /// Its claim in the yard.
+    pub(super) fn lent(&self) -> String {
+        format!("{}-{}", self.hash(), self.bench.host_id())
+    }
 }
 
 async fn story() -> Story {
@@ -83,19 +88,25 @@ const STRAYS: [(usize, &str, bool, &str); 4] = [
     (0, "isolated-source", true, fixture::NOW),
 ];
 
+/// Under the name that claims in the yard have, and under the one that they had.
+fn strays() -> impl Iterator<Item = ((usize, &'static str, bool, &'static str), bool)> {
+    STRAYS.into_iter().flat_map(|stray| [false, true].map(|is_former| (stray, is_former)))
+}
+
 impl Story {
-    fn has_stray(&self, (at, part, is_named, class): (usize, &str, bool, &str)) {
+    fn has_stray(&self, (at, part, is_named, class): (usize, &str, bool, &str), is_former: bool) {
         let volume = text(&self.leaf(), "/spec/volumeName").to_owned();
-        self.forge(at, (YARD, &self.hash()), part, if is_named { &volume } else { "" }, class);
+        let name = if is_former { self.hash() } else { self.lent() };
+        self.forge(at, (YARD, &name), part, if is_named { &volume } else { "" }, class);
     }
 }
 
 #[test]
 fn claim_that_came_late_to_the_yard_is_in_no_moves_way() {
-    for stray in STRAYS {
+    for (stray, is_former) in strays() {
         virtual_time::run(1, async {
             let story = story().await;
-            story.has_stray(stray);
+            story.has_stray(stray, is_former);
             sleep(Duration::from_secs(5)).await;
             story.asks(1, &json!({}));
             story.comes_to("Succeeded").await;
@@ -103,14 +114,14 @@ fn claim_that_came_late_to_the_yard_is_in_no_moves_way() {
             let is_stray = |wrong: &String| wrong.starts_with("I2: ") && wrong.contains("2 leaf claims at once");
             let wrong = at_the_end(&story, &[true]).await;
             let wrong: Vec<_> = wrong[wrong.len().min(1)..].iter().filter(|wrong| !is_stray(wrong)).collect();
-            assert!(wrong.is_empty(), "{stray:?}: {wrong:?}");
+            assert!(wrong.is_empty(), "{stray:?} {is_former}: {wrong:?}");
         });
     }
 }
 
 #[test]
 fn claim_that_came_late_to_the_yard_goes_even_if_nobody_moves_the_volume() {
-    for stray in STRAYS {
+    for (stray, is_former) in strays() {
         virtual_time::run(1, async {
             let story = story().await;
             let leaf = text(&story.leaf(), "/spec/volumeName").to_owned();
@@ -119,10 +130,10 @@ fn claim_that_came_late_to_the_yard_goes_even_if_nobody_moves_the_volume() {
                 (volume["spec"].clone(), volume["metadata"]["annotations"].clone())
             };
             let before = said();
-            story.has_stray(stray);
+            story.has_stray(stray, is_former);
             sleep(SURE).await;
-            assert_eq!(said(), before, "{stray:?}");
-            assert_eq!(story.left(), [""; 0], "{stray:?}: {}", story.trace());
+            assert_eq!(said(), before, "{stray:?} {is_former}");
+            assert_eq!(story.left(), [""; 0], "{stray:?} {is_former}: {}", story.trace());
             assert_eq!(story.found(), Ok((0, DATA.to_owned())), "{stray:?}");
             assert!(story.bench.members[1].list(VOLUMES).is_empty(), "{stray:?}");
         });
@@ -175,14 +186,14 @@ fn source_that_is_kept_stays_when_the_claim_that_it_had_in_the_yard_is_removed()
                 .find(|one| !one["metadata"]["labels"]["kosmos.csi.io/moved"].is_null());
             let kept = text(&kept.unwrap(), "/metadata/name").to_owned();
             let mut claim = (*story.bench.members[1].get(CLAIMS, SHOP, CLAIM).unwrap()).clone();
-            claim["metadata"] = json!({"name": story.hash(), "namespace": YARD, "labels": claim["metadata"]["labels"],
+            claim["metadata"] = json!({"name": story.lent(), "namespace": YARD, "labels": claim["metadata"]["labels"],
                 "annotations": claim["metadata"]["annotations"], "finalizers": claim["metadata"]["finalizers"]});
             claim["metadata"]["annotations"]["kosmos.csi.io/move"] = json!(format!("{GONE}/isolated-source"));
             claim["spec"]["volumeName"] = json!(kept);
             let claim = member.create(CLAIMS, claim).unwrap();
             let bind = |volume: &mut Value| {
                 volume["spec"]["claimRef"] = json!({"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": YARD,
-                    "name": story.hash(), "uid": claim["metadata"]["uid"]});
+                    "name": story.lent(), "uid": claim["metadata"]["uid"]});
                 if of_people {
                     volume["metadata"]["labels"] = json!({});
                     volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
@@ -208,6 +219,32 @@ fn source_that_is_kept_stays_when_the_claim_that_it_had_in_the_yard_is_removed()
             let is_unlabelled = there["metadata"]["labels"]["kosmos.csi.io/moved"].is_null();
             assert_eq!(is_unlabelled, of_people, "{there}");
             assert_eq!(story.left(), [""; 0], "{of_people} {is_moved}");
+        });
+    }
+}
+
+/// As one has it that began before names in the yard said whose they are.
+#[test]
+fn leaf_that_is_in_the_yard_under_its_former_name_is_found_by_the_move_that_has_it() {
+    for is_called_off in [false, true] {
+        virtual_time::run(1, async {
+            let story = story().await;
+            let (leaf, source) = (text(&story.leaf(), "/spec/volumeName").to_owned(), &story.bench.members[0]);
+            story.asks(1, &json!({"cutover": "Manual"}));
+            story.comes_to("Ready").await;
+            assert!(source.get(CLAIMS, YARD, &story.lent()).is_some(), "{}", story.trace());
+            let told = json!(format!("{YARD}/{}", story.hash()));
+            let place = |volume: &mut Value| volume["metadata"]["annotations"]["kosmos.csi.io/place"] = told.clone();
+            source.change(VOLUMES, "", &leaf, place).unwrap();
+            sleep(Duration::from_secs(30)).await;
+            let former = source.get(CLAIMS, YARD, &story.hash());
+            assert!(former.is_some_and(|claim| text(&claim, "/status/phase") == "Bound"), "{}", story.trace());
+            if is_called_off {
+                story.bench.host.delete(MOVES, SHOP, "to").unwrap();
+            } else {
+                story.bench.host.change(MOVES, SHOP, "to", |of| of["spec"]["approved"] = json!(true)).unwrap();
+            }
+            assert_eq!(at_the_end(&story, &[!is_called_off]).await, [""; 0], "{is_called_off}");
         });
     }
 }

@@ -10,6 +10,8 @@ use super::{CLAIMS, MOVES, VOLUMES, YARD};
 
 const OF: &str = "/metadata/labels/kosmos.csi.io~1move";
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
+/// Of a mover's pod.
+const GIVEN: [&str; 2] = ["/spec/volumes/0/persistentVolumeClaim/claimName", "/spec/volumes/1/secret/secretName"];
 
 /// In the host, or else in a member where this is what it is about.
 pub fn is_permitted(in_host: bool, asked: &Asked, live: Option<&Value>) -> bool {
@@ -37,9 +39,19 @@ fn in_a_yard(asked: &Asked, live: Option<&Value>) -> bool {
     let owner = text(&asked.body, "/metadata/ownerReferences/0/kind");
     let is_marked = |object: &Value| !text(object, OF).is_empty();
     match (asked.verb, asked.resource.as_str()) {
-        (Verb::Create, "pods") => is_marked(&asked.body) && owner == "PersistentVolumeClaim",
+        (Verb::Create, "pods") => {
+            is_marked(&asked.body) && owner == "PersistentVolumeClaim" && is_of_its_host(&asked.body)
+        }
         (Verb::Create, "secrets") => is_marked(&asked.body) && owner == "Pod",
         (Verb::Delete, "pods") => !text(&asked.body, "/preconditions/uid").is_empty() && live.is_none_or(is_marked),
         _ => false,
     }
+}
+
+/// By the ends of names, as an admission policy of the member holds it to that.
+fn is_of_its_host(pod: &Value) -> bool {
+    let host = format!("-{}", text(pod, "/metadata/labels/kosmos.csi.io~1host"));
+    let [claim, keys] = GIVEN.map(|path| text(pod, path));
+    let name = text(pod, "/metadata/name");
+    host.len() > 1 && name.ends_with(&host) && claim.ends_with(&host) && keys == name
 }

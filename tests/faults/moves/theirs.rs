@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use domain::volume::{HostId, VolumeHash};
 use serde_json::{Value, json};
 use simulate::text;
 use tokio::time::sleep;
@@ -22,8 +21,7 @@ async fn with_volume(labels: &Value, policy: &str) -> Story {
     let script = Script { places: vec![0], leaf_class: fixture::NOW, ..Script::new(CLAIM) };
     let story = Story::new(script).await;
     is_slow(&story);
-    let hash = VolumeHash::new(&HostId(story.bench.host_id()), story.caller.volume()).to_string();
-    let waits_for = json!({"kind": "PersistentVolumeClaim", "namespace": YARD, "name": hash});
+    let waits_for = json!({"kind": "PersistentVolumeClaim", "namespace": YARD, "name": story.lent()});
     let volume = json!({"metadata": {"name": THEIRS, "labels": labels}, "spec": {
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "4Gi"}, "storageClassName": fixture::NOW, "claimRef": waits_for,
         "persistentVolumeReclaimPolicy": policy, "volumeMode": "Filesystem", "csi": {"driver": "nfs.example", "volumeHandle": "x"}}});

@@ -176,7 +176,7 @@ async fn try_out(
     place: &LeafPlace,
     subject: &Subject,
 ) -> Result<()> {
-    for namespace in [place, &yard(hash)].map(|place| &place.namespace) {
+    for namespace in [place, &yard(&leaf.host, hash)].map(|place| &place.namespace) {
         if !leaf.namespaces.has(namespace) {
             return Err(Error::Refused(format!(
                 "member {}: the driver has no rights in namespace {namespace} there",
@@ -197,7 +197,7 @@ pub(super) async fn make_copy(job: &mut Job, looked: &Looked) -> Result<Went> {
     let Some(subject) = &looked.subject else { return Ok(Went::Waits("the host's claim is there".to_owned())) };
     let class = class_of(job, subject, &half.side.member).await?;
     let spec = spec_of(job, subject, &class, &looked.pinned.name).await?;
-    let (leaf_class, place) = (class_at(leaf, &spec)?, yard(looked.hash));
+    let (leaf_class, place) = (class_at(leaf, &spec)?, yard(&leaf.host, looked.hash));
     let wanted = leaf_spec(&spec, looked.hash, &place, &leaf_class, leaf, subject);
     let mark = moves::mark(&job.of, Part::Copy);
     match writes::copy::make(leaf, &wanted, &mark, &half.side.handle).await? {

@@ -20,7 +20,7 @@ use host::{
 };
 use leaf::{
     MemberClient,
-    moving::{self as writes, Moved, Sight, Written, ends, yard},
+    moving::{self as writes, Moved, Sight, Written, ends, row_in_yard},
     row::{ClaimRow, Row},
     saved::Saved,
 };
@@ -90,7 +90,7 @@ async fn all(movers: &Movers) -> Result<(Known, BTreeSet<(String, VolumeHash)>)>
     }
     let known = Known::read(movers).await?;
     let gone = moving.into_iter().filter(|(leaf, hash)| {
-        let claims = [leaf.rows.row(*hash).unwrap_or_default(), leaf.rows.row_at(*hash, &yard(*hash))];
+        let claims = [leaf.rows.row(*hash).unwrap_or_default(), row_in_yard(leaf, *hash)];
         let marks = claims.iter().filter_map(|row| row.claim.as_ref()?.moving.as_deref());
         let is_had = |mark| known.have(&movers.host.id, mark, *hash);
         !is_had(None) || marks.clone().any(|mark| !is_had(Some(mark)))
@@ -115,7 +115,7 @@ async fn end(movers: &Movers, known: &Known, member: &str, hash: VolumeHash) -> 
 /// Where the claim is that says that a move has it. One that is being made anew says nothing now.
 fn place_of(leaf: &MemberClient, hash: VolumeHash) -> Option<LeafPlace> {
     let moving = leaf.rows.row(hash).filter(Row::is_moving).and_then(|row| row.claim);
-    let in_yard = || leaf.rows.row_at(hash, &yard(hash)).claim;
+    let in_yard = || row_in_yard(leaf, hash).claim;
     moving.or_else(in_yard).map(|claim| claim.place)
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt, api::PostParams};
 use serde_json::json;
 
-use super::{Changed, Sight, change_claim, change_volume, kept, place_of, source::remove_yard_claim, yard};
+use super::{Changed, Sight, change_claim, change_volume, kept, place_of, source::remove_yard_claim};
 use crate::{
     MemberClient,
     claim::{self, LeafSpec, Made},
@@ -50,10 +50,10 @@ pub(super) fn is_going(client: &MemberClient, sight: &Sight, hash: VolumeHash) -
     is_given_up && is_let_go && !is_left
 }
 
-/// Its volume is ours, belongs into the yard, and stays: two writes, as the driver's account may change nothing else of what is not ours yet.
+/// Its volume is ours, belongs to its claim in the yard, and stays: two writes, as the driver's account may change nothing else of what is not ours yet.
 pub(super) async fn keep(
     client: &MemberClient,
-    volume: &PersistentVolume,
+    (claim, volume): (&PersistentVolumeClaim, &PersistentVolume),
     hash: VolumeHash,
     (mark, handle): (&MoveMark, &str),
 ) -> Result<Changed> {
@@ -67,9 +67,10 @@ pub(super) async fn keep(
     if is_leaf_of(&volume.metadata, &client.host, hash) && volume.annotations().contains_key(PLACE) {
         return change_volume(client, volume, kept(volume), "keep").await;
     }
+    let place = LeafPlace { namespace: claim.namespace().unwrap_or_default(), claim: claim.name_any() };
     let change = json!({"metadata": {
         "labels": ownership::labels(&client.host, hash),
-        "annotations": {PLACE: place_of(&yard(hash)), HANDLE: handle, MOVE: mark.to_string()},
+        "annotations": {PLACE: place_of(&place), HANDLE: handle, MOVE: mark.to_string()},
     }});
     change_volume(client, volume, change, "label").await
 }

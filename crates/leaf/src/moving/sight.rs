@@ -6,7 +6,7 @@ use kube::{
     api::{ListParams, ObjectMeta},
 };
 
-use super::{Changed, yard};
+use super::{Changed, former_yard, yard};
 use crate::{
     MemberClient,
     identity::is_leaf_of,
@@ -89,7 +89,8 @@ pub async fn look(client: &MemberClient, hash: VolumeHash, home: &LeafPlace, of:
     let claims: Vec<_> = claims.into_iter().filter(is_leaf).collect();
     let listed = Api::<PersistentVolume>::all(client.client.clone()).list(&ours).await;
     let listed = listed.map_err(|error| client.outcome(&format!("list volumes of volume {hash}"), &error))?.items;
-    let Claims { home, yard, stray, is_taken } = Claims::of(&claims, &listed, [home, &yard(hash)], of);
+    let Claims { home, yard, stray, is_taken } =
+        Claims::of(&claims, &listed, home, [&yard(&client.host, hash), &former_yard(hash)], of);
     let stray = match stray {
         Some(claim) => {
             let named = volume_of(client, &listed, [Some(&claim), None]).await?;
@@ -113,7 +114,8 @@ impl Claims {
     fn of(
         claims: &[PersistentVolumeClaim],
         volumes: &[PersistentVolume],
-        [home_place, yard]: [&LeafPlace; 2],
+        home: &LeafPlace,
+        [yard, former]: [&LeafPlace; 2],
         of: Option<&MoveMark>,
     ) -> Self {
         let at = |place: &LeafPlace| {
@@ -124,7 +126,7 @@ impl Claims {
         };
         let holds = |claim: &PersistentVolumeClaim| volumes.iter().find(|volume| is_bound(volume, claim));
         let is_outside = |claim: &PersistentVolumeClaim| claim.namespace().as_deref() != Some(YARD);
-        let mut home = at(home_place).filter(is_outside);
+        let mut home = at(home).filter(is_outside);
         if of.is_some_and(|of| of.part == Part::Copy) {
             // Others may have made a claim there meanwhile, labels and all. Volumes are cluster-wide.
             home.take_if(|home| !volumes.iter().any(|volume| is_of(volume, of) && is_for(volume, home)));
@@ -136,7 +138,7 @@ impl Claims {
             None => claims.iter().any(is_the_leaf),
         };
         let none = Self { home, yard: None, stray: None, is_taken: false };
-        let Some(claim) = at(yard) else { return none };
+        let Some(claim) = at(yard).or_else(|| at(former)) else { return none };
         let is_own = match (of, mark_of(&claim)) {
             (None, _) => true,
             (Some(of), Some(mark)) => mark.uid == of.uid,

@@ -34,7 +34,7 @@ pub(super) async fn mark(client: &MemberClient, claim: &PersistentVolumeClaim, m
 /// Its claim belongs into the yard.
 pub(super) async fn lend(client: &MemberClient, volume: &PersistentVolume, hash: VolumeHash) -> Result<Changed> {
     let mut change = kept(volume);
-    change["metadata"]["annotations"][PLACE] = place_of(&yard(hash));
+    change["metadata"]["annotations"][PLACE] = place_of(&yard(&client.host, hash));
     change_volume(client, volume, change, "lend").await
 }
 

@@ -58,8 +58,8 @@ impl Moved<'_> {
             (Moving::LendSource, .., Some(volume)) => source::lend(leaf, volume, hash).await?,
             (Moving::ReturnSource, .., Some(volume)) => source::take_back(leaf, volume, self.home).await?,
             (Moving::RetireSource, .., Some(volume)) => source::retire(leaf, volume, hash, self.handle).await?,
-            (Moving::KeepCopy, .., Some(volume)) => {
-                copy::keep(leaf, volume, hash, (&self.mark(Part::Copy), self.handle)).await?
+            (Moving::KeepCopy, _, Some(claim), Some(volume)) => {
+                copy::keep(leaf, (claim, volume), hash, (&self.mark(Part::Copy), self.handle)).await?
             }
             (Moving::PlaceCopy, .., Some(volume)) => copy::place(leaf, volume, self.home).await?,
             (Moving::OpenSource, ..) => return Ok(source::open(leaf, sight).await?.into()),

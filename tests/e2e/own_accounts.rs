@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     clusters::wait_for,
     objects::Place,
-    policies::{Account, but, consumer, copy, labels, ours, path},
+    policies::{Account, but, consumer, copy, labels, opens_no_namespace, ours, path},
     pool::on_fleet,
     rig::{DRIVER_NAMESPACE, LATER, NOW, PATIENCE},
 };
@@ -132,6 +132,7 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
         ("POST", "/api/v1/namespaces".to_owned(), anothers(ours("Namespace", "apart-new"))),
     ];
     account.is_refused(ACCOUNT, &attempts).await?;
+    opens_no_namespace(&account).await?;
     account.is_allowed("POST", &claims, &leaf).await?;
     for hosts in ["another", ""] {
         open_class_to(member, hosts).await?;
@@ -238,7 +239,17 @@ async fn agent(member: &Place<'_>) -> Result<()> {
         account.is_refused(PODS_ACCOUNT, &[("DELETE", format!("{pods}/theirs"), Value::Null)]).await.map(Some)
     })
     .await?;
+    // As one would be that was there before those of movers knew it.
+    let host = format!("kosmos.csi.io/host={HOST}");
+    for label in ["app.kubernetes.io/managed-by=kosmos.csi.io", &host, "kosmos.csi.io/pods=privileged"] {
+        member.cluster.kubectl(&["label", "namespace", YARD, label]).await?;
+    }
+    let mut yard = ours("Namespace", YARD);
+    yard["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!("baseline");
     let attempts = [
+        ("POST", path(YARD, "pods"), copy(&json!({}))),
+        ("CONNECT", path(YARD, "pods/any/exec?command=id&stdout=true"), Value::Null),
+        ("POST", "/api/v1/namespaces".to_owned(), yard),
         ("POST", pods.clone(), anothers(copy(&json!({})))),
         ("POST", maps.clone(), anothers(ours("ConfigMap", "new"))),
         ("POST", path(ANOTHERS, "pods"), copy(&json!({}))),

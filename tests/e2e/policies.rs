@@ -379,6 +379,25 @@ async fn adds_no_more_than_a_new_copy_may_have(account: &Account, open: &Place<'
     Ok(())
 }
 
+/// In one that the driver opens, the agent could run what the people of the member let nobody run.
+pub async fn opens_no_namespace(account: &Account) -> Result<()> {
+    let (namespaces, level) = ("/api/v1/namespaces", "pod-security.kubernetes.io/enforce");
+    let with = |label: &str, value: &str| {
+        let mut namespace = ours("Namespace", "policies-new");
+        namespace["metadata"]["labels"][label] = json!(value);
+        namespace
+    };
+    let attempts = [
+        ("POST", namespaces, json!({"metadata": {"name": "policies-new"}})),
+        ("POST", namespaces, with("kosmos.csi.io/pods", "privileged")),
+        ("POST", namespaces, with("kosmos.csi.io/pods", "baseline")),
+        ("POST", namespaces, with(level, "privileged")),
+    ];
+    account.is_refused(DRIVER_ACCOUNT, &attempts).await?;
+    account.is_allowed("POST", namespaces, &ours("Namespace", "policies-new")).await?;
+    account.is_allowed("POST", namespaces, &with(level, "baseline")).await
+}
+
 #[test]
 fn drivers_account_in_a_member_writes_only_leaves_and_makes_only_consumers() {
     on_fleet("policies-leaves", async |rig| {
@@ -406,7 +425,6 @@ fn drivers_account_in_a_member_writes_only_leaves_and_makes_only_consumers() {
             ("PATCH", volume.clone(), json!({"spec": {"claimRef": other}})),
             ("PATCH", volume.clone(), json!({"metadata": {"labels": labels()}, "spec": {"claimRef": other}})),
             ("PATCH", volume.clone(), json!({"metadata": {"finalizers": null}})),
-            ("POST", "/api/v1/namespaces".to_owned(), json!({"metadata": {"name": "policies-new"}})),
             ("DELETE", format!("{pods}/theirs"), Value::Null),
             ("POST", pods.clone(), copy(&json!({}))),
             ("POST", pods.clone(), but(consumer(), &[("metadata.name", json!("another"))])),
@@ -436,6 +454,7 @@ fn drivers_account_in_a_member_writes_only_leaves_and_makes_only_consumers() {
             ("POST", pods.clone(), with("securityContext", json!({"privileged": true}))),
         ];
         account.is_refused(DRIVER_ACCOUNT, &attempts).await?;
+        opens_no_namespace(&account).await?;
         account.is_allowed("POST", &claims, &leaf).await?;
         account.is_allowed("POST", &pods, &consumer()).await?;
         account.is_allowed("PATCH", &volume, &json!({"metadata": {"labels": labels()}})).await?;

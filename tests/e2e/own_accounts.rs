@@ -16,6 +16,8 @@ use crate::{
 const MEMBER: &str = "cluster39";
 /// Whose accounts are tried; `labels` is of this host.
 const HOST: &str = "of-a-host";
+/// Its accounts are called like those of the other one, with something before.
+const ENDS_ALIKE: &str = "x-host-another";
 const NAMESPACE: &str = "apart";
 /// Of the member's, and as each test says.
 const CLASS: &str = "of-some-hosts";
@@ -41,8 +43,10 @@ fn anothers(object: Value) -> Value {
 /// The member with both accounts of the host, and with a leaf, its volume and a pod of another.
 async fn shared(member: &Place<'_>) -> Result<String> {
     let uses = Uses { pods: true, attach: false, moves: true };
-    for object in uses.of(Some(HOST)).map_err(anyhow::Error::msg)? {
-        member.cluster.apply(&object.to_string()).await?;
+    for host in [HOST, ENDS_ALIKE] {
+        for object in uses.of(Some(host)).map_err(anyhow::Error::msg)? {
+            member.cluster.apply(&object.to_string()).await?;
+        }
     }
     for (name, labels) in [(OWN, labels()), (ANOTHERS, of_another())] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
@@ -79,8 +83,8 @@ async fn leave(member: &Place<'_>) -> Result<()> {
     cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, YARD, "--wait=false"]).await?;
     cluster.kubectl(&["delete", "storageclass", CLASS, "--ignore-not-found"]).await?;
     let own = "clusterrolebinding,rolebinding,role,serviceaccount";
-    let of_host = format!("kosmos.csi.io/host={HOST}");
-    cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_host]).await.map(drop)
+    let of_hosts = format!("kosmos.csi.io/host in ({HOST}, {ENDS_ALIKE})");
+    cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_hosts]).await.map(drop)
 }
 
 #[test]
@@ -90,6 +94,7 @@ fn account_of_one_host_in_a_member_writes_nothing_of_another_host() {
         let volume = shared(&member).await?;
         let tried = async {
             driver(&member, &volume).await?;
+            called_alike(&member, &volume).await?;
             movers(&member).await?;
             agent(&member).await
         };
@@ -153,6 +158,30 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
     account.is_allowed("PATCH", &format!("{claims}/given"), &note).await?;
     account.is_allowed("POST", &pods, &consumer()).await?;
     account.is_allowed("POST", "/api/v1/namespaces", &ours("Namespace", "apart-new")).await
+}
+
+/// Whose an account is, the whole of its name says.
+async fn called_alike(member: &Place<'_>, volume: &str) -> Result<()> {
+    let note = json!({"metadata": {"annotations": {"kosmos.csi.io/request": "r"}}});
+    let leaf = path(NAMESPACE, "persistentvolumeclaims/leaf");
+    let attempts = [
+        ("PATCH", leaf.clone(), note.clone()),
+        ("DELETE", leaf, Value::Null),
+        ("PATCH", path(NAMESPACE, "persistentvolumeclaims/given-to-another"), note.clone()),
+        ("PATCH", format!("/api/v1/persistentvolumes/{volume}"), note),
+    ];
+    is_kept_off(member, ACCOUNT, &attempts).await?;
+    let attempts = [
+        ("DELETE", path(NAMESPACE, "pods/theirs"), Value::Null),
+        ("CONNECT", path(ANOTHERS, "pods/any/exec?command=id&stdout=true"), Value::Null),
+        ("CONNECT", path(CLOSED, "pods/any/attach?stdout=true"), Value::Null),
+    ];
+    is_kept_off(member, PODS_ACCOUNT, &attempts).await
+}
+
+async fn is_kept_off(member: &Place<'_>, by: &str, attempts: &[(&str, String, Value)]) -> Result<()> {
+    let account = Account::of(member, DRIVER_NAMESPACE, &own_name(by, ENDS_ALIKE)).await?;
+    wait_for("its rights are in force", PATIENCE, || async { account.is_refused(by, attempts).await.map(Some) }).await
 }
 
 /// Of the host's leaf and of another's, while moves have them.

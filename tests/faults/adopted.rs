@@ -19,6 +19,9 @@ use crate::{
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
 const MAP: &str = "kosmos-csi-members";
+/// Clusters that come after the first.
+const NOW: &str = "5d1c8c1e-0000-4000-8000-000000000002";
+const THIRD: &str = "5d1c8c1e-0000-4000-8000-000000000003";
 /// More than anything forgotten is waited for.
 const LONG: Duration = Duration::from_mins(40);
 
@@ -46,7 +49,7 @@ fn lose_cluster(bench: &Bench) -> Backup {
     let seen = Seen { volumes, claims, ..Seen::default() };
     let (backup, left_out) = Backup::new("then".to_owned(), bench.host_id(), members, &seen);
     assert_eq!(left_out, Vec::<String>::new());
-    let other = |namespace: &mut Value| namespace["metadata"]["uid"] = json!("the-cluster-of-now");
+    let other = |namespace: &mut Value| namespace["metadata"]["uid"] = json!(NOW);
     bench.host.change("namespaces", "", "kube-system", other).unwrap();
     backup
 }
@@ -54,8 +57,7 @@ fn lose_cluster(bench: &Bench) -> Backup {
 /// As `host adopt` records it.
 fn be(bench: &Bench, former: &str) {
     let adopt = |map: &mut Value| {
-        map["metadata"]["annotations"] =
-            json!({"kosmos.csi.io/host": former, "kosmos.csi.io/cluster": "the-cluster-of-now"});
+        map["metadata"]["annotations"] = json!({"kosmos.csi.io/host": former, "kosmos.csi.io/cluster": NOW});
     };
     bench.host.change("configmaps", DRIVER_NAMESPACE, MAP, adopt).unwrap();
 }
@@ -140,7 +142,7 @@ fn cluster_that_is_not_the_host_touches_nothing_of_it_whatever_volumes_it_was_gi
         let backup = lose_cluster(&bench);
         make(&bench, &backup);
         be(&bench, &backup.host);
-        let third = |namespace: &mut Value| namespace["metadata"]["uid"] = json!("a-third-cluster");
+        let third = |namespace: &mut Value| namespace["metadata"]["uid"] = json!(THIRD);
         bench.host.change("namespaces", "", "kube-system", third).unwrap();
         start(&bench).await;
         sleep(LONG).await;
@@ -149,7 +151,7 @@ fn cluster_that_is_not_the_host_touches_nothing_of_it_whatever_volumes_it_was_gi
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
         assert!(refused.message().contains(&format!("another host cluster ({})", backup.host)), "{refused}");
         assert_eq!((leaf(&bench, CLAIM), leaf_volume(&bench, &caller)), before);
-        let fourth = |namespace: &mut Value| namespace["metadata"]["uid"] = json!("the-cluster-of-now");
+        let fourth = |namespace: &mut Value| namespace["metadata"]["uid"] = json!(NOW);
         bench.host.change("namespaces", "", "kube-system", fourth).unwrap();
         start(&bench).await;
         works(&bench, &mut caller).await;

@@ -14,6 +14,8 @@ const DRIVERS: &str = "csidrivers.storage.k8s.io";
 const ACCOUNTS: &str = "serviceaccounts";
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 const DRIVER: &str = "kosmos.csi.io";
+/// Another host than both.
+const THIRD: &str = "5d1c8c1e-0000-4000-8000-000000000003";
 const TAKE_OVER: &str = "member add m0 --member-kubeconfig=$m0 --take-over";
 
 /// As the driver of that host makes it.
@@ -460,9 +462,9 @@ async fn host_that_is_one_already_or_means_other_clusters_is_given_nothing() {
     delete(&clusters, VOLUMES, "", "pvc-new");
     said(&clusters, "host adopt $backup").await;
     let mut other = backup(&clusters);
-    (other["host"], other["volumes"]) = (json!("a-third-one"), json!([]));
+    (other["host"], other["volumes"]) = (json!(THIRD), json!([]));
     fs::write(clusters.file("other"), other.to_string()).unwrap();
-    clusters.refuses("host adopt $other", &["has taken over the volumes of host", "a-third-one"]).await;
+    clusters.refuses("host adopt $other", &["has taken over the volumes of host", THIRD]).await;
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use super::{
 };
 use domain::volume::{
     DRIVER, HostId, VolumeHash, VolumeId,
-    id::{is_member_name, is_subdomain},
+    id::{is_member_name, is_uid},
 };
 use object::{by_name, is_a, trimmed};
 pub use snapshot::{KeptSnapshot, MissingSnapshot, SNAPSHOTS};
@@ -117,8 +117,8 @@ impl Backup {
             let said = format!("{} {}", backup.api_version, backup.kind);
             return Err(format!("it is a {said}, and this program reads {API} {KIND}"));
         }
-        if !is_subdomain(&backup.host) {
-            return Err("it does not say whose it is (host)".to_owned());
+        if !is_uid(&backup.host) {
+            return Err("it does not say whose it is: host is no UID of a namespace kube-system".to_owned());
         }
         if let Some(name) = backup.members.keys().find(|name| !is_member_name(name)) {
             return Err(format!("{name:?} in it is no name of a member"));

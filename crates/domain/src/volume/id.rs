@@ -197,6 +197,11 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| is_label(label, 253))
 }
 
+/// The form of what Kubernetes gives an object as its UID.
+pub fn is_uid(text: &str) -> bool {
+    text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let lower_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     (text.len() == digits && text.bytes().all(lower_hex)).then(|| u128::from_str_radix(text, 16).ok())?

@@ -3,6 +3,8 @@ use serde_json::json;
 
 use super::*;
 
+const HOST: &str = "7e0d7d4c-2a1f-4d0e-9c55-0a4f6c1b2d3e";
+
 fn claim(uid: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -48,7 +50,7 @@ fn snapshot() -> Value {
 
 fn backup(seen: &Seen) -> (Backup, Vec<String>) {
     let members = BTreeMap::from([("m0".to_owned(), "i".to_owned())]);
-    Backup::new("2026-01-01T00:00:00Z".to_owned(), "h".to_owned(), members, seen)
+    Backup::new("2026-01-01T00:00:00Z".to_owned(), HOST.to_owned(), members, seen)
 }
 
 fn of_volume(volume: Value, claims: Vec<Value>) -> (Vec<KeptVolume>, Vec<String>) {
@@ -81,7 +83,7 @@ fn volume_of_a_member_that_nobody_knows_or_of_another_host_is_left_out_and_keeps
         one
     };
     let made = json!({"leafClaimUID": "u"});
-    let ours = VolumeHash::new(&HostId("h".to_owned()), "ours").to_string();
+    let ours = VolumeHash::new(&HostId(HOST.to_owned()), "ours").to_string();
     let volumes = vec![
         named("of-nobody", "m9/shop/db/0123456789abcdef", Value::Null),
         named("of-another", "m0/shop/db/0123456789abcdef", made.clone()),
@@ -144,6 +146,7 @@ fn file_that_has_a_volume_removed_or_that_leads_astray_is_refused_and_what_is_of
         ("/volumes/0/volume/metadata/name", json!("x/../y")),
         ("/volumes/0/claim/metadata/namespace", json!("x/services/y/proxy")),
         ("/host", json!("h\nTyped: rm")),
+        ("/host", json!(format!("x-host-{HOST}"))),
         ("/members", json!({"m0": "i", "a/b": "i"})),
         ("/members", json!({"m1": "i"})),
         ("/volumes/0/volume/spec/csi/volumeAttributes", json!({"leafClaimUID": "u"})),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::volume::id::{is_label, is_subdomain};
+use crate::volume::id::{is_label, is_subdomain, is_uid};
 
 /// Which move has a leaf, and as what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,6 @@ impl MoveMark {
     pub fn parse(text: &str) -> Option<Self> {
         let [namespace, name, uid, part] = <[&str; 4]>::try_from(text.split('/').collect::<Vec<_>>()).ok()?;
         let (part, _) = PARTS.into_iter().find(|(_, word)| *word == part)?;
-        let is_uid = |text: &str| text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         let is_well_formed = is_label(namespace, 63) && is_subdomain(name) && is_uid(uid);
         is_well_formed.then(|| Self { namespace: namespace.into(), name: name.into(), uid: uid.into(), part })
     }

@@ -80,6 +80,7 @@ async fn without_account(rig: &Rig) -> Result<()> {
         "kosmos-csi",
         "kosmos-csi-classes",
         "kosmos-csi-token",
+        "kosmos-csi-tokens",
         "kosmos-csi-virtual-node",
         "kosmos-csi-virtual-node-secrets",
         "kosmos-csi-virtual-node-token",

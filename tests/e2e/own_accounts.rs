@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use kube::ResourceExt;
-use operator::objects::{ACCOUNT, PODS_ACCOUNT, Uses, own_name};
+use operator::objects::{ACCOUNT, PODS_ACCOUNT, Uses, own_name, tokens};
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,6 +19,8 @@ const HOST: &str = "of-a-host";
 /// Its accounts are called like those of the other one, with something before.
 const ENDS_ALIKE: &str = "x-host-another";
 const NAMESPACE: &str = "apart";
+/// In seconds.
+const MONTH: u32 = 30 * 24 * 3600;
 /// Of the member's, and as each test says.
 const CLASS: &str = "of-some-hosts";
 /// Open to another host.
@@ -48,6 +50,7 @@ async fn shared(member: &Place<'_>) -> Result<String> {
             member.cluster.apply(&object.to_string()).await?;
         }
     }
+    member.cluster.apply(&tokens(Some(HOST), None).to_string()).await?;
     for (name, labels) in [(OWN, labels()), (ANOTHERS, of_another())] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
         member.cluster.apply(&namespace.to_string()).await?;
@@ -82,7 +85,7 @@ async fn leave(member: &Place<'_>) -> Result<()> {
     let cluster = member.cluster;
     cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, YARD, "--wait=false"]).await?;
     cluster.kubectl(&["delete", "storageclass", CLASS, "--ignore-not-found"]).await?;
-    let own = "clusterrolebinding,rolebinding,role,serviceaccount";
+    let own = "clusterrolebinding,rolebinding,role,serviceaccount,secret";
     let of_hosts = format!("kosmos.csi.io/host in ({HOST}, {ENDS_ALIKE})");
     cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_hosts]).await.map(drop)
 }
@@ -95,6 +98,7 @@ fn account_of_one_host_in_a_member_writes_nothing_of_another_host() {
         let tried = async {
             driver(&member, &volume).await?;
             called_alike(&member, &volume).await?;
+            next_tokens(&member).await?;
             movers(&member).await?;
             agent(&member).await
         };
@@ -182,6 +186,34 @@ async fn called_alike(member: &Place<'_>, volume: &str) -> Result<()> {
 async fn is_kept_off(member: &Place<'_>, by: &str, attempts: &[(&str, String, Value)]) -> Result<()> {
     let account = Account::of(member, DRIVER_NAMESPACE, &own_name(by, ENDS_ALIKE)).await?;
     wait_for("its rights are in force", PATIENCE, || async { account.is_refused(by, attempts).await.map(Some) }).await
+}
+
+/// Whoever got one token gets none that goes on after the Secret of that host.
+async fn next_tokens(member: &Place<'_>) -> Result<()> {
+    const POLICY: &str = "kosmos-csi-tokens";
+    let secret = format!("{POLICY}-{HOST}");
+    for name in [ACCOUNT, PODS_ACCOUNT] {
+        let name = own_name(name, HOST);
+        let account = Account::of(member, DRIVER_NAMESPACE, &name).await?;
+        let asked = |bound: Value, seconds: u32| {
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {},
+                "spec": {"audiences": [], "boundObjectRef": bound, "expirationSeconds": seconds}})
+        };
+        let to = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "name": name});
+        let path = path(DRIVER_NAMESPACE, &format!("serviceaccounts/{name}/token"));
+        let attempts = [
+            ("POST", &path, asked(Value::Null, MONTH)),
+            ("POST", &path, asked(to("Secret", "kosmos-csi-tokens-another"), MONTH)),
+            ("POST", &path, asked(to("Pod", &secret), MONTH)),
+            ("POST", &path, asked(to("Secret", &secret), 13 * MONTH)),
+        ];
+        wait_for("the policy is in force", PATIENCE, || async {
+            account.is_refused(POLICY, &attempts).await.map(Some)
+        })
+        .await?;
+        account.is_allowed("POST", &path, &asked(to("Secret", &secret), MONTH)).await?;
+    }
+    Ok(())
 }
 
 /// Of the host's leaf and of another's, while moves have them.

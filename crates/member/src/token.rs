@@ -8,6 +8,8 @@ use super::kubeconfig;
 
 /// A service account's tokens are at least so long.
 const SHORTEST: i64 = 600;
+/// A member's admission policy lets no token ask for one that is good for longer.
+const LONGEST_LIFE: i64 = 365 * 24 * 3600;
 /// One that is asked for anew has been in use for so long at most.
 const LONGEST_USE: i64 = 15 * 24 * 3600;
 /// More than any.
@@ -72,9 +74,9 @@ impl Token {
         self.kubernetes.secret.as_ref()
     }
 
-    /// How long the next one is to be good: as long as this one.
+    /// How long the next one is to be good: as long as this one, and a year at most.
     pub fn lifetime(&self) -> i64 {
-        self.issued.map_or(SHORTEST, |issued| self.ends.saturating_sub(issued).max(SHORTEST))
+        self.issued.map_or(SHORTEST, |issued| self.ends.saturating_sub(issued).clamp(SHORTEST, LONGEST_LIFE))
     }
 
     /// From when on the next one is asked for. None: nobody can ask for it.
@@ -108,10 +110,10 @@ mod tests {
     #[test]
     fn next_token_is_asked_for_at_half_of_the_life_of_this_one() {
         let day = 24 * 3600;
-        for (lives, half) in [(600, 300), (30 * day, 15 * day), (365 * day, 15 * day)] {
+        for (lives, half) in [(600, 300), (30 * day, 15 * day), (365 * day, 15 * day), (366 * day, 15 * day)] {
             let token = token(&json!({"iat": 1000, "exp": 1000 + lives, "sub": "system:serviceaccount:kosmos-csi:one",
                 "kubernetes.io": {"secret": {"name": "host", "uid": "u"}}}));
-            assert_eq!((token.due(), token.lifetime()), (Some(1000 + half), lives));
+            assert_eq!((token.due(), token.lifetime()), (Some(1000 + half), lives.min(365 * day)));
             assert_eq!(token.account(), Some(("kosmos-csi", "one")));
             assert_eq!(token.bound().map(|bound| bound.name.as_str()), Some("host"));
             assert!(!token.is_late(1000 + half) && token.is_late(1000 + lives - 1));

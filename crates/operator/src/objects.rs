@@ -205,6 +205,8 @@ mod tests {
                 "ValidatingAdmissionPolicyBinding kosmos-csi",
                 "ValidatingAdmissionPolicy kosmos-csi-classes",
                 "ValidatingAdmissionPolicyBinding kosmos-csi-classes",
+                "ValidatingAdmissionPolicy kosmos-csi-tokens",
+                "ValidatingAdmissionPolicyBinding kosmos-csi-tokens",
                 "ClusterRoleBinding kosmos-csi",
                 "Role kosmos-csi/kosmos-csi-token",
                 "RoleBinding kosmos-csi/kosmos-csi-token",

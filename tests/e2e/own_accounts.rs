@@ -44,7 +44,7 @@ fn anothers(object: Value) -> Value {
 
 /// The member with both accounts of the host, and with a leaf, its volume and a pod of another.
 async fn shared(member: &Place<'_>) -> Result<String> {
-    let uses = Uses { pods: true, attach: false, moves: true };
+    let uses = Uses::ALL;
     for host in [HOST, ENDS_ALIKE] {
         for object in uses.of(Some(host)).map_err(anyhow::Error::msg)? {
             member.cluster.apply(&object.to_string()).await?;
@@ -85,6 +85,7 @@ async fn leave(member: &Place<'_>) -> Result<()> {
     let cluster = member.cluster;
     cluster.kubectl(&["delete", "namespace", NAMESPACE, OWN, ANOTHERS, CLOSED, YARD, "--wait=false"]).await?;
     cluster.kubectl(&["delete", "storageclass", CLASS, "--ignore-not-found"]).await?;
+    cluster.kubectl(&["delete", "volumeattachment", ATTACHED[0], ATTACHED[1], "--ignore-not-found"]).await?;
     let own = "clusterrolebinding,rolebinding,role,serviceaccount,secret";
     let of_hosts = format!("kosmos.csi.io/host in ({HOST}, {ENDS_ALIKE})");
     cluster.kubectl(&["delete", own, "-n", DRIVER_NAMESPACE, "-l", &of_hosts]).await.map(drop)
@@ -97,6 +98,7 @@ fn account_of_one_host_in_a_member_writes_nothing_of_another_host() {
         let volume = shared(&member).await?;
         let tried = async {
             driver(&member, &volume).await?;
+            attachments(&member, &volume).await?;
             called_alike(&member, &volume).await?;
             next_tokens(&member).await?;
             movers(&member).await?;
@@ -162,6 +164,42 @@ async fn driver(member: &Place<'_>, volume: &str) -> Result<()> {
     account.is_allowed("PATCH", &format!("{claims}/given"), &note).await?;
     account.is_allowed("POST", &pods, &consumer()).await?;
     account.is_allowed("POST", "/api/v1/namespaces", &ours("Namespace", "apart-new")).await
+}
+
+/// For another host, and by the member's own controller.
+const ATTACHED: [&str; 2] = ["apart-anothers", "apart-of-nobody"];
+
+/// What a volume is attached by, and so what detaches it.
+async fn attachments(member: &Place<'_>, volume: &str) -> Result<()> {
+    let account = Account::of(member, DRIVER_NAMESPACE, &own_name(ACCOUNT, HOST)).await?;
+    let attachment = |name: &str, labels: Value| {
+        let source = json!({"persistentVolumeName": volume});
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name, "labels": labels},
+            "spec": {"attacher": "nobody.example", "nodeName": "nowhere", "source": source}})
+    };
+    let [anothers, nobodys] = ATTACHED;
+    for there in [attachment(anothers, of_another()), attachment(nobodys, json!({}))] {
+        member.cluster.apply(&there.to_string()).await?;
+    }
+    let all = "/apis/storage.k8s.io/v1/volumeattachments";
+    let at = |name: &str| format!("{all}/{name}");
+    let note = json!({"metadata": {"annotations": {"a": "b"}}});
+    let csi = json!({"csi": {"driver": "nobody.example", "volumeHandle": "x"}, "accessModes": ["ReadWriteOnce"]});
+    let inline = but(attachment("new", labels()), &[("spec.source", json!({"inlineVolumeSpec": csi}))]);
+    let attempts = [
+        ("POST", all.to_owned(), attachment("new", json!({}))),
+        ("POST", all.to_owned(), attachment("new", of_another())),
+        ("POST", all.to_owned(), inline),
+        ("PATCH", at(anothers), note.clone()),
+        ("PATCH", at(anothers), json!({"metadata": {"labels": labels()}})),
+        ("DELETE", at(anothers), Value::Null),
+        ("PATCH", at(nobodys), note),
+        ("PATCH", at(nobodys), json!({"metadata": {"labels": labels()}})),
+        ("DELETE", at(nobodys), Value::Null),
+    ];
+    wait_for("the policy is in force", PATIENCE, || async { account.is_refused(ACCOUNT, &attempts).await.map(Some) })
+        .await?;
+    account.is_allowed("POST", all, &attachment("new", labels())).await
 }
 
 /// Whose an account is, the whole of its name says.

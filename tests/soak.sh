@@ -39,6 +39,7 @@ parts() {
         done=$((done + at_once))
     done
     echo restored-members
+    echo restored-hosts
     for patch in tests/faults/planted/*.patch; do
         echo "planted-$(basename "$patch" .patch)"
     done
@@ -64,6 +65,7 @@ play() {
         pairs-of-crashes) faults killed_twice ;;
         crash-points) faults --skip killed_twice --skip every_promise ;;
         restored-members) faults every_promise_holds_when_a_member ;;
+        restored-hosts) faults every_promise_holds_when_the_host ;;
         schedules-from-*)
             seed=${1##*-} count=$(count "${1##*-}")
             faults every_promise_holds_when_the_faults

@@ -120,6 +120,28 @@ impl Caller {
         &self.context
     }
 
+    /// It may be on a node.
+    pub fn is_attached(&self) -> bool {
+        self.attached
+    }
+
+    /// Its sidecars begin anew, and know of its volume what the host says.
+    pub fn learn_anew(&mut self) {
+        let volume = self.bench.host.get("persistentvolumes", "", &self.volume);
+        let attributes = volume.as_ref().and_then(|volume| volume["spec"]["csi"]["volumeAttributes"].as_object());
+        let told = attributes.into_iter().flatten();
+        self.context = told.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+        self.handle = volume.as_ref().map(|volume| text(volume, "/spec/csi/volumeHandle").to_owned());
+        self.leaf_volume = self.context.get("leafVolume").cloned();
+    }
+
+    /// What follows is about the claim that has the volume now, whoever's that is.
+    pub fn stands_for_its_user(&mut self) {
+        if let Some(volume) = self.bench.host.get("persistentvolumes", "", &self.volume) {
+            text(&volume, "/spec/claimRef/uid").clone_into(&mut self.uid);
+        }
+    }
+
     /// Somebody edits what the host keeps with the volume.
     pub fn garble_context(&mut self, key: &str, value: &str) {
         self.context.insert(key.to_owned(), value.to_owned());
@@ -213,6 +235,7 @@ impl Caller {
         self.detach().await;
         let handle = self.handle.clone().expect("a host volume has a handle");
         lock(&self.bench.guard.history).let_go(&self.volume);
+        lock(&self.bench.guard.history).may_go(&handle, &self.volume);
         let mut pause = FIRST_PAUSE / 2;
         while let Err(status) = self.delete(&handle).await {
             self.answered("DeleteVolume", &status);
@@ -283,7 +306,7 @@ impl Caller {
         self.script.gibibytes * GIB
     }
 
-    fn claim_is_there(&self) -> bool {
+    pub fn claim_is_there(&self) -> bool {
         self.seen_claim().is_some()
     }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::{
     attach::double::ATTACHMENTS,
+    ledger::Ledger,
     snapshotter::{CONTENTS, GROUPS, SNAPSHOTS},
 };
 
@@ -76,6 +77,9 @@ pub struct History {
     closed: BTreeSet<String>,
     /// Leaf claims that have gone since somebody looked for a name to take, and their members.
     pub freed: Vec<(usize, Arc<Value>)>,
+    /// The host has been restored from a backup, and may have forgotten what was made since.
+    host_was_restored: bool,
+    pub ledger: Ledger,
 }
 
 impl History {
@@ -99,7 +103,42 @@ impl History {
             held_up: Vec::new(),
             closed: BTreeSet::new(),
             freed: Vec::new(),
+            host_was_restored: false,
+            ledger: Ledger::default(),
         }
+    }
+
+    pub fn host_is_restored(&mut self) {
+        self.host_was_restored = true;
+    }
+
+    pub fn host_was_restored(&self) -> bool {
+        self.host_was_restored
+    }
+
+    /// The member that a handle names.
+    fn member_of(&self, handle: &str) -> Option<usize> {
+        self.members.iter().position(|member| handle.split('/').next() == Some(member.name()))
+    }
+
+    /// The host has been told of a leaf with this volume.
+    pub fn give_out(&mut self, handle: &str, leaf_volume: &str, volume: &str) {
+        if let Some(member) = self.member_of(handle) {
+            self.ledger.give_out(member, leaf_volume, volume);
+        }
+    }
+
+    /// Its removal is asked for by who may ask.
+    pub fn may_go(&mut self, handle: &str, volume: &str) {
+        if let Some(member) = self.member_of(handle) {
+            self.ledger.may_go(member, volume);
+        }
+    }
+
+    /// The host still has, from a backup, what was to be removed.
+    pub fn was_to_go(&self, handle: &str, volume: &str) -> bool {
+        let asked = self.member_of(handle).is_some_and(|member| self.ledger.was_asked_to_go(member, volume));
+        self.host_was_restored && asked
     }
 
     /// The volume an object belongs to, where it carries our labels.
@@ -255,6 +294,7 @@ impl History {
         if self.foreign.contains(&uid) {
             return None;
         }
+        self.ledger.note(member, &change.object);
         // Nobody could keep it from coming; what becomes of it is seen at the end.
         let mark = text(&change.object, "/metadata/annotations/kosmos.csi.io~1move");
         let is_copy = mark.ends_with("/copy");
@@ -306,6 +346,10 @@ impl History {
 
     fn take_deleted(&mut self, member: usize, uid: &str, leaf: &Value) -> Option<String> {
         let volume = self.relied_on.get(uid)?.clone();
+        if self.may_be_taken_back(member, &volume, leaf) {
+            self.relied_on.remove(uid);
+            return None;
+        }
         let leaf_volume = text(leaf, "/spec/volumeName");
         let known = self.deleted.contains(uid) || self.leaving.contains(uid);
         if known || self.is_let_go(member, &volume, leaf) {
@@ -325,13 +369,33 @@ impl History {
         if self.belongs_elsewhere(member, leaf) {
             return true;
         }
-        let Some(volume) = self.host.get("persistentvolumes", "", volume) else { return false };
+        let Some(volume) = self.host.get("persistentvolumes", "", volume) else {
+            return self.outlives_the_host(member, leaf);
+        };
         let told = |field: &str| text(&volume, &format!("/spec/claimRef/{field}")).to_owned();
         let claim = self.host.get("persistentvolumeclaims", &told("namespace"), &told("name"));
         let has = claim.is_some_and(|claim| text(&claim, "/metadata/uid") == told("uid"));
         let made_for = leaf["metadata"]["annotations"]["kosmos.csi.io/claim"].as_str().unwrap_or_default();
         let renamed = !made_for.is_empty() && made_for != format!("{}/{}", told("namespace"), told("name"));
         renamed || !has && policy(&self.host, text(&volume, "/metadata/name")) == "Retain"
+    }
+
+    /// A restored host does not have the volume, which it had for a moment, and no pod has had it: nobody can tell it from one of
+    /// which the host was never told.
+    fn may_be_taken_back(&self, member: usize, volume: &str, leaf: &Value) -> bool {
+        let is_forgotten = self.host_was_restored && self.host.get("persistentvolumes", "", volume).is_none();
+        is_forgotten && !self.ledger.is_used(member, leaf)
+    }
+
+    /// A restored host has neither the volume nor a claim that waits for it. The leaf volume says that the host's was `Retain`: it stays,
+    /// and its claim is let go.
+    fn outlives_the_host(&self, member: usize, leaf: &Value) -> bool {
+        let made_for = leaf["metadata"]["annotations"]["kosmos.csi.io/claim-uid"].as_str().unwrap_or_default();
+        let waits =
+            |claim: &Arc<Value>| text(claim, "/metadata/uid") == made_for && text(claim, "/spec/volumeName").is_empty();
+        self.host_was_restored
+            && policy(&self.members[member], text(leaf, "/spec/volumeName")) == "Retain"
+            && !self.host.list("persistentvolumeclaims").iter().any(waits)
     }
 
     /// Its volume is the source of a move that is done.

@@ -1,6 +1,12 @@
 //! A host whose etcd is restored from a backup in which a claim still waits for its volume: the volume of since is not there, and
 //! the leaf that it led to is, with its data.
 
+mod drawn;
+mod lives;
+mod oracle;
+mod person;
+mod plan;
+
 use std::{sync::Arc, time::Duration};
 
 use simulate::{Backup, text};
@@ -29,7 +35,9 @@ async fn restored(bench: &Arc<Bench>, script: Script) -> Caller {
 
 fn restore(bench: &Bench, backup: &Backup) {
     bench.guard.note(|| "the host is restored from a backup".to_owned());
+    bench.guard.look();
     bench.host.restore_from(backup);
+    lock(&bench.guard.history).host_is_restored();
 }
 
 fn delete_in_the_member(bench: &Bench) {

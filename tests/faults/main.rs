@@ -44,6 +44,7 @@ mod late_changes;
 mod late_snapshots;
 mod leader;
 mod leaves;
+mod ledger;
 mod lives;
 mod long_names;
 mod minds;

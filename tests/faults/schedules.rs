@@ -1,7 +1,7 @@
 //! Seeded schedules: many claims in twenty members, made and deleted while all kinds of things go wrong, then healing, then
 //! every promise. One seed is one schedule, and gives the same again. In every fifth people do little but change their minds.
 
-mod photos;
+pub mod photos;
 pub mod strays;
 
 use std::{

@@ -108,12 +108,24 @@ impl Snapshotter {
         format!("content-of-{}", self.wish.name)
     }
 
+    pub fn name(&self) -> &str {
+        &self.wish.name
+    }
+
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
     }
 
     pub fn parts(&self) -> &[String] {
         &self.parts
+    }
+
+    /// The sidecar begins anew, and knows of a snapshot what the host says. False: that is nothing at all.
+    pub fn learn_anew(&mut self) -> bool {
+        let Some(record) = self.bench.host.get(self.wish.kind.record(), "", &self.record()) else { return false };
+        self.handle = record["status"]["snapshotHandle"].as_str().map(str::to_owned);
+        self.parts = self.handle.iter().cloned().collect();
+        true
     }
 
     /// The user deletes it.

@@ -36,6 +36,9 @@ impl Caller {
                 self.bench.guard.look();
                 lock(&self.bench.guard.history).rely_on(uid, &self.volume);
                 self.leaf_volume = Some(text(&leaf, "/spec/volumeName").to_owned()).filter(|name| !name.is_empty());
+                if let Some(leaf_volume) = &self.leaf_volume {
+                    lock(&self.bench.guard.history).give_out(&volume.volume_id, leaf_volume, &self.volume);
+                }
             }
             Err(reason) => self.wrong(&format!("I4: {} was given out and {reason}", volume.volume_id)),
         }
@@ -43,6 +46,11 @@ impl Caller {
 
     /// After an answer that makes the provisioner forget the volume there must be nothing to forget.
     pub(super) fn nothing_is_left(&self, status: &Status) {
+        // A host that was restored from a backup has forgotten what its claim has had, and that is a stray once the claim is deleted.
+        let is_kept = status.message().contains("it has had a volume: that is left untouched");
+        if is_kept && lock(&self.bench.guard.history).host_was_restored() {
+            return;
+        }
         self.bench.guard.look();
         for left in self.bench.leaf_objects_in_time(&self.volume) {
             self.wrong(&format!("I1: {:?} was answered ({}) and {left} is there", status.code(), status.message()));

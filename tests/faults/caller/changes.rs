@@ -10,7 +10,13 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 
 use super::{Caller, FIRST_PAUSE, LONGEST_PAUSE};
-use crate::{ask::capability, attach, bench::with_deadline, fixture::GOLD, people};
+use crate::{
+    ask::capability,
+    attach,
+    bench::{lock, with_deadline},
+    fixture::GOLD,
+    people,
+};
 
 /// One change of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +66,13 @@ impl Caller {
     fn check_change(&self, change: Change) {
         let Ok(leaf) = self.bench.leaf_behind(self.known_handle()) else {
             // Nobody has it, so it is let go. Or somebody has deleted it, and it comes back without a node,
-            // with the node that it was attached to meanwhile, or for what is as large.
+            // with the node that it was attached to meanwhile, or for what is as large. Or a host that was restored from a
+            // backup has again what it had removed.
             let is_so = match change {
                 Change::Unpublish => {
-                    self.is_retained() || self.comes_back(|is_kept| !is_kept.contains("kosmos.csi.io/published"))
+                    self.is_retained()
+                        || self.comes_back(|is_kept| !is_kept.contains("kosmos.csi.io/published"))
+                        || lock(&self.bench.guard.history).was_to_go(self.known_handle(), &self.volume)
                 }
                 Change::Expand => self.comes_back(|_| true) && self.leaf_volume_is_large(),
                 Change::Publish => {

@@ -19,7 +19,7 @@ const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// An administrator finds that a volume is worth more than its class says, perhaps after having thought otherwise, and then
 /// perhaps deletes its claim.
-pub(super) async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>, deletes: bool) {
+pub async fn retain_later(bench: Arc<Bench>, wavers: Option<Duration>, deletes: bool) {
     let is_used = |volume: &Arc<Value>| {
         let claim = text(volume, "/spec/claimRef/name");
         let claim = bench.host.get("persistentvolumeclaims", SHOP, claim);
@@ -52,7 +52,7 @@ fn is_free(volume: &Value) -> bool {
 }
 
 /// Somebody takes a volume that was released.
-pub(super) fn use_again(bench: &Bench) {
+pub fn use_again(bench: &Bench) {
     let volumes = bench.host.list("persistentvolumes");
     if let Some(volume) = volumes.iter().find(|volume| is_free(volume)) {
         let claim = format!("again-{}", text(volume, "/metadata/resourceVersion"));

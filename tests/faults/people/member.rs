@@ -118,7 +118,7 @@ pub fn pod_ends(bench: &Bench, handle: &str) {
 
 /// Somebody deletes a leaf claim that the host uses, which goes at once, is held for so long, or, where it is on a node, until its pod
 /// ends there.
-pub(super) async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<Duration>) {
+pub async fn delete_leaf(bench: Arc<Bench>, member: usize, held: Option<Duration>) {
     let Some(leaf) = used(&bench, member) else { return };
     let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
     let (time, uid) = (held.filter(|_| !is_on_a_node(&leaf)), text(&leaf, "/metadata/uid"));

@@ -176,7 +176,7 @@ async fn patiently(copy: &mut Caller) -> Ending {
 }
 
 /// The user deletes it after a while; what is to be kept only if it does not come.
-async fn discard(snapshot: Snapshotter, after: Option<Duration>) {
+pub async fn discard(snapshot: Snapshotter, after: Option<Duration>) {
     sleep(after.unwrap_or(GIVES_UP)).await;
     if after.is_some() {
         snapshot.discard();

@@ -19,8 +19,8 @@ use crate::{
 const PAUSE: Duration = Duration::from_secs(10);
 const TRIES: usize = 60;
 
-/// Those that no volume of the host has, and no claim there waits for, each by its member and handle.
-fn found(bench: &Bench) -> Vec<(usize, String)> {
+/// Leaf claims that no volume of the host has, and no claim there waits for, each with its member and handle.
+pub fn unknown(bench: &Bench) -> Vec<(usize, String, Arc<Value>)> {
     let volumes = bench.host.list("persistentvolumes");
     let claims = bench.host.list("persistentvolumeclaims");
     let is_in_host = |leaf: &Value, handle: &str| {
@@ -32,27 +32,42 @@ fn found(bench: &Bench) -> Vec<(usize, String)> {
         let has = |volume: &Arc<Value>| [handle, moved].contains(&text(volume, "/spec/csi/volumeHandle"));
         volumes.iter().any(has) || claims.iter().any(is_awaited)
     };
-    let may_be_given_out = |at: usize, leaf: &Value| {
-        let note = |key: &str| leaf["metadata"]["annotations"][format!("kosmos.csi.io/{key}")].as_str();
-        let volume = bench.members[at].get("persistentvolumes", "", text(leaf, "/spec/volumeName"));
-        let is_labelled = volume.as_ref().is_some_and(|volume| lock(&bench.guard.history).volume_of(volume).is_some());
-        let is_deferred = note("request").is_some_and(|request| request.contains("deferred"));
-        is_labelled || note("claim").is_none() || note("former").is_some() || is_deferred && volume.is_some()
-    };
-    let stray = |at: usize, leaf: &Value| {
+    let stray = |at: usize, leaf: Arc<Value>| {
         let history = lock(&bench.guard.history);
-        let hash = history.volume_of(leaf).filter(|_| !history.was_planted(leaf)).and_then(VolumeHash::parse)?;
+        let hash = history.volume_of(&leaf).filter(|_| !history.was_planted(&leaf)).and_then(VolumeHash::parse)?;
         drop(history);
-        let (namespace, name) = (text(leaf, "/metadata/namespace"), text(leaf, "/metadata/name"));
+        let (namespace, name) = (text(&leaf, "/metadata/namespace"), text(&leaf, "/metadata/name"));
         let handle = VolumeId::new(bench.members[at].name(), namespace, name, hash).to_string();
-        (!is_in_host(leaf, &handle) && may_be_given_out(at, leaf)).then_some((at, handle))
+        (!is_in_host(&leaf, &handle)).then_some((at, handle, leaf))
     };
     let leaves = |at: usize| bench.members[at].list("persistentvolumeclaims").into_iter().map(move |leaf| (at, leaf));
-    (0..bench.members.len()).flat_map(leaves).filter_map(|(at, leaf)| stray(at, &leaf)).collect()
+    (0..bench.members.len()).flat_map(leaves).filter_map(|(at, leaf)| stray(at, leaf)).collect()
+}
+
+/// As far as anybody can tell: what cannot is withdrawn.
+pub fn may_be_given_out(bench: &Bench, at: usize, leaf: &Value) -> bool {
+    let note = |key: &str| leaf["metadata"]["annotations"][format!("kosmos.csi.io/{key}")].as_str();
+    let volume = bench.members[at].get("persistentvolumes", "", text(leaf, "/spec/volumeName"));
+    let is_labelled = volume.as_ref().is_some_and(|volume| lock(&bench.guard.history).volume_of(volume).is_some());
+    let is_deferred = note("request").is_some_and(|request| request.contains("deferred"));
+    is_labelled || note("claim").is_none() || note("former").is_some() || is_deferred && volume.is_some()
+}
+
+/// Those of them that stay until a person removes them, each by its member and handle.
+fn found(bench: &Bench) -> Vec<(usize, String)> {
+    let mut unknown = unknown(bench);
+    unknown.retain(|(at, _, leaf)| may_be_given_out(bench, *at, leaf));
+    unknown.into_iter().map(|(at, handle, _)| (at, handle)).collect()
 }
 
 /// The person reads what the driver says, and has done away with what it names.
 pub async fn are_told_and_removed(bench: &Bench) {
+    let found = are_told(bench);
+    remove_all(bench, found).await;
+}
+
+/// The driver has counted them all.
+pub fn are_told(bench: &Bench) -> Vec<(usize, String)> {
     let found = found(bench);
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for (at, _) in &found {
@@ -65,7 +80,7 @@ pub async fn are_told_and_removed(bench: &Bench) {
                 .report(format!("I1: m{at} has {count} leaves that no volume of the host has, and nobody is told"));
         }
     }
-    remove_all(bench, found).await;
+    found
 }
 
 /// The same for as long as users wait: somebody's snapshot may be held by such a leaf.

@@ -6,6 +6,7 @@ mod lives;
 mod oracle;
 mod person;
 mod plan;
+mod since;
 
 use std::{sync::Arc, time::Duration};
 

@@ -128,6 +128,11 @@ impl Snapshotter {
         true
     }
 
+    /// A sidecar that has not heard yet what has become of the record asks once more.
+    pub async fn ask(&self) -> Result<(), Status> {
+        self.create().await.map(drop)
+    }
+
     /// The user deletes it.
     pub fn discard(&self) {
         self.bench.guard.note(|| format!("the user deletes {}", self.wish.name));

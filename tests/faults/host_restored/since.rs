@@ -1,0 +1,129 @@
+//! What the backup of the host did not know, at its worst moments.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulate::{
+    faults::{Action, Verb},
+    text,
+};
+use tokio::time::sleep;
+use tonic::Code;
+
+use super::{LOOKED, has_its_data_again, restore};
+use crate::{
+    bench::{Bench, DRIVER_NAMESPACE},
+    caller::{Caller, Change, Ending, Script},
+    fixture,
+    late_snapshots::volume,
+    reclaim::{CLAIM, SETTLED, bench, ends_well, events, leaf, provisioned, until},
+    snapshotter::{Kind, SNAPSHOTS, Snapshotter, USUAL, Wish},
+    virtual_time,
+};
+
+/// The leader has renewed its Lease more than once, and watches have been told how far the host is.
+const A_WHILE: Duration = Duration::from_mins(3);
+
+/// A StatefulSet was deleted, with its claim and data, and made again. The restored host has the first claim, the member the second leaf.
+#[test]
+fn user_is_told_that_his_leaf_is_gone_also_where_a_later_one_has_its_name() {
+    virtual_time::run(1, async {
+        let bench = bench().await;
+        let mut first = provisioned(&bench, Script::new(CLAIM)).await;
+        let backup = bench.host.backup();
+        first.delete_claim();
+        first.reclaim().await;
+        let second = provisioned(&bench, Script::new(CLAIM)).await;
+        sleep(A_WHILE).await;
+        restore(&bench, &backup);
+        until(&bench, LOOKED, "the user is told", || events(&bench).contains("LeafLost: ")).await;
+        assert!(first.publish(&first.node()).await.is_err(), "it would be another claim's data");
+        let there = leaf(&bench, CLAIM).unwrap();
+        assert_eq!(Some(text(&there, "/spec/volumeName")), second.leaf_volume(), "it stays, with its data");
+        first.delete_claim();
+        first.reclaim().await;
+        assert_eq!(bench.storages[0].volumes(), [second.leaf_volume().unwrap()]);
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new());
+    });
+}
+
+/// The member refuses the mark that says that the host has a volume, and a pod has come and gone before it is tried again. The host
+/// goes back to when the claim waited, and the scheduler sends its pod elsewhere.
+#[test]
+fn leaf_that_a_pod_has_used_is_not_taken_back_though_its_mark_was_refused() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+        let mut caller = Caller::new(&bench, Script { places: vec![0], ..Script::new(CLAIM) });
+        let backup = bench.host.backup();
+        bench.guard.set_fate(|_, at, asked| {
+            let marks = asked.verb == Verb::Patch && asked.body.to_string().contains("kosmos.csi.io~1had-pv");
+            if at > 0 && marks { Action::Answer { code: 500, reason: "InternalError" } } else { Action::Pass }
+        });
+        assert_eq!(caller.provision().await, Ending::Provisioned);
+        caller.change(Change::Publish).await;
+        caller.change(Change::Unpublish).await;
+        sleep(Duration::from_secs(20)).await;
+        let used = caller.leaf_volume().unwrap().to_owned();
+        restore(&bench, &backup);
+        bench.guard.heal();
+        caller.goes_to(vec![1]);
+        for _ in 0..20 {
+            let given_out = caller.create().await;
+            assert!(given_out.is_err(), "{given_out:?}\n{}", bench.guard.trace().join("\n"));
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(bench.storages[0].volumes(), [used.as_str()], "{}", bench.guard.trace().join("\n"));
+        caller.goes_to(vec![0]);
+        has_its_data_again(&bench, &mut caller, &used).await;
+        ends_well(&bench, caller).await;
+    });
+}
+
+/// Its sidecar asks until a snapshot can be used, and goes by what its watch has told: that hears nothing in a host that has gone back.
+#[test]
+fn snapshot_that_was_given_out_is_not_withdrawn_as_the_host_has_forgotten_it() {
+    virtual_time::run(1, async {
+        let (bench, caller) = volume().await;
+        sleep(A_WHILE).await;
+        let backup = bench.host.backup();
+        let (name, sources) = ("photo".to_owned(), vec![caller.handle().unwrap().to_owned()]);
+        let wish = Wish { kind: Kind::Snapshot, name, sources, class: USUAL, told: true, at_once: 1 };
+        let mut snapshot = Snapshotter::new(&bench, wish);
+        assert!(snapshot.make().await, "{}", bench.guard.trace().join("\n"));
+        sleep(A_WHILE).await;
+        restore(&bench, &backup);
+        for _ in 0..5 {
+            let _ = snapshot.ask().await;
+            sleep(Duration::from_secs(5)).await;
+        }
+        assert_eq!(bench.guard.wrong(), Vec::<String>::new(), "{}", bench.guard.trace().join("\n"));
+        assert_eq!((bench.members[0].list(SNAPSHOTS).len(), bench.storages[0].snapshots().len()), (1, 1));
+    });
+}
+
+fn close(bench: &Bench) {
+    let close = |secret: &mut Value| secret["metadata"]["annotations"]["kosmos.csi.io/cordon"] = json!("true");
+    bench.host.change("secrets", DRIVER_NAMESPACE, "m0", close).unwrap();
+}
+
+/// Watches go on from versions that the host has not come to again, and hear nothing until it has.
+#[test]
+fn member_that_is_closed_after_the_host_has_gone_back_takes_no_new_volume() {
+    virtual_time::run(1, async {
+        let bench = Bench::serving(2, &fixture::steady(Duration::from_millis(100))).await;
+        let backup = bench.host.backup();
+        for number in 0..1000 {
+            let others = json!({"metadata": {"name": format!("others-{number}"), "namespace": DRIVER_NAMESPACE}});
+            bench.host.create("configmaps", others).unwrap();
+        }
+        sleep(A_WHILE).await;
+        restore(&bench, &backup);
+        sleep(SETTLED).await;
+        close(&bench);
+        sleep(A_WHILE).await;
+        let caller = Caller::new(&bench, Script { places: vec![0], ..Script::new(CLAIM) });
+        let answer = caller.create().await;
+        let refused = answer.as_ref().err().map(tonic::Status::code);
+        assert_eq!(refused, Some(Code::ResourceExhausted), "{answer:?}\n{}", bench.guard.trace().join("\n"));
+    });
+}
